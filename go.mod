@@ -1,0 +1,19 @@
+module github.com/qos-nri/qos-nri-plugin
+
+go 1.26.0
+
+require (
+	github.com/containerd/cgroups/v3 v3.1.3
+	github.com/containerd/nri v0.12.5
+	github.com/intel/goresctrl v0.14.0
+	github.com/opencontainers/runtime-spec v1.3.0
+	github.com/prometheus/client_golang v1.24.1
+	github.com/spf13/cobra v1.10.2
+	go.yaml.in/yaml/v3 v3.0.5
+	golang.org/x/sys v0.48.0
+	google.golang.org/grpc v1.83.2
+	google.golang.org/protobuf v1.36.12
+	k8s.io/apimachinery v0.37.0
+	k8s.io/cri-api v0.37.0
+	sigs.k8s.io/yaml v1.6.0
+)

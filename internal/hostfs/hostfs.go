@@ -1,0 +1,113 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hostfs reads and writes the host's files below a root directory, the way kernel filesystems want it.
+package hostfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNotBlockDevice is returned by BlockDevice for any other kind of file.
+var ErrNotBlockDevice = errors.New("not a block device")
+
+// Root is a directory in which the host's /sys, /dev and /proc are. All paths given to its methods are the host's own.
+type Root string
+
+func (r Root) path(path string) string { return filepath.Join(string(r), path) }
+
+// ReadFile returns the content of a file.
+func (r Root) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path(path)) }
+
+// WriteFile writes data to an existing file in a single write(2), as kernel files demand: it neither creates nor truncates,
+// and a short write is an error. The kernel's errno is in the chain of the error.
+func (r Root) WriteFile(path string, data []byte) error {
+	file, err := os.OpenFile(r.path(path), os.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	fd := int(file.Fd())
+	n, err := ignoringEINTR(func() (int, error) { return unix.Write(fd, data) })
+	if err == nil && n != len(data) {
+		err = fmt.Errorf("wrote %d of %d bytes", n, len(data))
+	}
+	if err != nil {
+		err = &fs.PathError{Op: "write", Path: file.Name(), Err: err}
+	}
+	return errors.Join(err, file.Close())
+}
+
+func ignoringEINTR(write func() (int, error)) (int, error) {
+	for {
+		n, err := write()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+// Mkdir makes one directory.
+func (r Root) Mkdir(path string) error { return os.Mkdir(r.path(path), 0o755) }
+
+// Remove removes a file or an empty directory; a kernel group directory counts as empty.
+func (r Root) Remove(path string) error { return os.Remove(r.path(path)) }
+
+// Rename moves a file or directory.
+func (r Root) Rename(from, to string) error { return os.Rename(r.path(from), r.path(to)) }
+
+// Readlink returns the target of a symbolic link.
+func (r Root) Readlink(path string) (string, error) { return os.Readlink(r.path(path)) }
+
+// ReadDir returns the names in a directory, sorted.
+func (r Root) ReadDir(path string) ([]string, error) {
+	dir, err := os.Open(r.path(path))
+	if err != nil {
+		return nil, err
+	}
+	names, err := dir.Readdirnames(-1)
+	sort.Strings(names)
+	return names, errors.Join(err, dir.Close())
+}
+
+// Glob returns the host paths that match a pattern, sorted.
+func (r Root) Glob(pattern string) ([]string, error) {
+	matches, err := filepath.Glob(r.path(pattern))
+	for i, match := range matches {
+		rel, relErr := filepath.Rel(string(r), match)
+		if relErr != nil {
+			return nil, relErr
+		}
+		matches[i] = filepath.Join("/", rel)
+	}
+	return matches, err
+}
+
+// BlockDevice returns the numbers of a block device node, ErrNotBlockDevice for other files.
+func (r Root) BlockDevice(path string) (major, minor uint32, err error) {
+	info, err := os.Stat(r.path(path))
+	if err != nil {
+		return 0, 0, err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || stat.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return 0, 0, &fs.PathError{Op: "stat", Path: path, Err: ErrNotBlockDevice}
+	}
+	return unix.Major(stat.Rdev), unix.Minor(stat.Rdev), nil
+}
+
+// Mount mounts a filesystem that has no device.
+func (r Root) Mount(source, target, fstype, options string) error {
+	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
+	if err := unix.Mount(source, r.path(target), fstype, flags, options); err != nil {
+		return &fs.PathError{Op: "mount " + fstype, Path: target, Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import "context"
+
+// Kind describes a type of backend: the field of a resource in a class file that configures it, and how it is made.
+// To add a resource type, implement Backend in a package of its own and register its Kind in cmd/qos-nri-plugin.
+type Kind struct {
+	// Field of the resource in class files, e.g. "rdt".
+	Field string
+	// Scopes in which a resource of this kind may be.
+	Scopes []Scope
+	// Single kinds back at most one resource of a node.
+	Single bool
+	// Mutable says whether Backend.Enforce can change the class of something that runs.
+	Mutable bool
+	// Parse reads the field's value, strictly and without I/O. Each problem is a *FieldError, all of them joined.
+	Parse func(section []byte) (BackendConfig, error)
+	// New makes the backend of one resource. It does no I/O.
+	New func(resource string, scope Scope) Backend
+}
+
+// BackendConfig is what Kind.Parse made of a class file's section.
+type BackendConfig interface {
+	// ClassNames are the classes that are configured and can be offered, in a stable order.
+	ClassNames() []string
+}
+
+// Backend applies the classes of one resource on this machine.
+//
+// Check, Apply and Release are never called at the same time as each other, but may be at the same time as the rest.
+type Backend interface {
+	// Check says whether config can be applied on this machine, without writing anything. The error joins all
+	// reasons why not; an *Unavailable error means that the machine has no such resource at all.
+	Check(ctx context.Context, config BackendConfig) error
+
+	// Apply makes config the live one: whole, or not at all, the previous one staying live on any error.
+	// Classes that are gone but in use stay enforced until Release.
+	Apply(ctx context.Context, config BackendConfig) error
+
+	// Release drops what is kept only for classes that config no longer has and that are not in use.
+	Release(ctx context.Context, inUse func(class string) bool) error
+
+	// Adjust says what the runtime must set to take a container from one class to another; from is SystemDefault
+	// at creation. It does no I/O and is quick: hooks of all containers wait for it.
+	Adjust(from, to string) (Adjustment, error)
+
+	// Enforce does what the runtime cannot do to take the target from one class to another, and verifies by reading
+	// back that the target is in class "to" now, whoever did it. It is called before the first instruction of a
+	// container (from SystemDefault), and for changes of what runs. On error the target is as it was before.
+	Enforce(ctx context.Context, target Target, from, to string) error
+
+	// Observe says in which class the kernel has a running target; ok is false when the kernel cannot tell.
+	Observe(ctx context.Context, target Target) (class string, ok bool, err error)
+
+	// Status is the state of the live configuration as last seen; it does no I/O.
+	Status() BackendStatus
+}
+
+// Target is a container, or in pod scope a pod, as a backend needs to know it.
+type Target struct {
+	PodUID, PodName, PodNamespace string
+	// Container is its name in the pod; empty in pod scope.
+	Container string
+	// ID is the runtime's, of the container or of the pod sandbox.
+	ID string
+	// CgroupsPath is as in the OCI runtime spec: a path below the cgroup root, or "slice:prefix:name" with the
+	// systemd driver. In pod scope it is the pod's cgroup parent: a path or a slice.
+	CgroupsPath string
+	// PID is that of the container's first process in the host's PID namespace; 0 when it has none yet.
+	PID int
+}
+
+// Adjustment is what the runtime must set on a container.
+type Adjustment struct {
+	// ClosID is the resctrl group that the runtime has to put the container into (OCI linux.intelRdt.closID).
+	ClosID string
+	// Unified are cgroup v2 files and their values (OCI linux.resources.unified).
+	Unified map[string]string
+}
+
+// BackendStatus is what a backend knows of the resource on this machine.
+type BackendStatus struct {
+	// Unavailable is nil when the resource can be used.
+	Unavailable *Unavailable
+	Conditions  []Condition
+	// Degraded classes are offered and enforced in part, with the reason: e.g. one of its device patterns matches nothing.
+	Degraded map[string]string
+}
+
+// Condition is one observation that a user should know of.
+type Condition struct {
+	// Type is in CamelCase, e.g. "WeightsEffective".
+	Type string
+	// Healthy is true when the condition is as a user would want it.
+	Healthy bool
+	// Reason is a word in CamelCase, Message a sentence for people.
+	Reason, Message string
+}
+
+// Unavailable says why this machine does not have a resource. It is an error.
+type Unavailable struct {
+	// Reason is a word in CamelCase, e.g. "NoCPUSupport". Message is a sentence that names the remedy.
+	Reason, Message string
+}
+
+func (u *Unavailable) Error() string { return u.Message }
