@@ -1,0 +1,217 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Owner is who has a slot: a container of a pod by its name, or with Container empty the pod. It outlives container
+// IDs, so that a restarted container never competes with its dead predecessor.
+type Owner struct{ PodUID, Container string }
+
+// Holder is one container, or pod sandbox, with its assignments.
+type Holder struct {
+	// ID is the runtime's, of the container or of the pod sandbox.
+	ID    string
+	Owner Owner
+	// PodNamespace and PodName are for messages.
+	PodNamespace, PodName string
+	// Assignments are read-only.
+	Assignments []Assignment
+}
+
+type slot struct{ resource, class string }
+
+// Ledger knows who has which class. It is not locked; its user guards it.
+type Ledger struct {
+	holders map[string]Holder
+	// slots counts the holders of each owner. System default is not counted.
+	slots map[slot]map[Owner]int
+}
+
+// NewLedger makes an empty ledger.
+func NewLedger() *Ledger {
+	return &Ledger{holders: map[string]Holder{}, slots: map[slot]map[Owner]int{}}
+}
+
+// Admit adds a holder if all of its classes have room, else nothing. An owner that has a class already needs no
+// other slot in it. A holder with the same ID is replaced. Errors are *CapacityError, or *RequestError for a class
+// that the catalog does not have.
+func (l *Ledger) Admit(h Holder, c *Catalog) error {
+	for _, a := range h.Assignments {
+		if err := l.room(&h, a, c); err != nil {
+			return err
+		}
+	}
+	l.Adopt(h)
+	return nil
+}
+
+// Adopt adds a holder without asking: what runs already is never refused. A holder with the same ID is replaced.
+func (l *Ledger) Adopt(h Holder) {
+	l.Release(h.ID)
+	l.holders[h.ID] = h
+	for _, a := range h.Assignments {
+		l.take(slot{a.Resource, a.Class}, h.Owner)
+	}
+}
+
+// Change gives a holder other classes of the resources in assignments, all or none, and returns all assignments it
+// had before; those of other resources stay. To undo a change, Adopt the holder with them. Errors are as those of
+// Admit, or ErrUnknownHolder.
+func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assignment, error) {
+	h, ok := l.holders[id]
+	if !ok {
+		return nil, fmt.Errorf("change the classes of %s: %w", clip(id), ErrUnknownHolder)
+	}
+	before := h.Assignments
+	h.Assignments = merge(before, assignments)
+	if err := l.Admit(h, c); err != nil {
+		return nil, err
+	}
+	return before, nil
+}
+
+// Release forgets a holder; it may be called again, and for unknown ones.
+func (l *Ledger) Release(id string) {
+	h, ok := l.holders[id]
+	if !ok {
+		return
+	}
+	delete(l.holders, id)
+	for _, a := range h.Assignments {
+		l.free(slot{a.Resource, a.Class}, h.Owner)
+	}
+}
+
+// Get finds a holder by its ID.
+func (l *Ledger) Get(id string) (Holder, bool) {
+	h, ok := l.holders[id]
+	return h, ok
+}
+
+// Holders are sorted by pod, container and ID.
+func (l *Ledger) Holders() []Holder {
+	all := make([]Holder, 0, len(l.holders))
+	for _, h := range l.holders {
+		all = append(all, h)
+	}
+	slices.SortFunc(all, compareHolders)
+	return all
+}
+
+// InUse is the number of owners that have a class. SystemDefault is not counted.
+func (l *Ledger) InUse(resource, class string) int {
+	return len(l.slots[slot{CanonicalResource(resource), class}])
+}
+
+func (l *Ledger) take(s slot, owner Owner) {
+	if s.class == SystemDefault {
+		return
+	}
+	owners := l.slots[s]
+	if owners == nil {
+		owners = map[Owner]int{}
+		l.slots[s] = owners
+	}
+	owners[owner]++
+}
+
+func (l *Ledger) free(s slot, owner Owner) {
+	owners := l.slots[s]
+	if owners[owner]--; owners[owner] > 0 {
+		return
+	}
+	if delete(owners, owner); len(owners) == 0 {
+		delete(l.slots, s)
+	}
+}
+
+// room says why a holder cannot have an assignment. What its owner has already is never refused, whatever the
+// catalog says by now.
+func (l *Ledger) room(h *Holder, a Assignment, c *Catalog) error {
+	owners := l.slots[slot{a.Resource, a.Class}]
+	if a.Class == SystemDefault || owners[h.Owner] > 0 {
+		return nil
+	}
+	offer, ok := c.Lookup(a.Resource)
+	if !ok {
+		return h.refuse(a, c.unknownResource(a.Resource))
+	}
+	class, ok := offer.Class(a.Class)
+	if !ok {
+		return h.refuse(a, offer.unknownClass(a.Class))
+	}
+	if class.Capacity == 0 || uint64(len(owners)) < class.Capacity {
+		return nil
+	}
+	return &CapacityError{
+		PodNamespace: h.PodNamespace, PodName: h.PodName, Container: h.Owner.Container, Resource: a.Resource,
+		Class: a.Class, Capacity: class.Capacity, InUse: len(owners), Holders: l.names(a, 3),
+	}
+}
+
+func (h *Holder) refuse(a Assignment, why refusal) error {
+	return &RequestError{
+		PodNamespace: h.PodNamespace, PodName: h.PodName, Container: h.Owner.Container,
+		Resource: a.Resource, Class: a.Class, Key: a.Key, Problem: why.problem, Err: why.reason,
+	}
+}
+
+// names has the first few owners of a class.
+func (l *Ledger) names(a Assignment, most int) []string {
+	var names []string
+	for _, h := range l.Holders() {
+		name := h.name()
+		if len(names) < most && h.has(a) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (h *Holder) has(a Assignment) bool {
+	return slices.ContainsFunc(h.Assignments, func(own Assignment) bool {
+		return own.Resource == a.Resource && own.Class == a.Class
+	})
+}
+
+func (h *Holder) name() string {
+	name := clip(h.PodNamespace) + "/" + clip(h.PodName)
+	if h.PodName == "" {
+		name = clip(h.Owner.PodUID)
+	}
+	if h.Owner.Container != "" {
+		name += "/" + clip(h.Owner.Container)
+	}
+	return name
+}
+
+func compareHolders(a, b Holder) int {
+	return cmp.Or(
+		strings.Compare(a.PodNamespace, b.PodNamespace),
+		strings.Compare(a.PodName, b.PodName),
+		strings.Compare(a.Owner.PodUID, b.Owner.PodUID),
+		strings.Compare(a.Owner.Container, b.Owner.Container),
+		strings.Compare(a.ID, b.ID),
+	)
+}
+
+// merge replaces the assignments of the resources in changes, and adds those that are new.
+func merge(before, changes []Assignment) []Assignment {
+	after := slices.Clone(before)
+	for _, change := range changes {
+		at := slices.IndexFunc(after, func(a Assignment) bool { return a.Resource == change.Resource })
+		if at < 0 {
+			after = append(after, change)
+		} else {
+			after[at] = change
+		}
+	}
+	return after
+}

@@ -1,0 +1,102 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+)
+
+// Domain is the one of our own resources, annotations and API groups.
+const Domain = "qos.noderesource.dev"
+
+// The official resources of KEP-3008 ("Consts"); both are in container scope.
+const (
+	RDTResource     = "k8s.io/rdt"
+	BlockIOResource = "k8s.io/blockio"
+)
+
+const (
+	officialDomain = "k8s.io"
+	// quotaPrefix is what ResourceQuota puts before an extended resource; the result must be a qualified name, too.
+	quotaPrefix = "requests."
+)
+
+// CanonicalResource turns the short names "rdt" and "blockio" into those of the KEP; others stay as they are.
+func CanonicalResource(name string) string {
+	switch name {
+	case "rdt":
+		return RDTResource
+	case "blockio":
+		return BlockIOResource
+	}
+	return name
+}
+
+// ValidateResourceName says whether name is one that a resource can have: a qualified Kubernetes name (KEP-3008,
+// "API server"), in a domain: names without one are reserved for Kubernetes itself ("Consts").
+func ValidateResourceName(name string) error {
+	if err := qualified(name); err != nil {
+		return err
+	}
+	domain, _, found := strings.Cut(name, "/")
+	switch {
+	case !found:
+		return errors.New("names without a domain are reserved for Kubernetes; put one before it, as in vendor.example/" + name)
+	case domain == officialDomain && name != RDTResource && name != BlockIOResource:
+		return fmt.Errorf("the domain k8s.io is reserved for official resources, which are %s and %s; use a domain of your own",
+			RDTResource, BlockIOResource)
+	}
+	return nil
+}
+
+// ValidateClassName says whether name is one that a class can have: a qualified Kubernetes name (KEP-3008, "API
+// server") without a domain. A "/" would let the name leave the directory that a backend gives to a class, and no
+// extended resource can carry it.
+func ValidateClassName(name string) error {
+	if strings.Contains(name, "/") {
+		return errors.New(`must not contain "/"`)
+	}
+	return qualified(name)
+}
+
+func qualified(name string) error {
+	if problems := content.IsLabelKey(name); len(problems) > 0 {
+		return errors.New(strings.Join(problems, "; "))
+	}
+	return nil
+}
+
+// ExtendedResource names the extended resource that carries the capacity of a class: that of class "gold" of
+// "k8s.io/rdt" is "qos.noderesource.dev/rdt.gold". The error says why Kubernetes would refuse the name.
+func ExtendedResource(resource, class string) (string, error) {
+	domain, name, found := strings.Cut(CanonicalResource(resource), "/")
+	if !found {
+		return "", fmt.Errorf("resource %s has no domain", quote(resource))
+	}
+	if domain == officialDomain {
+		domain = Domain
+	}
+	extended := domain + "/" + name + "." + class
+	if err := validateExtended(domain, extended); err != nil {
+		return "", fmt.Errorf("extended resource %s: %w", clip(extended), err)
+	}
+	return extended, nil
+}
+
+// validateExtended follows IsExtendedResourceName and ValidateResourceQuotaResourceName of Kubernetes.
+func validateExtended(domain, extended string) error {
+	switch {
+	case strings.HasPrefix(domain, quotaPrefix):
+		return fmt.Errorf("Kubernetes allows no domain that begins with %q", quotaPrefix)
+	case strings.HasSuffix(domain, "kubernetes.io"):
+		return errors.New("Kubernetes keeps the domain kubernetes.io to itself")
+	case len(domain)+len(quotaPrefix) > content.DNS1123SubdomainMaxLength:
+		return fmt.Errorf("the domain must not be longer than %d characters", content.DNS1123SubdomainMaxLength-len(quotaPrefix))
+	}
+	return qualified(extended)
+}
