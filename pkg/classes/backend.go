@@ -3,7 +3,10 @@
 
 package classes
 
-import "context"
+import (
+	"context"
+	"maps"
+)
 
 // Kind describes a type of backend: the field of a resource in a class file that configures it, and how it is made.
 // To add a resource type, implement Backend in a package of its own and register its Kind in cmd/qos-nri-plugin.
@@ -71,6 +74,9 @@ type Target struct {
 	CgroupsPath string
 	// PID is that of the container's first process in the host's PID namespace; 0 when it has none yet.
 	PID int
+	// Starting is true from the creation of the container's first process to its first instruction: whatever the
+	// runtime had to set is set by then, and nothing has been forked yet.
+	Starting bool
 }
 
 // Adjustment is what the runtime must set on a container.
@@ -79,6 +85,21 @@ type Adjustment struct {
 	ClosID string
 	// Unified are cgroup v2 files and their values (OCI linux.resources.unified).
 	Unified map[string]string
+}
+
+// Merge returns what both adjustments set; what other sets wins.
+func (a Adjustment) Merge(other Adjustment) Adjustment {
+	if other.ClosID != "" {
+		a.ClosID = other.ClosID
+	}
+	if len(other.Unified) == 0 {
+		return a
+	}
+	unified := make(map[string]string, len(a.Unified)+len(other.Unified))
+	maps.Copy(unified, a.Unified)
+	maps.Copy(unified, other.Unified)
+	a.Unified = unified
+	return a
 }
 
 // BackendStatus is what a backend knows of the resource on this machine.

@@ -1,0 +1,99 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package config reads the class files of a node.
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// maxFileSize bounds a class file; what is longer is refused by the parser, which sees one byte more than allowed.
+const maxFileSize = 1 << 20
+
+// Read reads a class file, or all *.yaml and *.yml files of a directory in name order. readHostFile reads the files that
+// configFile fields name. What is wrong is in Source.Err, every problem at once.
+func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) node.Source {
+	files, err := readFiles(path)
+	source := node.Source{Hash: hash(files)}
+	for _, file := range files {
+		source.Files = append(source.Files, file.Name)
+	}
+	if err != nil {
+		source.Err = err
+		return source
+	}
+	source.Config, source.Err = classes.Parse(files, kinds, readHostFile)
+	return source
+}
+
+func readFiles(path string) ([]classes.File, error) {
+	names, err := list(path)
+	if err != nil {
+		return nil, err
+	}
+	var files []classes.File
+	var errs []error
+	for _, name := range names {
+		data, err := readBounded(name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		files = append(files, classes.File{Name: name, Data: data})
+	}
+	return files, errors.Join(errs...)
+}
+
+// list returns the class files of a directory. Names that begin with a dot are skipped: among them are the directories
+// that a mounted ConfigMap keeps its versions in.
+func list(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read class files: %w; make the directory, or name another with --config", err)
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil, fmt.Errorf("read class files: %w", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if ext := filepath.Ext(entry.Name()); !strings.HasPrefix(entry.Name(), ".") && (ext == ".yaml" || ext == ".yml") {
+			names = append(names, filepath.Join(path, entry.Name()))
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func readBounded(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
+	return data, errors.Join(err, file.Close())
+}
+
+func hash(files []classes.File) string {
+	sum := sha256.New()
+	for _, file := range files {
+		_, _ = fmt.Fprintf(sum, "%s\x00%d\x00", file.Name, len(file.Data))
+		_, _ = sum.Write(file.Data)
+	}
+	return hex.EncodeToString(sum.Sum(nil))[:12]
+}

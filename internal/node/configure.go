@@ -1,0 +1,164 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Source is a set of class files that was read, and what became of reading it.
+type Source struct {
+	Files []string
+	// Hash identifies the content of the files.
+	Hash string
+	// Config is what they say; nil when Err says why they could not be read.
+	Config *classes.Config
+	Err    error
+}
+
+// Configure makes a set of class files the live configuration: it is checked against the machine, then applied whole,
+// or not at all, the one before staying live. The outcome is in Status too. A resource that the machine does not have
+// is no error; it is offered as unavailable.
+func (n *Node) Configure(ctx context.Context, source Source) error {
+	n.changing.Lock()
+	defer n.changing.Unlock()
+	err := source.Err
+	if err == nil {
+		err = n.apply(ctx, source)
+	}
+	if err == nil {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.config.Err = err
+	n.notify()
+	return err
+}
+
+func (n *Node) apply(ctx context.Context, source Source) error {
+	next, err := n.check(ctx, source.Config)
+	if err != nil {
+		return err
+	}
+	if err := n.applyAll(ctx, source.Config, next); err != nil {
+		return err
+	}
+	n.goLive(source, next)
+	return n.releaseUnused(ctx)
+}
+
+// check makes the backends that a configuration needs, those that exist already being kept, and asks each of them
+// whether its part can be applied.
+func (n *Node) check(ctx context.Context, config *classes.Config) (map[string]backend, error) {
+	next := map[string]backend{}
+	var errs []error
+	for _, resource := range config.Resources {
+		b := n.backendFor(resource)
+		err := b.Check(ctx, resource.Backend)
+		var unavailable *classes.Unavailable
+		b.live = err == nil
+		if err != nil && !errors.As(err, &unavailable) {
+			errs = append(errs, &classes.FieldError{File: resource.File, Line: resource.Line, Field: resource.Name, Problem: err.Error()})
+		}
+		next[resource.Name] = b
+	}
+	return next, errors.Join(errs...)
+}
+
+func (n *Node) backendFor(resource classes.ResourceConfig) backend {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	old, ok := n.backends[resource.Name]
+	if !ok || old.config.Kind != resource.Kind || old.config.Scope != resource.Scope {
+		return backend{Backend: n.kinds[resource.Kind].New(resource.Name, resource.Scope), config: resource}
+	}
+	return backend{Backend: old.Backend, config: resource}
+}
+
+// applyAll applies the parts one after another, and on an error puts back those that were applied.
+func (n *Node) applyAll(ctx context.Context, config *classes.Config, next map[string]backend) error {
+	for i, resource := range config.Resources {
+		b := next[resource.Name]
+		if !b.live {
+			continue
+		}
+		if err := b.Apply(ctx, resource.Backend); err != nil {
+			err = fmt.Errorf("apply %s: %w", resource.Name, err)
+			return errors.Join(err, n.putBack(context.WithoutCancel(ctx), config.Resources[:i]))
+		}
+	}
+	return nil
+}
+
+func (n *Node) putBack(ctx context.Context, applied []classes.ResourceConfig) error {
+	var errs []error
+	for _, resource := range applied {
+		n.mu.Lock()
+		old, ok := n.backends[resource.Name]
+		n.mu.Unlock()
+		if !ok || !old.live {
+			continue
+		}
+		if err := old.Apply(ctx, old.config.Backend); err != nil {
+			errs = append(errs, fmt.Errorf("put back %s: %w", resource.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// goLive offers what was applied. Backends whose resource is gone are kept for what still runs in their classes.
+func (n *Node) goLive(source Source, next map[string]backend) {
+	offers := make([]classes.Offer, 0, len(source.Config.Resources))
+	for _, resource := range source.Config.Resources {
+		offer := classes.Offer{Resource: resource.Resource}
+		if b := next[resource.Name]; !b.live {
+			offer.Unavailable = b.Status().Unavailable
+		}
+		offers = append(offers, offer)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for name, old := range n.backends {
+		if _, kept := next[name]; !kept {
+			next[name] = old
+		}
+	}
+	n.catalog, n.backends = classes.NewCatalog(offers), next
+	n.config = ConfigStatus{Loaded: time.Now(), Hash: source.Hash, Files: source.Files}
+	n.notify()
+}
+
+// ReleaseUnused drops what backends keep only for classes that are gone from the configuration and in use no more.
+func (n *Node) ReleaseUnused(ctx context.Context) error {
+	n.changing.Lock()
+	defer n.changing.Unlock()
+	return n.releaseUnused(ctx)
+}
+
+func (n *Node) releaseUnused(ctx context.Context) error {
+	n.mu.Lock()
+	backends := make(map[string]classes.Backend, len(n.backends))
+	for name, b := range n.backends {
+		backends[name] = b.Backend
+	}
+	n.mu.Unlock()
+	var errs []error
+	for name, b := range backends {
+		inUse := func(class string) bool {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			return n.ledger.InUse(name, class) > 0
+		}
+		if err := b.Release(ctx, inUse); err != nil {
+			errs = append(errs, fmt.Errorf("release classes of %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

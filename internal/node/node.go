@@ -1,0 +1,143 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package node is what this machine offers and has assigned: configuration, ledger and backends, kept in step.
+package node
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Pod is a pod sandbox as the runtime shows it.
+type Pod struct {
+	ID, UID, Name, Namespace string
+	Annotations              map[string]string
+	// CgroupParent is the pod's cgroup: a path, or a slice with the systemd driver.
+	CgroupParent string
+}
+
+// Container is a container as the runtime shows it.
+type Container struct {
+	ID, Name    string
+	Annotations map[string]string
+	// CgroupsPath is as in the OCI runtime spec.
+	CgroupsPath string
+	// PID is in the host's namespace; 0 when there is no process yet.
+	PID int
+}
+
+// Runtime is what the container runtime can do for a change of what runs.
+type Runtime interface {
+	// SetUnified sets cgroup v2 files of a container, and the runtime remembers them.
+	SetUnified(ctx context.Context, id string, unified map[string]string) error
+}
+
+// Options are the parts that a Node is made of.
+type Options struct {
+	Kinds []classes.Kind
+	// Changes remembers classes that were changed after creation over a restart; nil forgets them.
+	Changes ChangeStore
+	Log     *slog.Logger
+}
+
+// Node is safe for concurrent use. Its hooks do no I/O while they hold a lock.
+type Node struct {
+	kinds   map[string]classes.Kind
+	changes ChangeStore
+	log     *slog.Logger
+
+	// changing serializes whatever changes the kernel outside of hooks: Configure and Update. It is taken before mu.
+	changing sync.Mutex
+
+	// mu guards all below. It is held for work in memory only, since the hooks of all containers wait for it.
+	mu       sync.Mutex
+	catalog  *classes.Catalog
+	backends map[string]backend // by resource
+	ledger   *classes.Ledger
+	targets  map[string]classes.Target // by the ID of the container or sandbox
+	pending  map[string][]step         // what Converge has to do, by the ID
+	runtime  Runtime
+	info     RuntimeInfo
+	config   ConfigStatus
+	refusals Refusals
+	watchers chan struct{} // closed and replaced at every change
+}
+
+// backend is a resource's backend with the configuration that it last applied.
+type backend struct {
+	classes.Backend
+	config classes.ResourceConfig
+	// live is false when the machine does not have the resource.
+	live bool
+}
+
+// RuntimeInfo is what the runtime said of itself when the plugin registered.
+type RuntimeInfo struct {
+	Name, Version, NRIVersion string
+	// Synchronized is true from the end of Synchronize until the connection is lost.
+	Synchronized bool
+}
+
+// ConfigStatus is the outcome of the last attempts to load class files.
+type ConfigStatus struct {
+	// Loaded is when the live configuration was applied; zero when none ever was. Hash identifies its files.
+	Loaded time.Time
+	Hash   string
+	Files  []string
+	// Err is why the last attempt failed; nil when the live configuration is the last one.
+	Err error
+}
+
+// Refusals counts what was refused, by the reason's sentinel error, since the process started.
+type Refusals map[string]uint64
+
+// New makes a node that offers nothing yet.
+func New(o Options) *Node {
+	n := &Node{
+		kinds: map[string]classes.Kind{}, changes: o.Changes, log: o.Log,
+		catalog: classes.NewCatalog(nil), backends: map[string]backend{}, ledger: classes.NewLedger(),
+		targets: map[string]classes.Target{}, pending: map[string][]step{},
+		refusals: Refusals{}, watchers: make(chan struct{}),
+	}
+	for _, kind := range o.Kinds {
+		n.kinds[kind.Field] = kind
+	}
+	if n.changes == nil {
+		n.changes = forgetful{}
+	}
+	return n
+}
+
+// Changed returns a channel that is closed at the next change of what Status and Assignments say.
+func (n *Node) Changed() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.watchers
+}
+
+// notify tells all who wait for a change. The caller holds mu.
+func (n *Node) notify() {
+	close(n.watchers)
+	n.watchers = make(chan struct{})
+}
+
+// Connected notes the runtime that the plugin registered with, before Synchronize.
+func (n *Node) Connected(runtime Runtime, info RuntimeInfo) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.runtime, n.info = runtime, info
+	n.notify()
+}
+
+// Disconnected notes that the runtime is away. What is assigned stays as it is.
+func (n *Node) Disconnected() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.runtime, n.info.Synchronized = nil, false
+	n.notify()
+}

@@ -1,0 +1,46 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// RecordAnnotation is set on a container at its creation and says what it was assigned, so that the runtime keeps it
+// and a plugin that starts anew knows it. It is not a request: only Synchronize reads it.
+const RecordAnnotation = "assigned." + classes.Domain
+
+// Record is the value of RecordAnnotation; empty when no class is assigned.
+func Record(assignments []classes.Assignment) (string, error) {
+	assigned := make([]classes.Assignment, 0, len(assignments))
+	for _, a := range assignments {
+		if a.Class != classes.SystemDefault {
+			assigned = append(assigned, a)
+		}
+	}
+	if len(assigned) == 0 {
+		return "", nil
+	}
+	value, err := json.Marshal(assigned)
+	if err != nil {
+		return "", fmt.Errorf("record assignments: %w", err)
+	}
+	return string(value), nil
+}
+
+// recorded reads RecordAnnotation; nil when there is none or it is not ours.
+func recorded(annotations map[string]string) []classes.Assignment {
+	value, ok := annotations[RecordAnnotation]
+	if !ok {
+		return nil
+	}
+	var assigned []classes.Assignment
+	if json.Unmarshal([]byte(value), &assigned) != nil {
+		return nil
+	}
+	return assigned
+}

@@ -1,0 +1,127 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Status is a snapshot of what the node offers.
+type Status struct {
+	Resources []ResourceStatus
+	Runtime   RuntimeInfo
+	Config    ConfigStatus
+	Refusals  Refusals
+}
+
+// ResourceStatus is one resource, with what is in use of it.
+type ResourceStatus struct {
+	classes.Offer
+	// InUse is the number of assignments by class; classes that drain, being gone from the configuration, included.
+	InUse      map[string]int
+	Conditions []classes.Condition
+	Degraded   map[string]string
+}
+
+// Status returns what the node offers now.
+func (n *Node) Status() Status {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	status := Status{Runtime: n.info, Config: n.config, Refusals: maps.Clone(n.refusals)}
+	holders := n.ledger.Holders()
+	for _, offer := range n.catalog.Offers() {
+		backend := n.backends[offer.Name].Status()
+		status.Resources = append(status.Resources, ResourceStatus{
+			Offer: offer, InUse: inUse(holders, offer.Name), Conditions: backend.Conditions, Degraded: backend.Degraded,
+		})
+	}
+	return status
+}
+
+// inUse counts the owners that hold each class of a resource.
+func inUse(holders []classes.Holder, resource string) map[string]int {
+	owners := map[string]map[classes.Owner]bool{}
+	for _, h := range holders {
+		class := classOf(h.Assignments, resource)
+		if class == classes.SystemDefault {
+			continue
+		}
+		if owners[class] == nil {
+			owners[class] = map[classes.Owner]bool{}
+		}
+		owners[class][h.Owner] = true
+	}
+	counts := make(map[string]int, len(owners))
+	for class, of := range owners {
+		counts[class] = len(of)
+	}
+	return counts
+}
+
+// PodAssignments is a pod with what it and its containers have.
+type PodAssignments struct {
+	UID, Namespace, Name string
+	// Assignments are those of pod-scope resources.
+	Assignments []classes.Assignment
+	Containers  []ContainerAssignments
+}
+
+// ContainerAssignments is what a container has: the class of every resource, the system default included.
+type ContainerAssignments struct {
+	ID, Name    string
+	Assignments []classes.Assignment
+}
+
+// Assignments returns every pod that runs with the class of every resource, by namespace and name.
+func (n *Node) Assignments() []PodAssignments {
+	n.mu.Lock()
+	holders, offers := n.ledger.Holders(), n.catalog.Offers()
+	n.mu.Unlock()
+	pods := map[string]*PodAssignments{}
+	for _, h := range holders {
+		pod := pods[h.Owner.PodUID]
+		if pod == nil {
+			pod = &PodAssignments{UID: h.Owner.PodUID, Namespace: h.PodNamespace, Name: h.PodName}
+			pods[h.Owner.PodUID] = pod
+		}
+		if h.Owner.Container == "" {
+			pod.Assignments = complete(h.Assignments, offers, classes.PodScope)
+			continue
+		}
+		pod.Containers = append(pod.Containers, ContainerAssignments{
+			ID: h.ID, Name: h.Owner.Container, Assignments: complete(h.Assignments, offers, classes.ContainerScope),
+		})
+	}
+	sorted := make([]PodAssignments, 0, len(pods))
+	for _, pod := range pods {
+		slices.SortFunc(pod.Containers, compareContainers)
+		sorted = append(sorted, *pod)
+	}
+	slices.SortFunc(sorted, comparePods)
+	return sorted
+}
+
+// complete adds the resources that were configured after a holder got its assignments.
+func complete(assignments []classes.Assignment, offers []classes.Offer, scope classes.Scope) []classes.Assignment {
+	var missing []classes.Assignment
+	for _, offer := range offers {
+		if offer.Scope == scope && !slices.ContainsFunc(assignments, func(a classes.Assignment) bool { return a.Resource == offer.Name }) {
+			missing = append(missing, classes.Assignment{Resource: offer.Name})
+		}
+	}
+	return append(slices.Clone(assignments), missing...)
+}
+
+func compareContainers(a, b ContainerAssignments) int {
+	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
+}
+
+func comparePods(a, b PodAssignments) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
+}

@@ -1,0 +1,213 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Errors of Update that callers decide on.
+var (
+	ErrNotFound     = errors.New("not found")
+	ErrImmutable    = errors.New("the class of what runs cannot be changed")
+	ErrNotConnected = errors.New("not connected to the container runtime")
+)
+
+// step takes one resource of a container or pod from one class to another.
+type step struct{ resource, from, to string }
+
+func (s step) failed(err error) error { return fmt.Errorf("class %q of %s: %w", s.to, s.resource, err) }
+
+func (s step) reverse() step { return step{resource: s.resource, from: s.to, to: s.from} }
+
+// stepsBetween says what has to change for has to become wants.
+func stepsBetween(has, wants []classes.Assignment) []step {
+	var steps []step
+	for _, want := range wants {
+		if from := classOf(has, want.Resource); from != want.Class {
+			steps = append(steps, step{resource: want.Resource, from: from, to: want.Class})
+		}
+	}
+	return steps
+}
+
+func classOf(assignments []classes.Assignment, resource string) string {
+	for _, a := range assignments {
+		if a.Resource == resource {
+			return a.Class
+		}
+	}
+	return classes.SystemDefault
+}
+
+// Update changes classes of a running container, or with an empty container name of a pod: all of them or none
+// (KEP-3008, "UpdateContainerResourcesRequest"). requests are classes by resource; short names may be used.
+func (n *Node) Update(ctx context.Context, owner classes.Owner, requests map[string]string) error {
+	n.changing.Lock()
+	defer n.changing.Unlock()
+	holder, target, steps, err := n.admitChange(owner, requests)
+	if err != nil || len(steps) == 0 {
+		return err
+	}
+	err = n.remember(holder.ID)
+	if err == nil {
+		err = n.take(ctx, target, steps)
+	}
+	if err == nil {
+		return nil
+	}
+	n.revert(holder)
+	return errors.Join(fmt.Errorf("%s: %w", describe(holder), err), n.remember(holder.ID))
+}
+
+// admitChange checks a change and takes the slots for it. It returns the holder as it was before.
+func (n *Node) admitChange(owner classes.Owner, requests map[string]string) (classes.Holder, classes.Target, []step, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	holder, ok := n.holderOf(owner)
+	if !ok {
+		return holder, classes.Target{}, nil, fmt.Errorf("container %q of pod %s is not running on this node: %w", owner.Container, owner.PodUID, ErrNotFound)
+	}
+	wanted, err := n.changed(holder, requests)
+	if err != nil {
+		return holder, classes.Target{}, nil, fmt.Errorf("%s: %w", describe(holder), err)
+	}
+	if _, err := n.ledger.Change(holder.ID, wanted, n.catalog); err != nil {
+		return holder, classes.Target{}, nil, n.refuse(err)
+	}
+	n.notify()
+	return holder, n.targets[holder.ID], stepsBetween(holder.Assignments, wanted), nil
+}
+
+// holderOf returns the newest live holder of an owner. The caller holds mu.
+func (n *Node) holderOf(owner classes.Owner) (classes.Holder, bool) {
+	holders := n.ledger.Holders()
+	for _, h := range slices.Backward(holders) {
+		if h.Owner == owner {
+			return h, true
+		}
+	}
+	return classes.Holder{}, false
+}
+
+// changed returns a holder's assignments after a change, if it may be made. The caller holds mu.
+func (n *Node) changed(holder classes.Holder, requests map[string]string) ([]classes.Assignment, error) {
+	scope := classes.ContainerScope
+	if holder.Owner.Container == "" {
+		scope = classes.PodScope
+	}
+	var changes []classes.Assignment
+	for name, class := range requests {
+		offer, ok := n.catalog.Lookup(name)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("resource %q: %w", name, classes.ErrUnknownResource)
+		case offer.Scope != scope:
+			return nil, fmt.Errorf("%s is assigned to a %s, not to a %s: %w", offer.Name, offer.Scope, scope, classes.ErrBadRequest)
+		case !offer.Mutable:
+			return nil, fmt.Errorf("%s: %w", offer.Name, ErrImmutable)
+		case class != classes.SystemDefault && offer.Unavailable != nil:
+			return nil, fmt.Errorf("%s: %w: %w", offer.Name, classes.ErrUnavailable, offer.Unavailable)
+		}
+		changes = append(changes, classes.Assignment{Resource: offer.Name, Class: class, Source: classes.SourceUpdate})
+	}
+	return overlay(holder.Assignments, changes), nil
+}
+
+// take makes the steps: first through the runtime, which then knows of them, then by the backends, which also verify.
+// On error what was done is undone.
+func (n *Node) take(ctx context.Context, target classes.Target, steps []step) error {
+	unified, err := n.unified(steps)
+	if err != nil {
+		return err
+	}
+	if err := n.updateRuntime(ctx, target, unified); err != nil {
+		return err
+	}
+	for i, s := range steps {
+		if err := n.enforce(ctx, target, s); err != nil {
+			return errors.Join(err, n.undo(ctx, target, steps, i))
+		}
+	}
+	return nil
+}
+
+// undo takes back the runtime's part of all steps and the backends' part of the first done ones.
+func (n *Node) undo(ctx context.Context, target classes.Target, steps []step, done int) error {
+	ctx = context.WithoutCancel(ctx)
+	back := make([]step, len(steps))
+	for i, s := range steps {
+		back[i] = s.reverse()
+	}
+	unified, err := n.unified(back)
+	errs := []error{err, n.updateRuntime(ctx, target, unified)}
+	for _, s := range back[:done] {
+		errs = append(errs, n.enforce(ctx, target, s))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("undo: %w", err)
+	}
+	return nil
+}
+
+func (n *Node) unified(steps []step) (map[string]string, error) {
+	var all classes.Adjustment
+	for _, s := range steps {
+		backend, err := n.backend(s.resource)
+		if err != nil {
+			return nil, err
+		}
+		one, err := backend.Adjust(s.from, s.to)
+		if err != nil {
+			return nil, s.failed(err)
+		}
+		all = all.Merge(one)
+	}
+	return all.Unified, nil
+}
+
+func (n *Node) updateRuntime(ctx context.Context, target classes.Target, unified map[string]string) error {
+	if len(unified) == 0 {
+		return nil
+	}
+	n.mu.Lock()
+	runtime := n.runtime
+	n.mu.Unlock()
+	if runtime == nil {
+		return ErrNotConnected
+	}
+	return runtime.SetUnified(ctx, target.ID, unified)
+}
+
+// revert gives a holder back what it had, if it is still there.
+func (n *Node) revert(holder classes.Holder) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, known := n.ledger.Get(holder.ID); known {
+		n.ledger.Adopt(holder)
+		n.notify()
+	}
+}
+
+// remember writes down the classes of a holder that were changed after its creation, so that they survive a restart.
+func (n *Node) remember(id string) error {
+	holder, _, known := n.live(id)
+	if !known {
+		return nil
+	}
+	updated := slices.DeleteFunc(slices.Clone(holder.Assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceUpdate })
+	return n.changes.Set(id, updated)
+}
+
+func (n *Node) live(id string) (classes.Holder, classes.Target, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	holder, known := n.ledger.Get(id)
+	return holder, n.targets[id], known
+}

@@ -1,0 +1,65 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nriplugin is the plugin as the container runtime sees it: it registers over NRI, stays registered, and hands
+// what the runtime does with pods and containers to the node.
+package nriplugin
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+)
+
+// Name is what the plugin registers as. Pods that must not run without it name it in the annotation
+// required-plugins.noderesource.dev.
+const Name = "qos-nri-plugin"
+
+// maxHookTime bounds a hook, since the runtime runs all hooks of the node one after another. It is shorter when the
+// runtime gives less time.
+const maxHookTime = 500 * time.Millisecond
+
+// Options of a Plugin.
+type Options struct {
+	// Socket is the runtime's NRI socket. Index is the two-digit place among all plugins.
+	Socket, Index string
+	// Dial connects to Socket; a Unix connection when nil.
+	Dial func(ctx context.Context, socket string) (net.Conn, error)
+	// Observe is told the duration and outcome of every hook; may be nil.
+	Observe func(hook string, took time.Duration, err error)
+	Log     *slog.Logger
+}
+
+// Plugin keeps a node registered with the container runtime.
+type Plugin struct {
+	node    *node.Node
+	options Options
+}
+
+// New makes a plugin for a node. It starts nothing.
+func New(n *node.Node, o Options) *Plugin {
+	if o.Dial == nil {
+		o.Dial = func(ctx context.Context, socket string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}
+	}
+	if o.Observe == nil {
+		o.Observe = func(string, time.Duration, error) {}
+	}
+	return &Plugin{node: n, options: o}
+}
+
+// events are the hooks that the node needs: those of pods only for pod-scope resources.
+func events(podScope bool) api.EventMask {
+	var mask api.EventMask
+	mask.Set(api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_STOP_CONTAINER, api.Event_REMOVE_CONTAINER)
+	if podScope {
+		mask.Set(api.Event_RUN_POD_SANDBOX, api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX)
+	}
+	return mask
+}

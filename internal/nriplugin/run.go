@@ -1,0 +1,152 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+)
+
+const (
+	firstBackoff = 100 * time.Millisecond
+	lastBackoff  = 10 * time.Second
+	// registrationTime bounds the time from connecting to being configured.
+	registrationTime = 15 * time.Second
+)
+
+// Run keeps the plugin registered until ctx ends: when the runtime is away or restarts, it tries again with backoff.
+func (p *Plugin) Run(ctx context.Context) error {
+	backoff := firstBackoff
+	for ctx.Err() == nil {
+		connected, err := p.connect(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if connected {
+			backoff = firstBackoff
+			p.options.Log.Warn("the connection to the container runtime is lost", "socket", p.options.Socket)
+		} else {
+			p.options.Log.Warn("not registered with the container runtime; trying again", "socket", p.options.Socket, "in", backoff, "error", err)
+		}
+		wait(ctx, backoff/2+rand.N(backoff/2))
+		backoff = min(2*backoff, lastBackoff)
+	}
+	return nil
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// connect registers over a new connection, with a new stub, and serves until the connection or ctx ends. It says whether
+// the plugin was registered.
+func (p *Plugin) connect(ctx context.Context) (bool, error) {
+	conn, err := p.dial(ctx)
+	if err != nil {
+		return false, fmt.Errorf("connect to the runtime's NRI socket: %w", err)
+	}
+	defer conn.close()
+	s := &session{plugin: p, synchronized: make(chan struct{}, 1)}
+	s.stub, err = stub.New(s, stub.WithConnection(conn), stub.WithPluginName(Name), stub.WithPluginIdx(p.options.Index),
+		stub.WithLogger(logger{p.options.Log}), stub.WithOnClose(func() {}),
+		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}))
+	if err != nil {
+		return false, err
+	}
+	defer p.node.Disconnected()
+	if err := s.register(ctx, conn); err != nil {
+		return false, err
+	}
+	defer s.stub.Stop()
+	p.options.Log.Info("registered with the container runtime", "nri", s.stub.RuntimeNRIVersion())
+	s.serve(ctx, conn)
+	return true, nil
+}
+
+// serve waits for the end of the connection, and after each synchronization brings what runs into its classes.
+func (s *session) serve(ctx context.Context, conn *watchedConn) {
+	ctx, cancel := context.WithCancel(ctx)
+	var converging sync.WaitGroup
+	defer converging.Wait()
+	defer cancel()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-conn.ended:
+			return
+		case <-s.synchronized:
+			converging.Go(func() { s.plugin.node.Converge(ctx) })
+		}
+	}
+}
+
+// register starts the stub. A runtime that dies between taking the registration and configuring the plugin would block
+// stub.Start for good, so in that case it is ended by configuring the plugin ourselves, with an error.
+func (s *session) register(ctx context.Context, conn *watchedConn) error {
+	ctx, cancel := context.WithTimeout(ctx, registrationTime)
+	defer cancel()
+	// The stub serves with the context that it is started with for as long as it is connected.
+	started := make(chan error, 1)
+	go func() { started <- s.stub.Start(context.WithoutCancel(ctx)) }()
+	select {
+	case err := <-started:
+		return err
+	case <-conn.ended:
+	case <-ctx.Done():
+	}
+	conn.close()
+	s.aborted.Store(true)
+	if service, ok := s.stub.(api.PluginService); ok {
+		_, _ = service.Configure(context.WithoutCancel(ctx), &api.ConfigureRequest{})
+	}
+	if err := <-started; err != nil {
+		return err
+	}
+	s.stub.Stop()
+	return errAborted
+}
+
+// watchedConn tells when its connection has ended, which the stub does not while it starts.
+type watchedConn struct {
+	net.Conn
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (p *Plugin) dial(ctx context.Context) (*watchedConn, error) {
+	conn, err := p.options.Dial(ctx, p.options.Socket)
+	if err != nil {
+		return nil, err
+	}
+	return &watchedConn{Conn: conn, ended: make(chan struct{})}, nil
+}
+
+func (c *watchedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		c.end()
+	}
+	return n, err
+}
+
+func (c *watchedConn) Close() error {
+	c.end()
+	return c.Conn.Close()
+}
+
+func (c *watchedConn) end()   { c.once.Do(func() { close(c.ended) }) }
+func (c *watchedConn) close() { _ = c.Close() }

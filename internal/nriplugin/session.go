@@ -1,0 +1,192 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// errAborted ends a registration that the runtime did not finish.
+var errAborted = errors.New("the runtime went away, or did not answer, before the plugin was configured")
+
+// session is one connection to the runtime, with the hooks that come over it.
+type session struct {
+	plugin *Plugin
+	stub   stub.Stub
+	// aborted makes Configure fail, which is the one way to end a stub.Start whose runtime died half-way.
+	aborted atomic.Bool
+	// synchronized is signalled once after Synchronize.
+	synchronized chan struct{}
+}
+
+// Configure is called once, when the plugin has registered.
+func (s *session) Configure(_ context.Context, _, name, version string) (api.EventMask, error) {
+	if s.aborted.Load() {
+		return 0, errAborted
+	}
+	info := node.RuntimeInfo{Name: name, Version: version, NRIVersion: s.stub.RuntimeNRIVersion()}
+	s.plugin.node.Connected(s, info)
+	return events(s.plugin.node.HasPodScope()), nil
+}
+
+// Synchronize tells what runs already.
+func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	defer s.observe("Synchronize", time.Now(), nil)
+	byID := make(map[string]node.Pod, len(pods))
+	sandboxes := make([]node.Pod, 0, len(pods))
+	for _, p := range pods {
+		byID[p.GetId()] = podOf(p)
+		sandboxes = append(sandboxes, byID[p.GetId()])
+	}
+	running := make([]node.Running, 0, len(containers))
+	for _, c := range containers {
+		if pod, ok := byID[c.GetPodSandboxId()]; ok && c.GetState() != api.ContainerState_CONTAINER_STOPPED {
+			running = append(running, node.Running{Pod: pod, Container: containerOf(c)})
+		}
+	}
+	s.plugin.node.Synchronize(sandboxes, running)
+	select {
+	case s.synchronized <- struct{}{}:
+	default:
+	}
+	return nil, nil
+}
+
+// CreateContainer is called before a container is created.
+func (s *session) CreateContainer(_ context.Context, p *api.PodSandbox, c *api.Container) (adjust *api.ContainerAdjustment, _ []*api.ContainerUpdate, err error) {
+	defer func(begin time.Time) { s.observe("CreateContainer", begin, err) }(time.Now())
+	adjustment, assignments, err := s.plugin.node.CreateContainer(podOf(p), containerOf(c))
+	if err != nil {
+		return nil, nil, err
+	}
+	adjust, err = adjustmentOf(adjustment, assignments)
+	if err != nil {
+		s.plugin.node.Stop(c.GetId())
+	}
+	return adjust, nil, err
+}
+
+// StartContainer is called when the container's first process exists, before its first instruction.
+func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (err error) {
+	defer func(begin time.Time) { s.observe("StartContainer", begin, err) }(time.Now())
+	pod, ctr := podOf(p), containerOf(c)
+	return s.within(ctx, func(ctx context.Context) error { return s.plugin.node.StartContainer(ctx, pod, ctr) })
+}
+
+// StopContainer is called after a container has stopped.
+func (s *session) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	defer s.observe("StopContainer", time.Now(), nil)
+	s.plugin.node.Stop(c.GetId())
+	return nil, nil
+}
+
+// RemoveContainer is called when a container is removed, also one that never started.
+func (s *session) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	defer s.observe("RemoveContainer", time.Now(), nil)
+	s.plugin.node.Stop(c.GetId())
+	return nil
+}
+
+// RunPodSandbox is called when a pod's sandbox is about to run.
+func (s *session) RunPodSandbox(ctx context.Context, p *api.PodSandbox) (err error) {
+	defer func(begin time.Time) { s.observe("RunPodSandbox", begin, err) }(time.Now())
+	pod := podOf(p)
+	return s.within(ctx, func(ctx context.Context) error { return s.plugin.node.RunPod(ctx, pod) })
+}
+
+// StopPodSandbox is called after a pod's sandbox has stopped.
+func (s *session) StopPodSandbox(_ context.Context, p *api.PodSandbox) error {
+	defer s.observe("StopPodSandbox", time.Now(), nil)
+	s.plugin.node.Stop(p.GetId())
+	return nil
+}
+
+// RemovePodSandbox is called when a pod's sandbox is removed.
+func (s *session) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error {
+	defer s.observe("RemovePodSandbox", time.Now(), nil)
+	s.plugin.node.Stop(p.GetId())
+	return nil
+}
+
+// SetUnified sets cgroup v2 files of a container through the runtime, which remembers them (node.Runtime).
+func (s *session) SetUnified(ctx context.Context, id string, unified map[string]string) error {
+	update := &api.ContainerUpdate{}
+	update.SetContainerId(id)
+	for file, value := range unified {
+		update.AddLinuxUnified(file, value)
+	}
+	done := make(chan error, 1)
+	go func() {
+		failed, err := s.stub.UpdateContainers([]*api.ContainerUpdate{update})
+		if err == nil && len(failed) > 0 {
+			err = fmt.Errorf("the runtime could not update container %s", id)
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("update container %s through the runtime: %w", id, ctx.Err())
+	}
+}
+
+// within runs a hook that writes to the kernel, and gives up waiting for it at the hook's deadline.
+func (s *session) within(ctx context.Context, hook func(context.Context) error) error {
+	limit := min(maxHookTime, s.stub.RequestTimeout()/4)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- hook(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("qos-nri-plugin: the kernel did not answer within %s: %w", limit, ctx.Err())
+	}
+}
+
+func (s *session) observe(hook string, begin time.Time, err error) {
+	s.plugin.options.Observe(hook, time.Since(begin), err)
+}
+
+func podOf(p *api.PodSandbox) node.Pod {
+	return node.Pod{
+		ID: p.GetId(), UID: p.GetUid(), Name: p.GetName(), Namespace: p.GetNamespace(),
+		Annotations: p.GetAnnotations(), CgroupParent: p.GetLinux().GetCgroupParent(),
+	}
+}
+
+func containerOf(c *api.Container) node.Container {
+	return node.Container{
+		ID: c.GetId(), Name: c.GetName(), Annotations: c.GetAnnotations(),
+		CgroupsPath: c.GetLinux().GetCgroupsPath(), PID: int(c.GetPid()),
+	}
+}
+
+func adjustmentOf(a classes.Adjustment, assignments []classes.Assignment) (*api.ContainerAdjustment, error) {
+	record, err := node.Record(assignments)
+	if err != nil || record == "" {
+		return nil, err
+	}
+	adjust := &api.ContainerAdjustment{}
+	adjust.AddAnnotation(node.RecordAnnotation, record)
+	if a.ClosID != "" {
+		adjust.SetLinuxRDTClosID(a.ClosID)
+	}
+	for file, value := range a.Unified {
+		adjust.AddLinuxUnified(file, value)
+	}
+	return adjust, nil
+}
