@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -31,20 +30,12 @@ func newRunCommand() *cobra.Command {
 			if !regexp.MustCompile(`^[0-9]{2}$`).MatchString(options.NRIIndex) {
 				return usageError(cmd, fmt.Errorf("--nri-index %q is not a number of two digits", options.NRIIndex))
 			}
-			return runAgent(cmd.Context(), options, log)
+			return agent.New(options, kinds(options.HostRoot, options.MountResctrl, log), log).Run(cmd.Context())
 		},
 	}
 	addRunFlags(cmd.Flags(), &options)
 	logging.addFlags(cmd.Flags())
 	return cmd
-}
-
-func runAgent(ctx context.Context, options agent.Options, log *slog.Logger) error {
-	a, err := agent.New(options, log)
-	if err != nil {
-		return err
-	}
-	return a.Run(ctx)
 }
 
 func addRunFlags(flags *pflag.FlagSet, o *agent.Options) {

@@ -29,7 +29,7 @@ func (n *Node) CreateContainer(pod Pod, ctr Container) (classes.Adjustment, []cl
 		n.ledger.Release(ctr.ID)
 		return classes.Adjustment{}, nil, n.refuse(fmt.Errorf("%s: %w", describe(holder), err))
 	}
-	n.targets[ctr.ID] = containerTarget(pod, ctr)
+	n.track(containerTarget(pod, ctr), false)
 	n.notify()
 	return adjustment, assignments, nil
 }
@@ -70,9 +70,10 @@ func (n *Node) starting(target classes.Target) (classes.Holder, bool) {
 	defer n.mu.Unlock()
 	holder, known := n.ledger.Get(target.ID)
 	if known {
-		running := target
-		running.Starting = false
-		n.targets[target.ID] = running
+		t := n.tracked[target.ID]
+		t.target, t.started = target, true
+		t.target.Starting = false
+		n.tracked[target.ID] = t
 	}
 	return holder, known
 }
@@ -148,7 +149,7 @@ func (n *Node) release(id string) {
 		return
 	}
 	n.ledger.Release(id)
-	delete(n.targets, id)
+	delete(n.tracked, id)
 	delete(n.pending, id)
 	n.changes.Forget(id)
 	n.notify()
@@ -178,7 +179,7 @@ func (n *Node) admitPod(pod Pod) (classes.Holder, error) {
 	if err := n.ledger.Admit(holder, n.catalog); err != nil {
 		return classes.Holder{}, n.refuse(err)
 	}
-	n.targets[pod.ID] = podTarget(pod)
+	n.track(podTarget(pod), true)
 	n.notify()
 	return holder, nil
 }

@@ -59,13 +59,29 @@ type Node struct {
 	catalog  *classes.Catalog
 	backends map[string]backend // by resource
 	ledger   *classes.Ledger
-	targets  map[string]classes.Target // by the ID of the container or sandbox
+	tracked  map[string]tracked // by the ID of the container or sandbox
+	seen     uint64             // containers and sandboxes so far
 	pending  map[string][]step         // what Converge has to do, by the ID
 	runtime  Runtime
 	info     RuntimeInfo
 	config   ConfigStatus
 	refusals Refusals
 	watchers chan struct{} // closed and replaced at every change
+}
+
+// tracked is what is known of a holder beside its assignments.
+type tracked struct {
+	target classes.Target
+	// number orders the holders of one owner: the newest has the highest.
+	number uint64
+	// started is false until the first process is about to run.
+	started bool
+}
+
+// track begins to follow a holder. The caller holds mu.
+func (n *Node) track(target classes.Target, started bool) {
+	n.seen++
+	n.tracked[target.ID] = tracked{target: target, number: n.seen, started: started}
 }
 
 // backend is a resource's backend with the configuration that it last applied.
@@ -101,7 +117,7 @@ func New(o Options) *Node {
 	n := &Node{
 		kinds: map[string]classes.Kind{}, changes: o.Changes, log: o.Log,
 		catalog: classes.NewCatalog(nil), backends: map[string]backend{}, ledger: classes.NewLedger(),
-		targets: map[string]classes.Target{}, pending: map[string][]step{},
+		tracked: map[string]tracked{}, pending: map[string][]step{},
 		refusals: Refusals{}, watchers: make(chan struct{}),
 	}
 	for _, kind := range o.Kinds {

@@ -125,3 +125,27 @@ func compareContainers(a, b ContainerAssignments) int {
 func comparePods(a, b PodAssignments) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.UID, b.UID))
 }
+
+// Draining counts the assignments of classes that are offered no more.
+func (n *Node) Draining() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	count := 0
+	for _, h := range n.ledger.Holders() {
+		for _, a := range h.Assignments {
+			if a.Class != classes.SystemDefault && !n.offered(a) {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+func (n *Node) offered(a classes.Assignment) bool {
+	offer, ok := n.catalog.Lookup(a.Resource)
+	if !ok {
+		return false
+	}
+	_, ok = offer.Class(a.Class)
+	return ok
+}

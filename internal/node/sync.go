@@ -22,7 +22,7 @@ type Running struct {
 func (n *Node) Synchronize(pods []Pod, running []Running) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.ledger, n.targets = classes.NewLedger(), make(map[string]classes.Target, len(running))
+	n.ledger, n.tracked = classes.NewLedger(), make(map[string]tracked, len(running))
 	n.pending = map[string][]step{}
 	if n.podScope() {
 		for _, pod := range pods {
@@ -77,7 +77,7 @@ func (n *Node) adoptContainer(pod Pod, ctr Container) {
 // than the kernel has it in. The caller holds mu.
 func (n *Node) adopt(holder classes.Holder, target classes.Target, enforced []classes.Assignment) {
 	n.ledger.Adopt(holder)
-	n.targets[holder.ID] = target
+	n.track(target, true)
 	if steps := stepsBetween(enforced, holder.Assignments); len(steps) > 0 {
 		n.pending[holder.ID] = steps
 	}
@@ -111,11 +111,11 @@ func (n *Node) Converge(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		holder, target, known := n.live(id)
+		holder, t, known := n.live(id)
 		if !known {
 			continue
 		}
-		if err := n.take(ctx, target, steps); err != nil {
+		if err := n.take(ctx, t.target, steps); err != nil {
 			n.log.Warn("a running container could not be brought into its class", "error", err, "container", describe(holder))
 			n.giveUp(holder, steps)
 		}

@@ -15,6 +15,7 @@ import (
 // Errors of Update that callers decide on.
 var (
 	ErrNotFound     = errors.New("not found")
+	ErrNotRunning   = errors.New("not running yet")
 	ErrImmutable    = errors.New("the class of what runs cannot be changed")
 	ErrNotConnected = errors.New("not connected to the container runtime")
 )
@@ -70,30 +71,35 @@ func (n *Node) Update(ctx context.Context, owner classes.Owner, requests map[str
 func (n *Node) admitChange(owner classes.Owner, requests map[string]string) (classes.Holder, classes.Target, []step, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	holder, ok := n.holderOf(owner)
-	if !ok {
-		return holder, classes.Target{}, nil, fmt.Errorf("container %q of pod %s is not running on this node: %w", owner.Container, owner.PodUID, ErrNotFound)
+	holder, t, err := n.holderOf(owner)
+	if err != nil {
+		return holder, t.target, nil, err
 	}
 	wanted, err := n.changed(holder, requests)
 	if err != nil {
-		return holder, classes.Target{}, nil, fmt.Errorf("%s: %w", describe(holder), err)
+		return holder, t.target, nil, fmt.Errorf("%s: %w", describe(holder), err)
 	}
 	if _, err := n.ledger.Change(holder.ID, wanted, n.catalog); err != nil {
-		return holder, classes.Target{}, nil, n.refuse(err)
+		return holder, t.target, nil, n.refuse(err)
 	}
 	n.notify()
-	return holder, n.targets[holder.ID], stepsBetween(holder.Assignments, wanted), nil
+	return holder, t.target, stepsBetween(holder.Assignments, wanted), nil
 }
 
-// holderOf returns the newest live holder of an owner. The caller holds mu.
-func (n *Node) holderOf(owner classes.Owner) (classes.Holder, bool) {
-	holders := n.ledger.Holders()
-	for _, h := range slices.Backward(holders) {
-		if h.Owner == owner {
-			return h, true
+// holderOf returns the newest holder of an owner, which must be running. The caller holds mu.
+func (n *Node) holderOf(owner classes.Owner) (newest classes.Holder, t tracked, err error) {
+	for _, h := range n.ledger.Holders() {
+		if h.Owner == owner && n.tracked[h.ID].number > t.number {
+			newest, t = h, n.tracked[h.ID]
 		}
 	}
-	return classes.Holder{}, false
+	switch {
+	case t.number == 0:
+		err = fmt.Errorf("container %q of pod %s: %w on this node", owner.Container, owner.PodUID, ErrNotFound)
+	case !t.started:
+		err = fmt.Errorf("%s: %w", describe(newest), ErrNotRunning)
+	}
+	return newest, t, err
 }
 
 // changed returns a holder's assignments after a change, if it may be made. The caller holds mu.
@@ -205,9 +211,9 @@ func (n *Node) remember(id string) error {
 	return n.changes.Set(id, updated)
 }
 
-func (n *Node) live(id string) (classes.Holder, classes.Target, bool) {
+func (n *Node) live(id string) (classes.Holder, tracked, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	holder, known := n.ledger.Get(id)
-	return holder, n.targets[id], known
+	return holder, n.tracked[id], known
 }

@@ -1,0 +1,185 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent is the plugin's process: it puts node, NRI, node API and metrics together and runs them as one.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
+	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// stopTime bounds the end of the process after SIGTERM. Running containers keep their classes.
+const stopTime = 5 * time.Second
+
+// Options of the process; its flags.
+type Options struct {
+	Config, NRISocket, NRIIndex, APISocket, APISocketGroup, MetricsAddress, HostRoot, StateDir string
+
+	MountResctrl bool
+	Version      string
+}
+
+// DefaultOptions are those of a node agent.
+func DefaultOptions() Options {
+	return Options{
+		Config: "/etc/qos-nri-plugin", NRISocket: "/var/run/nri/nri.sock", NRIIndex: "10",
+		APISocket: "/run/qos-nri-plugin/qos.sock", MetricsAddress: "127.0.0.1:9420",
+		HostRoot: "/", StateDir: "/run/qos-nri-plugin", MountResctrl: true,
+	}
+}
+
+// Agent is the plugin's process.
+type Agent struct {
+	options Options
+	kinds   []classes.Kind
+	host    hostfs.Root
+	log     *slog.Logger
+}
+
+// New makes an agent with the kinds of resources that it knows. It does no I/O.
+func New(o Options, kinds []classes.Kind, log *slog.Logger) *Agent {
+	return &Agent{options: o, kinds: kinds, host: hostfs.Root(o.HostRoot), log: log}
+}
+
+// Run serves until ctx ends, or until a part of the agent cannot go on.
+func (a *Agent) Run(ctx context.Context) error {
+	lock, err := lockStateDir(a.options.StateDir)
+	if err != nil {
+		return err
+	}
+	defer lock.release()
+	n, err := a.newNode()
+	if err != nil {
+		return err
+	}
+	a.load(ctx, n)
+	return a.serve(ctx, n)
+}
+
+func (a *Agent) newNode() (*node.Node, error) {
+	bootID, err := a.host.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, fmt.Errorf("read the boot ID below --host-root %s: %w", a.options.HostRoot, err)
+	}
+	path := filepath.Join(a.options.StateDir, "changes.json")
+	changes := checkpoint.Open(path, strings.TrimSpace(string(bootID)), a.log)
+	return node.New(node.Options{Kinds: a.kinds, Changes: changes, Log: a.log}), nil
+}
+
+// load applies the class files. Wrong files do not end the agent: containers that ask for classes would then start
+// without them, while a running agent refuses them and says why.
+func (a *Agent) load(ctx context.Context, n *node.Node) {
+	source := config.Read(a.options.Config, a.kinds, a.host.ReadFile)
+	if err := n.Configure(ctx, source); err != nil {
+		for _, problem := range classes.SplitErrors(err) {
+			a.log.Error("class files are not applied", "problem", problem)
+		}
+		return
+	}
+	a.log.Info("class files applied", "files", source.Files, "hash", source.Hash)
+}
+
+func (a *Agent) serve(ctx context.Context, n *node.Node) error {
+	hooks := metrics.NewHooks()
+	plugin := nriplugin.New(n, nriplugin.Options{
+		Socket: a.options.NRISocket, Index: a.options.NRIIndex, Observe: hooks.Observe, Log: a.log,
+	})
+	api := nodeapi.New(n, nodeapi.Options{
+		Socket: a.options.APISocket, Group: a.options.APISocketGroup, Version: a.options.Version, Log: a.log,
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return plugin.Run(ctx) })
+	group.Go(func() error { return api.Run(ctx) })
+	group.Go(func() error { return a.releaseDrained(ctx, n) })
+	if a.options.MetricsAddress != "" {
+		group.Go(func() error { return a.serveMetrics(ctx, metrics.Handler(n, hooks)) })
+	}
+	return waitAtMost(ctx, group, stopTime)
+}
+
+// waitAtMost waits for all parts of the agent, but no longer than limit after ctx has ended.
+func waitAtMost(ctx context.Context, group *errgroup.Group, limit time.Duration) error {
+	done := make(chan error, 1)
+	go func() { done <- group.Wait() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("not all parts ended within %s", limit)
+	}
+}
+
+// releaseDrained lets the backends drop what they keep for classes that are gone, once nothing runs in them any more.
+func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
+	for before := n.Draining(); ; {
+		changed := n.Changed()
+		now := n.Draining()
+		if now < before {
+			if err := n.ReleaseUnused(ctx); err != nil {
+				a.log.Warn("classes that are gone could not be cleaned up", "error", err)
+			}
+		}
+		before = now
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
+}
+
+func (a *Agent) serveMetrics(ctx context.Context, handler *metrics.Server) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.options.MetricsAddress)
+	if err != nil {
+		return fmt.Errorf("serve metrics: %w; choose another --metrics-address, or an empty one", err)
+	}
+	return handler.Serve(ctx, listener)
+}
+
+// errLocked says that another instance runs.
+var errLocked = errors.New("another qos-nri-plugin runs on this node; two would claim the same containers and break every creation")
+
+type stateLock struct{ file *os.File }
+
+// lockStateDir takes the lock that only one instance on a node can have; the kernel drops it when the process ends.
+func lockStateDir(dir string) (*stateLock, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, fmt.Errorf("make the state directory: %w; name another with --state-dir", err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock: %w", err)
+	}
+	if err := flock(file); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", file.Name(), err), file.Close())
+	}
+	return &stateLock{file: file}, nil
+}
+
+func (l *stateLock) release() { _ = l.file.Close() }

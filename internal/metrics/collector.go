@@ -1,0 +1,76 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+)
+
+// collector reads the node's status at each scrape, so that what is gone is gone from the metrics too.
+type collector struct {
+	node *node.Node
+
+	capacity, inUse, available, degraded, refusals, registered, reloaded, reloadTime *prometheus.Desc
+}
+
+func newCollector(n *node.Node) *collector {
+	class := []string{"resource", "class"}
+	return &collector{
+		node:       n,
+		capacity:   prometheus.NewDesc("qos_class_capacity", "Most simultaneous assignments of a class; 0 is unlimited.", class, nil),
+		inUse:      prometheus.NewDesc("qos_class_in_use", "Assignments of a class, those of classes that drain included.", class, nil),
+		degraded:   prometheus.NewDesc("qos_class_degraded", "1 when a class is enforced in part only; status says why.", class, nil),
+		available:  prometheus.NewDesc("qos_resource_available", "1 when this machine has a configured resource.", []string{"resource"}, nil),
+		refusals:   prometheus.NewDesc("qos_refusals_total", "Containers and pods that were refused, by reason.", []string{"reason"}, nil),
+		registered: prometheus.NewDesc("qos_runtime_registered", "1 while the plugin is registered with the container runtime.", nil, nil),
+		reloaded:   prometheus.NewDesc("qos_config_last_reload_successful", "1 when the class files as last read are applied.", nil, nil),
+		reloadTime: prometheus.NewDesc("qos_config_last_reload_success_timestamp_seconds", "When class files were applied last.", nil, nil),
+	}
+}
+
+// Describe is part of prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.capacity, c.inUse, c.degraded, c.available, c.refusals, c.registered, c.reloaded, c.reloadTime} {
+		ch <- d
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	status := c.node.Status()
+	for _, r := range status.Resources {
+		gauge(ch, c.available, truth(r.Unavailable == nil), r.Name)
+		for _, class := range r.Classes {
+			gauge(ch, c.capacity, float64(class.Capacity), r.Name, class.Name)
+			gauge(ch, c.degraded, truth(r.Degraded[class.Name] != ""), r.Name, class.Name)
+			if r.InUse[class.Name] == 0 {
+				gauge(ch, c.inUse, 0, r.Name, class.Name)
+			}
+		}
+		for class, count := range r.InUse {
+			gauge(ch, c.inUse, float64(count), r.Name, class)
+		}
+	}
+	for reason, count := range status.Refusals {
+		ch <- prometheus.MustNewConstMetric(c.refusals, prometheus.CounterValue, float64(count), reason)
+	}
+	gauge(ch, c.registered, truth(status.Runtime.Synchronized))
+	gauge(ch, c.reloaded, truth(status.Config.Err == nil && !status.Config.Loaded.IsZero()))
+	if !status.Config.Loaded.IsZero() {
+		gauge(ch, c.reloadTime, float64(status.Config.Loaded.Unix()))
+	}
+}
+
+func gauge(ch chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
