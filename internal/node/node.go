@@ -61,7 +61,7 @@ type Node struct {
 	ledger   *classes.Ledger
 	tracked  map[string]tracked // by the ID of the container or sandbox
 	seen     uint64             // containers and sandboxes so far
-	pending  map[string][]step         // what Converge has to do, by the ID
+	pending  map[string][]step  // what Converge has to do, by the ID
 	runtime  Runtime
 	info     RuntimeInfo
 	config   ConfigStatus

@@ -4,9 +4,11 @@
 package nriplugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +51,7 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, contain
 		byID[p.GetId()] = podOf(p)
 		sandboxes = append(sandboxes, byID[p.GetId()])
 	}
+	slices.SortStableFunc(containers, func(a, b *api.Container) int { return cmp.Compare(a.GetCreatedAt(), b.GetCreatedAt()) })
 	running := make([]node.Running, 0, len(containers))
 	for _, c := range containers {
 		if pod, ok := byID[c.GetPodSandboxId()]; ok && c.GetState() != api.ContainerState_CONTAINER_STOPPED {
