@@ -65,10 +65,29 @@ func ValidateClassName(name string) error {
 }
 
 func qualified(name string) error {
-	if problems := content.IsLabelKey(name); len(problems) > 0 {
-		return errors.New(strings.Join(problems, "; "))
+	if len(content.IsLabelKey(name)) == 0 {
+		return nil
 	}
-	return nil
+	domain, rest, hasDomain := strings.Cut(name, "/")
+	if !hasDomain {
+		domain, rest = "", name
+	}
+	switch {
+	case hasDomain && len(content.IsDNS1123Subdomain(domain)) > 0:
+		return errors.New(`what is before "/" must be a domain of at most 253 lower-case letters, digits, "-" and ".", like vendor.example`)
+	case rest == "":
+		return errors.New("must not be empty")
+	case len(rest) > content.LabelValueMaxLength:
+		return fmt.Errorf("must not be longer than %d characters%s", content.LabelValueMaxLength, where(hasDomain))
+	}
+	return fmt.Errorf(`must have only letters, digits, "-", "_" and ".", and begin and end with a letter or digit%s`, where(hasDomain))
+}
+
+func where(hasDomain bool) string {
+	if hasDomain {
+		return ` after "/"`
+	}
+	return ""
 }
 
 // ExtendedResource names the extended resource that carries the capacity of a class: that of class "gold" of

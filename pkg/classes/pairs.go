@@ -4,7 +4,6 @@
 package classes
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -36,7 +35,7 @@ func ParsePairs(value string) ([]Pair, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the request %w", err)
 	}
 	return pairs, nil
 }
@@ -89,12 +88,4 @@ func (e *pairError) Unwrap() error { return e.reason }
 
 func badPairs(format string, args ...any) error {
 	return &pairError{fmt.Sprintf(format, args...), ErrBadRequest}
-}
-
-func reasonOf(err error) error {
-	var pair *pairError
-	if errors.As(err, &pair) {
-		return pair.reason
-	}
-	return ErrBadRequest
 }

@@ -23,11 +23,15 @@ func (c *Catalog) unknownResource(name string) refusal {
 }
 
 func (o *Offer) unknownClass(name string) refusal {
+	return refusal{fmt.Sprintf("class %s of %s does not exist on this node; available: %s", quote(name), o.Name, o.classNames()), ErrUnknownClass}
+}
+
+func (o *Offer) classNames() string {
 	names := make([]string, 0, len(o.Classes))
 	for _, class := range o.Classes {
 		names = append(names, class.Name)
 	}
-	return refusal{fmt.Sprintf("class %s of %s does not exist on this node; available: %s", quote(name), o.Name, list(names)), ErrUnknownClass}
+	return list(names)
 }
 
 func (o *Offer) unavailable(class string) refusal {
@@ -39,4 +43,23 @@ func list(names []string) string {
 		return "none"
 	}
 	return strings.Join(names, ", ")
+}
+
+// podScopeOnly refuses a container's request for a resource that pods have.
+func podScopeOnly(resource string) refusal {
+	return refusal{resource + " is for pods, not for containers; ask for it in annotation " + PodKey, ErrBadRequest}
+}
+
+// check says whether a class can be given. The system default can be, even where the resource is unavailable.
+func (o *Offer) check(class string) (why refusal, ok bool) {
+	if class == SystemDefault {
+		return refusal{}, true
+	}
+	if o.Unavailable != nil {
+		return o.unavailable(class), false
+	}
+	if _, found := o.Class(class); !found {
+		return o.unknownClass(class), false
+	}
+	return refusal{}, true
 }
