@@ -1,0 +1,113 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// maxSymlinks is how many symbolic links a device's path may lead through, as in the kernel (path_resolution(7)).
+const maxSymlinks = 40
+
+// disk is a whole block device: what the io controller takes.
+type disk struct {
+	device
+	// name in /sys/block.
+	name string
+}
+
+func (d disk) String() string { return fmt.Sprintf("%s (%s)", d.name, d.device) }
+
+// match is what a pattern led to.
+type match struct {
+	disks []disk
+	// partitions that were named where their disk is meant, ignored what is no block device: sentences.
+	partitions, ignored []string
+}
+
+// matchDevices finds the disks that a pattern of file names means.
+func matchDevices(host FS, pattern string) (match, error) {
+	var found match
+	paths, err := host.Glob(pattern)
+	if err != nil {
+		return found, fmt.Errorf("match %q: %w", pattern, err)
+	}
+	for _, name := range paths {
+		if err := found.add(host, name); err != nil {
+			found.ignored = append(found.ignored, fmt.Sprintf("%s is ignored: %v", name, err))
+		}
+	}
+	return found, nil
+}
+
+func (m *match) add(host FS, name string) error {
+	node, err := followSymlinks(host, name)
+	if err != nil {
+		return err
+	}
+	major, minor, err := host.BlockDevice(node)
+	if err != nil {
+		return err
+	}
+	whole, isPartition, err := wholeDisk(host, device{major, minor})
+	if err != nil {
+		return err
+	}
+	if isPartition {
+		m.partitions = append(m.partitions, fmt.Sprintf("%s is a partition: its disk %s is meant, with all that is on it", name, whole))
+	}
+	m.disks = append(m.disks, whole)
+	return nil
+}
+
+// followSymlinks resolves every symbolic link in a path on the host, whose root need not be this process's.
+func followSymlinks(host FS, name string) (string, error) {
+	done, rest := "/", strings.Split(strings.Trim(path.Clean(name), "/"), "/")
+	for links := 0; len(rest) > 0; {
+		next := path.Join(done, rest[0])
+		rest = rest[1:]
+		target, err := host.Readlink(next)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		if err != nil { // not a symbolic link
+			done = next
+			continue
+		}
+		if links++; links > maxSymlinks {
+			return "", fmt.Errorf("more than %d symbolic links, going round perhaps", maxSymlinks)
+		}
+		if path.IsAbs(target) {
+			done = "/"
+		}
+		rest = append(strings.Split(strings.Trim(path.Clean(target), "/"), "/"), rest...)
+	}
+	return done, nil
+}
+
+// wholeDisk finds the disk of a device: itself, or what it is a partition of. Device mapper, loop and md devices are disks.
+func wholeDisk(host FS, dev device) (whole disk, isPartition bool, err error) {
+	node := "/sys/dev/block/" + dev.String()
+	link, err := host.Readlink(node)
+	if err != nil {
+		return disk{}, false, fmt.Errorf("device %s is not in /sys/dev/block: %w", dev, err)
+	}
+	if _, err := host.ReadFile(node + "/partition"); err != nil {
+		return disk{device: dev, name: path.Base(link)}, false, nil
+	}
+	name := path.Base(path.Dir(link))
+	number, err := host.ReadFile("/sys/block/" + name + "/dev")
+	if err != nil {
+		return disk{}, true, fmt.Errorf("find the disk of partition %s: %w", dev, err)
+	}
+	parent, err := parseDevice(strings.TrimSpace(string(number)))
+	if err != nil {
+		return disk{}, true, fmt.Errorf("/sys/block/%s/dev: %w", name, err)
+	}
+	return disk{device: parent, name: name}, true, nil
+}

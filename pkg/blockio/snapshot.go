@@ -1,0 +1,132 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// snapshot is a configuration as it is live. It is never changed: hooks read it while another one is made.
+type snapshot struct {
+	machine machine
+	classes map[string]liveClass
+	status  classes.BackendStatus
+}
+
+// liveClass is a class with all that leaving it has to clear.
+type liveClass struct {
+	values values
+	// touched are the values of the class and of its predecessors of the same name, which running containers may still have.
+	touched values
+	// offered is false for a class that is gone from the configuration and kept for those who have it.
+	offered bool
+	// creation is what a new container in this class needs.
+	creation classes.Adjustment
+}
+
+// newSnapshot resolves a configuration on this machine, writing nothing. The error joins all that is wrong.
+func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, error) {
+	m, err := inspect(opts.FS, opts.Tree)
+	if err != nil {
+		return nil, err
+	}
+	if scope == classes.PodScope && m.version == 1 {
+		return nil, &classes.Unavailable{Reason: "NoHierarchyInV1", Message: "cgroup v1 does not apply the limits of a pod's cgroup " +
+			"to the containers in it; use cgroup v2, or a resource in container scope"}
+	}
+	resolver := &resolver{host: opts.FS, machine: m, matches: map[string]match{}}
+	s := &snapshot{machine: m, classes: map[string]liveClass{}}
+	s.status.Degraded = map[string]string{}
+	weighing := false
+	for _, class := range config.classes {
+		resolved := resolver.resolve(class)
+		weighing = weighing || resolved.weighs
+		s.classes[class.name] = s.live(resolved.values, scope)
+		if len(resolved.degraded) > 0 {
+			s.status.Degraded[class.name] = strings.Join(resolved.degraded, "; ")
+		}
+	}
+	s.status.Conditions = resolver.conditions(weighing)
+	return s, resolver.err()
+}
+
+func (s *snapshot) live(v values, scope classes.Scope) liveClass {
+	live := liveClass{values: v, touched: v, offered: true}
+	if s.byRuntime(scope) {
+		live.creation.Unified = unifiedMap(v)
+	}
+	return live
+}
+
+// byRuntime says whether the runtime sets the values: it does so for containers, in cgroup v2.
+func (s *snapshot) byRuntime(scope classes.Scope) bool {
+	return scope == classes.ContainerScope && s.machine.byRuntime
+}
+
+// inherit keeps of the previous snapshot what running containers may have.
+func (s *snapshot) inherit(previous *snapshot) {
+	for name, old := range previous.classes {
+		live, stays := s.classes[name]
+		if !stays {
+			old.offered = false
+			s.classes[name] = old
+			continue
+		}
+		live.touched = old.touched.merge(live.values)
+		s.classes[name] = live
+	}
+}
+
+// released is the snapshot without what is kept for classes that are not in use.
+func (s *snapshot) released(inUse func(class string) bool) *snapshot {
+	kept := *s
+	kept.classes = maps.Clone(s.classes)
+	for name, live := range s.classes {
+		switch {
+		case inUse(name):
+		case !live.offered:
+			delete(kept.classes, name)
+		default:
+			live.touched = live.values
+			kept.classes[name] = live
+		}
+	}
+	return &kept
+}
+
+// change is what leads from one class to another; known is false when nothing is known of the class to leave.
+func (s *snapshot) change(from, to string) (change values, known bool, err error) {
+	target, err := s.valuesOf(to)
+	if err != nil {
+		return values{}, false, err
+	}
+	left, known := s.classes[from]
+	if from == classes.SystemDefault {
+		left, known = liveClass{}, true
+	}
+	return left.touched.changeTo(target), known, nil
+}
+
+// withoutGone drops the clearing of disks that this machine no longer has: the kernel would refuse it, and there is nothing to clear.
+func (s *snapshot) withoutGone(change values) values {
+	present := newValues()
+	for dev, limits := range change.rates {
+		if limits != unlimited || s.machine.names[dev] != "" {
+			present.rates[dev] = limits
+		}
+	}
+	for file, w := range change.weights {
+		kept := weights{base: w.base, devices: map[device]uint64{}}
+		for dev, weight := range w.devices {
+			if weight != 0 || s.machine.accepts[file][dev] {
+				kept.devices[dev] = weight
+			}
+		}
+		present.weights[file] = kept
+	}
+	return present
+}

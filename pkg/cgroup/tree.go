@@ -1,0 +1,146 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+var (
+	// ErrNoIO means that no mounted hierarchy has an io (v2) or blkio (v1) controller.
+	ErrNoIO = errors.New("no mounted cgroup hierarchy has the io controller (in cgroup v1: blkio)")
+	// ErrNoCgroup means that a target has no cgroup: it is gone, or not there yet.
+	ErrNoCgroup = errors.New("no such cgroup")
+)
+
+// usualPoint is where every distribution mounts its hierarchies.
+const usualPoint = "/sys/fs/cgroup"
+
+// FS is what a Tree needs of the host; paths are the host's own.
+type FS interface {
+	ReadFile(path string) ([]byte, error)
+	ReadDir(path string) ([]string, error)
+}
+
+// Tree is the machine's cgroup hierarchies as they were mounted at Detect. It is immutable and safe for concurrent use.
+type Tree struct {
+	fs          FS
+	hierarchies []hierarchy
+	// io is the index of the hierarchy with the io controller, or -1.
+	io int
+}
+
+// Detect finds out how cgroups are mounted on the host: from what its first process sees, or this one where that may not
+// be read. A machine without an io controller is not an error here; IORoot and IODir say so.
+func Detect(fs FS) (*Tree, error) {
+	var failed []error
+	for _, file := range []string{"/proc/1/mountinfo", "/proc/self/mountinfo"} {
+		data, err := fs.ReadFile(file)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		hierarchies, err := parseMountinfo(data)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", file, err))
+			continue
+		}
+		tree := &Tree{fs: fs, hierarchies: hierarchies}
+		tree.io = tree.findIO()
+		return tree, nil
+	}
+	return nil, fmt.Errorf("find the cgroup mounts: %w", errors.Join(failed...))
+}
+
+// findIO prefers the v1 controller: once it is mounted, v2 does not have it.
+func (t *Tree) findIO() int {
+	isV1 := func(h hierarchy) bool { return h.version == 1 && slices.Contains(h.controllers, "blkio") }
+	if i := slices.IndexFunc(t.hierarchies, isV1); i >= 0 {
+		return i
+	}
+	return slices.IndexFunc(t.hierarchies, func(h hierarchy) bool {
+		if h.version != 2 {
+			return false
+		}
+		controllers, err := t.fs.ReadFile(path.Join(h.point, "cgroup.controllers"))
+		return err == nil && slices.Contains(strings.Fields(string(controllers)), "io")
+	})
+}
+
+// IORoot returns where the hierarchy with the io controller is mounted, and its version, 1 or 2; ErrNoIO without one.
+func (t *Tree) IORoot() (dir string, version int, err error) {
+	if t.io < 0 {
+		return "", 0, ErrNoIO
+	}
+	return t.hierarchies[t.io].point, t.hierarchies[t.io].version, nil
+}
+
+// Unified says whether runtimes run in cgroup v2 mode here, and so take values for cgroup v2 files: that is so when the
+// cgroup2 tree, and no other, is at /sys/fs/cgroup.
+func (t *Tree) Unified() bool {
+	return slices.ContainsFunc(t.hierarchies, func(h hierarchy) bool { return h.version == 2 && h.point == usualPoint })
+}
+
+// IODir returns the directory in which the io controller's files of a target are, and the version of their hierarchy.
+// The error is ErrNoIO, ErrNoCgroup or ErrBadPath.
+func (t *Tree) IODir(target classes.Target) (dir string, version int, err error) {
+	if t.io < 0 {
+		return "", 0, ErrNoIO
+	}
+	h := t.hierarchies[t.io]
+	dir, err = t.dir(h, target)
+	if err != nil {
+		return "", 0, err
+	}
+	return t.payloadDir(h, target, dir), h.version, nil
+}
+
+// dir is the target's directory in a hierarchy: where its cgroups path leads or, for a container with a process, where the
+// kernel says that the process is.
+func (t *Tree) dir(h hierarchy, target classes.Target) (string, error) {
+	group, pathErr := Path(target.CgroupsPath)
+	if pathErr != nil && target.CgroupsPath != "" {
+		return "", pathErr
+	}
+	if pathErr == nil {
+		if dir := path.Join(h.point, group); t.isGroup(dir) {
+			return dir, nil
+		}
+		pathErr = fmt.Errorf("%w: %s", ErrNoCgroup, path.Join(h.point, group))
+	}
+	// The first process of a pod's sandbox is in the sandbox's cgroup, not in the pod's.
+	if target.PID <= 0 || target.Container == "" {
+		return "", pathErr
+	}
+	group, err := t.groupOf(h, target.PID)
+	if err != nil {
+		return "", errors.Join(pathErr, err)
+	}
+	return h.below(group), nil
+}
+
+// payloadDir is dir, or the cgroup "container" in it: crun, told so, makes a scope with such a child, and gives the values to the child.
+func (t *Tree) payloadDir(h hierarchy, target classes.Target, dir string) string {
+	if target.PID <= 0 || target.Container == "" || !isSystemd(target.CgroupsPath) {
+		return dir
+	}
+	payload := path.Join(dir, "container")
+	group, err := t.groupOf(h, target.PID)
+	if err == nil && (h.below(group) == payload || strings.HasPrefix(h.below(group), payload+"/")) {
+		return payload
+	}
+	return dir
+}
+
+func (t *Tree) isGroup(dir string) bool {
+	_, err := t.fs.ReadFile(path.Join(dir, "cgroup.procs"))
+	return err == nil || !errors.Is(err, fs.ErrNotExist) // a threaded cgroup refuses to be read, but exists
+}
