@@ -123,7 +123,10 @@ func (l *Ledger) take(s slot, owner Owner) {
 }
 
 func (l *Ledger) free(s slot, owner Owner) {
-	owners := l.slots[s]
+	owners, taken := l.slots[s]
+	if !taken {
+		return // system default has no slots
+	}
 	if owners[owner]--; owners[owner] > 0 {
 		return
 	}
