@@ -1,0 +1,91 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// fewer is another configuration: other classes of cache, and no other resource.
+const fewer = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: test.example/cache
+  test: {names: [iron]}
+`
+
+func TestAConfigurationThatCannotBeAppliedLeavesTheOneBeforeLive(t *testing.T) {
+	f := newFixture(t)
+	f.backends[cache].Fail("apply", errors.New("out of CLOSIDs"))
+	if err := f.configure(t, fewer); err == nil {
+		t.Fatal("no error")
+	}
+	status := f.Status()
+	if status.Config.Err == nil || !strings.Contains(status.Config.Err.Error(), "out of CLOSIDs") {
+		t.Errorf("status says %v", status.Config.Err)
+	}
+	f.mustRun(t, pod("a", asking("test.example/disk=fast")), container("c1"))
+}
+
+func TestAConfigurationThatFailsHalfWayIsPutBack(t *testing.T) {
+	f := newFixture(t)
+	f.backends[disk].Fail("apply", errors.New("no such device"))
+	other := strings.ReplaceAll(files, "bronze", "iron")
+	if err := f.configure(t, other); err == nil {
+		t.Fatal("no error")
+	}
+	live, applied := f.backends[cache].Live()
+	if strings.Join(live, " ") != "gold silver bronze" || applied != 3 {
+		t.Errorf("classes %v are live after %d applications, want those of before after 3", live, applied)
+	}
+}
+
+func TestAConfigurationIsCheckedBeforeAnythingIsApplied(t *testing.T) {
+	f := newFixture(t)
+	f.backends[disk].Fail("check", errors.New("no such device"))
+	if err := f.configure(t, strings.ReplaceAll(files, "bronze", "iron")); err == nil || !strings.Contains(err.Error(), "a.yaml:") {
+		t.Errorf("error %v does not name the file", err)
+	}
+	if _, applied := f.backends[cache].Live(); applied != 1 {
+		t.Errorf("applied %d times, want once", applied)
+	}
+}
+
+func TestAResourceThatTheMachineLacksIsRefusedWithTheReason(t *testing.T) {
+	f := newFixture(t)
+	f.backends[cache].Withdraw(&classes.Unavailable{Reason: "NoCPUSupport", Message: "the CPU has no such thing"})
+	if err := f.configure(t, files); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.run(t, pod("a", asking("test.example/cache=gold")), container("c1"))
+	if !errors.Is(err, classes.ErrUnavailable) || !strings.Contains(err.Error(), "the CPU has no such thing") {
+		t.Errorf("error is %v", err)
+	}
+	f.mustRun(t, pod("b", nil), container("c2"))
+	f.wantClass(t, "c2", cache, "/")
+}
+
+func TestAClassThatIsGoneDrains(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("a", asking("test.example/cache=gold,test.example/disk=slow")), container("c1"))
+	if err := f.configure(t, fewer); err != nil {
+		t.Fatal(err)
+	}
+	f.wantClass(t, "c1", cache, "gold/pod")
+	if got := f.Draining(); got != 2 {
+		t.Errorf("%d assignments drain, want 2", got)
+	}
+	if _, err := f.run(t, pod("b", asking("test.example/cache=gold")), container("c2")); !errors.Is(err, classes.ErrUnknownClass) {
+		t.Errorf("error is %v, want ErrUnknownClass", err)
+	}
+	f.Stop("c1")
+	if got := f.Draining(); got != 0 {
+		t.Errorf("%d assignments drain after the end, want 0", got)
+	}
+}

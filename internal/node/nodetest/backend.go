@@ -1,0 +1,160 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodetest has a backend for tests of what is above backends: it keeps classes in memory and fails on demand.
+package nodetest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Backend is a machine that has every class. Its zero value has no classes yet.
+type Backend struct {
+	mu sync.Mutex // guards all below
+	// classes are those of the live configuration.
+	classes []string
+	// enforced is the class of each target, by ID.
+	enforced map[string]string
+	// failures are returned by an operation: "check", "apply", "enforce" or "enforce <class>".
+	failures map[string]error
+	// unavailable is what the machine lacks.
+	unavailable *classes.Unavailable
+	applied     int
+	released    int
+}
+
+// NewBackend makes a backend without classes.
+func NewBackend() *Backend {
+	return &Backend{enforced: map[string]string{}, failures: map[string]error{}}
+}
+
+// Config names the classes.
+type Config struct {
+	Names []string `json:"names"`
+}
+
+// ClassNames is part of classes.BackendConfig.
+func (c Config) ClassNames() []string { return c.Names }
+
+// Kind makes a kind of resource whose backend is b, or one of them by the resource's name.
+func Kind(field string, scopes []classes.Scope, backends map[string]*Backend) classes.Kind {
+	return classes.Kind{
+		Field: field, Scopes: scopes, Mutable: true,
+		Parse: func(section []byte) (classes.BackendConfig, error) {
+			var config Config
+			err := yaml.UnmarshalStrict(section, &config)
+			return config, err
+		},
+		New: func(resource string, _ classes.Scope) classes.Backend { return backends[resource] },
+	}
+}
+
+// Fail lets an operation fail until it is called with nil.
+func (b *Backend) Fail(operation string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failures[operation] = err
+}
+
+// Withdraw says that the machine does not have the resource; nil that it does.
+func (b *Backend) Withdraw(why *classes.Unavailable) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unavailable = why
+}
+
+// Enforced returns the class of each target that is not in the system default.
+func (b *Backend) Enforced() map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.enforced)
+}
+
+// Live returns the classes that were applied last, and how often any were.
+func (b *Backend) Live() ([]string, int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.classes), b.applied
+}
+
+// Check is part of classes.Backend.
+func (b *Backend) Check(context.Context, classes.BackendConfig) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.unavailable != nil {
+		return b.unavailable
+	}
+	return b.failures["check"]
+}
+
+// Apply is part of classes.Backend.
+func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.failures["apply"]; err != nil {
+		return err
+	}
+	b.classes = config.ClassNames()
+	b.applied++
+	return nil
+}
+
+// Release is part of classes.Backend.
+func (b *Backend) Release(context.Context, func(string) bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.released++
+	return b.failures["release"]
+}
+
+// Adjust is part of classes.Backend. The runtime has to set a file "test.class".
+func (b *Backend) Adjust(_, to string) (classes.Adjustment, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := b.failures["adjust"]; err != nil {
+		return classes.Adjustment{}, err
+	}
+	return classes.Adjustment{ClosID: "test-" + to, Unified: map[string]string{"test.class": to}}, nil
+}
+
+// Enforce is part of classes.Backend.
+func (b *Backend) Enforce(_ context.Context, target classes.Target, from, to string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, operation := range []string{"enforce", "enforce " + to} {
+		if err := b.failures[operation]; err != nil {
+			return err
+		}
+	}
+	if has := b.enforced[target.ID]; has != from && has != to {
+		return fmt.Errorf("%s is in class %q, not in %q", target.ID, has, from)
+	}
+	if to == classes.SystemDefault {
+		delete(b.enforced, target.ID)
+	} else {
+		b.enforced[target.ID] = to
+	}
+	return nil
+}
+
+// Observe is part of classes.Backend.
+func (b *Backend) Observe(_ context.Context, target classes.Target) (string, bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.enforced[target.ID], true, nil
+}
+
+// Status is part of classes.Backend.
+func (b *Backend) Status() classes.BackendStatus {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return classes.BackendStatus{Unavailable: b.unavailable}
+}

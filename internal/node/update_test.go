@@ -1,0 +1,99 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+var ownerA = classes.Owner{PodUID: "uid-a", Container: "main"}
+
+func TestUpdateChangesClassesThroughRuntimeAndBackend(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("a", nil), container("c1"))
+	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"}); err != nil {
+		t.Fatal(err)
+	}
+	f.wantClass(t, "c1", cache, "gold/update")
+	f.wantClass(t, "c1", disk, "fast/update")
+	if f.unified["c1"]["test.class"] == "" {
+		t.Error("the runtime was not told")
+	}
+}
+
+func TestUpdateIsAllOrNothing(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("a", asking("test.example/disk=slow")), container("c1"))
+	before := f.Assignments()
+	f.backends[disk].Fail("enforce fast", errors.New("no such device"))
+	err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"})
+	if err == nil || !strings.Contains(err.Error(), "no such device") {
+		t.Fatalf("error is %v", err)
+	}
+	if diff := cmp.Diff(before, f.Assignments()); diff != "" {
+		t.Errorf("state differs after a failed update (-before +after):\n%s", diff)
+	}
+	f.wantClass(t, "c1", cache, "bronze/default")
+	if _, err := f.run(t, pod("b", asking("test.example/cache=gold")), container("c2")); err != nil {
+		t.Errorf("the slot of the failed update is not free: %v", err)
+	}
+}
+
+func TestUpdateSurvivesARestartOnlyWhenItSucceeded(t *testing.T) {
+	f := newFixture(t)
+	p := pod("a", nil)
+	c := f.mustRun(t, p, container("c1"))
+	f.backends[disk].Fail("enforce fast", errors.New("no such device"))
+	if err := f.Update(t.Context(), ownerA, map[string]string{disk: "fast"}); err == nil {
+		t.Fatal("no error")
+	}
+	f.restart(t)
+	f.backends[disk].Fail("enforce fast", nil)
+	if err := f.configure(t, files); err != nil {
+		t.Fatal(err)
+	}
+	f.Synchronize([]node.Pod{p}, []node.Running{{Pod: p, Container: c}})
+	f.Converge(t.Context())
+	f.wantClass(t, "c1", disk, "/")
+}
+
+func TestUpdateRefuses(t *testing.T) {
+	cases := []struct {
+		name    string
+		owner   classes.Owner
+		request map[string]string
+		want    error
+	}{
+		{"a container that is not there", classes.Owner{PodUID: "uid-x", Container: "main"}, map[string]string{disk: "fast"}, node.ErrNotFound},
+		{"a container that was created but does not run", classes.Owner{PodUID: "uid-created", Container: "main"}, map[string]string{disk: "fast"}, node.ErrNotRunning},
+		{"an unknown resource", ownerA, map[string]string{"x.example/y": "fast"}, classes.ErrUnknownResource},
+		{"an unknown class", ownerA, map[string]string{disk: "platinum"}, classes.ErrUnknownClass},
+		{"a pod's resource for a container", ownerA, map[string]string{net: "high"}, classes.ErrBadRequest},
+		{"a full class", ownerA, map[string]string{cache: "gold"}, classes.ErrClassFull},
+	}
+	f := newFixture(t)
+	f.mustRun(t, pod("a", nil), container("c1"))
+	f.mustRun(t, pod("b", asking("test.example/cache=gold")), container("c2"))
+	if _, _, err := f.CreateContainer(pod("created", nil), container("c3")); err != nil {
+		t.Fatal(err)
+	}
+	before := f.Assignments()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if err := f.Update(t.Context(), c.owner, c.request); !errors.Is(err, c.want) {
+				t.Errorf("error is %v, want %v", err, c.want)
+			}
+			if diff := cmp.Diff(before, f.Assignments()); diff != "" {
+				t.Errorf("state differs after a refusal (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
