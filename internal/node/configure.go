@@ -37,7 +37,7 @@ func (n *Node) Configure(ctx context.Context, source Source) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.config.Err = err
+	n.config.Err, n.config.Failed = err, time.Now()
 	n.notify()
 	return err
 }
@@ -131,7 +131,7 @@ func (n *Node) goLive(source Source, next map[string]backend) {
 		}
 	}
 	n.catalog, n.backends = classes.NewCatalog(offers), next
-	n.config = ConfigStatus{Loaded: time.Now(), Hash: source.Hash, Files: source.Files}
+	n.config = ConfigStatus{Loaded: time.Now(), Hash: source.Hash, Files: source.Files, Generation: n.config.Generation + 1}
 	n.notify()
 }
 

@@ -29,7 +29,7 @@ func (n *Node) CreateContainer(pod Pod, ctr Container) (classes.Adjustment, []cl
 		n.ledger.Release(ctr.ID)
 		return classes.Adjustment{}, nil, n.refuse(fmt.Errorf("%s: %w", describe(holder), err))
 	}
-	n.track(containerTarget(pod, ctr), false)
+	n.track(pod, containerTarget(pod, ctr), false)
 	n.notify()
 	return adjustment, assignments, nil
 }
@@ -95,7 +95,7 @@ func (n *Node) adoptAtStart(pod Pod, ctr Container) error {
 			return n.refuse(fmt.Errorf("%s: class %q of %s: %w", describe(holder), a.Class, a.Resource, errCreatedWithoutUs))
 		}
 	}
-	n.adopt(holder, containerTarget(pod, ctr), nil)
+	n.adopt(pod, holder, containerTarget(pod, ctr), nil)
 	n.notify()
 	return nil
 }
@@ -179,7 +179,7 @@ func (n *Node) admitPod(pod Pod) (classes.Holder, error) {
 	if err := n.ledger.Admit(holder, n.catalog); err != nil {
 		return classes.Holder{}, n.refuse(err)
 	}
-	n.track(podTarget(pod), true)
+	n.track(pod, podTarget(pod), true)
 	n.notify()
 	return holder, nil
 }

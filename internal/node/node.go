@@ -72,6 +72,8 @@ type Node struct {
 // tracked is what is known of a holder beside its assignments.
 type tracked struct {
 	target classes.Target
+	// sandbox is the ID of the pod's sandbox.
+	sandbox string
 	// number orders the holders of one owner: the newest has the highest.
 	number uint64
 	// started is false until the first process is about to run.
@@ -79,9 +81,9 @@ type tracked struct {
 }
 
 // track begins to follow a holder. The caller holds mu.
-func (n *Node) track(target classes.Target, started bool) {
+func (n *Node) track(pod Pod, target classes.Target, started bool) {
 	n.seen++
-	n.tracked[target.ID] = tracked{target: target, number: n.seen, started: started}
+	n.tracked[target.ID] = tracked{target: target, sandbox: pod.ID, number: n.seen, started: started}
 }
 
 // backend is a resource's backend with the configuration that it last applied.
@@ -97,6 +99,8 @@ type RuntimeInfo struct {
 	Name, Version, NRIVersion string
 	// Synchronized is true from the end of Synchronize until the connection is lost.
 	Synchronized bool
+	// Since is when Synchronized became true last; zero when it never did.
+	Since time.Time
 }
 
 // ConfigStatus is the outcome of the last attempts to load class files.
@@ -105,8 +109,11 @@ type ConfigStatus struct {
 	Loaded time.Time
 	Hash   string
 	Files  []string
-	// Err is why the last attempt failed; nil when the live configuration is the last one.
-	Err error
+	// Generation counts the configurations that were applied, from 1.
+	Generation uint64
+	// Err is why the last attempt failed, at the time Failed; nil when the live configuration is the last one.
+	Err    error
+	Failed time.Time
 }
 
 // Refusals counts what was refused, by the reason's sentinel error, since the process started.
@@ -146,6 +153,7 @@ func (n *Node) notify() {
 func (n *Node) Connected(runtime Runtime, info RuntimeInfo) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	info.Since = n.info.Since
 	n.runtime, n.info = runtime, info
 	n.notify()
 }

@@ -67,6 +67,8 @@ func inUse(holders []classes.Holder, resource string) map[string]int {
 // PodAssignments is a pod with what it and its containers have.
 type PodAssignments struct {
 	UID, Namespace, Name string
+	// SandboxID is the runtime's.
+	SandboxID string
 	// Assignments are those of pod-scope resources.
 	Assignments []classes.Assignment
 	Containers  []ContainerAssignments
@@ -82,12 +84,16 @@ type ContainerAssignments struct {
 func (n *Node) Assignments() []PodAssignments {
 	n.mu.Lock()
 	holders, offers := n.ledger.Holders(), n.catalog.Offers()
+	sandboxes := make(map[string]string, len(n.tracked))
+	for id, t := range n.tracked {
+		sandboxes[id] = t.sandbox
+	}
 	n.mu.Unlock()
 	pods := map[string]*PodAssignments{}
 	for _, h := range holders {
 		pod := pods[h.Owner.PodUID]
 		if pod == nil {
-			pod = &PodAssignments{UID: h.Owner.PodUID, Namespace: h.PodNamespace, Name: h.PodName}
+			pod = &PodAssignments{UID: h.Owner.PodUID, Namespace: h.PodNamespace, Name: h.PodName, SandboxID: sandboxes[h.ID]}
 			pods[h.Owner.PodUID] = pod
 		}
 		if h.Owner.Container == "" {
@@ -105,6 +111,18 @@ func (n *Node) Assignments() []PodAssignments {
 	}
 	slices.SortFunc(sorted, comparePods)
 	return sorted
+}
+
+// Container returns what the newest container of an owner has; ok is false when there is none that runs.
+func (n *Node) Container(owner classes.Owner) (ctr ContainerAssignments, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h, _, err := n.holderOf(owner)
+	if err != nil {
+		return ContainerAssignments{}, false
+	}
+	assignments := complete(h.Assignments, n.catalog.Offers(), classes.ContainerScope)
+	return ContainerAssignments{ID: h.ID, Name: owner.Container, Assignments: assignments}, true
 }
 
 // complete adds the resources that were configured after a holder got its assignments.

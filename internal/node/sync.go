@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -33,7 +34,9 @@ func (n *Node) Synchronize(pods []Pod, running []Running) {
 		n.adoptContainer(r.Pod, r.Container)
 	}
 	n.changes.Keep(func(id string) bool { _, known := n.ledger.Get(id); return known })
-	n.info.Synchronized = true
+	if !n.info.Synchronized {
+		n.info.Synchronized, n.info.Since = true, time.Now()
+	}
 	n.notify()
 }
 
@@ -57,7 +60,7 @@ func (n *Node) adoptPod(pod Pod) {
 		wanted = overlay(wanted, changed)
 	}
 	// The runtime has no record of a pod's classes, so Converge enforces them again.
-	n.adopt(podHolder(pod, wanted), podTarget(pod), nil)
+	n.adopt(pod, podHolder(pod, wanted), podTarget(pod), nil)
 }
 
 func (n *Node) adoptContainer(pod Pod, ctr Container) {
@@ -70,14 +73,14 @@ func (n *Node) adoptContainer(pod Pod, ctr Container) {
 	if changed, ok := n.changes.Get(ctr.ID); ok {
 		wanted = overlay(wanted, changed)
 	}
-	n.adopt(containerHolder(pod, ctr, wanted), containerTarget(pod, ctr), has)
+	n.adopt(pod, containerHolder(pod, ctr, wanted), containerTarget(pod, ctr), has)
 }
 
 // adopt takes a holder that runs already into the ledger, and leaves it to Converge when it is to be in other classes
 // than the kernel has it in. The caller holds mu.
-func (n *Node) adopt(holder classes.Holder, target classes.Target, enforced []classes.Assignment) {
+func (n *Node) adopt(pod Pod, holder classes.Holder, target classes.Target, enforced []classes.Assignment) {
 	n.ledger.Adopt(holder)
-	n.track(target, true)
+	n.track(pod, target, true)
 	if steps := stepsBetween(enforced, holder.Assignments); len(steps) > 0 {
 		n.pending[holder.ID] = steps
 	}
