@@ -1,0 +1,133 @@
+# Copyright The qos-nri-plugin Authors.
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+GO ?= go
+# What programs answer to "version". Without git, it is "unknown".
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# How long each fuzz target runs.
+FUZZTIME ?= 20s
+# Where the tests of one package may be chosen, e.g. make test PACKAGES=./pkg/rdt/...
+PACKAGES ?= ./...
+# How long all VM tests may take.
+E2E_TIMEOUT ?= 60m
+# Chooses VM tests by name, as in go test -run.
+E2E_RUN ?= .
+# REAL=1 lets the demo use this machine's resctrl and cgroups; it then needs root.
+REAL ?=
+
+# Modules whose tests run, beside the main one: each is there to have versions of dependencies of its own.
+TEST_MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod)) tools/house
+
+# The race detector needs a C compiler. Without one the tests still run, and say that it is missing.
+RACE := $(if $(shell command -v "$$($(GO) env CC)"),-race)
+
+# Tools are built once, outside of the checkout, each set in a directory named for its go.sum and Go's version.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/qos-nri-plugin
+tools_dir = $(CACHE)/tools/$(1)-$(shell { $(GO) env GOVERSION; cat tools/$(1)/go.sum; $(2); } 2>/dev/null | sha256sum | cut -c1-12)
+# protoc-gen-go is that of the main module, so generated code and the library it calls are always of one version.
+GENERATE_DIR = $(call tools_dir,generate,$(GO) list -m google.golang.org/protobuf)
+LINT_DIR = $(call tools_dir,lint,true)
+LINT = $(LINT_DIR)/golangci-lint
+
+##@ Develop
+
+.PHONY: help
+help: ## Show this.
+	@awk 'BEGIN { FS = ":.*## "; print "make TARGET [NAME=VALUE…]" } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the programs, static, into bin/.
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
+
+.PHONY: demo
+demo: ## Show what it does, on any machine; REAL=1, as root: on this machine's resctrl and cgroups.
+	$(GO) run ./test/demo $(if $(REAL),--real)
+
+.PHONY: generate
+generate: $(GENERATE_DIR)/.built ## Make the node API's Go code from api/qos/v1alpha1/qos.proto again.
+	cd api && PATH="$(GENERATE_DIR):$$PATH" buf generate
+
+.PHONY: format
+format: $(LINT_DIR)/.built ## Format all Go code.
+	$(LINT) fmt
+
+.PHONY: clean
+clean: ## Remove what was built in the checkout.
+	rm -rf bin cover.out
+
+##@ Test
+
+.PHONY: test
+test: ## Run all tests that need no root and no kernel of their own, fuzz seeds included; PACKAGES=./pkg/rdt/...
+	@$(if $(RACE),,echo 'no C compiler: testing without the race detector')
+	$(GO) test $(RACE) $(PACKAGES)
+ifeq ($(PACKAGES),./...)
+	@for module in $(TEST_MODULES); do (set -x; $(GO) -C $$module test $(RACE) ./...); done
+endif
+
+.PHONY: fuzz
+fuzz: ## Fuzz every target, one after another, for FUZZTIME=20s each.
+	scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: e2e
+e2e: ## Run the tests in VMs with the real kernel and containerd; E2E_RUN=NAME chooses.
+	$(GO) test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e/...
+
+.PHONY: bench
+bench: ## Measure the hooks beside a plugin that does nothing.
+	$(GO) test -run '^$$' -bench . -timeout 30m ./test/bench/...
+
+.PHONY: cover
+cover: ## Show how much of the code the tests reach, by function, into cover.out and on the terminal.
+	$(GO) test -coverpkg=./pkg/...,./internal/...,./cmd/... -coverprofile=cover.out ./...
+	$(GO) tool cover -func=cover.out
+
+##@ Verify
+
+.PHONY: verify
+verify: verify-modules verify-generated verify-house verify-format lint ## Check everything that is not a test.
+
+.PHONY: lint
+lint: $(LINT_DIR)/.built ## Run the linters of .golangci.yml, over the VM tests too, and vet.
+	$(GO) vet ./...
+	$(LINT) run --build-tags e2e
+
+.PHONY: verify-format
+verify-format: $(LINT_DIR)/.built ## Check that all Go code is formatted (gofmt, goimports).
+	$(LINT) fmt --diff
+
+.PHONY: verify-generated
+verify-generated: $(GENERATE_DIR)/.built ## Check that generated code is what its source makes, and the source itself.
+	PATH="$(GENERATE_DIR):$$PATH" scripts/verify-generated.sh
+
+.PHONY: verify-house
+verify-house: ## Check file headers, file sizes, and the licences of what is linked in.
+	$(GO) -C tools/house run . -root "$(CURDIR)"
+
+.PHONY: verify-modules
+verify-modules: ## Check that go.mod and go.sum are tidy, and that what was downloaded is what they name.
+	@for module in . $(TEST_MODULES); do (set -x; $(GO) -C $$module mod tidy -diff); done
+	$(GO) mod verify
+
+##@ Tools
+
+.PHONY: tools
+tools: $(GENERATE_DIR)/.built $(LINT_DIR)/.built ## Build the tools now rather than when first needed (some minutes).
+
+$(GENERATE_DIR)/.built:
+	mkdir -p $(@D)
+	$(GO) build -o $(@D)/ google.golang.org/protobuf/cmd/protoc-gen-go
+	$(GO) -C tools/generate build -o $(@D)/ tool
+	touch $@
+
+$(LINT_DIR)/.built:
+	mkdir -p $(@D)
+	$(GO) -C tools/lint build -o $(@D)/ tool
+	touch $@

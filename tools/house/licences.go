@@ -1,0 +1,125 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// module is one that is linked into our programs.
+type module struct {
+	path, version string
+	// dir is where its files are.
+	dir string
+}
+
+// licence is one that may be linked into a program under Apache-2.0 and needs no more than to be named.
+type licence struct {
+	name string
+	// phrases are words that its text has, and no other licence's, all in lower case, one space between words.
+	phrases []string
+}
+
+// allowed has the narrower ones first: the phrases of BSD-2-Clause are in BSD-3-Clause too.
+var allowed = []licence{
+	{"Apache-2.0", []string{"apache license", "version 2.0, january 2004"}},
+	{"MIT", []string{"permission is hereby granted, free of charge, to any person obtaining a copy", "the software is provided \"as is\""}},
+	{"BSD-3-Clause", []string{"redistribution and use in source and binary forms", "neither the name"}},
+	{"BSD-2-Clause", []string{"redistribution and use in source and binary forms", "this list of conditions"}},
+	{"ISC", []string{"permission to use, copy, modify, and/or distribute this software for any purpose"}},
+}
+
+// refused are words of licences that ask for more. A text that has them is refused whatever else it has.
+var refused = []string{"general public license", "mozilla public license", "server side public license", "business source license"}
+
+// linked lists the modules, other than ours, that have packages in our programs.
+func linked(ctx context.Context, root string) ([]module, error) {
+	const format = `{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}`
+	out, err := run(ctx, root, "go", "list", "-deps", "-f", format, "./cmd/...")
+	if err != nil {
+		return nil, err
+	}
+	lines := strings.FieldsFunc(out, func(r rune) bool { return r == '\n' })
+	slices.Sort(lines)
+	var modules []module
+	for _, line := range slices.Compact(lines) {
+		if fields := strings.SplitN(line, " ", 3); len(fields) == 3 {
+			modules = append(modules, module{path: fields[0], version: fields[1], dir: fields[2]})
+		}
+	}
+	if len(modules) == 0 {
+		return nil, fmt.Errorf("no module is linked into ./cmd/...: go list said %q", out)
+	}
+	return modules, nil
+}
+
+// checkLicences names the modules that have no licence, or one that is not allowed.
+func checkLicences(modules []module) []error {
+	var problems []error
+	for _, m := range modules {
+		if err := checkLicence(m); err != nil {
+			problems = append(problems, fmt.Errorf("%s@%s: %w", m.path, m.version, err))
+		}
+	}
+	return problems
+}
+
+func checkLicence(m module) error {
+	files, err := licenceFiles(m.dir)
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 {
+		return fmt.Errorf("has no licence file in %s", m.dir)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if classify(string(text)) == "" {
+			return fmt.Errorf("%s is under none of the allowed licences: take another module, or add the licence to tools/house",
+				filepath.Base(file))
+		}
+	}
+	return nil
+}
+
+// licenceFiles are the files at the top of a module that by their names hold its licence.
+func licenceFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, entry := range entries {
+		name := strings.ToLower(entry.Name())
+		stem, _, _ := strings.Cut(name, ".")
+		isCode := strings.HasSuffix(name, ".go") || strings.HasSuffix(name, ".docs")
+		if entry.Type().IsRegular() && !isCode && slices.Contains([]string{"license", "licence", "copying"}, stem) {
+			files = append(files, filepath.Join(dir, entry.Name()))
+		}
+	}
+	return files, nil
+}
+
+// classify names the allowed licence that a text is, or "" if it is none.
+func classify(text string) string {
+	text = strings.Join(strings.Fields(strings.ToLower(text)), " ")
+	has := func(phrase string) bool { return strings.Contains(text, phrase) }
+	if slices.ContainsFunc(refused, has) {
+		return ""
+	}
+	for _, l := range allowed {
+		if !slices.ContainsFunc(l.phrases, func(p string) bool { return !has(p) }) {
+			return l.name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,81 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command house checks what no linter does: that every source file has the project's header and a sensible length, and
+// that what is linked into the programs has a licence that they may be given away under.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+func main() {
+	root := flag.String("root", ".", "the checkout")
+	flag.Parse()
+	if err := check(context.Background(), *root); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func check(ctx context.Context, root string) error {
+	files, err := sources(ctx, root)
+	if err != nil {
+		return err
+	}
+	modules, err := linked(ctx, root)
+	if err != nil {
+		return err
+	}
+	problems := append(checkFiles(os.DirFS(root), files), checkLicences(modules)...)
+	if len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	fmt.Printf("%d files and the licences of %d modules are as they should be\n", len(files), len(modules))
+	return nil
+}
+
+// sources lists the files that git knows or would add, relative to root; deleted ones are left out.
+func sources(ctx context.Context, root string) ([]string, error) {
+	known, err := run(ctx, root, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	if err != nil {
+		return nil, err
+	}
+	deleted, err := run(ctx, root, "git", "ls-files", "-z", "--deleted")
+	if err != nil {
+		return nil, err
+	}
+	gone := map[string]bool{"": true}
+	for name := range strings.SplitSeq(deleted, "\x00") {
+		gone[name] = true
+	}
+	var files []string
+	for name := range strings.SplitSeq(known, "\x00") {
+		if !gone[name] {
+			gone[name] = true // a file in conflict is listed more than once
+			files = append(files, name)
+		}
+	}
+	return files, nil
+}
+
+// run gives the standard output of a command.
+func run(ctx context.Context, dir string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, exit.Stderr)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return string(out), nil
+}
