@@ -1,0 +1,187 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriruntime
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+)
+
+// bridge relays events to plugins as containerd does: one at a time, under one lock, stop and removal of a container
+// or pod at most once each.
+type bridge struct {
+	runtime *Runtime
+
+	mu      sync.Mutex // held around all hooks, synchronization and unsolicited updates; guards what follows
+	nri     *adaptation.Adaptation
+	state   map[string]lifecycle
+	synced  int
+	changed chan struct{} // closed and replaced when synced changes
+}
+
+// lifecycle is what plugins were told last of a pod or container.
+type lifecycle int
+
+const (
+	removed lifecycle = iota
+	created
+	running
+	stopped
+)
+
+func (b *bridge) init(r *Runtime) {
+	b.runtime = r
+	b.state = map[string]lifecycle{}
+	b.changed = make(chan struct{})
+}
+
+func (b *bridge) start(name, version string, options []adaptation.Option) error {
+	var nri *adaptation.Adaptation
+	synchronize := func(ctx context.Context, relay adaptation.SyncCB) error { return b.synchronize(ctx, nri, relay) }
+	nri, err := adaptation.New(name, version, synchronize, b.update, options...)
+	if err != nil {
+		return fmt.Errorf("make the runtime side of NRI: %w", err)
+	}
+	if err := nri.Start(); err != nil {
+		return fmt.Errorf("start the runtime side of NRI: %w", err)
+	}
+	return nil
+}
+
+func (b *bridge) stop() {
+	b.mu.Lock()
+	nri := b.nri
+	b.nri = nil
+	clear(b.state)
+	b.mu.Unlock()
+	if nri != nil {
+		nri.Stop()
+	}
+}
+
+// synchronize tells a plugin of everything that runs. NRI calls it once at start, for plugins that it launches
+// itself, of which there are none.
+func (b *bridge) synchronize(ctx context.Context, nri *adaptation.Adaptation, relay adaptation.SyncCB) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.nri == nil {
+		b.nri = nri
+		return nil
+	}
+	if b.nri != nri {
+		return ErrDown
+	}
+	pods, containers := b.runtime.snapshot()
+	for _, p := range pods {
+		b.state[p.GetId()] = running
+	}
+	for _, c := range containers {
+		b.state[c.GetId()] = lifecycleOf(c.GetState())
+	}
+	updates, err := relay(ctx, pods, containers)
+	if err != nil {
+		return err
+	}
+	b.apply(ctx, updates)
+	b.synced++
+	close(b.changed)
+	b.changed = make(chan struct{})
+	return nil
+}
+
+func lifecycleOf(s api.ContainerState) lifecycle {
+	if s == api.ContainerState_CONTAINER_CREATED {
+		return created
+	}
+	return running
+}
+
+// update is what a plugin asks for outside of any hook.
+func (b *bridge) update(ctx context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	failed := b.apply(ctx, updates)
+	if len(failed) > 0 {
+		return failed, fmt.Errorf("update of %d containers failed", len(failed))
+	}
+	return nil, nil
+}
+
+// apply returns the updates that failed. containerd logs those of hooks and goes on, so their answers do not fail.
+func (b *bridge) apply(ctx context.Context, updates []*api.ContainerUpdate) []*api.ContainerUpdate {
+	var failed []*api.ContainerUpdate
+	for _, u := range updates {
+		err := b.runtime.updateResources(ctx, u.GetContainerId(), u.GetLinux().GetResources())
+		if err == nil || u.GetIgnoreFailure() {
+			continue
+		}
+		slog.WarnContext(ctx, "update that a plugin asked for failed", "container", u.GetContainerId(), "error", err)
+		failed = append(failed, u)
+	}
+	return failed
+}
+
+func (b *bridge) synchronizations() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.synced
+}
+
+func (b *bridge) waitSynchronized(ctx context.Context, n int) error {
+	for {
+		b.mu.Lock()
+		nri, enough, changed := b.nri, b.synced >= n, b.changed
+		b.mu.Unlock()
+		if enough && nri != nil {
+			nri.BlockPluginSync().Unblock() // NRI adds the plugin to those that get events only after it was synchronized
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for a plugin to be synchronized: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// blockSync keeps plugins from being synchronized until the returned function is called, so that none misses what
+// happens meanwhile.
+func (b *bridge) blockSync() (unblock func()) {
+	b.mu.Lock()
+	nri := b.nri
+	b.mu.Unlock()
+	if nri == nil {
+		return func() {}
+	}
+	return nri.BlockPluginSync().Unblock
+}
+
+// relay calls hook under the lock.
+func (b *bridge) relay(hook func(*adaptation.Adaptation) error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.nri == nil {
+		return ErrDown
+	}
+	return hook(b.nri)
+}
+
+// set notes what plugins were told. They were, also when they refused.
+func (b *bridge) set(id string, to lifecycle) {
+	if to == removed {
+		delete(b.state, id)
+		return
+	}
+	b.state[id] = to
+}
+
+func (b *bridge) needsStop(id string) bool {
+	s := b.state[id]
+	return s == created || s == running
+}

@@ -1,0 +1,205 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
+)
+
+// ContainerConfig is what the kubelet says of a container, and what the image adds.
+type ContainerConfig struct {
+	Name string
+	// Annotations are those of CRI: the kubelet's own and the device plugins'. Pods cannot set them.
+	Annotations map[string]string
+	Labels      map[string]string
+	Args, Env   []string
+	Mounts      []*api.Mount
+	// Resources are the limits of CRI.
+	Resources *api.LinuxResources
+}
+
+// Container is what is known of a container.
+type Container struct {
+	ID, PodID, Name string
+	State           api.ContainerState
+	// PID is that of the init; 0 while there is none.
+	PID  int
+	Spec Spec
+	// Message says why it could not be started.
+	Message string
+}
+
+type container struct {
+	id     string
+	pod    *pod
+	config ContainerConfig
+
+	// What follows is guarded by Runtime.mu. The container is unknown to plugins until it is listed.
+	state     api.ContainerState
+	pid       int
+	message   string
+	resources *api.LinuxResources // linux.resources of the spec
+	spec      Spec                // its Unified is always that of resources
+}
+
+// CreateContainer asks the plugins for their adjustments and makes a container. runc comes with StartContainer.
+func (r *Runtime) CreateContainer(ctx context.Context, podID string, config ContainerConfig) (id string, err error) {
+	p, err := r.pod(podID)
+	if err != nil {
+		return "", err
+	}
+	c := r.newContainer(p, config)
+	defer r.bridge.blockSync()()
+	if err := r.adjust(ctx, c); err != nil {
+		r.undoCreate(ctx, c)
+		return "", fmt.Errorf("failed to create containerd container: %w", err)
+	}
+	r.mu.Lock()
+	c.state = api.ContainerState_CONTAINER_CREATED
+	r.containers = append(r.containers, c)
+	r.mu.Unlock()
+	r.told(ctx, "creation", r.bridge.postCreateContainer(ctx, p.nri(), r.nri(c)))
+	return c.id, nil
+}
+
+func (r *Runtime) newContainer(p *pod, config ContainerConfig) *container {
+	id := r.newID("container")
+	resources := &api.LinuxResources{}
+	if config.Resources != nil {
+		resources = proto.Clone(config.Resources).(*api.LinuxResources)
+	}
+	return &container{
+		id: id, pod: p, config: config, resources: resources,
+		spec: Spec{
+			ID:          id,
+			CgroupsPath: cgroupsPath(p.config.CgroupParent, id),
+			Unified:     resources.Unified,
+			Annotations: map[string]string{
+				annotationContainerName: config.Name,
+				annotationContainerType: "container",
+				annotationSandboxID:     p.id,
+				annotationSandboxName:   p.config.Name,
+				annotationSandboxUID:    p.config.UID,
+				annotationSandboxNS:     p.config.Namespace,
+			},
+		},
+	}
+}
+
+func (r *Runtime) adjust(ctx context.Context, c *container) error {
+	adjustment, err := r.bridge.createContainer(ctx, c.pod.nri(), r.nri(c))
+	if err != nil {
+		return fmt.Errorf("failed to get NRI adjustment for container: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := c.adjust(adjustment); err != nil {
+		return fmt.Errorf("failed to NRI-adjust container Spec: %w", err)
+	}
+	return nil
+}
+
+// undoCreate tells plugins of the end of a container that never was. containerd has only its spec then.
+func (r *Runtime) undoCreate(ctx context.Context, c *container) {
+	bare := r.nri(c)
+	bare.Labels, bare.Annotations = nil, maps.Clone(c.spec.Annotations)
+	r.told(ctx, "undone creation", r.bridge.stopContainer(ctx, c.pod.nri(), bare))
+	r.told(ctx, "undone creation", r.bridge.removeContainer(ctx, c.pod.nri(), bare))
+}
+
+// StartContainer has runc make the container, asks the plugins, and lets it run.
+func (r *Runtime) StartContainer(ctx context.Context, id string) error {
+	c, err := r.container(id, api.ContainerState_CONTAINER_CREATED)
+	if err != nil {
+		return err
+	}
+	pid, err := r.oci.Create(ctx, r.specOf(c))
+	if err != nil {
+		return r.failStart(ctx, c, fmt.Errorf("failed to create containerd task: %w", err))
+	}
+	r.setState(c, api.ContainerState_CONTAINER_CREATED, pid)
+	defer r.bridge.blockSync()()
+	if err := r.bridge.startContainer(ctx, c.pod.nri(), r.nri(c)); err != nil {
+		r.told(ctx, "failed start", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
+		return r.failStart(ctx, c, fmt.Errorf("NRI container start failed: %w", err))
+	}
+	if err := r.oci.Start(ctx, id); err != nil {
+		r.told(ctx, "failed start", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
+		return r.failStart(ctx, c, fmt.Errorf("failed to start containerd task %q: %w", id, err))
+	}
+	r.setState(c, api.ContainerState_CONTAINER_RUNNING, pid)
+	r.told(ctx, "start", r.bridge.postStartContainer(ctx, c.pod.nri(), r.nri(c)))
+	return nil
+}
+
+func (r *Runtime) failStart(ctx context.Context, c *container, cause error) error {
+	r.mu.Lock()
+	c.state, c.pid, c.message = api.ContainerState_CONTAINER_STOPPED, 0, cause.Error()
+	r.mu.Unlock()
+	return errors.Join(cause, r.oci.Delete(ctx, c.id))
+}
+
+// Exit ends the container's processes as if they had ended by themselves. Plugins are told later; done is closed then.
+func (r *Runtime) Exit(ctx context.Context, id string) (done <-chan struct{}, err error) {
+	c, err := r.container(id, api.ContainerState_CONTAINER_RUNNING)
+	if err != nil {
+		return nil, err
+	}
+	err = r.oci.Delete(ctx, id)
+	r.setState(c, api.ContainerState_CONTAINER_STOPPED, 0)
+	exited, told := r.nri(c), make(chan struct{})
+	r.exits.Go(func() {
+		defer close(told)
+		ctx := context.WithoutCancel(ctx)
+		r.told(ctx, "exit", r.bridge.stopContainer(ctx, c.pod.nri(), exited))
+	})
+	return told, err
+}
+
+// StopContainer ends the container's processes if it runs, and tells the plugins unless its exit did so already.
+func (r *Runtime) StopContainer(ctx context.Context, id string) error {
+	if _, err := r.Exit(ctx, id); err != nil && !errors.Is(err, ErrState) {
+		return err
+	}
+	c, err := r.container(id)
+	if err != nil {
+		return err
+	}
+	defer r.bridge.blockSync()()
+	r.told(ctx, "stop", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
+	return nil
+}
+
+// RemoveContainer stops the container if it runs, and forgets it.
+func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
+	if _, err := r.Exit(ctx, id); err != nil && !errors.Is(err, ErrState) {
+		return err
+	}
+	c, err := r.container(id)
+	if err != nil {
+		return err
+	}
+	defer r.bridge.blockSync()()
+	r.told(ctx, "removal", r.bridge.removeContainer(ctx, c.pod.nri(), r.nri(c)))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.containers = slices.DeleteFunc(r.containers, func(c *container) bool { return c.id == id })
+	return nil
+}
+
+// Exec starts one more process in a running container.
+func (r *Runtime) Exec(ctx context.Context, id string) (pid int, err error) {
+	c, err := r.container(id, api.ContainerState_CONTAINER_RUNNING)
+	if err != nil {
+		return 0, err
+	}
+	return r.oci.Exec(ctx, r.specOf(c))
+}

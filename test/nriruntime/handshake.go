@@ -1,0 +1,66 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/net/multiplex"
+	"github.com/containerd/ttrpc"
+)
+
+// DieDuringHandshake listens at socket, answers the registration of the first plugin that connects, and then drops
+// it without having configured it, as a runtime does that is killed there. died is closed when the socket is gone.
+func DieDuringHandshake(socket string) (died <-chan struct{}, err error) {
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("listen for a plugin: %w", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer listener.Close()
+		if conn, err := listener.Accept(); err == nil {
+			defer conn.Close()
+			_ = answerRegistration(conn)
+		}
+	}()
+	return done, nil
+}
+
+func answerRegistration(conn net.Conn) error {
+	mux := multiplex.Multiplex(conn, multiplex.WithBlockedRead())
+	defer mux.Close()
+	listener, err := mux.Listen(multiplex.RuntimeServiceConn)
+	if err != nil {
+		return err
+	}
+	server, err := ttrpc.NewServer()
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	service := registration{done: make(chan struct{})}
+	api.RegisterRuntimeService(server, service)
+	go func() { _ = server.Serve(context.Background(), listener) }() // ends with the server
+	mux.Unblock()
+	<-service.done
+	return server.Shutdown(context.Background()) // lets the answer out
+}
+
+// registration is a runtime service that knows nothing but registration, of one plugin.
+type registration struct{ done chan struct{} }
+
+func (r registration) RegisterPlugin(context.Context, *api.RegisterPluginRequest) (*api.Empty, error) {
+	close(r.done)
+	return &api.Empty{}, nil
+}
+
+func (registration) UpdateContainers(context.Context, *api.UpdateContainersRequest) (*api.UpdateContainersResponse, error) {
+	return nil, errors.New("not configured yet")
+}

@@ -1,0 +1,124 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriruntime
+
+import (
+	"context"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+)
+
+func (b *bridge) runPod(ctx context.Context, p *api.PodSandbox) error {
+	return b.relay(func(nri *adaptation.Adaptation) error {
+		defer b.set(p.GetId(), running)
+		return nri.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: p})
+	})
+}
+
+func (b *bridge) stopPod(ctx context.Context, p *api.PodSandbox) error {
+	return b.relay(func(nri *adaptation.Adaptation) error {
+		if !b.needsStop(p.GetId()) {
+			return nil
+		}
+		defer b.set(p.GetId(), stopped)
+		return nri.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: p})
+	})
+}
+
+func (b *bridge) removePod(ctx context.Context, p *api.PodSandbox) error {
+	return b.relay(func(nri *adaptation.Adaptation) error {
+		if b.state[p.GetId()] == removed {
+			return nil
+		}
+		defer b.set(p.GetId(), removed)
+		return nri.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: p})
+	})
+}
+
+func (b *bridge) createContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (adjust *api.ContainerAdjustment, err error) {
+	err = b.relay(func(nri *adaptation.Adaptation) error {
+		defer b.set(c.GetId(), created)
+		response, err := nri.CreateContainer(ctx, &api.CreateContainerRequest{Pod: p, Container: c})
+		if err != nil {
+			return err
+		}
+		b.apply(ctx, response.GetUpdate())
+		adjust = response.GetAdjust()
+		return nil
+	})
+	return adjust, err
+}
+
+func (b *bridge) postCreateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
+	return b.relay(func(nri *adaptation.Adaptation) error {
+		return nri.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: p, Container: c})
+	})
+}
+
+func (b *bridge) startContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
+	return b.relay(func(nri *adaptation.Adaptation) error {
+		defer b.set(c.GetId(), running)
+		return nri.StartContainer(ctx, &api.StartContainerRequest{Pod: p, Container: c})
+	})
+}
+
+func (b *bridge) postStartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
+	return b.relay(func(nri *adaptation.Adaptation) error {
+		return nri.PostStartContainer(ctx, &api.PostStartContainerRequest{Pod: p, Container: c})
+	})
+}
+
+// updateContainer returns the resources to set instead of the requested ones, or nil if plugins left those alone.
+func (b *bridge) updateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container, requested *api.LinuxResources) (set *api.LinuxResources, err error) {
+	err = b.relay(func(nri *adaptation.Adaptation) error {
+		response, err := nri.UpdateContainer(ctx, &api.UpdateContainerRequest{Pod: p, Container: c, LinuxResources: requested})
+		if err != nil {
+			return err
+		}
+		updates := response.GetUpdate()
+		if len(updates) == 0 {
+			return nil
+		}
+		last := len(updates) - 1 // the updated container's own
+		b.apply(ctx, updates[:last])
+		set = updates[last].GetLinux().GetResources()
+		return nil
+	})
+	return set, err
+}
+
+func (b *bridge) postUpdateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
+	return b.relay(func(nri *adaptation.Adaptation) error {
+		return nri.PostUpdateContainer(ctx, &api.PostUpdateContainerRequest{Pod: p, Container: c})
+	})
+}
+
+func (b *bridge) stopContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
+	return b.relay(func(nri *adaptation.Adaptation) error { return b.stopOnce(ctx, nri, p, c) })
+}
+
+func (b *bridge) stopOnce(ctx context.Context, nri *adaptation.Adaptation, p *api.PodSandbox, c *api.Container) error {
+	if !b.needsStop(c.GetId()) {
+		return nil
+	}
+	defer b.set(c.GetId(), stopped)
+	response, err := nri.StopContainer(ctx, &api.StopContainerRequest{Pod: p, Container: c})
+	if err != nil {
+		return err
+	}
+	b.apply(ctx, response.GetUpdate())
+	return nil
+}
+
+func (b *bridge) removeContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
+	return b.relay(func(nri *adaptation.Adaptation) error {
+		if b.state[c.GetId()] == removed {
+			return nil
+		}
+		defer b.set(c.GetId(), removed)
+		_ = b.stopOnce(ctx, nri, p, c) // as in containerd, what a plugin says to it does not matter
+		return nri.RemoveContainer(ctx, &api.RemoveContainerRequest{Pod: p, Container: c})
+	})
+}

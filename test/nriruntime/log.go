@@ -1,0 +1,36 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriruntime
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	nrilog "github.com/containerd/nri/pkg/log"
+)
+
+// routeLog makes NRI, both its runtime and its plugin side, log to slog's default logger. NRI has one logger for the
+// whole process and guards it by nothing, so it is set once.
+var routeLog = sync.OnceFunc(func() { nrilog.Set(logger{}) })
+
+// logger is NRI's logger on top of slog. NRI tells every connection at info level, which is detail to its users.
+type logger struct{}
+
+func (logger) Debugf(ctx context.Context, format string, args ...any) {
+	slog.DebugContext(ctx, fmt.Sprintf(format, args...), "from", "nri")
+}
+
+func (logger) Infof(ctx context.Context, format string, args ...any) {
+	slog.DebugContext(ctx, fmt.Sprintf(format, args...), "from", "nri")
+}
+
+func (logger) Warnf(ctx context.Context, format string, args ...any) {
+	slog.WarnContext(ctx, fmt.Sprintf(format, args...), "from", "nri")
+}
+
+func (logger) Errorf(ctx context.Context, format string, args ...any) {
+	slog.ErrorContext(ctx, fmt.Sprintf(format, args...), "from", "nri")
+}

@@ -1,0 +1,79 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriruntime
+
+import (
+	"context"
+	"sync"
+)
+
+// OCI plays the low-level runtime, e.g. runc, and makes pod cgroups as the kubelet does. It must be safe for
+// concurrent use.
+type OCI interface {
+	// MakePodCgroup makes the cgroup that a pod's containers will be in, before the pod runs.
+	MakePodCgroup(cgroupParent string) error
+	// RemovePodCgroup removes it, after the pod is gone.
+	RemovePodCgroup(cgroupParent string) error
+
+	// Create makes the container's cgroup, writes the values of spec.Unified to it and puts the container's init, which
+	// does nothing yet, into cgroup and resctrl group. After an error nothing is left of it.
+	Create(ctx context.Context, spec Spec) (pid int, err error)
+	// Start lets the init run the container's program.
+	Start(ctx context.Context, id string) error
+	// Exec starts one more process in the container, in the cgroup and the resctrl group that the spec names.
+	Exec(ctx context.Context, spec Spec) (pid int, err error)
+	// Update writes unified to the container's cgroup.
+	Update(ctx context.Context, id string, unified map[string]string) error
+	// Delete ends all processes of the container and removes its cgroup. It is idempotent.
+	Delete(ctx context.Context, id string) error
+}
+
+// Spec is the part of a container's OCI runtime spec that an OCI implementation gets.
+type Spec struct {
+	// ID is that of the container.
+	ID string
+	// CgroupsPath is linux.cgroupsPath.
+	CgroupsPath string
+	Annotations map[string]string
+	// Unified is linux.resources.unified: cgroup v2 files and their values.
+	Unified map[string]string
+	// ClosID is linux.intelRdt.closID: the resctrl group; empty for none.
+	ClosID string
+	// Monitoring is linux.intelRdt.enableMonitoring.
+	Monitoring bool
+}
+
+// NoMachine is an OCI that only counts up process IDs, for where hooks are all that matters.
+type NoMachine struct {
+	mu   sync.Mutex // guards last
+	last int
+}
+
+// MakePodCgroup does nothing.
+func (*NoMachine) MakePodCgroup(string) error { return nil }
+
+// RemovePodCgroup does nothing.
+func (*NoMachine) RemovePodCgroup(string) error { return nil }
+
+// Create returns the next process ID.
+func (n *NoMachine) Create(context.Context, Spec) (int, error) { return n.next(), nil }
+
+// Start does nothing.
+func (*NoMachine) Start(context.Context, string) error { return nil }
+
+// Exec returns the next process ID.
+func (n *NoMachine) Exec(context.Context, Spec) (int, error) { return n.next(), nil }
+
+// Update does nothing.
+func (*NoMachine) Update(context.Context, string, map[string]string) error { return nil }
+
+// Delete does nothing.
+func (*NoMachine) Delete(context.Context, string) error { return nil }
+
+func (n *NoMachine) next() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last++
+	return n.last
+}

@@ -1,0 +1,108 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nriruntime is a container runtime for tests and demonstrations: what kubelet and containerd do with pods and
+// containers, around the real runtime side of NRI, in process. What runc would do is up to an OCI implementation.
+//
+// It follows containerd 2.4 in what plugins can tell: which hooks are called when and with what, what a failed hook
+// undoes, and that one lock is held around every hook, synchronization and unsolicited update.
+package nriruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"github.com/containerd/nri/pkg/adaptation"
+)
+
+var (
+	// ErrNotFound is returned for pods and containers that do not exist.
+	ErrNotFound = errors.New("not found")
+	// ErrDown is returned while the runtime does not run.
+	ErrDown = errors.New("the runtime is not running")
+	// ErrState is returned for what cannot be done to a container in the state in which it is.
+	ErrState = errors.New("wrong state")
+)
+
+// maxSocketPath is what fits into sockaddr_un.
+const maxSocketPath = 107
+
+// Options of a Runtime. The zero value is usable.
+type Options struct {
+	// Name and Version are told to plugins; containerd v2.4.2 by default.
+	Name, Version string
+	// SystemdCgroups makes cgroup paths as with the systemd cgroup driver; cgroupfs is the default.
+	SystemdCgroups bool
+	// OCI plays runc; &NoMachine{} by default.
+	OCI OCI
+	// NRI are further options for the runtime side of NRI.
+	NRI []adaptation.Option
+}
+
+// Runtime keeps pods and containers, and tells plugins of them. All methods are safe for concurrent use. Pods and
+// containers outlive Stop and Start, as they do with containerd.
+type Runtime struct {
+	dir     string
+	options Options
+	oci     OCI
+	bridge  bridge
+	exits   sync.WaitGroup // notifications of exits under way
+
+	mu         sync.Mutex // guards what follows, and what the pods and containers hold
+	pods       []*pod
+	containers []*container
+	made       int
+}
+
+// New makes a runtime that will listen for plugins in dir, which must exist and have a short name. It starts nothing.
+func New(dir string, options Options) (*Runtime, error) {
+	r := &Runtime{dir: dir, options: options, oci: options.OCI}
+	if len(r.Socket()) > maxSocketPath {
+		return nil, fmt.Errorf("socket path %q is longer than %d bytes", r.Socket(), maxSocketPath)
+	}
+	if r.oci == nil {
+		r.oci = &NoMachine{}
+	}
+	if options.Name == "" {
+		r.options.Name, r.options.Version = "containerd", "v2.4.2"
+	}
+	routeLog()
+	r.bridge.init(r)
+	return r, nil
+}
+
+// Socket is the path of the socket that plugins connect to.
+func (r *Runtime) Socket() string { return filepath.Join(r.dir, "nri.sock") }
+
+// Start listens for plugins.
+func (r *Runtime) Start() error {
+	options := append([]adaptation.Option{
+		adaptation.WithSocketPath(r.Socket()),
+		adaptation.WithPluginPath(filepath.Join(r.dir, "plugins")),
+		adaptation.WithPluginConfigPath(filepath.Join(r.dir, "conf.d")),
+	}, r.options.NRI...)
+	return r.bridge.start(r.options.Name, r.options.Version, options)
+}
+
+// Stop drops all plugins and stops listening. Containers run on.
+func (r *Runtime) Stop() {
+	r.exits.Wait()
+	r.bridge.stop()
+}
+
+// Restart is Stop and Start.
+func (r *Runtime) Restart() error {
+	r.Stop()
+	return r.Start()
+}
+
+// Synchronizations is how many plugins have been synchronized since New; a plugin that comes back counts again.
+func (r *Runtime) Synchronizations() int { return r.bridge.synchronizations() }
+
+// WaitSynchronized waits until Synchronizations is at least n and the plugins get events.
+func (r *Runtime) WaitSynchronized(ctx context.Context, n int) error {
+	return r.bridge.waitSynchronized(ctx, n)
+}

@@ -1,0 +1,466 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriruntime_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+)
+
+// plugin writes down what it hears, and answers as told.
+type plugin struct {
+	create func(*api.PodSandbox, *api.Container) (*api.ContainerAdjustment, error)
+	start  func(*api.Container) error
+	update func(*api.Container, *api.LinuxResources) []*api.ContainerUpdate
+
+	mu     sync.Mutex // guards what follows
+	heard  []string
+	synced []*api.Container
+}
+
+func (p *plugin) hear(event, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard = append(p.heard, event+" "+name)
+}
+
+func (p *plugin) told() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.heard)
+}
+
+func (p *plugin) Synchronize(_ context.Context, _ []*api.PodSandbox, c []*api.Container) ([]*api.ContainerUpdate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.synced = c
+	return nil, nil
+}
+
+func (p *plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	p.hear("run", pod.Name)
+	if strings.Contains(pod.Name, "refused") {
+		return errors.New("no such pods here")
+	}
+	return nil
+}
+
+func (p *plugin) StopPodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	p.hear("stop", pod.Name)
+	return nil
+}
+
+func (p *plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	p.hear("remove", pod.Name)
+	return nil
+}
+
+func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	p.hear("create", c.Name)
+	if p.create == nil {
+		return nil, nil, nil
+	}
+	a, err := p.create(pod, c)
+	return a, nil, err
+}
+
+func (p *plugin) StartContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	p.hear("start", c.Name)
+	if p.start == nil {
+		return nil
+	}
+	return p.start(c)
+}
+
+func (p *plugin) UpdateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
+	p.hear("update", c.Name)
+	if p.update == nil {
+		return nil, nil
+	}
+	return p.update(c, r), nil
+}
+
+func (p *plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	p.hear("stop", c.Name)
+	return nil, nil
+}
+
+func (p *plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
+	p.hear("remove", c.Name)
+	return nil
+}
+
+// newRuntime starts a runtime in a directory with a name short enough for a socket.
+func newRuntime(t *testing.T, options nriruntime.Options) *nriruntime.Runtime {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "nri")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	r, err := nriruntime.New(dir, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+	return r
+}
+
+// connect registers p and waits until it gets events.
+func connect(t *testing.T, r *nriruntime.Runtime, p *plugin) stub.Stub {
+	t.Helper()
+	n := r.Synchronizations()
+	s, err := stub.New(p, stub.WithPluginName("recorder"), stub.WithPluginIdx("10"), stub.WithSocketPath(r.Socket()),
+		stub.WithOnClose(func() {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	if err := r.WaitSynchronized(t.Context(), n+1); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func runPod(t *testing.T, r *nriruntime.Runtime, name string) string {
+	t.Helper()
+	return must[string](t)(r.RunPod(t.Context(), nriruntime.PodConfig{Name: name}))
+}
+
+func create(t *testing.T, r *nriruntime.Runtime, pod, name string) string {
+	t.Helper()
+	return must[string](t)(r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: name}))
+}
+
+func TestLifecycle(t *testing.T) {
+	t.Run("a container's whole life is told in order, each end of it once", func(t *testing.T) {
+		r, p := newRuntime(t, nriruntime.Options{}), &plugin{}
+		connect(t, r, p)
+		pod := runPod(t, r, "pod")
+		id := create(t, r, pod, "main")
+		check(t, r.StartContainer(t.Context(), id))
+		exited := must[<-chan struct{}](t)(r.Exit(t.Context(), id))
+		<-exited
+		check(t, r.StopContainer(t.Context(), id))
+		check(t, r.RemoveContainer(t.Context(), id))
+		check(t, r.RemovePod(t.Context(), pod))
+		want := []string{"run pod", "create main", "start main", "stop main", "remove main", "stop pod", "remove pod"}
+		if diff := cmp.Diff(want, p.told()); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("a refused creation is undone and leaves nothing", func(t *testing.T) {
+		r, p := newRuntime(t, nriruntime.Options{}), &plugin{create: func(*api.PodSandbox, *api.Container) (*api.ContainerAdjustment, error) {
+			return nil, errors.New("class gold is full")
+		}}
+		connect(t, r, p)
+		pod := runPod(t, r, "pod")
+		id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+		if err == nil || !strings.Contains(err.Error(), "class gold is full") {
+			t.Errorf("got %v, %v", id, err)
+		}
+		if diff := cmp.Diff([]string{"run pod", "create main", "stop main", "remove main"}, p.told()); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("a refused pod does not run", func(t *testing.T) {
+		r, p := newRuntime(t, nriruntime.Options{}), &plugin{}
+		connect(t, r, p)
+		if _, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "refused"}); err == nil {
+			t.Error("it runs")
+		}
+		if diff := cmp.Diff([]string{"run refused", "stop refused", "remove refused"}, p.told()); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("a container whose start hook fails is stopped and says why", func(t *testing.T) {
+		var pid uint32
+		r, p := newRuntime(t, nriruntime.Options{}), &plugin{start: func(c *api.Container) error {
+			pid = c.Pid
+			return errors.New("io.max reads otherwise")
+		}}
+		connect(t, r, p)
+		id := create(t, r, runPod(t, r, "pod"), "main")
+		if err := r.StartContainer(t.Context(), id); err == nil {
+			t.Error("it started")
+		}
+		c := must[nriruntime.Container](t)(r.Container(id))
+		if pid == 0 || c.State != api.ContainerState_CONTAINER_STOPPED || !strings.Contains(c.Message, "io.max reads otherwise") {
+			t.Errorf("hook saw process %d, container is %+v", pid, c)
+		}
+		if diff := cmp.Diff([]string{"run pod", "create main", "start main", "stop main"}, p.told()); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("removing a pod takes its running containers along", func(t *testing.T) {
+		r, p := newRuntime(t, nriruntime.Options{}), &plugin{}
+		connect(t, r, p)
+		pod := runPod(t, r, "pod")
+		check(t, r.StartContainer(t.Context(), create(t, r, pod, "main")))
+		check(t, r.RemovePod(t.Context(), pod))
+		got := p.told()
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"create main", "remove main", "remove pod", "run pod", "start main", "stop main", "stop pod"}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// machine notes what runc would be given.
+type machine struct {
+	nriruntime.NoMachine
+	mu      sync.Mutex // guards what follows
+	created nriruntime.Spec
+	unified []map[string]string
+	refuse  error
+}
+
+func (m *machine) Create(ctx context.Context, spec nriruntime.Spec) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.created = spec
+	if m.refuse != nil {
+		return 0, m.refuse
+	}
+	return m.NoMachine.Create(ctx, spec)
+}
+
+func (m *machine) Update(_ context.Context, _ string, unified map[string]string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refuse != nil {
+		return m.refuse
+	}
+	m.unified = append(m.unified, maps.Clone(unified))
+	return nil
+}
+
+func (m *machine) refusing(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refuse = err
+}
+
+func goldAdjustment(*api.PodSandbox, *api.Container) (*api.ContainerAdjustment, error) {
+	a := &api.ContainerAdjustment{}
+	a.AddAnnotation("seen", "yes")
+	a.AddLinuxUnified("io.max", "8:0 rbps=1")
+	a.SetLinuxRDTClosID("qos-gold")
+	return a, nil
+}
+
+func TestSpec(t *testing.T) {
+	t.Run("what plugins adjust is what runc gets", func(t *testing.T) {
+		m := &machine{}
+		r := newRuntime(t, nriruntime.Options{OCI: m})
+		connect(t, r, &plugin{create: goldAdjustment})
+		check(t, r.StartContainer(t.Context(), create(t, r, runPod(t, r, "pod"), "main")))
+		if m.created.ClosID != "qos-gold" || m.created.Unified["io.max"] != "8:0 rbps=1" || m.created.Annotations["seen"] != "yes" {
+			t.Errorf("got %+v", m.created)
+		}
+	})
+	t.Run("a container that runc cannot make is not started, and no plugin hears of it", func(t *testing.T) {
+		m := &machine{refuse: errors.New("no such group")}
+		r, p := newRuntime(t, nriruntime.Options{OCI: m}), &plugin{}
+		connect(t, r, p)
+		err := r.StartContainer(t.Context(), create(t, r, runPod(t, r, "pod"), "main"))
+		if !errors.Is(err, m.refuse) {
+			t.Errorf("got %v", err)
+		}
+		if diff := cmp.Diff([]string{"run pod", "create main"}, p.told()); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("a resize resends the stored values, and what a plugin adds to it stays", func(t *testing.T) {
+		m := &machine{}
+		r := newRuntime(t, nriruntime.Options{OCI: m})
+		p := &plugin{create: goldAdjustment}
+		connect(t, r, p)
+		id := create(t, r, runPod(t, r, "pod"), "main")
+		check(t, r.StartContainer(t.Context(), id))
+		resize := &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(512))}}
+		check(t, r.UpdateContainer(t.Context(), id, resize))
+		p.update = func(c *api.Container, _ *api.LinuxResources) []*api.ContainerUpdate {
+			u := &api.ContainerUpdate{ContainerId: c.Id}
+			u.AddLinuxUnified("io.max", "8:0 rbps=2")
+			return []*api.ContainerUpdate{u}
+		}
+		check(t, r.UpdateContainer(t.Context(), id, resize))
+		p.update = nil
+		check(t, r.UpdateContainer(t.Context(), id, resize))
+		want := []map[string]string{{"io.max": "8:0 rbps=1"}, {"io.max": "8:0 rbps=2"}, {"io.max": "8:0 rbps=2"}}
+		if diff := cmp.Diff(want, m.unified); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("annotations of CRI hide those of the spec", func(t *testing.T) {
+		r := newRuntime(t, nriruntime.Options{})
+		p := &plugin{create: goldAdjustment}
+		connect(t, r, p).Stop()
+		pod := runPod(t, r, "pod")
+		config := nriruntime.ContainerConfig{Name: "main", Annotations: map[string]string{"seen": "by the kubelet"}}
+		must[string](t)(r.CreateContainer(t.Context(), pod, config))
+		connect(t, r, p)
+		if got := p.synced[0].Annotations["seen"]; got != "by the kubelet" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestUnsolicitedUpdate(t *testing.T) {
+	m := &machine{}
+	r := newRuntime(t, nriruntime.Options{OCI: m})
+	s := connect(t, r, &plugin{})
+	id := create(t, r, runPod(t, r, "pod"), "main")
+	check(t, r.StartContainer(t.Context(), id))
+	update := func(value string) ([]*api.ContainerUpdate, error) {
+		u := &api.ContainerUpdate{ContainerId: id}
+		u.AddLinuxUnified("io.max", value)
+		return s.UpdateContainers([]*api.ContainerUpdate{u})
+	}
+	unified := func() string { return must[nriruntime.Container](t)(r.Container(id)).Spec.Unified["io.max"] }
+	if failed, err := update("8:0 wbps=1"); err != nil || len(failed) > 0 || unified() != "8:0 wbps=1" {
+		t.Errorf("a good one: %v, %v, io.max is %q", failed, err, unified())
+	}
+	m.refusing(errors.New("ENODEV"))
+	if _, err := update("9:9 wbps=1"); err == nil || unified() != "8:0 wbps=1" {
+		t.Errorf("one that runc refuses: %v, io.max is %q", err, unified())
+	}
+}
+
+func TestRestart(t *testing.T) {
+	t.Run("a plugin that comes back hears of what runs, not of what has exited", func(t *testing.T) {
+		r, p := newRuntime(t, nriruntime.Options{}), &plugin{}
+		pod := runPod(t, r, "pod")
+		check(t, r.StartContainer(t.Context(), create(t, r, pod, "runs")))
+		create(t, r, pod, "made")
+		gone := create(t, r, pod, "gone")
+		check(t, r.StartContainer(t.Context(), gone))
+		check(t, r.StopContainer(t.Context(), gone))
+		connect(t, r, p)
+		check(t, r.Restart())
+		p.synced = nil
+		connect(t, r, p)
+		var got []string
+		for _, c := range p.synced {
+			got = append(got, fmt.Sprint(c.Name, " ", c.State, " ", c.Pid))
+		}
+		if diff := cmp.Diff([]string{"runs CONTAINER_RUNNING 1", "made CONTAINER_CREATED 0"}, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("a runtime that dies during the handshake leaves its socket to the next", func(t *testing.T) {
+		r, p := newRuntime(t, nriruntime.Options{}), &plugin{}
+		r.Stop()
+		died := must[<-chan struct{}](t)(nriruntime.DieDuringHandshake(r.Socket()))
+		s := must[stub.Stub](t)(stub.New(p, stub.WithPluginName("recorder"), stub.WithPluginIdx("10"),
+			stub.WithSocketPath(r.Socket()), stub.WithOnClose(func() {})))
+		go func() { _ = s.Start(t.Context()) }() // waits for its configuration forever, and nothing can end that
+		<-died
+		check(t, r.Start())
+		connect(t, r, p)
+	})
+	t.Run("nothing can be created while the runtime is down", func(t *testing.T) {
+		r := newRuntime(t, nriruntime.Options{})
+		pod := runPod(t, r, "pod")
+		r.Stop()
+		if _, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"}); !errors.Is(err, nriruntime.ErrDown) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestParallelCreations(t *testing.T) {
+	admitted := 0 // guarded by the runtime's lock around hooks
+	r, p := newRuntime(t, nriruntime.Options{}), &plugin{create: func(*api.PodSandbox, *api.Container) (*api.ContainerAdjustment, error) {
+		if admitted == 5 {
+			return nil, errors.New("full")
+		}
+		admitted++
+		return nil, nil
+	}}
+	connect(t, r, p)
+	pod := runPod(t, r, "pod")
+	var wg sync.WaitGroup
+	errs := make(chan error, 50)
+	for i := range 50 {
+		wg.Go(func() {
+			_, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: fmt.Sprint("c", i)})
+			errs <- err
+		})
+	}
+	wg.Wait()
+	close(errs)
+	made := 0
+	for err := range errs {
+		if err == nil {
+			made++
+		}
+	}
+	if made != 5 {
+		t.Errorf("%d of 50 were made, the plugin admitted 5", made)
+	}
+}
+
+func TestCgroupDir(t *testing.T) {
+	for path, want := range map[string]string{
+		"/kubepods/pod1/c": "/kubepods/pod1/c",
+		"kubepods-besteffort-pod1.slice:cri-containerd:c": "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/cri-containerd-c.scope",
+	} {
+		if got := nriruntime.CgroupDir(path); got != want {
+			t.Errorf("%s is in %s, want %s", path, got, want)
+		}
+	}
+	for name, systemd := range map[string]bool{"cgroupfs": false, "systemd": true} {
+		t.Run(name+" paths of a container lie in its pod's", func(t *testing.T) {
+			r, p := newRuntime(t, nriruntime.Options{SystemdCgroups: systemd}), &plugin{}
+			var parent, own string
+			p.create = func(pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, error) {
+				parent, own = pod.Linux.CgroupParent, c.Linux.CgroupsPath
+				return nil, nil
+			}
+			connect(t, r, p)
+			create(t, r, runPod(t, r, "pod"), "main")
+			if dir := nriruntime.CgroupDir(own); !strings.HasPrefix(dir, parent+"/") {
+				t.Errorf("%s is not in %s", dir, parent)
+			}
+		})
+	}
+}

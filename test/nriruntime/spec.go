@@ -1,0 +1,231 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriruntime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
+)
+
+// Annotations that containerd puts into every spec (its internal/cri/annotations).
+const (
+	annotationContainerName = "io.kubernetes.cri.container-name"
+	annotationContainerType = "io.kubernetes.cri.container-type"
+	annotationSandboxID     = "io.kubernetes.cri.sandbox-id"
+	annotationSandboxName   = "io.kubernetes.cri.sandbox-name"
+	annotationSandboxUID    = "io.kubernetes.cri.sandbox-uid"
+	annotationSandboxNS     = "io.kubernetes.cri.sandbox-namespace"
+)
+
+// UpdateContainer is the kubelet's in-place resize. The plugins may change what was asked for; the result is merged
+// into the spec, and runc gets all of the spec's resources again.
+func (r *Runtime) UpdateContainer(ctx context.Context, id string, resources *api.LinuxResources) error {
+	c, err := r.container(id)
+	if err != nil {
+		return err
+	}
+	defer r.bridge.blockSync()()
+	set, err := r.bridge.updateContainer(ctx, c.pod.nri(), r.nri(c), resources)
+	if err != nil {
+		return fmt.Errorf("NRI container update failed: %w", err)
+	}
+	if set == nil {
+		set = resources
+	}
+	if err := r.updateResources(ctx, id, set); err != nil {
+		return fmt.Errorf("failed to update resources: %w", err)
+	}
+	r.told(ctx, "update", r.bridge.postUpdateContainer(ctx, c.pod.nri(), r.nri(c)))
+	return nil
+}
+
+// updateResources merges resources into the container's spec and hands those to runc. It is taken back when that
+// fails. A container that is gone needs no update.
+func (r *Runtime) updateResources(ctx context.Context, id string, resources *api.LinuxResources) error {
+	c, err := r.container(id)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	old, running := r.mergeResources(c, resources)
+	if !running {
+		return nil
+	}
+	if err := r.oci.Update(ctx, id, r.specOf(c).Unified); err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		c.setResources(old)
+		return fmt.Errorf("update container %q: %w", id, err)
+	}
+	return nil
+}
+
+func (r *Runtime) mergeResources(c *container, change *api.LinuxResources) (old *api.LinuxResources, running bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old = c.resources
+	merged := proto.Clone(old).(*api.LinuxResources)
+	if change.GetCpu() != nil {
+		merged.Cpu = change.Cpu
+	}
+	if change.GetMemory() != nil {
+		merged.Memory = change.Memory
+	}
+	if merged.Unified == nil {
+		merged.Unified = map[string]string{}
+	}
+	maps.Copy(merged.Unified, change.GetUnified())
+	c.setResources(merged)
+	return old, c.state == api.ContainerState_CONTAINER_RUNNING
+}
+
+// setResources needs Runtime.mu.
+func (c *container) setResources(resources *api.LinuxResources) {
+	c.resources, c.spec.Unified = resources, resources.Unified
+}
+
+// adjust applies what plugins asked for at creation to the spec; Runtime.mu is needed. What no test needs is refused,
+// rather than dropped in silence.
+func (c *container) adjust(a *api.ContainerAdjustment) error {
+	for key, value := range a.GetAnnotations() {
+		if removed, ok := api.IsMarkedForRemoval(key); ok {
+			delete(c.spec.Annotations, removed)
+			continue
+		}
+		c.spec.Annotations[key] = value
+	}
+	if len(a.GetLinux().GetResources().GetUnified()) > 0 {
+		merged := proto.Clone(c.resources).(*api.LinuxResources)
+		if merged.Unified == nil {
+			merged.Unified = map[string]string{}
+		}
+		maps.Copy(merged.Unified, a.Linux.Resources.Unified)
+		c.setResources(merged)
+	}
+	if rdt := a.GetLinux().GetRdt(); rdt != nil {
+		c.spec.ClosID = rdt.GetClosId().GetValue()
+		c.spec.Monitoring = rdt.GetEnableMonitoring().GetValue()
+	}
+	if len(a.GetMounts()) > 0 || len(a.GetEnv()) > 0 || len(a.GetArgs()) > 0 || len(a.GetLinux().GetDevices()) > 0 {
+		return errors.New("only annotations, unified values and RDT can be adjusted here")
+	}
+	return nil
+}
+
+// nri is the container as plugins see it.
+func (r *Runtime) nri(c *container) *api.Container {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return c.nri()
+}
+
+// nri needs Runtime.mu. Annotations of CRI hide those of the spec with the same key.
+func (c *container) nri() *api.Container {
+	annotations := maps.Clone(c.spec.Annotations)
+	maps.Copy(annotations, c.config.Annotations)
+	return &api.Container{
+		Id:           c.id,
+		PodSandboxId: c.pod.id,
+		Name:         c.config.Name,
+		State:        c.state,
+		Labels:       maps.Clone(c.config.Labels),
+		Annotations:  annotations,
+		Args:         slices.Clone(c.config.Args),
+		Env:          slices.Clone(c.config.Env),
+		Mounts:       slices.Clone(c.config.Mounts),
+		Pid:          uint32(c.pid),
+		Linux: &api.LinuxContainer{
+			Resources:   proto.Clone(c.resources).(*api.LinuxResources),
+			CgroupsPath: c.spec.CgroupsPath,
+			Rdt:         c.rdt(),
+		},
+	}
+}
+
+func (c *container) rdt() *api.LinuxRdt {
+	if c.spec.ClosID == "" && !c.spec.Monitoring {
+		return nil
+	}
+	return &api.LinuxRdt{ClosId: api.String(c.spec.ClosID), EnableMonitoring: api.Bool(c.spec.Monitoring)}
+}
+
+// snapshot is what a plugin is synchronized with: all pods, and the containers that have not exited.
+func (r *Runtime) snapshot() ([]*api.PodSandbox, []*api.Container) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var pods []*api.PodSandbox
+	for _, p := range r.pods {
+		pods = append(pods, p.nri())
+	}
+	var containers []*api.Container
+	for _, c := range r.containers {
+		if c.state != api.ContainerState_CONTAINER_STOPPED {
+			containers = append(containers, c.nri())
+		}
+	}
+	return pods, containers
+}
+
+// Container returns what is known of a container.
+func (r *Runtime) Container(id string) (Container, error) {
+	c, err := r.container(id)
+	if err != nil {
+		return Container{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Container{
+		ID: id, PodID: c.pod.id, Name: c.config.Name,
+		State: c.state, PID: c.pid, Spec: c.spec.clone(), Message: c.message,
+	}, nil
+}
+
+// container finds a container that must be in one of the states, or in any if none is given.
+func (r *Runtime) container(id string, states ...api.ContainerState) (*container, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i := slices.IndexFunc(r.containers, func(c *container) bool { return c.id == id })
+	if i < 0 {
+		return nil, fmt.Errorf("container %q: %w", id, ErrNotFound)
+	}
+	c := r.containers[i]
+	if len(states) > 0 && !slices.Contains(states, c.state) {
+		return nil, fmt.Errorf("container %q is %s: %w", id, c.state, ErrState)
+	}
+	return c, nil
+}
+
+func (r *Runtime) containersOf(podID string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ids []string
+	for _, c := range r.containers {
+		if c.pod.id == podID {
+			ids = append(ids, c.id)
+		}
+	}
+	return ids
+}
+
+func (r *Runtime) setState(c *container, state api.ContainerState, pid int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.state, c.pid = state, pid
+}
+
+func (r *Runtime) specOf(c *container) Spec {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return c.spec.clone()
+}
+
+func (s Spec) clone() Spec {
+	s.Annotations, s.Unified = maps.Clone(s.Annotations), maps.Clone(s.Unified)
+	return s
+}
