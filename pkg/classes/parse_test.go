@@ -6,6 +6,8 @@ package classes
 import (
 	"errors"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -238,7 +240,7 @@ func TestProblemsOfASectionHaveTheLineOfTheClassFile(t *testing.T) {
 			"a.yaml:8: resources[0].rdt.classes.gold.bad: is bad", "a.yaml:8: resources[0].rdt.other: unknown field", "a.yaml:9: resources[0].rdt.more: unknown field",
 		}},
 		{"behind an alias", resource("name: &n rdt", "rdt: {classes: {gold: &x {", "  bad: 1}, bronze: *x}}"), []string{
-			"a.yaml:6: resources[0].rdt.classes.gold.bad: is bad", "a.yaml:6: resources[0].rdt.classes.bronze.bad: is bad",
+			"a.yaml:6: resources[0].rdt.classes.bronze.bad: is bad", "a.yaml:6: resources[0].rdt.classes.gold.bad: is bad",
 		}},
 		{"without a place", resource("name: rdt", "rdt:", "  classes: {explode: {}}"), []string{"a.yaml:5: resources[0].rdt: exploded"}},
 	}
@@ -349,5 +351,31 @@ func TestHostileFilesAreRefusedInOneLine(t *testing.T) {
 				t.Errorf("not one short line: %.500q", text)
 			}
 		})
+	}
+}
+
+// anyKinds accept every section, and offer what the class file lists.
+func anyKinds(names ...string) []Kind {
+	kinds := fakeKinds()
+	for i := range kinds {
+		kinds[i].Parse = func([]byte) (BackendConfig, error) { return fakeConfig(names), nil }
+	}
+	return kinds
+}
+
+func TestExamplesAreRight(t *testing.T) {
+	examples, err := filepath.Glob("../../config/*.yaml")
+	if err != nil || len(examples) < 3 {
+		t.Fatalf("found %v, %v", examples, err)
+	}
+	for _, name := range examples {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := anyKinds("exclusive", "limited", "high-prio", "throttled", "fast", "slow", "shared", "quiet")
+		if _, err := Parse([]File{{name, data}}, kinds, nil); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -1,0 +1,269 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// holder of a class of k8s.io/rdt: container "main" of a pod, whose UID is its name.
+func holder(id, pod, class string) Holder {
+	return Holder{
+		ID: id, Owner: Owner{"uid-" + pod, "main"}, PodNamespace: "default", PodName: pod,
+		Assignments: []Assignment{{Resource: RDTResource, Class: class}, {Resource: BlockIOResource}},
+	}
+}
+
+func admit(t *testing.T, l *Ledger, holders ...Holder) {
+	t.Helper()
+	for _, h := range holders {
+		if err := l.Admit(h, testCatalog()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestFullClassIsRefusedAndSaysWhoHasIt(t *testing.T) {
+	l := NewLedger()
+	admit(t, l, holder("1", "b", "gold"), holder("2", "a", "gold"))
+	err := l.Admit(holder("3", "web", "gold"), testCatalog())
+	want := `pod default/web container main: class "gold" of k8s.io/rdt is full: 2 of 2 in use (by default/a/main, default/b/main)`
+	if !errors.Is(err, ErrClassFull) || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+	if _, ok := l.Get("3"); ok || l.InUse("rdt", "gold") != 2 {
+		t.Error("the refused one left a trace")
+	}
+	l.Release("1")
+	admit(t, l, holder("3", "web", "gold"))
+}
+
+func TestFullClassNamesFewOfMany(t *testing.T) {
+	l := NewLedger()
+	for i := range 5 {
+		h := holder(fmt.Sprint(i), fmt.Sprint("p", i), "gold")
+		l.Adopt(h)
+		h.ID += "-again"
+		l.Adopt(h)
+	}
+	unnamed := Holder{ID: "x", Owner: Owner{"uid-x", ""}, Assignments: []Assignment{{Resource: RDTResource, Class: "gold"}}}
+	l.Adopt(unnamed)
+	err := l.Admit(holder("new", "web", "gold"), testCatalog())
+	want := `pod default/web container main: class "gold" of k8s.io/rdt is full: 6 of 2 in use (by uid-x, default/p0/main, default/p1/main and 3 more)`
+	if errorText(err) != want {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRestartedContainerNeverCompetesWithItsPredecessor(t *testing.T) {
+	l := NewLedger()
+	admit(t, l, holder("1", "a", "gold"), holder("2", "b", "gold"), holder("1-again", "a", "gold"))
+	if got := l.InUse(RDTResource, "gold"); got != 2 {
+		t.Errorf("%d in use", got)
+	}
+	l.Release("1")
+	if got := l.InUse(RDTResource, "gold"); got != 2 {
+		t.Errorf("%d in use after the predecessor went", got)
+	}
+	l.Release("1-again")
+	l.Release("1-again")
+	if got := l.InUse(RDTResource, "gold"); got != 1 {
+		t.Errorf("%d in use after both went", got)
+	}
+}
+
+func TestAdmissionIsAllOrNothing(t *testing.T) {
+	l := NewLedger()
+	both := holder("3", "c", "gold")
+	both.Assignments = []Assignment{{Resource: BlockIOResource, Class: "gold"}, {Resource: RDTResource, Class: "gold"}}
+	admit(t, l, holder("1", "a", "gold"), holder("2", "b", "gold"))
+	if err := l.Admit(both, testCatalog()); !errors.Is(err, ErrClassFull) {
+		t.Errorf("got %v", err)
+	}
+	if got := l.InUse(BlockIOResource, "gold"); got != 0 {
+		t.Errorf("%d in use of the class that had room", got)
+	}
+}
+
+func TestWhatIsNotBoundedNeverFails(t *testing.T) {
+	l := NewLedger()
+	for i := range 100 {
+		admit(t, l, holder(fmt.Sprint("b", i), fmt.Sprint("b", i), "bronze"), holder(fmt.Sprint("d", i), fmt.Sprint("d", i), ""))
+	}
+	if bronze, none := l.InUse("rdt", "bronze"), l.InUse("rdt", ""); bronze != 100 || none != 0 {
+		t.Errorf("%d bronze, %d of the system default", bronze, none)
+	}
+}
+
+func TestClassesThatAreNotOfferedAreRefusedButKept(t *testing.T) {
+	l := NewLedger()
+	gone := holder("1", "a", "old")
+	if err := l.Admit(gone, testCatalog()); !errors.Is(err, ErrUnknownClass) {
+		t.Errorf("got %v", err)
+	}
+	other := holder("2", "b", "gold")
+	other.Assignments = []Assignment{{Resource: "v.example/none", Class: "x"}}
+	if err := l.Admit(other, testCatalog()); !errors.Is(err, ErrUnknownResource) {
+		t.Errorf("got %v", err)
+	}
+	l.Adopt(gone)
+	gone.ID = "1-again"
+	admit(t, l, gone)
+}
+
+func TestAdmittingAgainReplaces(t *testing.T) {
+	l := NewLedger()
+	admit(t, l, holder("1", "a", "gold"), holder("1", "a", "bronze"))
+	if gold, bronze := l.InUse("rdt", "gold"), l.InUse("rdt", "bronze"); gold != 0 || bronze != 1 {
+		t.Errorf("%d gold, %d bronze", gold, bronze)
+	}
+}
+
+func TestChangeOfClasses(t *testing.T) {
+	l := NewLedger()
+	admit(t, l, holder("1", "a", "gold"), holder("2", "b", "bronze"), holder("3", "c", "gold"))
+	gold := []Assignment{{RDTResource, "gold", SourceUpdate, ""}}
+
+	if _, err := l.Change("2", gold, testCatalog()); !errors.Is(err, ErrClassFull) {
+		t.Errorf("into a full class: %v", err)
+	}
+	if _, err := l.Change("9", gold, testCatalog()); !errors.Is(err, ErrUnknownHolder) {
+		t.Errorf("of nobody: %v", err)
+	}
+	if h, _ := l.Get("2"); h.Assignments[0].Class != "bronze" {
+		t.Errorf("a refused change left %+v", h)
+	}
+
+	before, err := l.Change("1", []Assignment{{RDTResource, "bronze", SourceUpdate, ""}}, testCatalog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(holder("1", "a", "gold").Assignments, before); diff != "" {
+		t.Error(diff)
+	}
+	after, _ := l.Get("1")
+	if diff := cmp.Diff([]Assignment{{RDTResource, "bronze", SourceUpdate, ""}, {Resource: BlockIOResource}}, after.Assignments); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := l.Change("2", gold, testCatalog()); err != nil {
+		t.Errorf("into the free slot: %v", err)
+	}
+}
+
+func TestHoldersAreInStableOrder(t *testing.T) {
+	l := NewLedger()
+	for _, i := range rand.Perm(20) {
+		l.Adopt(holder(fmt.Sprintf("%02d", i), fmt.Sprint("p", i/10), "bronze"))
+	}
+	var ids []string
+	for _, h := range l.Holders() {
+		ids = append(ids, h.ID)
+	}
+	if len(ids) != 20 || !slices.IsSorted(ids) {
+		t.Errorf("got %v", ids)
+	}
+}
+
+// model is a ledger that counts anew each time.
+type model map[string]Holder
+
+func (m model) inUse(class string) int {
+	owners := map[Owner]bool{}
+	for _, h := range m {
+		if h.Assignments[0].Class == class {
+			owners[h.Owner] = true
+		}
+	}
+	return len(owners)
+}
+
+// admits says whether h may have its class, of which only "gold", with two slots, is bounded.
+func (m model) admits(h Holder) bool {
+	if h.Assignments[0].Class != "gold" {
+		return true
+	}
+	for _, other := range m {
+		if other.Owner == h.Owner && other.Assignments[0].Class == "gold" {
+			return true
+		}
+	}
+	return m.inUse("gold") < 2
+}
+
+func (m model) step(l *Ledger, c *Catalog, random *rand.Rand) error {
+	class := []string{"gold", "gold", "bronze", ""}[random.IntN(4)]
+	h := holder(fmt.Sprint("id", random.IntN(12)), fmt.Sprint("pod", random.IntN(5)), class)
+	known, exists := m[h.ID]
+	switch random.IntN(8) {
+	case 0:
+		l.Adopt(h)
+		m[h.ID] = h
+	case 1, 2:
+		l.Release(h.ID)
+		delete(m, h.ID)
+	case 3, 4:
+		_, err := l.Change(h.ID, h.Assignments[:1], c)
+		h.Owner = known.Owner
+		h.PodName = known.PodName
+		if allowed := exists && m.admits(h); (err == nil) != allowed {
+			return fmt.Errorf("change %s to %q: allowed %v, but %w", h.ID, class, allowed, err)
+		} else if allowed {
+			m[h.ID] = h
+		}
+	default:
+		err := l.Admit(h, c)
+		if allowed := m.admits(h); (err == nil) != allowed {
+			return fmt.Errorf("admit %s to %q: allowed %v, but %w", h.ID, class, allowed, err)
+		} else if allowed {
+			m[h.ID] = h
+		}
+	}
+	return nil
+}
+
+func TestLedgerIsLikeASimpleModel(t *testing.T) {
+	c := testCatalog()
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		l, m := NewLedger(), model{}
+		for range 400 {
+			if err := m.step(l, c, random); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			if gold, bronze := l.InUse("rdt", "gold"), l.InUse("rdt", "bronze"); gold != m.inUse("gold") || bronze != m.inUse("bronze") {
+				t.Fatalf("seed %d: %d gold, %d bronze, want %d, %d", seed, gold, bronze, m.inUse("gold"), m.inUse("bronze"))
+			}
+			if len(l.Holders()) != len(m) {
+				t.Fatalf("seed %d: %d holders, want %d", seed, len(l.Holders()), len(m))
+			}
+		}
+		for id := range m {
+			l.Release(id)
+		}
+		if len(l.slots) != 0 {
+			t.Fatalf("seed %d: slots of nobody: %v", seed, l.slots)
+		}
+	}
+}
+
+func BenchmarkAdmitAndRelease(b *testing.B) {
+	l, c := NewLedger(), testCatalog()
+	for i := range 250 {
+		l.Adopt(holder(fmt.Sprint(i), fmt.Sprint(i), "bronze"))
+	}
+	h := holder("new", "new", "gold")
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := l.Admit(h, c); err != nil {
+			b.Fatal(err)
+		}
+		l.Release(h.ID)
+	}
+}

@@ -1,0 +1,102 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+)
+
+func TestNamesFollowTheKEP(t *testing.T) {
+	long := strings.Repeat("a", 63)
+	domain := strings.Repeat("abcdefghi.", 25) + "abc" // 253 characters
+	tests := []struct {
+		name            string
+		resource, class bool
+	}{
+		{"k8s.io/rdt", true, false},
+		{"k8s.io/blockio", true, false},
+		{"k8s.io/other", false, false},
+		{"vendor.example/xyz-qos", true, false},
+		{"v/x", true, false},
+		{"rdt", false, true},
+		{"Gold_1.x-y", false, true},
+		{"vendor.example/Gold_1.x-y", true, false},
+		{"", false, false},
+		{"/", false, false},
+		{"/x", false, false},
+		{"x/", false, false},
+		{"a/b/c", false, false},
+		{".", false, false},
+		{"..", false, false},
+		{"../x", false, false},
+		{"v.example/..", false, false},
+		{"-x", false, false},
+		{"x-", false, false},
+		{"a b", false, false},
+		{"a\n", false, false},
+		{"ä", false, false},
+		{"Vendor.example/x", false, false},
+		{"vendor_.example/x", false, false},
+		{"vendor..example/x", false, false},
+		{long, false, true},
+		{long + "a", false, false},
+		{"v.example/" + long, true, false},
+		{"v.example/" + long + "a", false, false},
+		{domain + "/x", true, false},
+		{domain + "d/x", false, false},
+	}
+	for _, test := range tests {
+		if err := ValidateResourceName(test.name); (err == nil) != test.resource {
+			t.Errorf("resource %q: %v", test.name, err)
+		}
+		if err := ValidateClassName(test.name); (err == nil) != test.class {
+			t.Errorf("class %q: %v", test.name, err)
+		}
+	}
+}
+
+func TestExtendedResourcesAreThoseThatKubernetesAllows(t *testing.T) {
+	domain := strings.Repeat("abcdefghi.", 24) + "abcd" // 244 characters
+	tests := []struct{ resource, class, want, err string }{
+		{"k8s.io/rdt", "gold", "qos.noderesource.dev/rdt.gold", ""},
+		{"blockio", "high-prio", "qos.noderesource.dev/blockio.high-prio", ""},
+		{"vendor.example/xyz-qos", "high", "vendor.example/xyz-qos.high", ""},
+		{"qos.noderesource.dev/pod-blockio", "slow", "qos.noderesource.dev/pod-blockio.slow", ""},
+		{domain + "/x", "y", domain + "/x.y", ""},
+		{domain + "e/x", "y", "", "must not be longer than 244 characters"},
+		{"v.example/" + strings.Repeat("x", 61), "y", "v.example/" + strings.Repeat("x", 61) + ".y", ""},
+		{"v.example/" + strings.Repeat("x", 62), "y", "", "must not be longer than 63 characters"},
+		{"network", "fast", "", "has no domain"},
+		{"requests.example/x", "y", "", `begins with "requests."`},
+		{"foo.kubernetes.io/x", "y", "", "kubernetes.io to itself"},
+		{"v.example/x", "a/b", "", "must"},
+	}
+	for _, test := range tests {
+		got, err := ExtendedResource(test.resource, test.class)
+		switch {
+		case got != test.want, (err == nil) != (test.err == ""):
+			t.Errorf("%s, %s: got %q, %v", test.resource, test.class, got, err)
+		case err != nil && !strings.Contains(err.Error(), test.err):
+			t.Errorf("%s, %s: got %v", test.resource, test.class, err)
+		case err == nil && len(content.IsLabelKey("requests."+got)) > 0:
+			t.Errorf("%s: no quota could name it", got)
+		}
+	}
+}
+
+func TestForeignTextIsShortAndOnOneLineInErrors(t *testing.T) {
+	for _, text := range []string{strings.Repeat("x", 1<<20), strings.Repeat("ä\n\x00\x1b[31m", 1000), "\xff\xfe", strings.Repeat("€", 100)} {
+		got := quote(text)
+		if len(got) > 100 || strings.ContainsAny(got, "\n\x00\x1b") || !utf8.ValidString(got) {
+			t.Errorf("%.20q: got %q", text, got)
+		}
+	}
+	if got := quote("größe"); got != `"größe"` {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,362 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const podResource = "qos.noderesource.dev/pod-blockio"
+
+func twoClasses() []Class { return []Class{{Name: "gold", Capacity: 2}, {Name: "bronze"}} }
+
+// testCatalog has a resource of each sort.
+func testCatalog() *Catalog {
+	return NewCatalog([]Offer{
+		{Resource: Resource{Name: RDTResource, Scope: ContainerScope, DefaultClass: "bronze", Classes: twoClasses()}},
+		{Resource: Resource{Name: BlockIOResource, Scope: ContainerScope, Classes: twoClasses()}},
+		{Resource: Resource{Name: podResource, Scope: PodScope, Classes: twoClasses()}},
+		{
+			Resource:    Resource{Name: "v.example/gone", Scope: ContainerScope, DefaultClass: "bronze", Classes: twoClasses()},
+			Unavailable: &Unavailable{Reason: "NoDriver", Message: "the driver is not loaded; load it"},
+		},
+	})
+}
+
+type notes = map[string]string
+
+func resolveMain(c *Catalog, pod, container notes) ([]Assignment, error) {
+	return c.Resolve(Request{
+		PodNamespace: "default", PodName: "web", PodUID: "u", Container: "main", PodAnnotations: pod, ContainerAnnotations: container,
+	})
+}
+
+const (
+	ownKey       = "container.qos.noderesource.dev/main"
+	allocatedKey = "allocated.qos.noderesource.dev/rdt"
+	criKey       = "io.kubernetes.cri.rdt-class"
+	kepKey       = "rdt.resources.kubernetes.io/container.main"
+	betaKey      = "rdt.resources.beta.kubernetes.io/container.main"
+	podKey       = "qos.noderesource.dev/pod"
+	kepPodKey    = "rdt.resources.kubernetes.io/default"
+	betaPodKey   = "rdt.resources.beta.kubernetes.io/pod"
+)
+
+// precedence has a way to ask for a class at each level, the highest first.
+var precedence = []struct {
+	key         string
+	ofContainer bool
+	pair        bool
+	source      Source
+}{
+	{ownKey, false, true, SourceContainer},
+	{allocatedKey, true, true, SourceAllocated},
+	{criKey, true, false, SourceContainer},
+	{kepKey, false, false, SourceContainer},
+	{betaKey, false, false, SourceContainer},
+	{podKey, false, true, SourcePod},
+	{kepPodKey, false, false, SourcePod},
+	{betaPodKey, false, false, SourcePod},
+}
+
+func TestEveryLevelWinsOverEveryLowerOne(t *testing.T) {
+	for i, high := range precedence {
+		for _, low := range precedence[i+1:] {
+			for _, class := range []string{"gold", ""} {
+				t.Run(high.key+" over "+low.key+" asking for "+quote(class), func(t *testing.T) {
+					request := map[bool]notes{false: {}, true: {}}
+					for _, level := range []struct {
+						of    int
+						class string
+					}{{i, class}, {-1, "bronze"}} {
+						at := low
+						if level.of >= 0 {
+							at = high
+						}
+						value := level.class
+						if at.pair {
+							value = "rdt=" + value
+						}
+						request[at.ofContainer][at.key] = value
+					}
+					got, err := resolveMain(testCatalog(), request[false], request[true])
+					if own := high.key == ownKey && low.key == allocatedKey ||
+						high.key == allocatedKey && (low.key == kepKey || low.key == betaKey); own {
+						if !errors.Is(err, ErrContradiction) {
+							t.Errorf("got %v, %v", got, err)
+						}
+						return
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					if want := (Assignment{RDTResource, class, high.source, high.key}); got[0] != want {
+						t.Errorf("got %+v, want %+v", got[0], want)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestResolveOfContainers(t *testing.T) {
+	bronzeRDT := Assignment{RDTResource, "bronze", SourceDefault, ""}
+	noBlockIO := Assignment{Resource: BlockIOResource}
+	tests := []struct {
+		name           string
+		pod, container notes
+		want           [2]Assignment
+	}{
+		{"nothing asked gives the default, and the system default without one", nil, nil, [2]Assignment{bronzeRDT, noBlockIO}},
+		{"annotations of others do not matter", notes{"a/b": "rdt=x", "container.qos.noderesource.dev/other": "?", "rdt.resources.kubernetes.io/container.other": "?"}, notes{"io.kubernetes.cri.container-name": "main", "allocated.qos.noderesource.dev": "?"}, [2]Assignment{bronzeRDT, noBlockIO}},
+		{"several pairs, short and canonical names, with space", notes{ownKey: " rdt=gold ,\n k8s.io/blockio=bronze "}, nil, [2]Assignment{{RDTResource, "gold", SourceContainer, ownKey}, {BlockIOResource, "bronze", SourceContainer, ownKey}}},
+		{"the empty class is asked for, not the default", notes{ownKey: "rdt="}, nil, [2]Assignment{{RDTResource, "", SourceContainer, ownKey}, noBlockIO}},
+		{"no pairs ask for nothing", notes{ownKey: "", podKey: "  "}, nil, [2]Assignment{bronzeRDT, noBlockIO}},
+		{"a pair twice is one", notes{ownKey: "rdt=gold,k8s.io/rdt=gold"}, nil, [2]Assignment{{RDTResource, "gold", SourceContainer, ownKey}, noBlockIO}},
+		{"levels mix by resource", notes{ownKey: "rdt=gold", podKey: "rdt=bronze,blockio=gold"}, nil, [2]Assignment{{RDTResource, "gold", SourceContainer, ownKey}, {BlockIOResource, "gold", SourcePod, podKey}}},
+		{"the pod's own requests are skipped", notes{podKey: podResource + "=gold,blockio=gold"}, nil, [2]Assignment{bronzeRDT, {BlockIOResource, "gold", SourcePod, podKey}}},
+		{"a pod-wide default does not contradict an allocation", notes{podKey: "rdt=bronze", kepPodKey: "bronze"}, notes{allocatedKey: "rdt=gold"}, [2]Assignment{{RDTResource, "gold", SourceAllocated, allocatedKey}, noBlockIO}},
+		{"an annotation that agrees with the allocation is fine", notes{ownKey: "rdt=gold", kepKey: "bronze"}, notes{allocatedKey: "k8s.io/rdt=gold"}, [2]Assignment{{RDTResource, "gold", SourceContainer, ownKey}, noBlockIO}},
+		{"allocations of several resources", nil, notes{allocatedKey: "rdt=gold", "allocated.qos.noderesource.dev/": "blockio=bronze"}, [2]Assignment{{RDTResource, "gold", SourceAllocated, allocatedKey}, {BlockIOResource, "bronze", SourceAllocated, "allocated.qos.noderesource.dev/"}}},
+		{"an allocation twice for the same class", nil, notes{allocatedKey: "rdt=gold", allocatedKey + "-2": "rdt=gold"}, [2]Assignment{{RDTResource, "gold", SourceAllocated, allocatedKey}, noBlockIO}},
+		{"the allocation of the pod's own class only counts", notes{podKey: podResource + "=gold"}, notes{"allocated.qos.noderesource.dev/p": podResource + "=gold"}, [2]Assignment{bronzeRDT, noBlockIO}},
+		{"the other official resource has its keys, too", notes{"blockio.resources.beta.kubernetes.io/pod": "gold", "rdt.resources.kubernetes.io/default": "gold"}, notes{"io.kubernetes.cri.blockio-class": "bronze"}, [2]Assignment{{RDTResource, "gold", SourcePod, kepPodKey}, {BlockIOResource, "bronze", SourceContainer, "io.kubernetes.cri.blockio-class"}}},
+		{"an overridden class need not exist", notes{ownKey: "rdt=gold", podKey: "rdt=platin"}, nil, [2]Assignment{{RDTResource, "gold", SourceContainer, ownKey}, noBlockIO}},
+		{"the system default of an unavailable resource can be asked for", notes{podKey: "v.example/gone="}, nil, [2]Assignment{bronzeRDT, noBlockIO}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := resolveMain(testCatalog(), test.pod, test.container)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want[:], got[:2]); diff != "" {
+				t.Error(diff)
+			}
+			if len(got) != 3 || got[2].Class != SystemDefault {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestRefusedRequestsSayWhyInOneLine(t *testing.T) {
+	const subject = "pod default/web container main: "
+	tests := []struct {
+		name           string
+		pod, container notes
+		reason         error
+		want           string
+	}{
+		{"an unknown class", notes{ownKey: "rdt=platin"}, nil, ErrUnknownClass, `class "platin" of k8s.io/rdt does not exist on this node; available: gold, bronze (asked by annotation container.qos.noderesource.dev/main)`},
+		{"an unknown resource", notes{ownKey: "x=gold"}, nil, ErrUnknownResource, `resource "x" does not exist on this node; available: k8s.io/rdt, k8s.io/blockio, qos.noderesource.dev/pod-blockio, v.example/gone (asked by annotation container.qos.noderesource.dev/main)`},
+		{"an unknown resource of the pod", notes{podKey: "x=gold"}, nil, ErrUnknownResource, `resource "x" does not exist on this node; available: k8s.io/rdt, k8s.io/blockio, qos.noderesource.dev/pod-blockio, v.example/gone (asked by annotation qos.noderesource.dev/pod)`},
+		{"an unavailable resource", notes{ownKey: "v.example/gone=gold"}, nil, ErrUnavailable, `class "gold" of v.example/gone is unavailable on this node: the driver is not loaded; load it (asked by annotation container.qos.noderesource.dev/main)`},
+		{"a resource of pods in a container", notes{ownKey: podResource + "=gold"}, nil, ErrBadRequest, `qos.noderesource.dev/pod-blockio is for pods, not for containers; ask for it in annotation qos.noderesource.dev/pod (asked by annotation container.qos.noderesource.dev/main)`},
+		{"an allocation of the pod's class without a request", nil, notes{allocatedKey: podResource + "=gold"}, ErrBadRequest, `qos.noderesource.dev/pod-blockio is for pods, not for containers; ask for it in annotation qos.noderesource.dev/pod (asked by annotation allocated.qos.noderesource.dev/rdt)`},
+		{"an allocation of another class of the pod", notes{podKey: podResource + "=bronze"}, notes{allocatedKey: podResource + "=gold"}, ErrContradiction, `class "bronze" of qos.noderesource.dev/pod-blockio contradicts the allocated class "gold"; ask for the same one in the annotation and in resources.limits (asked by annotation qos.noderesource.dev/pod)`},
+		{"a container that contradicts its allocation", notes{ownKey: "rdt=bronze"}, notes{allocatedKey: "rdt=gold"}, ErrContradiction, `class "bronze" of k8s.io/rdt contradicts the allocated class "gold"; ask for the same one in the annotation and in resources.limits (asked by annotation container.qos.noderesource.dev/main)`},
+		{"a container that asks for nothing against its allocation", notes{kepKey: ""}, notes{allocatedKey: "rdt=gold"}, ErrContradiction, `class "" of k8s.io/rdt contradicts the allocated class "gold"; ask for the same one in the annotation and in resources.limits (asked by annotation rdt.resources.kubernetes.io/container.main)`},
+		{"two allocations", nil, notes{allocatedKey: "rdt=gold", allocatedKey + "-2": "rdt=bronze"}, ErrContradiction, `k8s.io/rdt has two classes, "gold" and "bronze" (asked by annotation allocated.qos.noderesource.dev/rdt-2)`},
+		{"two classes in one request", notes{ownKey: "rdt=gold,k8s.io/rdt=bronze"}, nil, ErrContradiction, `k8s.io/rdt has two classes, "gold" and "bronze" (asked by annotation container.qos.noderesource.dev/main)`},
+		{"no class", notes{ownKey: "rdt"}, nil, ErrBadRequest, `the request has "rdt" where resource=class is needed (asked by annotation container.qos.noderesource.dev/main)`},
+		{"no resource", notes{ownKey: "=gold"}, nil, ErrBadRequest, `the request has "=gold" where resource=class is needed (asked by annotation container.qos.noderesource.dev/main)`},
+		{"a comma too many", notes{podKey: "rdt=gold,"}, nil, ErrBadRequest, `the request has nothing before or after a comma; write resource=class[,resource=class...] (asked by annotation qos.noderesource.dev/pod)`},
+		{"spaces within", notes{ownKey: "rdt = gold"}, nil, ErrBadRequest, `the request has "rdt = gold" where resource=class, without spaces, is needed (asked by annotation container.qos.noderesource.dev/main)`},
+		{"two equals signs", notes{ownKey: "rdt=a=b"}, nil, ErrBadRequest, `the request has "rdt=a=b" where resource=class, without spaces, is needed (asked by annotation container.qos.noderesource.dev/main)`},
+		{"an allocation that is none", nil, notes{allocatedKey: "gold"}, ErrBadRequest, `the request has "gold" where resource=class is needed (asked by annotation allocated.qos.noderesource.dev/rdt)`},
+		{"far too much", notes{ownKey: strings.Repeat("rdt=gold,", 200000)}, nil, ErrBadRequest, `the request is longer than 16384 bytes (asked by annotation container.qos.noderesource.dev/main)`},
+		{"a long class on several lines", notes{betaPodKey: strings.Repeat("a\n", 500000)}, nil, ErrUnknownClass, `class "` + strings.Repeat("a?", 32) + `..." of k8s.io/rdt does not exist on this node; available: gold, bronze (asked by annotation rdt.resources.beta.kubernetes.io/pod)`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := resolveMain(testCatalog(), test.pod, test.container)
+			if !errors.Is(err, test.reason) || err.Error() != subject+test.want {
+				t.Errorf("got  %v\nwant %s%s", err, subject, test.want)
+			}
+			var request *RequestError
+			if !errors.As(err, &request) || request.PodName != "web" || request.Container != "main" {
+				t.Errorf("got %#v", err)
+			}
+		})
+	}
+}
+
+func TestOfficialAnnotationsWithoutTheirResource(t *testing.T) {
+	without := NewCatalog([]Offer{{Resource: Resource{Name: "v.example/x", Scope: ContainerScope}}})
+	ignored := notes{betaKey: "x", betaPodKey: "x"}
+	got, err := resolveMain(without, ignored, notes{criKey: "x", "io.kubernetes.cri.blockio-class": "x"})
+	if err != nil || len(got) != 1 || got[0].Class != SystemDefault {
+		t.Errorf("those of the runtimes are not ignored: %v, %v", got, err)
+	}
+	for key, value := range map[string]string{kepKey: "x", kepPodKey: "x", ownKey: "rdt=x", podKey: "rdt=x"} {
+		if _, err := resolveMain(without, notes{key: value}, nil); !errors.Is(err, ErrUnknownResource) {
+			t.Errorf("%s: got %v", key, err)
+		}
+	}
+	if _, err := resolveMain(without, nil, notes{allocatedKey: "rdt=x"}); !errors.Is(err, ErrUnknownResource) {
+		t.Errorf("allocation: got %v", err)
+	}
+}
+
+func TestResolveOfPods(t *testing.T) {
+	tests := []struct {
+		name   string
+		pod    notes
+		want   Assignment
+		reason error
+	}{
+		{"nothing asked", nil, Assignment{Resource: podResource}, nil},
+		{"its own request", notes{podKey: "rdt=bronze," + podResource + "=gold"}, Assignment{podResource, "gold", SourcePod, podKey}, nil},
+		{"the system default", notes{podKey: podResource + "="}, Assignment{podResource, "", SourcePod, podKey}, nil},
+		{"defaults of containers are theirs to check", notes{podKey: "rdt=platin"}, Assignment{Resource: podResource}, nil},
+		{"other keys do not matter", notes{ownKey: "?", kepPodKey: "platin"}, Assignment{Resource: podResource}, nil},
+		{"an unknown class", notes{podKey: podResource + "=platin"}, Assignment{}, ErrUnknownClass},
+		{"an unknown resource", notes{podKey: "x=gold"}, Assignment{}, ErrUnknownResource},
+		{"two classes", notes{podKey: podResource + "=gold," + podResource + "=bronze"}, Assignment{}, ErrContradiction},
+		{"nonsense", notes{podKey: "nonsense"}, Assignment{}, ErrBadRequest},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := testCatalog().Resolve(Request{PodNamespace: "default", PodName: "web", PodAnnotations: test.pod})
+			if test.reason != nil {
+				if !errors.Is(err, test.reason) || !strings.HasPrefix(err.Error(), "pod default/web: ") {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err != nil || len(got) != 1 || got[0] != test.want {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestResolveDoesNotWriteToWhatIsShared(t *testing.T) {
+	c := testCatalog()
+	before, _ := resolveMain(c, nil, nil)
+	copied := append([]Assignment(nil), before...)
+	if _, err := resolveMain(c, notes{ownKey: "rdt=gold,blockio=gold"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	after, _ := resolveMain(c, nil, nil)
+	if diff := cmp.Diff(copied, after); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhoAsksForNothingCostsNoMemory(t *testing.T) {
+	c, pod, container := testCatalog(), othersAnnotations(), othersAnnotations()
+	allocations := testing.AllocsPerRun(100, func() {
+		if _, err := resolveMain(c, pod, container); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocations != 0 {
+		t.Errorf("%v allocations", allocations)
+	}
+}
+
+func TestUpdatesAreCheckedAsRequestsAre(t *testing.T) {
+	tests := []struct {
+		name, container string
+		pairs           []Pair
+		want            []Assignment
+		err             string
+	}{
+		{"classes of a container", "main", []Pair{{"rdt", "gold"}, {BlockIOResource, ""}}, []Assignment{{RDTResource, "gold", SourceUpdate, ""}, {BlockIOResource, "", SourceUpdate, ""}}, ""},
+		{"the class of a pod", "", []Pair{{podResource, "gold"}}, []Assignment{{podResource, "gold", SourceUpdate, ""}}, ""},
+		{"an unknown class", "main", []Pair{{"rdt", "x"}}, nil, `pod default/web container main: class "x" of k8s.io/rdt does not exist on this node; available: gold, bronze`},
+		{"an unknown resource", "main", []Pair{{"x", "x"}}, nil, `pod default/web container main: resource "x" does not exist on this node; available: k8s.io/rdt, k8s.io/blockio, qos.noderesource.dev/pod-blockio, v.example/gone`},
+		{"an unavailable resource", "main", []Pair{{"v.example/gone", "gold"}}, nil, `pod default/web container main: class "gold" of v.example/gone is unavailable on this node: the driver is not loaded; load it`},
+		{"a container's resource for a pod", "", []Pair{{"rdt", "gold"}}, nil, "pod default/web: k8s.io/rdt is for containers; name one"},
+		{"a pod's resource for a container", "main", []Pair{{podResource, "gold"}}, nil, "pod default/web container main: qos.noderesource.dev/pod-blockio is for pods; leave the container out"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := testCatalog().Update(Request{PodNamespace: "default", PodName: "web", Container: test.container}, test.pairs)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if text := errorText(err); text != test.err {
+				t.Errorf("got %s", text)
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func TestParsePairs(t *testing.T) {
+	tests := []struct {
+		value string
+		want  []Pair
+		err   string
+	}{
+		{"", nil, ""},
+		{" \n", nil, ""},
+		{"rdt=gold, v.example/x=y ,blockio=", []Pair{{RDTResource, "gold"}, {"v.example/x", "y"}, {BlockIOResource, ""}}, ""},
+		{"rdt=gold,rdt=gold", []Pair{{RDTResource, "gold"}}, ""},
+		{"rdt=gold,k8s.io/rdt=", nil, `the request k8s.io/rdt has two classes, "gold" and ""`},
+		{",", nil, "the request has nothing before or after a comma; write resource=class[,resource=class...]"},
+		{"rdt", nil, `the request has "rdt" where resource=class is needed`},
+	}
+	for _, test := range tests {
+		got, err := ParsePairs(test.value)
+		if diff := cmp.Diff(test.want, got); diff != "" || errorText(err) != test.err {
+			t.Errorf("%q: %v, %v", test.value, got, err)
+		}
+	}
+}
+
+// othersAnnotations are as many as a container usually has, none of them ours.
+func othersAnnotations() notes {
+	return notes{
+		"io.kubernetes.cri.container-name": "main", "io.kubernetes.cri.container-type": "container",
+		"io.kubernetes.cri.image-name": "registry.example/app:1", "io.kubernetes.cri.sandbox-id": "0123",
+		"io.kubernetes.cri.sandbox-name": "web", "io.kubernetes.cri.sandbox-namespace": "default",
+		"kubernetes.io/config.seen": "2026", "prometheus.io/scrape": "true",
+	}
+}
+
+func BenchmarkResolveNothingAsked(b *testing.B) {
+	c, pod, container := testCatalog(), othersAnnotations(), othersAnnotations()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := resolveMain(c, pod, container); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkResolveAllocated(b *testing.B) {
+	c, pod, container := testCatalog(), othersAnnotations(), othersAnnotations()
+	container[allocatedKey] = "rdt=gold"
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := resolveMain(c, pod, container); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkResolveAnnotated(b *testing.B) {
+	c, pod, container := testCatalog(), othersAnnotations(), othersAnnotations()
+	pod[ownKey] = "rdt=gold,blockio=bronze"
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := resolveMain(c, pod, container); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
