@@ -1,0 +1,46 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeapi
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// statusError gives an error of a change the code that the API documents, and its text in one line.
+func statusError(err error) error {
+	return status.Error(codeOf(err), strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+func codeOf(err error) codes.Code {
+	for _, known := range []struct {
+		err  error
+		code codes.Code
+	}{
+		{node.ErrNotFound, codes.NotFound},
+		{node.ErrNotRunning, codes.FailedPrecondition},
+		{node.ErrImmutable, codes.FailedPrecondition},
+		{classes.ErrUnavailable, codes.FailedPrecondition},
+		{classes.ErrClassFull, codes.ResourceExhausted},
+		{classes.ErrUnknownResource, codes.InvalidArgument},
+		{classes.ErrUnknownClass, codes.InvalidArgument},
+		{classes.ErrContradiction, codes.InvalidArgument},
+		{classes.ErrBadRequest, codes.InvalidArgument},
+		{node.ErrNotConnected, codes.Unavailable},
+		{context.Canceled, codes.Canceled},
+		{context.DeadlineExceeded, codes.DeadlineExceeded},
+	} {
+		if errors.Is(err, known.err) {
+			return known.code
+		}
+	}
+	return codes.Internal
+}

@@ -1,0 +1,187 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeapi
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Types of the conditions of the plugin as a whole.
+const (
+	// ConfigurationApplied is healthy when the class files as they were read last are in force.
+	ConfigurationApplied = "ConfigurationApplied"
+	// RuntimeRegistered is healthy while the plugin is registered with the container runtime and synchronized.
+	RuntimeRegistered = "RuntimeRegistered"
+)
+
+func statusOf(s node.Status, plugin *qosv1alpha1.PluginInfo) *qosv1alpha1.StatusResponse {
+	message := &qosv1alpha1.StatusResponse{
+		Conditions: []*qosv1alpha1.Condition{configurationApplied(s.Config), runtimeRegistered(s.Runtime)},
+		Resources:  &qosv1alpha1.ResourcesInfo{},
+		Plugin:     plugin,
+		Runtime:    runtimeOf(s.Runtime),
+		Config:     configOf(s.Config),
+	}
+	for _, r := range s.Resources {
+		switch {
+		case r.Unavailable != nil:
+			message.UnavailableResources = append(message.UnavailableResources, unavailableOf(r))
+		case r.Scope == classes.PodScope:
+			message.Resources.PodQosResources = append(message.Resources.PodQosResources, resourceOf(r))
+		default:
+			message.Resources.ContainerQosResources = append(message.Resources.ContainerQosResources, resourceOf(r))
+		}
+	}
+	return message
+}
+
+func configurationApplied(c node.ConfigStatus) *qosv1alpha1.Condition {
+	condition := &qosv1alpha1.Condition{Type: ConfigurationApplied}
+	switch {
+	case c.Err != nil && c.Loaded.IsZero():
+		condition.Reason = "Refused"
+		condition.Message = "The class files have errors, and none is in force: containers that ask for a class are refused. Correct them; \"qos-nri-plugin check\" lists the errors."
+	case c.Err != nil:
+		condition.Reason = "Refused"
+		condition.Message = "The class files have errors, so the ones before stay in force. Correct them; \"qos-nri-plugin check\" lists the errors."
+	case c.Loaded.IsZero():
+		condition.Reason, condition.Message = "NotLoadedYet", "The class files have not been read yet; wait a moment."
+	default:
+		condition.Healthy, condition.Reason, condition.Message = true, "Applied", "The class files are in force."
+	}
+	return condition
+}
+
+func runtimeRegistered(r node.RuntimeInfo) *qosv1alpha1.Condition {
+	condition := &qosv1alpha1.Condition{Type: RuntimeRegistered}
+	switch {
+	case r.Synchronized:
+		condition.Healthy, condition.Reason, condition.Message = true, "Registered", "Registered with the container runtime."
+	case r.Name == "":
+		condition.Reason = "NeverRegistered"
+		condition.Message = "The container runtime has not been reached yet, so no container gets a class. See that NRI is enabled in its configuration; \"qos-nri-plugin check --runtime-endpoint\" helps."
+	default:
+		condition.Reason = "ConnectionLost"
+		condition.Message = "The container runtime is away, so no container gets a class. See that it runs; the plugin registers again by itself."
+	}
+	return condition
+}
+
+func runtimeOf(r node.RuntimeInfo) *qosv1alpha1.RuntimeInfo {
+	return &qosv1alpha1.RuntimeInfo{
+		Name: r.Name, Version: r.Version, NriVersion: r.NRIVersion, Registered: r.Synchronized, RegisteredAt: timestamp(r.Since),
+	}
+}
+
+func configOf(c node.ConfigStatus) *qosv1alpha1.ConfigInfo {
+	info := &qosv1alpha1.ConfigInfo{Generation: c.Generation, Hash: c.Hash, LoadedAt: timestamp(c.Loaded), Files: slices.Clone(c.Files)}
+	if c.Err != nil {
+		info.LastError, info.LastErrorAt = c.Err.Error(), timestamp(c.Failed)
+	}
+	return info
+}
+
+func unavailableOf(r node.ResourceStatus) *qosv1alpha1.UnavailableResource {
+	return &qosv1alpha1.UnavailableResource{
+		Name: r.Name, Reason: r.Unavailable.Reason, Message: r.Unavailable.Message, Scope: scopeOf(r.Scope),
+	}
+}
+
+func scopeOf(scope classes.Scope) qosv1alpha1.Scope {
+	switch scope {
+	case classes.ContainerScope:
+		return qosv1alpha1.Scope_SCOPE_CONTAINER
+	case classes.PodScope:
+		return qosv1alpha1.Scope_SCOPE_POD
+	}
+	return qosv1alpha1.Scope_SCOPE_UNSPECIFIED
+}
+
+func resourceOf(r node.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
+	info := &qosv1alpha1.QOSResourceInfo{Name: r.Name, Mutable: r.Mutable, DefaultClass: r.DefaultClass}
+	for _, class := range r.Classes {
+		message := classOf(r, class.Name)
+		message.Capacity, message.Description = class.Capacity, class.Description
+		info.Classes = append(info.Classes, message)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.InUse)) {
+		if _, offered := r.Class(name); !offered && r.InUse[name] > 0 {
+			message := classOf(r, name)
+			message.Draining = true
+			info.Classes = append(info.Classes, message)
+		}
+	}
+	for _, c := range r.Conditions {
+		info.Conditions = append(info.Conditions, &qosv1alpha1.Condition{Type: c.Type, Healthy: c.Healthy, Reason: c.Reason, Message: c.Message})
+	}
+	slices.SortStableFunc(info.Conditions, func(a, b *qosv1alpha1.Condition) int { return strings.Compare(a.GetType(), b.GetType()) })
+	return info
+}
+
+// classOf has what is the same for classes that are offered and for those that drain.
+func classOf(r node.ResourceStatus, name string) *qosv1alpha1.QOSResourceClassInfo {
+	message := &qosv1alpha1.QOSResourceClassInfo{Name: name, InUse: uint64(max(r.InUse[name], 0)), Degraded: r.Degraded[name]}
+	// A name that Kubernetes would refuse is an error of the class file, so none of those is offered.
+	if extended, err := classes.ExtendedResource(r.Name, name); err == nil {
+		message.ExtendedResource = extended
+	}
+	return message
+}
+
+func podOf(p node.PodAssignments) *qosv1alpha1.PodAssignments {
+	message := &qosv1alpha1.PodAssignments{
+		Uid: p.UID, Namespace: p.Namespace, Name: p.Name, SandboxId: p.SandboxID, QosResources: assignmentsOf(p.Assignments),
+	}
+	for _, ctr := range p.Containers {
+		message.Containers = append(message.Containers, containerOf(ctr))
+	}
+	return message
+}
+
+func containerOf(c node.ContainerAssignments) *qosv1alpha1.ContainerAssignments {
+	return &qosv1alpha1.ContainerAssignments{Name: c.Name, Id: c.ID, QosResources: assignmentsOf(c.Assignments)}
+}
+
+func assignmentsOf(assignments []classes.Assignment) []*qosv1alpha1.Assignment {
+	messages := make([]*qosv1alpha1.Assignment, 0, len(assignments))
+	for _, a := range assignments {
+		messages = append(messages, &qosv1alpha1.Assignment{Name: a.Resource, Class: a.Class, Source: sourceOf(a.Source), RequestedBy: a.Key})
+	}
+	return messages
+}
+
+func sourceOf(source classes.Source) qosv1alpha1.Source {
+	switch source {
+	case classes.SourceContainer:
+		return qosv1alpha1.Source_SOURCE_CONTAINER
+	case classes.SourceAllocated:
+		return qosv1alpha1.Source_SOURCE_ALLOCATED
+	case classes.SourcePod:
+		return qosv1alpha1.Source_SOURCE_POD
+	case classes.SourceDefault:
+		return qosv1alpha1.Source_SOURCE_DEFAULT
+	case classes.SourceAdopted:
+		return qosv1alpha1.Source_SOURCE_ADOPTED
+	case classes.SourceUpdate:
+		return qosv1alpha1.Source_SOURCE_UPDATE
+	case classes.SourceNone:
+	}
+	return qosv1alpha1.Source_SOURCE_UNSPECIFIED
+}
+
+func timestamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}

@@ -1,0 +1,86 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodeapi serves the node API, gRPC on a unix socket, and connects its clients.
+package nodeapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+// stopTime is how long requests that run may go on after the end was asked for. Streams end at once.
+const stopTime = 2 * time.Second
+
+// Options of a Server.
+type Options struct {
+	// Socket is the path of the unix socket. Its directory is made when it is missing.
+	Socket string
+	// Group, a name or a number, may use the API beside root; empty is root alone.
+	Group string
+	// Version of the program, as Status tells it.
+	Version string
+	Log     *slog.Logger
+}
+
+// Server serves the state of a node.
+type Server struct {
+	options Options
+	service *service
+}
+
+// New makes a server. It does no I/O and starts nothing.
+func New(n Node, o Options) *Server {
+	return &Server{options: o, service: newService(n, o.Version)}
+}
+
+// Run serves until ctx ends, then ends all streams with UNAVAILABLE and gives other requests a moment to finish.
+// It is to be called once.
+func (s *Server) Run(ctx context.Context) error {
+	allowed, err := allowedPeers(s.options.Group)
+	if err != nil {
+		return err
+	}
+	listener, err := listen(ctx, s.options.Socket, allowed, s.options.Log)
+	if err != nil {
+		return err
+	}
+	return s.serve(ctx, listener, allowed)
+}
+
+func (s *Server) serve(ctx context.Context, listener net.Listener, allowed peers) error {
+	server := grpc.NewServer(
+		grpc.Creds(peerCredentials{}),
+		grpc.UnaryInterceptor(allowed.unary),
+		grpc.StreamInterceptor(allowed.stream),
+	)
+	qosv1alpha1.RegisterNodeQOSServer(server, s.service)
+	ctx, cancel := context.WithCancel(ctx)
+	var parts sync.WaitGroup
+	parts.Go(func() { s.service.observe(ctx) })
+	parts.Go(func() { <-ctx.Done(); s.stop(server) })
+	err := server.Serve(listener)
+	cancel()
+	parts.Wait()
+	if err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("serve the node API on %s: %w", s.options.Socket, err)
+	}
+	return nil
+}
+
+// stop lets what runs finish, but not for longer than stopTime.
+func (s *Server) stop(server *grpc.Server) {
+	close(s.service.stopping)
+	timer := time.AfterFunc(stopTime, server.Stop)
+	defer timer.Stop()
+	server.GracefulStop()
+}

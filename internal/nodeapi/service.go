@@ -1,0 +1,125 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeapi
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Node is what the API tells of and acts on; *node.Node is one.
+type Node interface {
+	Status() node.Status
+	Assignments() []node.PodAssignments
+	Container(owner classes.Owner) (node.ContainerAssignments, bool)
+	// Changed returns a channel that is closed at the next change.
+	Changed() <-chan struct{}
+	Update(ctx context.Context, owner classes.Owner, requests map[string]string) error
+}
+
+// service answers the requests of the API.
+type service struct {
+	qosv1alpha1.UnimplementedNodeQOSServer
+
+	node        Node
+	plugin      *qosv1alpha1.PluginInfo
+	transitions *transitions
+	stopping    chan struct{} // closed when the server ends
+}
+
+func newService(n Node, version string) *service {
+	return &service{
+		node:        n,
+		plugin:      &qosv1alpha1.PluginInfo{Version: version, StartedAt: timestamppb.New(time.Now())},
+		transitions: newTransitions(time.Now),
+		stopping:    make(chan struct{}),
+	}
+}
+
+// Status is NodeQOS.Status.
+func (s *service) Status(context.Context, *qosv1alpha1.StatusRequest) (*qosv1alpha1.StatusResponse, error) {
+	return s.status(), nil
+}
+
+func (s *service) status() *qosv1alpha1.StatusResponse {
+	return s.transitions.date(func() *qosv1alpha1.StatusResponse { return statusOf(s.node.Status(), s.plugin) })
+}
+
+// Watch is NodeQOS.Watch.
+func (s *service) Watch(_ *qosv1alpha1.WatchRequest, stream grpc.ServerStreamingServer[qosv1alpha1.WatchResponse]) error {
+	return watch(stream.Context(), s, s.status, func(state *qosv1alpha1.StatusResponse) error {
+		return stream.Send(&qosv1alpha1.WatchResponse{Status: state})
+	})
+}
+
+// ListAssignments is NodeQOS.ListAssignments.
+func (s *service) ListAssignments(_ context.Context, r *qosv1alpha1.ListAssignmentsRequest) (*qosv1alpha1.ListAssignmentsResponse, error) {
+	return s.assignments(r.GetNamespace(), r.GetPodUid()), nil
+}
+
+func (s *service) assignments(namespace, podUID string) *qosv1alpha1.ListAssignmentsResponse {
+	list := &qosv1alpha1.ListAssignmentsResponse{}
+	for _, pod := range s.node.Assignments() {
+		if (namespace == "" || pod.Namespace == namespace) && (podUID == "" || pod.UID == podUID) {
+			list.Pods = append(list.Pods, podOf(pod))
+		}
+	}
+	return list
+}
+
+// WatchAssignments is NodeQOS.WatchAssignments.
+func (s *service) WatchAssignments(r *qosv1alpha1.WatchAssignmentsRequest, stream grpc.ServerStreamingServer[qosv1alpha1.WatchAssignmentsResponse]) error {
+	look := func() *qosv1alpha1.ListAssignmentsResponse { return s.assignments(r.GetNamespace(), r.GetPodUid()) }
+	return watch(stream.Context(), s, look, func(state *qosv1alpha1.ListAssignmentsResponse) error {
+		return stream.Send(&qosv1alpha1.WatchAssignmentsResponse{Assignments: state})
+	})
+}
+
+// UpdateContainerQOSResources is NodeQOS.UpdateContainerQOSResources.
+func (s *service) UpdateContainerQOSResources(ctx context.Context, r *qosv1alpha1.UpdateContainerQOSResourcesRequest) (*qosv1alpha1.UpdateContainerQOSResourcesResponse, error) {
+	requests, err := requestsOf(r)
+	if err != nil {
+		return nil, err
+	}
+	owner := classes.Owner{PodUID: r.GetPodUid(), Container: r.GetContainer()}
+	if err := s.node.Update(ctx, owner, requests); err != nil {
+		return nil, statusError(err)
+	}
+	ctr, ok := s.node.Container(owner)
+	if !ok {
+		return nil, status.Errorf(codes.NotFound, "container %q of pod %s ended right after its classes were changed", owner.Container, owner.PodUID)
+	}
+	return &qosv1alpha1.UpdateContainerQOSResourcesResponse{Container: containerOf(ctr)}, nil
+}
+
+// requestsOf checks the form of a change and returns its classes by canonical resource name. Whether this node has
+// them is the node's to say.
+func requestsOf(r *qosv1alpha1.UpdateContainerQOSResourcesRequest) (map[string]string, error) {
+	switch {
+	case r.GetPodUid() == "":
+		return nil, status.Error(codes.InvalidArgument, "pod_uid is needed")
+	case r.GetContainer() == "":
+		return nil, status.Error(codes.InvalidArgument, "container is needed; classes of a whole pod cannot be changed this way")
+	case len(r.GetQosResources()) == 0:
+		return nil, status.Error(codes.InvalidArgument, "qos_resources is needed: at least one resource with the class to change to")
+	}
+	requests := make(map[string]string, len(r.GetQosResources()))
+	for _, wanted := range r.GetQosResources() {
+		name := classes.CanonicalResource(wanted.GetName())
+		if _, twice := requests[name]; twice {
+			return nil, status.Errorf(codes.InvalidArgument, "resource %s is named twice", name)
+		}
+		requests[name] = wanted.GetClass()
+	}
+	return requests, nil
+}
