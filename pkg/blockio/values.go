@@ -90,13 +90,14 @@ func (v values) remaining(state values) values {
 	return rest
 }
 
+// remaining has all of the devices when the base is to be written, since bfq takes a new base for theirs too.
 func (w weights) remaining(state weights) weights {
 	rest := weights{devices: map[device]uint64{}}
 	if w.base != 0 && w.base != state.base {
 		rest.base = w.base
 	}
 	for dev, want := range w.devices {
-		if state.devices[dev] != want {
+		if state.devices[dev] != want || rest.base != 0 && want != 0 {
 			rest.devices[dev] = want
 		}
 	}
@@ -110,16 +111,21 @@ func (v values) undo(state values) values {
 		back.rates[dev] = state.rates[dev]
 	}
 	for file, changed := range v.weights {
-		before := weights{devices: map[device]uint64{}}
-		if changed.base != 0 {
-			before.base = state.weights[file].base
-		}
-		for dev := range changed.devices {
-			before.devices[dev] = state.weights[file].devices[dev]
-		}
-		back.weights[file] = before
+		back.weights[file] = changed.undo(state.weights[file])
 	}
 	return back
+}
+
+func (w weights) undo(state weights) weights {
+	before := weights{devices: map[device]uint64{}}
+	for dev := range w.devices {
+		before.devices[dev] = state.devices[dev]
+	}
+	if w.base != 0 {
+		before.base = state.base
+		maps.Copy(before.devices, state.devices) // a new base took theirs too
+	}
+	return before
 }
 
 // merge returns the union of both, the other's values winning.

@@ -1,0 +1,219 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// Operation is a write and what has to come of it, on the simulated machine as on a real kernel.
+type Operation struct {
+	// File is in the cgroup, or absolute.
+	File string
+	// Data may name $DISK, $PARTITION of it and $OTHER, another disk, by number; files may name $NAME, the disk.
+	Data string
+	// Errno is 0 when the write succeeds.
+	Errno syscall.Errno
+	// Want is the file afterwards, its lines sorted and joined by "; ".
+	Want string
+}
+
+// Place is where to try operations: a new cgroup in which the io controller is enabled, and disks of which no cgroup has limits,
+// whose scheduler is "none", and for which iocost was never set up.
+type Place struct {
+	// Root is where the hierarchy is mounted, Dir the cgroup.
+	Root, Dir string
+	// Disk, Partition and Other are numbers, "254:0"; Name is the disk's in /sys/block.
+	Disk, Partition, Other, Name string
+}
+
+// FS is how to get at files.
+type FS interface {
+	ReadFile(path string) ([]byte, error)
+	WriteFile(path string, data []byte) error
+}
+
+// Differences makes the operations in their order and says where reality is not as wanted; nothing means that it is.
+func Differences(fs FS, place Place, operations []Operation) []string {
+	var differences []string
+	for _, operation := range operations {
+		if difference := operation.try(fs, place); difference != "" {
+			differences = append(differences, difference)
+		}
+	}
+	return differences
+}
+
+func (o Operation) try(fs FS, place Place) string {
+	names := strings.NewReplacer("$DISK", place.Disk, "$PARTITION", place.Partition, "$OTHER", place.Other, "$NAME", place.Name,
+		"$ROOT", place.Root)
+	file := names.Replace(o.File)
+	if !path.IsAbs(file) {
+		file = path.Join(place.Dir, file)
+	}
+	what := fmt.Sprintf("write %q to %s", names.Replace(o.Data), file)
+	var errno syscall.Errno
+	if err := fs.WriteFile(file, []byte(names.Replace(o.Data))); err != nil && !errors.As(err, &errno) {
+		return fmt.Sprintf("%s: %v, which is no errno", what, err)
+	}
+	if errno != o.Errno {
+		return fmt.Sprintf("%s: %q (%d), want %q (%d)", what, errno.Error(), int(errno), o.Errno.Error(), int(o.Errno))
+	}
+	data, err := fs.ReadFile(file)
+	if err != nil {
+		return fmt.Sprintf("read %s back: %v", file, err)
+	}
+	if got := sortedLines(string(data)); got != names.Replace(o.Want) {
+		return fmt.Sprintf("%s: then it reads %q, want %q", what, got, names.Replace(o.Want))
+	}
+	return ""
+}
+
+// sortedLines: the kernel lists devices in the order in which it met them.
+func sortedLines(text string) string {
+	all := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return line == "" })
+	for i, line := range all {
+		all[i] = strings.TrimSpace(line)
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+const (
+	okay          syscall.Errno = 0
+	schedulerFile               = "/sys/block/$NAME/queue/scheduler"
+)
+
+// UnifiedOperations are those of cgroup v2.
+func UnifiedOperations() []Operation {
+	return slices.Concat(ioMaxOperations(), ioWeightOperations(), bfqOperations("io.bfq.weight"))
+}
+
+func ioMaxOperations() []Operation {
+	const file, initial, two = "io.max", "$DISK rbps=1000000 wbps=max riops=max wiops=max", "$DISK rbps=1000000 wbps=2 riops=max wiops=max"
+	const full = "$DISK rbps=100 wbps=200 riops=300 wiops=400"
+	const other = "; $OTHER rbps=5000 wbps=max riops=max wiops=max"
+	return []Operation{
+		{file, "$DISK rbps=1000000", okay, initial},
+		{file, "$DISK rbps=0", syscall.ERANGE, initial},
+		{file, "$DISK rbps=1", syscall.EINVAL, initial},
+		{file, "$DISK riops=1", syscall.EINVAL, initial},
+		{file, "$DISK rbps=-5", syscall.EINVAL, initial},
+		{file, "$DISK rbps=1M", syscall.EINVAL, initial},
+		{file, "$DISK wbps=2", okay, two},
+		{file, "$DISK riops=4294967295", okay, two},
+		{file, "$DISK riops=4294967294", okay, "$DISK rbps=1000000 wbps=2 riops=4294967294 wiops=max"},
+		{file, "$DISK riops=4294967296", okay, two},
+		{file, "$DISK rbps=18446744073709551615", okay, "$DISK rbps=max wbps=2 riops=max wiops=max"},
+		{file, "$DISK rbps=18446744073709551616", syscall.ERANGE, "$DISK rbps=max wbps=2 riops=max wiops=max"},
+		{file, "$DISK rbps=max wbps=max riops=max wiops=max", okay, ""},
+		{file, "$DISK rbps=max wbps=max riops=max wiops=max", okay, ""},
+		{file, "$DISK rbps=100 wbps=200 riops=300 wiops=400", okay, full},
+		{file, "$OTHER rbps=5000\n", okay, full + other},
+		{file, "$DISK rbps=7\n$OTHER rbps=8", syscall.EINVAL, full + other},
+		{file, "$PARTITION rbps=1000", syscall.ENODEV, full + other},
+		{file, "4095:4095 rbps=1000", syscall.ENODEV, full + other},
+		{file, "$DISK", syscall.EINVAL, full + other},
+		{file, "$DISK ", okay, full + other},
+		{file, "", okay, full + other},
+		{file, "\n", syscall.EINVAL, full + other},
+		{file, "garbage", syscall.EINVAL, full + other},
+		{file, "$DISK foo=3", syscall.EINVAL, full + other},
+		{file, "$DISK rbps", syscall.EINVAL, full + other},
+		{file, "$DISK rbps=", syscall.EINVAL, full + other},
+		{file, "  $DISK wbps=4096  ", okay, "$DISK rbps=100 wbps=4096 riops=300 wiops=400" + other},
+		{file, "$DISK rbps=12abc", okay, "$DISK rbps=12 wbps=4096 riops=300 wiops=400" + other},
+		{file, "$DISK rbps=max wbps=max riops=max wiops=max", okay, other[2:]},
+		{file, "$OTHER rbps=max", okay, ""},
+	}
+}
+
+func ioWeightOperations() []Operation {
+	const file, qos = "io.weight", "$ROOT/io.cost.qos"
+	const tail = " ctrl=auto rpct=0.00 rlat=250000 wpct=0.00 wlat=250000 min=1.00 max=10000.00"
+	return []Operation{
+		{file, "200", okay, "default 200"},
+		{file, "default 300", okay, "default 300"},
+		{file, "0", syscall.EINVAL, "default 300"},
+		{file, "10001", syscall.EINVAL, "default 300"},
+		{file, "default max", syscall.EINVAL, "default 300"},
+		{file, "garbage", syscall.EINVAL, "default 300"},
+		{file, "10000", okay, "default 10000"},
+		{file, "$DISK 200", syscall.EOPNOTSUPP, "default 10000"},
+		{file, "$DISK default", syscall.EOPNOTSUPP, "default 10000"},
+		{file, "$PARTITION 200", syscall.ENODEV, "default 10000"},
+		{file, "default 50\n$DISK 300", syscall.EINVAL, "default 10000"},
+		{qos, "$DISK enable=1", okay, "$DISK enable=1" + tail},
+		{file, "$DISK 200", okay, "$DISK 200; default 10000"},
+		{file, "$DISK 0", syscall.EINVAL, "$DISK 200; default 10000"},
+		{file, "$DISK 10001", syscall.EINVAL, "$DISK 200; default 10000"},
+		{file, "$OTHER 200", syscall.EOPNOTSUPP, "$DISK 200; default 10000"},
+		{file, "default 100", okay, "$DISK 200; default 100"},
+		{qos, "$DISK enable=0", okay, "$DISK enable=0" + tail},
+		{file, "$DISK 300", okay, "$DISK 300; default 100"},
+		{file, "$DISK default", okay, "default 100"},
+	}
+}
+
+// bfqOperations are the same for io.bfq.weight and v1's blkio.bfq.weight_device.
+func bfqOperations(file string) []Operation {
+	const none, bfq = "[none] mq-deadline kyber bfq", "none mq-deadline kyber [bfq]"
+	return []Operation{
+		{file, "200", okay, "default 200"},
+		{file, "default 300", okay, "default 300"},
+		{file, "0", syscall.ERANGE, "default 300"},
+		{file, "1001", syscall.ERANGE, "default 300"},
+		{file, "max", syscall.EINVAL, "default 300"},
+		{file, "$DISK 200", syscall.EOPNOTSUPP, "default 300"},
+		{file, "$PARTITION 200", syscall.ENODEV, "default 300"},
+		{schedulerFile, "bfq", okay, bfq},
+		{file, "$DISK 200", okay, "$DISK 200; default 300"},
+		{file, "$DISK 1001", syscall.ERANGE, "$DISK 200; default 300"},
+		{file, "$DISK 0", syscall.ERANGE, "$DISK 200; default 300"},
+		{file, "$DISK", syscall.EINVAL, "$DISK 200; default 300"},
+		{file, "$OTHER 200", syscall.EOPNOTSUPP, "$DISK 200; default 300"},
+		{file, "$DISK default", okay, "default 300"},
+		{file, "$DISK 250", okay, "$DISK 250; default 300"},
+		{file, "default 150", okay, "default 150"},
+		{file, "$DISK 250", okay, "$DISK 250; default 150"},
+		{schedulerFile, "none", okay, none},
+		{file, "default 100", okay, "default 100"},
+	}
+}
+
+// LegacyOperations are those of cgroup v1.
+func LegacyOperations() []Operation {
+	const bps, iops, weight = "blkio.throttle.read_bps_device", "blkio.throttle.write_iops_device", "blkio.bfq.weight"
+	throttles := []Operation{
+		{bps, "$DISK 1000000", okay, "$DISK 1000000"},
+		{bps, "$OTHER 2000", okay, "$DISK 1000000; $OTHER 2000"},
+		{bps, "$OTHER 0", okay, "$DISK 1000000"},
+		{bps, "$DISK 1", okay, "$DISK 1"},
+		{bps, "$DISK -1", syscall.EINVAL, "$DISK 1"},
+		{bps, "$DISK max", syscall.EINVAL, "$DISK 1"},
+		{bps, "$DISK", syscall.EINVAL, "$DISK 1"},
+		{bps, "$PARTITION 5", syscall.ENODEV, "$DISK 1"},
+		{bps, "4095:4095 5", syscall.ENODEV, "$DISK 1"},
+		{bps, "$DISK 4294967301", okay, "$DISK 4294967301"},
+		{bps, "$DISK 500\n$OTHER 7", okay, "$DISK 500"},
+		{bps, "$DISK 18446744073709551615", okay, ""},
+		{iops, "$DISK 1000", okay, "$DISK 1000"},
+		{iops, "$DISK 4294967295", okay, ""},
+		{iops, "$DISK 4294967301", okay, "$DISK 5"},
+		{iops, "$DISK 4294967296", okay, "$DISK 0"},
+		{iops, "$DISK 0", okay, ""},
+		{weight, "10", okay, "10"},
+		{weight, "1001", syscall.ERANGE, "10"},
+		{weight, "0", syscall.ERANGE, "10"},
+		{weight, "default 200", syscall.EINVAL, "10"},
+		{weight, "$DISK 300", syscall.EINVAL, "10"},
+		{weight, "100", okay, "100"},
+	}
+	return append(throttles, bfqOperations("blkio.bfq.weight_device")...)
+}

@@ -1,0 +1,251 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// tree is a mounted hierarchy.
+type tree struct {
+	machine     *Machine
+	version     int
+	point       string
+	controllers []string
+}
+
+// group is one cgroup. Its values are those of the io controller; where that is not enabled, it has the initial ones.
+type group struct {
+	tree *tree
+	// parent is nil for the root.
+	parent *group
+	// enabled are the controllers that its children have.
+	enabled []string
+	// processes with their threads.
+	processes map[int][]int
+	rates     map[*disk]rates
+	// order of the disks in what is read: the last that was set first.
+	order []*disk
+	// bfq is io.bfq.weight or blkio.bfq.weight, cost is io.weight.
+	bfq, cost weights
+	dir       string
+}
+
+// rates in the order of io.max; 0 is unlimited.
+type rates [4]uint64
+
+type weights struct {
+	base    uint64
+	devices map[*disk]uint64
+}
+
+func initialWeights() weights { return weights{base: 100, devices: map[*disk]uint64{}} }
+
+func (m *Machine) mount(version int, point string, controllers ...string) {
+	t := &tree{machine: m, version: version, point: point, controllers: controllers}
+	m.trees = append(m.trees, t)
+	m.mkdirs(point)
+	m.nodes[point].group = newGroup(t, nil, point)
+	fstype, options := "cgroup2", "rw"
+	if version == 1 {
+		fstype, options = "cgroup", "rw,"+strings.Join(controllers, ",")
+	}
+	m.mountinfo = append(m.mountinfo, fmt.Sprintf("%d 24 0:%d / %s rw,nosuid,nodev,noexec,relatime shared:9 - %s %s %s",
+		30+len(m.trees), 26+len(m.trees), point, fstype, fstype, options))
+}
+
+func newGroup(t *tree, parent *group, dir string) *group {
+	return &group{tree: t, parent: parent, dir: dir, processes: map[int][]int{}, rates: map[*disk]rates{},
+		bfq: initialWeights(), cost: initialWeights()}
+}
+
+func (g *group) child(dir string) *group { return newGroup(g.tree, g, dir) }
+
+// controllers are those that the cgroup has.
+func (g *group) controllers() []string {
+	if g.parent == nil || g.tree.version == 1 {
+		return g.tree.controllers
+	}
+	return g.parent.enabled
+}
+
+// files are the cgroup's own at this moment.
+func (g *group) files() map[string]*node {
+	files := map[string]*node{
+		"cgroup.procs": {kind: regular, read: func() []byte { return lines(slices.Sorted(maps.Keys(g.processes))) }, write: g.attach},
+	}
+	if g.tree.version == 1 {
+		files["tasks"] = &node{kind: regular, read: g.threads, write: g.attach}
+		if slices.Contains(g.tree.controllers, "blkio") {
+			g.addLegacyFiles(files)
+		}
+		return files
+	}
+	files["cgroup.threads"] = &node{kind: regular, read: g.threads, write: g.attach}
+	files["cgroup.controllers"] = &node{kind: regular, read: func() []byte { return words(g.controllers()) }}
+	files["cgroup.subtree_control"] = &node{kind: regular, read: func() []byte { return words(g.enabled) }, write: g.enable}
+	if slices.Contains(g.controllers(), "io") {
+		g.addUnifiedFiles(files)
+	}
+	return files
+}
+
+func lines[T any](items []T) []byte {
+	var text strings.Builder
+	for _, item := range items {
+		fmt.Fprintln(&text, item)
+	}
+	return []byte(text.String())
+}
+
+func words(names []string) []byte { return []byte(strings.Join(names, " ") + "\n") }
+
+func (g *group) threads() []byte {
+	var all []int
+	for _, threads := range g.processes {
+		all = append(all, threads...)
+	}
+	slices.Sort(all)
+	return lines(all)
+}
+
+// attach moves a process here from another group of the tree.
+func (g *group) attach(data string) error {
+	pid, err := strconv.Atoi(strings.TrimSpace(data))
+	if err != nil {
+		return syscall.EINVAL
+	}
+	if g.tree.version == 2 && g.parent != nil && len(g.enabled) > 0 {
+		return syscall.EBUSY // "no internal processes"
+	}
+	for _, n := range g.tree.machine.nodes {
+		if n.group == nil || n.group.tree != g.tree {
+			continue
+		}
+		if threads, ok := n.group.processes[pid]; ok {
+			delete(n.group.processes, pid)
+			g.processes[pid] = threads
+			return nil
+		}
+	}
+	return syscall.ESRCH
+}
+
+// enable takes "+io -memory" for cgroup.subtree_control: all of it or nothing.
+func (g *group) enable(data string) error {
+	enabled := slices.Clone(g.enabled)
+	for _, word := range strings.Fields(data) {
+		name := word[1:]
+		switch {
+		case word[0] != '+' && word[0] != '-' || !slices.Contains(g.tree.controllers, name):
+			return syscall.EINVAL
+		case word[0] == '+' && !slices.Contains(g.controllers(), name):
+			return syscall.ENOENT
+		case word[0] == '+' && g.parent != nil && len(g.processes) > 0:
+			return syscall.EBUSY
+		case word[0] == '-' && g.childEnables(name):
+			return syscall.EBUSY
+		case word[0] == '+' && !slices.Contains(enabled, name):
+			enabled = append(enabled, name)
+		case word[0] == '-':
+			enabled = slices.DeleteFunc(enabled, func(other string) bool { return other == name })
+		}
+	}
+	g.enabled = enabled
+	if !slices.Contains(enabled, "io") {
+		g.forEachChild(func(child *group) { child.reset() })
+	}
+	return nil
+}
+
+func (g *group) forEachChild(visit func(*group)) {
+	g.tree.machine.forEachGroup(func(other *group) {
+		if other.parent == g {
+			visit(other)
+		}
+	})
+}
+
+func (g *group) childEnables(controller string) bool {
+	busy := false
+	g.forEachChild(func(child *group) { busy = busy || slices.Contains(child.enabled, controller) })
+	return busy
+}
+
+// reset: a controller that goes takes what it had with it.
+func (g *group) reset() {
+	g.rates, g.order, g.bfq, g.cost = map[*disk]rates{}, nil, initialWeights(), initialWeights()
+}
+
+func (g *group) forget(gone *disk) {
+	delete(g.rates, gone)
+	delete(g.bfq.devices, gone)
+	delete(g.cost.devices, gone)
+	g.order = slices.DeleteFunc(g.order, func(d *disk) bool { return d == gone })
+}
+
+// AddCgroup makes a cgroup with all of its ancestors in every hierarchy, the controllers enabled all the way, as runtimes
+// do it. The path is below the root of the hierarchies.
+func (m *Machine) AddCgroup(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.trees {
+		parent := m.nodes[t.point].group
+		dir := t.point
+		for _, part := range strings.Split(strings.Trim(name, "/"), "/") {
+			parent.enabled = slices.Clone(parent.controllers())
+			dir = path.Join(dir, part)
+			if m.nodes[dir] == nil {
+				m.nodes[dir] = &node{kind: directory, group: parent.child(dir)}
+			}
+			parent = m.nodes[dir].group
+		}
+	}
+}
+
+// AddProcess puts a process with its threads, the first being its own, into a cgroup of every hierarchy.
+func (m *Machine) AddProcess(cgroup string, pid int, threads ...int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, t := range m.trees {
+		m.nodes[path.Join(t.point, cgroup)].group.processes[pid] = append([]int{pid}, threads...)
+	}
+	m.put(fmt.Sprintf("/proc/%d/cgroup", pid), &node{kind: regular, read: func() []byte { return m.cgroupOf(pid) }})
+}
+
+func (m *Machine) cgroupOf(pid int) []byte {
+	var text strings.Builder
+	for i, t := range slices.Backward(m.trees) {
+		where := "/"
+		m.forEachGroup(func(g *group) {
+			if _, here := g.processes[pid]; here && g.tree == t {
+				where = path.Join("/", strings.TrimPrefix(g.dir, t.point))
+			}
+		})
+		if t.version == 2 {
+			fmt.Fprintf(&text, "0::%s\n", where)
+			continue
+		}
+		fmt.Fprintf(&text, "%d:%s:%s\n", i+1, strings.Join(t.controllers, ","), where)
+	}
+	return []byte(text.String())
+}
+
+// SetUnified writes values as runc 1.3 and later writes those of linux.resources.unified: line by line, until one is refused.
+func (m *Machine) SetUnified(cgroup string, values map[string]string) error {
+	for _, file := range slices.Sorted(maps.Keys(values)) {
+		for line := range strings.Lines(values[file]) {
+			if err := m.WriteFile(path.Join("/sys/fs/cgroup", cgroup, file), []byte(line)); err != nil {
+				return fmt.Errorf("failed to write %q: %w", line, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+func throttleFiles() [4]string {
+	return [4]string{"blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device",
+		"blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device"}
+}
+
+func (g *group) addLegacyFiles(files map[string]*node) {
+	for i, name := range throttleFiles() {
+		files[name] = &node{kind: regular, read: func() []byte { return g.throttleText(i) },
+			write: func(data string) error { return g.setThrottle(i, data) }}
+	}
+	if g.parent == nil || !slices.Contains(g.tree.machine.schedulers, "bfq") {
+		return
+	}
+	files["blkio.bfq.weight"] = &node{kind: regular, write: g.setLegacyBFQWeight,
+		read: func() []byte { return lines([]uint64{g.bfq.base}) }}
+	files["blkio.bfq.weight_device"] = &node{kind: regular, read: g.bfq.text, write: g.setBFQWeight}
+}
+
+// nothing is what a 32-bit limit becomes when a multiple of 2^32 is written: a limit of 0, shown as such.
+const nothing = math.MaxUint64
+
+// setThrottle is tg_set_conf of block/blk-throttle.c: 0 takes a limit away, and what does not fit into 32 bits is cut off.
+func (g *group) setThrottle(i int, data string) error {
+	disk, rest, err := g.tree.machine.findDisk(data)
+	if err != nil {
+		return err
+	}
+	limit, found := scanNumber(rest)
+	if !found {
+		return syscall.EINVAL
+	}
+	if limit == math.MaxUint64 {
+		limit = 0
+	}
+	if i >= 2 && limit != 0 {
+		limit = uint64(uint32(limit))
+		switch limit {
+		case math.MaxUint32:
+			limit = 0
+		case 0:
+			limit = nothing
+		}
+	}
+	limits := g.rates[disk]
+	limits[i] = limit
+	g.setRates(disk, limits)
+	return nil
+}
+
+func (g *group) throttleText(i int) []byte {
+	var text strings.Builder
+	for _, d := range g.order {
+		switch limit := g.rates[d][i]; limit {
+		case 0:
+		case nothing:
+			fmt.Fprintf(&text, "%s 0\n", d.number())
+		default:
+			fmt.Fprintf(&text, "%s %d\n", d.number(), limit)
+		}
+	}
+	return []byte(text.String())
+}
+
+// setLegacyBFQWeight takes a number and nothing else.
+func (g *group) setLegacyBFQWeight(data string) error {
+	weight, err := strconv.ParseUint(strings.Trim(data, blanks), 0, 64)
+	if err != nil {
+		return syscall.EINVAL
+	}
+	return g.setBFQDefault(weight)
+}

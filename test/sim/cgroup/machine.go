@@ -1,0 +1,166 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// ErrNotBlockDevice is what BlockDevice says of other files.
+var ErrNotBlockDevice = errors.New("not a block device")
+
+// Machine implements the FS interfaces of pkg/cgroup and pkg/blockio. It is safe for concurrent use.
+type Machine struct {
+	mu sync.Mutex
+	// All below is guarded by mu.
+	nodes map[string]*node
+	disks []*disk
+	// schedulers that the kernel has, and whether it has iocost.
+	schedulers []string
+	iocost     bool
+	mountinfo  []string
+	trees      []*tree
+	faults     []*Fault
+	writes     []Write
+}
+
+// Write is one successful write(2).
+type Write struct{ Path, Data string }
+
+type kind int
+
+const (
+	directory kind = iota
+	regular
+	symlink
+	block
+	char
+)
+
+// node is a file. Regular files have data, or the functions.
+type node struct {
+	kind         kind
+	data         []byte
+	read         func() []byte
+	write        func(data string) error
+	target       string
+	major, minor uint32
+	group        *group
+}
+
+// Option makes a machine another one.
+type Option func(*Machine)
+
+// WithoutBFQ is a machine whose kernel has no bfq scheduler, or has not loaded it.
+func WithoutBFQ() Option {
+	return func(m *Machine) {
+		m.schedulers = slices.DeleteFunc(m.schedulers, func(name string) bool { return name == "bfq" })
+	}
+}
+
+// WithoutIOCost is a machine whose kernel is built without iocost.
+func WithoutIOCost() Option { return func(m *Machine) { m.iocost = false } }
+
+func newMachine(options []Option) *Machine {
+	m := &Machine{nodes: map[string]*node{"/": {kind: directory}}, iocost: true,
+		schedulers: []string{"none", "mq-deadline", "kyber", "bfq"}}
+	for _, option := range options {
+		option(m)
+	}
+	for _, dir := range []string{"/dev", "/sys/block", "/sys/dev/block", "/sys/fs/cgroup", "/proc"} {
+		m.mkdirs(dir)
+	}
+	m.nodes["/dev/null"] = &node{kind: char, major: 1, minor: 3}
+	mountinfo := func() []byte { return []byte(strings.Join(m.mountinfo, "\n") + "\n") }
+	m.put("/proc/1/mountinfo", &node{kind: regular, read: mountinfo})
+	m.put("/proc/self/mountinfo", &node{kind: regular, read: mountinfo})
+	m.put("/proc/filesystems", &node{kind: regular, data: []byte("nodev\tcgroup\nnodev\tcgroup2\n")})
+	return m
+}
+
+// New is a machine with cgroup v2 only.
+func New(options ...Option) *Machine {
+	m := newMachine(options)
+	m.mount(2, "/sys/fs/cgroup", "cpuset", "cpu", "io", "memory", "pids")
+	return m
+}
+
+// NewLegacy is a machine with cgroup v1 only.
+func NewLegacy(options ...Option) *Machine {
+	m := newMachine(options)
+	m.mount(1, "/sys/fs/cgroup/memory", "memory")
+	m.mount(1, "/sys/fs/cgroup/blkio", "blkio")
+	return m
+}
+
+// NewHybrid is a machine with v1 controllers, blkio among them, and a cgroup2 tree beside them.
+func NewHybrid(options ...Option) *Machine {
+	m := NewLegacy(options...)
+	m.mount(2, "/sys/fs/cgroup/unified")
+	return m
+}
+
+// NewBare is a machine without cgroups.
+func NewBare(options ...Option) *Machine { return newMachine(options) }
+
+func (m *Machine) mkdirs(dir string) {
+	for ; m.nodes[dir] == nil; dir = path.Dir(dir) {
+		m.nodes[dir] = &node{kind: directory}
+	}
+}
+
+func (m *Machine) put(name string, n *node) {
+	m.mkdirs(path.Dir(name))
+	m.nodes[name] = n
+}
+
+// find follows symbolic links, the last one only if asked.
+func (m *Machine) find(op, name string, follow bool) (string, *node, error) {
+	done, rest := "/", strings.Split(strings.Trim(path.Clean(name), "/"), "/")
+	if rest[0] == "" {
+		return "/", m.nodes["/"], nil
+	}
+	for links := 0; len(rest) > 0; {
+		next := path.Join(done, rest[0])
+		rest = rest[1:]
+		found := m.lookup(next)
+		switch {
+		case found == nil && m.nodes[done] != nil && m.nodes[done].kind == directory:
+			return "", nil, failure(op, name, syscall.ENOENT)
+		case found == nil:
+			return "", nil, failure(op, name, syscall.ENOTDIR)
+		case found.kind == symlink && (follow || len(rest) > 0):
+			if links++; links > 40 {
+				return "", nil, failure(op, name, syscall.ELOOP)
+			}
+			if path.IsAbs(found.target) {
+				done = "/"
+			}
+			rest = append(strings.Split(strings.Trim(path.Clean(found.target), "/"), "/"), rest...)
+		default:
+			done = next
+		}
+	}
+	return done, m.lookup(done), nil
+}
+
+// lookup of a path without symbolic links: a node, or a file of a cgroup.
+func (m *Machine) lookup(name string) *node {
+	if n := m.nodes[name]; n != nil {
+		return n
+	}
+	parent := m.nodes[path.Dir(name)]
+	if parent == nil || parent.group == nil {
+		return nil
+	}
+	return parent.group.files()[path.Base(name)]
+}
+
+func failure(op, name string, err error) error { return &fs.PathError{Op: op, Path: name, Err: err} }

@@ -1,0 +1,226 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+func (g *group) addUnifiedFiles(files map[string]*node) {
+	m := g.tree.machine
+	if g.parent == nil {
+		if m.iocost {
+			files["io.cost.qos"] = &node{kind: regular, read: m.costText, write: m.setCost}
+		}
+		return
+	}
+	files["io.max"] = &node{kind: regular, read: g.ioMaxText, write: g.setIOMax}
+	if m.iocost {
+		files["io.weight"] = &node{kind: regular, read: g.cost.text, write: g.setCostWeight}
+	}
+	if slices.Contains(m.schedulers, "bfq") {
+		files["io.bfq.weight"] = &node{kind: regular, read: g.bfq.text, write: g.setBFQWeight}
+	}
+}
+
+func rateKeys() [4]string { return [4]string{"rbps", "wbps", "riops", "wiops"} }
+
+// setIOMax is tg_set_limit of block/blk-throttle.c: one device, of which the keys that are not mentioned stay.
+func (g *group) setIOMax(data string) error {
+	disk, rest, err := g.tree.machine.findDisk(data)
+	if err != nil {
+		return err
+	}
+	limits := g.rates[disk]
+	for _, word := range strings.Fields(rest) {
+		if err := setRate(&limits, word); err != nil {
+			return err
+		}
+	}
+	g.setRates(disk, limits)
+	return nil
+}
+
+func setRate(limits *rates, word string) error {
+	key, value, found := strings.Cut(word, "=")
+	limit, isNumber := scanNumber(value)
+	switch {
+	case !found || !isNumber && value != "max":
+		return syscall.EINVAL
+	case isNumber && limit == 0:
+		return syscall.ERANGE
+	case !isNumber || limit == math.MaxUint64:
+		limit = 0
+	case limit == 1:
+		return syscall.EINVAL
+	}
+	keys := rateKeys()
+	i := slices.Index(keys[:], key)
+	if i < 0 {
+		return syscall.EINVAL
+	}
+	if i >= 2 && limit >= math.MaxUint32 {
+		limit = 0
+	}
+	limits[i] = limit
+	return nil
+}
+
+// scanNumber is sscanf("%llu"): the digits at the start, modulo 2^64.
+func scanNumber(text string) (number uint64, found bool) {
+	text = strings.TrimLeft(text, blanks)
+	for i := 0; i < len(text) && text[i] >= '0' && text[i] <= '9'; i++ {
+		number, found = number*10+uint64(text[i]-'0'), true
+	}
+	return number, found
+}
+
+func (g *group) setRates(d *disk, limits rates) {
+	g.rates[d] = limits
+	if !slices.Contains(g.order, d) {
+		g.order = slices.Insert(g.order, 0, d)
+	}
+}
+
+func (g *group) ioMaxText() []byte {
+	var text strings.Builder
+	for _, d := range g.order {
+		if g.rates[d] == (rates{}) {
+			continue
+		}
+		text.WriteString(d.number())
+		for i, key := range rateKeys() {
+			value := "max"
+			if limit := g.rates[d][i]; limit != 0 {
+				value = strconv.FormatUint(limit, 10)
+			}
+			text.WriteString(" " + key + "=" + value)
+		}
+		text.WriteString("\n")
+	}
+	return []byte(text.String())
+}
+
+func (w weights) text() []byte {
+	var text strings.Builder
+	fmt.Fprintf(&text, "default %d\n", w.base)
+	text.Write(w.deviceText())
+	return []byte(text.String())
+}
+
+func (w weights) deviceText() []byte {
+	var all []string
+	for d, weight := range w.devices {
+		all = append(all, fmt.Sprintf("%s %d", d.number(), weight))
+	}
+	slices.Sort(all)
+	return lines(all)
+}
+
+// setCostWeight is ioc_weight_write of block/blk-iocost.c.
+func (g *group) setCostWeight(data string) error {
+	if !strings.Contains(data, ":") {
+		text := strings.TrimPrefix(data, "default")
+		weight, found := scanNumber(text)
+		if !found || weight < 1 || weight > 10000 {
+			return syscall.EINVAL
+		}
+		g.cost.base = weight
+		return nil
+	}
+	disk, rest, err := g.tree.machine.findDisk(data)
+	if err != nil {
+		return err
+	}
+	if disk.cost == nil {
+		return syscall.EOPNOTSUPP
+	}
+	weight, found := scanNumber(rest)
+	switch {
+	case strings.HasPrefix(rest, "default"):
+		delete(g.cost.devices, disk)
+	case !found || weight < 1 || weight > 10000:
+		return syscall.EINVAL
+	default:
+		g.cost.devices[disk] = weight
+	}
+	return nil
+}
+
+// setBFQWeight is bfq_io_set_weight of block/bfq-cgroup.c: a new default takes the weights of devices away.
+func (g *group) setBFQWeight(data string) error {
+	text := strings.Trim(data, blanks)
+	weight, err := strconv.ParseUint(text, 0, 64)
+	if rest, found := strings.CutPrefix(text, "default"); err != nil && found {
+		if number, scanned := scanNumber(rest); scanned {
+			weight, err = number, nil
+		}
+	}
+	if err == nil {
+		return g.setBFQDefault(weight)
+	}
+	disk, rest, err := g.tree.machine.findDisk(data)
+	if err != nil {
+		return err
+	}
+	if disk.scheduler != "bfq" {
+		return syscall.EOPNOTSUPP
+	}
+	weight, found := scanNumber(rest)
+	switch {
+	case !found && strings.Trim(rest, blanks) == "default":
+		delete(g.bfq.devices, disk)
+	case !found:
+		return syscall.EINVAL
+	case weight < 1 || weight > 1000:
+		return syscall.ERANGE
+	default:
+		g.bfq.devices[disk] = weight
+	}
+	return nil
+}
+
+func (g *group) setBFQDefault(weight uint64) error {
+	if weight < 1 || weight > 1000 {
+		return syscall.ERANGE
+	}
+	g.bfq = weights{base: weight, devices: map[*disk]uint64{}}
+	return nil
+}
+
+// costText is io.cost.qos, as far as anybody here reads it.
+func (m *Machine) costText() []byte {
+	var all []string
+	for _, d := range m.disks {
+		if d.cost == nil {
+			continue
+		}
+		enable := 0
+		if *d.cost {
+			enable = 1
+		}
+		all = append(all, fmt.Sprintf("%s enable=%d ctrl=auto rpct=0.00 rlat=250000 wpct=0.00 wlat=250000 min=1.00 max=10000.00",
+			d.number(), enable))
+	}
+	return lines(all)
+}
+
+func (m *Machine) setCost(data string) error {
+	disk, rest, err := m.findDisk(data)
+	if err != nil {
+		return err
+	}
+	enable, found := strings.CutPrefix(strings.TrimSpace(rest), "enable=")
+	if !found || enable != "0" && enable != "1" {
+		return syscall.EINVAL
+	}
+	enabled := enable == "1"
+	disk.cost = &enabled
+	return nil
+}
