@@ -1,0 +1,267 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// ErrNotOffered is for a class that the live configuration does not have.
+var ErrNotOffered = errors.New("class is not offered")
+
+// Backend is the classes.Backend of resctrl.
+type Backend struct {
+	host    FS
+	threads Threads
+	mount   bool
+	log     *slog.Logger
+
+	// mu serializes what writes groups or decides on that, and guards the fields below.
+	mu sync.Mutex
+	// root is what the root group had of the values that a configuration has changed, to be restored when none does so
+	// any more. A restart forgets it: what is there then counts as the original.
+	root Schemata
+
+	// live is replaced whole, so that hooks never wait for a change of configuration.
+	live atomic.Pointer[live]
+}
+
+// live is what the backend knows since its last change. It is immutable.
+type live struct {
+	// point is where resctrl is mounted; empty before the first Apply.
+	point string
+	// offered classes, and draining ones: those that are gone from the configuration but have a group still.
+	offered, draining map[string]bool
+	// effective are the schemata of our groups and, when configured, the root's, as the kernel has them.
+	effective map[string]Schemata
+	status    classes.BackendStatus
+}
+
+// New makes a backend. It does no I/O.
+func New(opts Options) *Backend {
+	log := opts.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	b := &Backend{host: opts.FS, threads: opts.Threads, mount: opts.MountResctrl, log: log}
+	b.live.Store(&live{})
+	return b
+}
+
+// asConfig takes back what Kind.Parse has made.
+func asConfig(config classes.BackendConfig) (*Config, error) {
+	c, ok := config.(*Config)
+	if !ok {
+		return nil, fmt.Errorf("configuration is a %T, not one of RDT", config)
+	}
+	return c, nil
+}
+
+// Check implements classes.Backend. When resctrl is not mounted, and Apply would mount it, the machine cannot be looked
+// at yet: then it finds nothing, and Apply does.
+func (b *Backend) Check(_ context.Context, config classes.BackendConfig) error {
+	c, err := asConfig(config)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	mount, err := locate(b.host)
+	if err == nil {
+		_, _, _, err = b.prepare(c, mount)
+	}
+	if unavailable := (*classes.Unavailable)(nil); errors.As(err, &unavailable) && unavailable.Reason == NotMounted && b.mount {
+		return nil
+	}
+	return err
+}
+
+// prepare reads the machine and settles what the configuration means on it.
+func (b *Backend) prepare(config *Config, mount resctrlMount) (*machine, *Resolution, []string, error) {
+	m, err := readMachine(b.host, mount)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if mount.has("ro") {
+		return nil, nil, nil, &classes.Unavailable{Reason: ReadOnly,
+			Message: fmt.Sprintf("resctrl is mounted read-only at %s; run: mount -o remount,rw %s", mount.point, mount.point)}
+	}
+	resolution, reclaim, err := preflight(config, m, b.isDraining)
+	if errors.Is(err, ErrBandwidthUnit) {
+		err = errors.Join(&classes.Unavailable{Reason: WrongMountOptions, Message: unitMessage(m.info)}, err)
+	}
+	return m, resolution, reclaim, err
+}
+
+func unitMessage(info Info) string {
+	if info.Bandwidth.Unit == MBps {
+		return "resctrl is mounted with mba_MBps, but the configuration has memory bandwidth in per cent only; mount it without mba_MBps"
+	}
+	return "resctrl is mounted without mba_MBps, but the configuration has memory bandwidth in MBps only; mount it with -o mba_MBps"
+}
+
+func (b *Backend) isDraining(group string) bool {
+	l := b.live.Load()
+	return l.offered[classOf(group)] || l.draining[classOf(group)]
+}
+
+// Apply implements classes.Backend.
+func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
+	c, err := asConfig(config)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	err = b.apply(c)
+	if err != nil {
+		b.live.Store(b.live.Load().refused(err))
+	}
+	return err
+}
+
+func (b *Backend) apply(config *Config) error {
+	mount, err := b.mounted(config)
+	if err != nil {
+		return err
+	}
+	m, resolution, reclaim, err := b.prepare(config, mount)
+	if err != nil {
+		return err
+	}
+	wanted := m.info.rounded(resolution.Groups)
+	_, rootConfigured := wanted[rootGroup]
+	if !rootConfigured && b.root != nil {
+		wanted[rootGroup] = b.root
+	}
+	t := tree{b.host, mount.point}
+	before := m.schemata(func(name string) bool { return name == rootGroup || isOurs(name) })
+	ops := make([]Op, 0, len(reclaim))
+	for _, name := range reclaim {
+		ops = append(ops, Op{Kind: Remove, Group: name})
+	}
+	ops = append(ops, Plan(before, wanted, m.info)...)
+	var effective map[string]Schemata
+	err = t.transact(ops, before, func() error {
+		effective, err = t.readBack(wanted, m.info)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	switch {
+	case !rootConfigured:
+		b.root = nil
+	case b.root == nil:
+		b.root = before[rootGroup].restrictedTo(wanted[rootGroup])
+	}
+	b.settle(config, resolution, m, t, effective)
+	return nil
+}
+
+// mounted finds resctrl, or mounts it.
+func (b *Backend) mounted(config *Config) (resctrlMount, error) {
+	mount, err := locate(b.host)
+	if unavailable := (*classes.Unavailable)(nil); !errors.As(err, &unavailable) || unavailable.Reason != NotMounted || !b.mount {
+		return mount, err
+	}
+	if err := mountFor(b.host, config); err != nil {
+		return resctrlMount{}, err
+	}
+	b.log.Info("mounted resctrl", "path", DefaultMountPoint)
+	return locate(b.host)
+}
+
+// settle makes an applied configuration the live one, and removes orphans: empty groups of ours that nobody can be on
+// the way to, because no configuration of this process has offered them.
+func (b *Backend) settle(config *Config, resolution *Resolution, m *machine, t tree, effective map[string]Schemata) {
+	next := &live{point: t.point, offered: map[string]bool{}, draining: map[string]bool{}, effective: effective}
+	for _, class := range config.ClassNames() {
+		next.offered[class] = true
+	}
+	var failures []error
+	left := m.surplus(resolution.Groups)
+	for _, name := range left {
+		switch known := b.isDraining(name); {
+		case !t.exists(name): // removed for its CLOSID
+		case known || !m.groups[name].empty:
+			next.draining[classOf(name)] = true
+		default:
+			if err := t.do(Op{Kind: Remove, Group: name}); err != nil {
+				failures = append(failures, err)
+				next.draining[classOf(name)] = true
+			}
+		}
+	}
+	next.status = describeStatus(config, resolution, m, next, errors.Join(failures...))
+	b.live.Store(next)
+	b.log.Info("applied RDT configuration", "classes", len(next.offered), "draining", len(next.draining))
+}
+
+// Release implements classes.Backend. A group that still has tasks stays, whoever they are: removing it would move them to
+// the root group.
+func (b *Backend) Release(_ context.Context, inUse func(class string) bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.live.Load()
+	if len(now.draining) == 0 {
+		return nil
+	}
+	t := tree{b.host, now.point}
+	kept := map[string]bool{}
+	var problems []error
+	for _, class := range slices.Sorted(maps.Keys(now.draining)) {
+		done, err := t.release(GroupOf(class), inUse(class))
+		if err != nil {
+			problems = append(problems, err)
+		}
+		if !done {
+			kept[class] = true
+		}
+	}
+	b.live.Store(now.withDraining(kept))
+	return errors.Join(problems...)
+}
+
+// Adjust implements classes.Backend.
+func (b *Backend) Adjust(_, to string) (classes.Adjustment, error) {
+	if to == classes.SystemDefault {
+		return classes.Adjustment{}, nil
+	}
+	now := b.live.Load()
+	if !now.offered[to] {
+		reason := "there are " + names(now.offered)
+		if now.draining[to] {
+			reason = "it was removed, and only stays for what runs in it; " + reason
+		}
+		return classes.Adjustment{}, fmt.Errorf("RDT class %q: %w; %s", to, ErrNotOffered, reason)
+	}
+	return classes.Adjustment{ClosID: GroupOf(to)}, nil
+}
+
+// Status implements classes.Backend.
+func (b *Backend) Status() classes.BackendStatus { return b.live.Load().status }
+
+// Schemata are the values of each class as the kernel has them, one line a schema; those of the system default are there
+// when the configuration sets them.
+func (b *Backend) Schemata() map[string]string {
+	texts := map[string]string{}
+	for name, schemata := range b.live.Load().effective {
+		class := classes.SystemDefault
+		if name != rootGroup {
+			class = classOf(name)
+		}
+		texts[class] = schemata.String()
+	}
+	return texts
+}

@@ -1,0 +1,162 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// proportion is a wanted share of a cache: a mask, or a range in per cent. It is parsed without knowing the CPU.
+type proportion struct {
+	text string
+	// mask is relative to the lowest bit of what it is a share of; 0 means that low and high count.
+	mask      uint64
+	low, high uint64
+	// ranged says that both ends were given.
+	ranged bool
+}
+
+func (p proportion) relative() bool { return p.mask == 0 }
+
+// parseProportion reads "60%", "50-60%", "0xff0", or bit numbers like "0-5,8".
+func parseProportion(text string) (proportion, error) {
+	p := proportion{text: text}
+	var err error
+	switch {
+	case strings.HasSuffix(text, "%"):
+		err = p.parsePercent(strings.TrimSuffix(text, "%"))
+	case strings.HasPrefix(text, "0x"):
+		p.mask, err = strconv.ParseUint(text[2:], 16, 64)
+	default:
+		p.mask, err = parseBits(text)
+	}
+	switch {
+	case err != nil:
+		return p, fmt.Errorf(`%q is no share of a cache; write per cent ("60%%", "50-60%%"), a mask ("0xff0") or bits ("0-5")`, text)
+	case p.relative() && !strings.HasSuffix(text, "%"):
+		return p, fmt.Errorf("mask %q has no bit set; a group must have some cache", text)
+	}
+	return p, nil
+}
+
+func (p *proportion) parsePercent(text string) error {
+	low, high, ranged := strings.Cut(text, "-")
+	if !ranged {
+		low, high = "0", text
+	}
+	var lowErr, highErr error
+	p.low, lowErr = strconv.ParseUint(low, 10, 7)
+	p.high, highErr = strconv.ParseUint(high, 10, 7)
+	p.ranged = ranged
+	if p.low > p.high || p.high > 100 {
+		return errors.New("out of range")
+	}
+	return errors.Join(lowErr, highErr)
+}
+
+// parseBits reads bit numbers, like "0-5,8", into a mask.
+func parseBits(text string) (uint64, error) {
+	mask := uint64(0)
+	err := eachNumber(text, 63, func(n int) error {
+		mask |= 1 << n
+		return nil
+	})
+	return mask, err
+}
+
+// maxCacheID bounds what a list of cache IDs can expand to.
+const maxCacheID = math.MaxUint16
+
+// parseIDs reads cache IDs, like "0-5,8".
+func parseIDs(text string) ([]int, error) {
+	var ids []int
+	err := eachNumber(text, maxCacheID, func(n int) error {
+		if slices.Contains(ids, n) {
+			return fmt.Errorf("%d is there twice", n)
+		}
+		ids = append(ids, n)
+		return nil
+	})
+	return ids, err
+}
+
+func eachNumber(list string, limit int, yield func(n int) error) error {
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, ranged := strings.Cut(part, "-")
+		from, err := parseNumber(first, limit)
+		if err != nil {
+			return err
+		}
+		to := from
+		if ranged {
+			if to, err = parseNumber(last, limit); err != nil {
+				return err
+			}
+			if to <= from {
+				return fmt.Errorf("%q is not a range", part)
+			}
+		}
+		for n := from; n <= to; n++ {
+			if err := yield(n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func parseNumber(text string, limit int) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err == nil && int(n) > limit {
+		err = fmt.Errorf("%d is above %d", n, limit)
+	}
+	return int(n), err
+}
+
+// bandwidth is a wanted share of memory bandwidth, by unit; nil where a unit is not given.
+type bandwidth struct {
+	percent, mbps *uint64
+}
+
+// parseBandwidth reads the entries of one cache ID, like ["50%", "1000MBps"]. The first of a unit counts.
+func parseBandwidth(entries []string) (bandwidth, error) {
+	var b bandwidth
+	var problems []error
+	for _, entry := range entries {
+		if err := b.add(entry); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if len(entries) == 0 {
+		problems = append(problems, errors.New(`is empty; write ["50%"], ["1000MBps"], or both`))
+	}
+	return b, errors.Join(problems...)
+}
+
+func (b *bandwidth) add(entry string) error {
+	if number, ok := strings.CutSuffix(entry, string(MBps)); ok {
+		n, err := strconv.ParseUint(number, 10, 32)
+		if err != nil {
+			return fmt.Errorf(`%q is no bandwidth in MBps; write a whole number like "1000MBps"`, entry)
+		}
+		if b.mbps == nil {
+			b.mbps = &n
+		}
+		return nil
+	}
+	number, ok := strings.CutSuffix(entry, string(Percent))
+	n, err := strconv.ParseUint(number, 10, 7)
+	if !ok || err != nil || n > 100 {
+		return fmt.Errorf(`%q is no share of memory bandwidth; write "0%%" to "100%%", or MBps as in "1000MBps"`, entry)
+	}
+	if b.percent == nil {
+		b.percent = &n
+	}
+	return nil
+}
