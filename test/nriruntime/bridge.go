@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/ttrpc"
 )
 
 // bridge relays events to plugins as containerd does: one at a time, under one lock, stop and removal of a container
@@ -23,6 +24,7 @@ type bridge struct {
 	state   map[string]lifecycle
 	synced  int
 	changed chan struct{} // closed and replaced when synced changes
+	clients []*ttrpc.Client
 }
 
 // lifecycle is what plugins were told last of a pod or container.
@@ -44,6 +46,7 @@ func (b *bridge) init(r *Runtime) {
 func (b *bridge) start(name, version string, options []adaptation.Option) error {
 	var nri *adaptation.Adaptation
 	synchronize := func(ctx context.Context, relay adaptation.SyncCB) error { return b.synchronize(ctx, nri, relay) }
+	options = append(options, adaptation.WithTTRPCOptions([]ttrpc.ClientOpts{b.connected}, nil))
 	nri, err := adaptation.New(name, version, synchronize, b.update, options...)
 	if err != nil {
 		return fmt.Errorf("make the runtime side of NRI: %w", err)
@@ -54,14 +57,25 @@ func (b *bridge) start(name, version string, options []adaptation.Option) error 
 	return nil
 }
 
+// connected notes the connection to a plugin, since the runtime side of NRI does not close those when it stops: it
+// leaves that to the end of its process.
+func (b *bridge) connected(c *ttrpc.Client) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.clients = append(b.clients, c)
+}
+
 func (b *bridge) stop() {
 	b.mu.Lock()
-	nri := b.nri
-	b.nri = nil
+	nri, clients := b.nri, b.clients
+	b.nri, b.clients = nil, nil
 	clear(b.state)
 	b.mu.Unlock()
 	if nri != nil {
 		nri.Stop()
+	}
+	for _, c := range clients {
+		_ = c.Close()
 	}
 }
 

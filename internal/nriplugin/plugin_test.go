@@ -1,0 +1,281 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+)
+
+const files = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: test.example/cache
+  classes: [{name: gold, capacity: 10}, {name: solo, capacity: 1}, {name: bronze}]
+  test: {names: [gold, solo, bronze]}
+`
+
+// rig is the plugin, registered with a runtime over a socket.
+type rig struct {
+	*nriruntime.Runtime
+	node    *node.Node
+	backend *nodetest.Backend
+	// stop ends the plugin.
+	stop func()
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	r := &rig{Runtime: newRuntime(t), backend: nodetest.NewBackend()}
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+	r.node = newNode(t, r.backend)
+	r.stop = startPlugin(t, r.node, r.Socket())
+	r.wait(t, 1)
+	return r
+}
+
+func newRuntime(t *testing.T) *nriruntime.Runtime {
+	t.Helper()
+	// t.TempDir is too long for a socket's path.
+	dir, err := os.MkdirTemp("", "qos")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	runtime, err := nriruntime.New(dir, nriruntime.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runtime
+}
+
+func newNode(t *testing.T, backend *nodetest.Backend) *node.Node {
+	t.Helper()
+	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope}, map[string]*nodetest.Backend{"test.example/cache": backend})}
+	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(files)}}, kinds, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := node.New(node.Options{Kinds: kinds, Log: slog.New(slog.DiscardHandler)})
+	if err := n.Configure(t.Context(), node.Source{Config: config}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// startPlugin runs the plugin until the end of the test, or until stop is called.
+func startPlugin(t *testing.T, n *node.Node, socket string) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	plugin := nriplugin.New(n, nriplugin.Options{Socket: socket, Index: "10", Log: slog.New(slog.DiscardHandler)})
+	done := make(chan error, 1)
+	go func() { done <- plugin.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the plugin ended with %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// wait waits until the plugin has been synchronized n times and the node knows.
+func (r *rig) wait(t *testing.T, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := r.WaitSynchronized(ctx, n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) pod(t *testing.T, name, request string) string {
+	t.Helper()
+	config := nriruntime.PodConfig{Name: name}
+	if request != "" {
+		config.Annotations = map[string]string{"qos.noderesource.dev/pod": request}
+	}
+	id, err := r.RunPod(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func (r *rig) run(t *testing.T, pod string) (string, error) {
+	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	if err != nil {
+		return "", err
+	}
+	return id, r.StartContainer(t.Context(), id)
+}
+
+func (r *rig) mustRun(t *testing.T, pod string) string {
+	t.Helper()
+	id, err := r.run(t, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func TestTheRuntimeIsToldTheGroupTheValuesAndTheRecord(t *testing.T) {
+	r := newRig(t)
+	id := r.mustRun(t, r.pod(t, "a", "test.example/cache=gold"))
+	c, err := r.Container(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Spec.ClosID != "test-gold" || c.Spec.Unified["test.class"] != "gold" {
+		t.Errorf("the spec has group %q and values %v", c.Spec.ClosID, c.Spec.Unified)
+	}
+	if !strings.Contains(c.Spec.Annotations[node.RecordAnnotation], "gold") {
+		t.Errorf("the container has no record: %v", c.Spec.Annotations)
+	}
+	if got := r.backend.Enforced()[id]; got != "gold" {
+		t.Errorf("the container was started in class %q", got)
+	}
+}
+
+func TestAPodThatAsksForNothingIsLeftAlone(t *testing.T) {
+	r := newRig(t)
+	id := r.mustRun(t, r.pod(t, "a", ""))
+	c, err := r.Container(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Spec.ClosID != "" || len(c.Spec.Unified) > 0 || c.Spec.Annotations[node.RecordAnnotation] != "" {
+		t.Errorf("the spec was adjusted: %+v", c.Spec)
+	}
+}
+
+func TestARefusalReachesTheRuntimeInOneLine(t *testing.T) {
+	r := newRig(t)
+	_, err := r.run(t, r.pod(t, "a", "test.example/cache=platinum"))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, part := range []string{"pod default/a container main", `"platinum"`, "test.example/cache", "available: gold, solo, bronze"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not say %s", err, part)
+		}
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %q has several lines", err)
+	}
+}
+
+func TestExactlyAsManyAsTheCapacityAreAdmittedOfManyAtOnce(t *testing.T) {
+	r := newRig(t)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	admitted, refused := 0, 0
+	for i := range 100 {
+		pod := r.pod(t, fmt.Sprintf("p%d", i), "test.example/cache=gold")
+		wg.Go(func() {
+			_, err := r.run(t, pod)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				admitted++
+			} else if strings.Contains(err.Error(), "is full") {
+				refused++
+			}
+		})
+	}
+	wg.Wait()
+	if admitted != 10 || refused != 90 {
+		t.Errorf("admitted %d, refused %d as full; want 10 and 90", admitted, refused)
+	}
+}
+
+func TestACrashLoopInAClassOfOneIsNeverRefusedAgainstItself(t *testing.T) {
+	r := newRig(t)
+	pod := r.pod(t, "a", "test.example/cache=solo")
+	previous := r.mustRun(t, pod)
+	for range 20 {
+		// The kubelet makes the successor before it removes the dead one, and the runtime tells of the exit whenever it can.
+		if _, err := r.Exit(t.Context(), previous); err != nil {
+			t.Fatal(err)
+		}
+		next := r.mustRun(t, pod)
+		if err := r.RemoveContainer(t.Context(), previous); err != nil {
+			t.Fatal(err)
+		}
+		previous = next
+	}
+	if got := r.node.Status().Resources[0].InUse["solo"]; got != 1 {
+		t.Errorf("%d slots are in use, want 1", got)
+	}
+}
+
+func TestACreationThatFailsLaterFreesItsSlot(t *testing.T) {
+	r := newRig(t)
+	r.backend.Fail("enforce", fmt.Errorf("the kernel says no"))
+	if _, err := r.run(t, r.pod(t, "a", "test.example/cache=solo")); err == nil {
+		t.Fatal("no error")
+	}
+	r.backend.Fail("enforce", nil)
+	r.mustRun(t, r.pod(t, "b", "test.example/cache=solo"))
+}
+
+func TestThePluginComesBackAfterTheRuntimeRestarts(t *testing.T) {
+	r := newRig(t)
+	pod := r.pod(t, "a", "test.example/cache=solo")
+	r.mustRun(t, pod)
+	for i := range 3 {
+		if err := r.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		r.wait(t, i+2)
+	}
+	if _, err := r.run(t, r.pod(t, "b", "test.example/cache=solo")); err == nil || !strings.Contains(err.Error(), "is full") {
+		t.Errorf("error is %v; the slot of what runs is to be known after a restart", err)
+	}
+}
+
+func TestANewPluginKnowsWhatRuns(t *testing.T) {
+	r := newRig(t)
+	id := r.mustRun(t, r.pod(t, "a", "test.example/cache=solo"))
+	r.stop()
+	second := newNode(t, r.backend)
+	startPlugin(t, second, r.Socket())
+	r.wait(t, 2)
+	pods := second.Assignments()
+	if len(pods) != 1 || len(pods[0].Containers) != 1 || pods[0].Containers[0].ID != id || pods[0].Containers[0].Assignments[0].Class != "solo" {
+		t.Errorf("assignments are %+v", pods)
+	}
+}
+
+func TestARuntimeThatDiesInTheHandshakeDoesNotBlockThePlugin(t *testing.T) {
+	runtime := newRuntime(t)
+	died, err := nriruntime.DieDuringHandshake(runtime.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	startPlugin(t, newNode(t, nodetest.NewBackend()), runtime.Socket())
+	<-died
+	if err := runtime.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(runtime.Stop)
+	(&rig{Runtime: runtime}).wait(t, 1)
+}
