@@ -65,12 +65,30 @@ func (n *Node) check(ctx context.Context, config *classes.Config) (map[string]ba
 		var unavailable *classes.Unavailable
 		b.live = err == nil
 		if err != nil && !errors.As(err, &unavailable) {
-			errs = append(errs, &classes.FieldError{File: resource.File, Line: resource.Line, Field: resource.Name, Problem: err.Error()})
+			errs = append(errs, locate(resource, err)...)
 		}
 		next[resource.Name] = b
 	}
 	return next, errors.Join(errs...)
 }
+
+// locate says of each problem of a resource where the resource is defined.
+func locate(resource classes.ResourceConfig, err error) []error {
+	var located []error
+	for _, problem := range classes.SplitErrors(err) {
+		field := classes.FieldError{File: resource.File, Line: resource.Line, Field: resource.Name, Problem: problem.Error()}
+		located = append(located, &problemError{FieldError: field, cause: problem})
+	}
+	return located
+}
+
+// problemError is a *classes.FieldError with its cause, so that the kernel's errno is found in it.
+type problemError struct {
+	classes.FieldError
+	cause error
+}
+
+func (e *problemError) Unwrap() []error { return []error{&e.FieldError, e.cause} }
 
 func (n *Node) backendFor(resource classes.ResourceConfig) backend {
 	n.mu.Lock()

@@ -78,6 +78,15 @@ func (b *Backend) Check(_ context.Context, config classes.BackendConfig) error {
 	return err
 }
 
+// Preview is the status that a configuration would have as the live one.
+func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (classes.BackendStatus, error) {
+	s, err := b.resolve(config)
+	if err != nil {
+		return classes.BackendStatus{}, err
+	}
+	return s.status, nil
+}
+
 // Apply implements classes.Backend. Devices are looked up now, not when containers are created.
 func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	next, err := b.resolve(config)
