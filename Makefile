@@ -57,6 +57,7 @@ generate: $(GENERATE_DIR)/.built ## Make the node API's Go code from api/qos/v1a
 .PHONY: format
 format: $(LINT_DIR)/.built ## Format all Go code.
 	$(LINT) fmt
+	@for module in $(TEST_MODULES); do (set -x; cd $$module; $(LINT) fmt); done
 
 .PHONY: clean
 clean: ## Remove what was built in the checkout.
@@ -98,10 +99,12 @@ verify: verify-modules verify-generated verify-house verify-format lint ## Check
 lint: $(LINT_DIR)/.built ## Run the linters of .golangci.yml, over the VM tests too, and vet.
 	$(GO) vet ./...
 	$(LINT) run --build-tags e2e
+	@for module in $(TEST_MODULES); do (set -x; cd $$module; $(LINT) run); done
 
 .PHONY: verify-format
 verify-format: $(LINT_DIR)/.built ## Check that all Go code is formatted (gofmt, goimports).
 	$(LINT) fmt --diff
+	@for module in $(TEST_MODULES); do (set -x; cd $$module; $(LINT) fmt --diff); done
 
 .PHONY: verify-generated
 verify-generated: $(GENERATE_DIR)/.built ## Check that generated code is what its source makes, and the source itself.

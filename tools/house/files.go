@@ -15,14 +15,6 @@ import (
 // maxLines is the longest that a Go file may be: one longer than this is about more than one thing.
 const maxLines = 400
 
-// comment is how a line of comment begins, by the name's extension, in files that need a header.
-var comment = map[string]string{
-	".go":    "//",
-	".proto": "//",
-	".sh":    "#",
-	".mk":    "#",
-}
-
 // generated is how Go marks files that a program wrote: https://go.dev/s/generatedcode.
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
@@ -30,8 +22,8 @@ var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 func checkFiles(tree fs.FS, files []string) []error {
 	var problems []error
 	for _, name := range files {
-		mark, ok := comment[path.Ext(name)]
-		if !ok {
+		mark := comment(path.Ext(name))
+		if mark == "" {
 			continue
 		}
 		data, err := fs.ReadFile(tree, name)
@@ -49,6 +41,17 @@ func checkFiles(tree fs.FS, files []string) []error {
 		}
 	}
 	return problems
+}
+
+// comment is how a line of comment begins in files that need a header, by the name's extension; "" for other files.
+func comment(extension string) string {
+	switch extension {
+	case ".go", ".proto":
+		return "//"
+	case ".sh", ".yml":
+		return "#"
+	}
+	return ""
 }
 
 // hasHeader says whether the two lines of the header come first, after a line that names the interpreter, if there is one.

@@ -26,17 +26,21 @@ type licence struct {
 	phrases []string
 }
 
-// allowed has the narrower ones first: the phrases of BSD-2-Clause are in BSD-3-Clause too.
-var allowed = []licence{
-	{"Apache-2.0", []string{"apache license", "version 2.0, january 2004"}},
-	{"MIT", []string{"permission is hereby granted, free of charge, to any person obtaining a copy", "the software is provided \"as is\""}},
-	{"BSD-3-Clause", []string{"redistribution and use in source and binary forms", "neither the name"}},
-	{"BSD-2-Clause", []string{"redistribution and use in source and binary forms", "this list of conditions"}},
-	{"ISC", []string{"permission to use, copy, modify, and/or distribute this software for any purpose"}},
+// allowed gives those that may be linked in. It has the narrower ones first: the phrases of BSD-2-Clause are in BSD-3-Clause too.
+func allowed() []licence {
+	return []licence{
+		{"Apache-2.0", []string{"apache license", "version 2.0, january 2004"}},
+		{"MIT", []string{"permission is hereby granted, free of charge, to any person obtaining a copy", "the software is provided \"as is\""}},
+		{"BSD-3-Clause", []string{"redistribution and use in source and binary forms", "neither the name"}},
+		{"BSD-2-Clause", []string{"redistribution and use in source and binary forms", "this list of conditions"}},
+		{"ISC", []string{"permission to use, copy, modify, and/or distribute this software for any purpose"}},
+	}
 }
 
-// refused are words of licences that ask for more. A text that has them is refused whatever else it has.
-var refused = []string{"general public license", "mozilla public license", "server side public license", "business source license"}
+// refused gives words of licences that ask for more. A text that has them is refused whatever else it has.
+func refused() []string {
+	return []string{"general public license", "mozilla public license", "server side public license", "business source license"}
+}
 
 // linked lists the modules, other than ours, that have packages in our programs.
 func linked(ctx context.Context, root string) ([]module, error) {
@@ -113,10 +117,10 @@ func licenceFiles(dir string) ([]string, error) {
 func classify(text string) string {
 	text = strings.Join(strings.Fields(strings.ToLower(text)), " ")
 	has := func(phrase string) bool { return strings.Contains(text, phrase) }
-	if slices.ContainsFunc(refused, has) {
+	if slices.ContainsFunc(refused(), has) {
 		return ""
 	}
-	for _, l := range allowed {
+	for _, l := range allowed() {
 		if !slices.ContainsFunc(l.phrases, func(p string) bool { return !has(p) }) {
 			return l.name
 		}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -18,13 +19,13 @@ import (
 func main() {
 	root := flag.String("root", ".", "the checkout")
 	flag.Parse()
-	if err := check(context.Background(), *root); err != nil {
+	if err := check(context.Background(), *root, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func check(ctx context.Context, root string) error {
+func check(ctx context.Context, root string, out io.Writer) error {
 	files, err := sources(ctx, root)
 	if err != nil {
 		return err
@@ -37,7 +38,7 @@ func check(ctx context.Context, root string) error {
 	if len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	fmt.Printf("%d files and the licences of %d modules are as they should be\n", len(files), len(modules))
+	fmt.Fprintf(out, "%d files and the licences of %d modules are as they should be\n", len(files), len(modules))
 	return nil
 }
 
