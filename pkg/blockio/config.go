@@ -57,7 +57,7 @@ func Parse(section []byte) (classes.BackendConfig, error) {
 	}
 	var raw blockio.Config
 	if err := yaml.UnmarshalStrict(section, &raw); err != nil {
-		return nil, places.fieldError(classesField, strings.TrimPrefix(err.Error(), "error unmarshaling JSON: "))
+		return nil, places.syntaxError(err)
 	}
 	config := &Config{}
 	var problems []error

@@ -25,26 +25,33 @@ type places map[string]int
 func (p places) line(field string) int { return p[field] }
 
 func (p places) fieldError(field, problem string) error {
-	line := p[field]
-	if found := yamlLine.FindStringSubmatch(problem); line == 0 && found != nil {
-		line, _ = strconv.Atoi(found[1])
-	}
-	return &classes.FieldError{Field: field, Line: line, Problem: problem}
+	return &classes.FieldError{Field: field, Line: p[field], Problem: problem}
 }
 
 // yamlLine is how YAML libraries say where they stumbled.
-var yamlLine = regexp.MustCompile(`line (\d+):`)
+var yamlLine = regexp.MustCompile(`line (\d+): `)
+
+// syntaxError is for what the strict unmarshalling says.
+func (p places) syntaxError(err error) error {
+	text := err.Error()
+	for _, prefix := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "yaml: ", "json: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	found := yamlLine.FindStringSubmatch(text)
+	if found == nil {
+		return p.fieldError(classesField, text)
+	}
+	line, _ := strconv.Atoi(found[1])
+	return &classes.FieldError{Line: line, Problem: strings.Replace(text, found[0], "", 1)}
+}
 
 // locate walks the document and finds the lines, and on the way all the fields that do not exist or are there twice; the
 // strict unmarshalling would stop at the first and not say where it is.
 func locate(section []byte) (places, error) {
 	var document yaml.Node
 	found := places{}
-	if err := yaml.Unmarshal(section, &document); err != nil {
-		return nil, found.fieldError("", err.Error())
-	}
-	if len(document.Content) == 0 {
-		return found, nil
+	if err := yaml.Unmarshal(section, &document); err != nil || len(document.Content) == 0 {
+		return found, nil // what this parser does not take, goresctrl's may
 	}
 	walk := walker{places: found}
 	walk.mapping(document.Content[0], "", []string{classesField}, func(_ string, value *yaml.Node) {

@@ -1,0 +1,270 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"errors"
+	"log/slog"
+	"path"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+const (
+	groupPath = "/kubepods/pod1/c1"
+	// sda1 is a partition, dm-0 and loop0 are disks of their own.
+	throttling = `
+Classes:
+  slow:
+  - Devices: [/dev/sda]
+    ThrottleReadBps: 10M
+    ThrottleWriteBps: 5M
+  slower:
+  - Devices: ["/dev/sd?"]
+    ThrottleReadBps: 1M
+    ThrottleReadIOPS: 100
+  free: []
+`
+	slowLine = "8:0 rbps=10000000 wbps=5000000 riops=max wiops=max"
+)
+
+func disks(m *simcgroup.Machine) *simcgroup.Machine {
+	m.AddDisk("sda", 8, 0)
+	m.AddPartition("sda", "sda1", 8, 1)
+	m.AddDisk("sdb", 8, 16)
+	m.AddDisk("dm-0", 253, 0)
+	m.AddDisk("loop0", 7, 0)
+	m.AddCgroup(groupPath)
+	return m
+}
+
+type fixture struct {
+	t       *testing.T
+	machine *simcgroup.Machine
+	backend *Backend
+}
+
+func newFixture(t *testing.T, m *simcgroup.Machine, scope classes.Scope) fixture {
+	t.Helper()
+	tree, err := cgroup.Detect(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := Kind(Options{FS: m, Tree: tree, Log: slog.New(slog.DiscardHandler)})
+	return fixture{t, m, kind.New("k8s.io/blockio", scope).(*Backend)}
+}
+
+func (f fixture) parse(section string) classes.BackendConfig {
+	f.t.Helper()
+	config, err := Parse([]byte(section))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return config
+}
+
+func (f fixture) apply(section string) fixture {
+	f.t.Helper()
+	if err := f.backend.Apply(f.t.Context(), f.parse(section)); err != nil {
+		f.t.Fatal(err)
+	}
+	return f
+}
+
+func container() classes.Target {
+	return classes.Target{PodName: "pod", PodUID: "1", Container: "c1", CgroupsPath: groupPath}
+}
+
+func pod() classes.Target {
+	return classes.Target{PodName: "pod", PodUID: "1", CgroupsPath: path.Dir(groupPath)}
+}
+
+func (f fixture) enforce(target classes.Target, from, to string) {
+	f.t.Helper()
+	if err := f.backend.Enforce(f.t.Context(), target, from, to); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// runtime does what a runtime does at a creation or an update.
+func (f fixture) runtime(from, to string) {
+	f.t.Helper()
+	adjustment, err := f.backend.Adjust(from, to)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := f.machine.SetUnified(groupPath, adjustment.Unified); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f fixture) want(file, text string) {
+	f.t.Helper()
+	data, err := f.machine.ReadFile(file)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if diff := cmp.Diff(text, string(data)); diff != "" {
+		f.t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+const (
+	v2Dir = "/sys/fs/cgroup" + groupPath
+	v1Dir = "/sys/fs/cgroup/blkio" + groupPath
+)
+
+func TestAdjust(t *testing.T) {
+	for _, test := range []struct {
+		name, from, to string
+		machine        *simcgroup.Machine
+		scope          classes.Scope
+		want           map[string]string
+	}{
+		{"A new container gets one line for each disk", "", "slower", simcgroup.New(), classes.ContainerScope, map[string]string{
+			ioMax: "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n8:16 rbps=1000000 wbps=max riops=100 wiops=max"}},
+		{"A change clears the disks that the new class does not limit", "slower", "slow", simcgroup.New(), classes.ContainerScope,
+			map[string]string{ioMax: slowLine + "\n8:16 rbps=max wbps=max riops=max wiops=max"}},
+		{"A change to the system default clears everything", "slow", "", simcgroup.New(), classes.ContainerScope,
+			map[string]string{ioMax: "8:0 rbps=max wbps=max riops=max wiops=max"}},
+		{"A class without effect asks for nothing", "", "free", simcgroup.New(), classes.ContainerScope, nil},
+		{"The system default asks for nothing", "", "", simcgroup.New(), classes.ContainerScope, nil},
+		{"Pods are not set by the runtime", "", "slow", simcgroup.New(), classes.PodScope, nil},
+		{"Cgroup v1 is not set by the runtime", "", "slow", simcgroup.NewLegacy(), classes.ContainerScope, nil},
+		{"A hybrid machine is not set by the runtime", "", "slow", simcgroup.NewHybrid(), classes.ContainerScope, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, disks(test.machine), test.scope).apply(throttling)
+			got, err := f.backend.Adjust(test.from, test.to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(classes.Adjustment{Unified: test.want}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnUnknownClassIsRefusedWithThoseThatThereAre(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	const want = `unknown QoS class "fast"; there are free, slow, slower`
+	_, err := f.backend.Adjust("", "fast")
+	if !errors.Is(err, classes.ErrUnknownClass) || err.Error() != want {
+		t.Errorf("Adjust: %v, want %s", err, want)
+	}
+	if err := f.backend.Enforce(t.Context(), container(), "", "fast"); !errors.Is(err, classes.ErrUnknownClass) {
+		t.Errorf("Enforce: %v", err)
+	}
+}
+
+func TestWhatTheRuntimeSetIsReadBackAndNotWrittenAgain(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.runtime("", "slower")
+	f.machine.Writes()
+	f.enforce(container(), "", "slower")
+	if writes := f.machine.Writes(); len(writes) > 0 {
+		t.Errorf("wrote %v", writes)
+	}
+	f.runtime("slower", "slow")
+	f.enforce(container(), "slower", "slow")
+	f.want(v2Dir+"/io.max", slowLine+"\n")
+	f.runtime("slow", "")
+	f.enforce(container(), "slow", "")
+	f.want(v2Dir+"/io.max", "")
+}
+
+func TestWhatTheRuntimeDidNotSetIsWritten(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.enforce(container(), "", "slow")
+	f.want(v2Dir+"/io.max", slowLine+"\n")
+}
+
+func TestLimitsOfOthersStay(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	const foreign = "253:0 rbps=7000 wbps=max riops=max wiops=max"
+	if err := f.machine.WriteFile(v2Dir+"/io.max", []byte(foreign)); err != nil {
+		t.Fatal(err)
+	}
+	f.enforce(container(), "", "slow")
+	f.want(v2Dir+"/io.max", slowLine+"\n"+foreign+"\n")
+	f.enforce(container(), "slow", "")
+	f.want(v2Dir+"/io.max", foreign+"\n")
+}
+
+func TestPodsGetTheValuesOnTheirOwnCgroup(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.PodScope).apply(throttling)
+	f.enforce(pod(), "", "slow")
+	f.want("/sys/fs/cgroup/kubepods/pod1/io.max", slowLine+"\n")
+	f.want(v2Dir+"/io.max", "")
+	f.enforce(pod(), "slow", "")
+	f.want("/sys/fs/cgroup/kubepods/pod1/io.max", "")
+}
+
+func TestPodScopeIsUnavailableInCgroupV1(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.NewLegacy()), classes.PodScope)
+	err := f.backend.Check(t.Context(), f.parse(throttling))
+	var unavailable *classes.Unavailable
+	if !errors.As(err, &unavailable) || unavailable.Reason != "NoHierarchyInV1" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCgroupV1IsWrittenDirectly(t *testing.T) {
+	for name, machine := range map[string]*simcgroup.Machine{"v1": simcgroup.NewLegacy(), "hybrid": simcgroup.NewHybrid()} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, disks(machine), classes.ContainerScope).apply(throttling)
+			f.enforce(container(), "", "slower")
+			f.want(v1Dir+"/blkio.throttle.read_bps_device", "8:16 1000000\n8:0 1000000\n")
+			f.want(v1Dir+"/blkio.throttle.read_iops_device", "8:16 100\n8:0 100\n")
+			f.enforce(container(), "slower", "slow")
+			f.want(v1Dir+"/blkio.throttle.read_bps_device", "8:0 10000000\n")
+			f.want(v1Dir+"/blkio.throttle.write_bps_device", "8:0 5000000\n")
+			f.want(v1Dir+"/blkio.throttle.read_iops_device", "")
+			f.enforce(container(), "slow", "")
+			f.want(v1Dir+"/blkio.throttle.read_bps_device", "")
+			f.want(v1Dir+"/blkio.throttle.write_bps_device", "")
+		})
+	}
+}
+
+func TestAMachineWithoutCgroupsIsUnavailable(t *testing.T) {
+	f := newFixture(t, simcgroup.NewBare(), classes.ContainerScope)
+	err := f.backend.Check(t.Context(), f.parse(throttling))
+	var unavailable *classes.Unavailable
+	if !errors.As(err, &unavailable) || unavailable.Reason != "NoIOController" {
+		t.Fatalf("got %v", err)
+	}
+	if got := f.backend.Status().Unavailable; got != unavailable {
+		t.Errorf("status says %v", got)
+	}
+}
+
+func TestWithoutTheIOControllerInTheCgroupTheAncestorIsNamed(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	if err := f.machine.WriteFile("/sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control", []byte("-io")); err != nil {
+		t.Fatal(err)
+	}
+	err := f.backend.Enforce(t.Context(), container(), "", "slow")
+	const want = `read the values of class "slow" back: the io controller is not enabled in /sys/fs/cgroup/kubepods/pod1/c1: ` +
+		`/sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control lacks it; enable it with: echo +io > /sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control`
+	if !errors.Is(err, ErrNotEnabled) || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	f.enforce(container(), "slow", "") // there is nothing to take away
+}
+
+func TestEffectiveShowsWhatEachClassComesTo(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	want := map[string]map[string]string{"free": {}, "slow": {ioMax: slowLine},
+		"slower": {ioMax: "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n8:16 rbps=1000000 wbps=max riops=100 wiops=max"}}
+	if diff := cmp.Diff(want, f.backend.Effective()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
