@@ -30,7 +30,11 @@ func newRunCommand() *cobra.Command {
 			if !regexp.MustCompile(`^[0-9]{2}$`).MatchString(options.NRIIndex) {
 				return usageError(cmd, fmt.Errorf("--nri-index %q is not a number of two digits", options.NRIIndex))
 			}
-			return agent.New(options, kinds(options.HostRoot, options.MountResctrl, log), log).Run(cmd.Context())
+			known, err := kinds(options.HostRoot, options.MountResctrl, log)
+			if err != nil {
+				return err
+			}
+			return agent.New(options, known, log).Run(cmd.Context())
 		},
 	}
 	addRunFlags(cmd.Flags(), &options)
