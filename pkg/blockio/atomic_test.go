@@ -1,0 +1,159 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"context"
+	"errors"
+	"path"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+const everything = `
+Classes:
+  before:
+  - Weight: 300
+  - Devices: [/dev/sda, /dev/sdb]
+    ThrottleReadBps: 1M
+    ThrottleWriteIOPS: 50
+    Weight: 500
+  after:
+  - Weight: 200
+  - Devices: [/dev/sda]
+    ThrottleReadBps: 10M
+    ThrottleWriteBps: 5M
+    Weight: 50
+`
+
+func bfqOnAll(m *simcgroup.Machine) *simcgroup.Machine {
+	disks(m)
+	for _, name := range []string{"sda", "sdb"} {
+		if err := m.WriteFile("/sys/block/"+name+"/queue/scheduler", []byte("bfq")); err != nil {
+			panic(err)
+		}
+	}
+	return m
+}
+
+// state is all that a class may set, as text.
+func (f fixture) state(dir string) map[string]string {
+	f.t.Helper()
+	names, err := f.machine.ReadDir(dir)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	state := map[string]string{}
+	for _, name := range names {
+		if strings.HasPrefix(name, "cgroup.") || name == "tasks" {
+			continue
+		}
+		data, err := f.machine.ReadFile(path.Join(dir, name))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		state[name] = string(data)
+	}
+	return state
+}
+
+func TestAnyFailingWriteLeavesTheCgroupAsItWas(t *testing.T) {
+	for name, machine := range map[string]func() (*simcgroup.Machine, string){
+		"v2": func() (*simcgroup.Machine, string) { return bfqOnAll(simcgroup.New()), v2Dir },
+		"v1": func() (*simcgroup.Machine, string) { return bfqOnAll(simcgroup.NewLegacy()), v1Dir },
+	} {
+		for writes := range 100 {
+			m, dir := machine()
+			f := newFixture(t, m, classes.ContainerScope).apply(everything)
+			f.enforce(container(), "", "before")
+			before := f.state(dir)
+			f.machine.Inject(simcgroup.Fault{Op: "write", Skip: writes, Err: syscall.EIO})
+			err := f.backend.Enforce(t.Context(), container(), "before", "after")
+			if err == nil {
+				if writes == 0 {
+					t.Errorf("%s: nothing was written", name)
+				}
+				break
+			}
+			if !errors.Is(err, syscall.EIO) {
+				t.Errorf("%s: write %d: error is %v, want one with EIO in it", name, writes, err)
+			}
+			if diff := cmp.Diff(before, f.state(dir)); diff != "" {
+				t.Errorf("%s: write %d failed and left (-before +after):\n%s", name, writes, diff)
+			}
+		}
+	}
+}
+
+func TestAWriteThatIsLostIsNoticed(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.machine.Inject(simcgroup.Fault{Op: "write", File: ioMax, Lasting: true})
+	err := f.backend.Enforce(t.Context(), container(), "", "slow")
+	if !errors.Is(err, ErrNotTaken) || !strings.Contains(err.Error(), slowLine) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhenNothingCanBeBroughtBackBothErrorsAreTold(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.machine.Inject(simcgroup.Fault{Op: "write", File: ioMax, Skip: 1, Err: syscall.EIO, Lasting: true})
+	err := f.backend.Enforce(t.Context(), container(), "", "slower")
+	if err == nil || !strings.Contains(err.Error(), "bring back what was there before") || !errors.Is(err, syscall.EIO) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAFailingReadIsAnError(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.machine.Inject(simcgroup.Fault{Op: "read", File: ioMax, Err: syscall.EIO})
+	if err := f.backend.Enforce(t.Context(), container(), "", "slow"); !errors.Is(err, syscall.EIO) {
+		t.Errorf("got %v", err)
+	}
+	f.want(v2Dir+"/io.max", "")
+}
+
+func TestADiskThatIsGoneIsNamed(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.machine.RemoveDisk("sda")
+	err := f.backend.Enforce(t.Context(), container(), "", "slow")
+	if !errors.Is(err, syscall.ENODEV) || !strings.Contains(err.Error(), "device 8:0 (sda) is gone") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestClearingADiskThatIsGoneIsNotAskedOfTheRuntime(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.runtime("", "slower")
+	f.machine.RemoveDisk("sdb")
+	f.apply(throttling)
+	f.runtime("slower", "slow")
+	f.enforce(container(), "slower", "slow")
+	f.want(v2Dir+"/io.max", slowLine+"\n")
+}
+
+func TestAContainerWithoutCgroupIsAnError(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	target := container()
+	target.CgroupsPath = "/kubepods/pod1/nosuch"
+	err := f.backend.Enforce(t.Context(), target, "", "slow")
+	if err == nil || !strings.Contains(err.Error(), "no such cgroup: /sys/fs/cgroup/kubepods/pod1/nosuch") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNothingIsWrittenAfterTheDeadline(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.backend.Enforce(over, container(), "", "slow"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	f.want(v2Dir+"/io.max", "")
+}

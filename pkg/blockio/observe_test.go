@@ -1,0 +1,66 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+func TestObserve(t *testing.T) {
+	const slow, slower, free = "{Devices: [/dev/sda], ThrottleReadBps: 10M}", "{Devices: [/dev/sda], ThrottleReadBps: 1M}", ""
+	for _, test := range []struct {
+		name, section string
+		ioMax         string
+		want          string
+		ok            bool
+	}{
+		{"A cgroup with the values of one class is in it", "Classes: {slow: [" + slow + "], slower: [" + slower + "]}",
+			"8:0 rbps=1000000", "slower", true},
+		{"A cgroup without values is in the system default", "Classes: {slow: [" + slow + "]}", "", "", true},
+		{"A class without effect looks like the system default", "Classes: {slow: [" + slow + "], free: [" + free + "]}", "", "", false},
+		{"Two classes with the same values cannot be told apart", "Classes: {a: [" + slow + "], b: [" + slow + "]}", "8:0 rbps=10000000", "", false},
+		{"Other values are of no class", "Classes: {slow: [" + slow + "]}", "8:0 rbps=7000", "", false},
+		{"More than the values of a class is of no class", "Classes: {slow: [" + slow + "]}", "8:0 rbps=10000000 wbps=7000", "", false},
+		{"Values for another disk are of no class", "Classes: {slow: [" + slow + "]}", "8:16 rbps=10000000", "", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(test.section)
+			if err := f.machine.WriteFile(v2Dir+"/io.max", []byte(test.ioMax)); err != nil {
+				t.Fatal(err)
+			}
+			got, ok, err := f.backend.Observe(t.Context(), container())
+			if err != nil || got != test.want || ok != test.ok {
+				t.Errorf("got %q, %v, %v; want %q, %v", got, ok, err, test.want, test.ok)
+			}
+		})
+	}
+}
+
+func TestWhatWasEnforcedIsObserved(t *testing.T) {
+	for name, machine := range map[string]*simcgroup.Machine{"v2": simcgroup.New(), "v1": simcgroup.NewLegacy()} {
+		f := newFixture(t, bfqOnAll(machine), classes.ContainerScope).apply(everything)
+		from := ""
+		for _, class := range []string{"before", "after", "", "after", "before"} {
+			f.enforce(container(), from, class)
+			got, ok, err := f.backend.Observe(t.Context(), container())
+			if err != nil || !ok || got != class {
+				t.Errorf("%s: got %q, %v, %v; want %q", name, got, ok, err, class)
+			}
+			from = class
+		}
+	}
+}
+
+func TestACgroupThatCannotBeReadIsAnError(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.machine.Inject(simcgroup.Fault{Op: "read", File: ioMax, Err: syscall.EIO})
+	if _, _, err := f.backend.Observe(t.Context(), container()); !errors.Is(err, syscall.EIO) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,162 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+func TestWeightsAreConvertedToTheUnitsOfTheirFile(t *testing.T) {
+	for _, test := range []struct {
+		file   weightFile
+		weight uint64
+		want   uint64
+	}{
+		{ioWeight, 10, 1}, {ioWeight, 100, 910}, {ioWeight, 400, 3940}, {ioWeight, 1000, 10000},
+		{ioBFQWeight, 10, 10}, {ioBFQWeight, 1000, 1000},
+		{blkioBFQWeight, 400, 400}, {blkioWeight, 400, 400},
+	} {
+		if got := test.file.convert(test.weight); got != test.want {
+			t.Errorf("%d in %s is %d, want %d", test.weight, test.file, got, test.want)
+		}
+	}
+}
+
+const weighing = `
+Classes:
+  heavy:
+  - Weight: 400
+  sda:
+  - Devices: [/dev/sda]
+    Weight: 50
+`
+
+// schedule sets up disks: name to "bfq", "cost" or "cost off".
+func schedule(m *simcgroup.Machine, how map[string]string) *simcgroup.Machine {
+	disks(m)
+	numbers := map[string]string{"sda": "8:0", "sdb": "8:16"}
+	for name, what := range how {
+		file, data := "/sys/fs/cgroup/io.cost.qos", numbers[name]+" enable=1"
+		switch what {
+		case "bfq":
+			file, data = "/sys/block/"+name+"/queue/scheduler", "bfq"
+		case "cost off":
+			data = numbers[name] + " enable=0"
+		}
+		if err := m.WriteFile(file, []byte(data)); err != nil {
+			panic(err)
+		}
+	}
+	return m
+}
+
+func TestWeightsAreSetWhereSomethingMayActOnThem(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		machine    *simcgroup.Machine
+		heavy, sda map[string]string
+		// degraded classes, and whether weights do anything at all.
+		degraded  []string
+		effective bool
+	}{
+		{"Under bfq a device has its own weight", schedule(simcgroup.New(), map[string]string{"sda": "bfq"}),
+			map[string]string{"io.bfq.weight": "default 400", "io.weight": "default 3940"},
+			map[string]string{"io.bfq.weight": "8:0 50"}, nil, true},
+		{"With iocost a device has its own converted weight", schedule(simcgroup.New(), map[string]string{"sda": "cost"}),
+			map[string]string{"io.bfq.weight": "default 400", "io.weight": "default 3940"},
+			map[string]string{"io.weight": "8:0 405"}, nil, true},
+		{"Where another disk acts, the disk without is told", schedule(simcgroup.New(), map[string]string{"sdb": "bfq"}),
+			map[string]string{"io.bfq.weight": "default 400", "io.weight": "default 3940"}, map[string]string{}, []string{"sda"}, true},
+		{"Iocost that is switched off does nothing", schedule(simcgroup.New(), map[string]string{"sda": "cost off"}),
+			map[string]string{"io.bfq.weight": "default 400", "io.weight": "default 3940"},
+			map[string]string{"io.weight": "8:0 405"}, []string{"heavy", "sda"}, false},
+		{"Without bfq in the kernel there is no such file", schedule(simcgroup.New(simcgroup.WithoutBFQ()), nil),
+			map[string]string{"io.weight": "default 3940"}, map[string]string{}, []string{"heavy", "sda"}, false},
+		{"Without iocost in the kernel there is no such file", schedule(simcgroup.New(simcgroup.WithoutIOCost()), nil),
+			map[string]string{"io.bfq.weight": "default 400"}, map[string]string{}, []string{"heavy", "sda"}, false},
+		{"Without either nothing is written", schedule(simcgroup.New(simcgroup.WithoutIOCost(), simcgroup.WithoutBFQ()), nil),
+			map[string]string{}, map[string]string{}, []string{"heavy", "sda"}, false},
+		{"In cgroup v1 bfq has files of its own", schedule(simcgroup.NewLegacy(), map[string]string{"sda": "bfq"}),
+			map[string]string{"blkio.bfq.weight": "400"}, map[string]string{"blkio.bfq.weight_device": "8:0 50"}, nil, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, test.machine, classes.ContainerScope).apply(weighing)
+			want := map[string]map[string]string{"heavy": test.heavy, "sda": test.sda}
+			if diff := cmp.Diff(want, f.backend.Effective()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			for class := range want {
+				f.enforce(container(), "", class)
+				f.enforce(container(), class, "")
+			}
+			f.wantWeightStatus(test.degraded, test.effective)
+		})
+	}
+}
+
+func (f fixture) wantWeightStatus(degraded []string, effective bool) {
+	f.t.Helper()
+	status := f.backend.Status()
+	for _, class := range degraded {
+		if reason := status.Degraded[class]; !strings.Contains(reason, "has no effect") || !strings.Contains(reason, "bfq") {
+			f.t.Errorf("class %s is degraded for %q", class, reason)
+		}
+	}
+	if len(status.Degraded) != len(degraded) {
+		f.t.Errorf("degraded are %v, want %v", status.Degraded, degraded)
+	}
+	for _, condition := range status.Conditions {
+		if condition.Type == "WeightsEffective" {
+			if condition.Healthy != effective {
+				f.t.Errorf("%+v", condition)
+			}
+			return
+		}
+	}
+	f.t.Error("there is no condition WeightsEffective")
+}
+
+func TestLeavingAClassBringsTheInitialWeightsBack(t *testing.T) {
+	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(everything)
+	f.runtime("", "before")
+	f.want(v2Dir+"/io.bfq.weight", "default 300\n8:0 500\n8:16 500\n")
+	f.runtime("before", "after")
+	f.enforce(container(), "before", "after")
+	f.want(v2Dir+"/io.bfq.weight", "default 200\n8:0 50\n")
+	f.want(v2Dir+"/io.weight", "default 1920\n")
+	f.runtime("after", "")
+	f.enforce(container(), "after", "")
+	f.want(v2Dir+"/io.bfq.weight", "default 100\n")
+	f.want(v2Dir+"/io.weight", "default 100\n")
+}
+
+func TestAClassWithoutWeightsSaysNothingOfThem(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	for _, condition := range f.backend.Status().Conditions {
+		if condition.Type == "WeightsEffective" {
+			t.Errorf("%+v", condition)
+		}
+	}
+}
+
+func TestADeviceThatLostItsSchedulerIsNamed(t *testing.T) {
+	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(everything)
+	if err := f.machine.WriteFile("/sys/block/sda/queue/scheduler", []byte("none")); err != nil {
+		t.Fatal(err)
+	}
+	err := f.backend.Enforce(t.Context(), container(), "", "after")
+	if !errors.Is(err, syscall.EOPNOTSUPP) || !strings.Contains(err.Error(), "device 8:0 (sda) no longer acts on weights") {
+		t.Errorf("got %v", err)
+	}
+	f.want(v2Dir+"/io.max", "")
+	f.want(v2Dir+"/io.bfq.weight", "default 100\n")
+}
