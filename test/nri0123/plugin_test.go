@@ -1,0 +1,235 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nri0123_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+)
+
+const classFile = `apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/blockio
+  classes: [{name: solo, capacity: 1}, {name: heavy}]
+  blockio:
+    Classes:
+      solo: [{Weight: "400"}]
+      heavy: [{Weight: "1000"}]
+`
+
+// patience is how long to wait for the plugin, which tries again with backoff; only a failing test waits that long.
+const patience = time.Minute
+
+// rig is a runtime with the plugin as a process of its own.
+type rig struct {
+	*nriruntime.Runtime
+	host   *host
+	binary string
+	dir    string
+	kill   func()
+}
+
+func newRig(t *testing.T, binary string) *rig {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "nri") // t.TempDir is too long for a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	r := &rig{host: newHost(t), binary: binary, dir: dir}
+	if r.Runtime, err = nriruntime.New(dir, nriruntime.Options{OCI: r.host}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "classes.yaml"), []byte(classFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+	return r
+}
+
+// newRunningRig is a rig whose plugin is synchronized.
+func newRunningRig(t *testing.T, binary string) *rig {
+	t.Helper()
+	r := newRig(t, binary)
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.startPlugin(t)
+	r.wait(t, 1)
+	return r
+}
+
+// output collects what a process writes.
+type output struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// startPlugin starts a process that lives until r.kill or the end of the test.
+func (r *rig) startPlugin(t *testing.T) *output {
+	t.Helper()
+	log := &output{}
+	cmd := exec.Command(r.binary, "run", "--config", filepath.Join(r.dir, "classes.yaml"), "--nri-socket", r.Socket(),
+		"--api-socket", filepath.Join(r.dir, "qos.sock"), "--metrics-address=", "--host-root", r.host.root,
+		"--state-dir", filepath.Join(r.dir, "state"), "--mount-resctrl=false")
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.kill = sync.OnceFunc(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it says that it was killed
+	})
+	t.Cleanup(r.kill)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the plugin said:\n%s", log)
+		}
+	})
+	return log
+}
+
+// wait waits until plugins have been synchronized n times.
+func (r *rig) wait(t *testing.T, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := r.WaitSynchronized(ctx, n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run makes a pod with one container of a class and starts that.
+func (r *rig) run(t *testing.T, name, class string) (string, error) {
+	t.Helper()
+	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: name,
+		Annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=" + class}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	if err != nil {
+		return "", err
+	}
+	return id, r.StartContainer(t.Context(), id)
+}
+
+func (r *rig) mustRun(t *testing.T, name, class string) string {
+	t.Helper()
+	id, err := r.run(t, name, class)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// mustRefuse wants a refusal that says all of the words.
+func (r *rig) mustRefuse(t *testing.T, name, class string, words ...string) {
+	t.Helper()
+	_, err := r.run(t, name, class)
+	if err == nil {
+		t.Fatalf("class %s was given to %s", class, name)
+	}
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("the refusal does not name %q: %v", word, err)
+		}
+	}
+}
+
+func TestRuntimeSideOfContainerd24(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "qos-nri-plugin")
+	build := exec.Command("go", "build", "-C", "../..", "-o", binary, "./cmd/qos-nri-plugin")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the plugin: %v\n%s", err, text)
+	}
+	t.Run("the two sides have the versions that this is about", func(t *testing.T) { versions(t, binary) })
+	t.Run("a container is created with the values of its class", func(t *testing.T) {
+		r := newRunningRig(t, binary)
+		if got := r.host.weight(t, r.mustRun(t, "pod", "heavy")); got != "default 10000\n" {
+			t.Errorf("io.weight is %q", got)
+		}
+	})
+	t.Run("a class that does not exist is refused, and told which do", func(t *testing.T) {
+		newRunningRig(t, binary).mustRefuse(t, "pod", "light", "default/pod", "main", "light", "solo", "heavy")
+	})
+	t.Run("a full class is refused until its container is gone", func(t *testing.T) {
+		r := newRunningRig(t, binary)
+		first := r.mustRun(t, "first", "solo")
+		r.mustRefuse(t, "second", "solo", "default/second", "solo", "1")
+		if err := r.RemoveContainer(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		r.mustRun(t, "third", "solo")
+	})
+	t.Run("after a restart of the runtime the plugin is back and knows what runs", func(t *testing.T) {
+		r := newRunningRig(t, binary)
+		r.mustRun(t, "first", "solo")
+		if err := r.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		r.wait(t, 2)
+		r.mustRefuse(t, "second", "solo", "solo")
+	})
+	t.Run("a new plugin after a killed one knows what runs", func(t *testing.T) {
+		r := newRunningRig(t, binary)
+		r.mustRun(t, "first", "solo")
+		r.kill()
+		r.startPlugin(t)
+		r.wait(t, 2)
+		r.mustRefuse(t, "second", "solo", "solo")
+	})
+	t.Run("a runtime killed during the handshake is joined again when it is back", func(t *testing.T) {
+		r := newRig(t, binary)
+		died, err := nriruntime.DieDuringHandshake(r.Socket())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.startPlugin(t)
+		<-died
+		if err := r.Start(); err != nil {
+			t.Fatal(err)
+		}
+		r.wait(t, 1)
+		r.mustRun(t, "pod", "heavy")
+	})
+}
+
+// versions asks the go command, since test programs do not carry the versions of what they are built from.
+func versions(t *testing.T, binary string) {
+	for want, args := range map[string][]string{
+		"github.com/containerd/nri\tv0.12.5":     {"version", "-m", binary},
+		"=> github.com/containerd/nri v0.12.3\n": {"list", "-m", "github.com/containerd/nri"},
+	} {
+		text, err := exec.Command("go", args...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("go %s does not say %q but:\n%s", strings.Join(args, " "), want, text)
+		}
+	}
+}
