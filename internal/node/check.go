@@ -39,9 +39,8 @@ func (n *Node) Check(ctx context.Context, source Source) ([]ResourceStatus, erro
 }
 
 func preview(ctx context.Context, b backend, resource classes.ResourceConfig) (ResourceStatus, error) {
-	status := ResourceStatus{Offer: classes.Offer{Resource: resource.Resource}}
-	if !b.live {
-		status.Unavailable = b.Status().Unavailable
+	status := ResourceStatus{Offer: classes.Offer{Resource: resource.Resource, Unavailable: b.unavailable}}
+	if b.unavailable != nil {
 		return status, nil
 	}
 	previewer, ok := b.Backend.(Previewer)

@@ -62,9 +62,7 @@ func (n *Node) check(ctx context.Context, config *classes.Config) (map[string]ba
 	for _, resource := range config.Resources {
 		b := n.backendFor(resource)
 		err := b.Check(ctx, resource.Backend)
-		var unavailable *classes.Unavailable
-		b.live = err == nil
-		if err != nil && !errors.As(err, &unavailable) {
+		if err != nil && !errors.As(err, &b.unavailable) {
 			errs = append(errs, locate(resource, err)...)
 		}
 		next[resource.Name] = b
@@ -104,13 +102,15 @@ func (n *Node) backendFor(resource classes.ResourceConfig) backend {
 func (n *Node) applyAll(ctx context.Context, config *classes.Config, next map[string]backend) error {
 	for i, resource := range config.Resources {
 		b := next[resource.Name]
-		if !b.live {
+		if b.unavailable != nil {
 			continue
 		}
-		if err := b.Apply(ctx, resource.Backend); err != nil {
+		err := b.Apply(ctx, resource.Backend)
+		if err != nil && !errors.As(err, &b.unavailable) {
 			err = fmt.Errorf("apply %s: %w", resource.Name, err)
 			return errors.Join(err, n.putBack(context.WithoutCancel(ctx), config.Resources[:i]))
 		}
+		next[resource.Name] = b
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (n *Node) putBack(ctx context.Context, applied []classes.ResourceConfig) er
 		n.mu.Lock()
 		old, ok := n.backends[resource.Name]
 		n.mu.Unlock()
-		if !ok || !old.live {
+		if !ok || old.unavailable != nil {
 			continue
 		}
 		if err := old.Apply(ctx, old.config.Backend); err != nil {
@@ -135,11 +135,7 @@ func (n *Node) putBack(ctx context.Context, applied []classes.ResourceConfig) er
 func (n *Node) goLive(source Source, next map[string]backend) {
 	offers := make([]classes.Offer, 0, len(source.Config.Resources))
 	for _, resource := range source.Config.Resources {
-		offer := classes.Offer{Resource: resource.Resource}
-		if b := next[resource.Name]; !b.live {
-			offer.Unavailable = b.Status().Unavailable
-		}
-		offers = append(offers, offer)
+		offers = append(offers, classes.Offer{Resource: resource.Resource, Unavailable: next[resource.Name].unavailable})
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -89,3 +89,15 @@ func TestAClassThatIsGoneDrains(t *testing.T) {
 		t.Errorf("%d assignments drain after the end, want 0", got)
 	}
 }
+
+func TestAResourceThatShowsItselfMissingOnlyWhenAppliedIsUnavailableToo(t *testing.T) {
+	f := newFixture(t)
+	f.backends[cache].Fail("apply", &classes.Unavailable{Reason: "NoCPUSupport", Message: "the CPU has no such thing"})
+	if err := f.configure(t, files); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Status().Resources[0].Unavailable; got == nil || got.Reason != "NoCPUSupport" {
+		t.Errorf("unavailable because of %v", got)
+	}
+	f.mustRun(t, pod("a", asking("test.example/disk=fast")), container("c1"))
+}

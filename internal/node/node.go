@@ -90,8 +90,8 @@ func (n *Node) track(pod Pod, target classes.Target, started bool) {
 type backend struct {
 	classes.Backend
 	config classes.ResourceConfig
-	// live is false when the machine does not have the resource.
-	live bool
+	// unavailable says why the machine does not have the resource; nil when it does.
+	unavailable *classes.Unavailable
 }
 
 // RuntimeInfo is what the runtime said of itself when the plugin registered.
