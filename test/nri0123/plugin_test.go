@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
 )
 
 const classFile = `apiVersion: qos.noderesource.dev/v1alpha1
@@ -34,7 +35,7 @@ const patience = time.Minute
 // rig is a runtime with the plugin as a process of its own.
 type rig struct {
 	*nriruntime.Runtime
-	host   *host
+	host   *hostdir.Host
 	binary string
 	dir    string
 	kill   func()
@@ -47,7 +48,11 @@ func newRig(t *testing.T, binary string) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	r := &rig{host: newHost(t), binary: binary, dir: dir}
+	host, err := hostdir.New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{host: host, binary: binary, dir: dir}
 	if r.Runtime, err = nriruntime.New(dir, nriruntime.Options{OCI: r.host}); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +98,7 @@ func (r *rig) startPlugin(t *testing.T) *output {
 	t.Helper()
 	log := &output{}
 	cmd := exec.Command(r.binary, "run", "--config", filepath.Join(r.dir, "classes.yaml"), "--nri-socket", r.Socket(),
-		"--api-socket", filepath.Join(r.dir, "qos.sock"), "--metrics-address=", "--host-root", r.host.root,
+		"--api-socket", filepath.Join(r.dir, "qos.sock"), "--metrics-address=", "--host-root", r.host.Root,
 		"--state-dir", filepath.Join(r.dir, "state"), "--mount-resctrl=false")
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
@@ -169,8 +174,9 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 	t.Run("the two sides have the versions that this is about", func(t *testing.T) { versions(t, binary) })
 	t.Run("a container is created with the values of its class", func(t *testing.T) {
 		r := newRunningRig(t, binary)
-		if got := r.host.weight(t, r.mustRun(t, "pod", "heavy")); got != "default 10000\n" {
-			t.Errorf("io.weight is %q", got)
+		got, err := r.host.ReadFile(r.mustRun(t, "pod", "heavy"), "io.weight")
+		if err != nil || got != "default 10000\n" {
+			t.Errorf("io.weight is %q, %v", got, err)
 		}
 	})
 	t.Run("a class that does not exist is refused, and told which do", func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
@@ -98,7 +99,9 @@ func (b *bridge) synchronize(ctx context.Context, nri *adaptation.Adaptation, re
 	for _, c := range containers {
 		b.state[c.GetId()] = lifecycleOf(c.GetState())
 	}
+	began := time.Now()
 	updates, err := relay(ctx, pods, containers)
+	b.observe("Synchronize", began)
 	if err != nil {
 		return err
 	}
@@ -184,6 +187,10 @@ func (b *bridge) relay(hook func(*adaptation.Adaptation) error) error {
 		return ErrDown
 	}
 	return hook(b.nri)
+}
+
+func (b *bridge) observe(call string, began time.Time) {
+	b.runtime.options.Observe(call, time.Since(began))
 }
 
 // set notes what plugins were told. They were, also when they refused.

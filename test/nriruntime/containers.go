@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/protobuf/proto"
@@ -45,6 +46,8 @@ type container struct {
 	// What follows is guarded by Runtime.mu. The container is unknown to plugins until it is listed.
 	state     api.ContainerState
 	pid       int
+	createdAt time.Time
+	startedAt time.Time
 	message   string
 	resources *api.LinuxResources // linux.resources of the spec
 	spec      Spec                // its Unified is always that of resources
@@ -63,7 +66,7 @@ func (r *Runtime) CreateContainer(ctx context.Context, podID string, config Cont
 		return "", fmt.Errorf("failed to create containerd container: %w", err)
 	}
 	r.mu.Lock()
-	c.state = api.ContainerState_CONTAINER_CREATED
+	c.state, c.createdAt = api.ContainerState_CONTAINER_CREATED, time.Now()
 	r.containers = append(r.containers, c)
 	r.mu.Unlock()
 	r.told(ctx, "creation", r.bridge.postCreateContainer(ctx, p.nri(), r.nri(c)))

@@ -5,6 +5,7 @@ package nriruntime
 
 import (
 	"context"
+	"time"
 
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
@@ -13,6 +14,7 @@ import (
 func (b *bridge) runPod(ctx context.Context, p *api.PodSandbox) error {
 	return b.relay(func(nri *adaptation.Adaptation) error {
 		defer b.set(p.GetId(), running)
+		defer b.observe("RunPodSandbox", time.Now())
 		return nri.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: p})
 	})
 }
@@ -23,6 +25,7 @@ func (b *bridge) stopPod(ctx context.Context, p *api.PodSandbox) error {
 			return nil
 		}
 		defer b.set(p.GetId(), stopped)
+		defer b.observe("StopPodSandbox", time.Now())
 		return nri.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: p})
 	})
 }
@@ -33,6 +36,7 @@ func (b *bridge) removePod(ctx context.Context, p *api.PodSandbox) error {
 			return nil
 		}
 		defer b.set(p.GetId(), removed)
+		defer b.observe("RemovePodSandbox", time.Now())
 		return nri.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: p})
 	})
 }
@@ -40,7 +44,9 @@ func (b *bridge) removePod(ctx context.Context, p *api.PodSandbox) error {
 func (b *bridge) createContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (adjust *api.ContainerAdjustment, err error) {
 	err = b.relay(func(nri *adaptation.Adaptation) error {
 		defer b.set(c.GetId(), created)
+		began := time.Now()
 		response, err := nri.CreateContainer(ctx, &api.CreateContainerRequest{Pod: p, Container: c})
+		b.observe("CreateContainer", began)
 		if err != nil {
 			return err
 		}
@@ -53,6 +59,7 @@ func (b *bridge) createContainer(ctx context.Context, p *api.PodSandbox, c *api.
 
 func (b *bridge) postCreateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
 	return b.relay(func(nri *adaptation.Adaptation) error {
+		defer b.observe("PostCreateContainer", time.Now())
 		return nri.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: p, Container: c})
 	})
 }
@@ -60,12 +67,14 @@ func (b *bridge) postCreateContainer(ctx context.Context, p *api.PodSandbox, c *
 func (b *bridge) startContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
 	return b.relay(func(nri *adaptation.Adaptation) error {
 		defer b.set(c.GetId(), running)
+		defer b.observe("StartContainer", time.Now())
 		return nri.StartContainer(ctx, &api.StartContainerRequest{Pod: p, Container: c})
 	})
 }
 
 func (b *bridge) postStartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
 	return b.relay(func(nri *adaptation.Adaptation) error {
+		defer b.observe("PostStartContainer", time.Now())
 		return nri.PostStartContainer(ctx, &api.PostStartContainerRequest{Pod: p, Container: c})
 	})
 }
@@ -73,7 +82,9 @@ func (b *bridge) postStartContainer(ctx context.Context, p *api.PodSandbox, c *a
 // updateContainer returns the resources to set instead of the requested ones, or nil if plugins left those alone.
 func (b *bridge) updateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container, requested *api.LinuxResources) (set *api.LinuxResources, err error) {
 	err = b.relay(func(nri *adaptation.Adaptation) error {
+		began := time.Now()
 		response, err := nri.UpdateContainer(ctx, &api.UpdateContainerRequest{Pod: p, Container: c, LinuxResources: requested})
+		b.observe("UpdateContainer", began)
 		if err != nil {
 			return err
 		}
@@ -91,6 +102,7 @@ func (b *bridge) updateContainer(ctx context.Context, p *api.PodSandbox, c *api.
 
 func (b *bridge) postUpdateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) error {
 	return b.relay(func(nri *adaptation.Adaptation) error {
+		defer b.observe("PostUpdateContainer", time.Now())
 		return nri.PostUpdateContainer(ctx, &api.PostUpdateContainerRequest{Pod: p, Container: c})
 	})
 }
@@ -104,7 +116,9 @@ func (b *bridge) stopOnce(ctx context.Context, nri *adaptation.Adaptation, p *ap
 		return nil
 	}
 	defer b.set(c.GetId(), stopped)
+	began := time.Now()
 	response, err := nri.StopContainer(ctx, &api.StopContainerRequest{Pod: p, Container: c})
+	b.observe("StopContainer", began)
 	if err != nil {
 		return err
 	}
@@ -119,6 +133,7 @@ func (b *bridge) removeContainer(ctx context.Context, p *api.PodSandbox, c *api.
 		}
 		defer b.set(c.GetId(), removed)
 		_ = b.stopOnce(ctx, nri, p, c) // as in containerd, what a plugin says to it does not matter
+		defer b.observe("RemoveContainer", time.Now())
 		return nri.RemoveContainer(ctx, &api.RemoveContainerRequest{Pod: p, Container: c})
 	})
 }

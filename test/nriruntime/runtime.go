@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/containerd/nri/pkg/adaptation"
 )
@@ -38,6 +39,8 @@ type Options struct {
 	SystemdCgroups bool
 	// OCI plays runc; &NoMachine{} by default.
 	OCI OCI
+	// Observe, if set, is told how long each call into NRI took, in which all plugins were called. The lock around hooks is held.
+	Observe func(call string, took time.Duration)
 	// NRI are further options for the runtime side of NRI.
 	NRI []adaptation.Option
 }
@@ -68,6 +71,9 @@ func New(dir string, options Options) (*Runtime, error) {
 	}
 	if options.Name == "" {
 		r.options.Name, r.options.Version = "containerd", "v2.4.2"
+	}
+	if options.Observe == nil {
+		r.options.Observe = func(string, time.Duration) {}
 	}
 	routeLog()
 	r.bridge.init(r)

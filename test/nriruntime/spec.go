@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/protobuf/proto"
@@ -140,12 +141,22 @@ func (c *container) nri() *api.Container {
 		Env:          slices.Clone(c.config.Env),
 		Mounts:       slices.Clone(c.config.Mounts),
 		Pid:          uint32(c.pid),
+		CreatedAt:    nanoseconds(c.createdAt),
+		StartedAt:    nanoseconds(c.startedAt),
 		Linux: &api.LinuxContainer{
 			Resources:   proto.Clone(c.resources).(*api.LinuxResources),
 			CgroupsPath: c.spec.CgroupsPath,
 			Rdt:         c.rdt(),
 		},
 	}
+}
+
+// nanoseconds is how CRI tells times; 0 is none.
+func nanoseconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
 }
 
 func (c *container) rdt() *api.LinuxRdt {
@@ -217,6 +228,9 @@ func (r *Runtime) setState(c *container, state api.ContainerState, pid int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.state, c.pid = state, pid
+	if state == api.ContainerState_CONTAINER_RUNNING {
+		c.startedAt = time.Now()
+	}
 }
 
 func (r *Runtime) specOf(c *container) Spec {

@@ -1,37 +1,40 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nri0123_test
+// Package hostdir is a machine for the plugin as a process of its own: a directory tree of plain files, given to it as
+// --host-root.
+package hostdir
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// host is a directory with what the plugin needs of a machine with cgroup v2, one disk with iocost and no resctrl, as
-// plain files. It plays runc on them, and what the kernel shows after runc's writes. It is a plain file's nature that
-// nothing is ever refused, so that is not tested here.
-type host struct {
-	root string
+// Host is a directory with what the plugin needs of a machine with cgroup v2, one disk with iocost and no resctrl. It
+// plays runc on it, and shows what the kernel would after runc's writes of weights. It is a plain file's nature that nothing
+// is ever refused; for that there is package sim.
+type Host struct {
+	// Root is the directory.
+	Root string
 	pids atomic.Int64
 }
 
-func newHost(t *testing.T) *host {
-	t.Helper()
-	h := &host{root: t.TempDir()}
+// New makes the files below an existing directory.
+func New(root string) (*Host, error) {
+	const mounts = "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
 	for name, content := range map[string]string{
 		"proc/sys/kernel/random/boot_id":   "11111111-2222-3333-4444-555555555555\n",
-		"proc/1/mountinfo":                 "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-		"proc/self/mountinfo":              "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+		"proc/1/mountinfo":                 mounts,
+		"proc/self/mountinfo":              mounts,
 		"proc/cpuinfo":                     "flags\t\t: fpu\n",
 		"proc/filesystems":                 "nodev\tcgroup2\n",
 		"sys/block/sda/dev":                "8:0\n",
@@ -40,23 +43,18 @@ func newHost(t *testing.T) *host {
 		"sys/fs/cgroup/cgroup.controllers": "cpu io memory\n",
 		"sys/fs/cgroup/cgroup.procs":       "",
 	} {
-		h.write(t, name, content)
+		file := filepath.Join(root, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)); err != nil {
+			return nil, fmt.Errorf("make a host in %s: %w", root, err)
+		}
 	}
-	return h
+	return &Host{Root: root}, nil
 }
 
-func (h *host) write(t *testing.T, name, content string) {
-	t.Helper()
-	file := filepath.Join(h.root, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (h *host) dir(cgroup string) string { return filepath.Join(h.root, "sys/fs/cgroup", cgroup) }
+func (h *Host) dir(cgroup string) string { return filepath.Join(h.Root, "sys/fs/cgroup", cgroup) }
 
 // MakePodCgroup makes a cgroup with the io controller.
-func (h *host) MakePodCgroup(cgroup string) error {
+func (h *Host) MakePodCgroup(cgroup string) error {
 	dir := h.dir(cgroup)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -71,10 +69,10 @@ func (h *host) MakePodCgroup(cgroup string) error {
 }
 
 // RemovePodCgroup removes the cgroup with all that is in it.
-func (h *host) RemovePodCgroup(cgroup string) error { return os.RemoveAll(h.dir(cgroup)) }
+func (h *Host) RemovePodCgroup(cgroup string) error { return os.RemoveAll(h.dir(cgroup)) }
 
 // Create makes the container's cgroup with the values and a process.
-func (h *host) Create(ctx context.Context, spec nriruntime.Spec) (int, error) {
+func (h *Host) Create(ctx context.Context, spec nriruntime.Spec) (int, error) {
 	cgroup := nriruntime.CgroupDir(spec.CgroupsPath)
 	if err := h.MakePodCgroup(cgroup); err != nil {
 		return 0, err
@@ -86,7 +84,7 @@ func (h *host) Create(ctx context.Context, spec nriruntime.Spec) (int, error) {
 	return pid, h.set(h.dir(cgroup), spec.Unified)
 }
 
-func (h *host) set(dir string, unified map[string]string) error {
+func (h *Host) set(dir string, unified map[string]string) error {
 	for file, value := range unified {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(strings.TrimSpace(value)+"\n"), 0o600); err != nil {
 			return err
@@ -96,13 +94,13 @@ func (h *host) set(dir string, unified map[string]string) error {
 }
 
 // Start has nothing to do.
-func (h *host) Start(context.Context, string) error { return nil }
+func (h *Host) Start(context.Context, string) error { return nil }
 
 // Exec makes up a process.
-func (h *host) Exec(context.Context, nriruntime.Spec) (int, error) { return int(h.pids.Add(1)), nil }
+func (h *Host) Exec(context.Context, nriruntime.Spec) (int, error) { return int(h.pids.Add(1)), nil }
 
 // Update sets the values.
-func (h *host) Update(_ context.Context, id string, unified map[string]string) error {
+func (h *Host) Update(_ context.Context, id string, unified map[string]string) error {
 	dir, err := h.find(id)
 	if err != nil {
 		return err
@@ -111,7 +109,7 @@ func (h *host) Update(_ context.Context, id string, unified map[string]string) e
 }
 
 // Delete removes the container's cgroup.
-func (h *host) Delete(_ context.Context, id string) error {
+func (h *Host) Delete(_ context.Context, id string) error {
 	dir, err := h.find(id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -120,7 +118,7 @@ func (h *host) Delete(_ context.Context, id string) error {
 }
 
 // find finds the cgroup of a container, whose ID ends its name.
-func (h *host) find(id string) (string, error) {
+func (h *Host) find(id string) (string, error) {
 	matches, err := filepath.Glob(filepath.Join(h.dir("kubepods"), "*", id))
 	if err != nil || len(matches) != 1 {
 		return "", errors.Join(err, fs.ErrNotExist)
@@ -128,16 +126,12 @@ func (h *host) find(id string) (string, error) {
 	return matches[0], nil
 }
 
-// weight reads io.weight of a container.
-func (h *host) weight(t *testing.T, id string) string {
-	t.Helper()
+// ReadFile reads a file in the cgroup of a container.
+func (h *Host) ReadFile(id, file string) (string, error) {
 	dir, err := h.find(id)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "io.weight"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
+	data, err := os.ReadFile(filepath.Join(dir, file))
+	return string(data), err
 }
