@@ -99,7 +99,7 @@ func (h hierarchy) rank() int {
 // below returns the directory of a cgroup whose path the kernel told in /proc/<pid>/cgroup.
 func (h hierarchy) below(group string) string {
 	if h.root != "/" {
-		if rest, found := strings.CutPrefix(group, h.root); found {
+		if rest, found := strings.CutPrefix(group+"/", h.root+"/"); found {
 			group = rest
 		}
 	}

@@ -1,0 +1,159 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+)
+
+// host makes a directory with files in it, by path.
+func host(t *testing.T, files map[string]string) Root {
+	t.Helper()
+	root := t.TempDir()
+	for name, data := range files {
+		full := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(full, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Root(root)
+}
+
+func (r Root) wantFile(t *testing.T, name, want string) {
+	t.Helper()
+	if got, err := r.ReadFile(name); err != nil || string(got) != want {
+		t.Errorf("%s has %q, %v; want %q", name, got, err, want)
+	}
+}
+
+func TestAWriteNeitherCreatesNorTruncates(t *testing.T) {
+	root := host(t, map[string]string{"/sys/a": "long before"})
+	if err := root.WriteFile("/sys/a", []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	root.wantFile(t, "/sys/a", "newg before")
+	if err := root.WriteFile("/sys/b", []byte("new")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := root.ReadFile("/sys/b"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file was made: %v", err)
+	}
+}
+
+func TestARefusedWriteKeepsTheErrno(t *testing.T) {
+	var pathErr *fs.PathError
+	err := Root("/").WriteFile("/dev/full", []byte("x"))
+	if !errors.Is(err, syscall.ENOSPC) || !errors.As(err, &pathErr) || pathErr.Path != "/dev/full" {
+		t.Errorf("got %v", err)
+	}
+	if err := host(t, nil).WriteFile("/", []byte("x")); !errors.Is(err, syscall.EISDIR) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAnInterruptedWriteIsMadeAgain(t *testing.T) {
+	tries := 0
+	n, err := ignoringEINTR(func() (int, error) {
+		tries++
+		if tries < 3 {
+			return -1, syscall.EINTR
+		}
+		return 7, nil
+	})
+	if n != 7 || err != nil || tries != 3 {
+		t.Errorf("got %d, %v after %d tries", n, err, tries)
+	}
+}
+
+func TestDirectoriesAreMadeListedMovedAndRemoved(t *testing.T) {
+	root := host(t, map[string]string{"/sys/z": "", "/sys/a": ""})
+	if err := root.Mkdir("/sys/m"); err != nil {
+		t.Fatal(err)
+	}
+	if err := root.Mkdir("/sys/m"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("made again: %v", err)
+	}
+	if err := root.Rename("/sys/m", "/sys/n"); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := root.ReadDir("/sys"); err != nil || !slices.Equal(names, []string{"a", "n", "z"}) {
+		t.Errorf("got %v, %v", names, err)
+	}
+	if err := root.Remove("/sys"); !errors.Is(err, syscall.ENOTEMPTY) {
+		t.Errorf("removed with all in it: %v", err)
+	}
+	if err := root.Remove("/sys/n"); err != nil {
+		t.Error(err)
+	}
+	if _, err := root.ReadDir("/sys/n"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMatchesAreTheHostsPaths(t *testing.T) {
+	root := host(t, map[string]string{"/dev/sdb": "", "/dev/sda": "", "/dev/sda1": "", "/dev/vda": ""})
+	got, err := root.Glob("/dev/sd[a-z]")
+	if err != nil || !slices.Equal(got, []string{"/dev/sda", "/dev/sdb"}) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := root.Glob("/dev/sd[a"); !errors.Is(err, filepath.ErrBadPattern) {
+		t.Errorf("got %v", err)
+	}
+	if got, err := Root("/").Glob("/dev/nul[l]"); err != nil || !slices.Equal(got, []string{"/dev/null"}) {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestASymlinkIsReadAndNotFollowed(t *testing.T) {
+	root := host(t, map[string]string{"/dev/sda": ""})
+	if err := os.Symlink("/dev/sda", filepath.Join(string(root), "link")); err != nil {
+		t.Fatal(err)
+	}
+	if target, err := root.Readlink("/link"); err != nil || target != "/dev/sda" {
+		t.Errorf("got %s, %v", target, err)
+	}
+	if _, err := root.Readlink("/dev/sda"); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOnlyBlockDevicesHaveNumbers(t *testing.T) {
+	root := host(t, map[string]string{"/dev/file": ""})
+	for file, want := range map[string]error{"/dev/file": ErrNotBlockDevice, "/dev": ErrNotBlockDevice, "/dev/nothing": fs.ErrNotExist} {
+		if _, _, err := root.BlockDevice(file); !errors.Is(err, want) {
+			t.Errorf("%s: got %v", file, err)
+		}
+	}
+	if _, _, err := Root("/").BlockDevice("/dev/null"); !errors.Is(err, ErrNotBlockDevice) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestABlockDeviceHasItsNumbers(t *testing.T) {
+	const node = "/dev/disk"
+	root := host(t, map[string]string{"/dev/x": ""})
+	if err := syscall.Mknod(filepath.Join(string(root), node), syscall.S_IFBLK|0o600, 254<<8|16); err != nil {
+		t.Skipf("no block device can be made here: %v", err)
+	}
+	if major, minor, err := root.BlockDevice(node); err != nil || major != 254 || minor != 16 {
+		t.Errorf("got %d:%d, %v", major, minor, err)
+	}
+}
+
+func TestARefusedMountKeepsTheErrno(t *testing.T) {
+	var errno syscall.Errno
+	err := host(t, nil).Mount("none", "/", "no-such-filesystem", "")
+	if !errors.As(err, &errno) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,136 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+func TestGoresctrlConfigurationIsTakenAsItIs(t *testing.T) {
+	for name, section := range map[string]string{
+		"as its documentation has it": "Classes:\n  low:\n  - Weight: 80\n  - Devices:\n    - /dev/sd[a-z]\n    ThrottleReadBps: 50M\n  high:\n  - Weight: 400\n",
+		"with strings":                `{Classes: {low: [{Weight: "80"}], high: [{Weight: "400"}]}}`,
+		"with small letters":          `{classes: {low: [{weight: 80}], high: [{Weight: 400, throttlereadbps: 1k, devices: [/dev/sda]}]}}`,
+		"as JSON":                     `{"Classes": {"low": [{"Weight": "80"}], "high": []}}`,
+		"with classes without effect": "Classes:\n  low:\n  high: []\n",
+		"with all kinds of numbers": `
+Classes:
+  low: [{Devices: ["/dev/sda"], ThrottleReadBps: 10000000, ThrottleWriteBps: 64Ki, ThrottleReadIOPS: 1e3, ThrottleWriteIOPS: 0}]
+  high: [{Devices: ["/dev/disk/by-id/*SSD*"], ThrottleReadBps: "1.5G", Weight: 1k}]`,
+		"with anchors": "Classes:\n  low: &low\n  - Weight: 80\n  high: *low\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, err := Parse([]byte(section))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"high", "low"}, config.ClassNames()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnEmptyConfigurationHasNoClasses(t *testing.T) {
+	for _, section := range []string{"", "{}", "null", "Classes:", "# nothing"} {
+		config, err := Parse([]byte(section))
+		if err != nil || len(config.ClassNames()) != 0 {
+			t.Errorf("%q: %v, %v", section, config, err)
+		}
+	}
+}
+
+func TestEveryProblemIsToldWithItsLine(t *testing.T) {
+	for _, test := range []struct {
+		name, section string
+		want          []string
+	}{
+		{"ranges", `
+Classes:
+  a:
+  - Weight: 9
+  - Weight: 1001
+  - Weight: -400
+  b:
+  - Devices: [/dev/sda]
+    ThrottleReadBps: -1
+    ThrottleWriteBps: 10Q
+    ThrottleReadIOPS: 4294967295
+    ThrottleWriteIOPS: 99999999999999999999999
+    Weight: heavy`, []string{
+			`line 4: Classes.a[0].Weight: "9" is too small; the least is 10`,
+			`line 5: Classes.a[1].Weight: "1001" is too large; the most is 1000`,
+			`line 6: Classes.a[2].Weight: "-400" is too small; the least is 10`,
+			`line 9: Classes.b[0].ThrottleReadBps: "-1" is too small; the least is 0, and 0 is unlimited`,
+			`line 10: Classes.b[0].ThrottleWriteBps: "10Q" is not a quantity; write one like 500, 10M or 64Ki`,
+			`line 11: Classes.b[0].ThrottleReadIOPS: "4294967295" is too large; the most is 4294967294, and 0 is unlimited`,
+			`line 12: Classes.b[0].ThrottleWriteIOPS: "1e+23" is too large; the most is 4294967294, and 0 is unlimited`,
+			`line 13: Classes.b[0].Weight: "heavy" is not a quantity; write one like 500, 10M or 64Ki`,
+		}},
+		{"bytes beyond 64 bits", "Classes: {a: [{Devices: [/dev/sda], ThrottleReadBps: 10E}]}", []string{
+			`line 1: Classes.a[0].ThrottleReadBps: "10E" is too large; the most is 9223372036854775806, and 0 is unlimited`}},
+		{"unknown fields", "Classes:\n  a:\n  - Wait: 80\n    Device: [/dev/sda]\nclass: {}\n", []string{
+			`line 3: Classes.a[0].Wait: no such field; there are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight`,
+			`line 4: Classes.a[0].Device: no such field; there are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight`,
+			`line 5: class: no such field; there are Classes`}},
+		{"a field twice", "Classes:\n  a:\n  - Weight: 80\n    weight: 90\n", []string{`line 4: Classes.a[0].Weight: is there twice; write it once`}},
+		{"a class twice", "Classes:\n  a: []\n  a: []\n", []string{`line 3: Classes.a: is there twice; write it once`}},
+		{"throttling without devices", "Classes:\n  a:\n  - ThrottleReadBps: 1M\n", []string{
+			`line 3: Classes.a[0].ThrottleReadBps: throttles no device; list them in Devices`}},
+		{"patterns", `{Classes: {a: [{Devices: ["/dev/sd[a", "sda"], Weight: 100}]}}`, []string{
+			`line 1: Classes.a[0].Devices[0]: "/dev/sd[a" is not a file name pattern; write one like /dev/sd[a-z]`,
+			`line 1: Classes.a[0].Devices[1]: "sda" is not an absolute path; write one like /dev/sd[a-z]`}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := Parse([]byte(test.section))
+			var got []string
+			for _, problem := range classes.SplitErrors(err) {
+				if _, ok := problem.(*classes.FieldError); !ok {
+					t.Errorf("%v is a %T", problem, problem)
+				}
+				got = append(got, problem.Error())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatIsNoConfigurationIsRefused(t *testing.T) {
+	for _, section := range []string{"Classes: [a]", "Classes: {a: 5}", "Classes: {a: [5]}", "[]", "7", "Classes: {a: [{Devices: /dev/sda}]}",
+		"Classes: {a: [{Weight: [1]}]}", "\tx", "Classes: {a: [{Devices: [{a: b}]}]}"} {
+		if config, err := Parse([]byte(section)); err == nil {
+			t.Errorf("%q: got %v", section, config)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{throttling, everything, weighing, "", "Classes: {a: [{Devices: [/dev/sda], ThrottleReadBps: 1e3}]}",
+		"a: &a [*a]", "Classes: &c {a: *c}", "Classes: {a: [{<<: {Weight: 5}}]}"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, section []byte) {
+		config, err := Parse(section)
+		if err != nil {
+			for _, problem := range classes.SplitErrors(err) {
+				if field, ok := problem.(*classes.FieldError); !ok || field.Problem == "" || field.Line < 0 ||
+					field.Line > strings.Count(string(section), "\n")+strings.Count(string(section), "\r")+2 {
+					t.Errorf("%#v", problem)
+				}
+			}
+			return
+		}
+		if names := config.ClassNames(); !slices.IsSorted(names) {
+			t.Errorf("unsorted: %q", names)
+		}
+	})
+}

@@ -1,0 +1,135 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+func linked() *simcgroup.Machine {
+	m := disks(simcgroup.New())
+	m.AddSymlink("/dev/disk/by-id/ata-SSD", "../../sda")
+	m.AddSymlink("/dev/disk/by-id/ata-SSD-part1", "../../sda1")
+	m.AddSymlink("/dev/disk/by-id/ata-HDD", "/dev/disk/by-name/two") // over another link
+	m.AddSymlink("/dev/disk/by-name", "../names")
+	m.AddSymlink("/dev/names/two", "/dev/sdb")
+	m.AddSymlink("/dev/disk/by-id/gone", "../../sdz")
+	m.AddSymlink("/dev/loop-a", "loop-b")
+	m.AddSymlink("/dev/loop-b", "loop-a")
+	m.AddSymlink("/dev/mapper/data", "../dm-0")
+	m.AddFile("/dev/plain", "text")
+	return m
+}
+
+func TestPatternsLeadToWholeDisks(t *testing.T) {
+	for _, test := range []struct {
+		pattern string
+		want    []string
+		// said is part of what is said of partitions, ignored of what is ignored.
+		said, ignored string
+	}{
+		{"/dev/sda", []string{"sda (8:0)"}, "", ""},
+		{"/dev/sd[a-z]", []string{"sda (8:0)", "sdb (8:16)"}, "", ""},
+		{"/dev/sda1", []string{"sda (8:0)"}, "/dev/sda1 is a partition: its disk sda (8:0) is meant, with all that is on it", ""},
+		{"/dev/disk/by-id/ata-SSD", []string{"sda (8:0)"}, "", ""},
+		{"/dev/disk/by-id/*SSD*", []string{"sda (8:0)", "sda (8:0)"}, "/dev/disk/by-id/ata-SSD-part1 is a partition", ""},
+		{"/dev/disk/by-id/ata-HDD", []string{"sdb (8:16)"}, "", ""},
+		{"/dev/mapper/data", []string{"dm-0 (253:0)"}, "", ""},
+		{"/dev/loop0", []string{"loop0 (7:0)"}, "", ""},
+		{"/dev/nvme*", nil, "", ""},
+		{"/dev/disk/by-id/gone", nil, "", "/dev/disk/by-id/gone is ignored: readlink /dev/sdz: no such file or directory"},
+		{"/dev/loop-a", nil, "", "/dev/loop-a is ignored: more than 40 symbolic links"},
+		{"/dev/null", nil, "", "/dev/null is ignored: stat /dev/null: not a block device"},
+		{"/dev/plain", nil, "", "/dev/plain is ignored: stat /dev/plain: not a block device"},
+	} {
+		t.Run(test.pattern, func(t *testing.T) {
+			got, err := matchDevices(linked(), test.pattern)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, disk := range got.disks {
+				names = append(names, disk.String())
+			}
+			if diff := cmp.Diff(test.want, names); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			wantSentence(t, got.partitions, test.said)
+			wantSentence(t, got.ignored, test.ignored)
+		})
+	}
+}
+
+func wantSentence(t *testing.T, got []string, want string) {
+	t.Helper()
+	text := strings.Join(got, "; ")
+	if (want == "") != (text == "") || !strings.Contains(text, want) {
+		t.Errorf("got %q, want %q", text, want)
+	}
+}
+
+func TestLaterItemsOverrideEarlierOnes(t *testing.T) {
+	f := newFixture(t, linked(), classes.ContainerScope).apply(`
+Classes:
+  mixed:
+  - Devices: ["/dev/sd[a-z]"]
+    ThrottleReadBps: 50M
+    ThrottleWriteBps: 10M
+    ThrottleReadIOPS: 10k
+  - Devices: ["/dev/disk/by-id/*SSD"]
+    ThrottleReadBps: 100M
+    ThrottleReadIOPS: 0
+`)
+	want := map[string]map[string]string{"mixed": {ioMax: "8:0 rbps=100000000 wbps=10000000 riops=max wiops=max\n" +
+		"8:16 rbps=50000000 wbps=10000000 riops=10000 wiops=max"}}
+	if diff := cmp.Diff(want, f.backend.Effective()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTheStatusTellsOfPatternsThatDoNotDoWhatTheySay(t *testing.T) {
+	f := newFixture(t, linked(), classes.ContainerScope).apply(`
+Classes:
+  some: [{Devices: [/dev/sda1, "/dev/nvme9*", /dev/null], ThrottleReadBps: 50M}]
+  none: [{Devices: [], ThrottleReadBps: 50M}]
+  fine: [{Devices: [/dev/sdb], ThrottleReadBps: 50M}]
+`)
+	want := classes.BackendStatus{
+		Degraded: map[string]string{
+			"some": "pattern /dev/nvme9* matches no block device on this machine; pattern /dev/null matches no block device on this machine",
+			"none": "Classes.none[0] lists no device",
+		},
+		Conditions: []classes.Condition{
+			{Type: "DevicesMatched", Reason: "SomeIgnored", Message: "/dev/null matches no block device; /dev/nvme9* matches no block device; " +
+				"/dev/null is ignored: stat /dev/null: not a block device; correct Devices, or reload the class files when the devices are there"},
+			{Type: "WholeDisks", Reason: "PartitionMeansDisk",
+				Message: "/dev/sda1 is a partition: its disk sda (8:0) is meant, with all that is on it; name the disk"},
+		},
+	}
+	if diff := cmp.Diff(want, f.backend.Status()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatTheKernelWouldRefuseIsRefusedBefore(t *testing.T) {
+	const section = "Classes:\n  a:\n  - Devices: [/dev/sda]\n    ThrottleReadBps: 1\n  - Devices: [/dev/sdb]\n    ThrottleWriteIOPS: 1\n"
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	err := f.backend.Apply(t.Context(), f.parse(section))
+	if got := classes.SplitErrors(err); len(got) != 2 || !strings.Contains(got[1].Error(), "Classes.a[1].ThrottleWriteIOPS: 1 is refused by the kernel") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := f.backend.Adjust("", "slow"); err != nil {
+		t.Errorf("the configuration before is gone: %v", err)
+	}
+	legacy := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope)
+	if err := legacy.backend.Check(t.Context(), legacy.parse(section)); err != nil {
+		t.Errorf("cgroup v1 takes a 1, but: %v", err)
+	}
+}

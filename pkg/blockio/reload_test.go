@@ -1,0 +1,91 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+const other = "Classes: {other: [{Devices: [/dev/sda], ThrottleReadBps: 3M}]}"
+
+func TestAClassThatIsGoneCanBeLeftUntilItIsReleased(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.runtime("", "slower")
+	f.apply(other)
+	inUse := func(class string) bool { return class == "slower" }
+	if err := f.backend.Release(t.Context(), inUse); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.backend.Adjust("", "slow"); !errors.Is(err, classes.ErrUnknownClass) {
+		t.Errorf("a class that nothing has is still there: %v", err)
+	}
+	f.enforce(container(), "", "slower") // as for the answer to a resize
+	f.runtime("slower", "other")
+	f.enforce(container(), "slower", "other")
+	f.want(v2Dir+"/io.max", "8:0 rbps=3000000 wbps=max riops=max wiops=max\n")
+	if err := f.backend.Release(t.Context(), func(string) bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.backend.Adjust("", "slower"); !errors.Is(err, classes.ErrUnknownClass) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAClassThatChangedClearsWhatItHadBefore(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.runtime("", "slower")
+	f.apply("Classes: {slower: [{Devices: [/dev/sda], ThrottleReadBps: 2M}]}")
+	f.runtime("slower", "slower")
+	f.enforce(container(), "slower", "slower")
+	f.want(v2Dir+"/io.max", "8:0 rbps=2000000 wbps=max riops=max wiops=max\n")
+	if err := f.backend.Release(t.Context(), func(string) bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	adjustment, err := f.backend.Adjust("slower", "")
+	if want := "8:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment.Unified[ioMax] != want {
+		t.Errorf("got %v, %v; want %s", adjustment, err, want)
+	}
+}
+
+func TestLeavingAClassOfAFormerRunClearsAllThatThereIs(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.runtime("", "slower")
+	restarted := newFixture(t, f.machine, classes.ContainerScope).apply(other)
+	restarted.enforce(container(), "slower", "other")
+	restarted.want(v2Dir+"/io.max", "8:0 rbps=3000000 wbps=max riops=max wiops=max\n")
+	restarted.enforce(container(), "slower", "")
+	restarted.want(v2Dir+"/io.max", "")
+}
+
+func TestHooksAndReloadsMayRunAtTheSameTime(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	configs := []classes.BackendConfig{f.parse(throttling), f.parse(other + "\n")}
+	var running sync.WaitGroup
+	for range 4 {
+		running.Go(func() {
+			for range 50 {
+				_, _ = f.backend.Adjust("", "slow")
+				_ = f.backend.Enforce(t.Context(), container(), "", "slow")
+				f.backend.Status()
+			}
+		})
+	}
+	for i := range 50 {
+		if err := f.backend.Apply(t.Context(), configs[i%2]); err != nil {
+			t.Error(err)
+		}
+		if err := f.backend.Release(t.Context(), func(class string) bool { return class == "slow" }); err != nil {
+			t.Error(err)
+		}
+	}
+	running.Wait()
+	if _, err := f.backend.Adjust("", "slow"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,224 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cgroup
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+func TestPath(t *testing.T) {
+	for _, test := range []struct{ path, want string }{
+		{"/kubepods/burstable/pod1/c1", "/kubepods/burstable/pod1/c1"},
+		{"default/c1", "/default/c1"},
+		{"/a//b/./c/", "/a/b/c"},
+		{"/with:two:colons", "/with:two:colons"},
+		{"/kubepods.slice/kubepods-pod1.slice", "/kubepods.slice/kubepods-pod1.slice"},
+		{"kubepods-burstable-pod1.slice", "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice"},
+		{"kubepods-burstable-pod1.slice:cri-containerd:c1",
+			"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice/cri-containerd-c1.scope"},
+		{"system.slice:crio:c1", "/system.slice/crio-c1.scope"},
+		{":runc:c1", "/system.slice/runc-c1.scope"},
+		{"-.slice:runc:c1", "/runc-c1.scope"},
+		{"user.slice::c1", "/user.slice/c1.scope"},
+		{"a.slice:runc:a-b.slice", "/a.slice/a-b.slice"},
+	} {
+		if got, err := Path(test.path); err != nil || got != test.want {
+			t.Errorf("%q is %q, %v; want %q", test.path, got, err, test.want)
+		}
+	}
+}
+
+func TestPathsThatLeaveTheTreeOrMakeNoSenseAreRefused(t *testing.T) {
+	for _, path := range []string{"", "/../etc", "/kubepods/../../x", "..", "a/..", "../a.slice", "a.slice:runc:", "a:runc:c1",
+		"a--b.slice:runc:c1", "-a.slice", "a-.slice:runc:c1", ".slice:runc:c1"} {
+		if got, err := Path(path); !errors.Is(err, ErrBadPath) {
+			t.Errorf("%q is %q, %v", path, got, err)
+		}
+	}
+}
+
+func FuzzPath(f *testing.F) {
+	for _, seed := range []string{"/a/b", "a-b.slice:p:n", "a-b.slice", "..", "-.slice:p:n", "a:..:b", ".slice:..:.."} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		got, err := Path(path)
+		if err != nil {
+			if !errors.Is(err, ErrBadPath) {
+				t.Error(err)
+			}
+			return
+		}
+		if !strings.HasPrefix(got, "/") || strings.Contains(got+"/", "/../") {
+			t.Errorf("%q is %q", path, got)
+		}
+	})
+}
+
+const dir = "/kubepods/pod1/c1"
+
+func detect(t *testing.T, m *simcgroup.Machine) *Tree {
+	t.Helper()
+	tree, err := Detect(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func withGroup(m *simcgroup.Machine) *simcgroup.Machine {
+	m.AddCgroup(dir)
+	return m
+}
+
+func TestTheHierarchyWithTheIOControllerIsFound(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		machine *simcgroup.Machine
+		root    string
+		version int
+		unified bool
+	}{
+		{"v2", simcgroup.New(), "/sys/fs/cgroup", 2, true},
+		{"v1", simcgroup.NewLegacy(), "/sys/fs/cgroup/blkio", 1, false},
+		{"hybrid", simcgroup.NewHybrid(), "/sys/fs/cgroup/blkio", 1, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tree := detect(t, withGroup(test.machine))
+			root, version, err := tree.IORoot()
+			if err != nil || root != test.root || version != test.version || tree.Unified() != test.unified {
+				t.Errorf("got %s, v%d, unified %v, %v", root, version, tree.Unified(), err)
+			}
+			got, version, err := tree.IODir(classes.Target{Container: "c1", CgroupsPath: dir})
+			if err != nil || got != test.root+dir || version != test.version {
+				t.Errorf("got %s, v%d, %v", got, version, err)
+			}
+		})
+	}
+}
+
+func TestAMachineWithoutCgroupsHasNoIOController(t *testing.T) {
+	tree := detect(t, simcgroup.NewBare())
+	if _, _, err := tree.IORoot(); !errors.Is(err, ErrNoIO) {
+		t.Errorf("IORoot: %v", err)
+	}
+	if _, _, err := tree.IODir(classes.Target{CgroupsPath: dir}); !errors.Is(err, ErrNoIO) {
+		t.Errorf("IODir: %v", err)
+	}
+	if _, err := tree.Threads(classes.Target{CgroupsPath: dir}); err == nil || !strings.Contains(err.Error(), "mount cgroup2") {
+		t.Errorf("Threads: %v", err)
+	}
+}
+
+func TestAV2TreeWithoutIOHasNoIOController(t *testing.T) {
+	m := simcgroup.New()
+	m.Inject(simcgroup.Fault{Op: "read", File: "cgroup.controllers", Err: syscall.EIO})
+	if _, _, err := detect(t, m).IORoot(); !errors.Is(err, ErrNoIO) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhenTheFirstProcessCannotBeLookedAtThisOneIs(t *testing.T) {
+	m := simcgroup.New()
+	m.Inject(simcgroup.Fault{Op: "read", File: "mountinfo", Err: syscall.EACCES})
+	if _, _, err := detect(t, m).IORoot(); err != nil {
+		t.Error(err)
+	}
+	m.Inject(simcgroup.Fault{Op: "read", File: "mountinfo", Err: syscall.EACCES, Lasting: true})
+	if _, err := Detect(m); !errors.Is(err, syscall.EACCES) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestATargetIsFoundByPathOrProcess(t *testing.T) {
+	const root = "/sys/fs/cgroup"
+	m := withGroup(simcgroup.New())
+	m.AddCgroup("/kubepods.slice/kubepods-pod1.slice/cri-containerd-c1.scope")
+	m.AddCgroup("/kubepods.slice/kubepods-pod1.slice/crio-c2.scope/container")
+	m.AddCgroup("/kubepods.slice/kubepods-pod1.slice/crio-c3.scope/init.scope")
+	m.AddProcess(dir, 100)
+	m.AddProcess("/kubepods.slice/kubepods-pod1.slice/crio-c2.scope/container", 200)
+	m.AddProcess("/kubepods.slice/kubepods-pod1.slice/crio-c3.scope/init.scope", 300)
+	tree := detect(t, m)
+	for _, test := range []struct {
+		name   string
+		target classes.Target
+		want   string
+		err    error
+	}{
+		{"a path", classes.Target{Container: "c", CgroupsPath: dir}, dir, nil},
+		{"a scope", classes.Target{Container: "c", CgroupsPath: "kubepods-pod1.slice:cri-containerd:c1"},
+			"/kubepods.slice/kubepods-pod1.slice/cri-containerd-c1.scope", nil},
+		{"a pod's slice", classes.Target{CgroupsPath: "kubepods-pod1.slice"}, "/kubepods.slice/kubepods-pod1.slice", nil},
+		{"a pod's path", classes.Target{CgroupsPath: "/kubepods/pod1"}, "/kubepods/pod1", nil},
+		{"the child that crun makes in a scope", classes.Target{Container: "c", CgroupsPath: "kubepods-pod1.slice:crio:c2", PID: 200},
+			"/kubepods.slice/kubepods-pod1.slice/crio-c2.scope/container", nil},
+		{"not a child that the container made", classes.Target{Container: "c", CgroupsPath: "kubepods-pod1.slice:crio:c3", PID: 300},
+			"/kubepods.slice/kubepods-pod1.slice/crio-c3.scope", nil},
+		{"by its process when there is no path", classes.Target{Container: "c", PID: 100}, dir, nil},
+		{"by its process when the path is elsewhere", classes.Target{Container: "c", CgroupsPath: "/elsewhere", PID: 100}, dir, nil},
+		{"not at all without a cgroup", classes.Target{Container: "c", CgroupsPath: "/elsewhere"}, "", ErrNoCgroup},
+		{"not at all without a process", classes.Target{Container: "c", CgroupsPath: "/elsewhere", PID: 999}, "", ErrNoCgroup},
+		{"not by the sandbox's process in pod scope", classes.Target{CgroupsPath: "/elsewhere", PID: 100}, "", ErrNoCgroup},
+		{"not outside of the tree, process or not", classes.Target{Container: "c", CgroupsPath: "/../etc", PID: 100}, "", ErrBadPath},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, _, err := tree.IODir(test.target)
+			if test.err == nil && (err != nil || got != root+test.want) {
+				t.Errorf("got %s, %v; want %s", got, err, root+test.want)
+			}
+			if !errors.Is(err, test.err) {
+				t.Errorf("got %v, want %v", err, test.err)
+			}
+		})
+	}
+}
+
+func TestThreadsOfAllDescendantsAreListed(t *testing.T) {
+	for name, m := range map[string]*simcgroup.Machine{"v2": simcgroup.New(), "v1": simcgroup.NewLegacy(), "hybrid": simcgroup.NewHybrid()} {
+		t.Run(name, func(t *testing.T) {
+			m.AddCgroup(dir + "/memory.slice/deeper")
+			m.AddCgroup("/kubepods/pod1/other")
+			m.AddProcess(dir, 100, 101, 102)
+			m.AddProcess(dir+"/memory.slice/deeper", 90, 103)
+			m.AddProcess("/kubepods/pod1/other", 200)
+			got, err := detect(t, m).Threads(classes.Target{Container: "c1", CgroupsPath: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]int{90, 100, 101, 102, 103}, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestThreadsOfWhatIsGoneAreAnError(t *testing.T) {
+	_, err := detect(t, simcgroup.New()).Threads(classes.Target{Container: "c1", CgroupsPath: dir})
+	if !errors.Is(err, ErrNoCgroup) || !strings.Contains(err.Error(), "/sys/fs/cgroup"+dir) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestADescendantThatVanishesHasNoThreads(t *testing.T) {
+	m := simcgroup.New()
+	m.AddCgroup(dir + "/gone")
+	m.AddProcess(dir, 100)
+	for err, fatal := range map[error]bool{syscall.ENODEV: false, syscall.ENOENT: false, syscall.EIO: true} {
+		m.Inject(simcgroup.Fault{Op: "read", File: "cgroup.threads", Skip: 1, Err: err})
+		got, gotErr := detect(t, m).Threads(classes.Target{Container: "c1", CgroupsPath: dir})
+		if fatal != (gotErr != nil) || !fatal && !cmp.Equal(got, []int{100}) {
+			t.Errorf("%v: got %v, %v", err, got, gotErr)
+		}
+		m.Heal()
+	}
+}
