@@ -58,7 +58,7 @@ that they ask for. Without a command it does what "run" does.`,
 	}
 	root.Flags().AddFlagSet(run.Flags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
-	root.AddCommand(run)
+	root.AddCommand(run, newCheckCommand(), newStatusCommand(), newAssignmentsCommand(), newUpdateCommand(), newVersionCommand())
 	return root
 }
 

@@ -17,6 +17,7 @@ import (
 
 func newRunCommand() *cobra.Command {
 	options := agent.DefaultOptions()
+	options.Version = programVersion()
 	logging := logOptions{level: "info", format: "text"}
 	cmd := &cobra.Command{
 		Use:   "run",

@@ -18,7 +18,9 @@ const maxMessageSize = 64 << 20
 // Connect makes a connection to the node API on a unix socket. Nothing is sent before the first request. The caller
 // closes it.
 func Connect(socket string) (*grpc.ClientConn, error) {
-	dial := func(ctx context.Context, _ string) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", socket) }
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}
 	conn, err := grpc.NewClient("passthrough:///localhost",
 		// Not by a unix: address, which is a URL, and not every path is one.
 		grpc.WithContextDialer(dial),

@@ -26,8 +26,8 @@ var ErrInUse = errors.New("another process serves it")
 // listen makes the socket. The file of a process that is gone is replaced. Closing the listener removes the file.
 func listen(ctx context.Context, path string, allowed peers, log *slog.Logger) (net.Listener, error) {
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("serve the node API: the path of the socket has %d bytes, and %d is the most that the kernel takes: %s; choose a shorter --api-socket",
-			len(path), maxSocketPath, path)
+		return nil, fmt.Errorf("serve the node API on %s: the path has %d bytes, and the kernel takes %d at most; choose a shorter --api-socket",
+			path, len(path), maxSocketPath)
 	}
 	listener, err := listenAnew(ctx, path)
 	if err == nil {
@@ -104,6 +104,7 @@ func openDirectory(dir string, gid int, log *slog.Logger) error {
 	case mode&0o010 != 0 && int(stat.Uid) == os.Geteuid():
 		return os.Chown(dir, -1, gid)
 	}
-	log.Warn("the group of the node API cannot enter the directory of its socket; allow it with chgrp and chmod g+x", "directory", dir, "gid", gid)
+	log.Warn("the group of the node API cannot enter the directory of its socket; allow it with chgrp and chmod g+x",
+		"directory", dir, "gid", gid)
 	return nil
 }

@@ -50,10 +50,12 @@ func configurationApplied(c node.ConfigStatus) *qosv1alpha1.Condition {
 	switch {
 	case c.Err != nil && c.Loaded.IsZero():
 		condition.Reason = "Refused"
-		condition.Message = "The class files have errors, and none is in force: containers that ask for a class are refused. Correct them; \"qos-nri-plugin check\" lists the errors."
+		condition.Message = "The class files have errors, and none is in force: containers that ask for a class are refused. " +
+			"Correct them; \"qos-nri-plugin check\" lists the errors."
 	case c.Err != nil:
 		condition.Reason = "Refused"
-		condition.Message = "The class files have errors, so the ones before stay in force. Correct them; \"qos-nri-plugin check\" lists the errors."
+		condition.Message = "The class files have errors, so the ones before stay in force. " +
+			"Correct them; \"qos-nri-plugin check\" lists the errors."
 	case c.Loaded.IsZero():
 		condition.Reason, condition.Message = "NotLoadedYet", "The class files have not been read yet; wait a moment."
 	default:
@@ -69,10 +71,12 @@ func runtimeRegistered(r node.RuntimeInfo) *qosv1alpha1.Condition {
 		condition.Healthy, condition.Reason, condition.Message = true, "Registered", "Registered with the container runtime."
 	case r.Name == "":
 		condition.Reason = "NeverRegistered"
-		condition.Message = "The container runtime has not been reached yet, so no container gets a class. See that NRI is enabled in its configuration; \"qos-nri-plugin check --runtime-endpoint\" helps."
+		condition.Message = "The container runtime has not been reached yet, so no container gets a class. " +
+			"See that NRI is enabled in its configuration; \"qos-nri-plugin check --runtime-endpoint\" helps."
 	default:
 		condition.Reason = "ConnectionLost"
-		condition.Message = "The container runtime is away, so no container gets a class. See that it runs; the plugin registers again by itself."
+		condition.Message = "The container runtime is away, so no container gets a class. " +
+			"See that it runs; the plugin registers again by itself."
 	}
 	return condition
 }
@@ -84,7 +88,9 @@ func runtimeOf(r node.RuntimeInfo) *qosv1alpha1.RuntimeInfo {
 }
 
 func configOf(c node.ConfigStatus) *qosv1alpha1.ConfigInfo {
-	info := &qosv1alpha1.ConfigInfo{Generation: c.Generation, Hash: c.Hash, LoadedAt: timestamp(c.Loaded), Files: slices.Clone(c.Files)}
+	info := &qosv1alpha1.ConfigInfo{
+		Generation: c.Generation, Hash: c.Hash, LoadedAt: timestamp(c.Loaded), Files: slices.Clone(c.Files),
+	}
 	if c.Err != nil {
 		info.LastError, info.LastErrorAt = c.Err.Error(), timestamp(c.Failed)
 	}
@@ -122,7 +128,8 @@ func resourceOf(r node.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
 		}
 	}
 	for _, c := range r.Conditions {
-		info.Conditions = append(info.Conditions, &qosv1alpha1.Condition{Type: c.Type, Healthy: c.Healthy, Reason: c.Reason, Message: c.Message})
+		condition := &qosv1alpha1.Condition{Type: c.Type, Healthy: c.Healthy, Reason: c.Reason, Message: c.Message}
+		info.Conditions = append(info.Conditions, condition)
 	}
 	slices.SortStableFunc(info.Conditions, func(a, b *qosv1alpha1.Condition) int { return strings.Compare(a.GetType(), b.GetType()) })
 	return info
@@ -155,7 +162,8 @@ func containerOf(c node.ContainerAssignments) *qosv1alpha1.ContainerAssignments 
 func assignmentsOf(assignments []classes.Assignment) []*qosv1alpha1.Assignment {
 	messages := make([]*qosv1alpha1.Assignment, 0, len(assignments))
 	for _, a := range assignments {
-		messages = append(messages, &qosv1alpha1.Assignment{Name: a.Resource, Class: a.Class, Source: sourceOf(a.Source), RequestedBy: a.Key})
+		message := &qosv1alpha1.Assignment{Name: a.Resource, Class: a.Class, Source: sourceOf(a.Source), RequestedBy: a.Key}
+		messages = append(messages, message)
 	}
 	return messages
 }

@@ -52,7 +52,9 @@ func (s *service) Status(context.Context, *qosv1alpha1.StatusRequest) (*qosv1alp
 }
 
 func (s *service) status() *qosv1alpha1.StatusResponse {
-	return s.transitions.date(func() *qosv1alpha1.StatusResponse { return statusOf(s.node.Status(), s.plugin) })
+	return s.transitions.date(func() *qosv1alpha1.StatusResponse {
+		return statusOf(s.node.Status(), s.plugin)
+	})
 }
 
 // Watch is NodeQOS.Watch.
@@ -63,7 +65,9 @@ func (s *service) Watch(_ *qosv1alpha1.WatchRequest, stream grpc.ServerStreaming
 }
 
 // ListAssignments is NodeQOS.ListAssignments.
-func (s *service) ListAssignments(_ context.Context, r *qosv1alpha1.ListAssignmentsRequest) (*qosv1alpha1.ListAssignmentsResponse, error) {
+func (s *service) ListAssignments(
+	_ context.Context, r *qosv1alpha1.ListAssignmentsRequest,
+) (*qosv1alpha1.ListAssignmentsResponse, error) {
 	return s.assignments(r.GetNamespace(), r.GetPodUid()), nil
 }
 
@@ -78,7 +82,9 @@ func (s *service) assignments(namespace, podUID string) *qosv1alpha1.ListAssignm
 }
 
 // WatchAssignments is NodeQOS.WatchAssignments.
-func (s *service) WatchAssignments(r *qosv1alpha1.WatchAssignmentsRequest, stream grpc.ServerStreamingServer[qosv1alpha1.WatchAssignmentsResponse]) error {
+func (s *service) WatchAssignments(
+	r *qosv1alpha1.WatchAssignmentsRequest, stream grpc.ServerStreamingServer[qosv1alpha1.WatchAssignmentsResponse],
+) error {
 	look := func() *qosv1alpha1.ListAssignmentsResponse { return s.assignments(r.GetNamespace(), r.GetPodUid()) }
 	return watch(stream.Context(), s, look, func(state *qosv1alpha1.ListAssignmentsResponse) error {
 		return stream.Send(&qosv1alpha1.WatchAssignmentsResponse{Assignments: state})
@@ -86,7 +92,9 @@ func (s *service) WatchAssignments(r *qosv1alpha1.WatchAssignmentsRequest, strea
 }
 
 // UpdateContainerQOSResources is NodeQOS.UpdateContainerQOSResources.
-func (s *service) UpdateContainerQOSResources(ctx context.Context, r *qosv1alpha1.UpdateContainerQOSResourcesRequest) (*qosv1alpha1.UpdateContainerQOSResourcesResponse, error) {
+func (s *service) UpdateContainerQOSResources(
+	ctx context.Context, r *qosv1alpha1.UpdateContainerQOSResourcesRequest,
+) (*qosv1alpha1.UpdateContainerQOSResourcesResponse, error) {
 	requests, err := requestsOf(r)
 	if err != nil {
 		return nil, err
@@ -97,7 +105,8 @@ func (s *service) UpdateContainerQOSResources(ctx context.Context, r *qosv1alpha
 	}
 	ctr, ok := s.node.Container(owner)
 	if !ok {
-		return nil, status.Errorf(codes.NotFound, "container %q of pod %s ended right after its classes were changed", owner.Container, owner.PodUID)
+		return nil, status.Errorf(codes.NotFound, "container %q of pod %s ended right after its classes were changed",
+			owner.Container, owner.PodUID)
 	}
 	return &qosv1alpha1.UpdateContainerQOSResourcesResponse{Container: containerOf(ctr)}, nil
 }

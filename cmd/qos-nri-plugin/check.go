@@ -1,0 +1,189 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/agent"
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
+	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/runtimesetup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// checkOptions are the flags of check.
+type checkOptions struct {
+	path, hostRoot, runtimeEndpoint, nriSocket string
+
+	offline bool
+	// kinds are made for a host; for no host with offline.
+	kinds func(hostRoot string, offline bool) ([]classes.Kind, error)
+}
+
+func newCheckCommand() *cobra.Command {
+	defaults := agent.DefaultOptions()
+	o := checkOptions{kinds: kindsToCheck}
+	cmd := &cobra.Command{
+		Use:   "check [PATH]",
+		Short: "Check class files, and whether this machine and its container runtime can do what they say",
+		Long: `check reads the class files of PATH, a file or a directory, or those of --config. It prints a line for every problem of
+them, and of applying them on this machine (not with --offline), and changes nothing. Lines that begin with "warning"
+are about what works in part, or not on this machine. With --runtime-endpoint it also asks the container runtime over CRI whether it
+is set up for QoS classes; what a runtime does not tell is reported as unknown.
+
+The exit code is 0 when there are no problems, 1 when there are, and 2 when the command line is wrong.`,
+		Example: `  qos-nri-plugin check
+  qos-nri-plugin check --offline ./classes.yaml
+  qos-nri-plugin check --runtime-endpoint unix:///run/containerd/containerd.sock`,
+		Args: atMostOnePath,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				o.path = args[0]
+			}
+			return o.run(cmd)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.path, "config", defaults.Config, "class file, or directory of class files (*.yaml), without PATH")
+	flags.StringVar(&o.hostRoot, "host-root", defaults.HostRoot, "where the host's /sys, /dev, /proc and /etc are")
+	flags.BoolVar(&o.offline, "offline", false, "check the files alone, not this machine")
+	flags.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "", "CRI socket of the container runtime to ask, as unix:///path")
+	flags.StringVar(&o.nriSocket, "nri-socket", defaults.NRISocket, "NRI socket of the container runtime")
+	return cmd
+}
+
+func atMostOnePath(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usageError(cmd, fmt.Errorf("one PATH is the most, not %d", len(args)))
+	}
+	return nil
+}
+
+// kindsToCheck are all kinds, with the options that run has by default. Checking writes nothing, and mounts nothing.
+func kindsToCheck(hostRoot string, offline bool) ([]classes.Kind, error) {
+	if offline {
+		return offlineKinds(), nil
+	}
+	return kinds(hostRoot, true, slog.New(slog.DiscardHandler))
+}
+
+// errProblems makes check's exit code; what the problems are has been printed.
+type errProblems int
+
+func (n errProblems) Error() string {
+	if n == 1 {
+		return "there is 1 problem"
+	}
+	return fmt.Sprintf("there are %d problems", int(n))
+}
+
+func (o *checkOptions) run(cmd *cobra.Command) error {
+	known, err := o.kinds(o.hostRoot, o.offline)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	host := hostfs.Root(o.hostRoot)
+	problems := checkFiles(cmd.Context(), out, config.Read(o.path, known, host.ReadFile), known, o.offline)
+	if o.runtimeEndpoint != "" {
+		more, err := o.checkRuntime(cmd.Context(), out, host)
+		if errors.Is(err, runtimesetup.ErrEndpoint) {
+			return usageError(cmd, err)
+		}
+		problems += more
+	}
+	if problems > 0 {
+		return errProblems(problems)
+	}
+	return nil
+}
+
+// checkFiles prints what is wrong with class files, or a summary, and returns the number of problems.
+func checkFiles(ctx context.Context, out io.Writer, source node.Source, known []classes.Kind, offline bool) int {
+	var resources []node.ResourceStatus
+	err := source.Err
+	if err == nil && !offline {
+		n := node.New(node.Options{Kinds: known, Log: slog.New(slog.DiscardHandler)})
+		resources, err = n.Check(ctx, source)
+	}
+	if err != nil {
+		problems := classes.SplitErrors(err)
+		for _, problem := range problems {
+			fmt.Fprintln(out, oneLine(problem.Error()))
+		}
+		return len(problems)
+	}
+	for _, warning := range warningsOf(resources) {
+		fmt.Fprintln(out, "warning: "+oneLine(warning))
+	}
+	fmt.Fprintln(out, summary(source, offline))
+	return 0
+}
+
+func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer, host hostfs.Root) (problems int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	findings, err := runtimesetup.Inspect(ctx, runtimesetup.Options{
+		Endpoint: o.runtimeEndpoint, NRISocket: o.nriSocket, HostRoot: o.hostRoot, Files: host,
+	})
+	for _, finding := range findings {
+		fmt.Fprintln(out, "runtime: "+oneLine(finding.String()))
+		if finding.Level == runtimesetup.Problem {
+			problems++
+		}
+	}
+	return problems, err
+}
+
+// warningsOf lists what a user should know of resources that can be applied, or that this machine does not have.
+func warningsOf(resources []node.ResourceStatus) []string {
+	var warnings []string
+	for _, r := range resources {
+		if r.Unavailable != nil {
+			warnings = append(warnings, fmt.Sprintf("%s: not on this machine (%s): %s", r.Name, r.Unavailable.Reason, r.Unavailable.Message))
+		}
+		for _, class := range slices.Sorted(maps.Keys(r.Degraded)) {
+			warnings = append(warnings, fmt.Sprintf("%s: class %s is enforced in part: %s", r.Name, class, r.Degraded[class]))
+		}
+		for _, c := range r.Conditions {
+			if !c.Healthy {
+				warnings = append(warnings, fmt.Sprintf("%s: %s: %s: %s", r.Name, c.Type, c.Reason, c.Message))
+			}
+		}
+	}
+	return warnings
+}
+
+func summary(source node.Source, offline bool) string {
+	offered := 0
+	for _, r := range source.Config.Resources {
+		offered += len(r.Classes)
+	}
+	text := fmt.Sprintf("%s, %s, %s: OK", count(len(source.Files), "file", "files"),
+		count(len(source.Config.Resources), "resource", "resources"), count(offered, "class", "classes"))
+	if offline {
+		text += " (not checked against this machine)"
+	}
+	return text
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }

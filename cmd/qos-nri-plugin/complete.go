@@ -1,0 +1,112 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/shell"
+)
+
+// nodeState is what completions choose from.
+type nodeState struct {
+	status *qosv1alpha1.StatusResponse
+	list   *qosv1alpha1.ListAssignmentsResponse
+}
+
+// lookForCompletion asks the plugin. A shell that waits for a word is no place for errors: without an answer there
+// are no words.
+func lookForCompletion(cmd *cobra.Command) nodeState {
+	var state nodeState
+	socket, err := cmd.Flags().GetString("api-socket")
+	if err != nil {
+		return state
+	}
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	defer cancel()
+	err = (&apiOptions{socket: socket}).connect(ctx, func(ctx context.Context, client qosv1alpha1.NodeQOSClient) (err error) {
+		if state.status, err = client.Status(ctx, &qosv1alpha1.StatusRequest{}); err != nil {
+			return err
+		}
+		state.list, err = client.ListAssignments(ctx, &qosv1alpha1.ListAssignmentsRequest{})
+		return err
+	})
+	if err != nil {
+		return nodeState{}
+	}
+	return state
+}
+
+func completePod(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return podWords(lookForCompletion(cmd), toComplete), cobra.ShellCompDirectiveNoFileComp
+}
+
+// podWords are names of pods, or UIDs once one has been begun.
+func podWords(state nodeState, begun string) []string {
+	var words []string
+	for _, pod := range state.list.GetPods() {
+		if strings.HasPrefix(shell.PodName(pod), begun) {
+			words = append(words, shell.PodName(pod))
+		} else if strings.HasPrefix(pod.GetUid(), begun) {
+			words = append(words, pod.GetUid())
+		}
+	}
+	return words
+}
+
+func completeUpdate(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return completePod(cmd, nil, toComplete)
+	case 1:
+		return containerWords(lookForCompletion(cmd), args[0]), cobra.ShellCompDirectiveNoFileComp
+	case 2:
+		words := pairWords(lookForCompletion(cmd), toComplete)
+		return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+func containerWords(state nodeState, pod string) []string {
+	var words []string
+	for _, found := range shell.SelectPods(state.list, pod) {
+		words = append(words, shell.ContainerNames(found)...)
+	}
+	return words
+}
+
+// pairWords complete the last of "resource=class" pairs, with resources that can be changed and are not in the others.
+func pairWords(state nodeState, begun string) []string {
+	done, last := "", begun
+	if at := strings.LastIndex(begun, ","); at >= 0 {
+		done, last = begun[:at+1], begun[at+1:]
+	}
+	var words []string
+	for _, resource := range state.status.GetResources().GetContainerQosResources() {
+		name := resource.GetName()
+		if short := strings.TrimPrefix(name, "k8s.io/"); !strings.HasPrefix(last, "k8s.io/") {
+			name = short
+		}
+		if !resource.GetMutable() || strings.Contains(","+done, ","+name+"=") {
+			continue
+		}
+		for _, class := range resource.GetClasses() {
+			if word := name + "=" + class.GetName(); !class.GetDraining() && strings.HasPrefix(word, last) {
+				words = append(words, done+word)
+			}
+		}
+	}
+	return words
+}

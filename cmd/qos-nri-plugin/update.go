@@ -1,0 +1,100 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/shell"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// change is what update is asked to do.
+type change struct {
+	pod, container string
+	pairs          []classes.Pair
+}
+
+func newUpdateCommand() *cobra.Command {
+	var api *apiOptions
+	cmd := &cobra.Command{
+		Use:   "update POD CONTAINER RESOURCE=CLASS[,RESOURCE=CLASS...]",
+		Short: "Change classes of a running container, all of them or none",
+		Long: `update asks the running plugin to change the classes of a container that runs, and returns when the kernel has been
+seen to enforce them. If one of them cannot be changed, none is. POD is a pod's UID, or namespace/name. The short names
+"rdt" and "blockio" may be used; an empty class ("rdt=") is the system default, which enforces nothing.
+
+Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.UpdateContainerQOSResourcesResponse.`,
+		Example: `  qos-nri-plugin update default/web main rdt=gold
+  qos-nri-plugin update default/web main rdt=gold,blockio=high-prio`,
+		ValidArgsFunction: completeUpdate,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			wanted, err := parseChange(args)
+			if err != nil {
+				return usageError(cmd, err)
+			}
+			return api.call(cmd, func(ctx context.Context, client qosv1alpha1.NodeQOSClient) error {
+				ctx, cancel := context.WithTimeout(ctx, changeTime)
+				defer cancel()
+				return api.update(ctx, cmd, client, wanted)
+			})
+		},
+	}
+	api = newAPIOptions(cmd)
+	return cmd
+}
+
+func parseChange(args []string) (change, error) {
+	if len(args) != 3 {
+		return change{}, fmt.Errorf("POD, CONTAINER and RESOURCE=CLASS are needed, not %d arguments", len(args))
+	}
+	pairs, err := classes.ParsePairs(args[2])
+	if err == nil && len(pairs) == 0 {
+		err = errors.New("the request is empty; write resource=class[,resource=class...]")
+	}
+	return change{pod: args[0], container: args[1], pairs: pairs}, err
+}
+
+func (o *apiOptions) update(ctx context.Context, cmd *cobra.Command, client qosv1alpha1.NodeQOSClient, wanted change) error {
+	list, err := client.ListAssignments(ctx, &qosv1alpha1.ListAssignmentsRequest{})
+	if err != nil {
+		return err
+	}
+	pod, err := shell.SelectPod(list, wanted.pod)
+	if err != nil {
+		return err
+	}
+	if err := shell.CheckContainer(pod, wanted.container); err != nil {
+		return err
+	}
+	answer, err := client.UpdateContainerQOSResources(ctx, wanted.request(pod.GetUid()))
+	if err != nil {
+		return err
+	}
+	return o.print(cmd, answer, func() string {
+		before := shell.Container(pod, answer.GetContainer().GetId())
+		return shell.Change(pod, before, answer.GetContainer(), wanted.resources())
+	})
+}
+
+func (c change) request(podUID string) *qosv1alpha1.UpdateContainerQOSResourcesRequest {
+	request := &qosv1alpha1.UpdateContainerQOSResourcesRequest{PodUid: podUID, Container: c.container}
+	for _, pair := range c.pairs {
+		request.QosResources = append(request.QosResources, &qosv1alpha1.ContainerQOSResource{Name: pair.Resource, Class: pair.Class})
+	}
+	return request
+}
+
+func (c change) resources() []string {
+	names := make([]string, 0, len(c.pairs))
+	for _, pair := range c.pairs {
+		names = append(names, pair.Resource)
+	}
+	return names
+}

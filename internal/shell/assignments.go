@@ -1,0 +1,76 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"fmt"
+	"strings"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+// Assignments is who has which class, for people: a row for each container, or pod, and resource.
+func Assignments(list *qosv1alpha1.ListAssignmentsResponse) string {
+	rows := table{{"NAMESPACE", "POD", "CONTAINER", "RESOURCE", "CLASS", "SOURCE", "REQUESTED BY"}}
+	for _, pod := range list.GetPods() {
+		rows = append(rows, assignmentRows(pod, "<pod>", pod.GetQosResources())...)
+		for _, ctr := range pod.GetContainers() {
+			rows = append(rows, assignmentRows(pod, ctr.GetName(), ctr.GetQosResources())...)
+		}
+	}
+	if len(rows) == 1 {
+		return "No pods with QoS-class resources run on this node.\n"
+	}
+	var text strings.Builder
+	rows.appendTo(&text)
+	return text.String()
+}
+
+func assignmentRows(pod *qosv1alpha1.PodAssignments, container string, assignments []*qosv1alpha1.Assignment) [][]string {
+	rows := make([][]string, 0, len(assignments))
+	for _, a := range assignments {
+		rows = append(rows, []string{
+			pod.GetNamespace(), pod.GetName(), container, a.GetName(), classText(a.GetClass()), sourceText(a.GetSource()), a.GetRequestedBy(),
+		})
+	}
+	return rows
+}
+
+func sourceText(s qosv1alpha1.Source) string {
+	if s == qosv1alpha1.Source_SOURCE_UNSPECIFIED {
+		return "-"
+	}
+	return strings.ToLower(strings.TrimPrefix(s.String(), "SOURCE_"))
+}
+
+// Change says what became of a request for other classes: before and after are the same container's assignments; before is
+// nil when they are not known.
+func Change(pod *qosv1alpha1.PodAssignments, before, after *qosv1alpha1.ContainerAssignments, resources []string) string {
+	var text strings.Builder
+	for _, resource := range resources {
+		to := classText(classOf(after, resource))
+		what := "is " + to + " now"
+		if before != nil {
+			what = describeChange(classText(classOf(before, resource)), to)
+		}
+		fmt.Fprintf(&text, "pod %s container %s: %s %s\n", plain(PodName(pod)), plain(after.GetName()), plain(resource), plain(what))
+	}
+	return text.String()
+}
+
+func describeChange(from, to string) string {
+	if from == to {
+		return "stays " + to
+	}
+	return from + " -> " + to
+}
+
+func classOf(ctr *qosv1alpha1.ContainerAssignments, resource string) string {
+	for _, a := range ctr.GetQosResources() {
+		if a.GetName() == resource {
+			return a.GetClass()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,116 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+// maxCandidates is how many names an error lists.
+const maxCandidates = 8
+
+// Why a name does not lead to one pod or container.
+var (
+	ErrNotFound  = errors.New("not found")
+	ErrAmbiguous = errors.New("ambiguous")
+)
+
+// PodName is the name of a pod as commands take it.
+func PodName(pod *qosv1alpha1.PodAssignments) string { return pod.GetNamespace() + "/" + pod.GetName() }
+
+// SelectPods finds pods by a UID or by namespace/name. More than one pod can have a name while the runtime still keeps
+// one that has ended. An empty name selects all.
+func SelectPods(list *qosv1alpha1.ListAssignmentsResponse, name string) []*qosv1alpha1.PodAssignments {
+	if name == "" {
+		return list.GetPods()
+	}
+	var found []*qosv1alpha1.PodAssignments
+	for _, pod := range list.GetPods() {
+		if pod.GetUid() == name || PodName(pod) == name {
+			found = append(found, pod)
+		}
+	}
+	return found
+}
+
+// NoPod is the error for a name that selects nothing. It lists names that could have been meant.
+func NoPod(list *qosv1alpha1.ListAssignmentsResponse, name string) error {
+	var near, all []string
+	for _, pod := range list.GetPods() {
+		all = append(all, PodName(pod))
+		if _, bare, _ := strings.Cut(name, "/"); pod.GetName() == name || pod.GetName() == bare {
+			near = append(near, PodName(pod))
+		}
+	}
+	text := fmt.Sprintf("pod %q runs not on this node, or has no QoS-class resources", name)
+	switch {
+	case !strings.Contains(name, "/") && len(near) > 0:
+		return fmt.Errorf("%w: %q is no UID of a pod; by name it is %s", ErrNotFound, name, candidates(near))
+	case len(near) > 0:
+		return fmt.Errorf("%w: %s; there is %s", ErrNotFound, text, candidates(near))
+	case len(all) > 0:
+		return fmt.Errorf("%w: %s; there are %s", ErrNotFound, text, candidates(all))
+	}
+	return fmt.Errorf("%w: %s; there are no pods", ErrNotFound, text)
+}
+
+// SelectPod finds one pod.
+func SelectPod(list *qosv1alpha1.ListAssignmentsResponse, name string) (*qosv1alpha1.PodAssignments, error) {
+	found := SelectPods(list, name)
+	switch len(found) {
+	case 0:
+		return nil, NoPod(list, name)
+	case 1:
+		return found[0], nil
+	}
+	var uids []string
+	for _, pod := range found {
+		uids = append(uids, pod.GetUid())
+	}
+	return nil, fmt.Errorf("%w: %d pods are called %s; name one by its UID: %s", ErrAmbiguous, len(found), name, candidates(uids))
+}
+
+// CheckContainer says whether a pod has a container of a name, and what others it has if not.
+func CheckContainer(pod *qosv1alpha1.PodAssignments, name string) error {
+	names := ContainerNames(pod)
+	if slices.Contains(names, name) {
+		return nil
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("%w: pod %s has no containers", ErrNotFound, PodName(pod))
+	}
+	return fmt.Errorf("%w: pod %s has no container %q; there is %s", ErrNotFound, PodName(pod), name, candidates(names))
+}
+
+// ContainerNames are distinct and sorted.
+func ContainerNames(pod *qosv1alpha1.PodAssignments) []string {
+	names := make([]string, 0, len(pod.GetContainers()))
+	for _, ctr := range pod.GetContainers() {
+		names = append(names, ctr.GetName())
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Container finds a container of a pod by the runtime's ID; nil when there is none.
+func Container(pod *qosv1alpha1.PodAssignments, id string) *qosv1alpha1.ContainerAssignments {
+	for _, ctr := range pod.GetContainers() {
+		if ctr.GetId() == id {
+			return ctr
+		}
+	}
+	return nil
+}
+
+func candidates(names []string) string {
+	if more := len(names) - maxCandidates; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxCandidates], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
