@@ -1,0 +1,120 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience is how long something that has to happen may take on an emulated CPU before the test gives up.
+const patience = 60 * time.Second
+
+// eventually waits until check returns nil, and fails the test with its last error if it never does.
+func eventually(t testing.TB, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not after %s: %v", what, patience, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustRead(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	must(t, err)
+	return string(data)
+}
+
+func mustWrite(t testing.TB, path, content string) {
+	t.Helper()
+	must(t, os.WriteFile(path, []byte(content), 0o644))
+}
+
+// process is a program that runs beside the tests, with a log file.
+type process struct {
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when it has been waited for
+}
+
+// start runs a program whose output is appended to a log in the folder that the host keeps.
+func start(t testing.TB, name string, args ...string) *process {
+	t.Helper()
+	log, err := os.OpenFile(filepath.Join(logDirectory(), name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	must(t, err)
+	defer log.Close()
+	p := &process{cmd: exec.Command(name, args...), exited: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	must(t, p.cmd.Start())
+	go func() {
+		_ = p.cmd.Wait() // how it ended is in its log
+		close(p.exited)
+	}()
+	return p
+}
+
+// end sends a signal and waits until the process is gone.
+func (p *process) end(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatalf("send %s to %s: %v", signal, p.cmd.Path, err)
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		t.Fatalf("%s still runs %s after %s", p.cmd.Path, patience, signal)
+	}
+}
+
+// alive returns an error when the process has ended.
+func (p *process) alive() error {
+	select {
+	case <-p.exited:
+		return fmt.Errorf("%s has ended: %s", p.cmd.Path, p.cmd.ProcessState)
+	default:
+		return nil
+	}
+}
+
+// output runs a program to its end and returns its standard output.
+func output(name string, args ...string) (string, error) {
+	cmd := exec.Command(name, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return string(out), fmt.Errorf("%s %q: %w: %s", name, args, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return string(out), nil
+}
+
+func logDirectory() string {
+	if dir := os.Getenv("QOS_LOGS"); dir != "" {
+		return dir
+	}
+	return os.TempDir()
+}

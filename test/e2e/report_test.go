@@ -1,0 +1,112 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// report is what the tests inside of a VM have reported.
+type report struct {
+	names   []string // in the order in which they began
+	results map[string]*result
+}
+
+type result struct {
+	outcome string // "pass", "fail", "skip", or "" when it did not end
+	output  strings.Builder
+}
+
+// readEvents reads the events of test2json to their end, and writes the output that they carry to live as it comes.
+func readEvents(events io.Reader, live io.Writer) (*report, error) {
+	r := &report{results: map[string]*result{}}
+	decoder := json.NewDecoder(events)
+	for {
+		var event struct{ Action, Test, Output string }
+		switch err := decoder.Decode(&event); {
+		case err == io.EOF:
+			return r, nil
+		case err != nil:
+			return r, fmt.Errorf("read test events: %w", err)
+		}
+		test := r.result(event.Test)
+		switch event.Action {
+		case "output":
+			test.output.WriteString(event.Output)
+			if _, err := io.WriteString(live, "  | "+event.Output); err != nil {
+				return r, err
+			}
+		case "pass", "fail", "skip":
+			test.outcome = event.Action
+		}
+	}
+}
+
+func (r *report) result(name string) *result {
+	if _, ok := r.results[name]; !ok {
+		r.names = append(r.names, name)
+		r.results[name] = &result{}
+	}
+	return r.results[name]
+}
+
+// replay ends t as the named test ended, and does the same for its subtests, as subtests of t.
+func (r *report) replay(t *testing.T, name string) {
+	test, ok := r.results[name]
+	if !ok {
+		t.Fatalf("%s did not run; output of the VM:\n%s", name, r.result("").output.String())
+	}
+	for _, child := range r.children(name) {
+		t.Run(child[strings.LastIndex(child, "/")+1:], func(t *testing.T) { r.replay(t, child) })
+	}
+	switch test.outcome {
+	case "pass":
+	case "skip":
+		t.Skip(test.output.String())
+	case "fail":
+		t.Error(test.output.String())
+	default:
+		t.Errorf("did not end:\n%s\n%s", test.output.String(), r.result("").output.String())
+	}
+}
+
+func (r *report) children(name string) []string {
+	var children []string
+	for _, candidate := range r.names {
+		if rest, ok := strings.CutPrefix(candidate, name+"/"); ok && !strings.Contains(rest, "/") {
+			children = append(children, candidate)
+		}
+	}
+	return children
+}
+
+func TestReportListsSubtestsOfOneLevelInTheirOrder(t *testing.T) {
+	events := `{"Action":"run","Test":"TestNode"}
+{"Action":"run","Test":"TestNode/b"}
+{"Action":"output","Test":"TestNode/b","Output":"--- PASS\n"}
+{"Action":"run","Test":"TestNode/b/deeper"}
+{"Action":"skip","Test":"TestNode/b/deeper"}
+{"Action":"run","Test":"TestNode/a"}
+{"Action":"fail","Test":"TestNode/a"}
+`
+	r, err := readEvents(strings.NewReader(events), io.Discard)
+	must(t, err)
+	if diff := cmp.Diff([]string{"TestNode/b", "TestNode/a"}, r.children("TestNode")); diff != "" {
+		t.Error(diff)
+	}
+	if got := r.children("TestNode/b"); len(got) != 1 || r.results["TestNode/b/deeper"].outcome != "skip" {
+		t.Errorf("unexpected: %+v", r.results)
+	}
+	if r.results["TestNode/a"].outcome != "fail" {
+		t.Errorf("outcome of a: %q", r.results["TestNode/a"].outcome)
+	}
+}

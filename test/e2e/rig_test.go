@@ -1,0 +1,111 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// rig is what all machines share.
+type rig struct {
+	source    string // root of the checkout
+	kernel    string // image to boot
+	test2json string // program that turns the output of tests into events
+	share     string // folder that the VM sees as /share
+}
+
+// prepare builds everything that runs in the VM. It installs what is missing on this machine, if it may.
+func prepare(t *testing.T) *rig {
+	source, err := filepath.Abs("../..")
+	must(t, err)
+	r := &rig{source: source, share: t.TempDir()}
+	bin := filepath.Join(r.share, "bin")
+	must(t, os.Mkdir(bin, 0o755))
+
+	paths := r.setUp(t)
+	r.kernel = paths["KERNEL"]
+	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
+		must(t, copyFile(filepath.Join(paths["RUNTIMES"], name), filepath.Join(bin, name)))
+	}
+	r.build(t, "build", "-o", filepath.Join(bin, "qos-nri-plugin"), "./cmd/qos-nri-plugin")
+	r.build(t, "test", "-c", "-tags", "e2e_vm", "-o", filepath.Join(bin, "invm.test"), "./test/e2e/invm")
+	workload := filepath.Join(t.TempDir(), "workload")
+	r.build(t, "build", "-o", workload, "./test/e2e/workload")
+	r.test2json = filepath.Join(t.TempDir(), "test2json")
+	r.build(t, "build", "-o", r.test2json, "cmd/test2json")
+
+	image, err := os.Create(filepath.Join(r.share, "image.tar"))
+	must(t, err)
+	must(t, writeImage(image, "localhost/workload:1", workload))
+	must(t, image.Close())
+	must(t, os.WriteFile(filepath.Join(r.share, "run"), []byte(runInside()), 0o755))
+	return r
+}
+
+// setUp runs setup.sh and returns the paths that it prints.
+func (r *rig) setUp(t *testing.T) map[string]string {
+	setup := exec.CommandContext(t.Context(), filepath.Join(r.source, "test/e2e/vm/setup.sh"))
+	setup.Stderr = os.Stderr
+	output, err := setup.Output()
+	if err != nil {
+		t.Fatalf("make the VM ready: %v", err)
+	}
+	paths := map[string]string{}
+	for _, line := range strings.Split(string(output), "\n") {
+		if name, value, ok := strings.Cut(line, "="); ok {
+			paths[name] = value
+		}
+	}
+	return paths
+}
+
+// build runs the go command for static binaries.
+func (r *rig) build(t *testing.T, args ...string) {
+	t.Helper()
+	build := exec.CommandContext(t.Context(), "go", args...)
+	build.Dir = r.source
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, output)
+	}
+}
+
+// runInside is the script that the VM runs. Programs are copied first: they start faster from memory than from the share.
+func runInside() string {
+	script := `#!/bin/sh
+cp -r /share/bin /opt
+export PATH=/opt:$PATH
+cd /tmp
+exec invm.test -test.v=test2json -test.timeout=%s -test.run='%s'
+`
+	pattern := os.Getenv("QOS_E2E_RUN")
+	if pattern != "" {
+		pattern = "TestNode/" + pattern
+	}
+	return fmt.Sprintf(script, insideTimeout, pattern)
+}
+
+func copyFile(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(target, source); err != nil {
+		return fmt.Errorf("copy %s: %w", from, err)
+	}
+	return target.Close()
+}

@@ -1,0 +1,28 @@
+#!/bin/bash
+# boot.sh DIR intel|amd [KERNEL ARGUMENT…]: boots the test VM and runs DIR/share/run in it, as root; this process becomes QEMU.
+# DIR/share is /share in the VM. /dev/vda (2 GiB) and /dev/vdb (256 MiB) are empty disks. The kernel's console goes to
+# DIR/console.log, the streams of "run" are this script's. QOS_CGROUP=v1 gives it cgroup v1 instead of v2.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/env.sh"
+dir=$(realpath "${1:?usage: boot.sh DIR intel|amd [KERNEL ARGUMENT…]}")
+case ${2:-intel} in
+  intel) cpu=max,vendor=GenuineIntel ;;
+  amd) cpu=max ;;
+  *) echo "unknown vendor \"$2\": intel or amd" >&2; exit 2 ;;
+esac
+shift 2
+
+mkdir -p "$dir/initrd/bin"
+cp "$(command -v busybox)" "$dir/initrd/bin/"
+install -m 755 "$here/init" "$dir/initrd/init"
+(cd "$dir/initrd" && find . | cpio -o -H newc --quiet) >"$dir/initrd.cpio"
+truncate -s 2G "$dir/vda"
+truncate -s 256M "$dir/vdb"
+
+exec nice qemu-system-x86_64 -accel tcg,thread=multi -cpu "$cpu" -smp 2,sockets=2 -m 4096 \
+  -display none -no-reboot -nic none -kernel "$KERNEL" -initrd "$dir/initrd.cpio" \
+  -append "console=ttyS0 quiet panic=1 QOS_CGROUP=${QOS_CGROUP:-v2} $*" \
+  -serial "file:$dir/console.log" -serial stdio -monitor none \
+  -virtfs "local,path=$dir/share,mount_tag=share,security_model=none,multidevs=remap" \
+  -drive "file=$dir/vda,format=raw,if=virtio" -drive "file=$dir/vdb,format=raw,if=virtio"

@@ -1,0 +1,44 @@
+#!/bin/bash
+# build-kernel.sh OUT: builds a small kernel with the real resctrl, over a CPU with RDT that emulate-rdt.py makes up, with cgroup
+# v1 and v2, blk-throttle, iocost and bfq, for QEMU without KVM. From Debian's kernel source; about 8 minutes on 2 cores.
+set -euo pipefail
+out=$(realpath -m "${1:?usage: build-kernel.sh OUT}")
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/env.sh"
+ensure_packages "$KERNEL_PACKAGE" gcc make flex bison bc libelf-dev libssl-dev xz-utils python3
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tar -C "$work" -xf "/usr/src/$KERNEL_PACKAGE.tar.xz"
+cd "$work/$KERNEL_PACKAGE"
+python3 "$here/emulate-rdt.py"
+
+without=(
+  # Devices that the VM does not have.
+  AGP ATA BT CFG80211 DRM ETHERNET FB HID HWMON I2C IOMMU_SUPPORT MAC80211 MACINTOSH_DRIVERS MEDIA_SUPPORT MTD PCCARD RFKILL
+  RTC_CLASS SCSI SERIO SOUND USB_SUPPORT VT WIRELESS WLAN XEN
+  # Filesystems and network protocols.
+  BTRFS_FS ISO9660_FS MSDOS_FS NFSD NFS_FS QUOTA VFAT_FS XFS_FS IPV6
+  # What costs time to build or to boot.
+  AUDIT CPU_FREQ CRASH_DUMP DEBUG_FS DEBUG_INFO DEBUG_KERNEL EFI FTRACE HIBERNATION JUMP_LABEL KEXEC KPROBES MICROCODE MODULES NUMA
+  POWERCAP PROFILING SECURITY_SELINUX SUSPEND SYSTEM_TRUSTED_KEYRING THERMAL WATCHDOG X86_MCE
+)
+with=(
+  DEBUG_INFO_NONE X86_CPU_RESCTRL
+  # cgroup v2 and v1, as runc wants them.
+  CGROUPS MEMCG MEMCG_V1 CPUSETS CPUSETS_V1 CGROUP_BPF BPF_SYSCALL CGROUP_CPUACCT CGROUP_DEVICE CGROUP_HUGETLB HUGETLBFS
+  CGROUP_NET_CLASSID NET_CLS_CGROUP CGROUP_NET_PRIO CGROUP_PIDS CGROUP_SCHED CFS_BANDWIDTH PSI
+  # Block I/O control.
+  BLK_CGROUP BLK_CGROUP_IOCOST BLK_CGROUP_IOLATENCY BLK_CGROUP_IOPRIO BLK_DEV_THROTTLING IOSCHED_BFQ BFQ_GROUP_IOSCHED
+  # Disks, shared folders and filesystems.
+  MD BLK_DEV_DM BLK_DEV_LOOP BLK_DEV_NULL_BLK VIRTIO_BLK VIRTIO_PCI VIRTIO_CONSOLE NET_9P NET_9P_VIRTIO 9P_FS
+  DEVTMPFS DEVTMPFS_MOUNT EXT4_FS FUSE_FS OVERLAY_FS TMPFS TMPFS_XATTR SWAP ZRAM
+  # What containers and the plugin need.
+  CONNECTOR PROC_EVENTS KEYS POSIX_MQUEUE SECCOMP SECCOMP_FILTER USER_NS VETH BRIDGE VIRTIO_NET NF_TABLES
+)
+make -s x86_64_defconfig kvm_guest.config
+for option in "${without[@]}"; do ./scripts/config -d "$option"; done
+for option in "${with[@]}"; do ./scripts/config -e "$option"; done
+make -s olddefconfig
+nice make -s -j"$(nproc)" bzImage
+install -m 644 -D arch/x86/boot/bzImage "$out"

@@ -1,0 +1,27 @@
+# Sourced by the other scripts: what is built, and where it is kept. Everything lives outside of the checkout, in a
+# directory whose name has the versions in it, so that a change of version never meets an old file.
+# shellcheck shell=bash disable=SC2034
+CONTAINERD_VERSION=v2.4.2
+RUNC_VERSION=v1.5.2
+KERNEL_PACKAGE=linux-source-6.12
+# Raise it when build-kernel.sh or emulate-rdt.py changes what comes out.
+KERNEL_RECIPE=1
+
+CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/qos-nri-plugin
+RUNTIMES=$CACHE/runtimes-containerd-$CONTAINERD_VERSION-runc-$RUNC_VERSION
+KERNEL=${KERNEL:-${QOS_E2E_KERNEL:-$CACHE/kernel-${KERNEL_PACKAGE#linux-source-}-$KERNEL_RECIPE/bzImage}}
+
+# ensure_packages PACKAGE…: installs those Debian packages that are missing, or says what to install.
+ensure_packages() {
+  local missing=() package
+  for package in "$@"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ "$(id -u)" != 0 ]; then
+    echo "please install, as root: apt-get install --no-install-recommends ${missing[*]}" >&2
+    return 1
+  fi
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}

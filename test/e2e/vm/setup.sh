@@ -1,0 +1,11 @@
+#!/bin/bash
+# Makes ready what the VM tests need: QEMU, the kernel, containerd and runc. Does nothing when all is there.
+# Prints the paths that the tests use, as NAME=VALUE. Only installing Debian packages needs root.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/env.sh"
+ensure_packages qemu-system-x86 busybox-static cpio >&2
+[ -s "$KERNEL" ] || "$here/build-kernel.sh" "$KERNEL" >&2
+"$here/build-runtimes.sh" "$RUNTIMES" >&2
+echo "KERNEL=$KERNEL"
+echo "RUNTIMES=$RUNTIMES"

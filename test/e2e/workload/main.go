@@ -1,0 +1,118 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command workload is what runs in the containers of the tests, and the only program in their image.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const usage = `usage: workload                                wait for SIGTERM
+       workload show FILE…                     print files, first thing, then wait for SIGTERM
+       workload cat FILE…                      print files
+       workload spawn N                        start N children that wait, then wait for SIGTERM
+       workload io read|write DEVICE SECONDS   direct I/O for a while; prints bytes and nanoseconds`
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "workload:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) == 0:
+		return wait()
+	case args[0] == "show":
+		return errors.Join(cat(args[1:]), wait())
+	case args[0] == "cat":
+		return cat(args[1:])
+	case args[0] == "spawn" && len(args) == 2:
+		return spawn(args[1])
+	case args[0] == "io" && len(args) == 4:
+		return directIO(args[1], args[2], args[3])
+	}
+	return errors.New(usage)
+}
+
+func wait() error {
+	terminated := make(chan os.Signal, 1)
+	signal.Notify(terminated, syscall.SIGTERM, syscall.SIGINT)
+	<-terminated
+	return nil
+}
+
+func cat(files []string) error {
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stdout.Write(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func spawn(count string) error {
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return fmt.Errorf("number of children: %w", err)
+	}
+	for range n {
+		if err := exec.Command("/proc/self/exe").Start(); err != nil {
+			return err
+		}
+	}
+	return wait()
+}
+
+// blockSize of one transfer is small beside the rates under test, so that the last one does not blur the measurement.
+const blockSize = 64 << 10
+
+func directIO(direction, device, seconds string) error {
+	limit, err := strconv.Atoi(seconds)
+	if err != nil {
+		return fmt.Errorf("seconds: %w", err)
+	}
+	flags, transfer := os.O_RDONLY, syscall.Pread
+	if direction == "write" {
+		flags, transfer = os.O_WRONLY, syscall.Pwrite
+	}
+	file, err := os.OpenFile(device, flags|unix.O_DIRECT, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	size, err := file.Seek(0, 2)
+	if err != nil {
+		return err
+	}
+	// Direct I/O wants memory that is aligned as the disk's blocks are; a mapping is.
+	block, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return fmt.Errorf("map a buffer: %w", err)
+	}
+	start := time.Now()
+	var done int64
+	for time.Since(start) < time.Duration(limit)*time.Second {
+		if _, err := transfer(int(file.Fd()), block, done%size); err != nil {
+			return fmt.Errorf("%s %s: %w", direction, device, err)
+		}
+		done += blockSize
+	}
+	fmt.Println(done, time.Since(start).Nanoseconds())
+	return nil
+}
