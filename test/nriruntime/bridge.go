@@ -92,7 +92,7 @@ func (b *bridge) synchronize(ctx context.Context, nri *adaptation.Adaptation, re
 	if b.nri != nri {
 		return ErrDown
 	}
-	pods, containers := b.runtime.snapshot()
+	pods, containers := b.runtime.Snapshot()
 	for _, p := range pods {
 		b.state[p.GetId()] = running
 	}

@@ -166,8 +166,8 @@ func (c *container) rdt() *api.LinuxRdt {
 	return &api.LinuxRdt{ClosId: api.String(c.spec.ClosID), EnableMonitoring: api.Bool(c.spec.Monitoring)}
 }
 
-// snapshot is what a plugin is synchronized with: all pods, and the containers that have not exited.
-func (r *Runtime) snapshot() ([]*api.PodSandbox, []*api.Container) {
+// Snapshot is what a plugin is synchronized with: all pods, and the containers that have not exited.
+func (r *Runtime) Snapshot() ([]*api.PodSandbox, []*api.Container) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var pods []*api.PodSandbox

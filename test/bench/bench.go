@@ -1,0 +1,164 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// results are samples by what was measured, then by side.
+type results map[string]map[string][]time.Duration
+
+func (r results) add(what string, s *side, took time.Duration) {
+	if r[what] == nil {
+		r[what] = map[string][]time.Duration{}
+	}
+	r[what][s.name] = append(r[what][s.name], took)
+}
+
+// The sides, and the rows of the table.
+const (
+	ours      = "qos-nri-plugin"
+	idleOne   = "idle"
+	idleAgain = "idle-again"
+
+	createAsked   = "create, class requested"
+	createNothing = "create, nothing requested"
+	startAsked    = "start, class requested"
+	startNothing  = "start, nothing requested"
+	synchronize   = "synchronize"
+)
+
+func bench(ctx context.Context, o options) error {
+	slog.SetLogLoggerLevel(slog.LevelError)
+	dir, err := os.MkdirTemp("", "qb") // short, for sockets
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	sides, err := newSides(ctx, o, dir)
+	defer func() {
+		for _, s := range sides {
+			_ = s.stop()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	all := results{}
+	if err := measureCreations(ctx, o, sides, all); err != nil {
+		return err
+	}
+	if err := measureSynchronizations(ctx, o, sides, all); err != nil {
+		return err
+	}
+	return report(os.Stdout, o, sides, all)
+}
+
+func newSides(ctx context.Context, o options, dir string) (sides []*side, err error) {
+	binary, err := build(ctx, o, dir)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	files := filepath.Join(dir, "classes.yaml")
+	if err := os.WriteFile(files, []byte(classFile), 0o600); err != nil {
+		return nil, err
+	}
+	plugin := func(dir, socket, root string) *exec.Cmd {
+		return exec.Command(binary, "run", "--config", files, "--nri-socket", socket, "--host-root", root, "--metrics-address=",
+			"--api-socket", filepath.Join(dir, "qos.sock"), "--state-dir", filepath.Join(dir, "state"), "--mount-resctrl=false")
+	}
+	idle := func(_, socket, _ string) *exec.Cmd { return exec.Command(self, "--idle", socket) }
+	for _, name := range []string{ours, idleOne, idleAgain} {
+		command := idle
+		if name == ours {
+			command = plugin
+		}
+		s, err := newSide(ctx, dir, name, command)
+		if err != nil {
+			return sides, fmt.Errorf("start %s: %w", name, err)
+		}
+		sides = append(sides, s)
+	}
+	return sides, nil
+}
+
+// build makes the plugin as releases have it.
+func build(ctx context.Context, o options, dir string) (string, error) {
+	if o.plugin != "" {
+		return o.plugin, nil
+	}
+	binary := filepath.Join(dir, "bin", "qos-nri-plugin")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./cmd/qos-nri-plugin")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the plugin: %w\n%s", err, text)
+	}
+	return binary, nil
+}
+
+func measureCreations(ctx context.Context, o options, sides []*side, all results) error {
+	for _, s := range sides {
+		if err := s.fill(ctx, 0, o.live); err != nil {
+			return err
+		}
+	}
+	warmUp := o.creations / 10
+	for round := range warmUp + o.creations {
+		kept := all
+		if round < warmUp {
+			kept = results{}
+		}
+		if err := createOnce(ctx, round, sides, kept); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// createOnce creates a container of each kind on each side, every side being the first in its turn.
+func createOnce(ctx context.Context, round int, sides []*side, all results) error {
+	for request, rows := range [][2]string{{createNothing, startNothing}, {createAsked, startAsked}} {
+		for i := range sides {
+			s := sides[(i+round)%len(sides)]
+			took, err := s.create(ctx, request)
+			if err != nil {
+				return err
+			}
+			all.add(rows[0], s, took["CreateContainer"])
+			all.add(rows[1], s, took["StartContainer"])
+		}
+	}
+	return nil
+}
+
+func measureSynchronizations(ctx context.Context, o options, sides []*side, all results) error {
+	for _, s := range sides {
+		if err := s.fill(ctx, o.live, o.many); err != nil {
+			return err
+		}
+	}
+	for round := range o.synchronizations {
+		for i := range sides {
+			s := sides[(i+round)%len(sides)]
+			took, err := s.synchronize(ctx)
+			if err != nil {
+				return errors.Join(fmt.Errorf("synchronize %s", s.name), err)
+			}
+			all.add(synchronize, s, took)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Bench measures what the plugin costs a node, beside a plugin that does nothing: how long the runtime waits for its
+// hooks, and its memory. The plugin, the idle one and the idle one once more, to show how much is noise, take turns in one run:
+// each is a process of its own, registered with a runtime side of its own, all three with the same containers.
+//
+// It prints a table in Markdown. Run it in the root of the repository.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+type options struct {
+	// idle is the socket for the idle plugin: this process is to be one.
+	idle string
+	// plugin is its binary; built when empty.
+	plugin string
+	// rounds of creations, and of synchronizations.
+	creations, synchronizations int
+	// live containers during creations, and during synchronizations.
+	live, many int
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.idle, "idle", "", "be the plugin that does nothing, at this socket")
+	flag.StringVar(&o.plugin, "plugin", "", "binary of the plugin; built when empty")
+	flag.IntVar(&o.creations, "creations", 2000, "creations of each kind")
+	flag.IntVar(&o.synchronizations, "synchronizations", 15, "synchronizations")
+	flag.IntVar(&o.live, "live", 250, "containers that there are during creations")
+	flag.IntVar(&o.many, "many", 500, "containers that there are during synchronizations")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	run := bench
+	if o.idle != "" {
+		run = idle
+	}
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1)
+	}
+}
