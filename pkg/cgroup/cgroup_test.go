@@ -164,8 +164,11 @@ func TestATargetIsFoundByPathOrProcess(t *testing.T) {
 			"/kubepods.slice/kubepods-pod1.slice/crio-c2.scope/container", nil},
 		{"not a child that the container made", classes.Target{Container: "c", CgroupsPath: "kubepods-pod1.slice:crio:c3", PID: 300},
 			"/kubepods.slice/kubepods-pod1.slice/crio-c3.scope", nil},
-		{"by its process when there is no path", classes.Target{Container: "c", PID: 100}, dir, nil},
-		{"by its process when the path is elsewhere", classes.Target{Container: "c", CgroupsPath: "/elsewhere", PID: 100}, dir, nil},
+		{"by its process when there is no path", classes.Target{Container: "c", ID: "c1", PID: 100}, dir, nil},
+		{"by its process when the path is elsewhere", classes.Target{Container: "c", ID: "c1", CgroupsPath: "/elsewhere", PID: 100}, dir, nil},
+		{"by its process when the path is below another cgroup", classes.Target{Container: "c", CgroupsPath: "pod1/c1", PID: 100}, dir, nil},
+		{"not by a process in a cgroup that is not its own", classes.Target{Container: "c", ID: "c9", CgroupsPath: "/elsewhere", PID: 100},
+			"", ErrNoCgroup},
 		{"not at all without a cgroup", classes.Target{Container: "c", CgroupsPath: "/elsewhere"}, "", ErrNoCgroup},
 		{"not at all without a process", classes.Target{Container: "c", CgroupsPath: "/elsewhere", PID: 999}, "", ErrNoCgroup},
 		{"not by the sandbox's process in pod scope", classes.Target{CgroupsPath: "/elsewhere", PID: 100}, "", ErrNoCgroup},
@@ -199,6 +202,15 @@ func TestThreadsOfAllDescendantsAreListed(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAnEmptyCgroupHasNoThreads(t *testing.T) {
+	for name, m := range map[string]*simcgroup.Machine{"v2": simcgroup.New(), "hybrid": simcgroup.NewHybrid()} {
+		got, err := detect(t, withGroup(m)).Threads(classes.Target{Container: "c1", CgroupsPath: dir})
+		if err != nil || len(got) != 0 {
+			t.Errorf("%s: got %v, %v", name, got, err)
+		}
 	}
 }
 

@@ -53,24 +53,39 @@ func parseProcCgroup(data []byte, h hierarchy) (string, error) {
 }
 
 // Threads returns the IDs of all threads that are in the target's cgroup or below it right now, in the PID namespace of the
-// host's /proc, sorted. A cgroup that vanishes meanwhile has none.
+// host's /proc, sorted. A cgroup that vanishes meanwhile has none. On hybrid machines any hierarchy will do in which the
+// runtime has put them.
 func (t *Tree) Threads(target classes.Target) ([]int, error) {
 	var failed []error
+	found := false
 	for _, h := range t.hierarchies {
-		dir, err := t.dir(h, target)
-		if err != nil {
+		threads, err := t.threadsIn(h, target)
+		if errors.Is(err, ErrNoCgroup) {
 			failed = append(failed, err)
 			continue
 		}
-		threads, err := t.threadsBelow(dir, h.threadsFile())
-		if errors.Is(err, fs.ErrNotExist) {
-			failed = append(failed, fmt.Errorf("%w: %w", ErrNoCgroup, err))
-			continue
+		if err != nil || len(threads) > 0 {
+			return threads, err
 		}
-		slices.Sort(threads)
-		return slices.Compact(threads), err
+		found = true
+	}
+	if found {
+		return nil, nil
 	}
 	return nil, fmt.Errorf("list threads: %w", errors.Join(append(failed, noHierarchy(t.hierarchies))...))
+}
+
+func (t *Tree) threadsIn(h hierarchy, target classes.Target) ([]int, error) {
+	dir, err := t.dir(h, target)
+	if err != nil {
+		return nil, err
+	}
+	threads, err := t.threadsBelow(dir, h.threadsFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", ErrNoCgroup, err)
+	}
+	slices.Sort(threads)
+	return slices.Compact(threads), err
 }
 
 func noHierarchy(hierarchies []hierarchy) error {

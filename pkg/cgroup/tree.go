@@ -106,25 +106,35 @@ func (t *Tree) IODir(target classes.Target) (dir string, version int, err error)
 // dir is the target's directory in a hierarchy: where its cgroups path leads or, for a container with a process, where the
 // kernel says that the process is.
 func (t *Tree) dir(h hierarchy, target classes.Target) (string, error) {
-	group, pathErr := Path(target.CgroupsPath)
-	if pathErr != nil && target.CgroupsPath != "" {
-		return "", pathErr
-	}
-	if pathErr == nil {
-		if dir := path.Join(h.point, group); t.isGroup(dir) {
-			return dir, nil
-		}
-		pathErr = fmt.Errorf("%w: %s", ErrNoCgroup, path.Join(h.point, group))
+	group, err := Path(target.CgroupsPath)
+	switch {
+	case target.CgroupsPath == "":
+		err = fmt.Errorf("%w: the runtime told no path", ErrNoCgroup)
+	case err != nil:
+		return "", err
+	case t.isGroup(path.Join(h.point, group)):
+		return path.Join(h.point, group), nil
+	default:
+		err = fmt.Errorf("%w: %s", ErrNoCgroup, path.Join(h.point, group))
 	}
 	// The first process of a pod's sandbox is in the sandbox's cgroup, not in the pod's.
 	if target.PID <= 0 || target.Container == "" {
-		return "", pathErr
+		return "", err
 	}
-	group, err := t.groupOf(h, target.PID)
-	if err != nil {
-		return "", errors.Join(pathErr, err)
+	actual, pidErr := t.groupOf(h, target.PID)
+	if pidErr != nil {
+		return "", errors.Join(err, pidErr)
 	}
-	return h.below(group), nil
+	if !isOwn(target, group, actual) {
+		return "", fmt.Errorf("%w, and process %d is in %s, which is not its own", err, target.PID, actual)
+	}
+	return h.below(actual), nil
+}
+
+// isOwn says whether the cgroup in which a container's process is can be the container's own. It is somebody else's, such as
+// the runtime's service, in hierarchies that the runtime does not use.
+func isOwn(target classes.Target, group, actual string) bool {
+	return group != "" && group != "/" && strings.HasSuffix(actual, group) || target.ID != "" && strings.Contains(actual, target.ID)
 }
 
 // payloadDir is dir, or the cgroup "container" in it: crun, told so, makes a scope with such a child, and gives the values to the child.
