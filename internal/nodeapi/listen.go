@@ -26,7 +26,7 @@ var ErrInUse = errors.New("another process serves it")
 // listen makes the socket. The file of a process that is gone is replaced. Closing the listener removes the file.
 func listen(ctx context.Context, path string, allowed peers, log *slog.Logger) (net.Listener, error) {
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("serve the node API on %s: the path has %d bytes, and the kernel takes %d at most; choose a shorter --api-socket",
+		return nil, fmt.Errorf("serve the node API on %s: the path has %d bytes, and the kernel takes %d; choose a shorter --api-socket",
 			path, len(path), maxSocketPath)
 	}
 	listener, err := listenAnew(ctx, path)

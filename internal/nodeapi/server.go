@@ -36,12 +36,16 @@ type Options struct {
 type Server struct {
 	options Options
 	service *service
+	ready   chan struct{}
 }
 
 // New makes a server. It does no I/O and starts nothing.
 func New(n Node, o Options) *Server {
-	return &Server{options: o, service: newService(n, o.Version)}
+	return &Server{options: o, service: newService(n, o.Version), ready: make(chan struct{})}
 }
+
+// Ready returns a channel that is closed when the socket takes connections.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Run serves until ctx ends, then ends all streams with UNAVAILABLE and gives other requests a moment to finish.
 // It is to be called once.
@@ -54,6 +58,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	close(s.ready)
 	return s.serve(ctx, listener, allowed)
 }
 

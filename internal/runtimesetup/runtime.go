@@ -78,7 +78,8 @@ func rdtOverNRI(r runtime) Finding {
 	case r.family() == containerd:
 		return Finding{OK, "NRI of containerd " + r.version + " can set RDT groups"}
 	case r.family() == crio && has.LessThan(version.MustParseGeneric("1.35.0")):
-		return Finding{Problem, "NRI of CRI-O " + r.version + " cannot set RDT groups, so no RDT class can be given; use one with NRI v0.11.0 or later"}
+		return Finding{Problem, "NRI of CRI-O " + r.version + " cannot set RDT groups, so no RDT class can be given; " +
+			"use one with NRI v0.11.0 or later"}
 	}
 	return unknown
 }

@@ -1,0 +1,128 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apitest runs a node with simple backends behind a node API, for tests of the API and of its clients.
+package apitest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// The resources of a Node.
+const (
+	RDT     = "k8s.io/rdt"
+	BlockIO = "k8s.io/blockio"
+	Network = "vendor.example/network" // of pods
+)
+
+// Files configure a Node in the beginning.
+const Files = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/rdt
+  defaultClass: bronze
+  classes: [{name: gold, capacity: 1, description: for those in a hurry}, {name: bronze}]
+  test: {names: [gold, bronze]}
+- name: k8s.io/blockio
+  classes: [{name: high-prio, capacity: 4}, {name: throttled}]
+  test: {names: [high-prio, throttled]}
+- name: vendor.example/network
+  scope: pod
+  classes: [{name: fast}]
+  test: {names: [fast]}
+`
+
+// Node is a node whose machine has all of the resources.
+type Node struct {
+	*node.Node
+	Kinds    []classes.Kind
+	Backends map[string]*nodetest.Backend
+}
+
+// NewNode makes a node that is registered with a runtime and offers nothing yet.
+func NewNode() *Node {
+	n := &Node{Backends: map[string]*nodetest.Backend{}}
+	for _, name := range []string{RDT, BlockIO, Network} {
+		n.Backends[name] = nodetest.NewBackend()
+	}
+	n.Kinds = []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope, classes.PodScope}, n.Backends)}
+	n.Node = node.New(node.Options{Kinds: n.Kinds, Log: slog.New(slog.DiscardHandler)})
+	n.Connected(n, node.RuntimeInfo{Name: "containerd", Version: "v2.4.2", NRIVersion: "v0.12.3"})
+	n.Synchronize(nil, nil)
+	return n
+}
+
+// Load configures the node with one class file.
+func (n *Node) Load(ctx context.Context, file string) error {
+	config, err := classes.Parse([]classes.File{{Name: "classes.yaml", Data: []byte(file)}}, n.Kinds, nil)
+	return n.Configure(ctx, node.Source{Files: []string{"classes.yaml"}, Hash: "0123456789ab", Config: config, Err: err})
+}
+
+// RunPod runs a pod "namespace/name" of the UID "uid-name" with containers; request is its annotation.
+func (n *Node) RunPod(ctx context.Context, namespace, name, request string, containers ...string) error {
+	pod := node.Pod{ID: "sandbox-" + name, UID: "uid-" + name, Namespace: namespace, Name: name}
+	if request != "" {
+		pod.Annotations = map[string]string{classes.Domain + "/pod": request}
+	}
+	if err := n.Node.RunPod(ctx, pod); err != nil {
+		return err
+	}
+	for _, container := range containers {
+		if err := n.start(ctx, pod, node.Container{ID: "id-" + name + "-" + container, Name: container}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) start(ctx context.Context, pod node.Pod, ctr node.Container) error {
+	if _, _, err := n.CreateContainer(pod, ctr); err != nil {
+		return err
+	}
+	ctr.PID = 1
+	return n.StartContainer(ctx, pod, ctr)
+}
+
+// SetUnified is part of node.Runtime.
+func (n *Node) SetUnified(context.Context, string, map[string]string) error { return nil }
+
+// Served is a node API on a socket.
+type Served struct {
+	Socket string
+
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+// End asks the server to end, without waiting for it.
+func (s *Served) End() { s.cancel() }
+
+// Serve serves a node on a socket in dir, until Stop.
+func Serve(ctx context.Context, n nodeapi.Node, dir string) (*Served, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &Served{Socket: filepath.Join(dir, "qos.sock"), cancel: cancel, ended: make(chan error, 1)}
+	server := nodeapi.New(n, nodeapi.Options{Socket: s.Socket, Version: "v0.1.0", Log: slog.New(slog.DiscardHandler)})
+	go func() { s.ended <- server.Run(ctx) }()
+	select {
+	case <-server.Ready():
+		return s, nil
+	case err := <-s.ended:
+		cancel()
+		return nil, errors.Join(errors.New("the server ended at once"), err)
+	}
+}
+
+// Stop ends the server, waits for its end, and returns its error.
+func (s *Served) Stop() error {
+	s.cancel()
+	return <-s.ended
+}

@@ -1,0 +1,113 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeapi_test
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+func TestWatchSendsTheStateAndThenItsChanges(t *testing.T) {
+	f := newFixture(t)
+	stream, err := f.client.Watch(t.Context(), &qosv1alpha1.WatchRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	goldInUse := func() uint64 {
+		t.Helper()
+		response, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.GetStatus().GetResources().GetContainerQosResources()[0].GetClasses()[0].GetInUse()
+	}
+	if got := goldInUse(); got != 0 {
+		t.Errorf("%d in use in the beginning, want 0", got)
+	}
+	f.mustRun(t, "default", "web", "rdt=gold", "main")
+	if got := goldInUse(); got != 1 {
+		t.Errorf("%d in use, want 1", got)
+	}
+	f.Stop("id-web-main")
+	if got := goldInUse(); got != 0 {
+		t.Errorf("%d in use in the end, want 0", got)
+	}
+}
+
+func TestWatchSendsNothingWhenNothingThatItTellsHasChanged(t *testing.T) {
+	f := newFixture(t)
+	stream, err := f.client.WatchAssignments(t.Context(), &qosv1alpha1.WatchAssignmentsRequest{Namespace: "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := func() []*qosv1alpha1.PodAssignments {
+		t.Helper()
+		response, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.GetAssignments().GetPods()
+	}
+	if got := pods(); len(got) != 0 {
+		t.Errorf("pods are %v in the beginning", got)
+	}
+	f.mustRun(t, "other", "theirs", "", "main")
+	// The change above is seen by now, or together with the next one; were it sent, the next message would be empty.
+	if _, err := f.client.Status(t.Context(), &qosv1alpha1.StatusRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	f.mustRun(t, "mine", "web", "", "main")
+	for got := pods(); ; got = pods() {
+		if len(got) == 0 || got[0].GetName() != "web" {
+			t.Fatalf("pods are %v, want web", got)
+		}
+		if len(got[0].GetContainers()) == 1 {
+			return
+		}
+	}
+}
+
+func TestAWatchThatReadsLateGetsTheLatestState(t *testing.T) {
+	f := newFixture(t)
+	stream, err := f.client.WatchAssignments(t.Context(), &qosv1alpha1.WatchAssignmentsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mustRun(t, "default", "first", "", "main")
+	f.mustRun(t, "default", "last", "", "main")
+	for seen := 0; ; {
+		response, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods := len(response.GetAssignments().GetPods())
+		if pods < seen {
+			t.Fatalf("%d pods after %d", pods, seen)
+		}
+		if seen = pods; seen == 2 {
+			return
+		}
+	}
+}
+
+func TestTheEndOfTheServerEndsStreamsWithUnavailable(t *testing.T) {
+	f := newFixture(t)
+	stream, err := f.client.Watch(t.Context(), &qosv1alpha1.WatchRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { _, err := stream.Recv(); ended <- err }()
+	f.served.End()
+	if err := <-ended; status.Code(err) != codes.Unavailable {
+		t.Errorf("the stream ended with %v, want code Unavailable", err)
+	}
+}
