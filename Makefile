@@ -17,6 +17,8 @@ PACKAGES ?= ./...
 E2E_TIMEOUT ?= 60m
 # Chooses VM tests by name, as in go test -run.
 E2E_RUN ?= .
+# Whose kind of RDT the VM has: intel or amd.
+VENDOR ?= intel
 # REAL=1 lets the demo use this machine's resctrl and cgroups; it then needs root.
 REAL ?=
 
@@ -81,6 +83,10 @@ fuzz: ## Fuzz every target, one after another, for FUZZTIME=20s each.
 e2e: ## Run the tests in VMs with the real kernel and containerd; E2E_RUN=NAME chooses.
 	$(GO) test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e/...
 
+.PHONY: vm
+vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VENDOR=amd.
+	scripts/vm.sh $(VENDOR)
+
 .PHONY: bench
 bench: ## Measure the hooks beside a plugin that does nothing.
 	$(GO) test -run '^$$' -bench . -timeout 30m ./test/bench/...
@@ -98,7 +104,7 @@ verify: verify-modules verify-generated verify-house verify-format lint ## Check
 .PHONY: lint
 lint: $(LINT_DIR)/.built ## Run the linters of .golangci.yml, over the VM tests too, and vet.
 	$(GO) vet ./...
-	$(LINT) run --build-tags e2e
+	$(LINT) run --build-tags e2e,e2e_vm
 	@for module in $(TEST_MODULES); do (set -x; cd $$module; $(LINT) run); done
 
 .PHONY: verify-format
