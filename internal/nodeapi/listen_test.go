@@ -1,0 +1,150 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeapi
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// rootOnly is who may use a socket without a group.
+var rootOnly = peers{uid: uint32(os.Geteuid())}
+
+func group(gid int) peers { return peers{uid: uint32(os.Geteuid()), gid: uint32(gid), hasGroup: true} }
+
+func mustListen(t *testing.T, path string, allowed peers) net.Listener {
+	t.Helper()
+	listener, err := listen(t.Context(), path, allowed, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
+
+func mustClose(t *testing.T, listener net.Listener) {
+	t.Helper()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantFile(t *testing.T, path string, mode fs.FileMode, gid int) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || info.Mode().Perm() != mode || gid >= 0 && int(stat.Gid) != gid {
+		t.Errorf("%s has mode %o and group %d, want %o and %d", path, info.Mode().Perm(), stat.Gid, mode, gid)
+	}
+}
+
+func TestTheSocketIsForItsOwnerAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "qos.sock")
+	listener := mustListen(t, path, rootOnly)
+	wantFile(t, path, 0o600, -1)
+	wantFile(t, filepath.Dir(path), 0o750, -1)
+	mustClose(t, listener)
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket is not removed at the end: %v", err)
+	}
+}
+
+func TestTheSocketAndItsDirectoryAreForTheGroup(t *testing.T) {
+	gid := os.Getegid()
+	if os.Geteuid() == 0 {
+		gid = 4321 // root can give files away to any group, so that the change is seen
+	}
+	path := filepath.Join(t.TempDir(), "new", "qos.sock")
+	listener := mustListen(t, path, group(gid))
+	defer mustClose(t, listener)
+	wantFile(t, path, 0o660, gid)
+	wantFile(t, filepath.Dir(path), 0o750, gid)
+}
+
+func TestADirectoryThatOthersCanEnterIsLeftAsItIs(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	listener := mustListen(t, filepath.Join(dir, "qos.sock"), group(os.Getegid()))
+	defer mustClose(t, listener)
+	wantFile(t, dir, 0o755, os.Getegid())
+}
+
+func TestADirectoryThatTheGroupCannotEnterIsWarnedOf(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "closed")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	listener, err := listen(t.Context(), filepath.Join(dir, "qos.sock"), group(os.Getegid()), slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, listener)
+	if !strings.Contains(log.String(), "cannot enter the directory") || !strings.Contains(log.String(), dir) {
+		t.Errorf("log is %q", log.String())
+	}
+}
+
+func TestTheSocketOfADeadProcessIsReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "qos.sock")
+	dead := mustListen(t, path, rootOnly)
+	unix, ok := dead.(*net.UnixListener)
+	if !ok {
+		t.Fatalf("listener is a %T", dead)
+	}
+	unix.SetUnlinkOnClose(false)
+	mustClose(t, dead)
+	if _, err := os.Lstat(path); err != nil {
+		t.Fatalf("there is no stale socket to replace: %v", err)
+	}
+	mustClose(t, mustListen(t, path, rootOnly))
+}
+
+func TestListenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	live := filepath.Join(dir, "live.sock")
+	listener := mustListen(t, live, rootOnly)
+	defer mustClose(t, listener)
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ name, path, says string }{
+		{"the socket of a live process", live, "another process serves it"},
+		{"what is not a socket", file, "something else than a socket"},
+		{"a path that the kernel does not take", filepath.Join(dir, strings.Repeat("x", 108)), "the kernel takes 107"},
+		{"a directory that cannot be made", filepath.Join(file, "qos.sock"), "not a directory"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := listen(t.Context(), test.path, rootOnly, quiet)
+			if err == nil || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), test.path) {
+				t.Errorf("error is %v, want one with %q and the path", err, test.says)
+			}
+		})
+	}
+	if _, err := listen(t.Context(), live, rootOnly, quiet); !errors.Is(err, ErrInUse) {
+		t.Errorf("error is %v, want ErrInUse", err)
+	}
+	if data, err := os.ReadFile(file); err != nil || string(data) != "precious" {
+		t.Errorf("the file was touched: %q, %v", data, err)
+	}
+	if conn, err := net.Dial("unix", live); err != nil {
+		t.Errorf("the live socket was touched: %v", err)
+	} else if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+}

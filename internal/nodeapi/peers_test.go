@@ -1,0 +1,203 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeapi
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+)
+
+// askSocket makes the test program a client of the socket that it names, and print the code of the answer.
+const askSocket = "NODEAPI_TEST_ASK"
+
+func TestMain(m *testing.M) {
+	socket := os.Getenv(askSocket)
+	if socket == "" {
+		os.Exit(m.Run())
+	}
+	conn, err := Connect(socket)
+	if err == nil {
+		_, err = qosv1alpha1.NewNodeQOSClient(conn).Status(context.Background(), &qosv1alpha1.StatusRequest{})
+	}
+	_, _ = fmt.Fprintln(os.Stdout, status.Code(err))
+}
+
+func TestPeersThatAreAllowed(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		peers peers
+		who   process
+		want  bool
+	}{
+		{"root", peers{uid: 7}, process{uid: 0, gid: 99}, true},
+		{"the server's own user", peers{uid: 7}, process{uid: 7, gid: 99}, true},
+		{"anybody else", peers{uid: 7}, process{uid: 8, gid: 7, groups: []uint32{7}}, false},
+		{"anybody in group 0 when there is no group", peers{uid: 7}, process{uid: 8, gid: 0}, false},
+		{"the group as the primary one", peers{uid: 7, gid: 50, hasGroup: true}, process{uid: 8, gid: 50}, true},
+		{"the group among others", peers{uid: 7, gid: 50, hasGroup: true}, process{uid: 8, gid: 8, groups: []uint32{1, 50}}, true},
+		{"other groups", peers{uid: 7, gid: 50, hasGroup: true}, process{uid: 8, gid: 8, groups: []uint32{1, 51}}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := test.peers.allow(test.who); got != test.want {
+				t.Errorf("allow is %t", got)
+			}
+		})
+	}
+}
+
+// strangeInfo is the credentials of another kind of connection.
+type strangeInfo struct{}
+
+func (strangeInfo) AuthType() string { return "strange" }
+
+func TestWhoTheKernelDoesNotNameIsRefused(t *testing.T) {
+	for name, ctx := range map[string]context.Context{
+		"without a peer":            t.Context(),
+		"with other credentials":    peer.NewContext(t.Context(), &peer.Peer{AuthInfo: credentials.AuthInfo(strangeInfo{})}),
+		"as somebody not permitted": peer.NewContext(t.Context(), &peer.Peer{AuthInfo: process{uid: 8}}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := (peers{uid: 7}).check(ctx); status.Code(err) != codes.PermissionDenied {
+				t.Errorf("error is %v, want code PermissionDenied", err)
+			}
+		})
+	}
+}
+
+func TestAGroupCanBeANameOrANumber(t *testing.T) {
+	for _, group := range []string{"root", "0"} {
+		if got, err := allowedPeers(group); err != nil || !got.hasGroup || got.gid != 0 {
+			t.Errorf("group %q is %+v, %v", group, got, err)
+		}
+	}
+	if _, err := allowedPeers("no-such-group"); err == nil || !strings.Contains(err.Error(), "no-such-group") {
+		t.Errorf("error is %v, want one that names the group", err)
+	}
+}
+
+// TestTheKernelNamesOtherProcesses asks from processes of other users and groups, over a socket that the file system
+// lets all of them open.
+func TestTheKernelNamesOtherProcesses(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start processes as other users")
+	}
+	const gid = 4321
+	dir := openDir(t)
+	socket := serveTo(t, filepath.Join(dir, "qos.sock"), gid)
+	if err := os.Chmod(socket, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	program := copyProgram(t, dir)
+	for _, test := range []struct {
+		name string
+		who  syscall.Credential
+		want codes.Code
+	}{
+		{"root", syscall.Credential{Uid: 0, Gid: 0}, codes.OK},
+		{"a member by primary group", syscall.Credential{Uid: 1234, Gid: gid}, codes.OK},
+		{"a member by another group", syscall.Credential{Uid: 1234, Gid: 1234, Groups: []uint32{77, gid}}, codes.OK},
+		{"no member", syscall.Credential{Uid: 1234, Gid: 1234, Groups: []uint32{77}}, codes.PermissionDenied},
+		{"no member of any group", syscall.Credential{Uid: 1234, Gid: 1234}, codes.PermissionDenied},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), program)
+			cmd.Env = []string{askSocket + "=" + socket}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &test.who}
+			out, err := cmd.CombinedOutput()
+			if got := strings.TrimSpace(string(out)); err != nil || got != test.want.String() {
+				t.Errorf("the answer is %q, %v; want %s", got, err, test.want)
+			}
+		})
+	}
+}
+
+// openDir is a directory that all users can enter.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, each := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(each, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func copyProgram(t *testing.T, dir string) string {
+	t.Helper()
+	self, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = self.Close() }()
+	path := filepath.Join(dir, "client")
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(file, self); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func serveTo(t *testing.T, socket string, gid int) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	server := New(node.New(node.Options{Log: quiet}), Options{Socket: socket, Group: strconv.Itoa(gid), Log: quiet})
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	<-server.Ready()
+	return socket
+}
+
+func TestOwnGroupsAreThoseOfTheProcess(t *testing.T) {
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = syscall.Close(pair[0]), syscall.Close(pair[1]) }()
+	who, err := credentialsOf(pair[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := os.Getgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, gid := range groups {
+		if !slices.Contains(who.groups, uint32(gid)) {
+			t.Errorf("group %d is missing in %v", gid, who.groups)
+		}
+	}
+	if int(who.uid) != os.Geteuid() || int(who.gid) != os.Getegid() {
+		t.Errorf("the kernel says %+v", who)
+	}
+}
