@@ -1,0 +1,163 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resctrl
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Tree is a resctrl, simulated or real.
+type Tree interface {
+	ReadFile(path string) ([]byte, error)
+	WriteFile(path string, data []byte) error
+	Mkdir(path string) error
+	Remove(path string) error
+	ReadDir(path string) ([]string, error)
+	Rename(from, to string) error
+}
+
+// Operation is one step of the table that runs on both.
+type Operation struct {
+	// Do is write, mkdir, remove, rename, read, or list.
+	Do string
+	// Path is below the mount point.
+	Path string
+	// Data is what is written, or where a group is renamed to; TaskMark in it stands for the ID of a thread.
+	Data string
+	// Then are files to read afterwards.
+	Then []string
+}
+
+// TaskMark stands for the thread that Run is given.
+const TaskMark = "{task}"
+
+// Result is what came of an operation.
+type Result struct {
+	Operation Operation
+	// Errno is its name, as in EINVAL; empty without an error.
+	Errno string
+	// Status is info/last_cmd_status.
+	Status string
+	// Text is what was read: by the operation itself, or then.
+	Text string
+}
+
+func (r Result) String() string {
+	outcome := r.Errno
+	if outcome == "" {
+		outcome = "ok"
+	}
+	text := fmt.Sprintf("%s %s %q: %s, %q", r.Operation.Do, r.Operation.Path, r.Operation.Data, outcome, r.Status)
+	for line := range strings.Lines(r.Text) {
+		text += "\n\t" + strings.TrimSuffix(line, "\n")
+	}
+	return text
+}
+
+// Run does all operations on a resctrl without groups, whose thread is in the root group.
+func Run(tree Tree, point string, task int, operations []Operation) []Result {
+	results := make([]Result, 0, len(operations))
+	for _, operation := range operations {
+		results = append(results, run(tree, point, strconv.Itoa(task), operation))
+	}
+	return results
+}
+
+func run(tree Tree, point, task string, operation Operation) Result {
+	name := path.Join(point, operation.Path)
+	data := strings.ReplaceAll(operation.Data, TaskMark, task)
+	var text []byte
+	var err error
+	switch operation.Do {
+	case "write":
+		err = tree.WriteFile(name, []byte(data))
+	case "mkdir":
+		err = tree.Mkdir(name)
+	case "remove":
+		err = tree.Remove(name)
+	case "rename":
+		err = tree.Rename(name, path.Join(point, data))
+	case "read":
+		text, err = tree.ReadFile(name)
+	case "list":
+		var names []string
+		names, err = tree.ReadDir(name)
+		text = []byte(strings.Join(names, " ") + "\n")
+	}
+	result := Result{Operation: operation, Errno: errnoName(err)}
+	status, _ := tree.ReadFile(path.Join(point, "info/last_cmd_status"))
+	for _, file := range operation.Then {
+		if !strings.HasPrefix(file, "/") {
+			file = path.Join(point, file)
+		}
+		content, err := tree.ReadFile(strings.ReplaceAll(file, TaskMark, task))
+		if err != nil {
+			content = []byte(errnoName(err) + "\n")
+		}
+		text = append(text, content...)
+	}
+	result.Status = strings.ReplaceAll(string(status), task, TaskMark)
+	result.Text = maskTask(string(text), task)
+	return result
+}
+
+// maskTask puts TaskMark for a line that is the thread's ID.
+func maskTask(text, task string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if line == task {
+			lines[i] = TaskMark
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func errnoName(err error) string {
+	if err == nil {
+		return ""
+	}
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return err.Error()
+	}
+	known := map[syscall.Errno]string{
+		syscall.EINVAL: "EINVAL", syscall.ENOENT: "ENOENT", syscall.EPERM: "EPERM", syscall.EEXIST: "EEXIST", syscall.ENOSPC: "ENOSPC",
+		syscall.EBUSY: "EBUSY", syscall.ESRCH: "ESRCH", syscall.EISDIR: "EISDIR", syscall.ENOTDIR: "ENOTDIR", syscall.EACCES: "EACCES",
+		syscall.EROFS: "EROFS", syscall.EIO: "EIO", syscall.ENODEV: "ENODEV", syscall.EXDEV: "EXDEV", syscall.EOVERFLOW: "EOVERFLOW",
+	}
+	if name, ok := known[errno]; ok {
+		return name
+	}
+	return errno.Error()
+}
+
+// Diff says where results differ, one text a difference.
+func Diff(want, got []Result) []string {
+	var differences []string
+	for i := range max(len(want), len(got)) {
+		switch {
+		case i >= len(want):
+			differences = append(differences, "not expected: "+got[i].String())
+		case i >= len(got):
+			differences = append(differences, "missing: "+want[i].String())
+		case want[i].String() != got[i].String():
+			differences = append(differences, fmt.Sprintf("want %s\ngot  %s", want[i], got[i]))
+		}
+	}
+	return differences
+}
+
+// Disagreements runs the table of a machine on a real resctrl and on the simulation, and says where they differ. The
+// real one must be as the spec says, mount options included, and have no groups.
+func Disagreements(real Tree, point string, task int, spec Spec) []string {
+	operations := Operations(spec)
+	simulated := New(spec)
+	simulated.AddTask(task, "")
+	return Diff(Run(real, point, task, operations), Run(simulated, MountPoint, task, operations))
+}

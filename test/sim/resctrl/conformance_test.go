@@ -1,0 +1,115 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resctrl_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+var kernel = flag.String("kernel", "", "run on this machine's own resctrl, which must be unmounted, as one of: intel, intel-cdp, intel-mbps, amd")
+
+var record = flag.Bool("record", false, "with -kernel: record what the kernel does in testdata")
+
+// specs of the machines on which results were recorded.
+func specs() map[string]resctrl.Spec {
+	cdp, mbps := resctrl.IntelSpec(), resctrl.IntelSpec()
+	cdp.Options, mbps.Options = "cdp", "mba_MBps"
+	return map[string]resctrl.Spec{"intel": resctrl.IntelSpec(), "amd": resctrl.AMDSpec(), "intel-cdp": cdp, "intel-mbps": mbps}
+}
+
+func render(results []resctrl.Result) string {
+	var text strings.Builder
+	for _, result := range results {
+		fmt.Fprintln(&text, result)
+	}
+	return text.String()
+}
+
+func TestTheSimulationDoesWhatTheKernelDid(t *testing.T) {
+	for name, spec := range specs() {
+		t.Run(name, func(t *testing.T) {
+			recorded, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			const task = 4711
+			simulated := resctrl.New(spec)
+			simulated.AddTask(task, "")
+			compare(t, string(recorded), render(resctrl.Run(simulated, resctrl.MountPoint, task, resctrl.Operations(spec))))
+		})
+	}
+}
+
+// compare shows the operations whose results differ.
+func compare(t *testing.T, want, got string) {
+	t.Helper()
+	wanted, gotten := entries(want), entries(got)
+	for i := range max(len(wanted), len(gotten)) {
+		w, g := "nothing", "nothing"
+		if i < len(wanted) {
+			w = wanted[i]
+		}
+		if i < len(gotten) {
+			g = gotten[i]
+		}
+		if w != g {
+			t.Errorf("kernel:     %s\nsimulation: %s", w, g)
+		}
+	}
+}
+
+func entries(text string) []string {
+	var found []string
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "\t") && len(found) > 0 {
+			found[len(found)-1] += line
+			continue
+		}
+		found = append(found, line)
+	}
+	return found
+}
+
+// One table a boot: the kernel keeps the RMIDs of removed groups for a while.
+func TestTheKernelDoesWhatTheSimulationDoes(t *testing.T) {
+	if *kernel == "" {
+		t.Skip("changes this machine's resctrl; give -kernel for that")
+	}
+	spec, ok := specs()[*kernel]
+	if !ok {
+		t.Fatalf("no such machine: %s", *kernel)
+	}
+	if err := unix.Mount("resctrl", resctrl.MountPoint, "resctrl", 0, spec.Options); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(resctrl.MountPoint, 0)
+	sleep := exec.Command("sleep", "10000")
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sleep.Process.Kill(); _ = sleep.Wait() }()
+	spec.CPUs = runtime.NumCPU()
+	if !*record {
+		for _, difference := range resctrl.Disagreements(hostfs.Root("/"), resctrl.MountPoint, sleep.Process.Pid, spec) {
+			t.Error(difference)
+		}
+		return
+	}
+	results := resctrl.Run(hostfs.Root("/"), resctrl.MountPoint, sleep.Process.Pid, resctrl.Operations(spec))
+	if err := os.WriteFile(filepath.Join("testdata", *kernel+".txt"), []byte(render(results)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

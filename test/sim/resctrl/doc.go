@@ -1,0 +1,8 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package resctrl simulates the resctrl filesystem of Linux 6.12 in memory: errnos, info/last_cmd_status, rounding,
+// CLOSIDs and RMIDs that run out, exclusive groups, tasks that move, and faults where a test wants them.
+//
+// The same table of operations runs against it and against a kernel (Operations, Run, Diff).
+package resctrl

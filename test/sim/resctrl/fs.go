@@ -1,0 +1,206 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resctrl
+
+import (
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// FS is the simulated machine, as far as resctrl is concerned. Paths are absolute. It is safe for concurrent use.
+type FS struct {
+	spec Spec
+
+	mu   sync.Mutex
+	live *mounted // nil while unmounted
+	// tasks by thread ID.
+	tasks map[int]*task
+	// calls counts what would change something, for faults.
+	calls int
+	fault func(Call) *Fault
+}
+
+// Call is an operation that changes something.
+type Call struct {
+	// N counts from 1.
+	N        int
+	Op, Path string
+	Data     string
+}
+
+// Fault makes an operation fail.
+type Fault struct {
+	Errno syscall.Errno
+	// Status is what info/last_cmd_status then says.
+	Status string
+	// Late faults come when the operation has had its effect.
+	Late bool
+}
+
+// New makes a machine. It panics when the mount options of the spec are wrong, as tests are.
+func New(spec Spec) *FS {
+	f := &FS{spec: spec, tasks: map[int]*task{}}
+	if !spec.Unmounted && !spec.NoKernel {
+		if err := f.mount(spec.Options); err != nil {
+			panic(err)
+		}
+	}
+	return f
+}
+
+// Inject sets what decides about faults, and begins counting calls anew; nil ends it. It is called with f locked.
+func (f *FS) Inject(fault func(Call) *Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls, f.fault = 0, fault
+}
+
+// Calls says how many operations since Inject would have changed something.
+func (f *FS) Calls() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls
+}
+
+// Unmount ends the life of all groups.
+func (f *FS) Unmount() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.live = nil
+	for _, t := range f.tasks {
+		t.group = nil
+	}
+}
+
+// Drain frees the RMIDs in limbo.
+func (f *FS) Drain() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.live.rmids, f.live.limbo = f.live.rmids+f.live.limbo, 0
+}
+
+// change does one operation that changes something, faults and errnos included.
+func (f *FS) change(op, name, data string, do func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls++
+	if f.fault != nil {
+		if fault := f.fault(Call{f.calls, op, name, data}); fault != nil {
+			if fault.Late {
+				_ = do()
+			}
+			if f.live != nil && fault.Status != "" {
+				f.live.status = fault.Status + "\n"
+			}
+			return &fs.PathError{Op: op, Path: name, Err: fault.Errno}
+		}
+	}
+	if err := do(); err != nil {
+		return &fs.PathError{Op: op, Path: name, Err: err}
+	}
+	return nil
+}
+
+// ReadFile returns the content of a file.
+func (f *FS) ReadFile(name string) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	text, err := f.read(path.Clean(name))
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return []byte(text), nil
+}
+
+// WriteFile writes to an existing file.
+func (f *FS) WriteFile(name string, data []byte) error {
+	return f.change("write", name, string(data), func() error {
+		if f.spec.ReadOnly {
+			return syscall.EROFS
+		}
+		g, file, err := f.lookup(path.Clean(name))
+		if err != nil {
+			return err
+		}
+		return f.write(g, file, string(data))
+	})
+}
+
+// Mkdir makes a control group, or in a mon_groups directory a monitoring group.
+func (f *FS) Mkdir(name string) error {
+	return f.change("mkdir", name, "", func() error { return f.mkdir(path.Clean(name)) })
+}
+
+// Remove removes a group.
+func (f *FS) Remove(name string) error {
+	return f.change("remove", name, "", func() error { return f.remove(path.Clean(name)) })
+}
+
+// Rename moves a monitoring group, and with it its tasks, to another control group.
+func (f *FS) Rename(from, to string) error {
+	return f.change("rename", from, to, func() error { return f.rename(path.Clean(from), path.Clean(to)) })
+}
+
+// Mount mounts resctrl at MountPoint.
+func (f *FS) Mount(_, target, fstype, options string) error {
+	return f.change("mount", target, options, func() error {
+		switch {
+		case fstype != "resctrl", f.spec.NoKernel:
+			return syscall.ENODEV
+		case target != MountPoint:
+			return syscall.ENOENT
+		case f.live != nil:
+			return syscall.EBUSY
+		}
+		return f.mount(options)
+	})
+}
+
+// ReadDir returns the names in a directory, sorted.
+func (f *FS) ReadDir(name string) ([]string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	names, err := f.list(path.Clean(name))
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Dump is every file of every group, by path: what must be the same after what changes nothing.
+func (f *FS) Dump() map[string]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	files := map[string]string{}
+	if f.live == nil {
+		return files
+	}
+	for _, g := range f.live.control() {
+		for _, file := range f.files(g) {
+			name := path.Join(MountPoint, g.name, file)
+			if text, err := f.read(name); err == nil {
+				files[name] = text
+			}
+		}
+		for mon := range g.mons {
+			name := path.Join(MountPoint, g.name, "mon_groups", mon, "tasks")
+			files[name], _ = f.read(name)
+		}
+	}
+	return files
+}
+
+// below says where in resctrl a path is: its elements below the mount point.
+func (f *FS) below(name string) ([]string, bool) {
+	if name == MountPoint {
+		return nil, true
+	}
+	rest, ok := strings.CutPrefix(name, MountPoint+"/")
+	return strings.Split(rest, "/"), ok
+}

@@ -1,0 +1,198 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resctrl
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// maxMBps is the value of no limit under mba_MBps.
+const maxMBps = math.MaxUint32
+
+// schema is one line of schemata files.
+type schema struct {
+	name    string
+	cache   *Cache     // nil for bandwidth
+	memory  *Bandwidth // nil for caches
+	mbps    bool
+	closids int
+	// values by CLOSID and domain.
+	values []map[int]uint64
+	// peer is the other half of code and data.
+	peer *schema
+}
+
+func (s *schema) full() uint64 {
+	switch {
+	case s.cache != nil:
+		return 1<<s.cache.Ways - 1
+	case s.mbps:
+		return maxMBps
+	}
+	return uint64(s.memory.Max)
+}
+
+func newSchema(spec Spec, name string, cache *Cache, memory *Bandwidth, closids int) *schema {
+	s := &schema{name: name, cache: cache, memory: memory, closids: closids}
+	s.values = make([]map[int]uint64, closids)
+	for closid := range s.values {
+		s.values[closid] = map[int]uint64{}
+	}
+	return s
+}
+
+func (s *schema) reset(closid int, domains []int) {
+	for _, id := range domains {
+		s.values[closid][id] = s.full()
+	}
+}
+
+// group is a control group, or with a parent a monitoring group.
+type group struct {
+	name   string
+	parent *group
+	closid int
+	// exclusive is the mode of a control group.
+	exclusive bool
+	cpus      uint64
+	mons      map[string]*group
+}
+
+func (g *group) control() *group {
+	if g.parent != nil {
+		return g.parent
+	}
+	return g
+}
+
+// mounted is one life of the filesystem, from mount to unmount.
+type mounted struct {
+	options string
+	// schemas in the order of schemata files.
+	schemas []*schema
+	root    *group
+	groups  map[string]*group
+	closids []bool
+	// rmids are free; those in limbo were given back, but the cache still has lines of theirs.
+	rmids, limbo int
+	status       string
+}
+
+func (m *mounted) say(format string, args ...any) { m.status += fmt.Sprintf(format, args...) + "\n" }
+
+// mount begins a life; options as in mount(8).
+func (f *FS) mount(options string) error {
+	var wanted []string
+	for option := range strings.SplitSeq(options, ",") {
+		if option != "" {
+			wanted = append(wanted, option)
+		}
+	}
+	has := func(option string) bool { return slices.Contains(wanted, option) }
+	spec := f.spec
+	for _, option := range wanted {
+		known := option == "cdp" && spec.L3 != nil && spec.L3.CDP ||
+			option == "cdpl2" && spec.L2 != nil && spec.L2.CDP ||
+			option == "mba_MBps" && spec.MB != nil && spec.Vendor == Intel
+		if !known {
+			return syscall.EINVAL
+		}
+	}
+	if spec.NoKernel || spec.L2 == nil && spec.L3 == nil && spec.MB == nil {
+		return syscall.ENODEV
+	}
+	m := &mounted{options: strings.Join(wanted, ","), groups: map[string]*group{}}
+	if spec.MB != nil {
+		s := newSchema(spec, "MB", nil, spec.MB, spec.MB.CLOSIDs)
+		s.mbps = has("mba_MBps")
+		m.schemas = append(m.schemas, s)
+	}
+	m.addCache(spec, "L2", spec.L2, has("cdpl2"))
+	m.addCache(spec, "L3", spec.L3, has("cdp"))
+	least := math.MaxInt
+	for _, s := range m.schemas {
+		least = min(least, s.closids)
+	}
+	m.closids = make([]bool, least)
+	m.closids[0] = true
+	m.root = &group{mons: map[string]*group{}, cpus: 1<<spec.CPUs - 1}
+	for _, s := range m.schemas {
+		s.reset(0, spec.Domains)
+	}
+	m.rmids = spec.RMIDs - 1
+	f.live = m
+	return nil
+}
+
+func (m *mounted) addCache(spec Spec, name string, cache *Cache, apart bool) {
+	switch {
+	case cache == nil:
+	case apart:
+		data := newSchema(spec, name+"DATA", cache, nil, cache.CLOSIDs/2)
+		code := newSchema(spec, name+"CODE", cache, nil, cache.CLOSIDs/2)
+		data.peer, code.peer = code, data
+		m.schemas = append(m.schemas, data, code)
+	default:
+		m.schemas = append(m.schemas, newSchema(spec, name, cache, nil, cache.CLOSIDs))
+	}
+}
+
+// used goes through all control groups.
+func (m *mounted) control() []*group {
+	groups := []*group{m.root}
+	for _, g := range m.groups {
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// overlaps is rdtgroup_cbm_overlaps: whether a mask has bits of another group, of an exclusive one only, or of hardware.
+func (m *mounted) overlaps(s *schema, id int, mask uint64, closid int, exclusive bool) bool {
+	if !exclusive && mask&s.cache.Shareable != 0 {
+		return true
+	}
+	for _, half := range []*schema{s, s.peer} {
+		if half == nil {
+			continue
+		}
+		for _, g := range m.control() {
+			if g.closid != closid && (!exclusive || g.exclusive) && half.values[g.closid][id]&mask != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// initial is __init_one_rdt_domain: a new group gets what is shared or unused.
+func (m *mounted) initial(s *schema, id, closid int) (uint64, error) {
+	value, used := s.cache.Shareable, s.cache.Shareable
+	for _, g := range m.control() {
+		if g.closid == closid {
+			continue
+		}
+		theirs := s.values[g.closid][id]
+		if s.peer != nil {
+			theirs |= s.peer.values[g.closid][id]
+		}
+		used |= theirs
+		if !g.exclusive {
+			value |= theirs
+		}
+	}
+	value |= s.full() &^ used
+	if s.cache.MinBits > 0 {
+		value &^= value + value&-value // without a gap: the lowest run
+	}
+	if bits.OnesCount64(value) < s.cache.MinBits {
+		m.say("No space on %s:%d", s.name, id)
+		return 0, syscall.ENOSPC
+	}
+	return value, nil
+}

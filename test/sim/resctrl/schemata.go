@@ -1,0 +1,198 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resctrl
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// show is rdtgroup_schemata_show.
+func (m *mounted) show(spec Spec, closid int) string {
+	names, digits := m.widths(spec)
+	var text strings.Builder
+	for _, s := range m.schemas {
+		if closid >= s.closids {
+			continue
+		}
+		var entries []string
+		for _, id := range spec.Domains {
+			if s.cache != nil {
+				entries = append(entries, fmt.Sprintf("%d=%0*x", id, digits, s.values[closid][id]))
+			} else {
+				entries = append(entries, fmt.Sprintf("%d=%*d", id, digits, s.values[closid][id]))
+			}
+		}
+		fmt.Fprintf(&text, "%*s:%s\n", names, s.name, strings.Join(entries, ";"))
+	}
+	return text.String()
+}
+
+// widths of the columns: the same whatever the mount options.
+func (m *mounted) widths(spec Spec) (names, digits int) {
+	for _, s := range m.schemas {
+		width := len(s.name)
+		if s.cache != nil && s.cache.CDP && s.peer == nil {
+			width += len("CODE")
+		}
+		names = max(names, width)
+		switch {
+		case s.cache != nil:
+			digits = max(digits, (s.cache.Ways+3)/4)
+		case spec.Vendor == AMD:
+			digits = max(digits, 4)
+		default:
+			digits = max(digits, 3)
+		}
+	}
+	return names, digits
+}
+
+// size is the file of that name: what the masks are in bytes.
+func (m *mounted) size(spec Spec, closid int) string {
+	names, _ := m.widths(spec)
+	var text strings.Builder
+	for _, s := range m.schemas {
+		var entries []string
+		for _, id := range spec.Domains {
+			value := s.values[closid][id]
+			if s.cache != nil {
+				value = uint64(s.cache.Size / s.cache.Ways * bits.OnesCount64(value))
+			}
+			entries = append(entries, fmt.Sprintf("%d=%d", id, value))
+		}
+		fmt.Fprintf(&text, "%*s:%s\n", names, s.name, strings.Join(entries, ";"))
+	}
+	return text.String()
+}
+
+type staged struct {
+	schema *schema
+	id     int
+}
+
+// writeSchemata is rdtgroup_schemata_write: all lines are validated before any takes effect, but for mba_MBps, whose
+// values are set as they are parsed.
+func (m *mounted) writeSchemata(spec Spec, g *group, data string) error {
+	if !strings.HasSuffix(data, "\n") {
+		return syscall.EINVAL
+	}
+	m.status = ""
+	values := map[staged]uint64{}
+	for line := range strings.SplitSeq(strings.TrimSuffix(data, "\n"), "\n") {
+		name, rest, found := strings.Cut(line, ":")
+		name = strings.TrimSpace(name)
+		if !found {
+			m.say("Missing ':'")
+			return syscall.EINVAL
+		}
+		if rest == "" {
+			m.say("Missing '%s' value", name)
+			return syscall.EINVAL
+		}
+		at := slices.IndexFunc(m.schemas, func(s *schema) bool { return s.name == name && g.closid < s.closids })
+		if at < 0 {
+			m.say("Unknown or unsupported resource name '%s'", name)
+			return syscall.EINVAL
+		}
+		if err := m.parseLine(spec, m.schemas[at], g, rest, values); err != nil {
+			return err
+		}
+	}
+	for to, value := range values {
+		to.schema.values[g.closid][to.id] = value
+	}
+	return nil
+}
+
+func (m *mounted) parseLine(spec Spec, s *schema, g *group, line string, values map[staged]uint64) error {
+	for line != "" {
+		var entry string
+		entry, line, _ = strings.Cut(line, ";")
+		id, text, found := strings.Cut(entry, "=")
+		number, err := strconv.ParseUint(strings.TrimPrefix(id, "+"), 10, 64)
+		if !found || err != nil {
+			m.say("Missing '=' or non-numeric domain")
+			return syscall.EINVAL
+		}
+		if !slices.Contains(spec.Domains, int(number)) {
+			return syscall.EINVAL
+		}
+		to := staged{s, int(number)}
+		if _, twice := values[to]; twice {
+			m.say("Duplicate domain %d", number)
+			return syscall.EINVAL
+		}
+		parse := m.parseMask
+		if s.memory != nil {
+			parse = m.parseBandwidth
+		}
+		value, ok := parse(s, g, to.id, strings.TrimSpace(text))
+		switch {
+		case !ok:
+			return syscall.EINVAL
+		case s.mbps:
+			s.values[g.closid][to.id] = value
+		default:
+			values[to] = value
+		}
+	}
+	return nil
+}
+
+// parseBandwidth is bw_validate.
+func (m *mounted) parseBandwidth(s *schema, _ *group, _ int, text string) (uint64, bool) {
+	value, err := strconv.ParseUint(strings.TrimPrefix(text, "+"), 10, 32)
+	switch {
+	case err != nil:
+		m.say("Invalid MB value %s", text)
+		return 0, false
+	case s.mbps:
+		return value, true
+	case value < uint64(s.memory.Min) || value > uint64(s.memory.Max):
+		m.say("MB value %d out of range [%d,%d]", value, s.memory.Min, s.memory.Max)
+		return 0, false
+	}
+	gran := uint64(s.memory.Granularity)
+	return (value + gran - 1) / gran * gran, true
+}
+
+// parseMask is parse_cbm.
+func (m *mounted) parseMask(s *schema, g *group, id int, text string) (uint64, bool) {
+	value, ok := m.validMask(s, text)
+	switch {
+	case !ok:
+		return 0, false
+	case m.overlaps(s, id, value, g.closid, true):
+		m.say("Overlaps with exclusive group")
+		return 0, false
+	case g.exclusive && m.overlaps(s, id, value, g.closid, false):
+		m.say("Overlaps with other group")
+		return 0, false
+	}
+	return value, true
+}
+
+// validMask is cbm_validate.
+func (m *mounted) validMask(s *schema, text string) (uint64, bool) {
+	value, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimPrefix(text, "+"), "0x"), 16, 64)
+	run := value &^ (value + value&-value)
+	switch {
+	case err != nil:
+		m.say("Non-hex character in the mask %s", text)
+	case s.cache.MinBits > 0 && value == 0, value > s.full():
+		m.say("Mask out of range")
+	case s.cache.MinBits > 0 && run != value:
+		m.say("The mask %x has non-consecutive 1-bits", value)
+	case bits.OnesCount64(run) < s.cache.MinBits:
+		m.say("Need at least %d bits in the mask", s.cache.MinBits)
+	default:
+		return value, true
+	}
+	return 0, false
+}

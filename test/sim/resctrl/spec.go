@@ -1,0 +1,85 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resctrl
+
+// MountPoint is where the simulated resctrl is.
+const MountPoint = "/sys/fs/resctrl"
+
+// Vendor decides how a CPU counts memory bandwidth and which masks it takes.
+type Vendor string
+
+// The vendors whose CPUs have resctrl.
+const (
+	Intel Vendor = "intel"
+	AMD   Vendor = "amd"
+)
+
+// Cache is one cache level.
+type Cache struct {
+	// Ways are the bits of a mask. Shareable ones are used by other hardware, too.
+	Ways      int
+	Shareable uint64
+	CLOSIDs   int
+	// Size is in bytes.
+	Size int
+	// MinBits of a mask. AMD has 0, and takes masks with gaps.
+	MinBits int
+	// CDP says that code and data can be apart, if the mount options say so.
+	CDP bool
+}
+
+// Bandwidth is memory bandwidth allocation.
+type Bandwidth struct {
+	CLOSIDs int
+	// Min, Granularity and Max of a value.
+	Min, Granularity, Max int
+}
+
+// Spec is a machine.
+type Spec struct {
+	Vendor Vendor
+	// L2, L3 and MB are nil when the CPU cannot allocate them.
+	L2, L3 *Cache
+	MB     *Bandwidth
+	// Domains are the cache IDs; those of L2 and L3 are the same here.
+	Domains []int
+	RMIDs   int
+	// Limbo keeps the RMIDs of removed groups from being used again until FS.Drain.
+	Limbo bool
+	// CPUs are numbered from 0.
+	CPUs int
+	// NoKernel is a kernel without resctrl.
+	NoKernel bool
+	// NoTaskFile is a kernel without CONFIG_PROC_CPU_RESCTRL.
+	NoTaskFile bool
+	// NoSparseFile is a kernel before 6.7, without info/*/sparse_masks.
+	NoSparseFile bool
+	// Unmounted machines begin without a mount; otherwise Options are those of the mount.
+	Unmounted bool
+	// Options of the mount, as in "cdp,mba_MBps", and ReadOnly.
+	Options  string
+	ReadOnly bool
+}
+
+// IntelSpec is a machine with L2, L3 with code and data, and bandwidth in per cent.
+func IntelSpec() Spec {
+	return Spec{
+		Vendor:  Intel,
+		L3:      &Cache{Ways: 12, Shareable: 0xc00, CLOSIDs: 16, Size: 16 << 20, MinBits: 1, CDP: true},
+		L2:      &Cache{Ways: 20, CLOSIDs: 8, Size: 4 << 20, MinBits: 1},
+		MB:      &Bandwidth{CLOSIDs: 8, Min: 10, Granularity: 10, Max: 100},
+		Domains: []int{0, 1},
+		RMIDs:   32,
+		CPUs:    2,
+	}
+}
+
+// AMDSpec is a machine with masks that may have gaps, and bandwidth in units of 1/8 GB/s.
+func AMDSpec() Spec {
+	spec := IntelSpec()
+	spec.Vendor = AMD
+	spec.L2.MinBits, spec.L3.MinBits, spec.L2.Size = 0, 0, 512<<10
+	spec.MB = &Bandwidth{CLOSIDs: 16, Min: 0, Granularity: 1, Max: 2048}
+	return spec
+}

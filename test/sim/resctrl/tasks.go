@@ -1,0 +1,221 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resctrl
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// task is a thread. Without a group it is in the root group.
+type task struct{ group *group }
+
+// AddTask begins a thread in a group, named by its path below the mount point: "" for the root, "g", "g/mon_groups/m".
+func (f *FS) AddTask(tid int, group string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.live == nil {
+		f.tasks[tid] = &task{}
+		return
+	}
+	g, _, err := f.find(strings.TrimSuffix(MountPoint+"/"+group, "/"))
+	if err != nil {
+		panic(err)
+	}
+	f.tasks[tid] = &task{g}
+}
+
+// Fork begins a thread where its parent is.
+func (f *FS) Fork(parent, child int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p := f.tasks[parent]; p != nil {
+		f.tasks[child] = &task{p.group}
+	}
+}
+
+// Exit ends a thread.
+func (f *FS) Exit(tid int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.tasks, tid)
+}
+
+// GroupOf is the control group of a thread; "" is the root.
+func (f *FS) GroupOf(tid int) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if t := f.tasks[tid]; t != nil && t.group != nil {
+		return t.group.control().name
+	}
+	return ""
+}
+
+func (f *FS) groupOf(t *task) *group {
+	if t.group == nil {
+		return f.live.root
+	}
+	return t.group
+}
+
+// tasksOf is the tasks file: a control group has those of its monitoring groups, too.
+func (f *FS) tasksOf(g *group) string {
+	var text strings.Builder
+	for _, tid := range slices.Sorted(maps.Keys(f.tasks)) {
+		in := f.groupOf(f.tasks[tid])
+		if in == g || in.parent == g {
+			fmt.Fprintln(&text, tid)
+		}
+	}
+	return text.String()
+}
+
+func (f *FS) write(g *group, file, data string) error {
+	switch file {
+	case "schemata":
+		return f.live.writeSchemata(f.spec, g, data)
+	case "mode":
+		return f.writeMode(g, data)
+	case "tasks":
+		return f.writeTasks(g, data)
+	case "cpus":
+		return f.writeCPUs(g, data)
+	}
+	if _, ok := f.live.info(f.spec)[strings.TrimPrefix(file, "info/")]; !ok && strings.HasPrefix(file, "info/") {
+		return syscall.ENOENT
+	}
+	return syscall.EACCES
+}
+
+// writeTasks is rdtgroup_tasks_write.
+func (f *FS) writeTasks(g *group, data string) error {
+	f.live.status = ""
+	for data != "" && data[0] != '\n' {
+		var text string
+		text, data, _ = strings.Cut(data, ",")
+		text = strings.TrimSpace(text)
+		tid, err := strconv.ParseInt(text, 0, 32)
+		switch {
+		case err != nil:
+			f.live.say("Task list parsing error pid %s", text)
+			return syscall.EINVAL
+		case tid < 0:
+			f.live.say("Invalid pid %d", tid)
+			return syscall.EINVAL
+		}
+		if err := f.moveTask(int(tid), g); err != nil {
+			f.live.say("Error while processing task %d", tid)
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *FS) moveTask(tid int, g *group) error {
+	t := f.tasks[tid]
+	if t == nil {
+		f.live.say("No task %d", tid)
+		return syscall.ESRCH
+	}
+	if g.parent != nil && f.groupOf(t).control() != g.parent {
+		f.live.say("Can't move task to different control group")
+		return syscall.EINVAL
+	}
+	t.group = g
+	return nil
+}
+
+// writeCPUs is rdtgroup_cpus_write for control groups: each CPU is in one of them.
+func (f *FS) writeCPUs(g *group, data string) error {
+	m := f.live
+	mask, err := strconv.ParseUint(strings.TrimSpace(data), 16, 64)
+	switch {
+	case err != nil:
+		m.say("Bad CPU list/mask")
+		return syscall.EINVAL
+	case mask >= 1<<f.spec.CPUs:
+		m.say("Bad CPU list/mask")
+		return syscall.EOVERFLOW
+	case g == m.root && g.cpus&^mask != 0:
+		m.say("Can't drop CPUs from default group")
+		return syscall.EINVAL
+	}
+	m.root.cpus |= g.cpus &^ mask
+	for _, other := range m.control() {
+		other.cpus &^= mask
+	}
+	g.cpus = mask
+	return nil
+}
+
+func (f *FS) readProc(elements []string) (string, error) {
+	switch strings.Join(elements, "/") {
+	case "mounts", "1/mounts":
+		return f.mounts(), nil
+	case "filesystems":
+		if f.spec.NoKernel || f.spec.L2 == nil && f.spec.L3 == nil && f.spec.MB == nil {
+			return "nodev\tsysfs\n", nil
+		}
+		return "nodev\tsysfs\nnodev\tresctrl\n", nil
+	case "cpuinfo":
+		return "processor\t: 0\nflags\t\t: fpu" + f.flags() + "\n", nil
+	}
+	tid, err := strconv.Atoi(elements[0])
+	t := f.tasks[tid]
+	if err != nil || t == nil || len(elements) != 2 {
+		return "", syscall.ENOENT
+	}
+	switch {
+	case elements[1] == "stat":
+		return fmt.Sprintf("%d (task) S\n", tid), nil
+	case elements[1] == "cpu_resctrl_groups" && !f.spec.NoTaskFile:
+		return f.taskGroups(t), nil
+	}
+	return "", syscall.ENOENT
+}
+
+func (f *FS) flags() string {
+	flags := ""
+	for flag, has := range map[string]bool{" cat_l2": f.spec.L2 != nil, " cat_l3": f.spec.L3 != nil, " mba": f.spec.MB != nil} {
+		if has {
+			flags += flag
+		}
+	}
+	return flags
+}
+
+func (f *FS) mounts() string {
+	text := "sysfs /sys sysfs rw,nosuid,nodev,noexec,relatime 0 0\n"
+	if f.live == nil {
+		return text
+	}
+	options := "rw,relatime"
+	if f.spec.ReadOnly {
+		options = "ro,relatime"
+	}
+	if f.live.options != "" {
+		options += "," + f.live.options
+	}
+	return text + "resctrl " + MountPoint + " resctrl " + options + " 0 0\n"
+}
+
+// taskGroups is proc_resctrl_show.
+func (f *FS) taskGroups(t *task) string {
+	if f.live == nil {
+		return "res:\nmon:\n"
+	}
+	g := f.groupOf(t)
+	control, mon := "/", ""
+	if c := g.control(); c != f.live.root {
+		control = c.name
+	}
+	if g.parent != nil {
+		mon = g.name
+	}
+	return "res:" + control + "\nmon:" + mon + "\n"
+}
