@@ -138,6 +138,7 @@ func TestAdjust(t *testing.T) {
 		{"Pods are not set by the runtime", "", "slow", simcgroup.New(), classes.PodScope, nil},
 		{"Cgroup v1 is not set by the runtime", "", "slow", simcgroup.NewLegacy(), classes.ContainerScope, nil},
 		{"A hybrid machine is not set by the runtime", "", "slow", simcgroup.NewHybrid(), classes.ContainerScope, nil},
+		{"Neither is one whose io controller is in v2", "", "slow", simcgroup.NewHybridIO(), classes.ContainerScope, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, disks(test.machine), test.scope).apply(throttling)
@@ -232,6 +233,12 @@ func TestCgroupV1IsWrittenDirectly(t *testing.T) {
 			f.want(v1Dir+"/blkio.throttle.write_bps_device", "")
 		})
 	}
+}
+
+func TestAHybridMachineWithIOInV2IsWrittenDirectly(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.NewHybridIO()), classes.ContainerScope).apply(throttling)
+	f.enforce(container(), "", "slow")
+	f.want("/sys/fs/cgroup/unified"+groupPath+"/io.max", slowLine+"\n")
 }
 
 func TestAMachineWithoutCgroupsIsUnavailable(t *testing.T) {

@@ -160,3 +160,38 @@ func TestADeviceThatLostItsSchedulerIsNamed(t *testing.T) {
 	f.want(v2Dir+"/io.max", "")
 	f.want(v2Dir+"/io.bfq.weight", "default 100\n")
 }
+
+const sameForADisk = `
+Classes:
+  one: [{Weight: 300}, {Devices: [/dev/sda], Weight: 500}]
+  two: [{Weight: 200}, {Devices: [/dev/sda], Weight: 500, ThrottleReadBps: 1M}]
+  three: [{Weight: 700}]
+  four: [{Weight: 800}, {Devices: [/dev/sda], ThrottleReadBps: 1M}]
+`
+
+func TestANewWeightForAllDoesNotTakeTheWeightOfADisk(t *testing.T) {
+	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(sameForADisk)
+	f.enforce(container(), "", "one")
+	f.enforce(container(), "one", "two")
+	f.want(v2Dir+"/io.bfq.weight", "default 200\n8:0 500\n")
+}
+
+func TestUndoingBringsBackTheWeightsThatOthersGaveToDisks(t *testing.T) {
+	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(sameForADisk)
+	f.enforce(container(), "", "three")
+	if err := f.machine.WriteFile(v2Dir+"/io.bfq.weight", []byte("8:16 70")); err != nil {
+		t.Fatal(err)
+	}
+	f.machine.Inject(simcgroup.Fault{Op: "write", File: "io.weight", Err: syscall.EIO})
+	if err := f.backend.Enforce(t.Context(), container(), "three", "four"); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("got %v", err)
+	}
+	f.want(v2Dir+"/io.bfq.weight", "default 700\n8:16 70\n")
+	f.want(v2Dir+"/io.max", "")
+}
+
+func TestAnItemThatSaysNothingOfWeightsLeavesThatOfEarlierOnes(t *testing.T) {
+	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {a: [{Weight: 300}, {}]}")
+	f.enforce(container(), "", "a")
+	f.want(v2Dir+"/io.bfq.weight", "default 300\n")
+}

@@ -107,6 +107,14 @@ func NewHybrid(options ...Option) *Machine {
 	return m
 }
 
+// NewHybridIO is a machine with v1 controllers, but blkio left to the cgroup2 tree beside them.
+func NewHybridIO(options ...Option) *Machine {
+	m := newMachine(options)
+	m.mount(1, "/sys/fs/cgroup/memory", "memory")
+	m.mount(2, "/sys/fs/cgroup/unified", "io")
+	return m
+}
+
 // NewBare is a machine without cgroups.
 func NewBare(options ...Option) *Machine { return newMachine(options) }
 
