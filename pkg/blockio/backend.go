@@ -4,6 +4,7 @@
 package blockio
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,7 +164,7 @@ func (s *snapshot) valuesOf(name string) (values, error) {
 	}
 	live, ok := s.classes[name]
 	if !ok {
-		return values{}, fmt.Errorf("%w %q; there are %s", classes.ErrUnknownClass, name, strings.Join(s.offered(), ", "))
+		return values{}, fmt.Errorf("%w %q; there are %s", classes.ErrUnknownClass, name, cmp.Or(strings.Join(s.offered(), ", "), "none"))
 	}
 	return live.values, nil
 }

@@ -165,6 +165,13 @@ func TestAnUnknownClassIsRefusedWithThoseThatThereAre(t *testing.T) {
 	}
 }
 
+func TestBeforeAConfigurationIsAppliedThereAreNoClasses(t *testing.T) {
+	_, err := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).backend.Adjust("", "fast")
+	if err == nil || err.Error() != `unknown QoS class "fast"; there are none` {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestWhatTheRuntimeSetIsReadBackAndNotWrittenAgain(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
