@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
-	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
@@ -71,8 +70,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.load(ctx, n)
-	return a.serve(ctx, n)
+	files := a.newClassFiles(n)
+	files.load(ctx)
+	return a.serve(ctx, n, files)
 }
 
 func (a *Agent) newNode() (*node.Node, error) {
@@ -85,20 +85,7 @@ func (a *Agent) newNode() (*node.Node, error) {
 	return node.New(node.Options{Kinds: a.kinds, Changes: changes, Log: a.log}), nil
 }
 
-// load applies the class files. Wrong files do not end the agent: containers that ask for classes would then start
-// without them, while a running agent refuses them and says why.
-func (a *Agent) load(ctx context.Context, n *node.Node) {
-	source := config.Read(a.options.Config, a.kinds, a.host.ReadFile)
-	if err := n.Configure(ctx, source); err != nil {
-		for _, problem := range classes.SplitErrors(err) {
-			a.log.Error("class files are not applied", "problem", problem)
-		}
-		return
-	}
-	a.log.Info("class files applied", "files", source.Files, "hash", source.Hash)
-}
-
-func (a *Agent) serve(ctx context.Context, n *node.Node) error {
+func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles) error {
 	hooks := metrics.NewHooks()
 	plugin := nriplugin.New(n, nriplugin.Options{
 		Socket: a.options.NRISocket, Index: a.options.NRIIndex, Observe: hooks.Observe, Log: a.log,
@@ -106,9 +93,11 @@ func (a *Agent) serve(ctx context.Context, n *node.Node) error {
 	api := nodeapi.New(n, nodeapi.Options{
 		Socket: a.options.APISocket, Group: a.options.APISocketGroup, Version: a.options.Version, Log: a.log,
 	})
+	files.applied = plugin.Refresh
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return plugin.Run(ctx) })
 	group.Go(func() error { return api.Run(ctx) })
+	group.Go(func() error { return files.follow(ctx) })
 	group.Go(func() error { return a.releaseDrained(ctx, n) })
 	if a.options.MetricsAddress != "" {
 		group.Go(func() error { return a.serveMetrics(ctx, metrics.Handler(n, hooks)) })

@@ -26,15 +26,18 @@ const maxFileSize = 1 << 20
 // configFile fields name. What is wrong is in Source.Err, every problem at once.
 func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) node.Source {
 	files, err := readFiles(path)
-	source := node.Source{Hash: hash(files)}
+	source := node.Source{Err: err}
 	for _, file := range files {
 		source.Files = append(source.Files, file.Name)
 	}
-	if err != nil {
-		source.Err = err
-		return source
+	if err == nil {
+		source.Config, source.Err = classes.Parse(files, kinds, func(path string) ([]byte, error) {
+			data, err := readHostFile(path)
+			files = append(files, classes.File{Name: path, Data: data})
+			return data, err
+		})
 	}
-	source.Config, source.Err = classes.Parse(files, kinds, readHostFile)
+	source.Hash = hash(files)
 	return source
 }
 
@@ -89,6 +92,7 @@ func readBounded(name string) ([]byte, error) {
 	return data, errors.Join(err, file.Close())
 }
 
+// hash identifies what was read, the files that configFile fields name included.
 func hash(files []classes.File) string {
 	sum := sha256.New()
 	for _, file := range files {

@@ -101,3 +101,31 @@ func TestAResourceThatShowsItselfMissingOnlyWhenAppliedIsUnavailableToo(t *testi
 	}
 	f.mustRun(t, pod("a", asking("test.example/disk=fast")), container("c1"))
 }
+
+func TestWhatRunsIsBroughtAlongWithNewClassFiles(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("default", nil), container("c1"))
+	f.mustRun(t, pod("asked", asking("test.example/cache=bronze")), container("c2"))
+	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Reconcile(t.Context()); got != 1 {
+		t.Errorf("brought %d along, want 1", got)
+	}
+	f.wantClass(t, "c1", cache, "silver/default")
+	f.wantClass(t, "c2", cache, "bronze/pod")
+	if got := f.Reconcile(t.Context()); got != 0 {
+		t.Errorf("mended %d where nothing was amiss", got)
+	}
+}
+
+func TestWhatCannotBeBroughtAlongIsReportedAsItIs(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("default", nil), container("c1"))
+	f.backends[cache].Fail("enforce silver", errors.New("refused"))
+	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
+		t.Fatal(err)
+	}
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c1", cache, "bronze/adopted")
+}

@@ -138,7 +138,11 @@ func (n *Node) giveUp(holder classes.Holder, steps []step) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, s := range steps {
-		holder.Assignments = overlay(holder.Assignments, []classes.Assignment{{Resource: s.resource, Class: s.from, Source: classes.SourceAdopted}})
+		found := classes.Assignment{Resource: s.resource, Class: s.from, Source: classes.SourceAdopted}
+		if s.from == s.to {
+			found.Class = classes.SystemDefault // it was not in its class, and cannot be brought there
+		}
+		holder.Assignments = overlay(holder.Assignments, []classes.Assignment{found})
 	}
 	if _, known := n.ledger.Get(holder.ID); known {
 		n.ledger.Adopt(holder)

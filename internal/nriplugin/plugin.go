@@ -39,6 +39,7 @@ type Options struct {
 type Plugin struct {
 	node    *node.Node
 	options Options
+	refresh chan struct{}
 }
 
 // New makes a plugin for a node. It starts nothing.
@@ -51,7 +52,16 @@ func New(n *node.Node, o Options) *Plugin {
 	if o.Observe == nil {
 		o.Observe = func(string, time.Duration, error) {}
 	}
-	return &Plugin{node: n, options: o}
+	return &Plugin{node: n, options: o, refresh: make(chan struct{}, 1)}
+}
+
+// Refresh registers anew if the node's configuration needs other hooks than before. It is to be called after each change
+// of configuration.
+func (p *Plugin) Refresh() {
+	select {
+	case p.refresh <- struct{}{}:
+	default:
+	}
 }
 
 // events are the hooks that the node needs: those of pods only for pod-scope resources.

@@ -34,6 +34,7 @@ type rig struct {
 	*nriruntime.Runtime
 	node    *node.Node
 	backend *nodetest.Backend
+	plugin  *nriplugin.Plugin
 	// stop ends the plugin.
 	stop func()
 }
@@ -46,7 +47,7 @@ func newRig(t *testing.T) *rig {
 	}
 	t.Cleanup(r.Stop)
 	r.node = newNode(t, r.backend)
-	r.stop = startPlugin(t, r.node, r.Socket())
+	r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
 	r.wait(t, 1)
 	return r
 }
@@ -68,23 +69,32 @@ func newRuntime(t *testing.T) *nriruntime.Runtime {
 
 func newNode(t *testing.T, backend *nodetest.Backend) *node.Node {
 	t.Helper()
-	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope}, map[string]*nodetest.Backend{"test.example/cache": backend})}
-	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(files)}}, kinds, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := node.New(node.Options{Kinds: kinds, Log: slog.New(slog.DiscardHandler)})
-	if err := n.Configure(t.Context(), node.Source{Config: config}); err != nil {
-		t.Fatal(err)
-	}
+	n := node.New(node.Options{Kinds: kinds(backend), Log: slog.New(slog.DiscardHandler)})
+	configure(t, n, kinds(backend), files)
 	return n
 }
 
+func kinds(backend *nodetest.Backend) []classes.Kind {
+	scopes := []classes.Scope{classes.ContainerScope, classes.PodScope}
+	return []classes.Kind{nodetest.Kind("test", scopes, map[string]*nodetest.Backend{"test.example/cache": backend, "test.example/net": backend})}
+}
+
+func configure(t *testing.T, n *node.Node, kinds []classes.Kind, text string) {
+	t.Helper()
+	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, kinds, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Configure(t.Context(), node.Source{Config: config}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // startPlugin runs the plugin until the end of the test, or until stop is called.
-func startPlugin(t *testing.T, n *node.Node, socket string) (stop func()) {
+func startPlugin(t *testing.T, n *node.Node, socket string) (plugin *nriplugin.Plugin, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	plugin := nriplugin.New(n, nriplugin.Options{Socket: socket, Index: "10", Log: slog.New(slog.DiscardHandler)})
+	plugin = nriplugin.New(n, nriplugin.Options{Socket: socket, Index: "10", Log: slog.New(slog.DiscardHandler)})
 	done := make(chan error, 1)
 	go func() { done <- plugin.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
@@ -94,7 +104,7 @@ func startPlugin(t *testing.T, n *node.Node, socket string) (stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	return stop
+	return plugin, stop
 }
 
 // wait waits until the plugin has been synchronized n times and the node knows.
@@ -278,4 +288,16 @@ func TestARuntimeThatDiesInTheHandshakeDoesNotBlockThePlugin(t *testing.T) {
 	}
 	t.Cleanup(runtime.Stop)
 	(&rig{Runtime: runtime}).wait(t, 1)
+}
+
+func TestHooksOfPodsAreSubscribedToWhenClassFilesNeedThem(t *testing.T) {
+	r := newRig(t)
+	r.pod(t, "before", "")
+	configure(t, r.node, kinds(r.backend), files+"- {name: test.example/net, scope: pod, test: {names: [high]}}\n")
+	r.plugin.Refresh()
+	r.wait(t, 2)
+	id := r.pod(t, "after", "test.example/net=high")
+	if got := r.backend.Enforced()[id]; got != "high" {
+		t.Errorf("the pod is in class %q", got)
+	}
 }

@@ -88,6 +88,10 @@ func (s *session) serve(ctx context.Context, conn *watchedConn) {
 			return
 		case <-conn.ended:
 			return
+		case <-s.plugin.refresh:
+			if s.events != events(s.plugin.node.HasPodScope()) {
+				return
+			}
 		case <-s.synchronized:
 			converging.Go(func() { s.plugin.node.Converge(ctx) })
 		}

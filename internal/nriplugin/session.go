@@ -28,6 +28,8 @@ type session struct {
 	stub   stub.Stub
 	// aborted makes Configure fail, which is the one way to end a stub.Start whose runtime died half-way.
 	aborted atomic.Bool
+	// events are the hooks that the session is subscribed to.
+	events api.EventMask
 	// synchronized is signalled once after Synchronize.
 	synchronized chan struct{}
 }
@@ -39,7 +41,8 @@ func (s *session) Configure(_ context.Context, _, name, version string) (api.Eve
 	}
 	info := node.RuntimeInfo{Name: name, Version: version, NRIVersion: s.stub.RuntimeNRIVersion()}
 	s.plugin.node.Connected(s, info)
-	return events(s.plugin.node.HasPodScope()), nil
+	s.events = events(s.plugin.node.HasPodScope())
+	return s.events, nil
 }
 
 // Synchronize tells what runs already.

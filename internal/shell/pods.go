@@ -4,7 +4,6 @@
 package shell
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,12 +13,6 @@ import (
 
 // maxCandidates is how many names an error lists.
 const maxCandidates = 8
-
-// Why a name does not lead to one pod or container.
-var (
-	ErrNotFound  = errors.New("not found")
-	ErrAmbiguous = errors.New("ambiguous")
-)
 
 // PodName is the name of a pod as commands take it.
 func PodName(pod *qosv1alpha1.PodAssignments) string { return pod.GetNamespace() + "/" + pod.GetName() }
@@ -48,16 +41,16 @@ func NoPod(list *qosv1alpha1.ListAssignmentsResponse, name string) error {
 			near = append(near, PodName(pod))
 		}
 	}
-	text := fmt.Sprintf("pod %q runs not on this node, or has no QoS-class resources", name)
+	text := fmt.Sprintf("no pod %q with QoS-class resources is on this node", name)
 	switch {
 	case !strings.Contains(name, "/") && len(near) > 0:
-		return fmt.Errorf("%w: %q is no UID of a pod; by name it is %s", ErrNotFound, name, candidates(near))
+		return fmt.Errorf("%q is no UID of a pod on this node; by name it is %s", name, candidates(near))
 	case len(near) > 0:
-		return fmt.Errorf("%w: %s; there is %s", ErrNotFound, text, candidates(near))
+		return fmt.Errorf("%s; there is %s", text, candidates(near))
 	case len(all) > 0:
-		return fmt.Errorf("%w: %s; there are %s", ErrNotFound, text, candidates(all))
+		return fmt.Errorf("%s; there are %s", text, candidates(all))
 	}
-	return fmt.Errorf("%w: %s; there are no pods", ErrNotFound, text)
+	return fmt.Errorf("%s; there are none at all", text)
 }
 
 // SelectPod finds one pod.
@@ -73,7 +66,7 @@ func SelectPod(list *qosv1alpha1.ListAssignmentsResponse, name string) (*qosv1al
 	for _, pod := range found {
 		uids = append(uids, pod.GetUid())
 	}
-	return nil, fmt.Errorf("%w: %d pods are called %s; name one by its UID: %s", ErrAmbiguous, len(found), name, candidates(uids))
+	return nil, fmt.Errorf("%d pods are called %s; name one by its UID: %s", len(found), name, candidates(uids))
 }
 
 // CheckContainer says whether a pod has a container of a name, and what others it has if not.
@@ -83,9 +76,9 @@ func CheckContainer(pod *qosv1alpha1.PodAssignments, name string) error {
 		return nil
 	}
 	if len(names) == 0 {
-		return fmt.Errorf("%w: pod %s has no containers", ErrNotFound, PodName(pod))
+		return fmt.Errorf("pod %s has no containers", PodName(pod))
 	}
-	return fmt.Errorf("%w: pod %s has no container %q; there is %s", ErrNotFound, PodName(pod), name, candidates(names))
+	return fmt.Errorf("pod %s has no container %q; it has %s", PodName(pod), name, candidates(names))
 }
 
 // ContainerNames are distinct and sorted.

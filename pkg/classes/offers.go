@@ -39,9 +39,9 @@ func NewCatalog(offers []Offer) *Catalog {
 		offer := &c.offers[i]
 		c.index[offer.Name] = i
 		if offer.Scope == PodScope {
-			c.podDefaults = append(c.podDefaults, offer.byDefault())
+			c.podDefaults = append(c.podDefaults, offer.Default())
 		} else {
-			c.containerDefaults = append(c.containerDefaults, offer.byDefault())
+			c.containerDefaults = append(c.containerDefaults, offer.Default())
 		}
 	}
 	c.families = [2]family{c.family("rdt"), c.family("blockio")}
@@ -49,8 +49,8 @@ func NewCatalog(offers []Offer) *Catalog {
 	return c
 }
 
-// byDefault is the assignment of who asks for nothing. An unavailable resource has no default: nothing can enforce it.
-func (o *Offer) byDefault() Assignment {
+// Default is the assignment of who asks for nothing. An unavailable resource has no default: nothing can enforce it.
+func (o *Offer) Default() Assignment {
 	if o.DefaultClass == SystemDefault || o.Unavailable != nil {
 		return Assignment{Resource: o.Name}
 	}

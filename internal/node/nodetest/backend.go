@@ -27,8 +27,10 @@ type Backend struct {
 	failures map[string]error
 	// unavailable is what the machine lacks.
 	unavailable *classes.Unavailable
-	applied     int
-	released    int
+	// status is told as it is, beside unavailable.
+	status   classes.BackendStatus
+	applied  int
+	released int
 }
 
 // NewBackend makes a backend without classes.
@@ -69,6 +71,18 @@ func (b *Backend) Withdraw(why *classes.Unavailable) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.unavailable = why
+}
+
+// Preset sets the conditions and the degraded classes that Status and Preview tell.
+func (b *Backend) Preset(status classes.BackendStatus) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.status = status
+}
+
+// Preview is part of node.Previewer.
+func (b *Backend) Preview(context.Context, classes.BackendConfig) (classes.BackendStatus, error) {
+	return b.Status(), nil
 }
 
 // Enforced returns the class of each target that is not in the system default.
@@ -156,5 +170,5 @@ func (b *Backend) Observe(_ context.Context, target classes.Target) (string, boo
 func (b *Backend) Status() classes.BackendStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return classes.BackendStatus{Unavailable: b.unavailable}
+	return classes.BackendStatus{Unavailable: b.unavailable, Conditions: b.status.Conditions, Degraded: b.status.Degraded}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"log/slog"
 	"path/filepath"
+	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
@@ -69,7 +70,13 @@ func (n *Node) Load(ctx context.Context, file string) error {
 
 // RunPod runs a pod "namespace/name" of the UID "uid-name" with containers; request is its annotation.
 func (n *Node) RunPod(ctx context.Context, namespace, name, request string, containers ...string) error {
-	pod := node.Pod{ID: "sandbox-" + name, UID: "uid-" + name, Namespace: namespace, Name: name}
+	return n.RunPodAs(ctx, "uid-"+name, namespace, name, request, containers...)
+}
+
+// RunPodAs runs a pod of another UID.
+func (n *Node) RunPodAs(ctx context.Context, uid, namespace, name, request string, containers ...string) error {
+	id := strings.TrimPrefix(uid, "uid-")
+	pod := node.Pod{ID: "sandbox-" + id, UID: uid, Namespace: namespace, Name: name}
 	if request != "" {
 		pod.Annotations = map[string]string{classes.Domain + "/pod": request}
 	}
@@ -77,7 +84,7 @@ func (n *Node) RunPod(ctx context.Context, namespace, name, request string, cont
 		return err
 	}
 	for _, container := range containers {
-		if err := n.start(ctx, pod, node.Container{ID: "id-" + name + "-" + container, Name: container}); err != nil {
+		if err := n.start(ctx, pod, node.Container{ID: "id-" + id + "-" + container, Name: container}); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,79 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// lookInterval is how often class files are looked at. A mounted ConfigMap takes the kubelet up to a minute, and is then
+// swapped by a symbolic link, so that watching files gains little and misses some.
+const lookInterval = 5 * time.Second
+
+// classFiles keeps a node's configuration in step with the files.
+type classFiles struct {
+	path  string
+	kinds []classes.Kind
+	read  func(path string) ([]byte, error)
+	node  *node.Node
+	log   *slog.Logger
+	// applied is called after each change of configuration; may be nil.
+	applied func()
+	seen    string // hash of what was read last
+}
+
+func (a *Agent) newClassFiles(n *node.Node) *classFiles {
+	return &classFiles{path: a.options.Config, kinds: a.kinds, read: a.host.ReadFile, node: n, log: a.log}
+}
+
+// load applies the class files. Wrong files do not end the agent: containers that ask for classes would then start
+// without them, while a running agent keeps what it had, or refuses them and says why.
+func (f *classFiles) load(ctx context.Context) {
+	f.apply(ctx, config.Read(f.path, f.kinds, f.read))
+}
+
+func (f *classFiles) apply(ctx context.Context, source node.Source) {
+	f.seen = source.Hash
+	if err := f.node.Configure(ctx, source); err != nil {
+		for _, problem := range classes.SplitErrors(err) {
+			f.log.Error("class files are not applied", "problem", problem)
+		}
+		return
+	}
+	if f.applied != nil {
+		f.applied()
+	}
+	mended := f.node.Reconcile(ctx)
+	f.log.Info("class files applied", "files", source.Files, "hash", source.Hash, "brought along", mended)
+}
+
+// follow applies the class files when they have changed, and at SIGHUP also when not: devices may have come or gone.
+func (f *classFiles) follow(ctx context.Context) error {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-hangup:
+			f.load(ctx)
+		case <-ticker.C:
+			if source := config.Read(f.path, f.kinds, f.read); source.Hash != f.seen {
+				f.apply(ctx, source)
+			}
+		}
+	}
+}
