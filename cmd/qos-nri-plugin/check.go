@@ -32,9 +32,11 @@ type checkOptions struct {
 	kinds func(hostRoot string, offline bool) ([]classes.Kind, error)
 }
 
-func newCheckCommand() *cobra.Command {
+func newCheckCommand() *cobra.Command { return newCheckCommandFor(kindsToCheck) }
+
+func newCheckCommandFor(kinds func(hostRoot string, offline bool) ([]classes.Kind, error)) *cobra.Command {
 	defaults := agent.DefaultOptions()
-	o := checkOptions{kinds: kindsToCheck}
+	o := checkOptions{kinds: kinds}
 	cmd := &cobra.Command{
 		Use:   "check [PATH]",
 		Short: "Check class files, and whether this machine and its container runtime can do what they say",

@@ -11,6 +11,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // nodeState is what completions choose from.
@@ -95,18 +96,34 @@ func pairWords(state nodeState, begun string) []string {
 	}
 	var words []string
 	for _, resource := range state.status.GetResources().GetContainerQosResources() {
-		name := resource.GetName()
-		if short := strings.TrimPrefix(name, "k8s.io/"); !strings.HasPrefix(last, "k8s.io/") {
-			name = short
-		}
-		if !resource.GetMutable() || strings.Contains(","+done, ","+name+"=") {
+		if !resource.GetMutable() || asked(done, resource.GetName()) {
 			continue
 		}
 		for _, class := range resource.GetClasses() {
-			if word := name + "=" + class.GetName(); !class.GetDraining() && strings.HasPrefix(word, last) {
+			if word, ok := pairWord(resource.GetName(), class.GetName(), last); ok && !class.GetDraining() {
 				words = append(words, done+word)
 			}
 		}
 	}
 	return words
+}
+
+// asked says whether pairs have a resource already, by its short name or its full one.
+func asked(pairs, resource string) bool {
+	for pair := range strings.SplitSeq(pairs, ",") {
+		if name, _, _ := strings.Cut(pair, "="); classes.CanonicalResource(name) == resource {
+			return true
+		}
+	}
+	return false
+}
+
+// pairWord is the pair that begins as it was begun: with the short name of the resource, or else with the full one.
+func pairWord(resource, class, begun string) (word string, ok bool) {
+	for _, name := range []string{strings.TrimPrefix(resource, "k8s.io/"), resource} {
+		if word := name + "=" + class; strings.HasPrefix(word, begun) {
+			return word, true
+		}
+	}
+	return "", false
 }

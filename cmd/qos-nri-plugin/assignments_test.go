@@ -1,0 +1,73 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "testing"
+
+func TestAssignments(t *testing.T) {
+	f := newFixture(t)
+	for _, test := range []struct {
+		name string
+		args []string
+		want answer
+	}{
+		{"show every resource of every pod and container", nil, answer{Out: `
+NAMESPACE    POD    CONTAINER  RESOURCE                CLASS             SOURCE   REQUESTED BY
+default      web    <pod>      vendor.example/network  fast              pod      qos.noderesource.dev/pod
+default      web    main       k8s.io/rdt              gold              pod      qos.noderesource.dev/pod
+default      web    main       k8s.io/blockio          <system default>  -
+kube-system  agent  <pod>      vendor.example/network  <system default>  -
+kube-system  agent  main       k8s.io/rdt              bronze            default
+kube-system  agent  main       k8s.io/blockio          <system default>  -
+kube-system  agent  side       k8s.io/rdt              bronze            default
+kube-system  agent  side       k8s.io/blockio          <system default>  -
+`}},
+		{"of a pod by its name", []string{"default/web"}, answer{Out: `
+NAMESPACE  POD  CONTAINER  RESOURCE                CLASS             SOURCE  REQUESTED BY
+default    web  <pod>      vendor.example/network  fast              pod     qos.noderesource.dev/pod
+default    web  main       k8s.io/rdt              gold              pod     qos.noderesource.dev/pod
+default    web  main       k8s.io/blockio          <system default>  -
+`}},
+		{"of a pod by its UID, in YAML", []string{"uid-web", "-o", "yaml"}, answer{Out: `
+---
+pods:
+- containers:
+  - id: id-web-main
+    name: main
+    qosResources:
+    - class: gold
+      name: k8s.io/rdt
+      requestedBy: qos.noderesource.dev/pod
+      source: SOURCE_POD
+    - class: ""
+      name: k8s.io/blockio
+      requestedBy: ""
+      source: SOURCE_UNSPECIFIED
+  name: web
+  namespace: default
+  qosResources:
+  - class: fast
+    name: vendor.example/network
+    requestedBy: qos.noderesource.dev/pod
+    source: SOURCE_POD
+  sandboxId: sandbox-web
+  uid: uid-web
+`}},
+		{"of a namespace without pods", []string{"-n", "empty"}, answer{Out: "No pods with QoS-class resources run on this node.\n"}},
+		{"of a namespace without pods, in JSON", []string{"-n", "empty", "-o", "json"}, answer{Out: "{\n  \"pods\": []\n}\n"}},
+		{"of an unknown pod name who there is", []string{"x/y"}, answer{
+			Code: 1, Errors: "Error: no pod \"x/y\" with QoS-class resources is on this node; there are default/web, kube-system/agent\n",
+		}},
+		{"of a pod in another namespace where it is", []string{"other/web"}, answer{
+			Code: 1, Errors: "Error: no pod \"other/web\" with QoS-class resources is on this node; there is default/web\n",
+		}},
+		{"of a name without a namespace how to write it", []string{"web"}, answer{
+			Code: 1, Errors: "Error: \"web\" is no UID of a pod on this node; by name it is default/web\n",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			wantAnswer(t, test.want, f.ask(t, append([]string{"assignments"}, test.args...)...))
+		})
+	}
+}

@@ -1,0 +1,149 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+func TestStatusShowsClassesForPeople(t *testing.T) {
+	wantAnswer(t, answer{Out: `
+Plugin:   v0.1.0, started TIME
+Runtime:  containerd v2.4.2 (NRI v0.12.3), registered since TIME
+Config:   generation 1, hash 0123456789ab, loaded TIME: classes.yaml
+
+RESOURCE                SCOPE      MUTABLE  DEFAULT CLASS
+k8s.io/rdt              container  yes      bronze
+k8s.io/blockio          container  yes      <system default>
+vendor.example/network  pod        yes      <system default>
+
+RESOURCE                CLASS      CAPACITY   IN USE  EXTENDED RESOURCE                       NOTE
+k8s.io/rdt              gold       1          1       qos.noderesource.dev/rdt.gold           for those in a hurry
+k8s.io/rdt              bronze     unlimited  2       qos.noderesource.dev/rdt.bronze
+k8s.io/blockio          high-prio  4          0       qos.noderesource.dev/blockio.high-prio
+k8s.io/blockio          throttled  unlimited  0       qos.noderesource.dev/blockio.throttled
+vendor.example/network  fast       unlimited  1       vendor.example/network.fast
+
+CONDITION             OF      HEALTHY  REASON      SINCE                 MESSAGE
+ConfigurationApplied  plugin  yes      Applied     TIME  The class files are in force.
+RuntimeRegistered     plugin  yes      Registered  TIME  Registered with the container runtime.
+`}, newFixture(t).ask(t, "status"))
+}
+
+func TestStatusIsAMessageOfTheAPIForPrograms(t *testing.T) {
+	f := newFixture(t)
+	got := run(t.Context(), "status", "-o", "json", "--api-socket", f.socket)
+	var message qosv1alpha1.StatusResponse
+	if err := protojson.Unmarshal([]byte(got.Out), &message); err != nil {
+		t.Fatalf("%v in %s", err, got.Out)
+	}
+	if resources := message.GetResources().GetContainerQosResources(); len(resources) != 2 || resources[0].GetClasses()[0].GetInUse() != 1 {
+		t.Errorf("resources are %v", resources)
+	}
+}
+
+// untilBoth ends a command when its output has both words.
+type untilBoth struct {
+	bytes.Buffer
+	words [2]string
+	end   func()
+	saw   func()
+}
+
+func (w *untilBoth) Write(data []byte) (int, error) {
+	n, err := w.Buffer.Write(data)
+	switch text := w.String(); {
+	case strings.Contains(text, w.words[1]):
+		w.end()
+	case strings.Contains(text, w.words[0]):
+		w.saw()
+	}
+	return n, err
+}
+
+func TestStatusWatchesUntilInterrupted(t *testing.T) {
+	f := newFixture(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	out := &untilBoth{words: [2]string{`"inUse": "1"`, `"inUse": "3"`}, end: interrupt, saw: func() {
+		if err := f.RunPod(ctx, "default", "more", "", "main"); err != nil {
+			t.Error(err)
+		}
+	}}
+	root := newRootCommand()
+	root.SetOut(out)
+	if code := execute(ctx, root, []string{"status", "-w", "-o", "json", "--api-socket", f.socket}); code != 0 {
+		t.Errorf("exit code %d after an interrupt", code)
+	}
+	decoder := json.NewDecoder(&out.Buffer)
+	documents := 0
+	for decoder.More() {
+		var document map[string]any
+		if err := decoder.Decode(&document); err != nil {
+			t.Fatal(err)
+		}
+		documents++
+	}
+	if documents < 2 {
+		t.Errorf("%d documents, want the first state and a change", documents)
+	}
+}
+
+func TestASocketThatDoesNotAnswerIsNamedWithARemedy(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ name, socket, says string }{
+		{"none", filepath.Join(dir, "none.sock"), "no such file or directory; is qos-nri-plugin running?"},
+		{"dead", file, "connection refused; is qos-nri-plugin running?"},
+		{"too long", "/" + strings.Repeat("x", 120), "at most 107 bytes"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, args := range [][]string{{"status"}, {"assignments"}, {"update", "default/web", "main", "rdt=gold"}} {
+				got := run(t.Context(), append(args, "--api-socket", test.socket)...)
+				if got.Code != 1 || !strings.Contains(got.Errors, test.says) || !strings.Contains(got.Errors, test.socket) || strings.Count(got.Errors, "\n") != 1 {
+					t.Errorf("%v answers %+v, want one line with the socket and %q", args, got, test.says)
+				}
+			}
+		})
+	}
+}
+
+func TestWrongCommandLinesExitWithTwo(t *testing.T) {
+	f := newFixture(t)
+	for _, args := range [][]string{
+		{"status", "extra"},
+		{"status", "-o", "xml"},
+		{"status", "--none"},
+		{"assignments", "a", "b"},
+		{"assignments", "-o", ""},
+		{"update"},
+		{"update", "default/web", "main"},
+		{"update", "default/web", "main", "rdt"},
+		{"update", "default/web", "main", ""},
+		{"update", "default/web", "main", "rdt=a,rdt=b"},
+		{"version", "extra"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			if args[0] != "version" {
+				args = append(args, "--api-socket", f.socket)
+			}
+			got := run(t.Context(), args...)
+			if got.Code != 2 || got.Out != "" || !strings.HasPrefix(got.Errors, "Error: usage: ") {
+				t.Errorf("answer is %+v, want 2 and the reason", got)
+			}
+		})
+	}
+}

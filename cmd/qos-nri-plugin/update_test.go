@@ -1,0 +1,82 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
+)
+
+func TestUpdate(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		args []string
+		want answer
+	}{
+		{"changes several classes and shows from what", []string{"default/web", "main", "rdt=bronze,blockio=high-prio"}, answer{
+			Out: "pod default/web container main: k8s.io/rdt gold -> bronze\n" +
+				"pod default/web container main: k8s.io/blockio <system default> -> high-prio\n",
+		}},
+		{"finds a pod by its UID", []string{"uid-web", "main", "k8s.io/rdt=bronze"}, answer{
+			Out: "pod default/web container main: k8s.io/rdt gold -> bronze\n",
+		}},
+		{"takes a class away", []string{"default/web", "main", "rdt="}, answer{
+			Out: "pod default/web container main: k8s.io/rdt gold -> <system default>\n",
+		}},
+		{"says that nothing changes", []string{"default/web", "main", "rdt=gold"}, answer{
+			Out: "pod default/web container main: k8s.io/rdt stays gold\n",
+		}},
+		{"answers programs with all classes of the container", []string{"default/web", "main", "rdt=bronze", "-o", "yaml"}, answer{Out: `
+---
+container:
+  id: id-web-main
+  name: main
+  qosResources:
+  - class: bronze
+    name: k8s.io/rdt
+    requestedBy: ""
+    source: SOURCE_UPDATE
+  - class: ""
+    name: k8s.io/blockio
+    requestedBy: ""
+    source: SOURCE_UNSPECIFIED
+`}},
+		{"names the containers of a pod for a wrong one", []string{"kube-system/agent", "mian", "rdt=bronze"}, answer{
+			Code: 1, Errors: "Error: pod kube-system/agent has no container \"mian\"; it has main, side\n",
+		}},
+		{"names the pods for a wrong one", []string{"default/wbe", "main", "rdt=bronze"}, answer{
+			Code: 1, Errors: "Error: no pod \"default/wbe\" with QoS-class resources is on this node; there are default/web, kube-system/agent\n",
+		}},
+		{"passes on why a class is refused, and nothing of gRPC", []string{"kube-system/agent", "side", "rdt=gold"}, answer{
+			Code: 1, Errors: "Error: pod kube-system/agent container side: class \"gold\" of k8s.io/rdt is full: 1 of 1 in use (by default/web/main)\n",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			wantAnswer(t, test.want, newFixture(t).ask(t, append([]string{"update"}, test.args...)...))
+		})
+	}
+}
+
+func TestUpdateChangesNothingWhenOneClassIsRefused(t *testing.T) {
+	f := newFixture(t)
+	before := f.ask(t, "assignments")
+	f.Backends[apitest.BlockIO].Fail("enforce high-prio", errors.New("write io.max: no such device"))
+	got := f.ask(t, "update", "default/web", "main", "rdt=bronze,blockio=high-prio")
+	if got.Code != 1 || got.Out != "" {
+		t.Errorf("answer is %+v", got)
+	}
+	wantAnswer(t, before, f.ask(t, "assignments"))
+}
+
+func TestUpdateAsksForAUIDWhenTwoPodsHaveTheName(t *testing.T) {
+	f := newFixture(t)
+	if err := f.RunPodAs(t.Context(), "uid-older", "default", "web", "", "main"); err != nil {
+		t.Fatal(err)
+	}
+	wantAnswer(t, answer{
+		Code: 1, Errors: "Error: 2 pods are called default/web; name one by its UID: uid-older, uid-web\n",
+	}, f.ask(t, "update", "default/web", "main", "rdt=bronze"))
+}
