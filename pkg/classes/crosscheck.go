@@ -3,33 +3,34 @@
 
 package classes
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // checkClasses compares the classes of a resource with those of its backend, and with its default.
 func (r *draft) checkClasses() {
 	if r.Backend == nil {
 		return
 	}
-	configured := r.Backend.ClassNames()
+	configured := map[string]bool{}
+	for _, name := range r.Backend.ClassNames() {
+		configured[name] = true
+	}
 	for i, class := range r.Classes {
-		if !slices.Contains(configured, class.Name) {
+		if !configured[class.Name] {
 			r.document.fault(r.classes[i].line, r.classes[i].at, "class %s is not configured under %s; configured are %s",
-				quote(class.Name), r.Kind, list(configured))
+				quote(class.Name), r.Kind, list(r.Backend.ClassNames()))
 		}
 	}
 	if r.DefaultClass == SystemDefault {
 		return
 	}
 	e := r.defaultClass
-	class, ok := r.Class(r.DefaultClass)
-	switch {
-	case !ok:
+	i, ok := r.indexes[r.DefaultClass]
+	if !ok {
 		offer := Offer{Resource: r.Resource}
 		r.document.fault(e.line, e.at, "there is no class %s; available are %s", quote(r.DefaultClass), offer.classNames())
-	case class.Capacity > 0:
+		return
+	}
+	if class := r.Classes[i]; class.Capacity > 0 {
 		r.document.fault(e.line, e.at, "class %s has capacity %d, but a default must be unlimited: what asks for nothing is never refused",
 			quote(class.Name), class.Capacity)
 	}

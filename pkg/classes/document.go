@@ -37,14 +37,20 @@ func (d *document) fault(line int, at *path, format string, args ...any) {
 	d.problems = append(d.problems, problem{line, &FieldError{d.file, line, at.String(), fmt.Sprintf(format, args...)}})
 }
 
+// maxProblems that are told of one file; who has more will not read them all at once.
+const maxProblems = 100
+
 // errs has the problems in order of lines, and of fields in a line.
 func (d *document) errs() []error {
 	slices.SortStableFunc(d.problems, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.line, b.line), strings.Compare(a.err.Field, b.err.Field))
 	})
-	errs := make([]error, len(d.problems))
-	for i := range d.problems {
-		errs[i] = d.problems[i].err
+	var errs []error
+	for _, p := range d.problems[:min(len(d.problems), maxProblems)] {
+		errs = append(errs, p.err)
+	}
+	if more := len(d.problems) - maxProblems; more > 0 {
+		errs = append(errs, &FieldError{File: d.file, Problem: fmt.Sprintf("has %d more problems", more)})
 	}
 	return errs
 }
@@ -66,7 +72,7 @@ func (d *document) load(data []byte) *yaml.Node {
 	} else {
 		d.illegible(err)
 	}
-	if len(d.problems) > 0 || len(first.Content) == 0 || isNull(first.Content[0]) {
+	if len(first.Content) == 0 || isNull(first.Content[0]) {
 		return nil
 	}
 	return d.expand(first.Content[0])

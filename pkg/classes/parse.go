@@ -39,7 +39,7 @@ type Config struct {
 }
 
 // Parse reads class files, strictly. readFile gets the paths of configFile fields. The error joins all problems, of
-// all files, each a *FieldError. Files without content have no resources.
+// all files, each a *FieldError; of a file with more than a hundred it has the first. Files without content have no resources.
 func Parse(files []File, kinds []Kind, readFile func(path string) ([]byte, error)) (*Config, error) {
 	p := parser{kinds: kinds, readFile: readFile}
 	var documents []*document
@@ -75,8 +75,9 @@ type draft struct {
 	kind     *Kind
 	// name, defaultClass, section: what was written; their node is nil when nothing was.
 	name, defaultClass, section entry
-	// classes are the places of Classes.
+	// classes are the places of Classes; indexes are theirs by name.
 	classes []entry
+	indexes map[string]int
 }
 
 func (p *parser) config() *Config {

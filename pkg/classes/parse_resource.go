@@ -5,7 +5,6 @@ package classes
 
 import (
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -21,7 +20,7 @@ func (p *parser) readResource(d *document, e entry) {
 	if fields == nil {
 		return
 	}
-	r := &draft{document: d, name: fields["name"], defaultClass: fields["defaultClass"]}
+	r := &draft{document: d, name: fields["name"], defaultClass: fields["defaultClass"], indexes: map[string]int{}}
 	r.File, r.Line = d.file, e.line
 	r.readName(e)
 	r.readScope(fields)
@@ -67,7 +66,7 @@ func (r *draft) readScope(fields map[string]entry) {
 		r.Scope = Scope(scope)
 	}
 	if r.Scope == PodScope && (r.Name == RDTResource || r.Name == BlockIOResource) {
-		r.document.fault(e.line, e.at, "%s is in container scope by its definition; give the one for pods a name of its own, like %s/pod-%s",
+		r.document.fault(e.line, e.at, "%s is in container scope by its definition; leave the scope out, or give a resource of pods a name of its own, like %s/pod-%s",
 			r.Name, Domain, strings.TrimPrefix(r.Name, officialDomain+"/"))
 	}
 }
@@ -116,11 +115,11 @@ func (r *draft) addClass(class Class, place entry) {
 		r.document.fault(place.line, place.at, "%s cannot be the name of a class: %v", quote(class.Name), err)
 		return
 	}
-	same := func(other Class) bool { return other.Name == class.Name }
-	if i := slices.IndexFunc(r.Classes, same); i >= 0 {
+	if i, seen := r.indexes[class.Name]; seen {
 		r.document.fault(place.line, place.at, "class %s is listed already, in line %d", quote(class.Name), r.classes[i].line)
 		return
 	}
+	r.indexes[class.Name] = len(r.Classes)
 	r.Classes, r.classes = append(r.Classes, class), append(r.classes, place)
 }
 
@@ -129,10 +128,8 @@ func (r *draft) offerAll() {
 	if r.Backend == nil {
 		return
 	}
-	var names []string
 	for _, name := range r.Backend.ClassNames() {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
+		if _, seen := r.indexes[name]; !seen {
 			r.addClass(Class{Name: name}, r.section)
 		}
 	}

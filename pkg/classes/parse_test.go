@@ -5,13 +5,16 @@ package classes
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
 )
 
 const head = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n"
@@ -128,7 +131,11 @@ var badFiles = []struct {
 		"a.yaml:5: resources[0].network: cannot be in scope container; network can be in scope pod",
 	}},
 	{"an official resource in the other scope", resource("name: blockio", "scope: pod", "blockio: {}"), []string{
-		"a.yaml:5: resources[0].scope: k8s.io/blockio is in container scope by its definition; give the one for pods a name of its own, like qos.noderesource.dev/pod-blockio",
+		"a.yaml:5: resources[0].scope: k8s.io/blockio is in container scope by its definition; leave the scope out, or give a resource of pods a name of its own, like qos.noderesource.dev/pod-blockio",
+	}},
+	{"the other official resource in the other scope", resource("name: rdt", "scope: pod", "rdt: {}"), []string{
+		"a.yaml:5: resources[0].scope: k8s.io/rdt is in container scope by its definition; leave the scope out, or give a resource of pods a name of its own, like qos.noderesource.dev/pod-rdt",
+		"a.yaml:6: resources[0].rdt: cannot be in scope pod; rdt can be in scope container",
 	}},
 	{"an official resource with another's backend", resource("name: blockio", gold), []string{
 		"a.yaml:5: resources[0].rdt: is not what k8s.io/blockio means; use the field blockio, or another name",
@@ -184,7 +191,7 @@ var badFiles = []struct {
 	{"a default that is bounded", resource("name: rdt", "defaultClass: gold", "classes: [{name: gold, capacity: 1}]", gold), []string{
 		`a.yaml:5: resources[0].defaultClass: class "gold" has capacity 1, but a default must be unlimited: what asks for nothing is never refused`,
 	}},
-	{"a resource defined twice", resource("name: blockio", "blockio: {}") + "- name: k8s.io/blockio\n  blockio: {}\n", []string{
+	{"a resource defined twice, of which its classes are no problem more", resource("name: blockio", "blockio: {classes: {gold: }}") + "- name: k8s.io/blockio\n  blockio: {classes: {gold: }}\n", []string{
 		"a.yaml:6: resources[1].name: k8s.io/blockio is defined already, at a.yaml:4; put all of its classes there",
 	}},
 	{"a resource in both scopes", resource("name: vendor.example/x", "blockio: {}") + "- name: vendor.example/x\n  scope: pod\n  blockio: {}\n", []string{
@@ -324,6 +331,34 @@ func TestAliasesAndMergesAreResolved(t *testing.T) {
 	}
 }
 
+func TestMergedFieldsDoNotReplaceOwnOnes(t *testing.T) {
+	text := resource("<<: {name: blockio, defaultClass: bronze}", "defaultClass: gold", "<<: ", "- {scope: container}", "- {scope: nowhere}", "blockio: {classes: {gold: , bronze: }}")
+	config, err := parseText(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := config.Resources[0]; r.Name != BlockIOResource || r.DefaultClass != "gold" || r.Scope != ContainerScope {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestTextsArriveAtTheBackendAsTheyAre(t *testing.T) {
+	text := resource("name: rdt", "rdt:", "  a: |2", "     indented", "    ", "    text  ", "  b: |+", "", "    kept", "", "", "  c: >-", "    folded", "    text", "",
+		"    more", `  d: "\t\x00\u2028 # : "`, "  e: 'it''s'", "  f: !!str 12", "  g: 0x1f", "  h: 10M", "  ? |", "    k", "  : v", "  i: |", "    \ttab", "     x")
+	want := map[string]any{
+		"a": " indented\n\ntext  \n", "b": "\nkept\n\n\n", "c": "folded text\nmore", "d": "\t\x00\u2028 # : ", "e": "it's", "f": "12", "g": 31, "h": "10M", "k\n": "v", "i": "\ttab\n x\n",
+	}
+	kinds := anyKinds()
+	var got map[string]any
+	kinds[0].Parse = func(section []byte) (BackendConfig, error) { return fakeConfig{}, yaml.Unmarshal(section, &got) }
+	if _, err := Parse([]File{{"a.yaml", []byte(text)}}, kinds, nil); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestHostileFilesAreRefusedInOneLine(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c <= 'k'; c++ {
@@ -376,6 +411,46 @@ func TestExamplesAreRight(t *testing.T) {
 		kinds := anyKinds("exclusive", "limited", "high-prio", "throttled", "fast", "slow", "shared", "quiet")
 		if _, err := Parse([]File{{name, data}}, kinds, nil); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+func TestManyProblemsAreCutShort(t *testing.T) {
+	var text strings.Builder
+	for i := range 250 {
+		fmt.Fprintf(&text, "f%d: 1\n", i)
+	}
+	_, err := parseText("apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\n" + text.String())
+	problems := SplitErrors(err)
+	if len(problems) != 101 || problems[100].Error() != "a.yaml: has 150 more problems" {
+		t.Errorf("%d problems, the last: %v", len(problems), problems[len(problems)-1])
+	}
+}
+
+func TestSplitErrorsKeepsWhatSaysMoreThanItsParts(t *testing.T) {
+	one, two, three := errors.New("one"), errors.New("two"), errors.New("three")
+	wrapped := fmt.Errorf("both %w and %w", one, two)
+	got := SplitErrors(errors.Join(errors.Join(one, two), wrapped, three))
+	if want := []error{one, two, wrapped, three}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	if got := SplitErrors(nil); got != nil {
+		t.Errorf("got %q of no error", got)
+	}
+}
+
+func TestFieldErrorsShowWhatTheyKnow(t *testing.T) {
+	tests := map[string]FieldError{
+		"a.yaml:3: x.y: is bad": {"a.yaml", 3, "x.y", "is bad"},
+		"a.yaml: x.y: is bad":   {"a.yaml", 0, "x.y", "is bad"},
+		"a.yaml: is bad":        {"a.yaml", 0, "", "is bad"},
+		"line 3: x.y: is bad":   {"", 3, "x.y", "is bad"},
+		"x.y: is bad":           {"", 0, "x.y", "is bad"},
+		"is bad":                {"", 0, "", "is bad"},
+	}
+	for want, fault := range tests {
+		if got := fault.Error(); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

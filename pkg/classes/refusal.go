@@ -42,6 +42,10 @@ func list(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}
+	const most = 50
+	if more := len(names) - most; more > 0 {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
+	}
 	return strings.Join(names, ", ")
 }
 

@@ -204,6 +204,30 @@ func TestOfficialAnnotationsWithoutTheirResource(t *testing.T) {
 	}
 }
 
+func TestTheSameProblemIsToldEachTime(t *testing.T) {
+	allocated := notes{}
+	for _, suffix := range strings.Split("abcdefgh", "") {
+		allocated[AllocatedKeyPrefix+suffix] = "rdt=" + suffix
+	}
+	for range 10 {
+		_, err := resolveMain(testCatalog(), nil, allocated)
+		want := `pod default/web container main: k8s.io/rdt has two classes, "a" and "b" (asked by annotation allocated.qos.noderesource.dev/b)`
+		if errorText(err) != want {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
+
+func TestOfficialAnnotationsAreForContainers(t *testing.T) {
+	c := NewCatalog([]Offer{{Resource: Resource{Name: RDTResource, Scope: PodScope, Classes: twoClasses()}}})
+	if _, err := resolveMain(c, notes{kepKey: "gold"}, nil); !errors.Is(err, ErrUnknownResource) {
+		t.Errorf("that of the KEP: got %v", err)
+	}
+	if got, err := resolveMain(c, notes{betaKey: "gold"}, notes{criKey: "gold"}); err != nil || len(got) != 0 {
+		t.Errorf("those of the runtimes: got %v, %v", got, err)
+	}
+}
+
 func TestResolveOfPods(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -56,7 +56,7 @@ func (e *expander) node(n *yaml.Node, at *path, depth int) *yaml.Node {
 	return expanded
 }
 
-// scalarStyle writes texts of several lines on one.
+// scalarStyle writes texts of several lines on one: not all that can be read in block style survive being written in it.
 func scalarStyle(style yaml.Style) yaml.Style {
 	if style&(yaml.LiteralStyle|yaml.FoldedStyle|yaml.SingleQuotedStyle) != 0 {
 		return style&yaml.TaggedStyle | yaml.DoubleQuotedStyle
