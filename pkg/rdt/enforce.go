@@ -70,13 +70,15 @@ type move struct {
 	tree
 	list func() ([]int, error)
 	to   string
-	// back is where threads came from that have been moved; those that were there already are not in it.
+	// back is where threads were at first; what is born later is not in it.
 	back map[int]string
+	// begun says that something was moved.
+	begun bool
 }
 
 func (m *move) run(ctx context.Context) error {
-	for range maxPasses {
-		moved, err := m.pass(ctx)
+	for n := range maxPasses {
+		moved, err := m.pass(ctx, n == 0)
 		if err != nil || moved == 0 {
 			return err
 		}
@@ -85,7 +87,7 @@ func (m *move) run(ctx context.Context) error {
 }
 
 // pass moves what is outside the group, and says how many threads that were.
-func (m *move) pass(ctx context.Context) (moved int, err error) {
+func (m *move) pass(ctx context.Context, first bool) (moved int, err error) {
 	tids, err := m.list()
 	if err != nil {
 		return 0, fmt.Errorf("list threads: %w", err)
@@ -95,18 +97,24 @@ func (m *move) pass(ctx context.Context) (moved int, err error) {
 			return moved, err
 		}
 		group, err := m.groupOfTask(tid)
-		if errors.Is(err, errEnded) || err == nil && group == m.to {
+		switch {
+		case errors.Is(err, errEnded):
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return moved, fmt.Errorf("thread %d: %w", tid, err)
+		case group == m.to && first:
+			m.back[tid] = group // was there before; nothing that was moved can have borne it
 		}
-		if err := m.moveTask(tid, m.to); errors.Is(err, errEnded) {
+		if group == m.to {
 			continue
-		} else if err != nil {
+		}
+		switch err := m.moveTask(tid, m.to); {
+		case errors.Is(err, errEnded):
+			continue
+		case err != nil:
 			return moved, err
 		}
-		moved++
+		moved, m.begun = moved+1, true
 		if _, known := m.back[tid]; !known {
 			m.back[tid] = group
 		}
@@ -117,7 +125,7 @@ func (m *move) pass(ctx context.Context) (moved int, err error) {
 // undo takes all that was moved back to where it was, and what was born meanwhile to the group before. The context of
 // the move does not count for it: a container must not stay in between.
 func (m *move) undo(cause error, before string) error {
-	if len(m.back) == 0 {
+	if !m.begun {
 		return cause
 	}
 	var problem error

@@ -97,22 +97,40 @@ func optionsOf(mounts []Mount, point string) []string {
 	return options
 }
 
-func kernelSupports(host FS) bool {
-	data, err := host.ReadFile("/proc/filesystems")
-	return err != nil || slices.Contains(strings.Fields(string(data)), "resctrl")
-}
-
 // locate finds resctrl, or says why it is not there.
 func locate(host FS) (resctrlMount, error) {
 	if mount, ok := findMount(host); ok {
 		return mount, nil
 	}
-	if !kernelSupports(host) {
+	filesystems, err := host.ReadFile("/proc/filesystems")
+	switch {
+	case err != nil || slices.Contains(strings.Fields(string(filesystems)), "resctrl"):
+		return resctrlMount{}, &classes.Unavailable{Reason: NotMounted,
+			Message: "resctrl is not mounted; run: mount -t resctrl resctrl " + DefaultMountPoint}
+	case cpuSupports(host): // kernels register the filesystem only on CPUs that can use it
 		return resctrlMount{}, &classes.Unavailable{Reason: NoKernelSupport,
-			Message: "the kernel has no resctrl filesystem; it needs CONFIG_X86_CPU_RESCTRL"}
+			Message: "the CPU has RDT, but the kernel no resctrl filesystem; it needs CONFIG_X86_CPU_RESCTRL, and no rdt= that turns all off"}
 	}
-	return resctrlMount{}, &classes.Unavailable{Reason: NotMounted,
-		Message: "resctrl is not mounted; run: mount -t resctrl resctrl " + DefaultMountPoint}
+	return resctrlMount{}, &classes.Unavailable{Reason: NoCPUSupport,
+		Message: "the CPU has no RDT (cat_l3, cat_l2 or mba in /proc/cpuinfo), or a hypervisor hides it"}
+}
+
+// cpuSupports says whether a flag of /proc/cpuinfo promises something that resctrl controls.
+func cpuSupports(host FS) bool {
+	data, err := host.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return false
+	}
+	for line := range bytes.Lines(data) {
+		name, flags, _ := strings.Cut(string(line), ":")
+		if strings.TrimSpace(name) != "flags" {
+			continue
+		}
+		return slices.ContainsFunc(strings.Fields(flags), func(flag string) bool {
+			return flag == "cat_l2" || flag == "cat_l3" || flag == "mba"
+		})
+	}
+	return false
 }
 
 // mountFor mounts resctrl with the options that the configuration asks for, as far as the machine has them: code and data

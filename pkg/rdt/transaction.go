@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // KernelError is a refusal by resctrl: the errno, and what info/last_cmd_status says of it.
@@ -49,33 +50,55 @@ func (t tree) path(elements ...string) string {
 	return path.Join(append([]string{t.point}, elements...)...)
 }
 
-// explain adds what the kernel says of its last refusal.
-func (t tree) explain(err error) error {
-	if err == nil {
-		return nil
+// status is info/last_cmd_status: what the kernel has to say of its last refusals.
+func (t tree) status() string {
+	text, err := t.host.ReadFile(t.path("info", "last_cmd_status"))
+	if err != nil || string(text) == "ok\n" {
+		return ""
 	}
-	status, readErr := t.host.ReadFile(t.path("info", "last_cmd_status"))
-	text := strings.ReplaceAll(strings.TrimSpace(string(status)), "\n", "; ")
-	if readErr != nil || text == "ok" {
-		text = ""
-	}
-	return &KernelError{Err: err, Status: text}
+	return string(text)
+}
+
+// explain adds what the kernel says of a refusal; before is what it said before the operation. Writes begin the text
+// anew, while making and removing groups adds to it.
+func (t tree) explain(err error, before string) error {
+	text := strings.TrimSpace(strings.TrimPrefix(t.status(), before))
+	return &KernelError{Err: err, Status: strings.ReplaceAll(text, "\n", "; ")}
 }
 
 func (t tree) do(op Op) error {
 	var err error
+	before := ""
 	switch op.Kind {
 	case Create:
+		before = t.status()
 		err = t.host.Mkdir(t.path(op.Group))
 	case Remove:
+		before = t.status()
 		err = t.host.Remove(t.path(op.Group))
 	case Write:
 		err = t.host.WriteFile(t.path(op.Group, "schemata"), []byte(op.Schemata.String()))
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", op, t.explain(err))
+	switch {
+	case err == nil:
+		return nil
+	case op.Kind == Create && errors.Is(err, syscall.EBUSY):
+		return fmt.Errorf("%s: monitoring IDs of groups that were removed are not free yet; try again in a while: %w", op, t.explain(err, before))
 	}
-	return nil
+	return fmt.Errorf("%s: %w", op, t.explain(err, before))
+}
+
+// happened says whether a failed operation has had an effect; before are the schemata from before it. Refusals have none,
+// but for memory bandwidth under mba_MBps, which the kernel sets as it reads.
+func (t tree) happened(op Op, before Schemata) bool {
+	g, err := readGroup(t.host, t.path(op.Group), false)
+	switch op.Kind {
+	case Create:
+		return err == nil
+	case Remove:
+		return err != nil && gone(err)
+	}
+	return err != nil || g.schemata.restrictedTo(op.Schemata).String() != before.restrictedTo(op.Schemata).String()
 }
 
 func (o Op) String() string {
@@ -117,8 +140,8 @@ func (t tree) transact(ops []Op, before map[string]Schemata, verify func() error
 	for _, op := range ops {
 		reverse := undo(op, now)
 		if err := t.do(op); err != nil {
-			if op.Kind == Write {
-				back = append(back, reverse) // refused writes change nothing, but broken ones may
+			if t.happened(op, now[op.Group]) {
+				back = append(back, reverse)
 			}
 			return t.rollBack(err, back)
 		}
