@@ -11,8 +11,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -94,10 +96,13 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles) erro
 		Socket: a.options.APISocket, Group: a.options.APISocketGroup, Version: a.options.Version, Log: a.log,
 	})
 	files.applied = plugin.Refresh
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return plugin.Run(ctx) })
 	group.Go(func() error { return api.Run(ctx) })
-	group.Go(func() error { return files.follow(ctx) })
+	group.Go(func() error { return files.follow(ctx, hangup) })
 	group.Go(func() error { return a.releaseDrained(ctx, n) })
 	if a.options.MetricsAddress != "" {
 		group.Go(func() error { return a.serveMetrics(ctx, metrics.Handler(n, hooks)) })

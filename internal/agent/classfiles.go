@@ -7,8 +7,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
@@ -57,11 +55,8 @@ func (f *classFiles) apply(ctx context.Context, source node.Source) {
 	f.log.Info("class files applied", "files", source.Files, "hash", source.Hash, "brought along", mended)
 }
 
-// follow applies the class files when they have changed, and at SIGHUP also when not: devices may have come or gone.
-func (f *classFiles) follow(ctx context.Context) error {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+// follow applies the class files when they have changed, and at each hangup also when not: devices may have come or gone.
+func (f *classFiles) follow(ctx context.Context, hangup <-chan os.Signal) error {
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
 	for {

@@ -108,7 +108,7 @@ func scan(file string, data []byte) []setting {
 	for line := range strings.Lines(string(data)) {
 		number++
 		key, value, ok := strings.Cut(line, "=")
-		if !ok {
+		if !ok || strings.HasPrefix(strings.TrimSpace(line), "#") {
 			continue
 		}
 		key = strings.Trim(key[strings.LastIndexByte(key, '.')+1:], " \t\"'")

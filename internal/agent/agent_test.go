@@ -1,0 +1,204 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/agent"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+)
+
+const files = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: test.example/cache
+  classes: [{name: gold, capacity: 2}]
+  test: {names: [gold]}
+`
+
+// rig is a directory with all that an agent needs of a machine.
+type rig struct {
+	options agent.Options
+	runtime *nriruntime.Runtime
+}
+
+func newRig(t *testing.T, classFile string) *rig {
+	t.Helper()
+	// t.TempDir is too long for a socket's path.
+	dir, err := os.MkdirTemp("", "qos")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	write(t, filepath.Join(dir, "host/proc/sys/kernel/random/boot_id"), "boot\n")
+	write(t, filepath.Join(dir, "etc/classes.yaml"), classFile)
+	runtime, err := nriruntime.New(dir, nriruntime.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runtime.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(runtime.Stop)
+	options := agent.DefaultOptions()
+	options.Config, options.HostRoot, options.StateDir = filepath.Join(dir, "etc"), filepath.Join(dir, "host"), filepath.Join(dir, "state")
+	options.NRISocket, options.APISocket, options.MetricsAddress = runtime.Socket(), filepath.Join(dir, "qos.sock"), freeAddress(t)
+	return &rig{options: options, runtime: runtime}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func (r *rig) agent() *agent.Agent {
+	backends := map[string]*nodetest.Backend{"test.example/cache": nodetest.NewBackend()}
+	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope}, backends)}
+	return agent.New(r.options, kinds, slog.New(slog.DiscardHandler))
+}
+
+// start runs an agent until the end of the test, which it must survive without an error.
+func (r *rig) start(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.agent().Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the agent ended with %v", err)
+		}
+	})
+	wait, cancelWait := context.WithTimeout(t.Context(), time.Minute)
+	defer cancelWait()
+	if err := r.runtime.WaitSynchronized(wait, 1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) get(t *testing.T, path string) (int, string) {
+	t.Helper()
+	response, err := http.Get("http://" + r.options.MetricsAddress + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+func TestASecondInstanceDoesNotStart(t *testing.T) {
+	r := newRig(t, files)
+	r.start(t)
+	err := r.agent().Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "another qos-nri-plugin runs on this node") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestProbesAndMetricsTellWhetherItDoesItsJob(t *testing.T) {
+	r := newRig(t, files)
+	r.start(t)
+	for path, want := range map[string]string{
+		"/healthz": "ok",
+		"/readyz":  "ok",
+		"/metrics": `qos_class_capacity{class="gold",resource="test.example/cache"} 2`,
+	} {
+		if status, body := r.get(t, path); status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s answers %d without %q:\n%s", path, status, want, body)
+		}
+	}
+	if _, body := r.get(t, "/metrics"); !strings.Contains(body, "qos_config_last_reload_successful 1") {
+		t.Errorf("metrics do not say that the class files are applied:\n%s", body)
+	}
+}
+
+func TestWithWrongClassFilesItRefusesClassesAndSaysWhy(t *testing.T) {
+	r := newRig(t, strings.ReplaceAll(files, "capacity: 2", "capacity: -2"))
+	r.start(t)
+	if status, body := r.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "classes.yaml:6") {
+		t.Errorf("/readyz answers %d: %s", status, body)
+	}
+	if _, body := r.get(t, "/metrics"); !strings.Contains(body, "qos_config_last_reload_successful 0") {
+		t.Errorf("metrics do not say that the class files are not applied:\n%s", body)
+	}
+	if err := r.run(t, "test.example/cache=gold"); err == nil {
+		t.Error("a container that asks for a class runs")
+	}
+	if err := r.run(t, ""); err != nil {
+		t.Errorf("a container that asks for nothing does not run: %v", err)
+	}
+}
+
+func TestClassFilesAreReadAgainAtSIGHUP(t *testing.T) {
+	r := newRig(t, files)
+	r.start(t)
+	if err := r.run(t, "test.example/cache=silver"); err == nil {
+		t.Fatal("a class that does not exist was given")
+	}
+	write(t, filepath.Join(r.options.Config, "classes.yaml"), strings.ReplaceAll(files, "gold", "silver"))
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	for _, body := r.get(t, "/metrics"); !strings.Contains(body, `class="silver"`); {
+		_, body = r.get(t, "/metrics")
+	}
+	if err := r.run(t, "test.example/cache=silver"); err != nil {
+		t.Error(err)
+	}
+}
+
+func (r *rig) run(t *testing.T, request string) error {
+	t.Helper()
+	config := nriruntime.PodConfig{Name: "p"}
+	if request != "" {
+		config.Annotations = map[string]string{"qos.noderesource.dev/pod": request}
+	}
+	pod, err := r.runtime.RunPod(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := r.runtime.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	return errors.Join(err, r.startContainer(t, id))
+}
+
+func (r *rig) startContainer(t *testing.T, id string) error {
+	if id == "" {
+		return nil
+	}
+	return r.runtime.StartContainer(t.Context(), id)
+}

@@ -1,0 +1,129 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint_test
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+var gold = []classes.Assignment{{Resource: "k8s.io/rdt", Class: "gold", Source: classes.SourceUpdate}}
+
+func open(path, boot string) *checkpoint.Changes {
+	return checkpoint.Open(path, boot, slog.New(slog.DiscardHandler))
+}
+
+func set(t *testing.T, c *checkpoint.Changes, id string, changed []classes.Assignment) {
+	t.Helper()
+	if err := c.Set(id, changed); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestChangesSurviveTheProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "changes.json")
+	c := open(path, "boot")
+	set(t, c, "c1", gold)
+	set(t, c, "c2", gold)
+	set(t, c, "c2", nil)
+	after := open(path, "boot")
+	got, ok := after.Get("c1")
+	if diff := cmp.Diff(gold, got); !ok || diff != "" {
+		t.Errorf("c1 (-want +got):\n%s", diff)
+	}
+	if _, ok := after.Get("c2"); ok {
+		t.Error("c2 is remembered although it was set to nothing")
+	}
+}
+
+func TestWhatIsGoneIsForgotten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "changes.json")
+	c := open(path, "boot")
+	for _, id := range []string{"c1", "c2", "c3"} {
+		set(t, c, id, gold)
+	}
+	c.Forget("c1")
+	c.Keep(func(id string) bool { return id == "c3" })
+	set(t, c, "c4", gold)
+	after := open(path, "boot")
+	for id, want := range map[string]bool{"c1": false, "c2": false, "c3": true, "c4": true} {
+		if _, got := after.Get(id); got != want {
+			t.Errorf("%s is remembered: %t, want %t", id, got, want)
+		}
+	}
+}
+
+func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
+	whole := `{"bootID":"boot","changes":{"c1":[{"Resource":"k8s.io/rdt","Class":"gold"}]}}`
+	cases := map[string]string{
+		"of another boot": `{"bootID":"other","changes":{"c1":[{"Resource":"k8s.io/rdt","Class":"gold"}]}}`,
+		"truncated":       whole[:len(whole)-3],
+		"empty":           "",
+		"binary":          "\x00\xff\x7fELF",
+		"of other kind":   `[1, 2]`,
+	}
+	for name, content := range cases {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "changes.json")
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := open(path, "boot")
+			if _, ok := c.Get("c1"); ok {
+				t.Error("it was believed")
+			}
+			set(t, c, "c2", gold)
+		})
+	}
+	t.Run("but the whole one is not", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "changes.json")
+		if err := os.WriteFile(path, []byte(whole), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := open(path, "boot").Get("c1"); !ok {
+			t.Error("it was not believed")
+		}
+	})
+}
+
+func TestAWriteThatFailsChangesNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := open(filepath.Join(dir, "changes.json"), "boot")
+	set(t, c, "c1", gold)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Set("c1", nil); err == nil {
+		t.Error("no error")
+	}
+	if _, ok := c.Get("c1"); !ok {
+		t.Error("the change took effect in memory")
+	}
+}
+
+func FuzzOpen(f *testing.F) {
+	f.Add([]byte(`{"bootID":"boot","changes":{"c1":[{"Resource":"k8s.io/rdt","Class":"gold"}]}}`))
+	f.Add([]byte(`{"bootID":"boot","changes":null}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		path := filepath.Join(t.TempDir(), "changes.json")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := open(path, "boot")
+		set(t, c, "c1", gold)
+		if got, ok := open(path, "boot").Get("c1"); !ok || !cmp.Equal(got, gold) {
+			t.Errorf("c1 is %v after it was set", got)
+		}
+	})
+}

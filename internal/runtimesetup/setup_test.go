@@ -1,0 +1,205 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimesetup
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+)
+
+const (
+	endpoint      = "/run/cri.sock"
+	nriSocketPath = "/run/nri.sock"
+	// config is what containerd tells of its CRI configuration, in part.
+	config = `{"containerd":{"snapshotter":"overlayfs","ignoreBlockIONotEnabledErrors":false,"ignoreRdtNotEnabledErrors":true},"enableSelinux":false}`
+)
+
+// fakeRuntime answers over CRI.
+type fakeRuntime struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	name, version string
+	info          map[string]string
+	failing       error
+}
+
+func (r fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: r.name, RuntimeVersion: r.version}, r.failing
+}
+
+func (r fakeRuntime) Status(_ context.Context, request *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+	if !request.GetVerbose() {
+		return &runtimeapi.StatusResponse{}, nil
+	}
+	return &runtimeapi.StatusResponse{Info: r.info}, nil
+}
+
+// host is a root directory with a runtime, its sockets and its files.
+func host(t *testing.T, r fakeRuntime, nri bool, files map[string]string) Options {
+	t.Helper()
+	root := t.TempDir()
+	for path, text := range files {
+		mustMkdir(t, filepath.Join(root, filepath.Dir(path)))
+		if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustMkdir(t, filepath.Join(root, "run"))
+	server := grpc.NewServer()
+	runtimeapi.RegisterRuntimeServiceServer(server, r)
+	listener := mustListen(t, filepath.Join(root, endpoint))
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	if nri {
+		mustListen(t, filepath.Join(root, nriSocketPath))
+	}
+	return Options{Endpoint: "unix://" + endpoint, NRISocket: nriSocketPath, HostRoot: root, Files: hostfs.Root(root)}
+}
+
+func mustMkdir(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustListen(t *testing.T, path string) net.Listener {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener
+}
+
+func inspect(t *testing.T, o Options) []string {
+	t.Helper()
+	findings, err := Inspect(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make([]string, 0, len(findings))
+	for _, finding := range findings {
+		lines = append(lines, strings.ReplaceAll(finding.String(), o.HostRoot, ""))
+	}
+	return lines
+}
+
+func TestARuntimeThatIsSetUp(t *testing.T) {
+	r := fakeRuntime{name: "containerd", version: "v2.4.2", info: map[string]string{"config": config}}
+	o := host(t, r, true, map[string]string{
+		"/etc/containerd/config.toml":    "version = 4\nimports = ['/etc/containerd/conf.d/*.toml']\n[plugins.'io.containerd.service.v1.tasks-service']\n  rdt_config_file = ''\n",
+		"/etc/containerd/conf.d/50.toml": "version = 4\n",
+	})
+	want := []string{
+		"ok: the runtime is containerd v2.4.2",
+		"ok: NRI of containerd v2.4.2 can set RDT groups",
+		"ok: NRI is on: /run/nri.sock answers",
+		"ok: containerd has no RDT or block I/O configuration of its own in /etc/containerd/config.toml, /etc/containerd/conf.d/50.toml",
+		"ok: containerd leaves rdt.resources.beta.kubernetes.io annotations to the plugin",
+		"warning: containerd refuses pods with blockio.resources.beta.kubernetes.io annotations by itself; if you use those, " +
+			"set ignore_blockio_not_enabled_errors = true in its CRI configuration",
+	}
+	if diff := cmp.Diff(want, inspect(t, o)); diff != "" {
+		t.Errorf("findings differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestFindings(t *testing.T) {
+	containerdOf := func(version string) fakeRuntime { return fakeRuntime{name: "containerd", version: version} }
+	main := "/etc/containerd/config.toml"
+	for _, test := range []struct {
+		name    string
+		runtime fakeRuntime
+		nri     bool
+		files   map[string]string
+		want    string
+	}{
+		{"an old containerd", containerdOf("v2.2.0"), true, nil, "problem: NRI of containerd v2.2.0 cannot set RDT groups"},
+		{"the first containerd that can", containerdOf("2.2.1"), true, nil, "ok: NRI of containerd 2.2.1 can set RDT groups"},
+		{"a containerd of a distribution", containerdOf("1.7.27-0ubuntu1~24.04.1"), true, nil, "problem: NRI of containerd 1.7.27"},
+		{"a containerd without a version", containerdOf("unknown"), true, nil, "unknown: whether NRI of containerd unknown can set RDT groups"},
+		{"an old CRI-O", fakeRuntime{name: "cri-o", version: "1.34.2"}, true, nil, "problem: NRI of CRI-O 1.34.2 cannot set RDT groups"},
+		{"a newer CRI-O", fakeRuntime{name: "cri-o", version: "1.36.0"}, true, nil, "unknown: whether NRI of cri-o 1.36.0 can set RDT groups"},
+		{"another runtime", fakeRuntime{name: "other", version: "9"}, true, nil, "unknown: whether other has an RDT configuration of its own"},
+		{"no NRI socket", containerdOf("v2.4.2"), false, nil, "problem: NRI is off, or its socket is not /run/nri.sock; set disable = false"},
+		{"no NRI socket of CRI-O", fakeRuntime{name: "cri-o", version: "1.36.0"}, false, nil, "set enable_nri = true under [crio.nri]"},
+		{"no configuration where it usually is", containerdOf("v2.4.2"), true, nil, "unknown: whether containerd has an RDT configuration of its own: there is no " + main},
+		{"an RDT configuration", containerdOf("v2.4.2"), true, map[string]string{main: "\n  rdt_config_file = \"/etc/rdt.yaml\"\n"}, "problem: containerd has an RDT configuration of its own (rdt_config_file in " + main + ":2)"},
+		{"a block I/O configuration", containerdOf("v2.4.2"), true, map[string]string{main: "blockio_config_file = '/etc/b.yaml'"}, "warning: containerd has a block I/O configuration of its own (blockio_config_file in " + main + ":1)"},
+		{"imports from elsewhere", containerdOf("v2.4.2"), true, map[string]string{main: "imports = ['/opt/*.toml']"}, "unknown: whether containerd has an RDT configuration of its own: " + main + ":1 imports ['/opt/*.toml'], which were not read"},
+		{"a drop-in of CRI-O", fakeRuntime{name: "cri-o", version: "1.36.0"}, true, map[string]string{"/etc/crio/crio.conf.d/rdt": "[crio.runtime]\nrdt_config_file = \"/x\""}, "problem: cri-o has an RDT configuration of its own (rdt_config_file in /etc/crio/crio.conf.d/rdt:2)"},
+		{"a containerd that tells nothing of annotations", containerdOf("v2.4.2"), true, nil, "unknown: whether containerd refuses pods with rdt.resources.beta.kubernetes.io annotations"},
+		{"a runtime that fails", fakeRuntime{failing: status.Error(codes.Internal, "out of order")}, true, nil, "problem: the runtime does not answer on unix:///run/cri.sock: out of order"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := inspect(t, host(t, test.runtime, test.nri, test.files))
+			if !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, test.want) }) {
+				t.Errorf("nothing with %q is found, but:\n%s", test.want, strings.Join(got, "\n"))
+			}
+		})
+	}
+}
+
+func TestAnEndpointThatIsNoUnixSocketIsRefused(t *testing.T) {
+	for _, address := range []string{"tcp://127.0.0.1:1", "run/cri.sock", ""} {
+		if _, err := Inspect(t.Context(), Options{Endpoint: address}); !errors.Is(err, ErrEndpoint) {
+			t.Errorf("%q: error is %v, want ErrEndpoint", address, err)
+		}
+	}
+}
+
+func FuzzScan(f *testing.F) {
+	f.Add([]byte("version = 2\n[plugins]\n  rdt_config_file = \"/a\" # why\nimports = []\n"))
+	f.Add([]byte("# rdt_config_file = '/a'\r\nplugins.\"x.y\".blockio_config_file='b'"))
+	f.Add([]byte("=\n==\n.=.\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		lines := strings.Count(string(data), "\n") + 1
+		for _, s := range scan("f", data) {
+			if s.line < 1 || s.line > lines || strings.TrimSpace(s.value) == "" {
+				t.Errorf("setting %+v is none of %d lines", s, lines)
+			}
+		}
+	})
+}
+
+func TestScanTakesOnlyWhatIsSet(t *testing.T) {
+	text := strings.Join([]string{
+		"# rdt_config_file = '/commented'",
+		"  #plugins.x.rdt_config_file = '/commented'",
+		"rdt_config_file = ''",
+		`rdt_config_file = "" # nothing`,
+		"other_rdt_config_file = '/other'",
+		`plugins."io.containerd.service.v1.tasks-service".rdt_config_file = "/dotted"`,
+		"  blockio_config_file='/tight'",
+		"imports = []",
+	}, "\n")
+	want := []setting{
+		{file: "f", key: rdtFileKey, value: `"/dotted"`, line: 6},
+		{file: "f", key: blockIOFileKey, value: "'/tight'", line: 7},
+	}
+	if diff := cmp.Diff(want, scan("f", []byte(text)), cmp.AllowUnexported(setting{})); diff != "" {
+		t.Errorf("settings differ (-want +got):\n%s", diff)
+	}
+}
