@@ -2,13 +2,11 @@ module github.com/qos-nri/qos-nri-plugin/test/nri0123
 
 go 1.26.0
 
-require (
-	github.com/containerd/nri v0.12.5
-	github.com/qos-nri/qos-nri-plugin v0.0.0
-)
+require github.com/qos-nri/qos-nri-plugin v0.0.0
 
 require (
 	github.com/containerd/log v0.1.0 // indirect
+	github.com/containerd/nri v0.12.5 // indirect
 	github.com/containerd/ttrpc v1.2.7 // indirect
 	github.com/knqyf263/go-plugin v0.9.0 // indirect
 	github.com/opencontainers/runtime-spec v1.3.0 // indirect
