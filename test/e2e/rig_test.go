@@ -85,13 +85,9 @@ func runInside() string {
 cp -r /share/bin /opt
 export PATH=/opt:$PATH
 cd /tmp
-exec invm.test -test.v=test2json -test.timeout=%s -test.run='%s'
+exec invm.test -test.v=test2json -test.timeout=%s -test.run="^$QOS_TEST\$/%s"
 `
-	pattern := os.Getenv("QOS_E2E_RUN")
-	if pattern != "" {
-		pattern = "TestNode/" + pattern
-	}
-	return fmt.Sprintf(script, insideTimeout, pattern)
+	return fmt.Sprintf(script, insideTimeout, os.Getenv("QOS_E2E_RUN"))
 }
 
 func copyFile(from, to string) error {

@@ -22,14 +22,29 @@ import (
 // machine is one configuration of the VM.
 type machine struct {
 	name   string
+	test   string // of package invm
 	vendor string // "intel" or "amd"
 	cgroup string // "v1" or "v2"
+	// resctrl are mount options for the test.
+	resctrl string
 }
 
-// The limits are of a run that hangs: one takes about two minutes on two cores that are shared with others.
+func machines() []machine {
+	return []machine{
+		{name: "intel-simulation", test: "TestSimulation", vendor: "intel", cgroup: "v2"},
+		{name: "intel-simulation-cdp", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "cdp"},
+		{name: "intel-simulation-mbps", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "mba_MBps"},
+		{name: "amd-simulation", test: "TestSimulation", vendor: "amd", cgroup: "v2"},
+		{name: "intel-cgroupv2", test: "TestNode", vendor: "intel", cgroup: "v2"},
+		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2"},
+		{name: "intel-cgroupv1", test: "TestNode", vendor: "intel", cgroup: "v1"},
+	}
+}
+
+// The limits are of a run that hangs: one takes some minutes on two cores that are shared with others.
 const (
-	insideTimeout = 8 * time.Minute // the test program in the VM reports where it hangs
-	bootTimeout   = 9 * time.Minute // the VM itself hangs
+	insideTimeout = 14 * time.Minute // the test program in the VM reports where it hangs
+	bootTimeout   = 15 * time.Minute // the VM itself hangs
 )
 
 // TestVM boots each machine once. The tests that run inside (package invm) show up as its subtests.
@@ -37,11 +52,7 @@ const (
 // QOS_E2E_KERNEL may name a prebuilt kernel, QOS_E2E_RUN selects cases inside as -run does; with -artifacts the logs are kept.
 func TestVM(t *testing.T) {
 	rig := prepare(t)
-	for _, m := range []machine{
-		{name: "intel-cgroupv2", vendor: "intel", cgroup: "v2"},
-		{name: "amd-cgroupv2", vendor: "amd", cgroup: "v2"},
-		{name: "intel-cgroupv1", vendor: "intel", cgroup: "v1"},
-	} {
+	for _, m := range machines() {
 		t.Run(m.name, func(t *testing.T) { rig.boot(t, m) })
 	}
 }
@@ -55,7 +66,8 @@ func (r *rig) boot(t *testing.T, m machine) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), bootTimeout)
 	defer cancel()
-	vm := exec.CommandContext(ctx, filepath.Join(r.source, "test/e2e/vm/boot.sh"), dir, m.vendor, "QOS_LOGS=/share/logs/"+m.name)
+	vm := exec.CommandContext(ctx, filepath.Join(r.source, "test/e2e/vm/boot.sh"), dir, m.vendor,
+		"QOS_LOGS=/share/logs/"+m.name, "QOS_TEST="+m.test, "QOS_RESCTRL="+m.resctrl)
 	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "KERNEL="+r.kernel)
 	vm.Cancel = func() error { return vm.Process.Kill() } // boot.sh has become QEMU
 	results, err := r.collect(vm, os.Stdout)
@@ -65,7 +77,7 @@ func (r *rig) boot(t *testing.T, m machine) {
 	if err != nil {
 		t.Errorf("run the VM: %v", err)
 	}
-	results.replay(t, "TestNode")
+	results.replay(t, m.test)
 	keepLogs(t, logs, dir)
 	if t.Failed() {
 		printTails(t, dir)

@@ -35,18 +35,7 @@ func (n *node) runPod(t testing.TB, name string, annotations map[string]string) 
 // tryPod is runPod for a pod that may be refused.
 func (n *node) tryPod(t testing.TB, name string, annotations map[string]string) (*pod, error) {
 	t.Helper()
-	uid := "uid-" + name
-	p := &pod{node: n, config: &cri.PodSandboxConfig{
-		Metadata:     &cri.PodSandboxMetadata{Name: name, Namespace: "default", Uid: uid},
-		Annotations:  annotations,
-		LogDirectory: filepath.Join("/var/log/pods", uid),
-		Linux: &cri.LinuxPodSandboxConfig{
-			CgroupParent: "/kubepods/pod" + uid,
-			SecurityContext: &cri.LinuxSandboxSecurityContext{
-				NamespaceOptions: &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_CONTAINER},
-			},
-		},
-	}}
+	p := &pod{node: n, config: podConfig(name, annotations)}
 	must(t, os.MkdirAll(p.config.LogDirectory, 0o755))
 	p.makeCgroup(t)
 	response, err := n.runtime.RunPodSandbox(requestContext(t), &cri.RunPodSandboxRequest{Config: p.config})
@@ -56,6 +45,21 @@ func (n *node) tryPod(t testing.TB, name string, annotations map[string]string) 
 	p.id = response.PodSandboxId
 	t.Cleanup(func() { p.remove(t) })
 	return p, nil
+}
+
+func podConfig(name string, annotations map[string]string) *cri.PodSandboxConfig {
+	uid := "uid-" + name
+	return &cri.PodSandboxConfig{
+		Metadata:     &cri.PodSandboxMetadata{Name: name, Namespace: "default", Uid: uid},
+		Annotations:  annotations,
+		LogDirectory: filepath.Join("/var/log/pods", uid),
+		Linux: &cri.LinuxPodSandboxConfig{
+			CgroupParent: "/kubepods/pod" + uid,
+			SecurityContext: &cri.LinuxSandboxSecurityContext{
+				NamespaceOptions: &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_CONTAINER},
+			},
+		},
+	}
 }
 
 // makeCgroup makes the pod's cgroup, which is the kubelet's to make, with the controllers that it enables there.

@@ -22,7 +22,7 @@ const (
 	runtimeSocket = "/run/containerd/containerd.sock"
 	nriSocket     = "/run/nri/nri.sock"
 	configDir     = "/etc/qos-nri-plugin"
-	resctrl       = "/sys/fs/resctrl"
+	resctrlRoot   = "/sys/fs/resctrl"
 	image         = "localhost/workload:1"
 )
 

@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long something that has to happen may take on an emulated CPU before the test gives up.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // eventually waits until check returns nil, and fails the test with its last error if it never does.
 func eventually(t testing.TB, what string, check func() error) {

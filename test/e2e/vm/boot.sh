@@ -20,9 +20,10 @@ install -m 755 "$here/init" "$dir/initrd/init"
 truncate -s 2G "$dir/vda"
 truncate -s 256M "$dir/vdb"
 
+# Without no_timer_check, a busy host can make the kernel believe that its timer does not work.
 exec nice qemu-system-x86_64 -accel tcg,thread=multi -cpu "$cpu" -smp 2,sockets=2 -m 4096 \
   -display none -no-reboot -nic none -kernel "$KERNEL" -initrd "$dir/initrd.cpio" \
-  -append "console=ttyS0 quiet panic=1 QOS_CGROUP=${QOS_CGROUP:-v2} $*" \
+  -append "console=ttyS0 quiet panic=1 no_timer_check QOS_CGROUP=${QOS_CGROUP:-v2} $*" \
   -serial "file:$dir/console.log" -serial stdio -monitor none \
   -virtfs "local,path=$dir/share,mount_tag=share,security_model=none,multidevs=remap" \
   -drive "file=$dir/vda,format=raw,if=virtio" -drive "file=$dir/vdb,format=raw,if=virtio"

@@ -1,0 +1,187 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+// wantReportedIsReal checks for all containers that the kernel has them in the class that the plugin reports.
+func (n *node) wantReportedIsReal(t testing.TB, list *qos.ListAssignmentsResponse) {
+	t.Helper()
+	for _, p := range list.GetPods() {
+		for _, c := range p.GetContainers() {
+			real := &container{pod: &pod{node: n, config: podConfig(p.GetName(), nil)}, id: c.GetId()}
+			for _, a := range c.GetQosResources() {
+				if a.GetName() != "k8s.io/rdt" {
+					continue
+				}
+				if err := real.inGroup(groupOf(a.GetClass())); err != nil {
+					t.Errorf("%s container %s is reported in class %q: %v", p.GetName(), c.GetName(), a.GetClass(), err)
+				}
+			}
+		}
+	}
+}
+
+// ranBefore is of a pod that was there before the plugin: nothing was enforced when it was created.
+func ranBefore(t *testing.T, n *node, early *pod) {
+	list := n.assignments(t)
+	if len(list.GetPods()) != 1 || list.GetPods()[0].GetUid() != early.config.Metadata.Uid {
+		t.Fatalf("assignments %v, want those of the one pod", list)
+	}
+	n.wantReportedIsReal(t, list)
+	for _, resource := range n.status(t).GetUnavailableResources() {
+		t.Errorf("%s is unavailable: %s", resource.GetName(), resource.GetMessage())
+	}
+}
+
+func changedClass(t *testing.T, n *node) {
+	p := n.runPod(t, "change", map[string]string{ownKey: "rdt=silver,blockio=throttled"})
+	c := p.run(t, spec{name: "main", args: []string{"spawn", "2"}})
+	c.wantGroup(t, "qos-silver")
+	_, err := output("qos-nri-plugin", "update", p.name(), "main", "rdt=gold,blockio=slower")
+	must(t, err)
+	c.wantGroup(t, "qos-gold")
+	slower := ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "1000000"}}
+	wantLimits(t, n.limits(t, c.cgroup()), slower)
+	n.wantAssignment(t, p, "main", &qos.Assignment{Name: "k8s.io/rdt", Class: "gold", Source: qos.Source_SOURCE_UPDATE})
+
+	_, err = output("qos-nri-plugin", "update", p.name(), "main", "rdt=silver,blockio=none")
+	if err == nil || !strings.Contains(err.Error(), `class "none" of k8s.io/blockio`) {
+		t.Errorf("an update to an unknown class: %v", err)
+	}
+	c.wantGroup(t, "qos-gold")
+	wantLimits(t, n.limits(t, c.cgroup()), slower)
+
+	// What nobody but the plugin knows outlives it.
+	n.restartPlugin(t)
+	n.wantAssignment(t, p, "main", &qos.Assignment{Name: "k8s.io/rdt", Class: "gold", Source: qos.Source_SOURCE_UPDATE})
+	c.wantGroup(t, "qos-gold")
+}
+
+// restartPlugin kills the plugin as a crash would, and starts it again.
+func (n *node) restartPlugin(t testing.TB) {
+	t.Helper()
+	n.plugin.end(t, syscall.SIGKILL)
+	n.startPlugin(t)
+}
+
+func pluginRestart(t *testing.T, n *node) {
+	p := n.runPod(t, "rebuild", map[string]string{podKey: "rdt=gold", ownKey: "blockio=throttled"})
+	c := p.run(t, spec{name: "main"})
+	other := p.run(t, spec{name: "other"})
+	before := n.assignments(t)
+	n.restartPlugin(t)
+	after := n.assignments(t)
+	if diff := cmp.Diff(before, after, protocmp.Transform()); diff != "" {
+		t.Errorf("assignments after the restart (-before +after):\n%s", diff)
+	}
+	n.wantReportedIsReal(t, after)
+	c.wantGroup(t, "qos-gold")
+	wantLimits(t, n.limits(t, c.cgroup()), throttled(t))
+
+	// The slots that were taken before still are; what ends while the plugin is away gives its slot back.
+	_, err := p.create(t, spec{name: "third"})
+	wantRefusal(t, err, `pod default/rebuild container third: class "gold" of k8s.io/rdt`)
+	n.plugin.end(t, syscall.SIGKILL)
+	other.stop(t)
+	other.remove(t)
+	n.startPlugin(t)
+	p.run(t, spec{name: "third"}).wantGroup(t, "qos-gold")
+}
+
+func runtimeRestart(t *testing.T, n *node) {
+	p := n.runPod(t, "survivor", map[string]string{ownKey: "rdt=silver,blockio=slower"})
+	c := p.run(t, spec{name: "main"})
+	before := n.assignments(t)
+	n.containerd.end(t, syscall.SIGTERM)
+	eventually(t, "the plugin sees that the runtime is gone", func() error {
+		if n.status(t).GetRuntime().GetRegistered() {
+			return errors.New("still registered")
+		}
+		return nil
+	})
+	n.startContainerd(t)
+	n.waitRegistered(t)
+	after := n.assignments(t)
+	if diff := cmp.Diff(before, after, protocmp.Transform()); diff != "" {
+		t.Errorf("assignments after the restart (-before +after):\n%s", diff)
+	}
+	n.wantReportedIsReal(t, after)
+	p.run(t, spec{name: "later"}).wantGroup(t, "qos-bronze")
+	c.wantGroup(t, "qos-silver")
+	if got := c.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); !strings.HasPrefix(got, "res:qos-silver\n") {
+		t.Errorf("a process exec'd after the restart is in %q", got)
+	}
+}
+
+// changedFiles: a change of a class file reaches the groups and what runs; one that is wrong changes nothing and is reported.
+func changedFiles(t *testing.T, n *node) {
+	p := n.runPod(t, "reload", map[string]string{ownKey: "rdt=silver,blockio=slower"})
+	c := p.run(t, spec{name: "main"})
+	writeClassFile(t, strings.Replace(classFile, "ThrottleReadBps: 1M", "ThrottleReadBps: 1500k", 1))
+	faster := ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "1500000"}}
+	eventually(t, "the new throttle is in place", func() error {
+		if got := n.limits(t, c.cgroup()); !cmp.Equal(got, faster) {
+			return fmt.Errorf("throttles %v", got)
+		}
+		return nil
+	})
+	before := schemataLines(t, "qos-silver")
+	writeClassFile(t, strings.Replace(classFile, `mbAllocation: ["50%"]`, `mbAllocation: ["150%"]`, 1))
+	eventually(t, "the wrong file is reported", func() error {
+		if n.status(t).GetConfig().GetLastError() == "" {
+			return errors.New("no error in status")
+		}
+		return nil
+	})
+	t.Logf("reported: %s", n.status(t).GetConfig().GetLastError())
+	if diff := cmp.Diff(before, schemataLines(t, "qos-silver")); diff != "" {
+		t.Errorf("a wrong file changed a group (-before +after):\n%s", diff)
+	}
+	wantLimits(t, n.limits(t, c.cgroup()), faster)
+	writeClassFile(t, classFile)
+	eventually(t, "the first configuration is back", func() error {
+		if got := n.limits(t, c.cgroup()); cmp.Equal(got, faster) || n.status(t).GetConfig().GetLastError() != "" {
+			return fmt.Errorf("throttles %v", got)
+		}
+		return nil
+	})
+}
+
+// writeClassFile replaces the class file as a whole, as a ConfigMap's update does.
+func writeClassFile(t testing.TB, content string) {
+	t.Helper()
+	must(t, os.MkdirAll(configDir, 0o755))
+	temporary := filepath.Join(configDir, ".classes.yaml.new")
+	mustWrite(t, temporary, content)
+	must(t, os.Rename(temporary, filepath.Join(configDir, "classes.yaml")))
+}
+
+// pluginEnd: SIGTERM ends the plugin, and what runs keeps its class.
+func pluginEnd(t *testing.T, n *node) {
+	p := n.runPod(t, "stays", map[string]string{ownKey: "rdt=gold,blockio=throttled"})
+	c := p.run(t, spec{name: "main"})
+	n.plugin.end(t, syscall.SIGTERM)
+	if !n.plugin.cmd.ProcessState.Success() {
+		t.Errorf("the plugin ended with %s", n.plugin.cmd.ProcessState)
+	}
+	c.wantGroup(t, "qos-gold")
+	wantLimits(t, n.limits(t, c.cgroup()), throttled(t))
+	n.startPlugin(t)
+}

@@ -1,0 +1,80 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+	"github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// TestSimulation does on the kernel what the simulations' own tests do on the simulations. It wants a machine of its own: groups
+// that are gone leave their RMIDs behind for longer than tests take. QOS_RESCTRL are mount options.
+func TestSimulation(t *testing.T) {
+	t.Run("the simulated cgroups answer as this kernel does", simulatedCgroups)
+	t.Run("the simulated resctrl answers as this kernel does", simulatedResctrl)
+}
+
+func simulatedResctrl(t *testing.T) {
+	spec := resctrl.IntelSpec()
+	if strings.Contains(mustRead(t, "/proc/cpuinfo"), "AuthenticAMD") {
+		spec = resctrl.AMDSpec()
+	}
+	spec.Options = os.Getenv("QOS_RESCTRL")
+	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, spec.Options))
+	other := start(t, "sleep", "3600")
+	defer other.end(t, syscall.SIGKILL)
+	for _, difference := range resctrl.Disagreements(hostfs.Root("/"), resctrlRoot, other.cmd.Process.Pid, spec) {
+		t.Error(difference)
+	}
+}
+
+func simulatedCgroups(t *testing.T) {
+	root, operations := "/sys/fs/cgroup", cgroup.UnifiedOperations()
+	if cgroupV2(t) {
+		mustWrite(t, root+"/cgroup.subtree_control", "+io")
+	} else {
+		root, operations = root+"/blkio", cgroup.LegacyOperations()
+	}
+	makePartition(t, "/dev/vda")
+	place := cgroup.Place{
+		Root: root, Dir: root + "/simulated", Disk: deviceNumber(t, "/dev/vda"), Partition: deviceNumber(t, "/dev/vda1"),
+		Other: deviceNumber(t, "/dev/vdb"), Name: "vda",
+	}
+	must(t, os.Mkdir(place.Dir, 0o755))
+	for _, difference := range cgroup.Differences(hostfs.Root("/"), place, operations) {
+		t.Error(difference)
+	}
+	must(t, os.Remove(place.Dir))
+}
+
+// makePartition gives a disk one partition of a MiB, by a partition table of the oldest kind.
+func makePartition(t testing.TB, disk string) {
+	t.Helper()
+	device, err := os.OpenFile(disk, os.O_WRONLY, 0)
+	must(t, err)
+	defer device.Close()
+	table := make([]byte, 512)
+	entry := table[446:]
+	entry[4] = 0x83                     // Linux
+	entry[9] = 2048 >> 8                // first sector, 2048, in bytes 8 to 11
+	entry[13] = 2048 >> 8               // number of sectors, in bytes 12 to 15
+	table[510], table[511] = 0x55, 0xaa // signature
+	_, err = device.Write(table)
+	must(t, err)
+	must(t, unix.IoctlSetInt(int(device.Fd()), unix.BLKRRPART, 0))
+	eventually(t, "the partition appears", func() error {
+		_, err := os.Stat(disk + "1")
+		return err
+	})
+}
