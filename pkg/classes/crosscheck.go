@@ -31,8 +31,8 @@ func (r *draft) checkClasses() {
 		return
 	}
 	if class := r.Classes[i]; class.Capacity > 0 {
-		r.document.fault(e.line, e.at, "class %s has capacity %d, but a default must be unlimited: what asks for nothing is never refused",
-			quote(class.Name), class.Capacity)
+		r.document.fault(e.line, e.at,
+			"class %s has capacity %d, but a default must be unlimited: what asks for nothing is never refused", quote(class.Name), class.Capacity)
 	}
 }
 
@@ -57,7 +57,8 @@ func (p *parser) crossCheck() {
 
 func (r *draft) checkSingle(seen map[string]*draft) {
 	if first := seen[r.Kind]; first != nil {
-		r.document.fault(r.section.line, r.section.at, "can back one resource of a node, and %s, at %s, has it", first.called(), first.place())
+		r.document.fault(r.section.line, r.section.at, "can back one resource of a node, and %s, at %s, has it",
+			first.called(), first.place())
 		return
 	}
 	seen[r.Kind] = r
@@ -78,9 +79,11 @@ func (r *draft) checkName(seen map[string]*draft) bool {
 		return true
 	}
 	if first.Scope != r.Scope {
-		r.document.fault(r.name.line, r.name.at, "%s is defined already, at %s, in scope %s; a name is used in one scope only", r.Name, first.place(), first.Scope)
+		r.document.fault(r.name.line, r.name.at, "%s is defined already, at %s, in scope %s; a name is used in one scope only",
+			r.Name, first.place(), first.Scope)
 	} else {
-		r.document.fault(r.name.line, r.name.at, "%s is defined already, at %s; put all of its classes there", r.Name, first.place())
+		r.document.fault(r.name.line, r.name.at, "%s is defined already, at %s; put all of its classes there",
+			r.Name, first.place())
 	}
 	return false
 }
@@ -95,7 +98,8 @@ func (r *draft) checkExtended(seen map[string]*draft) {
 			continue
 		}
 		if first := seen[name]; first != nil {
-			r.document.fault(line, at, "class %s would be the extended resource %s, which a class of %s, at %s, is already; rename one of them",
+			r.document.fault(line, at,
+				"class %s would be the extended resource %s, which a class of %s, at %s, is already; rename one of them",
 				quote(class.Name), name, first.Name, first.place())
 			continue
 		}

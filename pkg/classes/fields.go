@@ -80,6 +80,13 @@ func describe(n *yaml.Node) string {
 	case isNull(n):
 		return "empty"
 	}
-	names := map[string]string{"!!int": "the number ", "!!float": "the number ", "!!bool": "the truth value ", "!!timestamp": "the date "}
-	return names[n.ShortTag()] + quote(n.Value)
+	switch n.ShortTag() {
+	case "!!int", "!!float":
+		return "the number " + quote(n.Value)
+	case "!!bool":
+		return "the truth value " + quote(n.Value)
+	case "!!timestamp":
+		return "the date " + quote(n.Value)
+	}
+	return quote(n.Value)
 }

@@ -38,8 +38,9 @@ type Config struct {
 	Resources []ResourceConfig
 }
 
-// Parse reads class files, strictly. readFile gets the paths of configFile fields. The error joins all problems, of
-// all files, each a *FieldError; of a file with more than a hundred it has the first. Files without content have no resources.
+// Parse reads class files, strictly. readFile gets the paths of configFile fields. The error joins all problems of
+// all files, each a *FieldError; of a file with more than a hundred it has the first. Files without content have no
+// resources.
 func Parse(files []File, kinds []Kind, readFile func(path string) ([]byte, error)) (*Config, error) {
 	p := parser{kinds: kinds, readFile: readFile}
 	var documents []*document

@@ -1,0 +1,152 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import "strings"
+
+const gold = "rdt: {classes: {gold: {}, bronze: {}}}"
+
+var badFiles = []struct {
+	name, text string
+	// want has every error, in order.
+	want []string
+}{
+	{"another apiVersion, of which nothing more is said", "apiVersion: v1\nkind: QOSClassConfig\nwhatever: 1\nresources: [1]\n", []string{
+		`a.yaml:1: apiVersion: is "v1"; only qos.noderesource.dev/v1alpha1 is known`,
+	}},
+	{"another kind", "apiVersion: qos.noderesource.dev/v1alpha1\nkind: Pod\n", []string{`a.yaml:2: kind: is "Pod"; only QOSClassConfig is known`}},
+	{"no apiVersion and no kind", "resources: []\n", []string{
+		"a.yaml:1: apiVersion: is missing; write apiVersion: qos.noderesource.dev/v1alpha1",
+		"a.yaml:1: kind: is missing; write kind: QOSClassConfig",
+	}},
+	{"a list at the top", "- a\n", []string{"a.yaml:1: must be a mapping with fields out of apiVersion, kind, resources, not a list"}},
+	{"a text", "hello\n", []string{`a.yaml:1: must be a mapping with fields out of apiVersion, kind, resources, not "hello"`}},
+	{"two documents", resource("name: rdt", gold) + "---\na: b\n", []string{"a.yaml:6: begins a second YAML document; write one document a file"}},
+	{"resources that are no list", head + "  a: b\n", []string{"a.yaml:3: resources: must be a list, not a mapping"}},
+	{"a resource that is a word", head + "- rdt\n", []string{
+		`a.yaml:4: resources[0]: must be a mapping with fields out of name, scope, defaultClass, classes, rdt, blockio, network, not "rdt"`,
+	}},
+	{"unknown fields of everything", "spec: 1\n" + resource("name: rdt", "defaultclass: gold", "classes: [{name: gold, cap: 2}]", gold), []string{
+		"a.yaml:1: spec: unknown field; known are apiVersion, kind, resources",
+		"a.yaml:6: resources[0].defaultclass: unknown field; known are name, scope, defaultClass, classes, rdt, blockio, network",
+		"a.yaml:7: resources[0].classes[0].cap: unknown field; known are name, capacity, description",
+	}},
+	{"keys that are there twice", resource("name: rdt", "name: blockio", "rdt:", "  classes: {gold: {}, gold: {}}"), []string{
+		"a.yaml:5: resources[0].name: is there twice; the first is in line 4",
+		"a.yaml:7: resources[0].rdt.classes.gold: is there twice; the first is in line 7",
+	}},
+	{"a key that is a list", resource("name: rdt", "[a]: b", gold), []string{"a.yaml:5: resources[0]: has a key that is not a plain word"}},
+	{"wrong types", resource("name: 12", "scope: [pod]", "defaultClass: true", "classes: gold", "rdt: 3"), []string{
+		`a.yaml:4: resources[0].name: must be a string, not the number "12"; put it in quotes`,
+		"a.yaml:5: resources[0].scope: must be a string, not a list",
+		`a.yaml:6: resources[0].defaultClass: must be a string, not the truth value "true"; put it in quotes`,
+		`a.yaml:7: resources[0].classes: must be a list, not "gold"`,
+		`a.yaml:8: resources[0].rdt: must be a mapping, the configuration of rdt, not the number "3"`,
+	}},
+	{"values that were forgotten", resource("name:", "classes: [{name: , capacity: }, {}]", "rdt:"), []string{
+		"a.yaml:4: resources[0].name: must be a string, not empty",
+		"a.yaml:5: resources[0].classes[0].capacity: must be a whole number like 4, not empty; leave it out for unlimited",
+		"a.yaml:5: resources[0].classes[0].name: must be a string, not empty",
+		"a.yaml:5: resources[0].classes[1].name: is missing; a class needs one",
+		"a.yaml:6: resources[0].rdt: must be a mapping, the configuration of rdt, not empty",
+	}},
+	{"no name", resource("scope: container", gold), []string{
+		"a.yaml:4: resources[0].name: is missing; write name: and a name like k8s.io/rdt or vendor.example/my-qos",
+	}},
+	{"a scope that is none", resource("name: rdt", "scope: node", gold), []string{`a.yaml:5: resources[0].scope: is "node"; write container or pod`}},
+	{"a scope that the kind has not", resource("name: vendor.example/x", "scope: pod", gold), []string{
+		"a.yaml:6: resources[0].rdt: cannot be in scope pod; rdt can be in scope container",
+	}},
+	{"a kind for pods left in the scope of containers", resource("name: vendor.example/x", "network: {}"), []string{
+		"a.yaml:5: resources[0].network: cannot be in scope container; network can be in scope pod",
+	}},
+	{"an official resource in the other scope", resource("name: blockio", "scope: pod", "blockio: {}"), []string{
+		"a.yaml:5: resources[0].scope: k8s.io/blockio is in container scope by its definition; leave the scope out, or give a resource of pods a name of its own, like qos.noderesource.dev/pod-blockio",
+	}},
+	{"the other official resource in the other scope", resource("name: rdt", "scope: pod", "rdt: {}"), []string{
+		"a.yaml:5: resources[0].scope: k8s.io/rdt is in container scope by its definition; leave the scope out, or give a resource of pods a name of its own, like qos.noderesource.dev/pod-rdt",
+		"a.yaml:6: resources[0].rdt: cannot be in scope pod; rdt can be in scope container",
+	}},
+	{"an official resource with another's backend", resource("name: blockio", gold), []string{
+		"a.yaml:5: resources[0].rdt: is not what k8s.io/blockio means; use the field blockio, or another name",
+	}},
+	{"no backend", resource("name: rdt"), []string{"a.yaml:4: resources[0]: has no backend; add one of the fields rdt, blockio, network"}},
+	{"two backends", resource("name: rdt", gold, "blockio: {}"), []string{
+		"a.yaml:6: resources[0].blockio: is one backend too many: the resource has rdt and blockio; make it two resources",
+	}},
+	{"names without a domain, which are Kubernetes' own", resource("name: network", "scope: pod", "network: {}"), []string{
+		`a.yaml:4: resources[0].name: "network" cannot be the name of a resource: names without a domain are reserved for Kubernetes; put one before it, as in vendor.example/network`,
+	}},
+	{"an official name that nobody has defined", resource("name: k8s.io/foo", gold), []string{
+		`a.yaml:4: resources[0].name: "k8s.io/foo" cannot be the name of a resource: the domain k8s.io is reserved for official resources, which are k8s.io/rdt and k8s.io/blockio; use a domain of your own`,
+	}},
+	{"capacities that are none", resource("name: rdt", "classes:", "- {name: gold, capacity: -1}", "- {name: bronze, capacity: 1.5}", "rdt: {classes: {gold: {}, bronze: {}}}"), []string{
+		"a.yaml:6: resources[0].classes[0].capacity: must not be negative; write 0 or leave it out for unlimited",
+		`a.yaml:7: resources[0].classes[1].capacity: must be a whole number like 4, not the number "1.5"; leave it out for unlimited`,
+	}},
+	{"capacities in other notations", resource("name: rdt", "classes:", `- {name: a, capacity: "2"}`, "- {name: b, capacity: 0x10}", "- {name: c, capacity: 010}", "- {name: d, capacity: 1_000}", "- {name: e, capacity: [1]}", "rdt: {classes: {a: , b: , c: , d: , e: }}"), []string{
+		`a.yaml:6: resources[0].classes[0].capacity: must be a whole number like 4, not "2"; leave it out for unlimited`,
+		`a.yaml:7: resources[0].classes[1].capacity: must be a whole number like 4, not the number "0x10"; leave it out for unlimited`,
+		`a.yaml:8: resources[0].classes[2].capacity: must be a whole number like 4, not the number "010"; leave it out for unlimited`,
+		`a.yaml:9: resources[0].classes[3].capacity: must be a whole number like 4, not the number "1_000"; leave it out for unlimited`,
+		`a.yaml:10: resources[0].classes[4].capacity: must be a whole number like 4, not a list; leave it out for unlimited`,
+	}},
+	{"capacities that are too large", resource("name: rdt", "classes: [{name: gold, capacity: 100001}, {name: bronze, capacity: 99999999999999999999999}]", gold), []string{
+		"a.yaml:5: resources[0].classes[0].capacity: must not be more than 100000; write 0 or leave it out for unlimited",
+		"a.yaml:5: resources[0].classes[1].capacity: must not be more than 100000; write 0 or leave it out for unlimited",
+	}},
+	{"a list of no classes", resource("name: rdt", "classes: []", gold), []string{
+		"a.yaml:5: resources[0].classes: has no class; leave it out to offer every class of the backend",
+	}},
+	{"a class listed twice", resource("name: rdt", "classes:", "- name: gold", "- name: gold", gold), []string{
+		`a.yaml:7: resources[0].classes[1].name: class "gold" is listed already, in line 6`,
+	}},
+	{"a class that is not configured", resource("name: rdt", "classes: [{name: gold}, {name: platin}]", gold), []string{
+		`a.yaml:5: resources[0].classes[1].name: class "platin" is not configured under rdt; configured are gold, bronze`,
+	}},
+	{"classes that could leave their directory", resource("name: rdt", "classes: [{name: ../../etc}, {name: ..}, {name: a/b}, {name: gold}]", gold), []string{
+		`a.yaml:5: resources[0].classes[0].name: "../../etc" cannot be the name of a class: must not contain "/"`,
+		`a.yaml:5: resources[0].classes[1].name: ".." cannot be the name of a class: must have only letters, digits, "-", "_" and ".", and begin and end with a letter or digit`,
+		`a.yaml:5: resources[0].classes[2].name: "a/b" cannot be the name of a class: must not contain "/"`,
+	}},
+	{"a class of the backend that cannot be offered", resource("name: rdt", "rdt: {classes: {gold: {}, a/b: {}}}"), []string{
+		`a.yaml:5: resources[0].rdt: "a/b" cannot be the name of a class: must not contain "/"`,
+	}},
+	{"a default that does not exist", resource("name: rdt", "defaultClass: silver", gold), []string{
+		`a.yaml:5: resources[0].defaultClass: there is no class "silver"; available are gold, bronze`,
+	}},
+	{"a default that is not offered", resource("name: rdt", "defaultClass: bronze", "classes: [{name: gold}]", gold), []string{
+		`a.yaml:5: resources[0].defaultClass: there is no class "bronze"; available are gold`,
+	}},
+	{"a default that is bounded", resource("name: rdt", "defaultClass: gold", "classes: [{name: gold, capacity: 1}]", gold), []string{
+		`a.yaml:5: resources[0].defaultClass: class "gold" has capacity 1, but a default must be unlimited: what asks for nothing is never refused`,
+	}},
+	{"a resource defined twice, of which its classes are no problem more", resource("name: blockio", "blockio: {classes: {gold: }}") + "- name: k8s.io/blockio\n  blockio: {classes: {gold: }}\n", []string{
+		"a.yaml:6: resources[1].name: k8s.io/blockio is defined already, at a.yaml:4; put all of its classes there",
+	}},
+	{"a resource in both scopes", resource("name: vendor.example/x", "blockio: {}") + "- name: vendor.example/x\n  scope: pod\n  blockio: {}\n", []string{
+		"a.yaml:6: resources[1].name: vendor.example/x is defined already, at a.yaml:4, in scope container; a name is used in one scope only",
+	}},
+	{"a single kind twice", resource("name: rdt", gold) + "- name: vendor.example/rdt\n  rdt: {}\n", []string{
+		"a.yaml:7: resources[1].rdt: can back one resource of a node, and k8s.io/rdt, at a.yaml:4, has it",
+	}},
+	{"a class too long for an extended resource", resource("name: rdt", "rdt: {classes: {"+strings.Repeat("a", 60)+": {}}}"), []string{
+		`a.yaml:5: resources[0].rdt: class "` + strings.Repeat("a", 60) + `" cannot be offered to Kubernetes: extended resource qos.noderesource.dev/rdt.` + strings.Repeat("a", 39) + `...: must not be longer than 63 characters after "/"`,
+	}},
+	{"the extended resource of a class under another name", resource("name: rdt", "rdt: {classes: {gold: }}") + "- name: qos.noderesource.dev/rdt\n  blockio: {classes: {gold: }}\n", []string{
+		`a.yaml:7: resources[1].blockio: class "gold" would be the extended resource qos.noderesource.dev/rdt.gold, which a class of k8s.io/rdt, at a.yaml:4, is already; rename one of them`,
+	}},
+	{"the same extended resource by dots", resource("name: v.example/a.b", "blockio: {classes: {c: }}") + "- name: v.example/a\n  blockio: {classes: {b.c: }}\n", []string{
+		`a.yaml:7: resources[1].blockio: class "b.c" would be the extended resource v.example/a.b.c, which a class of v.example/a.b, at a.yaml:4, is already; rename one of them`,
+	}},
+	{"configFile beside other fields", resource("name: rdt", "rdt: {configFile: /x, classes: {}}"), []string{
+		"a.yaml:5: resources[0].rdt.configFile: stands beside other fields; the file has to hold all of the configuration",
+	}},
+	{"configFile that is relative", resource("name: rdt", "rdt: {configFile: x.yaml}"), []string{
+		`a.yaml:5: resources[0].rdt.configFile: is "x.yaml"; write an absolute path`,
+	}},
+	{"configFile where nothing can be read", resource("name: rdt", "rdt: {configFile: /x.yaml}"), []string{
+		"a.yaml:5: resources[0].rdt.configFile: cannot read /x.yaml here; put the configuration into the class file",
+	}},
+}
