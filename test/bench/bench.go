@@ -37,6 +37,9 @@ const (
 	synchronize   = "synchronize"
 )
 
+// settling is how long plugins may take to get rid of what they needed for their synchronization only.
+const settling = 3 * time.Second
+
 func bench(ctx context.Context, o options) error {
 	slog.SetLogLoggerLevel(slog.LevelError)
 	dir, err := os.MkdirTemp("", "qb") // short, for sockets
@@ -60,6 +63,7 @@ func bench(ctx context.Context, o options) error {
 	if err := measureSynchronizations(ctx, o, sides, all); err != nil {
 		return err
 	}
+	pause(ctx, settling)
 	return report(os.Stdout, o, sides, all)
 }
 
