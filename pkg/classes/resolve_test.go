@@ -286,34 +286,6 @@ func TestWhoAsksForNothingCostsNoMemory(t *testing.T) {
 	}
 }
 
-func TestUpdatesAreCheckedAsRequestsAre(t *testing.T) {
-	tests := []struct {
-		name, container string
-		pairs           []Pair
-		want            []Assignment
-		err             string
-	}{
-		{"classes of a container", "main", []Pair{{"rdt", "gold"}, {BlockIOResource, ""}}, []Assignment{{RDTResource, "gold", SourceUpdate, ""}, {BlockIOResource, "", SourceUpdate, ""}}, ""},
-		{"the class of a pod", "", []Pair{{podResource, "gold"}}, []Assignment{{podResource, "gold", SourceUpdate, ""}}, ""},
-		{"an unknown class", "main", []Pair{{"rdt", "x"}}, nil, `pod default/web container main: class "x" of k8s.io/rdt does not exist on this node; available: gold, bronze`},
-		{"an unknown resource", "main", []Pair{{"x", "x"}}, nil, `pod default/web container main: resource "x" does not exist on this node; available: k8s.io/rdt, k8s.io/blockio, qos.noderesource.dev/pod-blockio, v.example/gone`},
-		{"an unavailable resource", "main", []Pair{{"v.example/gone", "gold"}}, nil, `pod default/web container main: class "gold" of v.example/gone is unavailable on this node: the driver is not loaded; load it`},
-		{"a container's resource for a pod", "", []Pair{{"rdt", "gold"}}, nil, "pod default/web: k8s.io/rdt is for containers; name one"},
-		{"a pod's resource for a container", "main", []Pair{{podResource, "gold"}}, nil, "pod default/web container main: qos.noderesource.dev/pod-blockio is for pods; leave the container out"},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			got, err := testCatalog().Update(Request{PodNamespace: "default", PodName: "web", Container: test.container}, test.pairs)
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Error(diff)
-			}
-			if text := errorText(err); text != test.err {
-				t.Errorf("got %s", text)
-			}
-		})
-	}
-}
-
 func errorText(err error) string {
 	if err == nil {
 		return ""
