@@ -210,6 +210,17 @@ func (m *Machine) AddCgroup(name string) {
 	}
 }
 
+// Roots are the mount points of the hierarchies.
+func (m *Machine) Roots() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var roots []string
+	for _, t := range m.trees {
+		roots = append(roots, t.point)
+	}
+	return roots
+}
+
 // AddProcess puts a process with its threads, the first being its own, into a cgroup of every hierarchy.
 func (m *Machine) AddProcess(cgroup string, pid int, threads ...int) {
 	m.mu.Lock()
@@ -218,6 +229,14 @@ func (m *Machine) AddProcess(cgroup string, pid int, threads ...int) {
 		m.nodes[path.Join(t.point, cgroup)].group.processes[pid] = append([]int{pid}, threads...)
 	}
 	m.put(fmt.Sprintf("/proc/%d/cgroup", pid), &node{kind: regular, read: func() []byte { return m.cgroupOf(pid) }})
+}
+
+// RemoveProcess ends a process with its threads.
+func (m *Machine) RemoveProcess(pid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forEachGroup(func(g *group) { delete(g.processes, pid) })
+	delete(m.nodes, fmt.Sprintf("/proc/%d/cgroup", pid))
 }
 
 func (m *Machine) cgroupOf(pid int) []byte {

@@ -1,0 +1,28 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTheDemoTellsItsStory(t *testing.T) {
+	var out strings.Builder
+	if err := run(t.Context(), false, &out); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	for _, part := range []string{
+		"qos.noderesource.dev/rdt.exclusive",
+		`class "exclusive" of k8s.io/rdt is full: 2 of 2 in use`,
+		`class "exclusiv" of k8s.io/rdt does not exist on this node; available: exclusive, limited`,
+		"default    db     main-app   k8s.io/rdt      limited           update",
+		"L3:0=000ff;1=000ff",
+		"254:0 rbps=10000000 wbps=10000000 riops=max wiops=max",
+	} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("the demo does not show %q:\n%s", part, out.String())
+		}
+	}
+}

@@ -1,0 +1,151 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+)
+
+// classFile has the classes of the example in KEP-3008, "Mitigating noisy neighbors", with little capacity.
+const classFile = `apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/rdt
+  defaultClass: limited
+  classes:
+  - {name: exclusive, capacity: 2, description: cache that no other class can evict from}
+  - {name: limited}
+  rdt:
+    partitions:
+      exclusive:
+        l3Allocation: "60%"
+        classes: {exclusive: {l3Allocation: "100%"}}
+      shared:
+        l3Allocation: "40%"
+        classes: {limited: {l3Allocation: "100%"}}
+- name: k8s.io/blockio
+  classes:
+  - {name: high-prio, capacity: 4}
+  - {name: throttled}
+  blockio:
+    Classes:
+      high-prio: [{Weight: "400"}]
+      throttled: [{Devices: [DEVICES], ThrottleReadBps: 10M, ThrottleWriteBps: 10M}]
+`
+
+// classFileFor names the kinds of disks that a host has.
+func classFileFor(h host) (string, error) {
+	var devices []string
+	for _, pattern := range []string{"/dev/vd[a-z]", "/dev/sd[a-z]", "/dev/nvme[0-9]n[0-9]"} {
+		found, err := h.Glob(pattern)
+		if err != nil {
+			return "", err
+		}
+		if len(found) > 0 {
+			devices = append(devices, fmt.Sprintf("%q", pattern))
+		}
+	}
+	return strings.ReplaceAll(classFile, "DEVICES", strings.Join(devices, ", ")), nil
+}
+
+func run(ctx context.Context, real bool, out io.Writer) (err error) {
+	h, err := newHost(real)
+	if err != nil {
+		return err
+	}
+	s, err := raise(ctx, h)
+	defer func() { err = errors.Join(err, s.down()) }()
+	if err != nil {
+		return err
+	}
+	p := &play{stage: s, ctx: ctx, out: out, ids: map[string]string{}}
+	tell(p, real)
+	return p.over()
+}
+
+func tell(p *play, real bool) {
+	p.say("A runtime's side of NRI and the plugin, on %s.\n", map[bool]string{true: "this machine", false: "a simulated machine"}[real])
+
+	p.title("The class file")
+	p.say("%s", p.classFile)
+	p.title("What the node offers")
+	p.status()
+
+	p.title("Pods come; the last one asks for nothing")
+	p.mustRun("web", "main-app: rdt=exclusive,blockio=high-prio", "sidecar: rdt=limited,blockio=throttled")
+	p.mustRun("db", "main-app: rdt=exclusive")
+	p.mustRun("other", "main-app")
+	p.title("Who got what, and why")
+	p.assignments()
+
+	p.title("What cannot be given is refused, with the reason")
+	p.refuse("late", "main-app: rdt=exclusive")
+	p.refuse("typo", "main-app: rdt=exclusiv")
+
+	p.title("The class of a running container is changed")
+	p.change("db", "main-app", "rdt", "limited")
+	p.say("and the pod that was late fits in:\n")
+	p.mustRun("late2", "main-app: rdt=exclusive")
+	p.say("\n")
+	p.assignments()
+
+	p.title("What stands in the kernel")
+	p.kernel()
+}
+
+// kernel shows resctrl's groups of ours, and the io files of the containers.
+func (p *play) kernel() {
+	schemata := p.groups.Schemata()
+	names := make([]string, 0, len(schemata))
+	for class := range schemata {
+		names = append(names, class)
+	}
+	slices.Sort(names)
+	for _, class := range names {
+		p.say("the class %s of k8s.io/rdt\n", class)
+		dir := "/sys/fs/resctrl/qos-" + class
+		p.show(dir+"/schemata", "\n")
+		p.show(dir+"/tasks", " ")
+	}
+	for _, name := range []string{"web/main-app", "web/sidecar"} {
+		ctr, err := p.runtime.Container(p.ids[name])
+		if err != nil {
+			p.keep(err)
+			return
+		}
+		p.say("the cgroup of %s\n", name)
+		dir := path.Join("/sys/fs/cgroup", nriruntime.CgroupDir(ctr.Spec.CgroupsPath))
+		for _, file := range []string{"io.max", "io.bfq.weight", "io.weight"} {
+			p.show(path.Join(dir, file), "\n")
+		}
+	}
+}
+
+// show prints a file of the kernel, if it is there and has something.
+func (p *play) show(file, separator string) {
+	data, err := p.host.ReadFile(file)
+	if err != nil || len(strings.TrimSpace(string(data))) == 0 {
+		return
+	}
+	label := file
+	if strings.HasPrefix(file, "/sys/fs/cgroup/") {
+		label = path.Base(file)
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(line)
+	}
+	if separator == "\n" {
+		separator = "\n    "
+	}
+	p.say("  %s\n    %s\n", label, strings.Join(lines, separator))
+}

@@ -1,0 +1,135 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sim puts the simulated resctrl and the simulated cgroups together into one machine, and plays runc on it.
+package sim
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// Options of a machine. The zero value has RDT like an Intel CPU, cgroup v2, and the disks vda, with the bfq scheduler,
+// and vdb.
+type Options struct {
+	// RDT is the CPU; nil is resctrl.IntelSpec, not mounted.
+	RDT *resctrl.Spec
+	// Cgroups are the cgroup trees and disks; nil is cgroup v2.
+	Cgroups *cgroup.Machine
+}
+
+// Machine has the methods of a host's files. It is safe for concurrent use.
+type Machine struct {
+	resctrl *resctrl.FS
+	cgroups *cgroup.Machine
+	runc    runc
+}
+
+// New makes a machine.
+func New(o Options) *Machine {
+	spec := resctrl.IntelSpec()
+	spec.Unmounted = true
+	if o.RDT != nil {
+		spec = *o.RDT
+	}
+	if o.Cgroups == nil {
+		o.Cgroups = cgroup.New()
+		o.Cgroups.AddDisk("vda", 254, 0)
+		o.Cgroups.AddDisk("vdb", 254, 16)
+	}
+	m := &Machine{resctrl: resctrl.New(spec), cgroups: o.Cgroups}
+	m.runc.init(m)
+	return m
+}
+
+// Resctrl is the part of the machine that has RDT.
+func (m *Machine) Resctrl() *resctrl.FS { return m.resctrl }
+
+// Cgroups is the part of the machine that has cgroups and disks.
+func (m *Machine) Cgroups() *cgroup.Machine { return m.cgroups }
+
+// isResctrl says to which part a path belongs. Of /proc, each part has some files, and two have them both.
+func isResctrl(name string) bool {
+	name = path.Clean(name)
+	if name == resctrl.MountPoint || strings.HasPrefix(name, resctrl.MountPoint+"/") {
+		return true
+	}
+	base := path.Base(name)
+	return strings.HasPrefix(name, "/proc/") && slices.Contains([]string{"mounts", "cpuinfo", "stat", "cpu_resctrl_groups"}, base)
+}
+
+// ReadFile returns the content of a file.
+func (m *Machine) ReadFile(name string) ([]byte, error) {
+	switch {
+	case path.Clean(name) == "/proc/filesystems":
+		return m.filesystems(name)
+	case isResctrl(name):
+		return m.resctrl.ReadFile(name)
+	}
+	return m.cgroups.ReadFile(name)
+}
+
+func (m *Machine) filesystems(name string) ([]byte, error) {
+	one, err := m.resctrl.ReadFile(name)
+	other, otherErr := m.cgroups.ReadFile(name)
+	return slices.Concat(one, other), errors.Join(err, otherErr)
+}
+
+// tree has what both parts can do.
+type tree interface {
+	WriteFile(name string, data []byte) error
+	Mkdir(name string) error
+	Remove(name string) error
+	ReadDir(name string) ([]string, error)
+}
+
+func (m *Machine) part(name string) tree {
+	if isResctrl(name) {
+		return m.resctrl
+	}
+	return m.cgroups
+}
+
+// WriteFile is one write(2).
+func (m *Machine) WriteFile(name string, data []byte) error {
+	return m.part(name).WriteFile(name, data)
+}
+
+// Mkdir makes a directory.
+func (m *Machine) Mkdir(name string) error { return m.part(name).Mkdir(name) }
+
+// Remove removes a directory.
+func (m *Machine) Remove(name string) error { return m.part(name).Remove(name) }
+
+// ReadDir lists a directory.
+func (m *Machine) ReadDir(name string) ([]string, error) { return m.part(name).ReadDir(name) }
+
+// Rename moves a monitoring group.
+func (m *Machine) Rename(from, to string) error {
+	if !isResctrl(from) {
+		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrPermission}
+	}
+	return m.resctrl.Rename(from, to)
+}
+
+// Mount mounts resctrl.
+func (m *Machine) Mount(source, target, fstype, options string) error {
+	return m.resctrl.Mount(source, target, fstype, options)
+}
+
+// Readlink returns where a symbolic link leads.
+func (m *Machine) Readlink(name string) (string, error) { return m.cgroups.Readlink(name) }
+
+// Glob lists the files that match.
+func (m *Machine) Glob(pattern string) ([]string, error) { return m.cgroups.Glob(pattern) }
+
+// BlockDevice returns a block device's numbers.
+func (m *Machine) BlockDevice(name string) (major, minor uint32, err error) {
+	return m.cgroups.BlockDevice(name)
+}
