@@ -51,7 +51,7 @@ container:
 			Code: 1, Errors: "Error: no pod \"default/wbe\" with QoS-class resources is on this node; there are default/web, kube-system/agent\n",
 		}},
 		{"passes on why a class is refused, and nothing of gRPC", []string{"kube-system/agent", "side", "rdt=gold"}, answer{
-			Code: 1, Errors: "Error: pod kube-system/agent container side: class \"gold\" of k8s.io/rdt is full: 1 of 1 in use (by default/web/main)\n",
+			Code: 1, Errors: "Error: pod kube-system/agent container side: class \"gold\" of k8s.io/rdt is full: 1 of 1 in use; available: bronze\n",
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

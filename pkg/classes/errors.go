@@ -55,21 +55,15 @@ type CapacityError struct {
 	Capacity        uint64
 	// InUse may exceed Capacity: what ran already when the capacity was lowered is not evicted.
 	InUse int
-	// Holders has at most three of those who have the class, as "namespace/pod/container".
-	Holders []string
+	// Available are the classes of the resource that have room, the bounded ones with how much. Who has the class is not
+	// told: the error reaches users, and the pods of others are not theirs to know.
+	Available []string
 }
 
 func (e *CapacityError) Error() string {
 	text := fmt.Sprintf("%sclass %s of %s is full: %d of %d in use", subject(e.PodNamespace, e.PodName, e.Container),
 		quote(e.Class), clip(e.Resource), e.InUse, e.Capacity)
-	if len(e.Holders) == 0 {
-		return text
-	}
-	text += " (by " + strings.Join(e.Holders, ", ")
-	if more := e.InUse - len(e.Holders); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text + ")"
+	return text + "; available: " + list(e.Available)
 }
 
 // Unwrap returns ErrClassFull.

@@ -155,7 +155,7 @@ func (l *Ledger) room(h *Holder, a Assignment, c *Catalog) error {
 	}
 	return &CapacityError{
 		PodNamespace: h.PodNamespace, PodName: h.PodName, Container: h.Owner.Container, Resource: a.Resource,
-		Class: a.Class, Capacity: class.Capacity, InUse: len(owners), Holders: l.names(a, 3),
+		Class: a.Class, Capacity: class.Capacity, InUse: len(owners), Available: l.withRoom(offer),
 	}
 }
 
@@ -166,33 +166,19 @@ func (h *Holder) refuse(a Assignment, why refusal) error {
 	}
 }
 
-// names has the first few owners of a class.
-func (l *Ledger) names(a Assignment, most int) []string {
+// withRoom has the classes of a resource that have a free slot.
+func (l *Ledger) withRoom(offer *Offer) []string {
 	var names []string
-	for _, h := range l.Holders() {
-		name := h.name()
-		if len(names) < most && h.has(a) && !slices.Contains(names, name) {
-			names = append(names, name)
+	for _, class := range offer.Classes {
+		used := uint64(len(l.slots[slot{offer.Name, class.Name}]))
+		switch {
+		case class.Capacity == 0:
+			names = append(names, class.Name)
+		case used < class.Capacity:
+			names = append(names, fmt.Sprintf("%s (%d of %d free)", class.Name, class.Capacity-used, class.Capacity))
 		}
 	}
 	return names
-}
-
-func (h *Holder) has(a Assignment) bool {
-	return slices.ContainsFunc(h.Assignments, func(own Assignment) bool {
-		return own.Resource == a.Resource && own.Class == a.Class
-	})
-}
-
-func (h *Holder) name() string {
-	name := clip(h.PodNamespace) + "/" + clip(h.PodName)
-	if h.PodName == "" {
-		name = clip(h.Owner.PodUID)
-	}
-	if h.Owner.Container != "" {
-		name += "/" + clip(h.Owner.Container)
-	}
-	return name
 }
 
 func compareHolders(a, b Holder) int {

@@ -30,11 +30,11 @@ func admit(t *testing.T, l *Ledger, holders ...Holder) {
 	}
 }
 
-func TestFullClassIsRefusedAndSaysWhoHasIt(t *testing.T) {
+func TestFullClassIsRefusedAndSaysWhatIsAvailable(t *testing.T) {
 	l := NewLedger()
 	admit(t, l, holder("1", "b", "gold"), holder("2", "a", "gold"))
 	err := l.Admit(holder("3", "web", "gold"), testCatalog())
-	want := `pod default/web container main: class "gold" of k8s.io/rdt is full: 2 of 2 in use (by default/a/main, default/b/main)`
+	want := `pod default/web container main: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: bronze`
 	if !errors.Is(err, ErrClassFull) || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
@@ -45,18 +45,18 @@ func TestFullClassIsRefusedAndSaysWhoHasIt(t *testing.T) {
 	admit(t, l, holder("3", "web", "gold"))
 }
 
-func TestFullClassNamesFewOfMany(t *testing.T) {
+func TestFullClassSaysHowMuchOfTheOthersIsFreeAndNotWhoHasIt(t *testing.T) {
+	c := NewCatalog([]Offer{{Resource: Resource{Name: RDTResource, Scope: ContainerScope, Classes: []Class{
+		{Name: "gold", Capacity: 2}, {Name: "silver", Capacity: 3}, {Name: "copper", Capacity: 1}, {Name: "bronze"},
+	}}}})
 	l := NewLedger()
-	for i := range 5 {
-		h := holder(fmt.Sprint(i), fmt.Sprint("p", i), "gold")
-		l.Adopt(h)
-		h.ID += "-again"
-		l.Adopt(h)
+	for i := range 5 { // more than the capacity: they ran already
+		l.Adopt(holder(fmt.Sprint(i), fmt.Sprint("p", i), "gold"))
 	}
-	unnamed := Holder{ID: "x", Owner: Owner{"uid-x", ""}, Assignments: []Assignment{{Resource: RDTResource, Class: "gold"}}}
-	l.Adopt(unnamed)
-	err := l.Admit(holder("new", "web", "gold"), testCatalog())
-	want := `pod default/web container main: class "gold" of k8s.io/rdt is full: 6 of 2 in use (by uid-x, default/p0/main, default/p1/main and 3 more)`
+	l.Adopt(holder("s", "secret", "silver"))
+	l.Adopt(holder("c", "secret", "copper"))
+	err := l.Admit(holder("new", "web", "gold"), c)
+	want := `pod default/web container main: class "gold" of k8s.io/rdt is full: 5 of 2 in use; available: silver (2 of 3 free), bronze`
 	if errorText(err) != want {
 		t.Errorf("got %v", err)
 	}
