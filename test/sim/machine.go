@@ -69,6 +69,8 @@ func (m *Machine) ReadFile(name string) ([]byte, error) {
 	switch {
 	case path.Clean(name) == "/proc/filesystems":
 		return m.filesystems(name)
+	case path.Clean(name) == "/proc/sys/kernel/random/boot_id":
+		return []byte("5a3c1e7f-0b2d-4c6e-8f90-a1b2c3d4e5f6\n"), nil
 	case isResctrl(name):
 		return m.resctrl.ReadFile(name)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"sync"
 
@@ -28,7 +29,9 @@ type runc struct {
 
 type container struct {
 	cgroup string // below the roots of the hierarchies
-	pids   []int
+	// monitoring is its monitoring group below the mount point of resctrl, or empty.
+	monitoring string
+	pids       []int
 }
 
 func (r *runc) init(m *Machine) {
@@ -56,20 +59,52 @@ func (m *Machine) removeCgroup(dir string) error {
 
 // Create is part of nriruntime.OCI.
 func (m *Machine) Create(ctx context.Context, spec nriruntime.Spec) (int, error) {
-	if spec.ClosID != "" {
-		if _, err := m.resctrl.ReadDir(path.Join(resctrl.MountPoint, spec.ClosID)); err != nil {
-			return 0, fmt.Errorf("unable to apply Intel RDT: clos_id %q: %w", spec.ClosID, err)
-		}
+	group, err := m.makeGroup(spec)
+	if err != nil {
+		return 0, err
 	}
-	c := &container{cgroup: nriruntime.CgroupDir(spec.CgroupsPath)}
+	c := &container{cgroup: nriruntime.CgroupDir(spec.CgroupsPath), monitoring: group}
+	if !spec.Monitoring {
+		c.monitoring = ""
+	}
 	m.cgroups.AddCgroup(c.cgroup)
 	if err := m.cgroups.SetUnified(c.cgroup, spec.Unified); err != nil {
-		return 0, errors.Join(fmt.Errorf("unable to apply cgroup configuration: %w", err), m.removeCgroup(c.cgroup))
+		return 0, errors.Join(fmt.Errorf("unable to apply cgroup configuration: %w", err), m.destroy(c))
 	}
 	m.runc.mu.Lock()
 	m.runc.containers[spec.ID] = c
 	m.runc.mu.Unlock()
-	return m.Exec(ctx, spec)
+	pid, err := m.Exec(ctx, spec)
+	if err != nil {
+		return 0, errors.Join(err, m.Delete(ctx, spec.ID))
+	}
+	return pid, nil
+}
+
+// makeGroup returns the resctrl group of a container, below the mount point. Control groups must exist; a monitoring group
+// is made.
+func (m *Machine) makeGroup(spec nriruntime.Spec) (string, error) {
+	if spec.ClosID != "" {
+		if _, err := m.resctrl.ReadDir(path.Join(resctrl.MountPoint, spec.ClosID)); err != nil {
+			return "", fmt.Errorf("unable to apply Intel RDT: clos_id %q: %w", spec.ClosID, err)
+		}
+	}
+	group := groupOf(spec)
+	if !spec.Monitoring {
+		return group, nil
+	}
+	if err := m.resctrl.Mkdir(path.Join(resctrl.MountPoint, group)); err != nil {
+		return "", fmt.Errorf("unable to apply Intel RDT: monitoring group: %w", err)
+	}
+	return group, nil
+}
+
+// groupOf is where the spec wants processes to be.
+func groupOf(spec nriruntime.Spec) string {
+	if spec.Monitoring {
+		return path.Join(spec.ClosID, "mon_groups", spec.ID)
+	}
+	return spec.ClosID
 }
 
 // Start is part of nriruntime.OCI.
@@ -80,28 +115,55 @@ func (m *Machine) Start(_ context.Context, id string) error {
 
 // Exec is part of nriruntime.OCI.
 func (m *Machine) Exec(_ context.Context, spec nriruntime.Spec) (int, error) {
-	c, err := m.runc.find(spec.ID)
+	m.runc.mu.Lock()
+	defer m.runc.mu.Unlock()
+	c, err := m.runc.lookup(spec.ID)
 	if err != nil {
 		return 0, err
 	}
-	m.runc.mu.Lock()
-	defer m.runc.mu.Unlock()
 	m.runc.lastPID++
 	pid := m.runc.lastPID
-	c.pids = append(c.pids, pid)
 	m.cgroups.AddProcess(c.cgroup, pid)
-	m.resctrl.AddTask(pid, spec.ClosID)
+	m.resctrl.AddTask(pid, "")
+	if group := groupOf(spec); group != "" {
+		tasks := path.Join(resctrl.MountPoint, group, "tasks")
+		if err := m.resctrl.WriteFile(tasks, fmt.Append(nil, pid)); err != nil {
+			m.exit(pid)
+			return 0, fmt.Errorf("unable to join the resctrl group: %w", err)
+		}
+	}
+	c.pids = append(c.pids, pid)
 	return pid, nil
+}
+
+func (m *Machine) exit(pid int) {
+	m.cgroups.RemoveProcess(pid)
+	m.resctrl.Exit(pid)
+}
+
+// destroy ends what is left of a container. Its monitoring group may be gone: with its control group, or to another one.
+func (m *Machine) destroy(c *container) error {
+	for _, pid := range c.pids {
+		m.exit(pid)
+	}
+	err := m.removeCgroup(c.cgroup)
+	if c.monitoring == "" {
+		return err
+	}
+	if gone := m.resctrl.Remove(path.Join(resctrl.MountPoint, c.monitoring)); !errors.Is(gone, fs.ErrNotExist) {
+		err = errors.Join(err, gone)
+	}
+	return err
 }
 
 // Fork begins a process where its parent is, which is a process of a container.
 func (m *Machine) Fork(id string, parent int) (int, error) {
-	c, err := m.runc.find(id)
+	m.runc.mu.Lock()
+	defer m.runc.mu.Unlock()
+	c, err := m.runc.lookup(id)
 	if err != nil {
 		return 0, err
 	}
-	m.runc.mu.Lock()
-	defer m.runc.mu.Unlock()
 	m.runc.lastPID++
 	pid := m.runc.lastPID
 	c.pids = append(c.pids, pid)
@@ -122,22 +184,23 @@ func (m *Machine) Update(_ context.Context, id string, unified map[string]string
 // Delete is part of nriruntime.OCI.
 func (m *Machine) Delete(_ context.Context, id string) error {
 	m.runc.mu.Lock()
+	defer m.runc.mu.Unlock()
 	c := m.runc.containers[id]
 	delete(m.runc.containers, id)
-	m.runc.mu.Unlock()
 	if c == nil {
 		return nil
 	}
-	for _, pid := range c.pids {
-		m.cgroups.RemoveProcess(pid)
-		m.resctrl.Exit(pid)
-	}
-	return m.removeCgroup(c.cgroup)
+	return m.destroy(c)
 }
 
 func (r *runc) find(id string) (*container, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.lookup(id)
+}
+
+// lookup needs mu.
+func (r *runc) lookup(id string) (*container, error) {
 	if c := r.containers[id]; c != nil {
 		return c, nil
 	}
