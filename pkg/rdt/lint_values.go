@@ -18,7 +18,7 @@ func (l *linter) byID(isOne func(*yaml.Node) bool, one rule) rule {
 			return
 		}
 		seen := map[int]string{}
-		l.named(func(ids string, key, value *yaml.Node, field string) {
+		l.named(func(_ string, key, value *yaml.Node, field string) {
 			l.cacheIDs(key, path, seen)
 			one(value, field)
 		})(node, path)

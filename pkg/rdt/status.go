@@ -52,7 +52,7 @@ func (l *live) withDraining(draining map[string]bool) *live {
 	next := *l
 	next.draining = draining
 	conditions := slices.DeleteFunc(slices.Clone(l.status.Conditions), func(c classes.Condition) bool { return c.Type == ConditionDraining })
-	next.status.Conditions = append(conditions, drainingCondition(draining)...)
+	next.status.Conditions = slices.Concat(conditions, drainingCondition(draining))
 	return &next
 }
 

@@ -1,0 +1,273 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// planInfo is a CPU whose masks are of the given width.
+func planInfo(width, least int, sparse, apart bool) Info {
+	cache := CacheInfo{Mask: 1<<width - 1, MinBits: least, Sparse: sparse, Domains: []int{0, 1}}
+	info := Info{CLOSIDs: 16, Caches: map[Schema]CacheInfo{"L3": cache},
+		Bandwidth: &BandwidthInfo{Unit: Percent, Min: 10, Granularity: 10, Max: 100, Domains: []int{0, 1}}}
+	if apart {
+		info.Caches = map[Schema]CacheInfo{"L3CODE": cache, "L3DATA": cache}
+	}
+	return info
+}
+
+func schemataOf(t testing.TB, text string) Schemata {
+	t.Helper()
+	schemata, err := ParseSchemata([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schemata
+}
+
+func groupsOf(t testing.TB, texts map[string]string) map[string]Schemata {
+	t.Helper()
+	groups := map[string]Schemata{}
+	for name, text := range texts {
+		groups[name] = schemataOf(t, text)
+	}
+	return groups
+}
+
+func TestPlan(t *testing.T) {
+	for name, test := range map[string]struct {
+		current, wanted map[string]string
+		want            []string
+	}{
+		"nothing to do": {
+			current: map[string]string{"": "L3:0=fff", "qos-a": "L3:0=f\nMB:0=50"},
+			wanted:  map[string]string{"qos-a": "L3:0=f\nMB:0=50"},
+		},
+		"a new group is written when its place is free": {
+			current: map[string]string{"qos-a": "L3:0=fff"},
+			wanted:  map[string]string{"qos-a": "L3:0=0ff", "qos-0": "L3:0=f00\nMB:0=40"},
+			want: []string{"create resctrl group qos-0", `write "L3:0=ff" to resctrl group qos-a`,
+				`write "L3:0=f00\nMB:0=40" to resctrl group qos-0`},
+		},
+		"what shrinks comes before what grows": {
+			current: map[string]string{"qos-a": "L3:0=00f\nMB:0=20", "qos-b": "L3:0=ff0\nMB:0=80"},
+			wanted:  map[string]string{"qos-a": "L3:0=0ff\nMB:0=60", "qos-b": "L3:0=f00\nMB:0=40"},
+			want:    []string{`write "L3:0=f00\nMB:0=40" to resctrl group qos-b`, `write "L3:0=ff\nMB:0=60" to resctrl group qos-a`},
+		},
+		"what moves shrinks first to what it keeps": {
+			current: map[string]string{"qos-a": "L3:0=0ff"},
+			wanted:  map[string]string{"qos-a": "L3:0=ff0"},
+			want:    []string{`write "L3:0=f0" to resctrl group qos-a`, `write "L3:0=ff0" to resctrl group qos-a`},
+		},
+		"groups that swap go by way of free bits": {
+			current: map[string]string{"qos-a": "L3:0=00f", "qos-b": "L3:0=0f0"},
+			wanted:  map[string]string{"qos-a": "L3:0=0f0", "qos-b": "L3:0=00f"},
+			want: []string{`write "L3:0=1" to resctrl group qos-a`, `write "L3:0=e" to resctrl group qos-b`,
+				`write "L3:0=f0" to resctrl group qos-a`, `write "L3:0=f" to resctrl group qos-b`},
+		},
+		"groups that swap single bits overlap for one write": {
+			current: map[string]string{"qos-a": "L3:0=1", "qos-b": "L3:0=2"},
+			wanted:  map[string]string{"qos-a": "L3:0=2", "qos-b": "L3:0=1"},
+			want:    []string{`write "L3:0=2" to resctrl group qos-a`, `write "L3:0=1" to resctrl group qos-b`},
+		},
+		"caches that change together are one write": {
+			current: map[string]string{"qos-a": "L3:0=fff;1=fff\nMB:0=100;1=100"},
+			wanted:  map[string]string{"qos-a": "L3:0=f;1=ff\nMB:0=50;1=100"},
+			want:    []string{`write "L3:0=f;1=ff\nMB:0=50" to resctrl group qos-a`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, op := range Plan(groupsOf(t, test.current), groupsOf(t, test.wanted), planInfo(12, 1, false, false)) {
+				got = append(got, op.String())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// checkPlan follows a plan step by step and says where it breaks a promise. forced is whether two groups that had nothing
+// in common, and should have nothing, did for a moment.
+func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err error) {
+	now := map[string]Schemata{}
+	for name, schemata := range current {
+		now[name] = schemata.clone()
+	}
+	for _, op := range Plan(current, wanted, info) {
+		switch op.Kind {
+		case Create:
+			if now[op.Group] != nil {
+				return false, fmt.Errorf("%s, which exists", op)
+			}
+			now[op.Group] = Schemata{} // counts from its first write on
+			continue
+		case Remove:
+			return false, fmt.Errorf("%s, which was not asked for", op)
+		}
+		if now[op.Group] == nil {
+			return false, fmt.Errorf("%s, which does not exist", op)
+		}
+		now[op.Group].overlay(op.Schemata)
+		if err := checkWrite(op, current, wanted, info); err != nil {
+			return false, err
+		}
+		if overlap := newOverlap(now, current, wanted); overlap != "" {
+			forced = true
+		}
+	}
+	for name := range wanted {
+		if diff := cmp.Diff(wanted[name].String(), now[name].String()); diff != "" {
+			return false, fmt.Errorf("%s does not end as wanted: %s", name, diff)
+		}
+	}
+	return forced, nil
+}
+
+func checkWrite(op Op, current, wanted map[string]Schemata, info Info) error {
+	for schema, domains := range op.Schemata {
+		for id, value := range domains {
+			old, last := current[op.Group][schema][id], wanted[op.Group][schema][id]
+			switch {
+			case schema == MB && value > max(old, last):
+				return fmt.Errorf("%s: more than before (%d) and after (%d)", op, old, last)
+			case schema == MB:
+			case value&^(old|last) != 0:
+				return fmt.Errorf("%s: bits that it has neither before (%x) nor after (%x)", op, old, last)
+			case info.Caches[schema].legal(value) != nil:
+				return fmt.Errorf("%s: %w", op, info.Caches[schema].legal(value))
+			}
+		}
+	}
+	return nil
+}
+
+func newOverlap(now, current, wanted map[string]Schemata) string {
+	for a := range now {
+		for b := range now {
+			if a >= b {
+				continue
+			}
+			common := overlapsByUnit(now[a], now[b])
+			before := overlapsByUnit(current[a], current[b])
+			after := overlapsByUnit(final(a, current, wanted), final(b, current, wanted))
+			for unit := range common {
+				if !before[unit] && !after[unit] {
+					return fmt.Sprint(a, b, unit)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// final is what a group has in the end; those that are not wanted stay as they are.
+func final(name string, current, wanted map[string]Schemata) Schemata {
+	if schemata, ok := wanted[name]; ok {
+		return schemata
+	}
+	return current[name]
+}
+
+func overlapsByUnit(a, b Schemata) map[string]bool {
+	found := map[string]bool{}
+	for schema, domains := range a {
+		for other, theirs := range b {
+			for id := range domains {
+				if schema.Level() != "" && schema.Level() == other.Level() && domains[id]&theirs[id] != 0 {
+					found[fmt.Sprint(schema, other, id)] = true
+				}
+			}
+		}
+	}
+	return found
+}
+
+func randomGroups(random *rand.Rand, info Info, count int) map[string]Schemata {
+	groups := map[string]Schemata{}
+	for range count {
+		schemata := Schemata{}
+		for schema, cache := range info.Caches {
+			for _, id := range cache.Domains {
+				schemata.set(schema, id, randomMask(random, cache))
+			}
+		}
+		for _, id := range info.Bandwidth.Domains {
+			schemata.set(MB, id, uint64(1+random.IntN(10))*10)
+		}
+		groups[fmt.Sprintf("qos-%d", random.IntN(6))] = schemata
+	}
+	return groups
+}
+
+func randomMask(random *rand.Rand, cache CacheInfo) uint64 {
+	for {
+		mask := random.Uint64() & cache.Mask
+		if !cache.Sparse {
+			width := bits.Len64(cache.Mask)
+			low := random.IntN(width)
+			mask = (1<<(1+random.IntN(width-low)) - 1) << low
+		}
+		if cache.legal(mask) == nil {
+			return mask
+		}
+	}
+}
+
+func FuzzPlan(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seed, uint8(12), uint8(1), false, false)
+		f.Add(seed, uint8(6), uint8(2), false, true)
+		f.Add(seed, uint8(12), uint8(0), true, false)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, width, least uint8, sparse, apart bool) {
+		if width < 4 || width > 32 || least > 2 {
+			t.Skip()
+		}
+		random := rand.New(rand.NewPCG(seed, 0))
+		info := planInfo(int(width), int(least), sparse, apart)
+		for range 20 {
+			current := randomGroups(random, info, 1+random.IntN(5))
+			wanted := randomGroups(random, info, 1+random.IntN(5))
+			if _, err := checkPlan(current, wanted, info); err != nil {
+				t.Fatalf("%v\ncurrent %v\nwanted %v", err, current, wanted)
+			}
+		}
+	})
+}
+
+// Partitions are apart before and after: the case that the promise is for. As every group has two bits at least of a
+// cache, there is always a way.
+func TestPartitionsThatChangePlacesNeverOverlap(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	info := planInfo(20, 1, false, false)
+	for range 2000 {
+		current, wanted := disjointGroups(random), disjointGroups(random)
+		forced, err := checkPlan(current, wanted, info)
+		if err != nil || forced {
+			t.Fatalf("overlap %v, %v\ncurrent %v\nwanted %v\nplan %v", forced, err, current, wanted, Plan(current, wanted, info))
+		}
+	}
+}
+
+// disjointGroups divide 20 bits among up to 5 groups, in any order, with 2 bits each at least.
+func disjointGroups(random *rand.Rand) map[string]Schemata {
+	groups, low := map[string]Schemata{}, 0
+	for _, n := range random.Perm(5)[:1+random.IntN(5)] {
+		low += random.IntN(2)
+		size := 2 + random.IntN(2)
+		schemata := Schemata{}
+		schemata.set("L3", 0, (1<<size-1)<<low)
+		groups[fmt.Sprintf("qos-%d", n)] = schemata
+		low += size
+	}
+	return groups
+}

@@ -1,0 +1,249 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+func manyClasses(n int) string { return classesNamed("c", n) }
+
+func classesNamed(name string, n int) string {
+	text := "partitions: {p: {l3Allocation: 100%, classes: {"
+	for i := range n {
+		text += fmt.Sprintf("%s%d: {}, ", name, i)
+	}
+	return text + "}}}"
+}
+
+func TestCheckSaysWhatTheKernelWouldRefuse(t *testing.T) {
+	twoBits := sim.IntelSpec()
+	twoBits.L3.MinBits = 2
+	onlyMB := sim.IntelSpec()
+	onlyMB.L2, onlyMB.L3 = nil, nil
+	noMB := sim.IntelSpec()
+	noMB.MB = nil
+	for name, test := range map[string]struct {
+		fs     *sim.FS
+		config string
+		want   []string
+	}{
+		"as many classes as CLOSIDs": {sim.New(sim.IntelSpec()), manyClasses(7), nil},
+		"one class too many": {sim.New(sim.IntelSpec()), manyClasses(8), []string{
+			"8 classes are 1 too many: the CPU has 8 CLOSIDs, of which resctrl's root group has 1; remove classes, or those groups: out of CLOSIDs"}},
+		"CLOSIDs of others count, those of empty groups of ours do not": {occupied(t, sim.AMDSpec()), manyClasses(4), nil},
+		"too many beside others": {occupied(t, sim.AMDSpec()), manyClasses(6), []string{
+			"6 classes are 2 too many: the CPU has 8 CLOSIDs, of which resctrl's root group has 1, groups of others (alone, theirs) have 2, " +
+				"groups of former classes that are in use (qos-bronze, qos-busy, qos-orphan) have 3; remove classes, or those groups: out of CLOSIDs"}},
+		"an exclusive group": {exclusive(t, sim.IntelSpec()), "partitions: {p: {l2Allocation: '0xf', l3Allocation: '0xf00', classes: {gold: }}}", []string{
+			`class "gold": L3 0: mask 0xf00 (bits 0x200) overlaps group alone, whose mode is exclusive; leave it out, or make that group shareable`,
+			`class "gold": L3 1: mask 0xf00 (bits 0x200) overlaps group alone, whose mode is exclusive; leave it out, or make that group shareable`}},
+		"beside an exclusive group": {exclusive(t, sim.IntelSpec()), "partitions: {p: {l2Allocation: '0xf', l3Allocation: '0xf0', classes: {gold: }}}", nil},
+		"too few bits": {sim.New(twoBits), "partitions: {p: {l3Allocation: 100%, classes: {gold: {l3Allocation: '0x1'}}}}", []string{
+			`class "gold": L3: mask 0x1 has too few bits; this CPU takes no less than 2`}},
+		"a gap": {sim.New(sim.IntelSpec()), "partitions: {p: {l3Allocation: 100%, classes: {gold: {l3Allocation: '0,2'}, tin: {l3Allocation: '0x505'}}}}", []string{
+			`class "gold": L3: mask 0x5 has a gap; this CPU takes only a single run of ones`,
+			`class "tin": L3: mask 0x505 has a gap; this CPU takes only a single run of ones`}},
+		"wider than the cache": {sim.New(sim.IntelSpec()), "partitions: {p: {l3Allocation: '0xffff', classes: {gold: }}}", []string{
+			`L3 0, unified: partition "p": 0xffff: mask 0xffff is wider than the cache, whose mask is 0xfff`}},
+		"beyond the partition": {sim.New(sim.IntelSpec()), "partitions: {p: {l3Allocation: '0xf0', classes: {gold: {l3Allocation: '0xf8'}}}}", []string{
+			`class "gold": L3: 0xf8, counted from bit 4, leaves its partition, whose mask is 0xf0`}},
+		"no such cache": {sim.New(onlyMB), twoPartitions, []string{
+			`class "gold": l3Allocation: this machine cannot allocate it; remove it, or set options.l3.optional: true`,
+			`class "bronze": l3Allocation: this machine cannot allocate it; remove it, or set options.l3.optional: true`}},
+		"no memory bandwidth": {sim.New(noMB), twoPartitions, []string{
+			`class "bronze": mbAllocation: this machine cannot allocate it; remove it, or set options.mb.optional: true`}},
+		"too many partitions": {sim.New(sim.IntelSpec()), "partitions: {a: {l3Allocation: 1%}, b: {l3Allocation: 2%}}", []string{
+			"L3 0, unified: 0 bits are too few for the partitions (a 1%, b 2%); give larger shares, or make fewer partitions"}},
+		"more than all": {sim.New(sim.IntelSpec()), "partitions: {a: {l3Allocation: 60%}, b: {l3Allocation: 50%}}", []string{
+			"L3 0, unified: the partitions (a 60%, b 50%) have 110% together; make it 100% or less"}},
+		"a problem of each kind at once": {sim.New(sim.IntelSpec()), "partitions: {a: {l2Allocation: 60%, l3Allocation: 60%}, b: {l2Allocation: 50%, l3Allocation: 40%, mbAllocation: [5MBps], classes: {gold: {l3Allocation: '0,2'}}}}", []string{
+			"L2 0, unified: the partitions (a 60%, b 50%) have 110% together; make it 100% or less",
+			`class "gold": L3: mask 0x500 has a gap; this CPU takes only a single run of ones`,
+			`partition "b": mbAllocation has no per cent, and resctrl is mounted without mba_MBps; give a value like "50%" too, or mount resctrl with -o mba_MBps`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := test.fs.Dump()
+			config := parse(t, test.config)
+			var got []string
+			for _, err := range classes.SplitErrors(newBackend(test.fs, nil).Check(t.Context(), config)) {
+				if unavailable := (*classes.Unavailable)(nil); !errors.As(err, &unavailable) {
+					got = append(got, err.Error())
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if diff := cmp.Diff(before, test.fs.Dump()); diff != "" {
+				t.Error(diff)
+			}
+			if test.want != nil && newBackend(test.fs, nil).Apply(t.Context(), config) == nil {
+				t.Error("applied all the same")
+			}
+			if diff := cmp.Diff(before, test.fs.Dump()); test.want != nil && diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestCLOSIDsOfEmptyGroupsAreUsedAgain(t *testing.T) {
+	fs := sim.New(sim.IntelSpec())
+	b := newBackend(fs, nil)
+	apply(t, b, manyClasses(7))
+	apply(t, b, classesNamed("d", 7))
+	must(t, b.Release(t.Context(), nobody))
+	if got := len(dump(fs, "mode")); got != 8 {
+		t.Errorf("%d groups", got)
+	}
+	fs.AddTask(1, "qos-d1")
+	err := b.Apply(t.Context(), parse(t, manyClasses(7)))
+	if !errors.Is(err, ErrNoCLOSID) {
+		t.Errorf("a group with tasks was taken for its CLOSID: %v", err)
+	}
+}
+
+func TestUnavailableSaysWhyAndWhatToDo(t *testing.T) {
+	no, unmounted, readOnly, mbps, noKernel := sim.IntelSpec(), sim.IntelSpec(), sim.IntelSpec(), sim.IntelSpec(), sim.IntelSpec()
+	no.L2, no.L3, no.MB = nil, nil, nil
+	no.Unmounted, unmounted.Unmounted, noKernel.NoKernel = true, true, true
+	readOnly.ReadOnly, mbps.Options = true, "mba_MBps"
+	amd := sim.AMDSpec()
+	amd.Unmounted, amd.MB = true, nil
+	const inPercent = "partitions: {p: {mbAllocation: [50%], classes: {a: }}}"
+	const inMBps = "partitions: {p: {mbAllocation: [500MBps], classes: {a: }}}"
+	for name, test := range map[string]struct {
+		spec    sim.Spec
+		mount   bool
+		fault   syscall.Errno
+		config  string
+		reason  string
+		message string
+	}{
+		"a CPU without":                   {no, true, 0, inPercent, NoCPUSupport, "the CPU has no RDT"},
+		"a kernel without":                {noKernel, true, 0, inPercent, NoKernelSupport, "CONFIG_X86_CPU_RESCTRL"},
+		"not mounted":                     {unmounted, false, 0, inPercent, NotMounted, "run: mount -t resctrl resctrl /sys/fs/resctrl"},
+		"not to be mounted":               {unmounted, true, syscall.EPERM, inPercent, NotMounted, "operation not permitted"},
+		"a CPU that the kernel refuses":   {unmounted, true, syscall.ENODEV, inPercent, NoCPUSupport, "no such device"},
+		"read-only":                       {readOnly, true, 0, inPercent, ReadOnly, "remount,rw"},
+		"mounted for MBps":                {mbps, true, 0, inPercent, WrongMountOptions, "mount it without mba_MBps"},
+		"mounted for per cent":            {sim.IntelSpec(), true, 0, inMBps, WrongMountOptions, "mount it with -o mba_MBps"},
+		"MBps where the kernel cannot":    {amd, true, 0, inMBps, WrongMountOptions, "does not have"},
+		"mount point that does not exist": {unmounted, true, syscall.ENOENT, inPercent, NoKernelSupport, "/sys/fs/resctrl"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := sim.New(test.spec)
+			fs.Inject(func(call sim.Call) *sim.Fault {
+				if test.fault != 0 && call.Op == "mount" {
+					return &sim.Fault{Errno: test.fault}
+				}
+				return nil
+			})
+			b := New(Options{FS: fs, MountResctrl: test.mount})
+			err := b.Apply(t.Context(), parse(t, test.config))
+			unavailable := (*classes.Unavailable)(nil)
+			if !errors.As(err, &unavailable) || unavailable.Reason != test.reason || !strings.Contains(unavailable.Message, test.message) {
+				t.Fatalf("got %v (%#v)", err, unavailable)
+			}
+			if status := b.Status(); status.Unavailable == nil || status.Unavailable.Reason != test.reason {
+				t.Errorf("status is %+v", status)
+			}
+		})
+	}
+}
+
+func TestApplyMountsWithTheOptionsThatTheConfigurationNeeds(t *testing.T) {
+	spec := sim.IntelSpec()
+	spec.Unmounted = true
+	for config, want := range map[string]string{
+		twoPartitions: "rw,relatime",
+		"partitions: {p: {mbAllocation: [500MBps], classes: {a: }}}":                                   "rw,relatime,mba_MBps",
+		"partitions: {p: {l3Allocation: {all: {unified: 50%, code: 30%, data: 60%}}, classes: {a: }}}": "rw,relatime,cdp",
+		"partitions: {p: {l2Allocation: {all: {unified: 50%, code: 30%, data: 60%}}, classes: {a: }}}": "rw,relatime", // has no L2 CDP
+	} {
+		fs := sim.New(spec)
+		b := newBackend(fs, nil)
+		must(t, b.Check(t.Context(), parse(t, config)))
+		apply(t, b, config)
+		mounts, err := fs.ReadFile("/proc/mounts")
+		must(t, err)
+		if !strings.Contains(string(mounts), "resctrl "+want+" 0 0\n") {
+			t.Errorf("%s\nmounted as %s", config, mounts)
+		}
+	}
+}
+
+func TestStatusTellsWhatAnOperatorShouldKnow(t *testing.T) {
+	spec := sim.IntelSpec()
+	spec.L2 = nil
+	fs := sim.New(spec)
+	must(t, fs.Mkdir(sim.MountPoint+"/theirs"))
+	b := newBackend(fs, nil)
+	apply(t, b, `
+options: {l2: {optional: true}}
+partitions:
+  p:
+    l2Allocation: 50%
+    l3Allocation: {all: {unified: 50%, code: 30%, data: 60%}}
+    mbAllocation: [55%]
+    classes: {gold: {l2Allocation: 50%, kubernetes: {denyPodAnnotation: true}}}
+`)
+	apply(t, b, "partitions: {p: {l3Allocation: {all: {unified: 50%, code: 30%, data: 60%}}, mbAllocation: [55%], classes: {tin: {kubernetes: {denyPodAnnotation: true}}}}}")
+	want := []classes.Condition{
+		{Type: "ConfigurationApplied", Healthy: true, Reason: "Applied", Message: "1 classes have their resctrl groups"},
+		{Type: "ResctrlMounted", Healthy: true, Reason: "Mounted", Message: "resctrl is mounted at /sys/fs/resctrl with rw,relatime"},
+		{Type: "CLOSIDsFree", Healthy: true, Reason: "Free",
+			Message: "4 of 8 CLOSIDs are free: the root group has 1, classes 1, former classes 1, groups of others 1"},
+		{Type: "ForeignGroups", Healthy: true, Reason: "Untouched", Message: "left as they are: theirs"},
+		{Type: "ClassesDraining", Healthy: true, Reason: "InUse", Message: "no longer configured, and kept until what runs in them ends: gold"},
+		{Type: "L3CodeAndDataApart", Reason: "WrongMountOptions", Message: "code and data of L3 are configured apart, but resctrl is mounted " +
+			"without cdp: the unified shares count; mount it with -o cdp if the CPU has that"},
+		{Type: "BandwidthExact", Healthy: true, Reason: "Rounded", Message: "the kernel rounds memory bandwidth: tin has 0=60;1=60 for 0=55;1=55"},
+		{Type: "AnnotationDenials", Reason: "NotEnforced", Message: "denyPodAnnotation and denyContainerAnnotation (tin) have no effect; " +
+			"limit who gets a class by quota of its extended resource"},
+	}
+	if diff := cmp.Diff(want, b.Status().Conditions); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestAnOptionalCacheThatIsAbsentDegradesItsClasses(t *testing.T) {
+	spec := sim.IntelSpec()
+	spec.L3 = nil
+	b := newBackend(sim.New(spec), nil)
+	apply(t, b, "options: {l3: {optional: true}}"+twoPartitions)
+	reason := "l3Allocation is not in effect: this machine cannot allocate it, and it is optional"
+	if diff := cmp.Diff(map[string]string{"gold": reason, "bronze": reason}, b.Status().Degraded); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMonitoringIDsThatAreNotFreeYetAreSaid(t *testing.T) {
+	spec := sim.IntelSpec()
+	spec.RMIDs, spec.Limbo = 3, true
+	fs := sim.New(spec)
+	b := newBackend(fs, nil)
+	apply(t, b, manyClasses(2))
+	apply(t, b, "")
+	must(t, b.Release(t.Context(), nobody))
+	before := fs.Dump()
+	err := b.Apply(t.Context(), parse(t, manyClasses(2)))
+	if !errors.Is(err, syscall.EBUSY) || !strings.Contains(err.Error(), "try again") || !strings.Contains(err.Error(), "Out of RMIDs") {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff(before, fs.Dump()); diff != "" {
+		t.Error(diff)
+	}
+	fs.Drain()
+	apply(t, b, manyClasses(2))
+}
