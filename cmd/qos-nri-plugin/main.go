@@ -57,7 +57,7 @@ that they ask for. Without a command it does what "run" does.`,
 		SilenceUsage:  true,
 	}
 	root.Flags().AddFlagSet(run.Flags())
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(cmd, err) })
+	root.SetFlagErrorFunc(usageError)
 	root.AddCommand(run, newCheckCommand(), newStatusCommand(), newAssignmentsCommand(), newUpdateCommand(), newVersionCommand())
 	return root
 }

@@ -101,7 +101,8 @@ func plainError(err error) error {
 
 // print writes an answer in the chosen format.
 func (o *apiOptions) print(cmd *cobra.Command, message proto.Message, table func() string) error {
-	text, err := "", error(nil)
+	var text string
+	var err error
 	if o.format == string(shell.Table) {
 		text = table()
 	} else {

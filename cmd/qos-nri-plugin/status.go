@@ -28,7 +28,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.StatusRe
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return api.call(cmd, func(ctx context.Context, client qosv1alpha1.NodeQOSClient) error {
+			return api.call(cmd, func(_ context.Context, client qosv1alpha1.NodeQOSClient) error {
 				if watch {
 					return api.watchStatus(cmd, client)
 				}

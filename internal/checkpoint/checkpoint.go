@@ -65,7 +65,8 @@ func read(path string) (content, error) {
 	if err != nil {
 		return saved, err
 	}
-	return saved, json.Unmarshal(data, &saved)
+	err = json.Unmarshal(data, &saved)
+	return saved, err
 }
 
 // Get returns the changed assignments of an ID.

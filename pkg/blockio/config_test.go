@@ -4,6 +4,7 @@
 package blockio
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -92,7 +93,7 @@ Classes:
 			_, err := Parse([]byte(test.section))
 			var got []string
 			for _, problem := range classes.SplitErrors(err) {
-				if _, ok := problem.(*classes.FieldError); !ok {
+				if !errors.As(problem, new(*classes.FieldError)) {
 					t.Errorf("%v is a %T", problem, problem)
 				}
 				got = append(got, problem.Error())
@@ -122,7 +123,8 @@ func FuzzParse(f *testing.F) {
 		config, err := Parse(section)
 		if err != nil {
 			for _, problem := range classes.SplitErrors(err) {
-				if field, ok := problem.(*classes.FieldError); !ok || field.Problem == "" || field.Line < 0 ||
+				var field *classes.FieldError
+				if !errors.As(problem, &field) || field.Problem == "" || field.Line < 0 ||
 					field.Line > strings.Count(string(section), "\n")+strings.Count(string(section), "\r")+2 {
 					t.Errorf("%#v", problem)
 				}

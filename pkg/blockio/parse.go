@@ -29,7 +29,7 @@ func parseIOMax(into map[device]rates, data []byte) error {
 				return fmt.Errorf("%s: %w", ioMax, err)
 			}
 		}
-		if limits != unlimited {
+		if limits != unlimited() {
 			into[dev] = limits
 		}
 	}
@@ -97,7 +97,7 @@ func parseThrottle(into map[device]rates, kind int, data []byte) error {
 		if limits[kind], err = strconv.ParseUint(fields[1], 10, 64); err != nil {
 			return fmt.Errorf("%q is not a limit", fields[1])
 		}
-		if limits != unlimited {
+		if limits != unlimited() {
 			into[dev] = limits
 		}
 	}

@@ -45,7 +45,7 @@ const (
 type rates [rateKinds]uint64
 
 // unlimited is how a limit is taken away.
-var unlimited = rates{}
+func unlimited() rates { return rates{} }
 
 // rateKeys are the keys of io.max (Documentation/admin-guide/cgroup-v2.rst, "IO Interface Files").
 func rateKeys() [rateKinds]string { return [rateKinds]string{"rbps", "wbps", "riops", "wiops"} }

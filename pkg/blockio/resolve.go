@@ -58,7 +58,7 @@ func (r *resolver) disksOf(c class, item *item) (disks []disk, degraded []string
 		degraded = append(degraded, fmt.Sprintf("%s lists no device", item.field))
 	}
 	for _, pattern := range item.devices {
-		found, err := r.match(c, pattern)
+		found, err := r.match(pattern)
 		if err != nil {
 			r.problems = append(r.problems, &classes.FieldError{Field: item.field + ".Devices", Line: item.line, Problem: err.Error()})
 			continue
@@ -72,7 +72,7 @@ func (r *resolver) disksOf(c class, item *item) (disks []disk, degraded []string
 }
 
 // match remembers what a pattern led to, so that classes which share it agree, and its warnings are given once.
-func (r *resolver) match(c class, pattern string) (match, error) {
+func (r *resolver) match(pattern string) (match, error) {
 	if found, known := r.matches[pattern]; known {
 		return found, nil
 	}
@@ -126,7 +126,7 @@ func (m *merged) add(item *item, disks []disk) {
 func (m *machine) valuesOf(merged merged) values {
 	v := newValues()
 	for dev, limits := range merged.rates {
-		if limits != unlimited {
+		if limits != unlimited() {
 			v.rates[dev] = limits
 		}
 	}
@@ -181,7 +181,7 @@ func (r *resolver) conditions(weighing bool) []classes.Condition {
 		}
 	}
 	slices.Sort(unmatched)
-	if complaints := append(unmatched, r.ignored...); len(complaints) > 0 {
+	if complaints := slices.Concat(unmatched, r.ignored); len(complaints) > 0 {
 		devices.Healthy, devices.Reason = false, "SomeIgnored"
 		devices.Message = strings.Join(complaints, "; ") + "; correct Devices, or reload the class files when the devices are there"
 	}

@@ -115,7 +115,7 @@ func (s *snapshot) change(from, to string) (change values, known bool, err error
 func (s *snapshot) withoutGone(change values) values {
 	present := newValues()
 	for dev, limits := range change.rates {
-		if limits != unlimited || s.machine.names[dev] != "" {
+		if limits != unlimited() || s.machine.names[dev] != "" {
 			present.rates[dev] = limits
 		}
 	}

@@ -41,7 +41,7 @@ func (v values) sortedFiles() []weightFile { return slices.Sorted(maps.Keys(v.we
 func (v values) changeTo(to values) values {
 	change := newValues()
 	for dev := range v.rates {
-		change.rates[dev] = unlimited
+		change.rates[dev] = unlimited()
 	}
 	maps.Copy(change.rates, to.rates)
 	for file, before := range v.weights {
@@ -54,14 +54,14 @@ func (v values) changeTo(to values) values {
 }
 
 func (w weights) cleared(file weightFile) weights {
-	clear := weights{devices: map[device]uint64{}}
+	initial := weights{devices: map[device]uint64{}}
 	if w.base != 0 {
-		clear.base = file.initial()
+		initial.base = file.initial()
 	}
 	for dev := range w.devices {
-		clear.devices[dev] = 0
+		initial.devices[dev] = 0
 	}
-	return clear
+	return initial
 }
 
 func (w weights) overriddenBy(other weights) weights {
@@ -143,7 +143,7 @@ func (v values) merge(other values) values {
 // clearsOnly says whether a change takes away and sets nothing.
 func (v values) clearsOnly() bool {
 	for _, limits := range v.rates {
-		if limits != unlimited {
+		if limits != unlimited() {
 			return false
 		}
 	}

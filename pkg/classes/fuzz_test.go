@@ -40,8 +40,8 @@ func FuzzParse(f *testing.F) {
 
 func checkFieldErrors(t *testing.T, err error) {
 	for _, problem := range SplitErrors(err) {
-		field, ok := problem.(*FieldError)
-		if !ok || field.File == "" || field.Problem == "" || field.Line < 0 {
+		var field *FieldError
+		if !errors.As(problem, &field) || field.File == "" || field.Problem == "" || field.Line < 0 {
 			t.Errorf("not a FieldError with its place: %#v", problem)
 		}
 	}

@@ -66,8 +66,8 @@ func (r *draft) readScope(fields map[string]entry) {
 		r.Scope = Scope(scope)
 	}
 	if r.Scope == PodScope && (r.Name == RDTResource || r.Name == BlockIOResource) {
-		r.document.fault(e.line, e.at, "%s is in container scope by its definition; leave the scope out, or give a resource of pods a name of its own, like %s/pod-%s",
-			r.Name, Domain, strings.TrimPrefix(r.Name, officialDomain+"/"))
+		r.document.fault(e.line, e.at, "%s is in container scope by its definition; leave the scope out, or give a resource of pods "+
+			"a name of its own, like %s/pod-%s", r.Name, Domain, strings.TrimPrefix(r.Name, officialDomain+"/"))
 	}
 }
 

@@ -4,6 +4,7 @@
 package classes
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -81,7 +82,8 @@ func (p *parser) parseSection(r *draft) {
 // sectionFault notes a problem that a backend found, with the line and field of the class file.
 func (d *document) sectionFault(section entry, err error, lines lineMap) {
 	fault := FieldError{File: d.file, Line: section.line, Field: section.at.String(), Problem: err.Error()}
-	if field, ok := err.(*FieldError); ok {
+	var field *FieldError
+	if errors.As(err, &field) {
 		fault.Problem = field.Problem
 		fault.Line = lines.original(field.Line, section.line)
 		fault.Field = join(fault.Field, field.Field)
@@ -142,7 +144,8 @@ func (p *parser) read(name string) ([]byte, error) {
 // fileFault notes a problem that a backend found in a file of its own.
 func (d *document) fileFault(e entry, file string, err error) {
 	fault := FieldError{File: file, Problem: err.Error()}
-	if field, ok := err.(*FieldError); ok {
+	var field *FieldError
+	if errors.As(err, &field) {
 		fault = FieldError{file, field.Line, field.Field, field.Problem}
 	}
 	d.problems = append(d.problems, problem{e.line, &fault})

@@ -55,7 +55,8 @@ func newSide(ctx context.Context, dir, name string, makeCommand func(dir, socket
 		s.runtime.Stop()
 		return nil, err
 	}
-	return s, s.synchronized(ctx, 1)
+	err = s.synchronized(ctx, 1)
+	return s, err
 }
 
 func (s *side) synchronized(ctx context.Context, n int) error {
