@@ -77,8 +77,11 @@ type move struct {
 }
 
 func (m *move) run(ctx context.Context) error {
-	for n := range maxPasses {
-		moved, err := m.pass(ctx, n == 0)
+	if err := m.remember(); err != nil {
+		return err
+	}
+	for range maxPasses {
+		moved, err := m.pass(ctx)
 		if err != nil || moved == 0 {
 			return err
 		}
@@ -86,40 +89,50 @@ func (m *move) run(ctx context.Context) error {
 	return fmt.Errorf("%w %s after %d passes", ErrUnsettled, m.to, maxPasses)
 }
 
+// remember notes where the threads are before any is moved.
+func (m *move) remember() error {
+	_, err := m.each(func(tid int, group string) (bool, error) {
+		m.back[tid] = group
+		return false, nil
+	})
+	return err
+}
+
 // pass moves what is outside the group, and says how many threads that were.
-func (m *move) pass(ctx context.Context, first bool) (moved int, err error) {
+func (m *move) pass(ctx context.Context) (moved int, err error) {
+	return m.each(func(tid int, group string) (bool, error) {
+		if err := ctx.Err(); err != nil || group == m.to {
+			return false, err
+		}
+		if _, known := m.back[tid]; !known {
+			m.back[tid] = group
+		}
+		err := m.moveTask(tid, m.to)
+		m.begun = m.begun || err == nil
+		return err == nil, err
+	})
+}
+
+// each goes through the threads with their groups, and counts what do says it has done. Threads that end meanwhile are
+// none of them.
+func (m *move) each(do func(tid int, group string) (bool, error)) (done int, err error) {
 	tids, err := m.list()
 	if err != nil {
 		return 0, fmt.Errorf("list threads: %w", err)
 	}
 	for _, tid := range tids {
-		if err := ctx.Err(); err != nil {
-			return moved, err
-		}
 		group, err := m.groupOfTask(tid)
-		switch {
-		case errors.Is(err, errEnded):
-			continue
-		case err != nil:
-			return moved, fmt.Errorf("thread %d: %w", tid, err)
-		case group == m.to && first:
-			m.back[tid] = group // was there before; nothing that was moved can have borne it
+		if err == nil {
+			var did bool
+			if did, err = do(tid, group); did {
+				done++
+			}
 		}
-		if group == m.to {
-			continue
-		}
-		switch err := m.moveTask(tid, m.to); {
-		case errors.Is(err, errEnded):
-			continue
-		case err != nil:
-			return moved, err
-		}
-		moved, m.begun = moved+1, true
-		if _, known := m.back[tid]; !known {
-			m.back[tid] = group
+		if err != nil && !errors.Is(err, errEnded) {
+			return done, fmt.Errorf("thread %d: %w", tid, err)
 		}
 	}
-	return moved, nil
+	return done, nil
 }
 
 // undo takes all that was moved back to where it was, and what was born meanwhile to the group before. The context of
@@ -142,31 +155,22 @@ func (m *move) undo(cause error, before string) error {
 }
 
 func (m *move) passBack(before string) (moved int, err error) {
-	tids, err := m.list()
-	if err != nil {
-		return 0, err
-	}
 	var problems []error
-	for _, tid := range tids {
-		group, err := m.groupOfTask(tid)
-		if err != nil || group != m.to {
-			continue
-		}
+	moved, err = m.each(func(tid int, group string) (bool, error) {
 		origin, known := m.back[tid]
 		if !known {
 			origin = before
 		}
-		if origin == m.to {
-			continue
+		if group != m.to || origin == m.to {
+			return false, nil
 		}
-		switch err := m.moveTask(tid, origin); {
-		case err == nil:
-			moved++
-		case !errors.Is(err, errEnded):
+		err := m.moveTask(tid, origin)
+		if err != nil && !errors.Is(err, errEnded) {
 			problems = append(problems, err)
 		}
-	}
-	return moved, errors.Join(problems...)
+		return err == nil, nil
+	})
+	return moved, errors.Join(append(problems, err)...)
 }
 
 // Observe implements classes.Backend. A target in somebody else's group has no class of ours that could be named.

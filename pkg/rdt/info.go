@@ -81,6 +81,7 @@ const maxMBps = 1<<32 - 1
 // amdMaxBandwidth is AMD's value for no limit on all CPUs so far: the bit above the value (CPUID 0x80000020_EAX_x1).
 const amdMaxBandwidth = 2048
 
+//nolint:gochecknoglobals // data, never changed
 var cacheSchemas = []Schema{"L2", "L2CODE", "L2DATA", "L3", "L3CODE", "L3DATA"}
 
 // ParseInfo interprets the files below info/, named by their path in it ("L3/cbm_mask"), and the root group's schemata.

@@ -44,7 +44,7 @@ var yamlLine = regexp.MustCompile(`line (\d+): `)
 func yamlError(err error) error {
 	var problems []error
 	for text := range strings.SplitSeq(err.Error(), "\n") {
-		text = strings.TrimSpace(text)
+		text = strings.TrimPrefix(strings.TrimSpace(text), "yaml: ")
 		if strings.HasSuffix(text, "unmarshal errors:") {
 			continue
 		}

@@ -100,7 +100,7 @@ func (t tree) moveTask(tid int, group string) error {
 		return errEnded
 	}
 	if err != nil {
-		return fmt.Errorf("move thread %d to %s: %w", tid, groupText(group), t.explain(err, ""))
+		return fmt.Errorf("move to %s: %w", groupText(group), t.explain(err, ""))
 	}
 	return nil
 }

@@ -1,0 +1,230 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// container is a simulated container that does something whenever its threads are listed.
+type container struct {
+	fs   *sim.FS
+	tids []int
+	// listed is called before each listing, with how many there have been.
+	listed func(c *container, n int)
+	n      int
+}
+
+func (c *container) Threads(classes.Target) ([]int, error) {
+	tids := slices.Clone(c.tids)
+	if c.listed != nil {
+		c.listed(c, c.n)
+	}
+	c.n++
+	return tids, nil
+}
+
+func (c *container) fork(parent, child int) {
+	c.fs.Fork(parent, child)
+	c.tids = append(c.tids, child)
+}
+
+func (c *container) groups() map[int]string {
+	groups := map[int]string{}
+	for _, tid := range c.tids {
+		groups[tid] = c.fs.GroupOf(tid)
+	}
+	return groups
+}
+
+// newContainer begins a container with two threads in a group, on a machine with classes gold and bronze.
+func newContainer(t testing.TB, spec sim.Spec, group string) (*container, *Backend) {
+	t.Helper()
+	c := &container{fs: sim.New(spec)}
+	b := newBackend(c.fs, c)
+	apply(t, b, twoPartitions)
+	for _, tid := range []int{10, 11} {
+		c.fs.AddTask(tid, group)
+		c.tids = append(c.tids, tid)
+	}
+	return c, b
+}
+
+var target = classes.Target{ID: "c", PID: 10}
+
+func kernels() map[string]sim.Spec {
+	old := sim.IntelSpec()
+	old.NoTaskFile = true
+	return map[string]sim.Spec{"with cpu_resctrl_groups": sim.IntelSpec(), "without cpu_resctrl_groups": old}
+}
+
+func TestAdjustNamesTheGroupOfTheClass(t *testing.T) {
+	_, b := newContainer(t, sim.IntelSpec(), "")
+	for class, want := range map[string]string{"gold": "qos-gold", "": ""} {
+		if got, err := b.Adjust("", class); err != nil || got.ClosID != want || got.Unified != nil {
+			t.Errorf("class %q: %+v, %v", class, got, err)
+		}
+	}
+	_, err := b.Adjust("", "system/default")
+	if !errors.Is(err, ErrNotOffered) || !strings.Contains(err.Error(), "there are bronze, gold") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEnforceAtCreationBelievesOnlyWhatTheKernelSays(t *testing.T) {
+	for name, spec := range kernels() {
+		t.Run(name, func(t *testing.T) {
+			starting := target
+			starting.Starting = true
+			_, b := newContainer(t, spec, "qos-gold")
+			must(t, b.Enforce(t.Context(), starting, "", "gold"))
+			if err := b.Enforce(t.Context(), starting, "", "bronze"); err == nil || !strings.Contains(err.Error(), "is in resctrl group qos-gold instead of resctrl group qos-bronze") {
+				t.Errorf("got %v", err)
+			}
+			c, b := newContainer(t, spec, "")
+			err := b.Enforce(t.Context(), starting, "", "gold")
+			if !errors.Is(err, ErrRuntimeIgnored) || !strings.Contains(err.Error(), "containerd 2.2.1") {
+				t.Errorf("got %v", err)
+			}
+			if got := c.fs.GroupOf(10); got != "" {
+				t.Errorf("it was moved to %q", got)
+			}
+			must(t, b.Enforce(t.Context(), starting, "", ""))
+			starting.PID = 0
+			if b.Enforce(t.Context(), starting, "", "gold") == nil {
+				t.Error("a container without a process was verified")
+			}
+		})
+	}
+}
+
+func TestEnforceMovesAllThreadsAndWhatTheyForkMeanwhile(t *testing.T) {
+	for name, spec := range kernels() {
+		for _, to := range []string{"bronze", ""} {
+			t.Run(fmt.Sprintf("%s, to %q", name, to), func(t *testing.T) {
+				c, b := newContainer(t, spec, "qos-gold")
+				c.listed = func(c *container, n int) {
+					if n < 5 {
+						c.fork(10, 100+n) // not in this listing
+					}
+					if n == 1 {
+						c.fs.Exit(11) // in this listing
+					}
+				}
+				must(t, b.Enforce(t.Context(), target, "gold", to))
+				c.tids = slices.DeleteFunc(c.tids, func(tid int) bool { return tid == 11 })
+				for tid, group := range c.groups() {
+					if group != GroupOf(to) {
+						t.Errorf("thread %d is in %q", tid, group)
+					}
+				}
+				class, ok, err := b.Observe(t.Context(), target)
+				if class != to || !ok || err != nil {
+					t.Errorf("observed %q, %v, %v", class, ok, err)
+				}
+			})
+		}
+	}
+}
+
+func TestEnforceMovesBackWhatItMovedWhenItFails(t *testing.T) {
+	for _, failing := range []int{1, 2, 3, 4} {
+		c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
+		c.fs.AddTask(12, "qos-bronze") // was there before
+		c.fs.AddTask(13, "")           // was elsewhere
+		c.tids = append(c.tids, 12, 13)
+		before := c.groups()
+		c.listed = func(c *container, n int) {
+			switch n {
+			case 1:
+				c.fs.AddTask(14, "qos-gold") // one more to move, in the next pass
+				c.tids = append(c.tids, 14)
+				before[14] = "qos-gold"
+			case 2:
+				c.fork(11, 15) // in the new group already
+				before[15] = "qos-gold"
+			}
+		}
+		c.fs.Inject(func(call sim.Call) *sim.Fault {
+			if call.N == failing {
+				return &sim.Fault{Errno: syscall.EPERM, Status: "No permission to move task"}
+			}
+			return nil
+		})
+		err := b.Enforce(t.Context(), target, "gold", "bronze")
+		if !errors.Is(err, syscall.EPERM) || !strings.Contains(err.Error(), "No permission to move task") {
+			t.Errorf("move %d: got %v", failing, err)
+		}
+		if diff := cmp.Diff(before, c.groups()); diff != "" {
+			t.Errorf("move %d: %s", failing, diff)
+		}
+	}
+}
+
+func TestEnforceGivesUpOnAForkBombAndOnItsDeadline(t *testing.T) {
+	c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
+	c.fs.AddTask(1, "qos-gold")
+	c.listed = func(c *container, n int) { c.fork(1, 1000+n) } // from a thread that is not listed
+	if err := b.Enforce(t.Context(), target, "gold", "bronze"); !errors.Is(err, ErrUnsettled) {
+		t.Errorf("got %v", err)
+	}
+	c, b = newContainer(t, sim.IntelSpec(), "qos-gold")
+	ctx, cancel := context.WithCancel(t.Context())
+	c.listed = func(_ *container, n int) {
+		if n == 2 {
+			cancel()
+		}
+	}
+	before := c.groups()
+	if err := b.Enforce(ctx, target, "gold", "bronze"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff(before, c.groups()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestEnforceSaysThatAGroupDoesNotExist(t *testing.T) {
+	_, b := newContainer(t, sim.IntelSpec(), "")
+	if err := b.Enforce(t.Context(), target, "", "tin"); !errors.Is(err, ErrNotOffered) {
+		t.Errorf("got %v", err)
+	}
+	if err := newBackend(sim.New(sim.IntelSpec()), nil).Enforce(t.Context(), target, "", "tin"); err == nil {
+		t.Error("enforced without a configuration")
+	}
+}
+
+func TestObserveNamesOnlyClasses(t *testing.T) {
+	for name, spec := range kernels() {
+		t.Run(name, func(t *testing.T) {
+			c, b := newContainer(t, spec, "qos-gold")
+			must(t, c.fs.Mkdir(sim.MountPoint+"/theirs"))
+			must(t, c.fs.Mkdir(sim.MountPoint+"/qos-gold/mon_groups/m"))
+			c.fs.AddTask(20, "theirs")
+			c.fs.AddTask(21, "")
+			c.fs.AddTask(22, "qos-gold/mon_groups/m")
+			type observed struct {
+				Class string
+				OK    bool
+			}
+			for pid, want := range map[int]observed{10: {"gold", true}, 20: {"", false}, 21: {"", true}, 22: {"gold", true}, 99: {"", false}, 0: {"", false}} {
+				class, ok, err := b.Observe(t.Context(), classes.Target{PID: pid})
+				if got := (observed{class, ok}); got != want || err != nil {
+					t.Errorf("process %d: %v, %v; want %v", pid, got, err, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,171 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+func TestParseSchemata(t *testing.T) {
+	for name, test := range map[string]struct{ text, want, err string }{
+		"as the kernel pads it":         {"    MB:0=  100;1=   40\n    L2:0=fffff;1=fffff\n    L3:0=00fff;1=0000f\n", "L2:0=fffff;1=fffff\nL3:0=fff;1=f\nMB:0=100;1=40\n", ""},
+		"code and data":                 {"L3DATA:0=f\nL3CODE:0=f0\n", "L3CODE:0=f0\nL3DATA:0=f\n", ""},
+		"slow memory of AMD":            {"SMBA:0=2048\n", "SMBA:0=2048\n", ""},
+		"being set up for pseudo-lock":  {"MB:uninitialized\nL3:uninitialized\n", "", ""},
+		"nothing":                       {"", "", ""},
+		"no colon":                      {"L3 0=f", "", "not of the form NAME:ID=VALUE"},
+		"no value":                      {"L3:0", "", "not of the form ID=VALUE"},
+		"a line twice":                  {"L3:0=f\nL3:1=f", "", "second line of L3"},
+		"a domain twice":                {"L3:0=f;0=f", "", "domain 0 is there twice"},
+		"a value that is no number":     {"MB:0=f", "", "value of domain 0"},
+		"a domain that is not a number": {"MB:x=1", "", "domain"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			schemata, err := ParseSchemata([]byte(test.text))
+			if test.err == "" && err != nil || test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+				t.Fatalf("got %v", err)
+			}
+			if diff := cmp.Diff(test.want, schemata.String()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func FuzzParseSchemata(f *testing.F) {
+	for _, spec := range machines() {
+		text, _ := sim.New(spec).ReadFile(sim.MountPoint + "/schemata")
+		f.Add(text)
+	}
+	f.Add([]byte("L3:uninitialized\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		schemata, err := ParseSchemata(data)
+		if err != nil {
+			return
+		}
+		again, err := ParseSchemata([]byte(schemata.String()))
+		if err != nil || again.String() != schemata.String() {
+			t.Errorf("%q becomes %q becomes %q, %v", data, schemata, again, err)
+		}
+	})
+}
+
+func TestParseInfo(t *testing.T) {
+	noSparseFile := sim.AMDSpec()
+	noSparseFile.NoSparseFile = true
+	cdp := sim.IntelSpec()
+	cdp.Options = "cdp"
+	for name, test := range map[string]struct {
+		spec sim.Spec
+		want string
+	}{
+		"Intel":               {sim.IntelSpec(), "8 closids, L2 fffff/1/false, L3 fff/1/false, MB % 10 10 100"},
+		"Intel with CDP":      {cdp, "8 closids, L2 fffff/1/false, L3CODE fff/1/false, L3DATA fff/1/false, MB % 10 10 100"},
+		"mba_MBps":            {machines()["MBps"], "8 closids, L3 fffff/1/false, MB MBps 0 1 4294967295"},
+		"AMD":                 {sim.AMDSpec(), "8 closids, L2 fffff/0/true, L3 fff/0/true, MB 1/8 GB/s 0 1 2048"},
+		"AMD on older Linux":  {noSparseFile, "8 closids, L2 fffff/0/true, L3 fff/0/true, MB 1/8 GB/s 0 1 2048"},
+		"bandwidth, no cache": {machines()["no L3"], "8 closids, MB % 10 10 100"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			info := infoOf(t, test.spec)
+			texts := []string{fmt.Sprintf("%d closids", info.CLOSIDs)}
+			for _, level := range []string{L2, L3} {
+				for _, schema := range info.Schemas(level) {
+					cache := info.Caches[schema]
+					texts = append(texts, fmt.Sprintf("%s %x/%d/%v", schema, cache.Mask, cache.MinBits, cache.Sparse))
+				}
+			}
+			if b := info.Bandwidth; b != nil {
+				texts = append(texts, fmt.Sprintf("MB %s %d %d %d", b.Unit, b.Min, b.Granularity, b.Max))
+			}
+			if diff := cmp.Diff(test.want, strings.Join(texts, ", ")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func FuzzParseInfo(f *testing.F) {
+	f.Add("fff", "1", "16", "0", "10", "10", "MB:0=100;1=100", false)
+	f.Add("fff", "0", "16", "1", "0", "1", "MB:0=2048;1=2048", false)
+	f.Add("fffff", "2", "8", "x", "10", "0", "MB:0=4294967295", true)
+	f.Add("0", "-1", "", "", "18446744073709551615", "18446744073709551615", "", true)
+	f.Fuzz(func(t *testing.T, mask, least, closids, sparse, minimum, gran, root string, mbps bool) {
+		schemata, err := ParseSchemata([]byte(root))
+		if err != nil {
+			return
+		}
+		info, err := ParseInfo(map[string][]byte{
+			"L3/cbm_mask": []byte(mask), "L3/min_cbm_bits": []byte(least), "L3/num_closids": []byte(closids),
+			"L3/shareable_bits": []byte(mask), "L3/sparse_masks": []byte(sparse),
+			"MB/min_bandwidth": []byte(minimum), "MB/bandwidth_gran": []byte(gran), "MB/num_closids": []byte(closids),
+		}, schemata, mbps)
+		if err == nil && (info.Caches["L3"].Mask == 0 || info.Bandwidth.Granularity == 0 || info.Bandwidth.Max == 0) {
+			t.Errorf("accepted %+v %+v", info, info.Bandwidth)
+		}
+	})
+}
+
+func TestParseMounts(t *testing.T) {
+	got := ParseMounts([]byte("none /a\\040b resctrl rw,cdp 0 0\nbroken line\n\nproc /proc proc rw 0 0\n"))
+	want := []Mount{{"/a b", "resctrl", []string{"rw", "cdp"}}, {"/proc", "proc", []string{"rw"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzParseMounts(f *testing.F) {
+	f.Add([]byte("resctrl /sys/fs/resctrl resctrl rw,relatime,mba_MBps 0 0\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, mount := range ParseMounts(data) {
+			if mount.Type == "" || mount.Point == "" || len(mount.Options) == 0 {
+				t.Errorf("%q: %+v", data, mount)
+			}
+		}
+	})
+}
+
+func FuzzParseTasks(f *testing.F) {
+	f.Add([]byte("1\n22\n333\n"))
+	f.Add([]byte("-1\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		tids, err := ParseTasks(data)
+		if err == nil && slices.ContainsFunc(tids, func(tid int) bool { return tid < 0 }) {
+			t.Errorf("%q: %v", data, tids)
+		}
+	})
+}
+
+func TestParseTaskGroup(t *testing.T) {
+	for text, want := range map[string]string{
+		"res:/\nmon:\n": "", "res:qos-gold\nmon:\n": "qos-gold", "res:/qos-gold\nmon:m\n": "qos-gold", "res:g\nmon:m\n": "g",
+	} {
+		if got, ok, err := ParseTaskGroup([]byte(text)); got != want || !ok || err != nil {
+			t.Errorf("%q: %q, %v, %v", text, got, ok, err)
+		}
+	}
+	if _, ok, err := ParseTaskGroup([]byte("res:\nmon:\n")); ok || err != nil {
+		t.Errorf("unmounted: %v, %v", ok, err)
+	}
+	if _, _, err := ParseTaskGroup([]byte("0::/\n")); err == nil {
+		t.Error("took something else")
+	}
+}
+
+func FuzzParseTaskGroup(f *testing.F) {
+	f.Add([]byte("res:/\nmon:\n"))
+	f.Add([]byte("res:qos-gold\nmon:m\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if group, ok, err := ParseTaskGroup(data); err == nil && (strings.Contains(group, "\n") || !ok && group != "") {
+			t.Errorf("%q: %q, %v", data, group, ok)
+		}
+	})
+}
