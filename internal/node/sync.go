@@ -18,8 +18,8 @@ type Running struct {
 }
 
 // Synchronize rebuilds the ledger from what runs on the node: what a container was assigned is in its record, or in
-// a change that was made after its creation. Of two containers of one name the newer comes later in running. What runs is never refused, also when it exceeds a capacity. It builds
-// anew and then swaps. Whatever is not in its class yet is left to Converge.
+// a change that was made after its creation. Of two containers of one name the newer comes later in running. What runs
+// is never refused, also when it exceeds a capacity. It builds anew and then swaps. Whatever is not in its class yet is left to Converge.
 func (n *Node) Synchronize(pods []Pod, running []Running) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

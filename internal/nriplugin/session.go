@@ -70,7 +70,9 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, contain
 }
 
 // CreateContainer is called before a container is created.
-func (s *session) CreateContainer(_ context.Context, p *api.PodSandbox, c *api.Container) (adjust *api.ContainerAdjustment, _ []*api.ContainerUpdate, err error) {
+func (s *session) CreateContainer(
+	_ context.Context, p *api.PodSandbox, c *api.Container,
+) (adjust *api.ContainerAdjustment, _ []*api.ContainerUpdate, err error) {
 	defer func(begin time.Time) { s.observe("CreateContainer", begin, err) }(time.Now())
 	adjustment, assignments, err := s.plugin.node.CreateContainer(podOf(p), containerOf(c))
 	if err != nil {

@@ -72,7 +72,7 @@ func (h *Host) MakePodCgroup(cgroup string) error {
 func (h *Host) RemovePodCgroup(cgroup string) error { return os.RemoveAll(h.dir(cgroup)) }
 
 // Create makes the container's cgroup with the values and a process.
-func (h *Host) Create(ctx context.Context, spec nriruntime.Spec) (int, error) {
+func (h *Host) Create(_ context.Context, spec nriruntime.Spec) (int, error) {
 	cgroup := nriruntime.CgroupDir(spec.CgroupsPath)
 	if err := h.MakePodCgroup(cgroup); err != nil {
 		return 0, err

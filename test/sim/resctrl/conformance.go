@@ -155,9 +155,9 @@ func Diff(want, got []Result) []string {
 
 // Disagreements runs the table of a machine on a real resctrl and on the simulation, and says where they differ. The
 // real one must be as the spec says, mount options included, and have no groups.
-func Disagreements(real Tree, point string, task int, spec Spec) []string {
+func Disagreements(kernel Tree, point string, task int, spec Spec) []string {
 	operations := Operations(spec)
 	simulated := New(spec)
 	simulated.AddTask(task, "")
-	return Diff(Run(real, point, task, operations), Run(simulated, MountPoint, task, operations))
+	return Diff(Run(kernel, point, task, operations), Run(simulated, MountPoint, task, operations))
 }

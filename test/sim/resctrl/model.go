@@ -38,7 +38,7 @@ func (s *schema) full() uint64 {
 	return uint64(s.memory.Max)
 }
 
-func newSchema(spec Spec, name string, cache *Cache, memory *Bandwidth, closids int) *schema {
+func newSchema(name string, cache *Cache, memory *Bandwidth, closids int) *schema {
 	s := &schema{name: name, cache: cache, memory: memory, closids: closids}
 	s.values = make([]map[int]uint64, closids)
 	for closid := range s.values {
@@ -109,7 +109,7 @@ func (f *FS) mount(options string) error {
 	}
 	m := &mounted{options: strings.Join(wanted, ","), groups: map[string]*group{}}
 	if spec.MB != nil {
-		s := newSchema(spec, "MB", nil, spec.MB, spec.MB.CLOSIDs)
+		s := newSchema("MB", nil, spec.MB, spec.MB.CLOSIDs)
 		s.mbps = has("mba_MBps")
 		m.schemas = append(m.schemas, s)
 	}
@@ -134,12 +134,12 @@ func (m *mounted) addCache(spec Spec, name string, cache *Cache, apart bool) {
 	switch {
 	case cache == nil:
 	case apart:
-		data := newSchema(spec, name+"DATA", cache, nil, cache.CLOSIDs/2)
-		code := newSchema(spec, name+"CODE", cache, nil, cache.CLOSIDs/2)
+		data := newSchema(name+"DATA", cache, nil, cache.CLOSIDs/2)
+		code := newSchema(name+"CODE", cache, nil, cache.CLOSIDs/2)
 		data.peer, code.peer = code, data
 		m.schemas = append(m.schemas, data, code)
 	default:
-		m.schemas = append(m.schemas, newSchema(spec, name, cache, nil, cache.CLOSIDs))
+		m.schemas = append(m.schemas, newSchema(name, cache, nil, cache.CLOSIDs))
 	}
 }
 
