@@ -1,4 +1,7 @@
 #!/bin/bash
+# Copyright The qos-nri-plugin Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
 # boot.sh DIR intel|amd [KERNEL ARGUMENT…]: boots the test VM and runs DIR/share/run in it, as root; this process becomes QEMU.
 # DIR/share is /share in the VM. /dev/vda (2 GiB) and /dev/vdb (256 MiB) are empty disks. The kernel's console goes to
 # DIR/console.log, the streams of "run" are this script's. QOS_CGROUP=v1 gives it cgroup v1 instead of v2.

@@ -1,4 +1,7 @@
 #!/bin/bash
+# Copyright The qos-nri-plugin Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
 # build-kernel.sh OUT: builds a small kernel with the real resctrl, over a CPU with RDT that emulate-rdt.py makes up, with cgroup
 # v1 and v2, blk-throttle, iocost and bfq, for QEMU without KVM. From Debian's kernel source; about 8 minutes on 2 cores.
 set -euo pipefail

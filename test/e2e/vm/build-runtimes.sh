@@ -1,4 +1,7 @@
 #!/bin/bash
+# Copyright The qos-nri-plugin Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
 # build-runtimes.sh DIR: builds static containerd, its shim, ctr and runc from their Go modules into DIR.
 # About 5 minutes on 2 cores; does nothing for those that are there. Needs network, for the Go proxy and Debian's archive.
 set -euo pipefail

@@ -1,3 +1,6 @@
+# Copyright The qos-nri-plugin Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
 # Sourced by the other scripts: what is built, and where it is kept. Everything lives outside of the checkout, in a
 # directory whose name has the versions in it, so that a change of version never meets an old file.
 # shellcheck shell=bash disable=SC2034

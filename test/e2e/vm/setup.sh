@@ -1,4 +1,7 @@
 #!/bin/bash
+# Copyright The qos-nri-plugin Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
 # Makes ready what the VM tests need: QEMU, the kernel, containerd and runc. Does nothing when all is there.
 # Prints the paths that the tests use, as NAME=VALUE. Only installing Debian packages needs root.
 set -euo pipefail
