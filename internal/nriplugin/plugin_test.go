@@ -301,3 +301,18 @@ func TestHooksOfPodsAreSubscribedToWhenClassFilesNeedThem(t *testing.T) {
 		t.Errorf("the pod is in class %q", got)
 	}
 }
+
+func TestAHookThatTheKernelDoesNotAnswerFailsByItselfAndHoldsUpNobody(t *testing.T) {
+	r := newRig(t)
+	released := make(chan struct{})
+	r.backend.Stick(released)
+	t.Cleanup(func() { close(released) }) // before the plugin ends
+	_, err := r.run(t, r.pod(t, "a", "test.example/cache=solo"))
+	if err == nil || !strings.Contains(err.Error(), "the kernel did not answer within 500ms") {
+		t.Errorf("error is %v", err)
+	}
+	r.mustRun(t, r.pod(t, "b", ""))
+	if r.Synchronizations() != 1 {
+		t.Error("the plugin was disconnected")
+	}
+}

@@ -89,7 +89,8 @@ func (s *session) CreateContainer(
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (err error) {
 	defer func(begin time.Time) { s.observe("StartContainer", begin, err) }(time.Now())
 	pod, ctr := podOf(p), containerOf(c)
-	return s.within(ctx, func(ctx context.Context) error { return s.plugin.node.StartContainer(ctx, pod, ctr) })
+	subject := fmt.Sprintf("pod %s/%s container %s", pod.Namespace, pod.Name, ctr.Name)
+	return s.within(ctx, subject, func(ctx context.Context) error { return s.plugin.node.StartContainer(ctx, pod, ctr) })
 }
 
 // StopContainer is called after a container has stopped.
@@ -110,7 +111,8 @@ func (s *session) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.C
 func (s *session) RunPodSandbox(ctx context.Context, p *api.PodSandbox) (err error) {
 	defer func(begin time.Time) { s.observe("RunPodSandbox", begin, err) }(time.Now())
 	pod := podOf(p)
-	return s.within(ctx, func(ctx context.Context) error { return s.plugin.node.RunPod(ctx, pod) })
+	subject := fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)
+	return s.within(ctx, subject, func(ctx context.Context) error { return s.plugin.node.RunPod(ctx, pod) })
 }
 
 // StopPodSandbox is called after a pod's sandbox has stopped.
@@ -151,7 +153,7 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 }
 
 // within runs a hook that writes to the kernel, and gives up waiting for it at the hook's deadline.
-func (s *session) within(ctx context.Context, hook func(context.Context) error) error {
+func (s *session) within(ctx context.Context, subject string, hook func(context.Context) error) error {
 	limit := min(maxHookTime, s.stub.RequestTimeout()/4)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -161,7 +163,7 @@ func (s *session) within(ctx context.Context, hook func(context.Context) error) 
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("qos-nri-plugin: the kernel did not answer within %s: %w", limit, ctx.Err())
+		return fmt.Errorf("%s: enforcing its classes: the kernel did not answer within %s: %w", subject, limit, ctx.Err())
 	}
 }
 

@@ -27,6 +27,8 @@ type Backend struct {
 	failures map[string]error
 	// unavailable is what the machine lacks.
 	unavailable *classes.Unavailable
+	// stuck is what Enforce waits for.
+	stuck <-chan struct{}
 	// status is told as it is, beside unavailable.
 	status   classes.BackendStatus
 	applied  int
@@ -85,6 +87,13 @@ func (b *Backend) Preview(context.Context, classes.BackendConfig) (classes.Backe
 	return b.Status(), nil
 }
 
+// Stick lets Enforce wait, as for a kernel that does not answer, until released is closed.
+func (b *Backend) Stick(released <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stuck = released
+}
+
 // Enforced returns the class of each target that is not in the system default.
 func (b *Backend) Enforced() map[string]string {
 	b.mu.Lock()
@@ -141,6 +150,12 @@ func (b *Backend) Adjust(_, to string) (classes.Adjustment, error) {
 
 // Enforce is part of classes.Backend.
 func (b *Backend) Enforce(_ context.Context, target classes.Target, from, to string) error {
+	b.mu.Lock()
+	stuck := b.stuck
+	b.mu.Unlock()
+	if stuck != nil {
+		<-stuck
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, operation := range []string{"enforce", "enforce " + to} {
