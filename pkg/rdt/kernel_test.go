@@ -1,0 +1,189 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+var kernel = flag.String("kernel", "", "run on this machine's own resctrl, which must be unmounted, as one of: intel, intel-cdp, intel-mbps, amd")
+
+// kernelSpec is the simulation of the machine that the test runs on.
+func kernelSpec(t *testing.T) sim.Spec {
+	t.Helper()
+	if *kernel == "" {
+		t.Skip("changes this machine's resctrl; give -kernel for that")
+	}
+	spec := sim.IntelSpec()
+	if *kernel == "amd" {
+		spec = sim.AMDSpec()
+	}
+	spec.Options = map[string]string{"intel-cdp": "cdp", "intel-mbps": "mba_MBps"}[*kernel]
+	return spec
+}
+
+// processes are the threads of real processes.
+type processes []int
+
+func (p processes) Threads(classes.Target) ([]int, error) {
+	var tids []int
+	for _, pid := range p {
+		names, err := hostfs.Root("/").ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			tid, err := strconv.Atoi(name)
+			if err != nil {
+				return nil, err
+			}
+			tids = append(tids, tid)
+		}
+	}
+	return tids, nil
+}
+
+func sleeping(t *testing.T) int {
+	t.Helper()
+	sleep := exec.Command("sleep", "10000")
+	must(t, sleep.Start())
+	t.Cleanup(func() { _ = sleep.Process.Kill(); _ = sleep.Wait() })
+	return sleep.Process.Pid
+}
+
+// filesOf are those of some groups, byte by byte.
+func filesOf(t *testing.T, groups ...string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	for _, group := range groups {
+		for _, file := range []string{"schemata", "mode", "cpus", "tasks", "mon_groups/m/tasks"} {
+			text, err := os.ReadFile(filepath.Join(sim.MountPoint, group, file))
+			if err == nil {
+				files[group+"/"+file] = string(text)
+			}
+		}
+	}
+	return files
+}
+
+func kernelSchemata(t *testing.T) map[string]string {
+	t.Helper()
+	m, err := readMachine(hostfs.Root("/"), resctrlMount{point: sim.MountPoint})
+	must(t, err)
+	texts := map[string]string{}
+	for name, group := range m.groups {
+		texts[name] = group.schemata.String()
+	}
+	return texts
+}
+
+func TestOnTheKernel(t *testing.T) {
+	spec := kernelSpec(t)
+	must(t, unix.Mount("resctrl", sim.MountPoint, "resctrl", 0, spec.Options))
+	defer func() { must(t, unix.Unmount(sim.MountPoint, 0)) }()
+	host := hostfs.Root("/")
+	must(t, host.Mkdir(sim.MountPoint+"/theirs"))
+	must(t, host.WriteFile(sim.MountPoint+"/theirs/schemata", []byte("L2:0=f;1=ff\n")))
+	must(t, host.Mkdir(sim.MountPoint+"/theirs/mon_groups/m"))
+	must(t, host.WriteFile(sim.MountPoint+"/theirs/mon_groups/m/tasks", nil))
+	their := sleeping(t)
+	must(t, host.WriteFile(sim.MountPoint+"/theirs/tasks", []byte(strconv.Itoa(their))))
+	foreign := filesOf(t, "theirs")
+
+	simulated := sim.New(spec)
+	must(t, simulated.Mkdir(sim.MountPoint+"/theirs"))
+	must(t, simulated.WriteFile(sim.MountPoint+"/theirs/schemata", []byte("L2:0=f;1=ff\n")))
+	reference := newBackend(simulated, nil)
+
+	pids := processes{sleeping(t), sleeping(t)}
+	b := newBackend(host, pids)
+	for _, config := range []string{twoPartitions, others, "", twoPartitions} {
+		must(t, b.Check(t.Context(), parse(t, config)))
+		apply(t, b, config)
+		apply(t, reference, config)
+		if diff := cmp.Diff(schemataIn(t, simulated), kernelSchemata(t)); diff != "" {
+			t.Errorf("-simulation +kernel:\n%s", diff)
+		}
+	}
+	t.Run("moves processes", func(t *testing.T) { movesProcesses(t, b, pids) })
+	t.Run("refuses and rolls back", func(t *testing.T) { refusesAndRollsBack(t, b) })
+	apply(t, b, "")
+	must(t, b.Release(t.Context(), nobody))
+	if diff := cmp.Diff(foreign, filesOf(t, "theirs")); diff != "" || len(foreign) != 5 {
+		t.Errorf("foreign groups: %s (%d files)", diff, len(foreign))
+	}
+	if left := kernelSchemata(t); len(left) != 2 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func movesProcesses(t *testing.T, b *Backend, pids processes) {
+	target := classes.Target{PID: pids[0], Starting: true}
+	if err := b.Enforce(t.Context(), target, "", "gold"); !errors.Is(err, ErrRuntimeIgnored) {
+		t.Errorf("got %v", err)
+	}
+	target.Starting = false
+	previous := ""
+	for _, class := range []string{"gold", "bronze", ""} {
+		must(t, b.Enforce(t.Context(), target, previous, class))
+		for _, pid := range pids {
+			got, ok, err := b.Observe(t.Context(), classes.Target{PID: pid})
+			if got != class || !ok || err != nil {
+				t.Errorf("process %d is in %q, %v, %v", pid, got, ok, err)
+			}
+		}
+		previous = class
+	}
+	starting := classes.Target{PID: pids[0], Starting: true}
+	must(t, b.Enforce(t.Context(), target, "", "bronze"))
+	must(t, b.Enforce(t.Context(), starting, "", "bronze"))
+	must(t, b.Enforce(t.Context(), target, "bronze", ""))
+}
+
+// refusesAndRollsBack lets the kernel itself refuse: what preflight would have found is hidden from it.
+func refusesAndRollsBack(t *testing.T, b *Backend) {
+	before := kernelSchemata(t)
+	hidden := newBackend(hiding{hostfs.Root("/")}, nil)
+	err := hidden.Apply(t.Context(), parse(t, manyClasses(30)))
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "kernel: Out of CLOSIDs") {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff(before, kernelSchemata(t)); diff != "" {
+		t.Error(diff)
+	}
+	err = b.Apply(t.Context(), parse(t, manyClasses(30)))
+	if !errors.Is(err, ErrNoCLOSID) || !strings.Contains(err.Error(), "groups of others (theirs) have 1") {
+		t.Errorf("got %v", err)
+	}
+	if !slices.Contains(strings.Fields(names(b.live.Load().offered)), "gold") {
+		t.Error("the old configuration is not live")
+	}
+}
+
+// hiding promises more CLOSIDs than there are.
+type hiding struct{ hostfs.Root }
+
+func (h hiding) ReadFile(path string) ([]byte, error) {
+	if strings.HasSuffix(path, "/num_closids") {
+		return []byte("64\n"), nil
+	}
+	return h.Root.ReadFile(path)
+}
