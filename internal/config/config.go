@@ -99,5 +99,5 @@ func hash(files []classes.File) string {
 		_, _ = fmt.Fprintf(sum, "%s\x00%d\x00", file.Name, len(file.Data))
 		_, _ = sum.Write(file.Data)
 	}
-	return hex.EncodeToString(sum.Sum(nil))[:12]
+	return hex.EncodeToString(sum.Sum(nil))
 }

@@ -81,6 +81,9 @@ func TestAClassThatIsGoneDrains(t *testing.T) {
 	if got := f.Draining(); got != 2 {
 		t.Errorf("%d assignments drain, want 2", got)
 	}
+	if got := f.Status().Resources; len(got) != 2 || got[1].Name != disk || got[1].InUse["slow"] != 1 {
+		t.Errorf("status is %+v; the resource that is gone and in use is to be shown", got)
+	}
 	if _, err := f.run(t, pod("b", asking("test.example/cache=gold")), container("c2")); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Errorf("error is %v, want ErrUnknownClass", err)
 	}

@@ -35,13 +35,34 @@ func (n *Node) Status() Status {
 	defer n.mu.Unlock()
 	status := Status{Runtime: n.info, Config: n.config, Refusals: maps.Clone(n.refusals)}
 	holders := n.ledger.Holders()
-	for _, offer := range n.catalog.Offers() {
+	for _, offer := range append(n.catalog.Offers(), n.gone()...) {
+		used := inUse(holders, offer.Name)
+		if n.isGone(offer.Name) && len(used) == 0 {
+			continue
+		}
 		backend := n.backends[offer.Name].Status()
 		status.Resources = append(status.Resources, ResourceStatus{
-			Offer: offer, InUse: inUse(holders, offer.Name), Conditions: backend.Conditions, Degraded: backend.Degraded,
+			Offer: offer, InUse: used, Conditions: backend.Conditions, Degraded: backend.Degraded,
 		})
 	}
 	return status
+}
+
+// gone are the resources that are not configured any more, without classes. The caller holds mu.
+func (n *Node) gone() []classes.Offer {
+	var offers []classes.Offer
+	for _, name := range slices.Sorted(maps.Keys(n.backends)) {
+		if n.isGone(name) {
+			resource := n.backends[name].config.Resource
+			offers = append(offers, classes.Offer{Resource: classes.Resource{Name: name, Scope: resource.Scope, Mutable: resource.Mutable}})
+		}
+	}
+	return offers
+}
+
+func (n *Node) isGone(resource string) bool {
+	_, configured := n.catalog.Lookup(resource)
+	return !configured
 }
 
 // inUse counts the owners that hold each class of a resource.

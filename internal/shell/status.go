@@ -72,7 +72,7 @@ func configText(c *qosv1alpha1.ConfigInfo) string {
 	if len(c.GetFiles()) > 0 {
 		in = strings.Join(c.GetFiles(), ", ")
 	}
-	return fmt.Sprintf("generation %d, hash %s, loaded %s: %s", c.GetGeneration(), c.GetHash(), timeText(c.GetLoadedAt()), in)
+	return fmt.Sprintf("generation %d, hash %s, loaded %s: %s", c.GetGeneration(), short(c.GetHash()), timeText(c.GetLoadedAt()), in)
 }
 
 func resourceTable(text *strings.Builder, resources []scoped) {
@@ -172,3 +172,6 @@ func lastError(text *strings.Builder, c *qosv1alpha1.ConfigInfo) {
 		fmt.Fprintf(text, "  %s\n", plain(strings.TrimSuffix(line, "\n")))
 	}
 }
+
+// short is the beginning of a hash, which is enough for people to tell two apart.
+func short(hash string) string { return hash[:min(12, len(hash))] }
