@@ -1,0 +1,112 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+func kinds() []classes.Kind {
+	return []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope}, nil)}
+}
+
+func classFile(resource, section string) string {
+	return "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- name: test.example/" + resource + "\n  test: " + section + "\n"
+}
+
+// directory writes files and returns the directory that they are in.
+func directory(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestFilesAreReadInNameOrderAsAConfigMapIsMounted(t *testing.T) {
+	dir := directory(t, map[string]string{
+		"..2026_01_01/20-b.yaml": classFile("b", "{names: [x]}"),
+		"..2026_01_01/10-a.yml":  classFile("a", "{names: [x]}"),
+		"README.md":              "no class file",
+	})
+	for link, target := range map[string]string{"..data": "..2026_01_01", "20-b.yaml": "..data/20-b.yaml", "10-a.yml": "..data/10-a.yml"} {
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	source := config.Read(dir, kinds(), os.ReadFile)
+	if source.Err != nil {
+		t.Fatal(source.Err)
+	}
+	want := []string{filepath.Join(dir, "10-a.yml"), filepath.Join(dir, "20-b.yaml")}
+	if diff := cmp.Diff(want, source.Files); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	if len(source.Config.Resources) != 2 || source.Config.Resources[0].Name != "test.example/a" {
+		t.Errorf("resources are %+v", source.Config.Resources)
+	}
+}
+
+func TestTheHashFollowsFilesThatClassFilesName(t *testing.T) {
+	dir := directory(t, map[string]string{"a.yaml": classFile("a", "{configFile: /etc/test.yaml}")})
+	content := "names: [x]"
+	read := func(string) ([]byte, error) { return []byte(content), nil }
+	before := config.Read(dir, kinds(), read)
+	same := config.Read(dir, kinds(), read)
+	content = "names: [x, y]"
+	after := config.Read(dir, kinds(), read)
+	if before.Err != nil || before.Hash != same.Hash {
+		t.Errorf("the same files have the hashes %s and %s (%v)", before.Hash, same.Hash, before.Err)
+	}
+	if before.Hash == after.Hash {
+		t.Error("a change of the named file does not change the hash")
+	}
+}
+
+func TestWhatCannotBeReadIsSaid(t *testing.T) {
+	large := string(bytes.Repeat([]byte("# much\n"), 200_000))
+	cases := map[string]struct {
+		path string
+		want string
+	}{
+		"a directory that is not there": {filepath.Join(t.TempDir(), "none"), "make the directory, or name another with --config"},
+		"a file of more than 1 MiB":     {directory(t, map[string]string{"a.yaml": large}), "a.yaml"},
+		"a link that leads nowhere":     {dangling(t), "a.yaml"},
+		"a directory among the files":   {directory(t, map[string]string{"a.yaml/b": ""}), "a.yaml"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			source := config.Read(c.path, kinds(), os.ReadFile)
+			if source.Err == nil || !strings.Contains(source.Err.Error(), c.want) {
+				t.Errorf("error is %v, want one with %q", source.Err, c.want)
+			}
+		})
+	}
+}
+
+func dangling(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Symlink("nowhere", filepath.Join(dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
