@@ -42,7 +42,7 @@ func (r *resolver) resolve(c class) resolvedClass {
 			merged.base = cmp.Or(item.weight, merged.base)
 			continue
 		}
-		disks, degraded := r.disksOf(c, item)
+		disks, degraded := r.disksOf(item)
 		done.degraded = append(done.degraded, degraded...)
 		r.checkRates(item)
 		merged.add(item, disks)
@@ -53,7 +53,7 @@ func (r *resolver) resolve(c class) resolvedClass {
 }
 
 // disksOf returns the disks that an item is for, and why some may be missing.
-func (r *resolver) disksOf(c class, item *item) (disks []disk, degraded []string) {
+func (r *resolver) disksOf(item *item) (disks []disk, degraded []string) {
 	if len(item.devices) == 0 {
 		degraded = append(degraded, fmt.Sprintf("%s lists no device", item.field))
 	}

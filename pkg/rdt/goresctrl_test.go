@@ -96,7 +96,11 @@ func theirs(t *testing.T, dir, config string) (groups map[string]string, err err
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.WriteFile(filepath.Join(dir, "schemata"), root, 0o644)
+	defer func() {
+		if err := os.WriteFile(filepath.Join(dir, "schemata"), root, 0o644); err != nil {
+			t.Error(err)
+		}
+	}()
 	old := goresctrlMounts
 	goresctrlMounts = filepath.Join(dir, "mounts")
 	defer func() { goresctrlMounts = old }()

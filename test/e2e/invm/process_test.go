@@ -32,7 +32,7 @@ func eventually(t testing.TB, what string, check func() error) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not after %s: %v", what, patience, err)
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) //nolint:forbidigo // what other processes do can only be asked again
 	}
 }
 

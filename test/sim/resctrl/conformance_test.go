@@ -95,7 +95,11 @@ func TestTheKernelDoesWhatTheSimulationDoes(t *testing.T) {
 	if err := unix.Mount("resctrl", resctrl.MountPoint, "resctrl", 0, spec.Options); err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Unmount(resctrl.MountPoint, 0)
+	defer func() {
+		if err := unix.Unmount(resctrl.MountPoint, 0); err != nil {
+			t.Error(err)
+		}
+	}()
 	sleep := exec.Command("sleep", "10000")
 	if err := sleep.Start(); err != nil {
 		t.Fatal(err)

@@ -113,8 +113,8 @@ func (f *FS) mount(options string) error {
 		s.mbps = has("mba_MBps")
 		m.schemas = append(m.schemas, s)
 	}
-	m.addCache(spec, "L2", spec.L2, has("cdpl2"))
-	m.addCache(spec, "L3", spec.L3, has("cdp"))
+	m.addCache("L2", spec.L2, has("cdpl2"))
+	m.addCache("L3", spec.L3, has("cdp"))
 	least := math.MaxInt
 	for _, s := range m.schemas {
 		least = min(least, s.closids)
@@ -130,7 +130,7 @@ func (f *FS) mount(options string) error {
 	return nil
 }
 
-func (m *mounted) addCache(spec Spec, name string, cache *Cache, apart bool) {
+func (m *mounted) addCache(name string, cache *Cache, apart bool) {
 	switch {
 	case cache == nil:
 	case apart:
