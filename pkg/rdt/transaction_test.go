@@ -1,0 +1,122 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+func TestAFaultAtAnyOperationLeavesAllAsItWas(t *testing.T) {
+	for name, spec := range machines() {
+		if spec.L3 == nil {
+			continue
+		}
+		for _, late := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, late %v", name, late), func(t *testing.T) { faultAtAnyOperation(t, spec, late) })
+		}
+	}
+}
+
+func faultAtAnyOperation(t *testing.T, spec sim.Spec, late bool) {
+	from := "options: {mb: {optional: true}}" + twoPartitions
+	to := "options: {mb: {optional: true}}" + others
+	for n := 1; ; n++ {
+		fs := sim.New(spec)
+		b := newBackend(fs, nil)
+		apply(t, b, from)
+		before, schemata := fs.Dump(), b.Schemata()
+		fs.Inject(func(call sim.Call) *sim.Fault {
+			if call.N != n {
+				return nil
+			}
+			return &sim.Fault{Errno: syscall.EINVAL, Status: "The mask f0f has non-consecutive 1-bits", Late: late}
+		})
+		err := b.Apply(t.Context(), parse(t, to))
+		if fs.Calls() < n {
+			must(t, err)
+			if n < 6 {
+				t.Errorf("only %d operations", n-1)
+			}
+			return
+		}
+		if !errors.Is(err, syscall.EINVAL) || !strings.Contains(err.Error(), "The mask f0f has non-consecutive 1-bits") {
+			t.Errorf("operation %d: error without errno or status: %v", n, err)
+		}
+		if diff := cmp.Diff(before, fs.Dump()); diff != "" {
+			t.Errorf("operation %d: %s", n, diff)
+		}
+		if diff := cmp.Diff(schemata, b.Schemata()); diff != "" {
+			t.Errorf("operation %d: %s", n, diff)
+		}
+		if condition := b.Status().Conditions[0]; condition.Type != ConditionApplied || condition.Healthy || condition.Message != err.Error() {
+			t.Errorf("operation %d: status is %+v", n, condition)
+		}
+		if _, err := b.Adjust("", "gold"); err != nil {
+			t.Errorf("operation %d: the old configuration is not live: %v", n, err)
+		}
+		apply(t, b, to)
+	}
+}
+
+func TestAFailedRollbackIsSaid(t *testing.T) {
+	fs := sim.New(sim.IntelSpec())
+	b := newBackend(fs, nil)
+	apply(t, b, twoPartitions)
+	fs.Inject(func(call sim.Call) *sim.Fault {
+		if call.N < 5 {
+			return nil
+		}
+		return &sim.Fault{Errno: syscall.EIO}
+	})
+	err := b.Apply(t.Context(), parse(t, others))
+	rollback := (*RollbackError)(nil)
+	if !errors.As(err, &rollback) || !errors.Is(err, syscall.EIO) {
+		t.Fatalf("got %v", err)
+	}
+	if condition := b.Status().Conditions[0]; condition.Reason != "RollbackFailed" {
+		t.Errorf("status is %+v", condition)
+	}
+	fs.Inject(nil)
+	apply(t, b, others)
+	if condition := b.Status().Conditions[0]; !condition.Healthy {
+		t.Errorf("status is %+v", condition)
+	}
+}
+
+func TestAProcessThatDiesAtAnyOperationIsMadeUpForByTheNext(t *testing.T) {
+	whole := sim.New(sim.IntelSpec())
+	apply(t, newBackend(whole, nil), others)
+	for n := 1; ; n++ {
+		fs := sim.New(sim.IntelSpec())
+		apply(t, newBackend(fs, nil), twoPartitions)
+		fs.Inject(func(call sim.Call) *sim.Fault {
+			if call.N < n {
+				return nil
+			}
+			panic("killed")
+		})
+		died := func() (died bool) {
+			defer func() { died = recover() != nil }()
+			apply(t, newBackend(fs, nil), others)
+			return false
+		}()
+		fs.Inject(nil)
+		if !died {
+			return
+		}
+		b := newBackend(fs, nil)
+		apply(t, b, others)
+		if diff := cmp.Diff(schemataIn(t, whole), schemataIn(t, fs)); diff != "" {
+			t.Fatalf("killed at operation %d: %s", n, diff)
+		}
+	}
+}
