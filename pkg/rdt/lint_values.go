@@ -4,6 +4,8 @@
 package rdt
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	goresctrl "github.com/intel/goresctrl/pkg/rdt"
@@ -17,7 +19,7 @@ func (l *linter) byID(isOne func(*yaml.Node) bool, one rule) rule {
 			one(node, path)
 			return
 		}
-		seen := map[int]string{}
+		seen := map[string]spans{}
 		l.named(func(_ string, key, value *yaml.Node, field string) {
 			l.cacheIDs(key, path, seen)
 			one(value, field)
@@ -25,7 +27,7 @@ func (l *linter) byID(isOne func(*yaml.Node) bool, one rule) rule {
 	}
 }
 
-func (l *linter) cacheIDs(key *yaml.Node, path string, seen map[int]string) {
+func (l *linter) cacheIDs(key *yaml.Node, path string, seen map[string]spans) {
 	if key.Value == goresctrl.CacheIdAll {
 		return
 	}
@@ -33,12 +35,12 @@ func (l *linter) cacheIDs(key *yaml.Node, path string, seen map[int]string) {
 	if err != nil {
 		l.problem(key, path, `%q is no list of cache IDs: %v; write "all", or IDs as in "0-1,4"`, key.Value, err)
 	}
-	for _, id := range ids {
-		if other, ok := seen[id]; ok {
+	for _, other := range slices.Sorted(maps.Keys(seen)) {
+		if id, twice := ids.common(seen[other]); twice {
 			l.problem(key, path, "cache ID %d is in %q and in %q", id, other, key.Value)
 		}
-		seen[id] = key.Value
 	}
+	seen[key.Value] = ids
 }
 
 func isScalar(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && !isNull(node) }

@@ -175,7 +175,7 @@ func cacheShare(config goresctrl.CatConfig, id int) (share, error) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.Contains(numbers, id) {
+		if numbers.contains(id) {
 			setting = config[ids]
 		}
 	}

@@ -42,7 +42,7 @@ func (r *resolver) limit(of, name string, config goresctrl.MbaConfig, id int, ba
 		if ids == goresctrl.CacheIdAll {
 			continue
 		}
-		if numbers, err := parseIDs(ids); err == nil && slices.Contains(numbers, id) {
+		if numbers, err := parseIDs(ids); err == nil && numbers.contains(id) {
 			setting = config[ids]
 		}
 	}

@@ -62,53 +62,69 @@ func (p *proportion) parsePercent(text string) error {
 
 // parseBits reads bit numbers, like "0-5,8", into a mask.
 func parseBits(text string) (uint64, error) {
+	spans, err := parseSpans(text, 63)
 	mask := uint64(0)
-	err := eachNumber(text, 63, func(n int) error {
-		mask |= 1 << n
-		return nil
-	})
+	for _, s := range spans {
+		mask |= (2<<(s.last-s.first) - 1) << s.first
+	}
 	return mask, err
 }
 
-// maxCacheID bounds what a list of cache IDs can expand to.
+// maxCacheID is far above what any machine has.
 const maxCacheID = math.MaxUint16
 
-// parseIDs reads cache IDs, like "0-5,8".
-func parseIDs(text string) ([]int, error) {
-	var ids []int
-	err := eachNumber(text, maxCacheID, func(n int) error {
-		if slices.Contains(ids, n) {
-			return fmt.Errorf("%d is there twice", n)
+// span is a range of numbers, both ends included.
+type span struct{ first, last int }
+
+type spans []span
+
+func (s spans) contains(n int) bool {
+	return slices.ContainsFunc(s, func(s span) bool { return s.first <= n && n <= s.last })
+}
+
+// common returns a number that both have.
+func (s spans) common(other spans) (n int, ok bool) {
+	for _, a := range s {
+		for _, b := range other {
+			if n := max(a.first, b.first); n <= min(a.last, b.last) {
+				return n, true
+			}
 		}
-		ids = append(ids, n)
-		return nil
-	})
+	}
+	return 0, false
+}
+
+// parseIDs reads cache IDs, like "0-5,8".
+func parseIDs(text string) (spans, error) {
+	ids, err := parseSpans(text, maxCacheID)
+	for i := range ids {
+		if n, twice := ids[:i].common(ids[i : i+1]); twice {
+			return nil, fmt.Errorf("%d is there twice", n)
+		}
+	}
 	return ids, err
 }
 
-func eachNumber(list string, limit int, yield func(n int) error) error {
+func parseSpans(list string, limit int) (spans, error) {
+	var found spans
 	for part := range strings.SplitSeq(list, ",") {
 		first, last, ranged := strings.Cut(part, "-")
 		from, err := parseNumber(first, limit)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		to := from
 		if ranged {
 			if to, err = parseNumber(last, limit); err != nil {
-				return err
+				return nil, err
 			}
 			if to <= from {
-				return fmt.Errorf("%q is not a range", part)
+				return nil, fmt.Errorf("%q is not a range", part)
 			}
 		}
-		for n := from; n <= to; n++ {
-			if err := yield(n); err != nil {
-				return err
-			}
-		}
+		found = append(found, span{from, to})
 	}
-	return nil
+	return found, nil
 }
 
 func parseNumber(text string, limit int) (int, error) {
