@@ -120,3 +120,69 @@ func TestAProcessThatDiesAtAnyOperationIsMadeUpForByTheNext(t *testing.T) {
 		}
 	}
 }
+
+func TestTheWayBackIsTheWayThereReversed(t *testing.T) {
+	fs := sim.New(sim.IntelSpec())
+	b := newBackend(fs, nil)
+	apply(t, b, twoPartitions)
+	var there, back []string
+	failed := false
+	fs.Inject(func(call sim.Call) *sim.Fault {
+		switch {
+		case failed:
+			back = append([]string{call.Path}, back...)
+		case call.N == 6:
+			failed = true
+			return &sim.Fault{Errno: syscall.EIO}
+		default:
+			there = append(there, call.Path)
+		}
+		return nil
+	})
+	if err := b.Apply(t.Context(), parse(t, others)); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("got %v", err)
+	}
+	// Groups that were made are just removed: the file and the directory are one way back.
+	for i, path := range there {
+		there[i] = strings.TrimSuffix(path, "/schemata")
+	}
+	for i, path := range back {
+		back[i] = strings.TrimSuffix(path, "/schemata")
+	}
+	seen := map[string]bool{}
+	var want []string
+	for _, path := range there {
+		if made := strings.HasSuffix(path, "silver") || strings.HasSuffix(path, "tin"); !made || !seen[path] {
+			want = append(want, path)
+		}
+		seen[path] = true
+	}
+	if diff := cmp.Diff(want, back); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// forgetful keeps what it likes of writes to one group.
+type forgetful struct{ *sim.FS }
+
+func (f forgetful) WriteFile(path string, data []byte) error {
+	text := string(data)
+	if strings.HasSuffix(path, "qos-silver/schemata") {
+		text = strings.ReplaceAll(text, "0=3f", "0=1f")
+	}
+	return f.FS.WriteFile(path, []byte(text))
+}
+
+func TestWhatIsNotReadBackAsWrittenIsTakenBack(t *testing.T) {
+	fs := sim.New(sim.IntelSpec())
+	b := newBackend(forgetful{fs}, nil)
+	apply(t, b, twoPartitions)
+	before := fs.Dump()
+	err := b.Apply(t.Context(), parse(t, others))
+	if err == nil || !strings.Contains(err.Error(), "read back resctrl group qos-silver: the kernel took a write but has other values: L3 0 is 1f instead of 3f") {
+		t.Errorf("got %v", err)
+	}
+	if diff := cmp.Diff(before, fs.Dump()); diff != "" {
+		t.Error(diff)
+	}
+}
