@@ -38,7 +38,7 @@ func prepare(t *testing.T) *rig {
 	}
 	r.build(t, "build", "-o", filepath.Join(bin, "qos-nri-plugin"), "./cmd/qos-nri-plugin")
 	r.build(t, "test", "-c", "-tags", "e2e_vm", "-o", filepath.Join(bin, "invm.test"), "./test/e2e/invm")
-	workload := filepath.Join(t.TempDir(), "workload")
+	workload := filepath.Join(bin, "workload")
 	r.build(t, "build", "-o", workload, "./test/e2e/workload")
 	r.test2json = filepath.Join(t.TempDir(), "test2json")
 	r.build(t, "build", "-o", r.test2json, "cmd/test2json")

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,7 +43,9 @@ func machines() []machine {
 // The limits are of a run that hangs: one takes some minutes on two cores that are shared with others.
 const (
 	insideTimeout = 14 * time.Minute // the test program in the VM reports where it hangs
-	bootTimeout   = 15 * time.Minute // the VM itself hangs
+	runTimeout    = 15 * time.Minute // the VM itself hangs
+	bootTimeout   = 2 * time.Minute  // from the start of QEMU to that of the test program
+	bootAttempts  = 3                // on a host that gives the VM no time, the kernel can fail to set up its devices
 )
 
 // TestVM boots each machine once. The tests that run inside (package invm) show up as its subtests.
@@ -64,19 +65,7 @@ func (r *rig) boot(t *testing.T, m machine) {
 	must(t, os.MkdirAll(logs, 0o755))
 	must(t, os.Symlink(r.share, filepath.Join(dir, "share")))
 
-	ctx, cancel := context.WithTimeout(t.Context(), bootTimeout)
-	defer cancel()
-	vm := exec.CommandContext(ctx, filepath.Join(r.source, "test/e2e/vm/boot.sh"), dir, m.vendor,
-		"QOS_LOGS=/share/logs/"+m.name, "QOS_TEST="+m.test, "QOS_RESCTRL="+m.resctrl)
-	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "KERNEL="+r.kernel)
-	vm.Cancel = func() error { return vm.Process.Kill() } // boot.sh has become QEMU
-	results, err := r.collect(vm, os.Stdout)
-	if ctx.Err() != nil {
-		err = fmt.Errorf("killed after %s", bootTimeout)
-	}
-	if err != nil {
-		t.Errorf("run the VM: %v", err)
-	}
+	results := r.run(t, m, dir)
 	results.replay(t, m.test)
 	keepLogs(t, logs, dir)
 	if t.Failed() {
@@ -84,25 +73,51 @@ func (r *rig) boot(t *testing.T, m machine) {
 	}
 }
 
-// collect runs a VM to its end and gathers what its tests report, which goes to live as well while it comes.
-func (r *rig) collect(vm *exec.Cmd, live io.Writer) (*report, error) {
-	converter := exec.Command(r.test2json, "-t")
+// run boots a machine until its test program begins, and collects what that reports.
+func (r *rig) run(t *testing.T, m machine, dir string) *report {
+	var err error
+	for range bootAttempts {
+		var results *report
+		if results, err = r.try(t.Context(), m, dir); results.has(m.test) {
+			if err != nil {
+				t.Errorf("run the VM: %v", err)
+			}
+			return results
+		}
+		t.Logf("the VM has not booted: %v", err)
+	}
+	printTails(t, dir)
+	t.Fatalf("the VM has not booted in %d attempts: %v", bootAttempts, err)
+	return nil
+}
+
+// try boots a VM once and gathers what its tests report, which goes to standard output as well while it comes.
+func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	boot := time.AfterFunc(bootTimeout, cancel)
+	defer boot.Stop()
+
+	vm := exec.CommandContext(ctx, filepath.Join(r.source, "test/e2e/vm/boot.sh"), dir, m.vendor,
+		"QOS_LOGS=/share/logs/"+m.name, "QOS_TEST="+m.test, "QOS_RESCTRL="+m.resctrl)
+	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "KERNEL="+r.kernel)
 	var diagnostics bytes.Buffer
 	vm.Stderr = &diagnostics
+	converter := exec.Command(r.test2json)
 	raw, err := vm.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return &report{}, err
 	}
 	converter.Stdin = raw
 	events, err := converter.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return &report{}, err
 	}
 	if err := errors.Join(converter.Start(), vm.Start()); err != nil {
-		return nil, err
+		return &report{}, err
 	}
-	results, err := readEvents(events, live)
-	err = errors.Join(err, converter.Wait(), vm.Wait())
+	results, err := readEvents(events, os.Stdout, func() { boot.Stop() })
+	err = errors.Join(err, converter.Wait(), vm.Wait(), ctx.Err())
 	if err != nil {
 		err = fmt.Errorf("%w\n%s", err, diagnostics.String())
 	}

@@ -12,33 +12,38 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNode runs all cases in one life of the machine, since containerd takes long to start here. Each case removes its pods.
+// TestNode runs all cases in one life of the machine, since it is slow: containerd takes long to start, and so do pods. Cases share
+// one pod, whose annotations ask for classes for containers by name; each case removes its containers.
 func TestNode(t *testing.T) {
 	n := startNode(t)
-	n.run(t, "the runtime alone runs a container and execs into it", runsContainers)
+	early := n.runPod(t, "early", map[string]string{keyOf("main"): "rdt=silver"})
+	t.Run("the runtime alone runs a container and execs into it", func(t *testing.T) { runsContainers(t, early) })
 
-	early := n.runPod(t, "early", map[string]string{ownKey: "rdt=silver"})
-	early.run(t, spec{name: "main"})
 	theirs := makeForeignGroups(t)
 	writeClassFile(t, classFile)
 	n.startPlugin(t)
 	t.Cleanup(func() { n.plugin.end(t, syscall.SIGTERM) })
 	t.Run("what ran before the plugin is reported as the kernel has it", func(t *testing.T) { ranBefore(t, n, early) })
 	early.remove(t)
+	t.Run("the kernel has the schemata of the class file", func(t *testing.T) { schemata(t, n) })
+	t.Run("a class of pod scope is on the pod's cgroup", func(t *testing.T) { podScope(t, n) })
 
-	n.run(t, "the kernel has the schemata of the class file", schemata)
-	n.run(t, "containers and what is exec'd into them are in their groups", groups)
-	n.run(t, "throttles are in place before the first instruction", limitsBeforeFirstInstruction)
-	n.run(t, "direct I/O on two disks is as fast as its class says", throughput)
-	n.run(t, "a class of pod scope is on the pod's cgroup", podScope)
-	n.run(t, "an unknown class or resource is refused with what there is", unknownClass)
-	n.run(t, "a full class is refused until a slot is free", fullClass)
-	n.run(t, "a restarted container is not refused against itself", restartedContainer)
-	n.run(t, "an update moves all of a container or nothing", changedClass)
-	n.run(t, "a change of the class file reaches what runs unless it is wrong", changedFiles)
-	n.run(t, "a killed plugin comes back with the same state", pluginRestart)
-	n.run(t, "a restarted runtime gets the same state", runtimeRestart)
-	n.run(t, "running containers keep their classes when the plugin ends", pluginEnd)
+	p := n.runPod(t, "shared", requests())
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, *pod)
+	}{
+		{"containers and what is exec'd into them are in their groups", groups},
+		{"throttles are in place before the first instruction and hold", throttles},
+		{"an unknown class or resource is refused with what there is", unknownClass},
+		{"a full class is refused until a slot is free", fullClass},
+		{"a restarted container is not refused against itself", restartedContainer},
+		{"an update moves all of a container or nothing", changedClass},
+		{"a change of the class file reaches what runs unless it is wrong", changedFiles},
+		{"restarts leave everything as it was", restarts},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, p) })
+	}
 	t.Run("resctrl groups of others are as they were", func(t *testing.T) {
 		if diff := cmp.Diff(theirs, readForeign(t)); diff != "" {
 			t.Errorf("(-before +after):\n%s", diff)
@@ -46,22 +51,36 @@ func TestNode(t *testing.T) {
 	})
 }
 
-// run is t.Run for a case with the node.
-func (n *node) run(t *testing.T, name string, test func(*testing.T, *node)) {
-	t.Run(name, func(t *testing.T) { test(t, n) })
+// requests are annotations for the containers of the cases.
+func requests() map[string]string {
+	annotations := map[string]string{}
+	for container, request := range map[string]string{
+		"main": "rdt=gold", "limited": "blockio=throttled", "platinum": "rdt=platinum", "networked": "network=fast",
+		"one": "rdt=gold", "two": "rdt=gold", "three": "rdt=gold", "again": "blockio=single", "other": "blockio=single",
+		"changed": "rdt=silver,blockio=throttled", "reloaded": "rdt=silver,blockio=slower",
+		"kept": "rdt=gold,blockio=throttled", "gone": "rdt=gold", "next": "rdt=gold",
+	} {
+		annotations[keyOf(container)] = request
+	}
+	return annotations
 }
 
-func runsContainers(t *testing.T, n *node) {
-	p := n.runPod(t, "plain", nil)
+// keyOf is the annotation that asks for classes for one container.
+func keyOf(container string) string { return "container.qos.noderesource.dev/" + container }
+
+// runsContainers leaves the container running.
+func runsContainers(t *testing.T, p *pod) {
 	// The kernel names no groups as long as resctrl is not mounted.
-	c := p.run(t, spec{name: "main", args: []string{"show", "/proc/self/cpu_resctrl_groups"}})
+	c, err := p.create(t, spec{name: "main", args: []string{"show", "/proc/self/cpu_resctrl_groups"}})
+	must(t, err)
+	c.start(t)
 	if got, want := c.exec(t, "cat", "/proc/self/cpu_resctrl_groups"), "res:\nmon:\n"; got != want {
 		t.Errorf("resctrl group of an exec'd process: %q, want %q", got, want)
 	}
 	if got := c.printed(t); got != "res:\nmon:" {
 		t.Errorf("resctrl group of the container: %q", got)
 	}
-	if got := len(n.processes(t, c.cgroup())); got != 1 {
+	if got := len(p.node.processes(t, c.cgroup())); got != 1 {
 		t.Errorf("%d processes in the container's cgroup, want 1", got)
 	}
 }

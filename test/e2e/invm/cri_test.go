@@ -109,14 +109,27 @@ type container struct {
 	log string
 }
 
-// run creates a container and starts it.
+// run creates a container and starts it. It goes away with t.
 func (p *pod) run(t testing.TB, s spec) *container {
+	t.Helper()
+	c := p.admit(t, s)
+	c.start(t)
+	return c
+}
+
+// admit creates a container that must not be refused, and does not start it. It goes away with t.
+func (p *pod) admit(t testing.TB, s spec) *container {
 	t.Helper()
 	c, err := p.create(t, s)
 	must(t, err)
-	_, err = p.node.runtime.StartContainer(requestContext(t), &cri.StartContainerRequest{ContainerId: c.id})
-	must(t, err)
+	t.Cleanup(func() { c.remove(t) })
 	return c
+}
+
+func (c *container) start(t testing.TB) {
+	t.Helper()
+	_, err := c.pod.node.runtime.StartContainer(requestContext(t), &cri.StartContainerRequest{ContainerId: c.id})
+	must(t, err)
 }
 
 // create creates a container, which may be refused.
@@ -164,9 +177,12 @@ func (c *container) stop(t testing.TB) {
 	must(t, err)
 }
 
+// remove ends the container, too. It may be called twice.
 func (c *container) remove(t testing.TB) {
 	t.Helper()
-	_, err := c.pod.node.runtime.RemoveContainer(requestContext(t), &cri.RemoveContainerRequest{ContainerId: c.id})
+	ctx, cancel := context.WithTimeout(context.Background(), patience) // also after the end of t, in its cleanup
+	defer cancel()
+	_, err := c.pod.node.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.id})
 	must(t, err)
 }
 

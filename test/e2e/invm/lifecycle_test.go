@@ -30,6 +30,9 @@ func (n *node) wantReportedIsReal(t testing.TB, list *qos.ListAssignmentsRespons
 				if a.GetName() != "k8s.io/rdt" {
 					continue
 				}
+				if _, err := os.Stat(n.ioCgroup(real.cgroup())); err != nil {
+					continue // created, but not started
+				}
 				if err := real.inGroup(groupOf(a.GetClass())); err != nil {
 					t.Errorf("%s container %s is reported in class %q: %v", p.GetName(), c.GetName(), a.GetClass(), err)
 				}
@@ -50,18 +53,18 @@ func ranBefore(t *testing.T, n *node, early *pod) {
 	}
 }
 
-func changedClass(t *testing.T, n *node) {
-	p := n.runPod(t, "change", map[string]string{ownKey: "rdt=silver,blockio=throttled"})
-	c := p.run(t, spec{name: "main", args: []string{"spawn", "2"}})
+func changedClass(t *testing.T, p *pod) {
+	n := p.node
+	c := p.run(t, spec{name: "changed", args: []string{"spawn", "2"}})
 	c.wantGroup(t, "qos-silver")
-	_, err := output("qos-nri-plugin", "update", p.name(), "main", "rdt=gold,blockio=slower")
+	_, err := output("qos-nri-plugin", "update", p.name(), "changed", "rdt=gold,blockio=slower")
 	must(t, err)
 	c.wantGroup(t, "qos-gold")
-	slower := ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "1000000"}}
+	slower := ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "700000"}}
 	wantLimits(t, n.limits(t, c.cgroup()), slower)
-	n.wantAssignment(t, p, "main", &qos.Assignment{Name: "k8s.io/rdt", Class: "gold", Source: qos.Source_SOURCE_UPDATE})
+	n.wantAssignment(t, p, "changed", &qos.Assignment{Name: "k8s.io/rdt", Class: "gold", Source: qos.Source_SOURCE_UPDATE})
 
-	_, err = output("qos-nri-plugin", "update", p.name(), "main", "rdt=silver,blockio=none")
+	_, err = output("qos-nri-plugin", "update", p.name(), "changed", "rdt=silver,blockio=none")
 	if err == nil || !strings.Contains(err.Error(), `class "none" of k8s.io/blockio`) {
 		t.Errorf("an update to an unknown class: %v", err)
 	}
@@ -70,7 +73,7 @@ func changedClass(t *testing.T, n *node) {
 
 	// What nobody but the plugin knows outlives it.
 	n.restartPlugin(t)
-	n.wantAssignment(t, p, "main", &qos.Assignment{Name: "k8s.io/rdt", Class: "gold", Source: qos.Source_SOURCE_UPDATE})
+	n.wantAssignment(t, p, "changed", &qos.Assignment{Name: "k8s.io/rdt", Class: "gold", Source: qos.Source_SOURCE_UPDATE})
 	c.wantGroup(t, "qos-gold")
 }
 
@@ -81,10 +84,29 @@ func (n *node) restartPlugin(t testing.TB) {
 	n.startPlugin(t)
 }
 
-func pluginRestart(t *testing.T, n *node) {
-	p := n.runPod(t, "rebuild", map[string]string{podKey: "rdt=gold", ownKey: "blockio=throttled"})
-	c := p.run(t, spec{name: "main"})
-	other := p.run(t, spec{name: "other"})
+// restarts of the plugin and the runtime, each with a container that goes through all of them.
+func restarts(t *testing.T, p *pod) {
+	c := p.run(t, spec{name: "kept"})
+	for _, restart := range []struct {
+		name string
+		run  func(*testing.T, *pod)
+	}{
+		{"a killed plugin comes back with the same state", pluginRestart},
+		{"a restarted runtime gets the same state", runtimeRestart},
+		{"running containers keep their classes when the plugin ends", pluginEnd},
+	} {
+		t.Run(restart.name, func(t *testing.T) { restart.run(t, p) })
+		c.wantGroup(t, "qos-gold")
+		wantLimits(t, p.node.limits(t, c.cgroup()), throttled(t))
+	}
+	if got := c.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); !strings.HasPrefix(got, "res:qos-gold\n") {
+		t.Errorf("a process exec'd after the restarts is in %q", got)
+	}
+}
+
+func pluginRestart(t *testing.T, p *pod) {
+	n := p.node
+	gone := p.admit(t, spec{name: "gone"})
 	before := n.assignments(t)
 	n.restartPlugin(t)
 	after := n.assignments(t)
@@ -92,22 +114,19 @@ func pluginRestart(t *testing.T, n *node) {
 		t.Errorf("assignments after the restart (-before +after):\n%s", diff)
 	}
 	n.wantReportedIsReal(t, after)
-	c.wantGroup(t, "qos-gold")
-	wantLimits(t, n.limits(t, c.cgroup()), throttled(t))
 
 	// The slots that were taken before still are; what ends while the plugin is away gives its slot back.
-	_, err := p.create(t, spec{name: "third"})
-	wantRefusal(t, err, `pod default/rebuild container third: class "gold" of k8s.io/rdt`)
+	_, err := p.create(t, spec{name: "next"})
+	wantRefusal(t, err, containerRefused+`pod default/shared container next: class "gold" of k8s.io/rdt is full: 2 of 2 in use; `+
+		`available: silver, bronze`)
 	n.plugin.end(t, syscall.SIGKILL)
-	other.stop(t)
-	other.remove(t)
+	gone.remove(t)
 	n.startPlugin(t)
-	p.run(t, spec{name: "third"}).wantGroup(t, "qos-gold")
+	p.admit(t, spec{name: "next"})
 }
 
-func runtimeRestart(t *testing.T, n *node) {
-	p := n.runPod(t, "survivor", map[string]string{ownKey: "rdt=silver,blockio=slower"})
-	c := p.run(t, spec{name: "main"})
+func runtimeRestart(t *testing.T, p *pod) {
+	n := p.node
 	before := n.assignments(t)
 	n.containerd.end(t, syscall.SIGTERM)
 	eventually(t, "the plugin sees that the runtime is gone", func() error {
@@ -124,17 +143,23 @@ func runtimeRestart(t *testing.T, n *node) {
 	}
 	n.wantReportedIsReal(t, after)
 	p.run(t, spec{name: "later"}).wantGroup(t, "qos-bronze")
-	c.wantGroup(t, "qos-silver")
-	if got := c.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); !strings.HasPrefix(got, "res:qos-silver\n") {
-		t.Errorf("a process exec'd after the restart is in %q", got)
+}
+
+// pluginEnd ends the plugin as an update of it does.
+func pluginEnd(t *testing.T, p *pod) {
+	n := p.node
+	n.plugin.end(t, syscall.SIGTERM)
+	if !n.plugin.cmd.ProcessState.Success() {
+		t.Errorf("the plugin ended with %s", n.plugin.cmd.ProcessState)
 	}
+	n.startPlugin(t)
 }
 
 // changedFiles: a change of a class file reaches the groups and what runs; one that is wrong changes nothing and is reported.
-func changedFiles(t *testing.T, n *node) {
-	p := n.runPod(t, "reload", map[string]string{ownKey: "rdt=silver,blockio=slower"})
-	c := p.run(t, spec{name: "main"})
-	writeClassFile(t, strings.Replace(classFile, "ThrottleReadBps: 1M", "ThrottleReadBps: 1500k", 1))
+func changedFiles(t *testing.T, p *pod) {
+	n := p.node
+	c := p.run(t, spec{name: "reloaded"})
+	writeClassFile(t, strings.Replace(classFile, "ThrottleReadBps: 700k", "ThrottleReadBps: 1500k", 1))
 	faster := ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "1500000"}}
 	eventually(t, "the new throttle is in place", func() error {
 		if got := n.limits(t, c.cgroup()); !cmp.Equal(got, faster) {
@@ -171,17 +196,4 @@ func writeClassFile(t testing.TB, content string) {
 	temporary := filepath.Join(configDir, ".classes.yaml.new")
 	mustWrite(t, temporary, content)
 	must(t, os.Rename(temporary, filepath.Join(configDir, "classes.yaml")))
-}
-
-// pluginEnd: SIGTERM ends the plugin, and what runs keeps its class.
-func pluginEnd(t *testing.T, n *node) {
-	p := n.runPod(t, "stays", map[string]string{ownKey: "rdt=gold,blockio=throttled"})
-	c := p.run(t, spec{name: "main"})
-	n.plugin.end(t, syscall.SIGTERM)
-	if !n.plugin.cmd.ProcessState.Success() {
-		t.Errorf("the plugin ended with %s", n.plugin.cmd.ProcessState)
-	}
-	c.wantGroup(t, "qos-gold")
-	wantLimits(t, n.limits(t, c.cgroup()), throttled(t))
-	n.startPlugin(t)
 }

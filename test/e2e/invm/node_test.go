@@ -80,6 +80,9 @@ runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.nri.v1.nri"]
 disable = false
 socket_path = "/run/nri/nri.sock"
+# The emulated machine is slow; what comes too late would go on without the plugin.
+plugin_registration_timeout = "60s"
+plugin_request_timeout = "60s"
 `
 
 func cgroupV2(t testing.TB) bool {

@@ -49,9 +49,9 @@ resources:
   blockio:
     Classes:
       throttled:
-      - {Devices: [/dev/vda], ThrottleReadBps: 4M, ThrottleWriteBps: 2M}
-      - {Devices: [/dev/vdb], ThrottleReadBps: 2M, ThrottleWriteBps: 4M}
-      slower: [{Devices: [/dev/vda], ThrottleReadBps: 1M}]
+      - {Devices: [/dev/vda], ThrottleReadBps: 2M, ThrottleWriteBps: 1M}
+      - {Devices: [/dev/vdb], ThrottleReadBps: 1M, ThrottleWriteBps: 2M}
+      slower: [{Devices: [/dev/vda], ThrottleReadBps: 700k}]
       single: [{Devices: ["/dev/vd?"], ThrottleReadIOPS: 1000}]
 - name: qos.noderesource.dev/pod-blockio
   scope: pod
@@ -146,10 +146,6 @@ func (c *container) wantGroup(t testing.TB, group string) {
 }
 
 func (c *container) inGroup(group string) error {
-	tasks, err := os.ReadFile(filepath.Join(resctrlRoot, group, "tasks"))
-	if err != nil {
-		return err
-	}
 	processes, err := os.ReadFile(filepath.Join(c.pod.node.ioCgroup(c.cgroup()), "cgroup.procs"))
 	if err != nil {
 		return err
@@ -158,21 +154,35 @@ func (c *container) inGroup(group string) error {
 		return fmt.Errorf("no processes in %s", c.cgroup())
 	}
 	for _, process := range strings.Fields(string(processes)) {
-		threads, err := os.ReadDir(filepath.Join("/proc", process, "task"))
-		if err != nil {
-			return err
-		}
-		for _, thread := range threads {
-			if !slices.Contains(strings.Fields(string(tasks)), thread.Name()) {
-				return fmt.Errorf("thread %s of process %s is not in group %q", thread.Name(), process, group)
-			}
-		}
 		groups, err := os.ReadFile(filepath.Join("/proc", process, "cpu_resctrl_groups"))
 		if err != nil {
 			return err
 		}
 		if first, _, _ := strings.Cut(string(groups), "\n"); first != groupLine(group) {
 			return fmt.Errorf("process %s: %q, want %q", process, first, groupLine(group))
+		}
+		if err := threadsInGroup(process, group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// threadsInGroup reads the threads first, since a process may start more of them at any time.
+func threadsInGroup(process, group string) error {
+	directory := filepath.Join("/proc", process, "task")
+	threads, err := os.ReadDir(directory)
+	if err != nil {
+		return err
+	}
+	tasks, err := os.ReadFile(filepath.Join(resctrlRoot, group, "tasks"))
+	if err != nil {
+		return err
+	}
+	for _, thread := range threads {
+		_, gone := os.Stat(filepath.Join(directory, thread.Name()))
+		if gone == nil && !slices.Contains(strings.Fields(string(tasks)), thread.Name()) {
+			return fmt.Errorf("thread %s of process %s is not in group %q", thread.Name(), process, group)
 		}
 	}
 	return nil

@@ -19,8 +19,8 @@ import (
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-func groups(t *testing.T, n *node) {
-	p := n.runPod(t, "groups", map[string]string{ownKey: "rdt=gold"})
+func groups(t *testing.T, p *pod) {
+	n := p.node
 	main := p.run(t, spec{name: "main", args: []string{"spawn", "3"}})
 	side := p.run(t, spec{name: "side"})
 	allocated := p.run(t, spec{name: "allocated", annotations: map[string]string{
@@ -44,7 +44,7 @@ func groups(t *testing.T, n *node) {
 	}
 
 	const rdt = "k8s.io/rdt"
-	n.wantAssignment(t, p, "main", &qos.Assignment{Name: rdt, Class: "gold", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: ownKey})
+	n.wantAssignment(t, p, "main", &qos.Assignment{Name: rdt, Class: "gold", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: keyOf("main")})
 	n.wantAssignment(t, p, "side", &qos.Assignment{Name: rdt, Class: "bronze", Source: qos.Source_SOURCE_DEFAULT})
 	n.wantAssignment(t, p, "allocated", &qos.Assignment{
 		Name: rdt, Class: "silver", Source: qos.Source_SOURCE_ALLOCATED, RequestedBy: "allocated.qos.noderesource.dev/rdt.silver",

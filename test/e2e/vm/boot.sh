@@ -24,7 +24,7 @@ truncate -s 2G "$dir/vda"
 truncate -s 256M "$dir/vdb"
 
 # Without no_timer_check, a busy host can make the kernel believe that its timer does not work.
-exec nice qemu-system-x86_64 -accel tcg,thread=multi -cpu "$cpu" -smp 2,sockets=2 -m 4096 \
+exec qemu-system-x86_64 -accel tcg,thread=multi -cpu "$cpu" -smp 2,sockets=2 -m 4096 \
   -display none -no-reboot -nic none -kernel "$KERNEL" -initrd "$dir/initrd.cpio" \
   -append "console=ttyS0 quiet panic=1 no_timer_check QOS_CGROUP=${QOS_CGROUP:-v2} $*" \
   -serial "file:$dir/console.log" -serial stdio -monitor none \
