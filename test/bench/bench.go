@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -72,10 +74,6 @@ func newSides(ctx context.Context, o options, dir string) (sides []*side, err er
 	if err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	files := filepath.Join(dir, "classes.yaml")
 	if err := os.WriteFile(files, []byte(classFile), 0o600); err != nil {
 		return nil, err
@@ -84,11 +82,14 @@ func newSides(ctx context.Context, o options, dir string) (sides []*side, err er
 		return exec.Command(binary, "run", "--config", files, "--nri-socket", socket, "--host-root", root, "--metrics-address=",
 			"--api-socket", filepath.Join(dir, "qos.sock"), "--state-dir", filepath.Join(dir, "state"), "--mount-resctrl=false")
 	}
-	idle := func(_, socket, _ string) *exec.Cmd { return exec.Command(self, "--idle", socket) }
 	for _, name := range []string{ours, idleOne, idleAgain} {
-		command := idle
-		if name == ours {
-			command = plugin
+		command := plugin
+		if name != ours {
+			self, err := copySelf(filepath.Join(dir, "bin", name))
+			if err != nil {
+				return sides, err
+			}
+			command = func(_, socket, _ string) *exec.Cmd { return exec.Command(self, "--idle", socket) }
 		}
 		s, err := newSide(ctx, dir, name, command)
 		if err != nil {
@@ -97,6 +98,20 @@ func newSides(ctx context.Context, o options, dir string) (sides []*side, err er
 		sides = append(sides, s)
 	}
 	return sides, nil
+}
+
+// copySelf makes an idle plugin a program of its own, as any plugin is: as the same file as this one, or as the other idle one, it
+// would find its code in the CPU's caches when those have just run.
+func copySelf(path string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		return "", err
+	}
+	return path, errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, program, 0o700))
 }
 
 // build makes the plugin as releases have it.
@@ -125,18 +140,17 @@ func measureCreations(ctx context.Context, o options, sides []*side, all results
 		if round < warmUp {
 			kept = results{}
 		}
-		if err := createOnce(ctx, round, sides, kept); err != nil {
+		if err := createOnce(ctx, sides, kept); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// createOnce creates a container of each kind on each side, every side being the first in its turn.
-func createOnce(ctx context.Context, round int, sides []*side, all results) error {
+// createOnce creates a container of each kind on each side.
+func createOnce(ctx context.Context, sides []*side, all results) error {
 	for request, rows := range [][2]string{{createNothing, startNothing}, {createAsked, startAsked}} {
-		for i := range sides {
-			s := sides[(i+round)%len(sides)]
+		for _, s := range shuffled(sides) {
 			took, err := s.create(ctx, request)
 			if err != nil {
 				return err
@@ -154,9 +168,8 @@ func measureSynchronizations(ctx context.Context, o options, sides []*side, all 
 			return err
 		}
 	}
-	for round := range o.synchronizations {
-		for i := range sides {
-			s := sides[(i+round)%len(sides)]
+	for range o.synchronizations {
+		for _, s := range shuffled(sides) {
 			took, err := s.synchronize(ctx)
 			if err != nil {
 				return errors.Join(fmt.Errorf("synchronize %s", s.name), err)
@@ -165,4 +178,11 @@ func measureSynchronizations(ctx context.Context, o options, sides []*side, all 
 		}
 	}
 	return nil
+}
+
+// shuffled puts the sides into a new order, so that none always comes after the same other one.
+func shuffled(sides []*side) []*side {
+	order := slices.Clone(sides)
+	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	return order
 }

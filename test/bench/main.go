@@ -32,7 +32,7 @@ func main() {
 	var o options
 	flag.StringVar(&o.idle, "idle", "", "be the plugin that does nothing, at this socket")
 	flag.StringVar(&o.plugin, "plugin", "", "binary of the plugin; built when empty")
-	flag.IntVar(&o.creations, "creations", 2000, "creations of each kind")
+	flag.IntVar(&o.creations, "creations", 1000, "creations of each kind")
 	flag.IntVar(&o.synchronizations, "synchronizations", 15, "synchronizations")
 	flag.IntVar(&o.live, "live", 250, "containers that there are during creations")
 	flag.IntVar(&o.many, "many", 500, "containers that there are during synchronizations")

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
@@ -26,6 +27,9 @@ type Host struct {
 	// Root is the directory.
 	Root string
 	pids atomic.Int64
+
+	mu   sync.Mutex        // guards dirs
+	dirs map[string]string // cgroups by container ID
 }
 
 // New makes the files below an existing directory.
@@ -48,7 +52,7 @@ func New(root string) (*Host, error) {
 			return nil, fmt.Errorf("make a host in %s: %w", root, err)
 		}
 	}
-	return &Host{Root: root}, nil
+	return &Host{Root: root, dirs: map[string]string{}}, nil
 }
 
 func (h *Host) dir(cgroup string) string { return filepath.Join(h.Root, "sys/fs/cgroup", cgroup) }
@@ -77,6 +81,9 @@ func (h *Host) Create(_ context.Context, spec nriruntime.Spec) (int, error) {
 	if err := h.MakePodCgroup(cgroup); err != nil {
 		return 0, err
 	}
+	h.mu.Lock()
+	h.dirs[spec.ID] = h.dir(cgroup)
+	h.mu.Unlock()
 	pid := int(h.pids.Add(1))
 	if err := os.WriteFile(filepath.Join(h.dir(cgroup), "cgroup.procs"), []byte(strconv.Itoa(pid)+"\n"), 0o600); err != nil {
 		return 0, err
@@ -111,19 +118,24 @@ func (h *Host) Update(_ context.Context, id string, unified map[string]string) e
 // Delete removes the container's cgroup.
 func (h *Host) Delete(_ context.Context, id string) error {
 	dir, err := h.find(id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err != nil {
+		return nil // deleted already
 	}
-	return errors.Join(err, os.RemoveAll(dir))
+	h.mu.Lock()
+	delete(h.dirs, id)
+	h.mu.Unlock()
+	return os.RemoveAll(dir)
 }
 
-// find finds the cgroup of a container, whose ID ends its name.
+// find returns the directory of a container's cgroup.
 func (h *Host) find(id string) (string, error) {
-	matches, err := filepath.Glob(filepath.Join(h.dir("kubepods"), "*", id))
-	if err != nil || len(matches) != 1 {
-		return "", errors.Join(err, fs.ErrNotExist)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	dir, ok := h.dirs[id]
+	if !ok {
+		return "", fmt.Errorf("cgroup of container %s: %w", id, fs.ErrNotExist)
 	}
-	return matches[0], nil
+	return dir, nil
 }
 
 // ReadFile reads a file in the cgroup of a container.
