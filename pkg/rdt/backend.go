@@ -97,10 +97,17 @@ func (b *Backend) prepare(config *Config, mount resctrlMount) (*machine, *Resolu
 			Message: fmt.Sprintf("resctrl is mounted read-only at %s; run: mount -o remount,rw %s", mount.point, mount.point)}
 	}
 	resolution, reclaim, err := preflight(config, m, b.isDraining)
-	if errors.Is(err, ErrBandwidthUnit) {
-		err = errors.Join(&classes.Unavailable{Reason: WrongMountOptions, Message: unitMessage(m.info)}, err)
+	return m, resolution, reclaim, orWrongMount(err, m.info)
+}
+
+// orWrongMount is for configurations in which nothing is wrong but the unit of memory bandwidth: they are right for
+// machines that have resctrl mounted otherwise.
+func orWrongMount(err error, info Info) error {
+	problems := classes.SplitErrors(err)
+	if slices.ContainsFunc(problems, func(err error) bool { return !errors.Is(err, ErrBandwidthUnit) }) || len(problems) == 0 {
+		return err
 	}
-	return m, resolution, reclaim, err
+	return errors.Join(&classes.Unavailable{Reason: WrongMountOptions, Message: unitMessage(info)}, err)
 }
 
 func unitMessage(info Info) string {

@@ -77,9 +77,10 @@ func TestCheckSaysWhatTheKernelWouldRefuse(t *testing.T) {
 			config := parse(t, test.config)
 			var got []string
 			for _, err := range classes.SplitErrors(newBackend(test.fs, nil).Check(t.Context(), config)) {
-				if unavailable := (*classes.Unavailable)(nil); !errors.As(err, &unavailable) {
-					got = append(got, err.Error())
+				if unavailable := (*classes.Unavailable)(nil); errors.As(err, &unavailable) {
+					t.Errorf("said to be unavailable: %v", err)
 				}
+				got = append(got, err.Error())
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
