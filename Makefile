@@ -70,10 +70,12 @@ clean: ## Remove what was built in the checkout.
 .PHONY: test
 test: ## Run all tests that need no root and no kernel of their own, fuzz seeds included; PACKAGES=./pkg/rdt/...
 	@$(if $(RACE),,echo 'no C compiler: testing without the race detector')
-	$(GO) test $(RACE) $(PACKAGES)
-ifeq ($(PACKAGES),./...)
-	@for module in $(TEST_MODULES); do (set -x; $(GO) -C $$module test $(RACE) ./...); done
-endif
+	@failed=; \
+	for module in . $(if $(filter ./...,$(PACKAGES)),$(TEST_MODULES)); do \
+	  echo "$(GO) -C $$module test $(RACE) $(PACKAGES)"; \
+	  $(GO) -C $$module test $(RACE) $(PACKAGES) || failed+=" $$module"; \
+	done; \
+	[ -z "$$failed" ] || { echo "failed in:$$failed" >&2; exit 1; }
 
 .PHONY: fuzz
 fuzz: ## Fuzz every target, one after another, for FUZZTIME=20s each.

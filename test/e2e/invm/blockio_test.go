@@ -1,5 +1,5 @@
 // Copyright The qos-nri-plugin Authors.
-// SPD-License-Identifier: Apache-2.0
+// SPDX-License-Identifier: Apache-2.0
 
 //go:build e2e_vm
 
