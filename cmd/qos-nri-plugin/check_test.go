@@ -100,7 +100,7 @@ func TestCheckFindsWhatTheMachineRefusesUnlessOffline(t *testing.T) {
 
 func TestCheckWarnsOfResourcesThatTheMachineDoesNotHave(t *testing.T) {
 	f := newCheckFixture(t, map[string]string{"a.yaml": apitest.Files})
-	f.Backends[apitest.RDT].Withdraw(&classes.Unavailable{Reason: "NoCPUSupport", Message: "this CPU has no RDT; use another"})
+	f.Backends[apitest.RDT].Lack(&classes.Unavailable{Reason: "NoCPUSupport", Message: "this CPU has no RDT; use another"})
 	wantAnswer(t, answer{
 		Out: "warning: k8s.io/rdt: not on this machine (NoCPUSupport): this CPU has no RDT; use another\n" +
 			"1 file, 3 resources, 5 classes: OK\n",

@@ -31,6 +31,9 @@ import (
 // stopTime bounds the end of the process after SIGTERM. Running containers keep their classes.
 const stopTime = 5 * time.Second
 
+// releaseInterval is how often classes that are gone are looked at again, when the kernel was not done with them.
+const releaseInterval = 30 * time.Second
+
 // Options of the process; its flags.
 type Options struct {
 	Config, NRISocket, NRIIndex, APISocket, APISocketGroup, MetricsAddress, HostRoot, StateDir string
@@ -131,19 +134,17 @@ func waitAtMost(ctx context.Context, group *errgroup.Group, limit time.Duration)
 
 // releaseDrained lets the backends drop what they keep for classes that are gone, once nothing runs in them any more.
 func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
-	for before := n.Draining(); ; {
-		changed := n.Changed()
-		now := n.Draining()
-		if now < before {
-			if err := n.ReleaseUnused(ctx); err != nil {
-				a.log.Warn("classes that are gone could not be cleaned up", "error", err)
-			}
-		}
-		before = now
+	retry := time.NewTicker(releaseInterval)
+	defer retry.Stop()
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-changed:
+		case <-n.Drained():
+		case <-retry.C: // what still had processes the last time
+		}
+		if err := n.ReleaseUnused(ctx); err != nil {
+			a.log.Warn("classes that are gone could not be cleaned up", "error", err)
 		}
 	}
 }

@@ -26,8 +26,9 @@ const maxSize = 16 << 20
 type Changes struct {
 	path, bootID string
 
-	mu   sync.Mutex // guards byID and the file
-	byID map[string][]classes.Assignment
+	writing sync.Mutex // serializes Set, and is taken before mu
+	mu      sync.Mutex // guards byID; never held for I/O, since hooks wait for it
+	byID    map[string][]classes.Assignment
 }
 
 type content struct {
@@ -77,21 +78,31 @@ func (c *Changes) Get(id string) ([]classes.Assignment, bool) {
 	return changed, ok
 }
 
-// Set replaces the changed assignments of an ID and has written them when it returns. On error the file is as before.
+// Set replaces the changed assignments of an ID and has written them when it returns. On error they are as before.
 func (c *Changes) Set(id string, changed []classes.Assignment) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	before := c.replace(id, changed)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	next := maps.Clone(c.byID)
-	if len(changed) > 0 {
-		next[id] = changed
-	} else {
-		delete(next, id)
-	}
+	c.mu.Unlock()
 	if err := c.write(next); err != nil {
+		c.replace(id, before)
 		return fmt.Errorf("write down the changed class: %w", err)
 	}
-	c.byID = next
 	return nil
+}
+
+func (c *Changes) replace(id string, changed []classes.Assignment) (before []classes.Assignment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before = c.byID[id]
+	if len(changed) > 0 {
+		c.byID[id] = changed
+	} else {
+		delete(c.byID, id)
+	}
+	return before
 }
 
 // Forget drops an ID. The file follows at the next Set; until then an ID that is gone does no harm in it.
@@ -114,7 +125,8 @@ func (c *Changes) write(changes map[string][]classes.Assignment) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(c.path), filepath.Base(c.path)+".*")
+	// One name, since only one instance has the directory: nothing piles up when the process is killed here.
+	file, err := os.OpenFile(c.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -50,8 +50,24 @@ func (n *Node) apply(ctx context.Context, source Source) error {
 	if err := n.applyAll(ctx, source.Config, next); err != nil {
 		return err
 	}
-	n.goLive(source, next)
-	return n.releaseUnused(ctx)
+	n.withdraw(ctx, n.goLive(source, next))
+	if err := n.releaseUnused(ctx); err != nil {
+		n.log.Warn("classes that are gone could not be cleaned up; it is tried again", "error", err)
+	}
+	return nil
+}
+
+// withdraw takes back what backends of resources that are gone have applied. What runs in their classes drains.
+func (n *Node) withdraw(ctx context.Context, gone []string) {
+	for _, name := range gone {
+		backend, err := n.backend(name)
+		if err == nil {
+			err = backend.Withdraw(ctx)
+		}
+		if err != nil {
+			n.log.Warn("a resource that is gone could not be taken back", "resource", name, "error", err)
+		}
+	}
 }
 
 // check makes the backends that a configuration needs, those that exist already being kept, and asks each of them
@@ -108,31 +124,40 @@ func (n *Node) applyAll(ctx context.Context, config *classes.Config, next map[st
 		err := b.Apply(ctx, resource.Backend)
 		if err != nil && !errors.As(err, &b.unavailable) {
 			err = fmt.Errorf("apply %s: %w", resource.Name, err)
-			return errors.Join(err, n.putBack(context.WithoutCancel(ctx), config.Resources[:i]))
+			return errors.Join(err, n.putBack(context.WithoutCancel(ctx), config.Resources[:i], next))
 		}
 		next[resource.Name] = b
 	}
 	return nil
 }
 
-func (n *Node) putBack(ctx context.Context, applied []classes.ResourceConfig) error {
+// putBack gives backends the configuration that they had before, or none.
+func (n *Node) putBack(ctx context.Context, applied []classes.ResourceConfig, next map[string]backend) error {
 	var errs []error
 	for _, resource := range applied {
+		if next[resource.Name].unavailable != nil {
+			continue
+		}
 		n.mu.Lock()
 		old, ok := n.backends[resource.Name]
 		n.mu.Unlock()
-		if !ok || old.unavailable != nil {
-			continue
+		var err error
+		if ok && old.unavailable == nil {
+			err = old.Apply(ctx, old.config.Backend)
+		} else {
+			fresh := next[resource.Name]
+			err = errors.Join(fresh.Withdraw(ctx), fresh.Release(ctx, func(string) bool { return false }))
 		}
-		if err := old.Apply(ctx, old.config.Backend); err != nil {
+		if err != nil {
 			errs = append(errs, fmt.Errorf("put back %s: %w", resource.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// goLive offers what was applied. Backends whose resource is gone are kept for what still runs in their classes.
-func (n *Node) goLive(source Source, next map[string]backend) {
+// goLive offers what was applied. Backends whose resource is gone are kept for what still runs in their classes, and
+// their names returned.
+func (n *Node) goLive(source Source, next map[string]backend) (gone []string) {
 	offers := make([]classes.Offer, 0, len(source.Config.Resources))
 	for _, resource := range source.Config.Resources {
 		offers = append(offers, classes.Offer{Resource: resource.Resource, Unavailable: next[resource.Name].unavailable})
@@ -142,11 +167,13 @@ func (n *Node) goLive(source Source, next map[string]backend) {
 	for name, old := range n.backends {
 		if _, kept := next[name]; !kept {
 			next[name] = old
+			gone = append(gone, name)
 		}
 	}
 	n.catalog, n.backends = classes.NewCatalog(offers), next
 	n.config = ConfigStatus{Loaded: time.Now(), Hash: source.Hash, Files: source.Files, Generation: n.config.Generation + 1}
 	n.notify()
+	return gone
 }
 
 // ReleaseUnused drops what backends keep only for classes that are gone from the configuration and in use no more.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -59,7 +60,7 @@ func TestAConfigurationIsCheckedBeforeAnythingIsApplied(t *testing.T) {
 
 func TestAResourceThatTheMachineLacksIsRefusedWithTheReason(t *testing.T) {
 	f := newFixture(t)
-	f.backends[cache].Withdraw(&classes.Unavailable{Reason: "NoCPUSupport", Message: "the CPU has no such thing"})
+	f.backends[cache].Lack(&classes.Unavailable{Reason: "NoCPUSupport", Message: "the CPU has no such thing"})
 	if err := f.configure(t, files); err != nil {
 		t.Fatal(err)
 	}
@@ -131,4 +132,41 @@ func TestWhatCannotBeBroughtAlongIsReportedAsItIs(t *testing.T) {
 	}
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "bronze/adopted")
+	f.backends[cache].Fail("enforce silver", nil)
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c1", cache, "silver/default")
+}
+
+func TestACleanUpThatFailsDoesNotMakeTheLiveConfigurationFailed(t *testing.T) {
+	f := newFixture(t)
+	f.backends[cache].Fail("release", errors.New("device or resource busy"))
+	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
+		t.Fatal(err)
+	}
+	if status := f.Status(); status.Config.Err != nil || status.Resources[0].DefaultClass != "silver" {
+		t.Errorf("status says %v, default class %q", status.Config.Err, status.Resources[0].DefaultClass)
+	}
+}
+
+func TestANewResourceOfARefusedConfigurationIsTakenBack(t *testing.T) {
+	f := newFixture(t)
+	f.restart(t)
+	f.backends[cache] = nodetest.NewBackend()
+	f.backends[disk].Fail("apply", errors.New("no such device"))
+	if err := f.configure(t, files); err == nil {
+		t.Fatal("no error")
+	}
+	if live, _ := f.backends[cache].Live(); len(live) > 0 {
+		t.Errorf("classes %v stay applied", live)
+	}
+}
+
+func TestAResourceThatIsGoneIsTakenBack(t *testing.T) {
+	f := newFixture(t)
+	if err := f.configure(t, fewer); err != nil {
+		t.Fatal(err)
+	}
+	if live, _ := f.backends[disk].Live(); len(live) > 0 {
+		t.Errorf("classes %v stay applied", live)
+	}
 }

@@ -41,78 +41,83 @@ func (n *Node) adjust(holder classes.Holder) (classes.Adjustment, error) {
 		if a.Class == classes.SystemDefault {
 			continue
 		}
-		s := step{resource: a.Resource, to: a.Class}
-		one, err := n.backends[a.Resource].Adjust(s.from, s.to)
+		one, err := n.backends[a.Resource].Adjust(classes.SystemDefault, a.Class)
 		if err != nil {
-			return classes.Adjustment{}, s.failed(err)
+			return classes.Adjustment{}, step{resource: a.Resource, to: a.Class}.failed(err)
 		}
 		all = all.Merge(one)
 	}
 	return all, nil
 }
 
-// StartContainer finishes and verifies the classes of a container before its first instruction. On error it must not
-// be started. A container that was created while the plugin was away is refused if it asks for a class, since it was
-// created without it: the kubelet makes a new one.
-func (n *Node) StartContainer(ctx context.Context, pod Pod, ctr Container) error {
-	target := containerTarget(pod, ctr)
-	target.Starting = true
-	holder, known := n.starting(target)
-	if !known {
-		return n.adoptAtStart(pod, ctr)
-	}
-	return n.enforceNew(ctx, target, holder)
-}
-
-// starting notes the process of a container that is about to start, and returns what it holds.
-func (n *Node) starting(target classes.Target) (classes.Holder, bool) {
+// StartContainer notes the process of a container that is about to start. enforce, if there is anything to do, finishes and
+// verifies its classes; on error the container must not be started. A container that was created while the plugin was
+// away is refused if it asks for a class, since it was created without it: the kubelet makes a new one.
+func (n *Node) StartContainer(pod Pod, ctr Container) (enforce func(context.Context) error, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	holder, known := n.ledger.Get(target.ID)
-	if known {
-		t := n.tracked[target.ID]
-		t.target, t.started = target, true
-		t.target.Starting = false
-		n.tracked[target.ID] = t
+	target := containerTarget(pod, ctr)
+	if _, known := n.ledger.Get(ctr.ID); !known {
+		if err := n.admitLate(pod, ctr); err != nil {
+			return nil, n.refuse(err)
+		}
 	}
-	return holder, known
+	t := n.tracked[ctr.ID]
+	t.target, t.started = target, true
+	n.tracked[ctr.ID] = t
+	holder, _ := n.ledger.Get(ctr.ID)
+	// What was created in another class has to be moved rather than verified.
+	target.Starting = len(t.astray) == 0
+	return n.enforcement(target, holder), nil
 }
 
 // errCreatedWithoutUs is returned for a container that was created without its classes.
 var errCreatedWithoutUs = errors.New("the container was created while qos-nri-plugin was not connected to the runtime, " +
 	"so without this class; it has to be created anew")
 
-func (n *Node) adoptAtStart(pod Pod, ctr Container) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+// admitLate gives a container that was created without the plugin what it can still have: the classes of defaults.
+// The caller holds mu.
+func (n *Node) admitLate(pod Pod, ctr Container) error {
 	wanted, err := n.catalog.Resolve(containerRequest(pod, ctr))
 	if err != nil {
-		return n.refuse(err)
+		return err
 	}
 	holder := containerHolder(pod, ctr, wanted)
 	for _, a := range wanted {
 		if a.Class != classes.SystemDefault && a.Source != classes.SourceDefault {
-			return n.refuse(fmt.Errorf("%s: class %q of %s: %w", describe(holder), a.Class, a.Resource, errCreatedWithoutUs))
+			return fmt.Errorf("%s: class %q of %s: %w", describe(holder), a.Class, a.Resource, errCreatedWithoutUs)
 		}
 	}
-	n.adopt(pod, holder, containerTarget(pod, ctr), nil)
+	n.ledger.Adopt(holder)
+	n.track(pod, containerTarget(pod, ctr), true)
+	n.foundIn(ctr.ID, nil)
 	n.notify()
 	return nil
 }
 
-// enforceNew brings what is new into the classes that it holds, outside of the lock.
-func (n *Node) enforceNew(ctx context.Context, target classes.Target, holder classes.Holder) error {
+// enforcement returns what brings a new holder into its classes, to be called without the lock; nil when it has none.
+func (n *Node) enforcement(target classes.Target, holder classes.Holder) func(context.Context) error {
+	var steps []step
 	for _, a := range holder.Assignments {
-		if a.Class == classes.SystemDefault {
-			continue
-		}
-		if err := n.enforce(ctx, target, step{resource: a.Resource, to: a.Class}); err != nil {
-			err = fmt.Errorf("%s: %w", describe(holder), err)
-			n.countRefusal(err)
-			return err
+		if a.Class != classes.SystemDefault {
+			// From the class to itself: its values may have changed since the creation, and the old ones are cleared then.
+			steps = append(steps, step{resource: a.Resource, from: a.Class, to: a.Class})
 		}
 	}
-	return nil
+	if len(steps) == 0 {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		for _, s := range steps {
+			if err := n.enforce(ctx, target, s); err != nil {
+				err = fmt.Errorf("%s: %w", describe(holder), err)
+				n.countRefusal(err)
+				return err
+			}
+		}
+		n.arrived(holder.ID, steps)
+		return nil
+	}
 }
 
 func (n *Node) enforce(ctx context.Context, target classes.Target, s step) error {
@@ -145,43 +150,33 @@ func (n *Node) Stop(id string) {
 
 // release forgets a container or sandbox. The caller holds mu.
 func (n *Node) release(id string) {
-	if _, known := n.ledger.Get(id); !known {
+	holder, known := n.ledger.Get(id)
+	if !known {
 		return
 	}
 	n.ledger.Release(id)
+	n.signalDrained(holder.Assignments)
 	delete(n.tracked, id)
-	delete(n.pending, id)
 	n.changes.Forget(id)
 	n.notify()
 }
 
-// RunPod gives a pod that is about to run its pod-scope classes, and enforces them on its cgroup.
-func (n *Node) RunPod(ctx context.Context, pod Pod) error {
-	holder, err := n.admitPod(pod)
-	if err != nil {
-		return err
-	}
-	if err := n.enforceNew(ctx, podTarget(pod), holder); err != nil {
-		n.Stop(pod.ID)
-		return err
-	}
-	return nil
-}
-
-func (n *Node) admitPod(pod Pod) (classes.Holder, error) {
+// RunPod gives a pod that is about to run its pod-scope classes. enforce, if there is anything to do, brings the pod's
+// cgroup into them; on error the pod must not run.
+func (n *Node) RunPod(pod Pod) (enforce func(context.Context) error, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	assignments, err := n.catalog.Resolve(podRequest(pod))
 	if err != nil {
-		return classes.Holder{}, n.refuse(err)
+		return nil, n.refuse(err)
 	}
 	holder := podHolder(pod, assignments)
 	if err := n.ledger.Admit(holder, n.catalog); err != nil {
-		return classes.Holder{}, n.refuse(err)
+		return nil, n.refuse(err)
 	}
 	n.track(pod, podTarget(pod), true)
 	n.notify()
-	return holder, nil
+	return n.enforcement(podTarget(pod), holder), nil
 }
 
 // refuse counts a refusal and returns it. The caller holds mu.

@@ -51,7 +51,8 @@ type Node struct {
 	changes ChangeStore
 	log     *slog.Logger
 
-	// changing serializes whatever changes the kernel outside of hooks: Configure and Update. It is taken before mu.
+	// changing serializes whatever changes the kernel outside of hooks: Configure, Update, Reconcile and ReleaseUnused. It
+	// is taken before mu, and held while the runtime and the kernel are waited for; no hook takes it.
 	changing sync.Mutex
 
 	// mu guards all below. It is held for work in memory only, since the hooks of all containers wait for it.
@@ -61,12 +62,12 @@ type Node struct {
 	ledger   *classes.Ledger
 	tracked  map[string]tracked // by the ID of the container or sandbox
 	seen     uint64             // containers and sandboxes so far
-	pending  map[string][]step  // what Converge has to do, by the ID
 	runtime  Runtime
 	info     RuntimeInfo
 	config   ConfigStatus
 	refusals Refusals
 	watchers chan struct{} // closed and replaced at every change
+	drained  chan struct{} // signalled when an assignment of a class that is offered no more has ended
 }
 
 // tracked is what is known of a holder beside its assignments.
@@ -78,6 +79,17 @@ type tracked struct {
 	number uint64
 	// started is false until the first process is about to run.
 	started bool
+	// astray is, by resource, the class that it is in as far as is known, where that is not the ledger's. It is never
+	// changed, but replaced.
+	astray map[string]string
+}
+
+// classOf is the class that a holder is in.
+func (t tracked) classOf(holder classes.Holder, resource string) string {
+	if class, ok := t.astray[resource]; ok {
+		return class
+	}
+	return classOf(holder.Assignments, resource)
 }
 
 // track begins to follow a holder. The caller holds mu.
@@ -124,8 +136,8 @@ func New(o Options) *Node {
 	n := &Node{
 		kinds: map[string]classes.Kind{}, changes: o.Changes, log: o.Log,
 		catalog: classes.NewCatalog(nil), backends: map[string]backend{}, ledger: classes.NewLedger(),
-		tracked: map[string]tracked{}, pending: map[string][]step{},
-		refusals: Refusals{}, watchers: make(chan struct{}),
+		tracked:  map[string]tracked{},
+		refusals: Refusals{}, watchers: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
 	for _, kind := range o.Kinds {
 		n.kinds[kind.Field] = kind

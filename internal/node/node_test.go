@@ -107,7 +107,32 @@ func (f *fixture) run(t *testing.T, p node.Pod, c node.Container) (node.Containe
 		t.Fatal(err)
 	}
 	c.Annotations, c.PID = map[string]string{node.RecordAnnotation: record}, 1
-	return c, f.StartContainer(t.Context(), p, c)
+	return c, f.start(t, p, c)
+}
+
+// start is the hook at the start of a container, as the runtime waits for it.
+func (f *fixture) start(t *testing.T, p node.Pod, c node.Container) error {
+	t.Helper()
+	return finish(t)(f.StartContainer(p, c))
+}
+
+func (f *fixture) runPod(t *testing.T, p node.Pod) error {
+	t.Helper()
+	return finish(t)(f.RunPod(p))
+}
+
+func finish(t *testing.T) func(enforce func(context.Context) error, err error) error {
+	t.Helper()
+	return func(enforce func(context.Context) error, err error) error {
+		if err != nil || enforce == nil {
+			return err
+		}
+		return enforce(t.Context())
+	}
+}
+
+func running(p node.Pod, c node.Container) node.Existing {
+	return node.Existing{Pod: p, Container: c, Started: true}
 }
 
 func (f *fixture) mustRun(t *testing.T, p node.Pod, c node.Container) node.Container {
@@ -200,19 +225,18 @@ func TestAContainerThatTheKernelDoesNotTakeIsNotStarted(t *testing.T) {
 
 func TestAContainerCreatedWithoutThePluginIsNotStartedWithoutItsClass(t *testing.T) {
 	f := newFixture(t)
-	if err := f.StartContainer(t.Context(), pod("a", asking("test.example/cache=gold")), container("c1")); err == nil {
+	if err := f.start(t, pod("a", asking("test.example/cache=gold")), container("c1")); err == nil {
 		t.Error("a container that asks for a class was started without it")
 	}
-	if err := f.StartContainer(t.Context(), pod("b", nil), container("c2")); err != nil {
+	if err := f.start(t, pod("b", nil), container("c2")); err != nil {
 		t.Errorf("a container that asks for nothing was refused: %v", err)
 	}
-	f.Converge(t.Context())
 	f.wantClass(t, "c2", cache, "bronze/default")
 }
 
 func TestAPodGetsPodScopeClasses(t *testing.T) {
 	f := newFixture(t)
-	if err := f.RunPod(t.Context(), pod("a", asking("test.example/net=high"))); err != nil {
+	if err := f.runPod(t, pod("a", asking("test.example/net=high"))); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.backends[net].Enforced()["sandbox-a"]; got != "high" {
@@ -226,12 +250,12 @@ func TestAPodGetsPodScopeClasses(t *testing.T) {
 func TestSynchronizeRebuildsTheSameState(t *testing.T) {
 	f := newFixture(t)
 	pods := []node.Pod{pod("a", asking("test.example/cache=gold,test.example/disk=slow,test.example/net=low")), pod("b", nil)}
-	var running []node.Running
+	var exist []node.Existing
 	for i, p := range pods {
-		if err := f.RunPod(t.Context(), p); err != nil {
+		if err := f.runPod(t, p); err != nil {
 			t.Fatal(err)
 		}
-		running = append(running, node.Running{Pod: p, Container: f.mustRun(t, p, container([]string{"c1", "c2"}[i]))})
+		exist = append(exist, running(p, f.mustRun(t, p, container([]string{"c1", "c2"}[i]))))
 	}
 	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-b", Container: "main"}, map[string]string{disk: "fast"}); err != nil {
 		t.Fatal(err)
@@ -241,31 +265,10 @@ func TestSynchronizeRebuildsTheSameState(t *testing.T) {
 	if err := f.configure(t, files); err != nil {
 		t.Fatal(err)
 	}
-	f.Synchronize(pods, running)
-	f.Converge(t.Context())
+	f.Synchronize(pods, exist)
+	f.Reconcile(t.Context())
 	if diff := cmp.Diff(before, f.Assignments()); diff != "" {
 		t.Errorf("state differs after a restart (-before +after):\n%s", diff)
 	}
 	f.wantClass(t, "c2", disk, "fast/update")
-}
-
-func TestWhatRunsIsAdoptedAlsoOverCapacityAndBroughtIntoItsClass(t *testing.T) {
-	f := newFixture(t)
-	p, q := pod("a", asking("test.example/cache=gold")), pod("b", asking("test.example/cache=gold"))
-	f.Synchronize([]node.Pod{p, q}, []node.Running{{Pod: p, Container: container("c1")}, {Pod: q, Container: container("c2")}})
-	f.Converge(t.Context())
-	f.wantClass(t, "c1", cache, "gold/pod")
-	f.wantClass(t, "c2", cache, "gold/pod")
-	if _, err := f.run(t, pod("c", asking("test.example/cache=gold")), container("c3")); !errors.Is(err, classes.ErrClassFull) {
-		t.Errorf("error is %v, want ErrClassFull", err)
-	}
-}
-
-func TestWhatCannotBeBroughtIntoItsClassIsReportedAsItIs(t *testing.T) {
-	f := newFixture(t)
-	f.backends[cache].Fail("enforce gold", errors.New("refused"))
-	p := pod("a", asking("test.example/cache=gold"))
-	f.Synchronize([]node.Pod{p}, []node.Running{{Pod: p, Container: container("c1")}})
-	f.Converge(t.Context())
-	f.wantClass(t, "c1", cache, "/adopted")
 }

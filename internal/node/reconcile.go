@@ -5,36 +5,34 @@ package node
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"maps"
 	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Reconcile brings what runs along with the live configuration: whoever has a default gets the default of now, and where
-// the kernel shows anything else than the class that is reported, the class is enforced again. It is to be called after
-// Configure, outside of hooks. It returns how many containers and pods it had to mend.
+// Reconcile brings what runs into the classes that the ledger says: whoever has a default gets the default of now, and
+// where the kernel shows another class, the right one is enforced. It is to be called after Synchronize and Configure,
+// outside of hooks. What cannot be mended keeps its slot, is reported as it is, and is tried again the next time. It
+// returns how many containers and pods it has mended.
 func (n *Node) Reconcile(ctx context.Context) (mended int) {
 	n.changing.Lock()
 	defer n.changing.Unlock()
-	for _, id := range n.holderIDs() {
+	for _, id := range n.startedIDs() {
 		if ctx.Err() != nil {
 			return mended
 		}
-		holder, t, steps := n.astray(ctx, id)
-		if len(steps) == 0 {
-			continue
+		n.followDefaults(id)
+		if n.mend(ctx, id) {
+			mended++
 		}
-		if err := n.take(ctx, t.target, steps); err != nil {
-			n.log.Warn("a running container could not be brought along with the class files", "container", describe(holder), "error", err)
-			n.giveUp(holder, steps)
-			continue
-		}
-		mended++
 	}
 	return mended
 }
 
-func (n *Node) holderIDs() []string {
+func (n *Node) startedIDs() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var ids []string
@@ -46,42 +44,128 @@ func (n *Node) holderIDs() []string {
 	return ids
 }
 
-// astray says what has to be done to a holder so that it is in the classes that it should be in, which it is reported
-// to be in from here on.
-func (n *Node) astray(ctx context.Context, id string) (classes.Holder, tracked, []step) {
-	holder, t, known := n.followDefaults(id)
+// mend enforces what the kernel does not show of a holder's classes.
+func (n *Node) mend(ctx context.Context, id string) bool {
+	holder, t, known := n.live(id)
 	if !known {
-		return holder, t, nil
+		return false
 	}
-	now, t, known := n.live(id)
-	if !known {
-		return holder, t, nil
+	steps, err := n.deviations(ctx, holder, t)
+	if errors.Is(err, fs.ErrNotExist) && holder.Owner.Container == "" {
+		n.Stop(id) // the sandbox of a pod that has ended: its cgroup is gone
+		return false
 	}
-	steps := stepsBetween(holder.Assignments, now.Assignments)
-	for _, a := range now.Assignments {
-		changing := slices.ContainsFunc(steps, func(s step) bool { return s.resource == a.Resource })
-		if !changing && a.Class != classes.SystemDefault && !n.isIn(ctx, t.target, a) {
+	if len(steps) == 0 {
+		return false
+	}
+	if err := n.take(ctx, t.target, steps); err != nil {
+		n.log.Warn("what runs could not be brought into its class; it is tried again at the next change",
+			"container", describe(holder), "error", err)
+		n.look(ctx, holder.ID, steps)
+		return false
+	}
+	n.arrived(id, steps)
+	return true
+}
+
+// deviations compares a holder's classes with what the kernel shows. What cannot be seen counts as right, unless
+// it is known to be wrong.
+func (n *Node) deviations(ctx context.Context, holder classes.Holder, t tracked) (steps []step, err error) {
+	for _, a := range holder.Assignments {
+		backend, backendErr := n.backend(a.Resource)
+		if backendErr != nil {
+			continue // nothing is there to enforce it with
+		}
+		class, ok, observeErr := backend.Observe(ctx, t.target)
+		from, astray := t.astray[a.Resource]
+		switch {
+		case observeErr != nil:
+			err = errors.Join(err, observeErr)
+		case ok && class == a.Class:
+			n.arrived(holder.ID, []step{{resource: a.Resource, to: a.Class}})
+		case ok:
+			steps = append(steps, step{resource: a.Resource, from: class, to: a.Class})
+		case astray:
+			steps = append(steps, step{resource: a.Resource, from: from, to: a.Class})
+		case a.Class != classes.SystemDefault && n.isOffered(a):
 			steps = append(steps, step{resource: a.Resource, from: a.Class, to: a.Class})
 		}
 	}
-	return now, t, steps
+	return steps, err
 }
 
-// followDefaults gives a holder the default classes of now, and returns it as it was before.
-func (n *Node) followDefaults(id string) (classes.Holder, tracked, bool) {
+func (n *Node) isOffered(a classes.Assignment) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	holder, known := n.ledger.Get(id)
+	return n.offered(a)
+}
+
+// look notes in which classes a holder is after steps that failed: as the kernel shows, or else as before.
+func (n *Node) look(ctx context.Context, id string, steps []step) {
+	ctx = context.WithoutCancel(ctx)
+	_, t, _ := n.live(id)
+	for _, s := range steps {
+		class := s.from
+		if backend, err := n.backend(s.resource); err == nil {
+			if seen, ok, err := backend.Observe(ctx, t.target); err == nil && ok {
+				class = seen
+			}
+		}
+		n.mu.Lock()
+		if holder, known := n.ledger.Get(id); known {
+			n.found(id, classes.Assignment{Resource: s.resource, Class: classOf(holder.Assignments, s.resource)}, class)
+			n.notify()
+		}
+		n.mu.Unlock()
+	}
+}
+
+// arrived notes that a holder is in the classes that it should be in.
+func (n *Node) arrived(id string, steps []step) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, known := n.tracked[id]; !known {
+		return
+	}
+	for _, s := range steps {
+		n.found(id, classes.Assignment{Resource: s.resource, Class: s.to}, s.to)
+	}
+	n.notify()
+}
+
+// found notes the class of a resource that a holder is in, if it is not the one that it should have. The caller holds mu.
+func (n *Node) found(id string, want classes.Assignment, class string) {
+	t := n.tracked[id]
+	astray := maps.Clone(t.astray) // readers may have the old one
+	if class == want.Class {
+		delete(astray, want.Resource)
+	} else {
+		if astray == nil {
+			astray = map[string]string{}
+		}
+		astray[want.Resource] = class
+	}
+	t.astray = astray
+	n.tracked[id] = t
+}
+
+// followDefaults gives a holder that asked for nothing the default classes of now.
+func (n *Node) followDefaults(id string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before, known := n.ledger.Get(id)
 	if !known {
-		return holder, tracked{}, false
+		return
 	}
-	changed := holder
-	changed.Assignments = overlay(holder.Assignments, n.defaults(holder))
-	if len(stepsBetween(holder.Assignments, changed.Assignments)) > 0 {
-		n.ledger.Adopt(changed)
-		n.notify()
+	after := before
+	after.Assignments = classes.Overlay(before.Assignments, n.defaults(before))
+	if slices.Equal(before.Assignments, after.Assignments) {
+		return
 	}
-	return holder, n.tracked[id], true
+	n.ledger.Adopt(after)
+	n.foundIn(id, before.Assignments)
+	n.signalDrained(before.Assignments)
+	n.notify()
 }
 
 // defaults are the assignments of a holder that asked for nothing, as they would be now. The caller holds mu.
@@ -99,14 +183,4 @@ func (n *Node) defaults(holder classes.Holder) []classes.Assignment {
 		}
 	}
 	return now
-}
-
-// isIn says whether the kernel shows a target in a class. What the kernel cannot tell counts as not.
-func (n *Node) isIn(ctx context.Context, target classes.Target, a classes.Assignment) bool {
-	backend, err := n.backend(a.Resource)
-	if err != nil {
-		return true // nothing is there to enforce it with
-	}
-	class, ok, err := backend.Observe(ctx, target)
-	return err == nil && ok && class == a.Class
 }

@@ -32,10 +32,11 @@ func Record(assignments []classes.Assignment) (string, error) {
 	return string(value), nil
 }
 
-// recorded reads RecordAnnotation; nil when there is none or it is not ours.
-func recorded(annotations map[string]string) []classes.Assignment {
-	value, ok := annotations[RecordAnnotation]
-	if !ok {
+// recordOf reads a container's RecordAnnotation; nil when there is none or it is not ours. Some runtimes copy a pod's
+// annotations to its containers, so what the pod has too may be its own invention.
+func recordOf(pod Pod, ctr Container) []classes.Assignment {
+	value, ok := ctr.Annotations[RecordAnnotation]
+	if _, forged := pod.Annotations[RecordAnnotation]; forged || !ok {
 		return nil
 	}
 	var assigned []classes.Assignment

@@ -20,23 +20,11 @@ var (
 	ErrNotConnected = errors.New("not connected to the container runtime")
 )
 
-// step takes one resource of a container or pod from one class to another.
+// step takes one resource of a container or pod from one class to another. From a class to itself means that it is
+// enforced again.
 type step struct{ resource, from, to string }
 
 func (s step) failed(err error) error { return fmt.Errorf("class %q of %s: %w", s.to, s.resource, err) }
-
-func (s step) reverse() step { return step{resource: s.resource, from: s.to, to: s.from} }
-
-// stepsBetween says what has to change for has to become wants.
-func stepsBetween(has, wants []classes.Assignment) []step {
-	var steps []step
-	for _, want := range wants {
-		if from := classOf(has, want.Resource); from != want.Class {
-			steps = append(steps, step{resource: want.Resource, from: from, to: want.Class})
-		}
-	}
-	return steps
-}
 
 func classOf(assignments []classes.Assignment, resource string) string {
 	for _, a := range assignments {
@@ -52,58 +40,72 @@ func classOf(assignments []classes.Assignment, resource string) string {
 func (n *Node) Update(ctx context.Context, owner classes.Owner, requests map[string]string) error {
 	n.changing.Lock()
 	defer n.changing.Unlock()
-	holder, target, steps, err := n.admitChange(owner, requests)
-	if err != nil || len(steps) == 0 {
+	before, t, steps, err := n.admitChange(owner, requests)
+	if err != nil {
 		return err
 	}
-	err = n.remember(holder.ID)
+	err = n.remember(before.ID)
 	if err == nil {
-		err = n.take(ctx, target, steps)
+		err = n.take(ctx, t.target, steps)
 	}
 	if err == nil {
+		n.arrived(before.ID, steps)
 		return nil
 	}
-	n.revert(holder)
-	return errors.Join(fmt.Errorf("%s: %w", describe(holder), err), n.remember(holder.ID))
+	n.revert(before)
+	n.look(ctx, before.ID, steps)
+	return errors.Join(fmt.Errorf("%s: %w", describe(before), err), n.remember(before.ID))
 }
 
 // admitChange checks a change and takes the slots for it. It returns the holder as it was before.
-func (n *Node) admitChange(owner classes.Owner, requests map[string]string) (classes.Holder, classes.Target, []step, error) {
+func (n *Node) admitChange(owner classes.Owner, requests map[string]string) (before classes.Holder, t tracked, steps []step, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	holder, t, err := n.holderOf(owner)
+	before, t, err = n.holderOf(owner)
 	if err != nil {
-		return holder, t.target, nil, err
+		return before, t, nil, err
 	}
-	wanted, err := n.changed(holder, requests)
+	changes, err := n.requested(before, requests)
 	if err != nil {
-		return holder, t.target, nil, fmt.Errorf("%s: %w", describe(holder), err)
+		return before, t, nil, fmt.Errorf("%s: %w", describe(before), err)
 	}
-	if _, err := n.ledger.Change(holder.ID, wanted, n.catalog); err != nil {
-		return holder, t.target, nil, n.refuse(err)
+	if _, err := n.ledger.Change(before.ID, changes, n.catalog); err != nil {
+		return before, t, nil, n.refuse(err)
 	}
+	n.signalDrained(before.Assignments)
 	n.notify()
-	return holder, t.target, stepsBetween(holder.Assignments, wanted), nil
+	for _, a := range changes {
+		if from := t.classOf(before, a.Resource); from != a.Class {
+			steps = append(steps, step{resource: a.Resource, from: from, to: a.Class})
+		}
+	}
+	return before, t, steps, nil
 }
 
 // holderOf returns the newest holder of an owner, which must be running. The caller holds mu.
-func (n *Node) holderOf(owner classes.Owner) (newest classes.Holder, t tracked, err error) {
+func (n *Node) holderOf(owner classes.Owner) (classes.Holder, tracked, error) {
+	newest, t := n.newest(owner)
+	switch {
+	case t.number == 0:
+		return newest, t, fmt.Errorf("container %q of pod %s: %w on this node", owner.Container, owner.PodUID, ErrNotFound)
+	case !t.started:
+		return newest, t, fmt.Errorf("%s: %w", describe(newest), ErrNotRunning)
+	}
+	return newest, t, nil
+}
+
+// newest returns the newest holder of an owner; the number is 0 when there is none. The caller holds mu.
+func (n *Node) newest(owner classes.Owner) (newest classes.Holder, t tracked) {
 	for _, h := range n.ledger.Holders() {
 		if h.Owner == owner && n.tracked[h.ID].number > t.number {
 			newest, t = h, n.tracked[h.ID]
 		}
 	}
-	switch {
-	case t.number == 0:
-		err = fmt.Errorf("container %q of pod %s: %w on this node", owner.Container, owner.PodUID, ErrNotFound)
-	case !t.started:
-		err = fmt.Errorf("%s: %w", describe(newest), ErrNotRunning)
-	}
-	return newest, t, err
+	return newest, t
 }
 
-// changed returns a holder's assignments after a change, if it may be made. The caller holds mu.
-func (n *Node) changed(holder classes.Holder, requests map[string]string) ([]classes.Assignment, error) {
+// requested returns the assignments that a change asks for, if it may be made. The caller holds mu.
+func (n *Node) requested(holder classes.Holder, requests map[string]string) ([]classes.Assignment, error) {
 	scope := classes.ContainerScope
 	if holder.Owner.Container == "" {
 		scope = classes.PodScope
@@ -123,37 +125,48 @@ func (n *Node) changed(holder classes.Holder, requests map[string]string) ([]cla
 		}
 		changes = append(changes, classes.Assignment{Resource: offer.Name, Class: class, Source: classes.SourceUpdate})
 	}
-	return overlay(holder.Assignments, changes), nil
+	return changes, nil
 }
 
 // take makes the steps: first through the runtime, which then knows of them, then by the backends, which also verify.
-// On error what was done is undone.
+// On error what was done is undone, as far as possible.
 func (n *Node) take(ctx context.Context, target classes.Target, steps []step) error {
 	unified, err := n.unified(steps)
 	if err != nil {
 		return err
 	}
-	if err := n.updateRuntime(ctx, target, unified); err != nil {
+	err = n.updateRuntime(ctx, target, unified)
+	if errors.Is(err, ErrNotConnected) {
 		return err
 	}
-	for i, s := range steps {
-		if err := n.enforce(ctx, target, s); err != nil {
-			return errors.Join(err, n.undo(ctx, target, steps, i))
+	for _, s := range steps {
+		if err == nil {
+			err = n.enforce(ctx, target, s)
 		}
+	}
+	if err != nil {
+		return errors.Join(err, n.undo(ctx, target, steps))
 	}
 	return nil
 }
 
-// undo takes back the runtime's part of all steps and the backends' part of the first done ones.
-func (n *Node) undo(ctx context.Context, target classes.Target, steps []step, done int) error {
+// undo takes all steps back, also those that were not made: that does nothing. It goes on after an error.
+func (n *Node) undo(ctx context.Context, target classes.Target, steps []step) error {
 	ctx = context.WithoutCancel(ctx)
-	back := make([]step, len(steps))
-	for i, s := range steps {
-		back[i] = s.reverse()
+	var errs []error
+	var all classes.Adjustment
+	var back []step
+	for _, s := range steps {
+		if s.from == s.to {
+			continue
+		}
+		s.from, s.to = s.to, s.from
+		one, err := n.adjustment(s)
+		errs = append(errs, err)
+		all, back = all.Merge(one), append(back, s)
 	}
-	unified, err := n.unified(back)
-	errs := []error{err, n.updateRuntime(ctx, target, unified)}
-	for _, s := range back[:done] {
+	errs = append(errs, n.updateRuntime(ctx, target, all.Unified))
+	for _, s := range back {
 		errs = append(errs, n.enforce(ctx, target, s))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -165,17 +178,25 @@ func (n *Node) undo(ctx context.Context, target classes.Target, steps []step, do
 func (n *Node) unified(steps []step) (map[string]string, error) {
 	var all classes.Adjustment
 	for _, s := range steps {
-		backend, err := n.backend(s.resource)
+		one, err := n.adjustment(s)
 		if err != nil {
 			return nil, err
-		}
-		one, err := backend.Adjust(s.from, s.to)
-		if err != nil {
-			return nil, s.failed(err)
 		}
 		all = all.Merge(one)
 	}
 	return all.Unified, nil
+}
+
+func (n *Node) adjustment(s step) (classes.Adjustment, error) {
+	backend, err := n.backend(s.resource)
+	if err != nil {
+		return classes.Adjustment{}, err
+	}
+	one, err := backend.Adjust(s.from, s.to)
+	if err != nil {
+		return classes.Adjustment{}, s.failed(err)
+	}
+	return one, nil
 }
 
 func (n *Node) updateRuntime(ctx context.Context, target classes.Target, unified map[string]string) error {

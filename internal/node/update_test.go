@@ -4,7 +4,9 @@
 package node_test
 
 import (
+	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -60,8 +62,8 @@ func TestUpdateSurvivesARestartOnlyWhenItSucceeded(t *testing.T) {
 	if err := f.configure(t, files); err != nil {
 		t.Fatal(err)
 	}
-	f.Synchronize([]node.Pod{p}, []node.Running{{Pod: p, Container: c}})
-	f.Converge(t.Context())
+	f.Synchronize([]node.Pod{p}, []node.Existing{{Pod: p, Container: c}})
+	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", disk, "/")
 }
 
@@ -95,5 +97,77 @@ func TestUpdateRefuses(t *testing.T) {
 				t.Errorf("state differs after a refusal (-before +after):\n%s", diff)
 			}
 		})
+	}
+}
+
+// lateRuntime does what it is told, and says that it did not.
+type lateRuntime struct{ set map[string]string }
+
+func (r *lateRuntime) SetUnified(_ context.Context, _ string, unified map[string]string) error {
+	maps.Copy(r.set, unified)
+	return context.DeadlineExceeded
+}
+
+func TestAnUpdateThatTheRuntimeMayHaveMadeAfterAllIsTakenBack(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("a", asking("test.example/disk=slow")), container("c1"))
+	late := &lateRuntime{set: map[string]string{}}
+	f.Connected(late, node.RuntimeInfo{})
+	if err := f.Update(t.Context(), ownerA, map[string]string{disk: "fast"}); err == nil {
+		t.Fatal("no error")
+	}
+	if late.set["test.class"] != "slow" {
+		t.Errorf("the runtime was left with %v", late.set)
+	}
+	f.wantClass(t, "c1", disk, "slow/pod")
+}
+
+func TestAnUpdateToTheClassOfTheDefaultStaysWhenTheDefaultChanges(t *testing.T) {
+	f := newFixture(t)
+	p := pod("a", nil)
+	c := f.mustRun(t, p, container("c1"))
+	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "bronze"}); err != nil {
+		t.Fatal(err)
+	}
+	f.restart(t)
+	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
+		t.Fatal(err)
+	}
+	f.Synchronize([]node.Pod{p}, []node.Existing{running(p, c)})
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c1", cache, "bronze/update")
+}
+
+func TestAnUpdateBeforeReconcileIsNotUndoneByIt(t *testing.T) {
+	f := newFixture(t)
+	p := pod("a", nil)
+	c := f.mustRun(t, p, container("c1"))
+	f.restart(t)
+	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
+		t.Fatal(err)
+	}
+	f.Synchronize([]node.Pod{p}, []node.Existing{running(p, c)})
+	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); err != nil {
+		t.Fatal(err)
+	}
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c1", cache, "gold/update")
+}
+
+func TestOfTwoSandboxesOfAPodTheNewerIsChangedAndShown(t *testing.T) {
+	f := newFixture(t)
+	older, newer := pod("a", asking("test.example/net=high")), pod("a", asking("test.example/net=high"))
+	older.ID, newer.ID = "zz-older", "aa-newer"
+	for _, p := range []node.Pod{older, newer} {
+		if err := f.runPod(t, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"}); err != nil {
+		t.Fatal(err)
+	}
+	got := f.Assignments()[0]
+	if got.SandboxID != "aa-newer" || got.Assignments[0].Class != "low" {
+		t.Errorf("%q of sandbox %s is shown, want low of aa-newer", got.Assignments[0].Class, got.SandboxID)
 	}
 }

@@ -155,7 +155,7 @@ func TestStatusTellsThatTheRuntimeIsAway(t *testing.T) {
 
 func TestStatusTellsUnavailableResourcesApart(t *testing.T) {
 	f := newFixture(t)
-	f.Backends[apitest.RDT].Withdraw(&classes.Unavailable{Reason: "NoCPUSupport", Message: "this CPU has no RDT; use another"})
+	f.Backends[apitest.RDT].Lack(&classes.Unavailable{Reason: "NoCPUSupport", Message: "this CPU has no RDT; use another"})
 	if err := f.Load(t.Context(), apitest.Files); err != nil {
 		t.Fatal(err)
 	}

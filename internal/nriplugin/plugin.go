@@ -24,6 +24,9 @@ const Name = "qos-nri-plugin"
 // runtime gives less time.
 const maxHookTime = 500 * time.Millisecond
 
+// maxUpdateTime bounds an update of a container that the plugin asks the runtime for.
+const maxUpdateTime = 5 * time.Second
+
 // Options of a Plugin.
 type Options struct {
 	// Socket is the runtime's NRI socket. Index is the two-digit place among all plugins.

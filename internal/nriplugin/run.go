@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -93,7 +94,10 @@ func (s *session) serve(ctx context.Context, conn *watchedConn) {
 				return
 			}
 		case <-s.synchronized:
-			converging.Go(func() { s.plugin.node.Converge(ctx) })
+			converging.Go(func() {
+				s.plugin.node.Reconcile(ctx)
+				debug.FreeOSMemory() // a synchronization has all containers of the node in memory, many times what is kept
+			})
 		}
 	}
 }

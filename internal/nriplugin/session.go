@@ -55,13 +55,19 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, contain
 		sandboxes = append(sandboxes, byID[p.GetId()])
 	}
 	slices.SortStableFunc(containers, func(a, b *api.Container) int { return cmp.Compare(a.GetCreatedAt(), b.GetCreatedAt()) })
-	running := make([]node.Running, 0, len(containers))
+	existing := make([]node.Existing, 0, len(containers))
 	for _, c := range containers {
-		if pod, ok := byID[c.GetPodSandboxId()]; ok && c.GetState() != api.ContainerState_CONTAINER_STOPPED {
-			running = append(running, node.Running{Pod: pod, Container: containerOf(c)})
+		pod, ok := byID[c.GetPodSandboxId()]
+		switch {
+		case c.GetState() == api.ContainerState_CONTAINER_STOPPED:
+		case !ok:
+			s.plugin.options.Log.Warn("the runtime shows a container without its pod; its classes are not known", "container", c.GetId())
+		default:
+			started := c.GetState() != api.ContainerState_CONTAINER_CREATED
+			existing = append(existing, node.Existing{Pod: pod, Container: containerOf(c), Started: started})
 		}
 	}
-	s.plugin.node.Synchronize(sandboxes, running)
+	s.plugin.node.Synchronize(sandboxes, existing)
 	select {
 	case s.synchronized <- struct{}{}:
 	default:
@@ -89,8 +95,11 @@ func (s *session) CreateContainer(
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (err error) {
 	defer func(begin time.Time) { s.observe("StartContainer", begin, err) }(time.Now())
 	pod, ctr := podOf(p), containerOf(c)
-	subject := fmt.Sprintf("pod %s/%s container %s", pod.Namespace, pod.Name, ctr.Name)
-	return s.within(ctx, subject, func(ctx context.Context) error { return s.plugin.node.StartContainer(ctx, pod, ctr) })
+	enforce, err := s.plugin.node.StartContainer(pod, ctr)
+	if err != nil || enforce == nil {
+		return err
+	}
+	return s.within(ctx, fmt.Sprintf("pod %s/%s container %s", pod.Namespace, pod.Name, ctr.Name), enforce)
 }
 
 // StopContainer is called after a container has stopped.
@@ -111,8 +120,15 @@ func (s *session) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.C
 func (s *session) RunPodSandbox(ctx context.Context, p *api.PodSandbox) (err error) {
 	defer func(begin time.Time) { s.observe("RunPodSandbox", begin, err) }(time.Now())
 	pod := podOf(p)
-	subject := fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)
-	return s.within(ctx, subject, func(ctx context.Context) error { return s.plugin.node.RunPod(ctx, pod) })
+	enforce, err := s.plugin.node.RunPod(pod)
+	if err != nil || enforce == nil {
+		return err
+	}
+	err = s.within(ctx, fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name), enforce)
+	if err != nil {
+		s.plugin.node.Stop(pod.ID)
+	}
+	return err
 }
 
 // StopPodSandbox is called after a pod's sandbox has stopped.
@@ -136,6 +152,8 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 	for file, value := range unified {
 		update.AddLinuxUnified(file, value)
 	}
+	ctx, cancel := context.WithTimeout(ctx, maxUpdateTime)
+	defer cancel()
 	done := make(chan error, 1)
 	go func() {
 		failed, err := s.stub.UpdateContainers([]*api.ContainerUpdate{update})
@@ -152,19 +170,33 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 	}
 }
 
-// within runs a hook that writes to the kernel, and gives up waiting for it at the hook's deadline.
-func (s *session) within(ctx context.Context, subject string, hook func(context.Context) error) error {
-	limit := min(maxHookTime, s.stub.RequestTimeout()/4)
+// within runs the part of a hook that waits for the kernel, and gives up waiting at the hook's deadline. What goes on after
+// that changes only what the runtime will end.
+func (s *session) within(ctx context.Context, subject string, enforce func(context.Context) error) error {
+	limit := s.limit()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- hook(ctx) }()
+	go func() { done <- enforce(ctx) }()
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	default:
 		return fmt.Errorf("%s: enforcing its classes: the kernel did not answer within %s: %w", subject, limit, ctx.Err())
 	}
+}
+
+// limit is the time that a hook has. Runtimes before NRI 0.8 do not tell how long they wait.
+func (s *session) limit() time.Duration {
+	if told := s.stub.RequestTimeout(); told > 0 {
+		return min(maxHookTime, told/4)
+	}
+	return maxHookTime
 }
 
 func (s *session) observe(hook string, begin time.Time, err error) {

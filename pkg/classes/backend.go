@@ -33,7 +33,7 @@ type BackendConfig interface {
 
 // Backend applies the classes of one resource on this machine.
 //
-// Check, Apply and Release are never called at the same time as each other, but may be at the same time as the rest.
+// Check, Apply, Withdraw and Release are never called at the same time as each other, but may be at the same time as the rest.
 type Backend interface {
 	// Check says whether config can be applied on this machine, without writing anything. The error joins all
 	// reasons why not; an *Unavailable error means that the machine has no such resource at all.
@@ -42,6 +42,10 @@ type Backend interface {
 	// Apply makes config the live one: whole, or not at all, the previous one staying live on any error.
 	// Classes that are gone but in use stay enforced until Release.
 	Apply(ctx context.Context, config BackendConfig) error
+
+	// Withdraw takes back what Apply made live, for a resource that is not configured any more: nothing is offered then,
+	// and classes in use stay enforced until Release. It may be called again, and before any Apply.
+	Withdraw(ctx context.Context) error
 
 	// Release drops what is kept only for classes that config no longer has and that are not in use.
 	Release(ctx context.Context, inUse func(class string) bool) error

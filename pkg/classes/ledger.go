@@ -70,7 +70,7 @@ func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assi
 		return nil, fmt.Errorf("change the classes of %s: %w", clip(id), ErrUnknownHolder)
 	}
 	before := h.Assignments
-	h.Assignments = merge(before, assignments)
+	h.Assignments = Overlay(before, assignments)
 	if err := l.Admit(h, c); err != nil {
 		return nil, err
 	}
@@ -108,6 +108,17 @@ func (l *Ledger) Holders() []Holder {
 // InUse is the number of owners that have a class. SystemDefault is not counted.
 func (l *Ledger) InUse(resource, class string) int {
 	return len(l.slots[slot{CanonicalResource(resource), class}])
+}
+
+// Used is the number of owners of each class of a resource that anybody has. SystemDefault is not counted.
+func (l *Ledger) Used(resource string) map[string]int {
+	used := map[string]int{}
+	for s, owners := range l.slots {
+		if s.resource == resource {
+			used[s.class] = len(owners)
+		}
+	}
+	return used
 }
 
 func (l *Ledger) take(s slot, owner Owner) {
@@ -191,15 +202,16 @@ func compareHolders(a, b Holder) int {
 	)
 }
 
-// merge replaces the assignments of the resources in changes, and adds those that are new.
-func merge(before, changes []Assignment) []Assignment {
-	after := slices.Clone(before)
-	for _, change := range changes {
-		at := slices.IndexFunc(after, func(a Assignment) bool { return a.Resource == change.Resource })
+// Overlay returns base with the assignments of over in place of those for the same resources; those of other resources
+// come last.
+func Overlay(base, over []Assignment) []Assignment {
+	after := slices.Clone(base)
+	for _, o := range over {
+		at := slices.IndexFunc(after, func(a Assignment) bool { return a.Resource == o.Resource })
 		if at < 0 {
-			after = append(after, change)
+			after = append(after, o)
 		} else {
-			after[at] = change
+			after[at] = o
 		}
 	}
 	return after

@@ -241,12 +241,14 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 }
 
 // Adjust implements classes.Backend.
-func (b *Backend) Adjust(_, to string) (classes.Adjustment, error) {
+//
+// Nothing new gets into a class that drains; what was in it can be taken back there, when a change fails.
+func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	if to == classes.SystemDefault {
 		return classes.Adjustment{}, nil
 	}
 	now := b.live.Load()
-	if !now.offered[to] {
+	if back := now.draining[to] && from != classes.SystemDefault; !now.offered[to] && !back {
 		reason := "there are " + names(now.offered)
 		if now.draining[to] {
 			reason = "it was removed, and only stays for what runs in it; " + reason

@@ -6,7 +6,6 @@ package nodetest
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -68,8 +67,8 @@ func (b *Backend) Fail(operation string, err error) {
 	b.failures[operation] = err
 }
 
-// Withdraw says that the machine does not have the resource; nil that it does.
-func (b *Backend) Withdraw(why *classes.Unavailable) {
+// Lack says that the machine does not have the resource; nil that it does.
+func (b *Backend) Lack(why *classes.Unavailable) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.unavailable = why
@@ -92,6 +91,13 @@ func (b *Backend) Stick(released <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stuck = released
+}
+
+// Lose takes a target out of its class, as somebody else could do.
+func (b *Backend) Lose(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.enforced, id)
 }
 
 // Enforced returns the class of each target that is not in the system default.
@@ -130,6 +136,14 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	return nil
 }
 
+// Withdraw is part of classes.Backend.
+func (b *Backend) Withdraw(context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.classes = nil
+	return b.failures["withdraw"]
+}
+
 // Release is part of classes.Backend.
 func (b *Backend) Release(context.Context, func(string) bool) error {
 	b.mu.Lock()
@@ -149,7 +163,7 @@ func (b *Backend) Adjust(_, to string) (classes.Adjustment, error) {
 }
 
 // Enforce is part of classes.Backend.
-func (b *Backend) Enforce(_ context.Context, target classes.Target, from, to string) error {
+func (b *Backend) Enforce(_ context.Context, target classes.Target, _, to string) error {
 	b.mu.Lock()
 	stuck := b.stuck
 	b.mu.Unlock()
@@ -163,9 +177,6 @@ func (b *Backend) Enforce(_ context.Context, target classes.Target, from, to str
 			return err
 		}
 	}
-	if has := b.enforced[target.ID]; has != from && has != to {
-		return fmt.Errorf("%s is in class %q, not in %q", target.ID, has, from)
-	}
 	if to == classes.SystemDefault {
 		delete(b.enforced, target.ID)
 	} else {
@@ -178,6 +189,9 @@ func (b *Backend) Enforce(_ context.Context, target classes.Target, from, to str
 func (b *Backend) Observe(_ context.Context, target classes.Target) (string, bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if err := b.failures["observe"]; err != nil {
+		return "", false, err
+	}
 	return b.enforced[target.ID], true, nil
 }
 

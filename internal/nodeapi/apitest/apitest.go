@@ -80,7 +80,7 @@ func (n *Node) RunPodAs(ctx context.Context, uid, namespace, name, request strin
 	if request != "" {
 		pod.Annotations = map[string]string{classes.Domain + "/pod": request}
 	}
-	if err := n.Node.RunPod(ctx, pod); err != nil {
+	if err := finish(ctx)(n.Node.RunPod(pod)); err != nil {
 		return err
 	}
 	for _, container := range containers {
@@ -96,7 +96,17 @@ func (n *Node) start(ctx context.Context, pod node.Pod, ctr node.Container) erro
 		return err
 	}
 	ctr.PID = 1
-	return n.StartContainer(ctx, pod, ctr)
+	return finish(ctx)(n.StartContainer(pod, ctr))
+}
+
+// finish does what a hook leaves to be done without the lock.
+func finish(ctx context.Context) func(enforce func(context.Context) error, err error) error {
+	return func(enforce func(context.Context) error, err error) error {
+		if err != nil || enforce == nil {
+			return err
+		}
+		return enforce(ctx)
+	}
 }
 
 // SetUnified is part of node.Runtime.

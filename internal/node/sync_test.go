@@ -1,0 +1,178 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+func TestWhatRunsWithARecordIsAdoptedAlsoOverCapacity(t *testing.T) {
+	f := newFixture(t)
+	p, q := pod("a", asking("test.example/disk=fast")), pod("b", asking("test.example/disk=fast"))
+	exist := []node.Existing{running(p, f.mustRun(t, p, container("c1"))), running(q, f.mustRun(t, q, container("c2")))}
+	f.restart(t)
+	if err := f.configure(t, strings.ReplaceAll(files, "capacity: 2", "capacity: 1")); err != nil {
+		t.Fatal(err)
+	}
+	f.Synchronize(nil, exist)
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c1", disk, "fast/pod")
+	f.wantClass(t, "c2", disk, "fast/pod")
+	if _, err := f.run(t, pod("c", asking("test.example/disk=fast")), container("c3")); !errors.Is(err, classes.ErrClassFull) {
+		t.Errorf("error is %v, want ErrClassFull", err)
+	}
+}
+
+func TestWhatWasCreatedWhileThePluginWasAwayGetsItsClassOnlyIfThereIsRoom(t *testing.T) {
+	f := newFixture(t)
+	p, q := pod("a", asking("test.example/cache=gold")), pod("b", asking("test.example/cache=gold"))
+	recorded := f.mustRun(t, p, container("c1"))
+	f.restart(t)
+	if err := f.configure(t, files); err != nil {
+		t.Fatal(err)
+	}
+	f.Synchronize(nil, []node.Existing{running(q, container("c2")), running(p, recorded)})
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c1", cache, "gold/pod")
+	if got := f.backends[cache].Enforced()["c2"]; got == "gold" {
+		t.Error("a second container was moved into a class of capacity 1")
+	}
+}
+
+func TestWhatWasCreatedWhileThePluginWasAwayIsBroughtIntoItsClass(t *testing.T) {
+	f := newFixture(t)
+	p := pod("a", asking("test.example/cache=gold"))
+	f.Synchronize(nil, []node.Existing{running(p, container("c1"))})
+	if got := f.has("c1", cache); got != "/adopted" {
+		t.Errorf("reported as %q before it is in its class", got)
+	}
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c1", cache, "gold/pod")
+}
+
+func TestWhatWasCreatedWhileThePluginWasAwayAndHasNotStartedIsRefused(t *testing.T) {
+	f := newFixture(t)
+	p := pod("a", asking("test.example/cache=gold"))
+	f.Synchronize(nil, []node.Existing{{Pod: p, Container: container("c1")}})
+	f.Reconcile(t.Context())
+	if err := f.start(t, p, container("c1")); err == nil {
+		t.Errorf("it was started; reported as %q", f.has("c1", cache))
+	}
+}
+
+func TestWhatWasCreatedBeforeARestartIsStartedAfterIt(t *testing.T) {
+	f := newFixture(t)
+	p := pod("a", asking("test.example/cache=gold"))
+	_, assigned, err := f.CreateContainer(p, container("c1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := node.Record(assigned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := container("c1")
+	c.Annotations = map[string]string{node.RecordAnnotation: record}
+	f.restart(t)
+	if err := f.configure(t, files); err != nil {
+		t.Fatal(err)
+	}
+	f.Synchronize(nil, []node.Existing{{Pod: p, Container: c}})
+	if err := f.start(t, p, c); err != nil {
+		t.Fatal(err)
+	}
+	f.wantClass(t, "c1", cache, "gold/pod")
+}
+
+func TestARecordThatThePodBroughtItselfIsNotBelieved(t *testing.T) {
+	f := newFixture(t)
+	record, err := node.Record([]classes.Assignment{{Resource: cache, Class: "gold", Source: classes.SourceContainer}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, c := pod("a", map[string]string{node.RecordAnnotation: record}), container("c1")
+	c.Annotations = p.Annotations // as some runtimes copy them
+	f.Synchronize(nil, []node.Existing{running(p, c)})
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c1", cache, "bronze/default")
+}
+
+func TestWhatCannotBeMendedKeepsItsSlotAndIsTriedAgain(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c1"))
+	f.backends[cache].Lose("c1")
+	f.backends[cache].Fail("enforce gold", errors.New("device or resource busy"))
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c1", cache, "/adopted")
+	if _, err := f.run(t, pod("b", asking("test.example/cache=gold")), container("c2")); !errors.Is(err, classes.ErrClassFull) {
+		t.Errorf("error is %v, want ErrClassFull", err)
+	}
+	f.backends[cache].Fail("enforce gold", nil)
+	if got := f.Reconcile(t.Context()); got != 1 {
+		t.Errorf("mended %d, want 1", got)
+	}
+	f.wantClass(t, "c1", cache, "gold/pod")
+}
+
+func TestWhatCannotBeSeenIsLeftAlone(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c1"))
+	f.backends[cache].Fail("observe", errors.New("input/output error"))
+	f.backends[cache].Fail("enforce", errors.New("must not be called"))
+	if got := f.Reconcile(t.Context()); got != 0 {
+		t.Errorf("mended %d", got)
+	}
+	f.wantClass(t, "c1", cache, "gold/pod")
+}
+
+func TestAClassThatIsGoneDoesNotHideTheOtherResourcesAfterARestart(t *testing.T) {
+	f := newFixture(t)
+	p := pod("a", asking("test.example/disk=fast"))
+	c := f.mustRun(t, p, container("c1"))
+	f.restart(t)
+	if err := f.configure(t, strings.ReplaceAll(strings.ReplaceAll(files, "{name: fast, capacity: 2}, ", ""), "[fast, slow]", "[slow]")); err != nil {
+		t.Fatal(err)
+	}
+	f.Synchronize(nil, []node.Existing{running(p, c)})
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c1", cache, "bronze/default")
+	f.wantClass(t, "c1", disk, "fast/pod")
+}
+
+func TestPodsStayKnownWhileTheirResourceDrains(t *testing.T) {
+	f := newFixture(t)
+	p := pod("a", asking("test.example/net=high"))
+	if err := f.runPod(t, p); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{fewer, files} {
+		if err := f.configure(t, text); err != nil {
+			t.Fatal(err)
+		}
+		f.Synchronize([]node.Pod{p}, nil)
+		f.Reconcile(t.Context())
+	}
+	if got := f.Assignments()[0].Assignments[0].Class; got != "low" {
+		t.Errorf("the pod is shown in %q; its change was forgotten", got)
+	}
+}
+
+func TestThePodOfASandboxWhoseCgroupIsGoneHoldsNothing(t *testing.T) {
+	f := newFixture(t)
+	f.backends[net].Fail("observe", fs.ErrNotExist)
+	f.Synchronize([]node.Pod{pod("a", asking("test.example/net=high"))}, nil)
+	f.Reconcile(t.Context())
+	if got := f.Assignments(); len(got) > 0 {
+		t.Errorf("assignments are %+v", got)
+	}
+}
