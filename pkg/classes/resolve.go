@@ -132,6 +132,8 @@ func (s *resolver) addOfficial(f *family, l level, key, class string) error {
 	return nil
 }
 
+// readContainer reads what only the kubelet can say. Some runtimes copy a pod's annotations to its containers, so what the
+// pod has too is not taken for the kubelet's word.
 func (s *resolver) readContainer() error {
 	annotations := s.request.ContainerAnnotations
 	if len(annotations) == 0 {
@@ -139,7 +141,7 @@ func (s *resolver) readContainer() error {
 	}
 	var allocated []string
 	for key := range annotations {
-		if strings.HasPrefix(key, AllocatedKeyPrefix) {
+		if strings.HasPrefix(key, AllocatedKeyPrefix) && !s.isPods(key) {
 			allocated = append(allocated, key)
 		}
 	}
@@ -152,11 +154,16 @@ func (s *resolver) readContainer() error {
 	}
 	for i := range s.catalog.families {
 		f := &s.catalog.families[i]
-		if class, ok := annotations[f.cri]; ok && f.offer >= 0 {
+		if class, ok := annotations[f.cri]; ok && f.offer >= 0 && !s.isPods(f.cri) {
 			s.add(criLevel, f.offer, f.cri, class)
 		}
 	}
 	return nil
+}
+
+func (s *resolver) isPods(key string) bool {
+	_, copied := s.request.PodAnnotations[key]
+	return copied
 }
 
 func (s *resolver) readPairs(l level, annotations map[string]string, key string) error {

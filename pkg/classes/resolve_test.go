@@ -356,3 +356,31 @@ func BenchmarkResolveAnnotated(b *testing.B) {
 		}
 	}
 }
+
+func TestWhatAPodSaysItselfIsNotTakenForTheKubeletsWord(t *testing.T) {
+	for _, key := range []string{AllocatedKeyPrefix + "rdt", "io.kubernetes.cri.rdt-class"} {
+		value := "gold"
+		if strings.HasPrefix(key, AllocatedKeyPrefix) {
+			value = "rdt=gold"
+		}
+		own := map[string]string{key: value}
+		for _, test := range []struct {
+			name string
+			pod  map[string]string
+			want string
+		}{
+			{"said by the kubelet", nil, "gold"},
+			{"copied from the pod", own, "bronze"}, // the default
+		} {
+			t.Run(key+" "+test.name, func(t *testing.T) {
+				got, err := testCatalog().Resolve(Request{PodName: "web", Container: "main", PodAnnotations: test.pod, ContainerAnnotations: own})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got[0].Resource != RDTResource || got[0].Class != test.want {
+					t.Errorf("got %+v, want class %q", got[0], test.want)
+				}
+			})
+		}
+	}
+}
