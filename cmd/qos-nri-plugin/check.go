@@ -98,7 +98,7 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	}
 	out := cmd.OutOrStdout()
 	host := hostfs.Root(o.hostRoot)
-	problems := checkFiles(cmd.Context(), out, config.Read(o.path, known, host.ReadFile), known, o.offline)
+	problems := checkFiles(cmd.Context(), out, config.Read(o.path, known, config.HostFiles(o.hostRoot)), known, o.offline)
 	if o.runtimeEndpoint != "" {
 		more, err := o.checkRuntime(cmd.Context(), out, host)
 		if errors.Is(err, runtimesetup.ErrEndpoint) {

@@ -71,13 +71,16 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.release()
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	n, err := a.newNode()
 	if err != nil {
 		return err
 	}
 	files := a.newClassFiles(n)
 	files.load(ctx)
-	return a.serve(ctx, n, files)
+	return a.serve(ctx, n, files, hangup)
 }
 
 func (a *Agent) newNode() (*node.Node, error) {
@@ -90,7 +93,12 @@ func (a *Agent) newNode() (*node.Node, error) {
 	return node.New(node.Options{Kinds: a.kinds, Changes: changes, Log: a.log}), nil
 }
 
-func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles) error {
+func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hangup <-chan os.Signal) error {
+	// Before the plugin registers: what the agent cannot have must not take it away from the runtime later.
+	listener, err := a.listenForMetrics(ctx)
+	if err != nil {
+		return err
+	}
 	hooks := metrics.NewHooks()
 	plugin := nriplugin.New(n, nriplugin.Options{
 		Socket: a.options.NRISocket, Index: a.options.NRIIndex, Observe: hooks.Observe, Log: a.log,
@@ -99,16 +107,13 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles) erro
 		Socket: a.options.APISocket, Group: a.options.APISocketGroup, Version: a.options.Version, Log: a.log,
 	})
 	files.applied = plugin.Refresh
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return plugin.Run(ctx) })
 	group.Go(func() error { return api.Run(ctx) })
 	group.Go(func() error { return files.follow(ctx, hangup) })
 	group.Go(func() error { return a.releaseDrained(ctx, n) })
-	if a.options.MetricsAddress != "" {
-		group.Go(func() error { return a.serveMetrics(ctx, metrics.Handler(n, hooks)) })
+	if listener != nil {
+		group.Go(func() error { return metrics.NewServer(n, hooks).Serve(ctx, listener) })
 	}
 	return waitAtMost(ctx, group, stopTime)
 }
@@ -149,12 +154,16 @@ func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 	}
 }
 
-func (a *Agent) serveMetrics(ctx context.Context, handler *metrics.Server) error {
+// listenForMetrics returns nil when metrics are off.
+func (a *Agent) listenForMetrics(ctx context.Context) (net.Listener, error) {
+	if a.options.MetricsAddress == "" {
+		return nil, nil //nolint:nilnil // nothing to listen on is no error
+	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.options.MetricsAddress)
 	if err != nil {
-		return fmt.Errorf("serve metrics: %w; choose another --metrics-address, or an empty one", err)
+		return nil, fmt.Errorf("serve metrics: %w; choose another --metrics-address, or an empty one", err)
 	}
-	return handler.Serve(ctx, listener)
+	return listener, nil
 }
 
 // errLocked says that another instance runs.

@@ -31,7 +31,7 @@ type classFiles struct {
 }
 
 func (a *Agent) newClassFiles(n *node.Node) *classFiles {
-	return &classFiles{path: a.options.Config, kinds: a.kinds, read: a.host.ReadFile, node: n, log: a.log}
+	return &classFiles{path: a.options.Config, kinds: a.kinds, read: config.HostFiles(a.options.HostRoot), node: n, log: a.log}
 }
 
 // load applies the class files. Wrong files do not end the agent: containers that ask for classes would then start

@@ -83,7 +83,20 @@ func list(path string) ([]string, error) {
 	return names, nil
 }
 
+// HostFiles reads the files that configFile fields name, below the directory where the host's files are.
+func HostFiles(root string) func(path string) ([]byte, error) {
+	return func(path string) ([]byte, error) { return readBounded(filepath.Join(root, path)) }
+}
+
+// readBounded reads a file, and of one that is too long one byte more than allowed. It waits for nobody, as a pipe would.
 func readBounded(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a file but a %s; remove it", name, info.Mode().Type())
+	}
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, err

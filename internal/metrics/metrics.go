@@ -49,8 +49,8 @@ func (h *Hooks) Observe(hook string, took time.Duration, err error) {
 // Server answers /metrics, /healthz and /readyz.
 type Server struct{ http.Server }
 
-// Handler makes the server of a node's metrics. It starts nothing.
-func Handler(n *node.Node, hooks *Hooks) *Server {
+// NewServer makes the server of a node's metrics. It starts nothing.
+func NewServer(n *node.Node, hooks *Hooks) *Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(hooks.seconds, hooks.errors, newCollector(n), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -204,6 +204,7 @@ func refusalReason(err error) string {
 		{"Unavailable", classes.ErrUnavailable},
 		{"Contradiction", classes.ErrContradiction},
 		{"BadRequest", classes.ErrBadRequest},
+		{"CreatedWithoutPlugin", errCreatedWithoutUs},
 	} {
 		if errors.Is(err, reason.err) {
 			return reason.word
