@@ -21,24 +21,22 @@ type rig struct {
 	kernel    string // image to boot
 	test2json string // program that turns the output of tests into events
 	share     string // folder that the VM sees as /share
+	programs  string // folder whose files the VM has in /opt
 }
 
 // prepare builds everything that runs in the VM. It installs what is missing on this machine, if it may.
 func prepare(t *testing.T) *rig {
 	source, err := filepath.Abs("../..")
 	must(t, err)
-	r := &rig{source: source, share: t.TempDir()}
-	bin := filepath.Join(r.share, "bin")
-	must(t, os.Mkdir(bin, 0o755))
-
+	r := &rig{source: source, share: t.TempDir(), programs: t.TempDir()}
 	paths := r.setUp(t)
 	r.kernel = paths["KERNEL"]
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
-		must(t, copyFile(filepath.Join(paths["RUNTIMES"], name), filepath.Join(bin, name)))
+		must(t, copyFile(filepath.Join(paths["RUNTIMES"], name), filepath.Join(r.programs, name)))
 	}
-	r.build(t, "build", "-o", filepath.Join(bin, "qos-nri-plugin"), "./cmd/qos-nri-plugin")
-	r.build(t, "test", "-c", "-tags", "e2e_vm", "-o", filepath.Join(bin, "invm.test"), "./test/e2e/invm")
-	workload := filepath.Join(bin, "workload")
+	r.build(t, "build", "-o", filepath.Join(r.programs, "qos-nri-plugin"), "./cmd/qos-nri-plugin")
+	r.build(t, "test", "-c", "-tags", "e2e_vm", "-o", filepath.Join(r.programs, "invm.test"), "./test/e2e/invm")
+	workload := filepath.Join(r.programs, "workload")
 	r.build(t, "build", "-o", workload, "./test/e2e/workload")
 	r.test2json = filepath.Join(t.TempDir(), "test2json")
 	r.build(t, "build", "-o", r.test2json, "cmd/test2json")
@@ -79,10 +77,9 @@ func (r *rig) build(t *testing.T, args ...string) {
 	}
 }
 
-// runInside is the script that the VM runs. Programs are copied first: they start faster from memory than from the share.
+// runInside is the script that the VM runs.
 func runInside() string {
 	script := `#!/bin/sh
-cp -r /share/bin /opt
 export PATH=/opt:$PATH
 cd /tmp
 exec invm.test -test.v=test2json -test.timeout=%s -test.run="^$QOS_TEST\$/%s"

@@ -64,6 +64,7 @@ func (r *rig) boot(t *testing.T, m machine) {
 	logs := filepath.Join(r.share, "logs", m.name)
 	must(t, os.MkdirAll(logs, 0o755))
 	must(t, os.Symlink(r.share, filepath.Join(dir, "share")))
+	must(t, os.Symlink(r.programs, filepath.Join(dir, "programs")))
 
 	results := r.run(t, m, dir)
 	results.replay(t, m.test)
@@ -133,7 +134,7 @@ func keepLogs(t *testing.T, from, to string) {
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(to, file.Name()), data, 0o644))
 	}
-	for _, scratch := range []string{"share", "initrd", "initrd.cpio", "vda", "vdb"} {
+	for _, scratch := range []string{"share", "programs", "initrd", "initrd.cpio", "vda", "vdb"} {
 		must(t, os.RemoveAll(filepath.Join(to, scratch)))
 	}
 }

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # boot.sh DIR intel|amd [KERNEL ARGUMENT…]: boots the test VM and runs DIR/share/run in it, as root; this process becomes QEMU.
-# DIR/share is /share in the VM. /dev/vda (2 GiB) and /dev/vdb (256 MiB) are empty disks. The kernel's console goes to
+# DIR/share is /share in the VM; what is in DIR/programs, if that exists, is in memory there, in /opt. /dev/vda (2 GiB) and /dev/vdb (256 MiB) are empty disks. The kernel's console goes to
 # DIR/console.log, the streams of "run" are this script's. QOS_CGROUP=v1 gives it cgroup v1 instead of v2.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -16,15 +16,17 @@ case ${2:-intel} in
 esac
 shift 2
 
-mkdir -p "$dir/initrd/bin"
+mkdir -p "$dir/initrd/bin" "$dir/initrd/opt"
+[ ! -d "$dir/programs" ] || cp -r "$dir/programs/." "$dir/initrd/opt/"
 cp "$(command -v busybox)" "$dir/initrd/bin/"
 install -m 755 "$here/init" "$dir/initrd/init"
 (cd "$dir/initrd" && find . | cpio -o -H newc --quiet) >"$dir/initrd.cpio"
 truncate -s 2G "$dir/vda"
 truncate -s 256M "$dir/vdb"
 
-# Without no_timer_check, a busy host can make the kernel believe that its timer does not work.
-exec qemu-system-x86_64 -accel tcg,thread=multi -cpu "$cpu" -smp 2,sockets=2 -m 4096 \
+# A host without time to spare can make the kernel believe that its timer does not work, hence no_timer_check. One thread for both
+# CPUs costs nothing there, and keeps one from waiting in a loop for the other, which may not be running.
+exec qemu-system-x86_64 -accel tcg,thread=single -cpu "$cpu" -smp 2,sockets=2 -m 4096 \
   -display none -no-reboot -nic none -kernel "$KERNEL" -initrd "$dir/initrd.cpio" \
   -append "console=ttyS0 quiet panic=1 no_timer_check QOS_CGROUP=${QOS_CGROUP:-v2} $*" \
   -serial "file:$dir/console.log" -serial stdio -monitor none \
