@@ -133,23 +133,29 @@ func bytesPerSecond(t testing.TB, printed string) float64 {
 	return bytes / nanoseconds * 1e9
 }
 
+const podBlockio = "qos.noderesource.dev/pod-blockio"
+
 func podScope(t *testing.T, n *node) {
-	const resource = "qos.noderesource.dev/pod-blockio"
-	p := n.runPod(t, "scope", map[string]string{podKey: resource + "=slow"})
+	if !n.cgroupV2 {
+		_, err := n.tryPod(t, "scope", map[string]string{podKey: podBlockio + "=slow"})
+		wantRefusal(t, err, podRefused+`pod default/scope: class "slow" of qos.noderesource.dev/pod-blockio is unavailable on this node: `+
+			`cgroup v1 does not apply the limits of a pod's cgroup to the containers in it; use cgroup v2, or a resource in container scope `+
+			`(asked by annotation qos.noderesource.dev/pod)`)
+		return
+	}
+	p := n.runPod(t, "scope", map[string]string{podKey: podBlockio + "=slow"})
 	wantLimits(t, n.limits(t, p.cgroup()), ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "3000000"}})
-	n.wantAssignment(t, p, "", &qos.Assignment{
-		Name: resource, Class: "slow", Source: qos.Source_SOURCE_POD, RequestedBy: podKey,
-	})
-	_, err := n.tryPod(t, "scope-unknown", map[string]string{podKey: resource + "=fast"})
+	n.wantAssignment(t, p, "", &qos.Assignment{Name: podBlockio, Class: "slow", Source: qos.Source_SOURCE_POD, RequestedBy: podKey})
+	_, err := n.tryPod(t, "scope-unknown", map[string]string{podKey: podBlockio + "=fast"})
 	wantRefusal(t, err, podRefused+`pod default/scope-unknown: class "fast" of qos.noderesource.dev/pod-blockio does not exist on this node; `+
 		`available: slow (asked by annotation qos.noderesource.dev/pod)`)
-	classes := []string{}
+	inUse := []string{}
 	for _, offer := range n.status(t).GetResources().GetPodQosResources() {
 		for _, class := range offer.GetClasses() {
-			classes = append(classes, fmt.Sprint(class.GetName(), " ", class.GetInUse()))
+			inUse = append(inUse, fmt.Sprint(class.GetName(), " ", class.GetInUse()))
 		}
 	}
-	if !slices.Equal(classes, []string{"slow 1"}) {
-		t.Errorf("classes of pod scope in use: %q", classes)
+	if !slices.Equal(inUse, []string{"slow 1"}) {
+		t.Errorf("classes of pod scope in use: %q", inUse)
 	}
 }
