@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -37,7 +38,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(root.ErrOrStderr(), "Error:", err)
+	fmt.Fprintln(root.ErrOrStderr(), "Error:", strings.ReplaceAll(err.Error(), "\n", "; "))
 	if errors.Is(err, errUsage) {
 		return exitUsage
 	}

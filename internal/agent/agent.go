@@ -74,6 +74,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
+	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "hostRoot", a.options.HostRoot)
+	defer a.log.Info("ended; running containers keep their classes")
 	n, err := a.newNode()
 	if err != nil {
 		return err
@@ -108,8 +110,13 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 	})
 	files.applied = plugin.Refresh
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return plugin.Run(ctx) })
 	group.Go(func() error { return api.Run(ctx) })
+	select {
+	case <-api.Ready():
+	case <-ctx.Done():
+		return waitAtMost(ctx, group, stopTime)
+	}
+	group.Go(func() error { return plugin.Run(ctx) })
 	group.Go(func() error { return files.follow(ctx, hangup) })
 	group.Go(func() error { return a.releaseDrained(ctx, n) })
 	if listener != nil {

@@ -52,7 +52,15 @@ func (f *classFiles) apply(ctx context.Context, source node.Source) {
 		f.applied()
 	}
 	mended := f.node.Reconcile(ctx)
-	f.log.Info("class files applied", "files", source.Files, "hash", source.Hash, "brought along", mended)
+	f.log.Info("class files applied", "files", source.Files, "hash", source.Hash, "broughtAlong", mended)
+	for _, r := range f.node.Status().Resources {
+		if r.Unavailable != nil {
+			f.log.Warn("a resource is not on this machine", "resource", r.Name, "reason", r.Unavailable.Reason, "message", r.Unavailable.Message)
+		}
+	}
+	if len(source.Files) == 0 {
+		f.log.Warn("there are no class files, so nothing is offered", "directory", f.path)
+	}
 }
 
 // follow applies the class files when they have changed, and at each hangup also when not: devices may have come or gone.

@@ -64,7 +64,7 @@ func readFiles(path string) ([]classes.File, error) {
 func list(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("read class files: %w; make the directory, or name another with --config", err)
+		return nil, fmt.Errorf("read class files: %w; make it, or name another file or directory", err)
 	}
 	if !info.IsDir() {
 		return []string{path}, nil
@@ -95,7 +95,7 @@ func readBounded(name string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file but a %s; remove it", name, info.Mode().Type())
+		return nil, fmt.Errorf("%s is not a regular file; class files are", name)
 	}
 	file, err := os.Open(name)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -50,6 +51,9 @@ func (n *Node) Update(ctx context.Context, owner classes.Owner, requests map[str
 	}
 	if err == nil {
 		n.arrived(before.ID, steps)
+		for _, s := range steps {
+			n.log.Info("class changed", "container", describe(before), "resource", s.resource, "from", s.from, "to", s.to)
+		}
 		return nil
 	}
 	n.revert(before)
@@ -115,7 +119,7 @@ func (n *Node) requested(holder classes.Holder, requests map[string]string) ([]c
 		offer, ok := n.catalog.Lookup(name)
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("resource %q: %w", name, classes.ErrUnknownResource)
+			return nil, fmt.Errorf("%w: %q; this node has %s", classes.ErrUnknownResource, name, n.offeredNames())
 		case offer.Scope != scope:
 			return nil, fmt.Errorf("%s is assigned to a %s, not to a %s: %w", offer.Name, offer.Scope, scope, classes.ErrBadRequest)
 		case !offer.Mutable:
@@ -126,6 +130,17 @@ func (n *Node) requested(holder classes.Holder, requests map[string]string) ([]c
 		changes = append(changes, classes.Assignment{Resource: offer.Name, Class: class, Source: classes.SourceUpdate})
 	}
 	return changes, nil
+}
+
+func (n *Node) offeredNames() string {
+	var names []string
+	for _, offer := range n.catalog.Offers() {
+		names = append(names, offer.Name)
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
 }
 
 // take makes the steps: first through the runtime, which then knows of them, then by the backends, which also verify.

@@ -114,7 +114,9 @@ func scopeOf(scope classes.Scope) qosv1alpha1.Scope {
 }
 
 func resourceOf(r node.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
-	info := &qosv1alpha1.QOSResourceInfo{Name: r.Name, Mutable: r.Mutable, DefaultClass: r.DefaultClass}
+	// The API changes classes of containers only.
+	mutable := r.Mutable && r.Scope == classes.ContainerScope
+	info := &qosv1alpha1.QOSResourceInfo{Name: r.Name, Mutable: mutable, DefaultClass: r.DefaultClass}
 	for _, class := range r.Classes {
 		message := classOf(r, class.Name)
 		message.Capacity, message.Description = class.Capacity, class.Description

@@ -95,7 +95,7 @@ func TestStatusTellsWhatTheNodeOffersAndWhatIsInUse(t *testing.T) {
 			healthy("RuntimeRegistered", "Registered", "Registered with the container runtime."),
 		},
 		Resources: &qosv1alpha1.ResourcesInfo{
-			PodQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: apitest.Network, Mutable: true, Classes: []*qosv1alpha1.QOSResourceClassInfo{
+			PodQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: apitest.Network, Classes: []*qosv1alpha1.QOSResourceClassInfo{
 				{Name: "fast", ExtendedResource: "vendor.example/network.fast"},
 			}}},
 			ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{

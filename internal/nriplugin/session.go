@@ -201,6 +201,9 @@ func (s *session) limit() time.Duration {
 
 func (s *session) observe(hook string, begin time.Time, err error) {
 	s.plugin.options.Observe(hook, time.Since(begin), err)
+	if err != nil {
+		s.plugin.options.Log.Info("refused", "hook", hook, "error", err)
+	}
 }
 
 func podOf(p *api.PodSandbox) node.Pod {

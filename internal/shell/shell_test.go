@@ -66,7 +66,7 @@ Plugin:   , started never
 Runtime:  never registered
 Config:   none in force
 
-UNAVAILABLE  SCOPE      REASON        REMEDY
+UNAVAILABLE  SCOPE      REASON        MESSAGE
 k8s.io/rdt   container  NoCPUSupport  use another CPU
 `},
 		{"every problem of class files on a line", &qosv1alpha1.StatusResponse{

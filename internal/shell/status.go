@@ -131,7 +131,7 @@ func unavailableTable(text *strings.Builder, resources []*qosv1alpha1.Unavailabl
 	if len(resources) == 0 {
 		return
 	}
-	rows := table{{"UNAVAILABLE", "SCOPE", "REASON", "REMEDY"}}
+	rows := table{{"UNAVAILABLE", "SCOPE", "REASON", "MESSAGE"}}
 	for _, r := range resources {
 		rows = append(rows, []string{r.GetName(), scopeText(r.GetScope()), r.GetReason(), r.GetMessage()})
 	}

@@ -97,7 +97,7 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	next.inherit(b.live.Load())
 	b.live.Store(next)
 	for class, reason := range next.status.Degraded {
-		b.log.Warn("Class is enforced in part only", "class", class, "reason", reason)
+		b.log.Warn("a class is enforced in part only", "class", class, "reason", reason)
 	}
 	return nil
 }

@@ -101,7 +101,7 @@ func (g group) apply(change, state values, class string) error {
 		return nil
 	}
 	if g.byRuntime {
-		g.backend.log.Info("Writing values that the runtime did not set", "class", class, "cgroup", g.dir)
+		g.backend.log.Info("writing values that the runtime did not set", "class", class, "cgroup", g.dir)
 	}
 	err := g.writeAll(rest)
 	if err == nil {

@@ -63,7 +63,7 @@ func (d *document) load(data []byte) *yaml.Node {
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var first, second yaml.Node
-	if err := decoder.Decode(&first); err != nil {
+	if err := decoder.Decode(&first); err != nil && !errors.Is(err, io.EOF) {
 		d.illegible(err)
 		return nil
 	}
@@ -73,6 +73,8 @@ func (d *document) load(data []byte) *yaml.Node {
 		d.illegible(err)
 	}
 	if len(first.Content) == 0 || isNull(first.Content[0]) {
+		// It may be about to be written, and to take all classes away would be a harsh reading of it.
+		d.fault(0, nil, "is empty; write apiVersion, kind and resources, or remove the file")
 		return nil
 	}
 	return d.expand(first.Content[0])
