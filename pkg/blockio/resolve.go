@@ -167,7 +167,7 @@ func weightRemedy(version int) string {
 	if version == 2 {
 		remedy += " or enable iocost for it (echo MAJ:MIN enable=1 > /sys/fs/cgroup/io.cost.qos)"
 	}
-	return remedy + ", then reload the class files"
+	return remedy + ", then reload the class files (SIGHUP)"
 }
 
 // conditions are what users should know of the configuration as a whole.

@@ -211,7 +211,7 @@ partitions:
 			"without cdp: the unified shares count; mount it with -o cdp if the CPU has that"},
 		{Type: "BandwidthExact", Healthy: true, Reason: "Rounded", Message: "the kernel rounds memory bandwidth: tin has 0=60;1=60 for 0=55;1=55"},
 		{Type: "AnnotationDenials", Reason: "NotEnforced", Message: "denyPodAnnotation and denyContainerAnnotation (tin) have no effect; " +
-			"limit who gets a class by quota of its extended resource"},
+			"limit who gets a class by an admission policy on the annotations"},
 	}
 	if diff := cmp.Diff(want, b.Status().Conditions); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -247,4 +247,21 @@ func TestMonitoringIDsThatAreNotFreeYetAreSaid(t *testing.T) {
 	}
 	fs.Drain()
 	apply(t, b, manyClasses(2))
+}
+
+func TestPreviewSaysWhenNothingCouldBeLookedAt(t *testing.T) {
+	spec := sim.IntelSpec()
+	spec.Unmounted = true
+	b := New(Options{FS: sim.New(spec), MountResctrl: true})
+	config, err := ParseConfig([]byte("partitions: {p: {l3Allocation: \"100%\", classes: {gold: {l3Allocation: \"50%\"}}}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := b.Preview(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(status.Conditions) != 1 || status.Conditions[0].Healthy || !strings.Contains(status.Conditions[0].Message, "were not checked") {
+		t.Errorf("conditions are %+v", status.Conditions)
+	}
 }

@@ -153,7 +153,7 @@ func denialsCondition(config *Config) []classes.Condition {
 		return nil
 	}
 	return []classes.Condition{{Type: ConditionDenials, Reason: "NotEnforced",
-		Message: fmt.Sprintf("denyPodAnnotation and denyContainerAnnotation (%s) have no effect; limit who gets a class by quota of its extended resource",
+		Message: fmt.Sprintf("denyPodAnnotation and denyContainerAnnotation (%s) have no effect; limit who gets a class by an admission policy on the annotations",
 			strings.Join(config.denials, ", "))}}
 }
 

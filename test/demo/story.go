@@ -93,7 +93,7 @@ func tell(p *play, real bool) {
 
 	p.title("The class of a running container is changed")
 	p.change("db", "main-app", "rdt", "limited")
-	p.say("and the pod that was late fits in:\n")
+	p.say("and another one like the pod that was late fits in:\n")
 	p.mustRun("late2", "main-app: rdt=exclusive")
 	p.say("\n")
 	p.assignments()
