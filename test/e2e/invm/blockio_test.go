@@ -93,7 +93,7 @@ func throttles(t *testing.T, p *pod) {
 	}
 	wantLimits(t, atStart, want)
 	wantLimits(t, n.limits(t, c.cgroup()), throttled(t))
-	t.Run("direct I/O on two disks is as fast as the class says", func(t *testing.T) { throughput(t, c) })
+	t.Run("direct reads and writes on two disks are as fast as the class says", func(t *testing.T) { throughput(t, c) })
 }
 
 func throughput(t *testing.T, c *container) {
