@@ -87,17 +87,18 @@ func (n *Node) deviations(ctx context.Context, holder classes.Holder, t tracked)
 			steps = append(steps, step{resource: a.Resource, from: class, to: a.Class})
 		case astray:
 			steps = append(steps, step{resource: a.Resource, from: from, to: a.Class})
-		case a.Class != classes.SystemDefault && n.isOffered(a):
+		case a.Class != classes.SystemDefault && n.canEnforce(a):
 			steps = append(steps, step{resource: a.Resource, from: a.Class, to: a.Class})
 		}
 	}
 	return steps, err
 }
 
-func (n *Node) isOffered(a classes.Assignment) bool {
+// canEnforce says whether a class can be enforced again: it is configured, and this machine has the resource.
+func (n *Node) canEnforce(a classes.Assignment) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.offered(a)
+	return n.offered(a) && n.backends[a.Resource].unavailable == nil
 }
 
 // look notes in which classes a holder is after steps that failed: as the kernel shows, or else as before.
@@ -124,13 +125,12 @@ func (n *Node) look(ctx context.Context, id string, steps []step) {
 func (n *Node) arrived(id string, steps []step) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, known := n.tracked[id]; !known {
-		return
-	}
 	for _, s := range steps {
-		n.found(id, classes.Assignment{Resource: s.resource, Class: s.to}, s.to)
+		if _, astray := n.tracked[id].astray[s.resource]; astray {
+			n.found(id, classes.Assignment{Resource: s.resource, Class: s.to}, s.to)
+			n.notify()
+		}
 	}
-	n.notify()
 }
 
 // found notes the class of a resource that a holder is in, if it is not the one that it should have. The caller holds mu.
