@@ -83,7 +83,7 @@ fuzz: ## Fuzz every target, one after another, for FUZZTIME=20s each.
 
 .PHONY: e2e
 e2e: ## Run the tests in VMs with the real kernel and containerd; E2E_RUN=NAME chooses.
-	$(GO) test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e/...
+	$(GO) test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e
 
 .PHONY: vm
 vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VENDOR=amd.
