@@ -112,8 +112,15 @@ func throughput(t *testing.T, c *container) {
 	var measured sync.WaitGroup
 	for _, l := range limits {
 		measured.Go(func() {
-			rate := bytesPerSecond(t, c.exec(t, "io", l.direction, l.disk, "8"))
-			t.Logf("%s of %s: %.3g B/s under a limit of %.3g", l.direction, l.disk, rate, l.want)
+			var rate float64
+			// A host that is busy with other things makes it slower, but nothing may make it faster.
+			for range 3 {
+				rate = bytesPerSecond(t, c.exec(t, "io", l.direction, l.disk, "8"))
+				t.Logf("%s of %s: %.3g B/s under a limit of %.3g", l.direction, l.disk, rate, l.want)
+				if rate >= 0.8*l.want {
+					break
+				}
+			}
 			if rate < 0.8*l.want || rate > 1.2*l.want {
 				t.Errorf("%s of %s: %.3g B/s, want %.3g within 20%%", l.direction, l.disk, rate, l.want)
 			}

@@ -186,7 +186,7 @@ func (c *container) remove(t testing.TB) {
 	must(t, err)
 }
 
-// printed waits until the container's first process has printed something, and returns it without the log's own fields.
+// printed waits until "workload show" has printed everything, and returns it without the log's own fields.
 func (c *container) printed(t testing.TB) string {
 	t.Helper()
 	var lines []string
@@ -201,9 +201,11 @@ func (c *container) printed(t testing.TB) string {
 				lines = append(lines, fields[3])
 			}
 		}
-		if len(lines) == 0 {
-			return fmt.Errorf("%s is empty", c.log)
+		last := len(lines) - 1
+		if last < 0 || lines[last] != "that is all" {
+			return fmt.Errorf("%s does not have everything yet: %q", c.log, lines)
 		}
+		lines = lines[:last]
 		return nil
 	})
 	return strings.Join(lines, "\n")

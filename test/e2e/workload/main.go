@@ -35,7 +35,11 @@ func run(args []string) error {
 	case len(args) == 0:
 		return wait()
 	case args[0] == "show":
-		return errors.Join(cat(args[1:]), wait())
+		if err := cat(args[1:]); err != nil {
+			return err
+		}
+		fmt.Println(shown)
+		return wait()
 	case args[0] == "cat":
 		return cat(args[1:])
 	case args[0] == "spawn" && len(args) == 2:
@@ -45,6 +49,9 @@ func run(args []string) error {
 	}
 	return errors.New(usage)
 }
+
+// shown is the last line of "show": a log is read while it is written.
+const shown = "that is all"
 
 func wait() error {
 	terminated := make(chan os.Signal, 1)
