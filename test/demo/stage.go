@@ -93,14 +93,8 @@ func (s *stage) clean(n *node.Node) error {
 	if err := n.Configure(ctx, node.Source{Config: &classes.Config{}}); err != nil {
 		return err
 	}
-	empty, err := rdt.ParseConfig([]byte("partitions: {}"))
-	if err != nil {
-		return err
-	}
-	if s.groups.Status().Unavailable != nil || s.groups.Schemata() == nil {
-		return nil
-	}
-	return errors.Join(s.groups.Apply(ctx, empty), s.groups.Release(ctx, func(string) bool { return false }))
+	// The node says in the log only what could not be taken back; here it is to be an error.
+	return errors.Join(s.groups.Withdraw(ctx), s.groups.Release(ctx, func(string) bool { return false }))
 }
 
 func (s *stage) startRuntime(dir string) error {
