@@ -1049,7 +1049,10 @@ func (x *ListAssignmentsRequest) GetPodUid() string {
 type ListAssignmentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Every pod known to the plugin, ordered by namespace, name and UID.
-	Pods          []*PodAssignments `protobuf:"bytes,1,rep,name=pods,proto3" json:"pods,omitempty"`
+	Pods []*PodAssignments `protobuf:"bytes,1,rep,name=pods,proto3" json:"pods,omitempty"`
+	// What was not created because of its classes, as far as it has not succeeded since: at most the latest of each
+	// container, for ten minutes after the last attempt. Ordered as pods are, then by container.
+	Refusals      []*Refusal `protobuf:"bytes,2,rep,name=refusals,proto3" json:"refusals,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1091,6 +1094,131 @@ func (x *ListAssignmentsResponse) GetPods() []*PodAssignments {
 	return nil
 }
 
+func (x *ListAssignmentsResponse) GetRefusals() []*Refusal {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
+// Refusal is a container, or a pod, that was not created or started because of the classes that it asks for.
+type Refusal struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the pod in Kubernetes.
+	PodUid string `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	// Namespace of the pod.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the pod.
+	Pod string `protobuf:"bytes,3,opt,name=pod,proto3" json:"pod,omitempty"`
+	// Name of the container; empty when the pod itself was refused, for a resource of pod scope.
+	Container string `protobuf:"bytes,4,opt,name=container,proto3" json:"container,omitempty"`
+	// A word in CamelCase for programs, e.g. "ClassFull".
+	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What the runtime was told: a line for people that names the class and the remedy.
+	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
+	// How often it was refused for this reason in a row.
+	Count uint64 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
+	// When it was refused first.
+	FirstTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
+	// When it was refused last.
+	LastTime      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refusal) Reset() {
+	*x = Refusal{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refusal) ProtoMessage() {}
+
+func (x *Refusal) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
+func (*Refusal) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Refusal) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *Refusal) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Refusal) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *Refusal) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *Refusal) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Refusal) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Refusal) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Refusal) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
+}
+
+func (x *Refusal) GetLastTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastTime
+	}
+	return nil
+}
+
 // WatchAssignmentsRequest asks for assignments and all changes of them. Conditions that are set must all hold.
 type WatchAssignmentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1104,7 +1232,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[14]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1244,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[14]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1257,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{14}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchAssignmentsRequest) GetNamespace() string {
@@ -1157,7 +1285,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[15]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1297,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[15]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1310,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{15}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() *ListAssignmentsResponse {
@@ -1214,7 +1342,7 @@ type PodAssignments struct {
 
 func (x *PodAssignments) Reset() {
 	*x = PodAssignments{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[16]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1226,7 +1354,7 @@ func (x *PodAssignments) String() string {
 func (*PodAssignments) ProtoMessage() {}
 
 func (x *PodAssignments) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[16]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1239,7 +1367,7 @@ func (x *PodAssignments) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodAssignments.ProtoReflect.Descriptor instead.
 func (*PodAssignments) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{16}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PodAssignments) GetUid() string {
@@ -1299,7 +1427,7 @@ type ContainerAssignments struct {
 
 func (x *ContainerAssignments) Reset() {
 	*x = ContainerAssignments{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[17]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1439,7 @@ func (x *ContainerAssignments) String() string {
 func (*ContainerAssignments) ProtoMessage() {}
 
 func (x *ContainerAssignments) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[17]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1452,7 @@ func (x *ContainerAssignments) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerAssignments.ProtoReflect.Descriptor instead.
 func (*ContainerAssignments) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{17}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ContainerAssignments) GetName() string {
@@ -1365,7 +1493,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[18]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1377,7 +1505,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[18]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1390,7 +1518,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{18}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Assignment) GetName() string {
@@ -1437,7 +1565,7 @@ type UpdateContainerQOSResourcesRequest struct {
 
 func (x *UpdateContainerQOSResourcesRequest) Reset() {
 	*x = UpdateContainerQOSResourcesRequest{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[19]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1577,7 @@ func (x *UpdateContainerQOSResourcesRequest) String() string {
 func (*UpdateContainerQOSResourcesRequest) ProtoMessage() {}
 
 func (x *UpdateContainerQOSResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[19]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1590,7 @@ func (x *UpdateContainerQOSResourcesRequest) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use UpdateContainerQOSResourcesRequest.ProtoReflect.Descriptor instead.
 func (*UpdateContainerQOSResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{19}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UpdateContainerQOSResourcesRequest) GetPodUid() string {
@@ -1499,7 +1627,7 @@ type ContainerQOSResource struct {
 
 func (x *ContainerQOSResource) Reset() {
 	*x = ContainerQOSResource{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[20]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1511,7 +1639,7 @@ func (x *ContainerQOSResource) String() string {
 func (*ContainerQOSResource) ProtoMessage() {}
 
 func (x *ContainerQOSResource) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[20]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1652,7 @@ func (x *ContainerQOSResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerQOSResource.ProtoReflect.Descriptor instead.
 func (*ContainerQOSResource) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{20}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ContainerQOSResource) GetName() string {
@@ -1552,7 +1680,7 @@ type UpdateContainerQOSResourcesResponse struct {
 
 func (x *UpdateContainerQOSResourcesResponse) Reset() {
 	*x = UpdateContainerQOSResourcesResponse{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[21]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1692,7 @@ func (x *UpdateContainerQOSResourcesResponse) String() string {
 func (*UpdateContainerQOSResourcesResponse) ProtoMessage() {}
 
 func (x *UpdateContainerQOSResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[21]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1705,7 @@ func (x *UpdateContainerQOSResourcesResponse) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use UpdateContainerQOSResourcesResponse.ProtoReflect.Descriptor instead.
 func (*UpdateContainerQOSResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{21}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UpdateContainerQOSResourcesResponse) GetContainer() *ContainerAssignments {
@@ -1662,9 +1790,21 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\rlast_error_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\vlastErrorAt\"O\n" +
 	"\x16ListAssignmentsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
-	"\apod_uid\x18\x02 \x01(\tR\x06podUid\"K\n" +
+	"\apod_uid\x18\x02 \x01(\tR\x06podUid\"~\n" +
 	"\x17ListAssignmentsResponse\x120\n" +
-	"\x04pods\x18\x01 \x03(\v2\x1c.qos.v1alpha1.PodAssignmentsR\x04pods\"P\n" +
+	"\x04pods\x18\x01 \x03(\v2\x1c.qos.v1alpha1.PodAssignmentsR\x04pods\x121\n" +
+	"\brefusals\x18\x02 \x03(\v2\x15.qos.v1alpha1.RefusalR\brefusals\"\xac\x02\n" +
+	"\aRefusal\x12\x17\n" +
+	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03pod\x18\x03 \x01(\tR\x03pod\x12\x1c\n" +
+	"\tcontainer\x18\x04 \x01(\tR\tcontainer\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x06 \x01(\tR\amessage\x12\x14\n" +
+	"\x05count\x18\a \x01(\x04R\x05count\x129\n" +
+	"\n" +
+	"first_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
+	"\tlast_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\"P\n" +
 	"\x17WatchAssignmentsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
 	"\apod_uid\x18\x02 \x01(\tR\x06podUid\"c\n" +
@@ -1732,7 +1872,7 @@ func file_qos_v1alpha1_qos_proto_rawDescGZIP() []byte {
 }
 
 var file_qos_v1alpha1_qos_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(Scope)(0),                                  // 0: qos.v1alpha1.Scope
 	(Source)(0),                                 // 1: qos.v1alpha1.Source
@@ -1750,15 +1890,16 @@ var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(*ConfigInfo)(nil),                          // 13: qos.v1alpha1.ConfigInfo
 	(*ListAssignmentsRequest)(nil),              // 14: qos.v1alpha1.ListAssignmentsRequest
 	(*ListAssignmentsResponse)(nil),             // 15: qos.v1alpha1.ListAssignmentsResponse
-	(*WatchAssignmentsRequest)(nil),             // 16: qos.v1alpha1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil),            // 17: qos.v1alpha1.WatchAssignmentsResponse
-	(*PodAssignments)(nil),                      // 18: qos.v1alpha1.PodAssignments
-	(*ContainerAssignments)(nil),                // 19: qos.v1alpha1.ContainerAssignments
-	(*Assignment)(nil),                          // 20: qos.v1alpha1.Assignment
-	(*UpdateContainerQOSResourcesRequest)(nil),  // 21: qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	(*ContainerQOSResource)(nil),                // 22: qos.v1alpha1.ContainerQOSResource
-	(*UpdateContainerQOSResourcesResponse)(nil), // 23: qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	(*timestamppb.Timestamp)(nil),               // 24: google.protobuf.Timestamp
+	(*Refusal)(nil),                             // 16: qos.v1alpha1.Refusal
+	(*WatchAssignmentsRequest)(nil),             // 17: qos.v1alpha1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil),            // 18: qos.v1alpha1.WatchAssignmentsResponse
+	(*PodAssignments)(nil),                      // 19: qos.v1alpha1.PodAssignments
+	(*ContainerAssignments)(nil),                // 20: qos.v1alpha1.ContainerAssignments
+	(*Assignment)(nil),                          // 21: qos.v1alpha1.Assignment
+	(*UpdateContainerQOSResourcesRequest)(nil),  // 22: qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	(*ContainerQOSResource)(nil),                // 23: qos.v1alpha1.ContainerQOSResource
+	(*UpdateContainerQOSResourcesResponse)(nil), // 24: qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	(*timestamppb.Timestamp)(nil),               // 25: google.protobuf.Timestamp
 }
 var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	10, // 0: qos.v1alpha1.StatusResponse.conditions:type_name -> qos.v1alpha1.Condition
@@ -1773,34 +1914,37 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	8,  // 9: qos.v1alpha1.QOSResourceInfo.classes:type_name -> qos.v1alpha1.QOSResourceClassInfo
 	10, // 10: qos.v1alpha1.QOSResourceInfo.conditions:type_name -> qos.v1alpha1.Condition
 	0,  // 11: qos.v1alpha1.UnavailableResource.scope:type_name -> qos.v1alpha1.Scope
-	24, // 12: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	24, // 13: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
-	24, // 14: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
-	24, // 15: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
-	24, // 16: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
-	18, // 17: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
-	15, // 18: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
-	20, // 19: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	19, // 20: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
-	20, // 21: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	1,  // 22: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
-	22, // 23: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
-	19, // 24: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
-	2,  // 25: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
-	4,  // 26: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
-	14, // 27: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
-	16, // 28: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
-	21, // 29: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	3,  // 30: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
-	5,  // 31: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
-	15, // 32: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
-	17, // 33: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
-	23, // 34: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	30, // [30:35] is the sub-list for method output_type
-	25, // [25:30] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	25, // 12: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	25, // 13: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
+	25, // 14: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
+	25, // 15: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
+	25, // 16: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
+	19, // 17: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
+	16, // 18: qos.v1alpha1.ListAssignmentsResponse.refusals:type_name -> qos.v1alpha1.Refusal
+	25, // 19: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
+	25, // 20: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
+	15, // 21: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
+	21, // 22: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	20, // 23: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
+	21, // 24: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	1,  // 25: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
+	23, // 26: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
+	20, // 27: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
+	2,  // 28: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
+	4,  // 29: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
+	14, // 30: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
+	17, // 31: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
+	22, // 32: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	3,  // 33: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
+	5,  // 34: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
+	15, // 35: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
+	18, // 36: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
+	24, // 37: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	33, // [33:38] is the sub-list for method output_type
+	28, // [28:33] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_qos_v1alpha1_qos_proto_init() }
@@ -1814,7 +1958,7 @@ func file_qos_v1alpha1_qos_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_qos_v1alpha1_qos_proto_rawDesc), len(file_qos_v1alpha1_qos_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
