@@ -17,17 +17,17 @@ func (n *Node) CreateContainer(pod Pod, ctr Container) (classes.Adjustment, []cl
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	assignments, err := n.catalog.Resolve(containerRequest(pod, ctr))
-	if err != nil {
-		return classes.Adjustment{}, nil, n.refuse(err)
-	}
 	holder := containerHolder(pod, ctr, assignments)
-	if err := n.ledger.Admit(holder, n.catalog); err != nil {
-		return classes.Adjustment{}, nil, n.refuse(err)
+	if err == nil {
+		err = n.ledger.Admit(holder, n.catalog)
+	}
+	if err != nil {
+		return classes.Adjustment{}, nil, n.refuse(holder, err)
 	}
 	adjustment, err := n.adjust(holder)
 	if err != nil {
 		n.ledger.Release(ctr.ID)
-		return classes.Adjustment{}, nil, n.refuse(fmt.Errorf("%s: %w", describe(holder), err))
+		return classes.Adjustment{}, nil, n.refuse(holder, fmt.Errorf("%s: %w", describe(holder), err))
 	}
 	n.track(pod, containerTarget(pod, ctr), false)
 	n.notify()
@@ -59,7 +59,7 @@ func (n *Node) StartContainer(pod Pod, ctr Container) (enforce func(context.Cont
 	target := containerTarget(pod, ctr)
 	if _, known := n.ledger.Get(ctr.ID); !known {
 		if err := n.admitLate(pod, ctr); err != nil {
-			return nil, n.refuse(err)
+			return nil, n.refuse(containerHolder(pod, ctr, nil), err)
 		}
 	}
 	t := n.tracked[ctr.ID]
@@ -95,7 +95,8 @@ func (n *Node) admitLate(pod Pod, ctr Container) error {
 	return nil
 }
 
-// enforcement returns what brings a new holder into its classes, to be called without the lock; nil when it has none.
+// enforcement returns what brings a new holder into its classes, to be called without the lock; nil when it has none. The
+// caller holds mu.
 func (n *Node) enforcement(target classes.Target, holder classes.Holder) func(context.Context) error {
 	var steps []step
 	for _, a := range holder.Assignments {
@@ -105,19 +106,26 @@ func (n *Node) enforcement(target classes.Target, holder classes.Holder) func(co
 		}
 	}
 	if len(steps) == 0 {
+		n.accept(holder.Owner)
 		return nil
 	}
 	return func(ctx context.Context) error {
 		for _, s := range steps {
 			if err := n.enforce(ctx, target, s); err != nil {
-				err = fmt.Errorf("%s: %w", describe(holder), err)
-				n.countRefusal(err)
-				return err
+				return n.failed(holder, err)
 			}
 		}
 		n.arrived(holder.ID, steps)
+		n.accepted(holder.Owner)
 		return nil
 	}
+}
+
+// failed notes that a holder could not be brought into its classes, and returns why.
+func (n *Node) failed(holder classes.Holder, err error) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.refuse(holder, fmt.Errorf("%s: %w", describe(holder), err))
 }
 
 func (n *Node) enforce(ctx context.Context, target classes.Target, s step) error {
@@ -167,48 +175,14 @@ func (n *Node) RunPod(pod Pod) (enforce func(context.Context) error, err error) 
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	assignments, err := n.catalog.Resolve(podRequest(pod))
-	if err != nil {
-		return nil, n.refuse(err)
-	}
 	holder := podHolder(pod, assignments)
-	if err := n.ledger.Admit(holder, n.catalog); err != nil {
-		return nil, n.refuse(err)
+	if err == nil {
+		err = n.ledger.Admit(holder, n.catalog)
+	}
+	if err != nil {
+		return nil, n.refuse(holder, err)
 	}
 	n.track(pod, podTarget(pod), true)
 	n.notify()
 	return n.enforcement(podTarget(pod), holder), nil
-}
-
-// refuse counts a refusal and returns it. The caller holds mu.
-func (n *Node) refuse(err error) error {
-	n.refusals[refusalReason(err)]++
-	n.notify()
-	return err
-}
-
-func (n *Node) countRefusal(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	_ = n.refuse(err)
-}
-
-// refusalReason is the word under which a refusal is counted.
-func refusalReason(err error) string {
-	for _, reason := range []struct {
-		word string
-		err  error
-	}{
-		{"ClassFull", classes.ErrClassFull},
-		{"UnknownClass", classes.ErrUnknownClass},
-		{"UnknownResource", classes.ErrUnknownResource},
-		{"Unavailable", classes.ErrUnavailable},
-		{"Contradiction", classes.ErrContradiction},
-		{"BadRequest", classes.ErrBadRequest},
-		{"CreatedWithoutPlugin", errCreatedWithoutUs},
-	} {
-		if errors.Is(err, reason.err) {
-			return reason.word
-		}
-	}
-	return "EnforcementFailed"
 }

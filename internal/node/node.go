@@ -43,6 +43,8 @@ type Options struct {
 	// Changes remembers classes that were changed after creation over a restart; nil forgets them.
 	Changes ChangeStore
 	Log     *slog.Logger
+	// Now tells the time; nil is time.Now.
+	Now func() time.Time
 }
 
 // Node is safe for concurrent use. Its hooks do no I/O while they hold a lock.
@@ -50,6 +52,7 @@ type Node struct {
 	kinds   map[string]classes.Kind
 	changes ChangeStore
 	log     *slog.Logger
+	now     func() time.Time
 
 	// changing serializes whatever changes the kernel outside of hooks: Configure, Update, Reconcile and ReleaseUnused. It
 	// is taken before mu, and held while the runtime and the kernel are waited for; no hook takes it.
@@ -66,6 +69,7 @@ type Node struct {
 	info     RuntimeInfo
 	config   ConfigStatus
 	refusals Refusals
+	refused  map[classes.Owner]Refused
 	watchers chan struct{} // closed and replaced at every change
 	drained  chan struct{} // signalled when an assignment of a class that is offered no more has ended
 }
@@ -134,9 +138,9 @@ type Refusals map[string]uint64
 // New makes a node that offers nothing yet.
 func New(o Options) *Node {
 	n := &Node{
-		kinds: map[string]classes.Kind{}, changes: o.Changes, log: o.Log,
+		kinds: map[string]classes.Kind{}, changes: o.Changes, log: o.Log, now: o.Now,
 		catalog: classes.NewCatalog(nil), backends: map[string]backend{}, ledger: classes.NewLedger(),
-		tracked:  map[string]tracked{},
+		tracked: map[string]tracked{}, refused: map[classes.Owner]Refused{},
 		refusals: Refusals{}, watchers: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
 	for _, kind := range o.Kinds {
@@ -144,6 +148,9 @@ func New(o Options) *Node {
 	}
 	if n.changes == nil {
 		n.changes = forgetful{}
+	}
+	if n.now == nil {
+		n.now = time.Now
 	}
 	return n
 }

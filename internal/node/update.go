@@ -74,7 +74,7 @@ func (n *Node) admitChange(owner classes.Owner, requests map[string]string) (bef
 		return before, t, nil, fmt.Errorf("%s: %w", describe(before), err)
 	}
 	if _, err := n.ledger.Change(before.ID, changes, n.catalog); err != nil {
-		return before, t, nil, n.refuse(err)
+		return before, t, nil, n.count(err)
 	}
 	n.signalDrained(before.Assignments)
 	n.notify()

@@ -195,3 +195,11 @@ func timestamp(t time.Time) *timestamppb.Timestamp {
 	}
 	return timestamppb.New(t)
 }
+
+func refusalOf(r node.Refused) *qosv1alpha1.Refusal {
+	return &qosv1alpha1.Refusal{
+		PodUid: r.Owner.PodUID, Namespace: r.PodNamespace, Pod: r.PodName, Container: r.Owner.Container,
+		Reason: r.Reason, Message: r.Message, Count: r.Count,
+		FirstTime: timestamppb.New(r.First), LastTime: timestamppb.New(r.Last),
+	}
+}

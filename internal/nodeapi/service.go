@@ -21,6 +21,7 @@ import (
 type Node interface {
 	Status() node.Status
 	Assignments() []node.PodAssignments
+	Refused() []node.Refused
 	Container(owner classes.Owner) (node.ContainerAssignments, bool)
 	// Changed returns a channel that is closed at the next change.
 	Changed() <-chan struct{}
@@ -76,6 +77,11 @@ func (s *service) assignments(namespace, podUID string) *qosv1alpha1.ListAssignm
 	for _, pod := range s.node.Assignments() {
 		if (namespace == "" || pod.Namespace == namespace) && (podUID == "" || pod.UID == podUID) {
 			list.Pods = append(list.Pods, podOf(pod))
+		}
+	}
+	for _, r := range s.node.Refused() {
+		if (namespace == "" || r.PodNamespace == namespace) && (podUID == "" || r.Owner.PodUID == podUID) {
+			list.Refusals = append(list.Refusals, refusalOf(r))
 		}
 	}
 	return list

@@ -1,0 +1,125 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// clock is set by hand.
+type clock struct{ time time.Time }
+
+func (c *clock) now() time.Time { return c.time }
+
+// timed is a fixture whose time is set by hand.
+func timed(t *testing.T) (*fixture, *clock) {
+	t.Helper()
+	f := newFixture(t)
+	c := &clock{time: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	f.Node = node.New(node.Options{Kinds: f.kinds, Log: slog.New(slog.DiscardHandler), Now: c.now})
+	f.Connected(f, node.RuntimeInfo{Name: "test"})
+	if err := f.configure(t, files); err != nil {
+		t.Fatal(err)
+	}
+	return f, c
+}
+
+// wanting is a pod, by its name, with a container "main" of the ID.
+func wanting(name, id, request string) (node.Pod, node.Container) {
+	pod := node.Pod{ID: "s-" + name, UID: "u-" + name, Name: name, Namespace: "ns", Annotations: map[string]string{"qos.noderesource.dev/pod": request}}
+	return pod, node.Container{ID: id, Name: "main"}
+}
+
+func TestRefusalsAreToldUntilTheContainerStarts(t *testing.T) {
+	f, c := timed(t)
+	holder, first := wanting("a", "a1", cache+"=gold")
+	if _, _, err := f.CreateContainer(holder, first); err != nil {
+		t.Fatal(err)
+	}
+	pod, second := wanting("b", "b1", cache+"=gold")
+	var refusal error
+	for range 3 {
+		if _, _, refusal = f.CreateContainer(pod, second); refusal == nil {
+			t.Fatal("the second gold was admitted")
+		}
+		c.time = c.time.Add(time.Minute)
+	}
+	want := []node.Refused{{
+		Owner: classes.Owner{PodUID: "u-b", Container: "main"}, PodNamespace: "ns", PodName: "b", Reason: "ClassFull", Message: refusal.Error(),
+		Count: 3, First: c.time.Add(-3 * time.Minute), Last: c.time.Add(-time.Minute),
+	}}
+	if diff := cmp.Diff(want, f.Refused()); diff != "" {
+		t.Errorf("refusals (-want +got):\n%s", diff)
+	}
+
+	f.Stop("a1")
+	if _, _, err := f.CreateContainer(pod, second); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Refused()) != 1 {
+		t.Error("the refusal is forgotten before the container could start")
+	}
+	f.backends[cache].Fail("enforce gold", errors.New("the kernel says no"))
+	if err := start(t, f, pod, second); err == nil {
+		t.Fatal("the container started")
+	}
+	if got := f.Refused(); len(got) != 1 || got[0].Reason != "EnforcementFailed" || got[0].Count != 1 || !strings.Contains(got[0].Message, "the kernel says no") {
+		t.Errorf("after a failed start: %+v", got)
+	}
+	f.backends[cache].Fail("enforce gold", nil)
+	if err := start(t, f, pod, second); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Refused(); len(got) != 0 {
+		t.Errorf("after the start: %+v", got)
+	}
+}
+
+func start(t *testing.T, f *fixture, pod node.Pod, ctr node.Container) error {
+	t.Helper()
+	enforce, err := f.StartContainer(pod, ctr)
+	if err != nil || enforce == nil {
+		return err
+	}
+	return enforce(t.Context())
+}
+
+func TestRefusalsThatNobodyRepeatsAreForgotten(t *testing.T) {
+	f, c := timed(t)
+	pod, _ := wanting("a", "a1", net+"=none-such")
+	if _, err := f.RunPod(pod); err == nil {
+		t.Fatal("a pod of an unknown class runs")
+	}
+	if got := f.Refused(); len(got) != 1 || got[0].Reason != "UnknownClass" || got[0].Owner.Container != "" {
+		t.Errorf("refusals: %+v; want the pod's", got)
+	}
+	c.time = c.time.Add(10*time.Minute + time.Second)
+	if got := f.Refused(); len(got) != 0 {
+		t.Errorf("refusals after ten minutes: %+v", got)
+	}
+}
+
+func TestTheNewestOfTooManyRefusalsAreKept(t *testing.T) {
+	f, c := timed(t)
+	for i := range 1100 {
+		pod, ctr := wanting(fmt.Sprintf("p%04d", i), "c", cache+"=none-such")
+		if _, _, err := f.CreateContainer(pod, ctr); err == nil {
+			t.Fatal("a container of an unknown class was created")
+		}
+		c.time = c.time.Add(time.Millisecond)
+	}
+	if got := f.Refused(); len(got) != 1000 || got[0].PodName != "p0100" {
+		t.Errorf("%d refusals, beginning with %s; want 1000 from p0100 on", len(got), got[0].PodName)
+	}
+}
