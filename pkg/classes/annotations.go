@@ -3,6 +3,8 @@
 
 package classes
 
+import "strings"
+
 // Keys of annotations.
 const (
 	// PodKey is the annotation of a pod with its own requests, and the defaults of its containers.
@@ -29,18 +31,38 @@ type family struct {
 }
 
 func (c *Catalog) family(name string) family {
-	resource := CanonicalResource(name)
-	offer, ok := c.index[resource]
-	if !ok || c.offers[offer].Scope == PodScope {
-		offer = -1
+	f := familyOf(name)
+	offer, ok := c.index[f.resource]
+	if ok && c.offers[offer].Scope != PodScope {
+		f.offer = offer
 	}
+	return f
+}
+
+// familyOf has the keys of the resource by this short name, without an offer of it.
+func familyOf(name string) family {
 	return family{
-		resource:      resource,
-		offer:         offer,
+		resource:      CanonicalResource(name),
+		offer:         -1,
 		cri:           "io.kubernetes.cri." + name + "-class",
 		container:     name + ".resources.kubernetes.io/container.",
 		pod:           name + ".resources.kubernetes.io/default",
 		betaContainer: name + ".resources.beta.kubernetes.io/container.",
 		betaPod:       name + ".resources.beta.kubernetes.io/pod",
 	}
+}
+
+// IsPodRequest says whether an annotation of a pod with this key can ask for classes. For what is kept or compared of
+// a pod's annotations; what they ask for is Resolve's to say.
+func IsPodRequest(key string) bool {
+	if key == PodKey || strings.HasPrefix(key, ContainerKeyPrefix) {
+		return true
+	}
+	for _, name := range []string{"rdt", "blockio"} {
+		f := familyOf(name)
+		if key == f.pod || key == f.betaPod || strings.HasPrefix(key, f.container) || strings.HasPrefix(key, f.betaContainer) {
+			return true
+		}
+	}
+	return false
 }
