@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/e2e/image"
 )
 
 // rig is what all machines share.
@@ -41,10 +43,10 @@ func prepare(t *testing.T) *rig {
 	r.test2json = filepath.Join(t.TempDir(), "test2json")
 	r.build(t, "build", "-o", r.test2json, "cmd/test2json")
 
-	image, err := os.Create(filepath.Join(r.share, "image.tar"))
+	archive, err := os.Create(filepath.Join(r.share, "image.tar"))
 	must(t, err)
-	must(t, writeImage(image, "localhost/workload:1", workload))
-	must(t, image.Close())
+	must(t, image.Write(archive, "localhost/workload:1", workload))
+	must(t, archive.Close())
 	must(t, os.WriteFile(filepath.Join(r.share, "run"), []byte(runInside()), 0o755))
 	return r
 }

@@ -1,9 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build e2e
-
-package e2e
+// Package image writes container images for tests.
+package image
 
 import (
 	"archive/tar"
@@ -15,8 +14,8 @@ import (
 	"os"
 )
 
-// writeImage writes a container image, as docker save does, whose only program and entry point is a static binary.
-func writeImage(w io.Writer, name, binary string) error {
+// Write writes a container image, as docker save does, whose only program and entry point is a static binary.
+func Write(w io.Writer, name, binary string) error {
 	program, err := os.ReadFile(binary)
 	if err != nil {
 		return err

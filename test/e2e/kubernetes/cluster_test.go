@@ -1,0 +1,159 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"crypto/x509/pkix"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	apiServer = "https://10.0.0.1:443"
+	nodeName  = "node-1"
+	nodeIP    = "192.0.2.1"
+)
+
+// tokens are those who speak to the API: token, user, number, groups.
+const tokens = `admin-token,admin,1,"system:masters"
+controllers-token,system:kube-controller-manager,2
+scheduler-token,system:kube-scheduler,3
+node-token,system:node:node-1,4,"system:nodes"
+`
+
+// auditPolicy has all writes of service accounts in the log, to count them.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+  verbs: [create, update, patch, delete]
+- level: None
+`
+
+// controlPlane is an API server with what it needs and what needs it.
+type controlPlane struct {
+	dir, bin, logs                       string
+	etcd, server, controllers, scheduler *process
+}
+
+func (n *node) newControlPlane() (*controlPlane, error) {
+	c := &controlPlane{dir: filepath.Join(n.dir, "cluster"), bin: n.bin, logs: n.logs}
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return nil, err
+	}
+	if err := c.writeFiles(); err != nil {
+		return nil, err
+	}
+	c.etcd = n.process("etcd", n.program("etcd"), "--data-dir", filepath.Join(c.dir, "etcd"), "--unsafe-no-fsync")
+	c.server = n.process("kube-apiserver", append([]string{n.program("kube-apiserver")}, c.serverFlags()...)...)
+	c.controllers = n.process("kube-controller-manager", n.program("kube-controller-manager"),
+		"--kubeconfig", c.kubeconfig("controllers"), "--leader-elect=false", "--use-service-account-credentials",
+		"--service-account-private-key-file", c.file("sa.key"), "--root-ca-file", c.file("ca.crt"),
+		"--bind-address=127.0.0.1", "--cert-dir", c.file("controllers-certs"),
+		// A kubelet that is away for a moment is what some tests are about.
+		"--controllers=*,-taint-eviction-controller")
+	c.scheduler = n.process("kube-scheduler", n.program("kube-scheduler"), "--kubeconfig", c.kubeconfig("scheduler"),
+		"--authentication-kubeconfig", c.kubeconfig("scheduler"), "--authorization-kubeconfig", c.kubeconfig("scheduler"),
+		"--leader-elect=false", "--bind-address=127.0.0.1", "--cert-dir", c.file("scheduler-certs"))
+	return c, nil
+}
+
+func (c *controlPlane) file(name string) string       { return filepath.Join(c.dir, name) }
+func (c *controlPlane) kubeconfig(user string) string { return c.file(user + ".kubeconfig") }
+func (c *controlPlane) auditLog() string              { return c.file("audit.log") }
+
+func (c *controlPlane) serverFlags() []string {
+	return []string{
+		"--etcd-servers=http://127.0.0.1:2379", "--bind-address=10.0.0.1", "--secure-port=443", "--advertise-address=10.0.0.1",
+		"--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged=true",
+		"--tls-cert-file=" + c.file("server.crt"), "--tls-private-key-file=" + c.file("server.key"),
+		"--client-ca-file=" + c.file("ca.crt"), "--token-auth-file=" + c.file("tokens.csv"), "--authorization-mode=Node,RBAC",
+		"--enable-admission-plugins=NodeRestriction",
+		"--kubelet-client-certificate=" + c.file("kubelet-client.crt"), "--kubelet-client-key=" + c.file("kubelet-client.key"),
+		"--kubelet-certificate-authority=" + c.file("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + c.file("sa.pub"),
+		"--service-account-signing-key-file=" + c.file("sa.key"),
+		"--audit-policy-file=" + c.file("audit.yaml"), "--audit-log-path=" + c.auditLog(),
+	}
+}
+
+func (c *controlPlane) writeFiles() error {
+	authority, err := newAuthority(c.dir)
+	if err != nil {
+		return err
+	}
+	for name, subject := range map[string]pkix.Name{
+		"server":         {CommonName: "kube-apiserver"},
+		"kubelet":        {CommonName: "system:node:" + nodeName, Organization: []string{"system:nodes"}},
+		"kubelet-client": {CommonName: "apiserver-kubelet-client", Organization: []string{"system:masters"}},
+	} {
+		if err := authority.issue(name, subject, "127.0.0.1", "10.0.0.1", nodeIP); err != nil {
+			return err
+		}
+	}
+	files := map[string]string{"tokens.csv": tokens, "audit.yaml": auditPolicy}
+	for _, user := range []string{"admin", "controllers", "scheduler", "node"} {
+		files[user+".kubeconfig"] = fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "%s", certificate-authority: "%s"}}]
+users: [{name: u, user: {token: %s-token}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+`, apiServer, c.file("ca.crt"), user)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(c.file(name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kubectlCommand is kubectl as an administrator.
+func (n *node) kubectlCommand(stdin string, args ...string) *exec.Cmd {
+	command := exec.Command(n.program("kubectl"), args...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+n.cluster.kubeconfig("admin"), "HOME="+n.dir)
+	command.Stdin = strings.NewReader(stdin)
+	return command
+}
+
+// try runs kubectl and returns what it prints, its errors too.
+func (n *node) try(args ...string) (string, error) {
+	output, err := n.kubectlCommand("", args...).CombinedOutput()
+	return strings.TrimSpace(string(output)), err
+}
+
+// kubectl runs kubectl, which must succeed.
+func (n *node) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := n.try(args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, output)
+	}
+	return output
+}
+
+// apply applies manifests.
+func (n *node) apply(t *testing.T, manifests string) {
+	t.Helper()
+	if output, err := n.kubectlCommand(manifests, "apply", "-f", "-").CombinedOutput(); err != nil {
+		t.Fatalf("kubectl apply: %v\n%s\n%s", err, output, manifests)
+	}
+}
+
+// awaitServer waits for the API server to be ready.
+func (n *node) awaitServer(t *testing.T) {
+	t.Helper()
+	until(t, "the API server is ready", func() (bool, string) {
+		output, err := n.try("get", "--raw", "/readyz")
+		return err == nil, output
+	})
+}

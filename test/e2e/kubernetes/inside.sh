@@ -1,0 +1,40 @@
+#!/bin/bash
+# Copyright The qos-nri-plugin Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# inside.sh DIR COMMAND…: runs the command where a node can be played without touching the machine's: to be started in mount, PID
+# and network namespaces of its own. What the node writes is in DIR; the machine's kernel and its cgroups are the real ones.
+set -euo pipefail
+dir=$1
+shift
+mount --make-rprivate /
+mount -t proc proc /proc
+
+# The node's directories, at the paths that every node has. An overlay lets them be made where the machine has none.
+mkdir -p "$dir"/{run,log,kubelet,containerd,lib,lib.work,etc,etc.work}
+mount -t overlay overlay -o "lowerdir=/var/lib,upperdir=$dir/lib,workdir=$dir/lib.work" /var/lib
+mount -t overlay overlay -o "lowerdir=/etc,upperdir=$dir/etc,workdir=$dir/etc.work" /etc
+mkdir -p /var/lib/{kubelet,containerd}
+mount --bind "$dir/kubelet" /var/lib/kubelet
+mount --bind "$dir/containerd" /var/lib/containerd
+mount --bind "$dir/run" /run
+mount --bind "$dir/log" /var/log
+mount --make-shared /var/lib/kubelet # for mounts of pods
+mount --make-shared /run
+
+# The kubelet sets these for the whole machine; here it sets files.
+settings=$dir/sysctl
+mkdir -p "$settings"
+for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \
+  kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
+  file=$settings/$(tr / _ <<<"${setting%=*}")
+  echo "${setting#*=}" >"$file"
+  mount --bind "$file" "/proc/sys/${setting%=*}"
+done
+
+# The node's address and that of the API server's service: without kube-proxy, the API server listens there itself.
+ip link set lo up
+ip address add 192.0.2.1/32 dev lo
+ip address add 10.0.0.1/32 dev lo
+hostname node-1
+exec "$@"

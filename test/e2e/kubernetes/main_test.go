@@ -1,0 +1,134 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/e2e/image"
+)
+
+// rigVariable names the directory of the rig for the test program inside of the namespaces.
+const rigVariable = "QOS_E2E_KUBERNETES_RIG"
+
+// TestMain runs the tests in namespaces of their own, as their first process: with it ends all that they started.
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir := os.Getenv(rigVariable)
+	switch {
+	case os.Getuid() != 0:
+		return m.Run() // each test says that it needs root
+	case dir == "":
+		return outside()
+	}
+	node := newNode(dir)
+	theNode = node
+	defer node.stop()
+	return m.Run()
+}
+
+// outside makes everything ready, where there is a network, and runs this program again inside.
+func outside() int {
+	dir, err := os.MkdirTemp("", "qos-e2e-")
+	if err != nil {
+		return failed(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := prepare(dir); err != nil {
+		return failed(err)
+	}
+	groups := newCgroups(filepath.Base(dir))
+	if err := groups.make(); err != nil {
+		return failed(err)
+	}
+	defer groups.remove()
+	return inside(dir)
+}
+
+func failed(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+func inside(dir string) int {
+	// The kernel ends the children with the thread that made them.
+	runtime.LockOSThread()
+	here, err := os.Getwd()
+	if err != nil {
+		return failed(err)
+	}
+	command := exec.Command(filepath.Join(here, "inside.sh"), append([]string{dir}, os.Args...)...)
+	command.Env = append(os.Environ(), rigVariable+"="+dir)
+	command.Stdout, command.Stderr = os.Stdout, os.Stderr
+	command.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	err = command.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return failed(err)
+	}
+	return command.ProcessState.ExitCode()
+}
+
+// prepare builds all programs into dir/bin and the image of the tests' containers.
+func prepare(dir string) error {
+	bin := filepath.Join(dir, "bin")
+	setup := exec.Command("./setup.sh")
+	setup.Stderr = os.Stderr
+	paths, err := setup.Output()
+	if err != nil {
+		return fmt.Errorf("make Kubernetes ready: %w", err)
+	}
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		return err
+	}
+	for _, line := range strings.Fields(string(paths)) {
+		_, from, _ := strings.Cut(line, "=")
+		if err := linkAll(from, bin); err != nil {
+			return err
+		}
+	}
+	version := "-X main.version=v0.0.0-e2e"
+	for _, program := range []string{"./cmd/qos-nri-plugin", "./cmd/qos-kubelet-shim", "./test/e2e/workload"} {
+		build := exec.Command("go", "build", "-ldflags", version, "-o", bin+"/", program)
+		build.Dir = "../../.."
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if output, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", program, err, output)
+		}
+	}
+	archive, err := os.Create(filepath.Join(dir, "workload.tar"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(image.Write(archive, workloadImage, filepath.Join(bin, "workload")), archive.Close())
+}
+
+func linkAll(from, to string) error {
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if err := os.Symlink(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,223 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const (
+	workloadImage    = "localhost/workload:1"
+	containerdSocket = "/run/containerd/containerd.sock"
+	staticPods       = "/etc/kubernetes/manifests"
+)
+
+// theNode is the one node of the one cluster of this process.
+var theNode *node
+
+// node is this machine as the node of a cluster.
+type node struct {
+	dir, bin, logs      string
+	groups              cgroups
+	cluster             *controlPlane
+	containerd, kubelet *process
+	started             bool
+}
+
+func newNode(dir string) *node {
+	return &node{dir: dir, bin: filepath.Join(dir, "bin"), logs: filepath.Join(dir, "logs"), groups: newCgroups(filepath.Base(dir))}
+}
+
+func (n *node) program(name string) string { return filepath.Join(n.bin, name) }
+
+// ready returns the node in its cluster, started by the first who asks. Its logs are told when the test fails.
+func ready(t *testing.T) *node {
+	t.Helper()
+	if theNode == nil {
+		t.Skip("plays a node of a cluster, which needs root")
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			theNode.report(t)
+		}
+	})
+	if !theNode.started {
+		theNode.start(t)
+	}
+	return theNode
+}
+
+func (n *node) start(t *testing.T) {
+	t.Helper()
+	n.started = true
+	for _, dir := range []string{n.logs, staticPods, "/etc/qos-nri-plugin", "/run/cni", "/run/bin"} {
+		must(t, os.MkdirAll(dir, 0o755))
+	}
+	cluster, err := n.newControlPlane()
+	must(t, err)
+	n.cluster = cluster
+	cluster.etcd.mustStart(t)
+	cluster.server.mustStart(t)
+	n.startContainerd(t)
+	n.awaitServer(t)
+	cluster.controllers.mustStart(t)
+	cluster.scheduler.mustStart(t)
+	n.kubelet = n.process("kubelet", n.program("kubelet"), "--config", n.write(t, "kubelet.yaml", n.kubeletConfig()),
+		"--kubeconfig", cluster.kubeconfig("node"), "--hostname-override", nodeName, "--node-ip", nodeIP, "--v=2")
+	n.kubelet.mustStart(t)
+	n.awaitNode(t)
+}
+
+// awaitNode waits until pods can run on the node.
+func (n *node) awaitNode(t *testing.T) {
+	t.Helper()
+	until(t, "the node is ready", func() (bool, string) {
+		output, _ := n.try("get", "node", nodeName, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status} {.spec.taints}`)
+		return output == "True", output
+	})
+	until(t, "pods can be made", func() (bool, string) {
+		output, err := n.try("get", "serviceaccount", "default")
+		return err == nil, output
+	})
+}
+
+func (n *node) startContainerd(t *testing.T) {
+	t.Helper()
+	must(t, os.WriteFile("/run/cni/10-test.conflist", []byte(`{"cniVersion":"1.0.0","name":"test","plugins":[{"type":"cni.sh"}]}`), 0o644))
+	here, err := os.Getwd()
+	must(t, err)
+	n.containerd = n.process("containerd", n.program("containerd"), "--config", n.write(t, "containerd.toml", containerdConfig(here, n.bin)))
+	// Its shim and runc are looked for in PATH.
+	must(t, os.Setenv("PATH", n.bin+":"+os.Getenv("PATH")))
+	n.containerd.mustStart(t)
+	until(t, "containerd answers", func() (bool, string) {
+		output, err := n.ctr("version")
+		return err == nil, output
+	})
+	if output, err := n.ctr("--namespace", "k8s.io", "images", "import", filepath.Join(n.dir, "workload.tar")); err != nil {
+		t.Fatalf("import the image: %v\n%s", err, output)
+	}
+}
+
+func (n *node) ctr(args ...string) (string, error) {
+	output, err := exec.Command(n.program("ctr"), append([]string{"--address", containerdSocket}, args...)...).CombinedOutput()
+	return string(output), err
+}
+
+func (n *node) write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(n.dir, name)
+	must(t, os.WriteFile(path, []byte(text), 0o644))
+	return path
+}
+
+// containerdConfig is what a node has, but for limits that a machine without all privileges cannot set.
+func containerdConfig(cni, bin string) string {
+	return fmt.Sprintf(`version = 3
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = %q
+[plugins."io.containerd.cri.v1.runtime"]
+tolerate_missing_hugetlb_controller = true
+disable_hugetlb_controller = true
+restrict_oom_score_adj = true
+[plugins."io.containerd.cri.v1.runtime".cni]
+bin_dirs = [%q]
+conf_dir = "/run/cni"
+use_internal_loopback = true
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+BinaryName = %q
+SystemdCgroup = false
+`, workloadImage, cni, filepath.Join(bin, "runc"))
+}
+
+func (n *node) kubeletConfig() string {
+	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+failCgroupV1: false
+cgroupDriver: cgroupfs
+cgroupRoot: /%s
+enforceNodeAllocatable: [pods]
+failSwapOn: false
+makeIPTablesUtilChains: false
+containerRuntimeEndpoint: unix://%s
+staticPodPath: %s
+volumePluginDir: %s
+resolvConf: ""
+clusterDNS: [10.0.0.10]
+address: %s
+readOnlyPort: 0
+tlsCertFile: %s
+tlsPrivateKeyFile: %s
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %q}}
+authorization: {mode: Webhook}
+evictionHard: {memory.available: 100Mi}
+imageGCHighThresholdPercent: 100
+localStorageCapacityIsolation: false
+maxPods: 250
+nodeStatusUpdateFrequency: 2s
+syncFrequency: 5s
+configMapAndSecretChangeDetectionStrategy: Watch
+fileCheckFrequency: 2s
+oomScoreAdj: 0
+`, n.groups.name, containerdSocket, staticPods, filepath.Join(n.dir, "volume-plugins"), nodeIP,
+		n.cluster.file("kubelet.crt"), n.cluster.file("kubelet.key"), n.cluster.file("ca.crt"))
+}
+
+// stop ends what does not end with the namespaces: nothing, but in good order.
+func (n *node) stop() {
+	if n.cluster == nil {
+		return
+	}
+	for _, p := range []*process{n.kubelet, n.cluster.scheduler, n.cluster.controllers, n.cluster.server, n.cluster.etcd} {
+		if p != nil {
+			_ = p.end(syscall.SIGKILL)
+		}
+	}
+}
+
+// report shows the ends of the logs that may tell why, and what the API says of the pods. With -artifacts all logs are kept.
+func (n *node) report(t *testing.T) {
+	logs, err := filepath.Glob(n.logs + "/*.log")
+	for _, log := range logs {
+		data, readErr := os.ReadFile(log)
+		name := filepath.Base(log)
+		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(t.ArtifactDir(), name), data, 0o644))
+		if slices.Contains([]string{"plugin.log", "shim.log", "kubelet.log", "containerd.log"}, name) {
+			lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+			t.Logf("--- %s\n%s", name, strings.Join(lines[max(0, len(lines)-25):], "\n"))
+		}
+	}
+	if err != nil {
+		t.Log(err)
+	}
+	for _, args := range [][]string{{"describe", "node", nodeName}, {"get", "pods", "-A", "-o", "wide"}, {"get", "events", "-A"}} {
+		output, _ := n.try(args...)
+		t.Logf("--- kubectl %s\n%s", strings.Join(args, " "), output)
+	}
+}
+
+func TestTheNodeIsReady(t *testing.T) {
+	n := ready(t)
+	n.apply(t, `apiVersion: v1
+kind: Pod
+metadata: {name: plain, namespace: default}
+spec: {containers: [{name: main, image: "localhost/workload:1"}]}
+`)
+	until(t, "runs", func() (bool, string) {
+		output, _ := n.try("get", "pod", "plain", "-o", "jsonpath={.status.phase}")
+		return output == "Running", output
+	})
+}

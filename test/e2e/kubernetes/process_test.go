@@ -1,0 +1,115 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// process is a program of the node that can be ended and started again. Its output goes to a log.
+type process struct {
+	name    string
+	args    []string
+	log     string
+	command *exec.Cmd
+	ended   chan struct{}
+}
+
+// process makes a program with the node's logs and programs; it is not started.
+func (n *node) process(name string, args ...string) *process {
+	return &process{name: name, args: args, log: filepath.Join(n.logs, name+".log")}
+}
+
+func (p *process) start() error {
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p.command = exec.Command(p.args[0], p.args[1:]...)
+	p.command.Stdout, p.command.Stderr = log, log
+	// Its own process group, so that a ^C at the terminal reaches the tests alone.
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := p.command.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", p.name, err)
+	}
+	p.ended = make(chan struct{})
+	go func(command *exec.Cmd, ended chan struct{}) {
+		_ = command.Wait()
+		close(ended)
+	}(p.command, p.ended)
+	return nil
+}
+
+func (p *process) running() bool {
+	if p.command == nil {
+		return false
+	}
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// end sends a signal and waits for the end of the process.
+func (p *process) end(signal os.Signal) error {
+	if !p.running() {
+		return nil
+	}
+	if err := p.command.Process.Signal(signal); err != nil {
+		return fmt.Errorf("end %s: %w", p.name, err)
+	}
+	select {
+	case <-p.ended:
+		return nil
+	case <-time.After(30 * time.Second):
+		return fmt.Errorf("%s does not end after %v", p.name, signal)
+	}
+}
+
+func (p *process) mustStart(t *testing.T) {
+	t.Helper()
+	must(t, p.start())
+}
+
+func (p *process) mustEnd(t *testing.T, signal os.Signal) {
+	t.Helper()
+	must(t, p.end(signal))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// patience is how long anything may take that should happen; on a machine with time to spare it takes seconds.
+const patience = 90 * time.Second
+
+// until waits for what should become true. look says what it sees, for the report when it never does.
+func until(t *testing.T, what string, look func() (ok bool, seen string)) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		ok, seen := look()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s; last seen: %s", what, seen)
+		}
+		<-time.After(200 * time.Millisecond)
+	}
+}

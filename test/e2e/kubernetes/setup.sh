@@ -1,0 +1,17 @@
+#!/bin/bash
+# Copyright The qos-nri-plugin Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# Makes ready what the Kubernetes tests need: etcd and Kubernetes, containerd and runc. Does nothing when all is there. Prints
+# the paths that the tests use, as NAME=VALUE. Only installing Debian packages needs root.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../vm/env.sh"
+ensure_packages iproute2 util-linux >&2
+# version MODULE: the version that programs/go.mod has.
+version() { sed -n "s#^\t$1 \(v[^ ]*\).*#\1#p" "$here/programs/go.mod"; }
+kubernetes=$CACHE/kubernetes-$(version k8s.io/kubernetes)-etcd-$(version go.etcd.io/etcd/server/v3)
+"$here/build.sh" "$kubernetes" >&2
+"$here/../vm/build-runtimes.sh" "$RUNTIMES" >&2
+echo "KUBERNETES=$kubernetes"
+echo "RUNTIMES=$RUNTIMES"
