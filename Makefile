@@ -11,6 +11,11 @@ GO ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 # How long each fuzz target runs.
 FUZZTIME ?= 20s
+# Name of the image that "make image" builds, and what it runs on.
+IMAGE ?= localhost/qos-nri-plugin:dev
+PLATFORM ?= linux/$(shell $(GO) env GOARCH)
+# Time of everything in the image: that of the commit, so that whoever builds a commit again gets the same digest.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 # Where the tests of one package may be chosen, e.g. make test PACKAGES=./pkg/rdt/...
 PACKAGES ?= ./...
 # How long all VM tests may take.
@@ -23,7 +28,7 @@ VENDOR ?= intel
 REAL ?=
 
 # Modules whose tests run, beside the main one: each is there to have versions of dependencies of its own.
-TEST_MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod)) tools/house
+TEST_MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod)) tools/house tools/image
 
 # The race detector needs a C compiler. Without one the tests still run, and say that it is missing.
 RACE := $(if $(shell command -v "$$($(GO) env CC)"),-race)
@@ -47,6 +52,19 @@ help: ## Show this.
 .PHONY: build
 build: ## Build the programs, static, into bin/.
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
+
+# Static programs of the node, without kubectl's; the licences of what is linked in go with them.
+.PHONY: image
+image: ## Build bin/image.tar, an OCI image of the node's programs; IMAGE=name:tag PLATFORM=linux/arm64.
+	mkdir -p bin/$(PLATFORM)
+	CGO_ENABLED=0 GOOS=$(firstword $(subst /, ,$(PLATFORM))) GOARCH=$(word 2,$(subst /, ,$(PLATFORM))) \
+	  $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/$(PLATFORM)/ $(addprefix ./,$(wildcard cmd/qos-*))
+	$(GO) -C tools/house run . -root "$(CURDIR)" -notices "$(CURDIR)/bin/third-party-licences.txt"
+	$(GO) -C tools/image run . -output "$(CURDIR)/bin/image.tar" -name '$(IMAGE)' -platform '$(PLATFORM)' \
+	  -epoch '$(SOURCE_DATE_EPOCH)' -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || true)" \
+	  -title qos-nri-plugin -source https://github.com/qos-nri/qos-nri-plugin -licenses Apache-2.0 \
+	  -documents "$(CURDIR)/LICENSE,$(CURDIR)/bin/third-party-licences.txt" -entrypoint qos-nri-plugin \
+	  $(addprefix "$(CURDIR)/bin/$(PLATFORM)"/,$(notdir $(wildcard cmd/qos-*)))
 
 .PHONY: demo
 demo: ## Show what it does, on any machine; REAL=1, as root: on this machine's resctrl and cgroups.

@@ -66,6 +66,40 @@ func TestCheckLicences(t *testing.T) {
 	}
 }
 
+func TestWriteNotices(t *testing.T) {
+	withFiles := func(files map[string]string) string {
+		dir := t.TempDir()
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return dir
+	}
+	goroot := withFiles(map[string]string{"LICENSE": "licence of Go"})
+	t.Run("licences and notices of Go and of every module are there", func(t *testing.T) {
+		var out strings.Builder
+		m := module{path: "m.example/m", version: "v1", dir: withFiles(map[string]string{"LICENSE": "licence of m", "NOTICE.txt": "made by m", "a.go": "code"})}
+		if err := writeNotices(&out, []module{m}, goroot); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"licence of Go", "==== m.example/m v1: LICENSE\n\nlicence of m\n", "made by m"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%q is missing in %s", want, out.String())
+			}
+		}
+		if strings.Contains(out.String(), "code") {
+			t.Errorf("there is more than licences and notices in %s", out.String())
+		}
+	})
+	t.Run("a module without a licence is an error that names it", func(t *testing.T) {
+		err := writeNotices(&strings.Builder{}, []module{{path: "m.example/m", dir: t.TempDir()}}, goroot)
+		if err == nil || !strings.Contains(err.Error(), "m.example/m") {
+			t.Errorf("error is %v", err)
+		}
+	})
+}
+
 // expect fails the test unless the only problem contains want, or there is none if want is empty.
 func expect(t *testing.T, problems []error, want string) {
 	t.Helper()

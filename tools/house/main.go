@@ -18,8 +18,13 @@ import (
 
 func main() {
 	root := flag.String("root", ".", "the checkout")
+	notices := flag.String("notices", "", "write the licences of all that is linked in into this file, and check nothing")
 	flag.Parse()
-	if err := check(context.Background(), *root, os.Stdout); err != nil {
+	do := func(ctx context.Context) error { return check(ctx, *root, os.Stdout) }
+	if *notices != "" {
+		do = func(ctx context.Context) error { return collect(ctx, *root, *notices) }
+	}
+	if err := do(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -40,6 +45,19 @@ func check(ctx context.Context, root string, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "%d files and the licences of %d modules are as they should be\n", len(files), len(modules))
 	return nil
+}
+
+// collect writes the licences of what is linked into the programs into a file.
+func collect(ctx context.Context, root, file string) error {
+	modules, err := linked(ctx, root)
+	if err != nil {
+		return err
+	}
+	goroot, err := run(ctx, root, "go", "env", "GOROOT")
+	if err != nil {
+		return err
+	}
+	return saveNotices(file, modules, strings.TrimSpace(goroot))
 }
 
 // sources lists the files that git knows or would add, relative to root; deleted ones are left out.

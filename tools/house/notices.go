@@ -1,0 +1,60 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// writeNotices writes what must be given away with the programs: the licences of all that is linked into them, Go itself
+// included, and the notices that Apache-2.0 wants to be passed on (section 4d). goroot is where Go's licence is.
+func writeNotices(w io.Writer, modules []module, goroot string) error {
+	modules = append([]module{{path: "the Go standard library", version: runtime.Version(), dir: goroot}}, modules...)
+	for _, m := range modules {
+		if err := writeNotice(w, m); err != nil {
+			return fmt.Errorf("licences of %s: %w", m.path, err)
+		}
+	}
+	return nil
+}
+
+func writeNotice(w io.Writer, m module) error {
+	licences, err := licenceFiles(m.dir)
+	if err != nil {
+		return err
+	}
+	if len(licences) == 0 {
+		return fmt.Errorf("there are none in %s", m.dir)
+	}
+	notices, err := filepath.Glob(filepath.Join(m.dir, "NOTICE*"))
+	if err != nil {
+		return err
+	}
+	for _, file := range append(licences, notices...) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w, "==== %s %s: %s\n\n%s\n\n", m.path, m.version, filepath.Base(file), strings.TrimSpace(string(text)))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saveNotices writes the notices into a file.
+func saveNotices(name string, modules []module, goroot string) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeNotices(file, modules, goroot), file.Close())
+}

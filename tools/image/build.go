@@ -1,0 +1,130 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// documentsDir is where licences are.
+const documentsDir = "/usr/share/doc/qos-nri-plugin"
+
+// build makes the image: documents in a layer, and each program in one, so that nodes fetch only what has changed.
+func build(s spec) (v1.Image, error) {
+	if err := checkPrograms(s); err != nil {
+		return nil, err
+	}
+	image, err := mutate.ConfigFile(mutate.MediaType(empty.Image, types.OCIManifestSchema1), &v1.ConfigFile{
+		Architecture: s.platform.Architecture,
+		OS:           s.platform.OS,
+		Variant:      s.platform.Variant,
+		Created:      v1.Time{Time: s.created},
+		RootFS:       v1.RootFS{Type: "layers"},
+		Config: v1.Config{
+			Entrypoint: []string{"/" + s.entrypoint},
+			Env:        []string{"PATH=/"},
+			Labels:     s.labels(),
+			User:       "0:0",
+			WorkingDir: "/",
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
+	if image, err = appendLayer(image, s, documentsDir, 0o644, s.documents); err != nil {
+		return nil, err
+	}
+	for _, program := range s.programs {
+		if image, err = appendLayer(image, s, "/", 0o755, []string{program}); err != nil {
+			return nil, err
+		}
+	}
+	return image, nil
+}
+
+// appendLayer adds a layer of files, all of one mode, in a directory of the image.
+func appendLayer(image v1.Image, s spec, dir string, mode int64, files []string) (v1.Image, error) {
+	if len(files) == 0 {
+		return image, nil
+	}
+	archive, err := layerArchive(dir, mode, s.created, files)
+	if err != nil {
+		return nil, err
+	}
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil }
+	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return nil, err
+	}
+	return mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{
+		Created: v1.Time{Time: s.created}, CreatedBy: "tools/image", Comment: path.Join(dir, baseNames(files)),
+	}})
+}
+
+func baseNames(files []string) string {
+	names := make([]string, len(files))
+	for i, file := range files {
+		names[i] = filepath.Base(file)
+	}
+	return strings.Join(names, ",")
+}
+
+// layerArchive is a tar of files and of the directories that they are in, owned by root, without anything of this machine.
+func layerArchive(dir string, mode int64, at time.Time, files []string) ([]byte, error) {
+	var buffer bytes.Buffer
+	archive := tar.NewWriter(&buffer)
+	for _, parent := range parents(dir) {
+		header := tar.Header{Typeflag: tar.TypeDir, Name: parent + "/", Mode: 0o755, ModTime: at, Format: tar.FormatPAX}
+		if err := archive.WriteHeader(&header); err != nil {
+			return nil, err
+		}
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("%w; build or name it first", err)
+		}
+		name := strings.TrimPrefix(path.Join(dir, filepath.Base(file)), "/")
+		if err := addFile(archive, name, mode, at, data); err != nil {
+			return nil, err
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return nil, err
+	}
+	return buffer.Bytes(), nil
+}
+
+func addFile(archive *tar.Writer, name string, mode int64, at time.Time, data []byte) error {
+	header := tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(data)), ModTime: at, Format: tar.FormatPAX}
+	if err := archive.WriteHeader(&header); err != nil {
+		return err
+	}
+	_, err := archive.Write(data)
+	return err
+}
+
+// parents are the directories on the way to dir, dir included and / not, outermost first.
+func parents(dir string) []string {
+	var all []string
+	for dir = strings.Trim(dir, "/"); dir != "" && dir != "."; dir = path.Dir(dir) {
+		all = append([]string{dir}, all...)
+	}
+	return all
+}
