@@ -1,0 +1,87 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+const (
+	// maxSocketPath is the longest path of a unix socket, in bytes (unix(7), sun_path without its end).
+	maxSocketPath = 107
+	// maxSocketName keeps a listing of the directory readable.
+	maxSocketName = 64
+	// maxKeyName is the longest name of an annotation key, in bytes, without its prefix.
+	maxKeyName = 63
+
+	socketPrefix = "qos-shim-"
+	socketSuffix = ".sock"
+)
+
+// ourSocket matches what socketName makes.
+var ourSocket = regexp.MustCompile(`^qos-shim-[A-Za-z0-9._-]*-[0-9a-f]{8}\.sock$`)
+
+// base is the part of an extended resource's name after its domain.
+func base(extended string) string {
+	return extended[strings.LastIndexByte(extended, '/')+1:]
+}
+
+// digest tells names apart of which the bases are alike.
+func digest(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:4])
+}
+
+// socketName names the socket of a class in dir: for people by its beginning, unique by its end, and as long as the
+// kernel takes.
+func socketName(dir, extended string) (string, error) {
+	end := "-" + digest(extended) + socketSuffix
+	room := min(maxSocketName, maxSocketPath-len(dir)-1) - len(socketPrefix) - len(end)
+	if room < 0 {
+		return "", fmt.Errorf("the path %s is too long for sockets in it: the kernel takes %d bytes; choose a shorter --kubelet-dir",
+			filepath.Clean(dir), maxSocketPath)
+	}
+	name := base(extended)
+	return socketPrefix + name[:min(room, len(name))] + end, nil
+}
+
+// annotationKey is the key by which a container is told that it was allocated a class. It is unique for each class,
+// so that two classes of one resource arrive both, and are refused. Those of our own domain are told apart by name.
+func annotationKey(extended string) string {
+	name, ours := strings.CutPrefix(extended, classes.Domain+"/")
+	if !ours {
+		end := "-" + digest(extended)
+		name = base(extended)
+		name = name[:min(maxKeyName-len(end), len(name))] + end
+	}
+	return classes.AllocatedKeyPrefix + name
+}
+
+// deviceID names a device of a class.
+func deviceID(extended string, number int) string {
+	return base(extended) + "-" + strconv.Itoa(number)
+}
+
+// compareIDs orders devices by their number. Those that we did not name come last.
+func compareIDs(a, b string) int {
+	return cmp.Or(cmp.Compare(deviceNumber(a), deviceNumber(b)), strings.Compare(a, b))
+}
+
+func deviceNumber(id string) int {
+	number, err := strconv.Atoi(id[strings.LastIndexByte(id, '-')+1:])
+	if err != nil || number < 0 {
+		return math.MaxInt
+	}
+	return number
+}

@@ -1,0 +1,160 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"slices"
+	"time"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+const (
+	// unlimitedDevices stand for a class without a capacity.
+	unlimitedDevices = 1000
+	// maxDevices bounds the messages to kubelet. No node runs as many containers.
+	maxDevices = 10000
+)
+
+// class is a class that is published.
+type class struct {
+	resource, name string
+	extended       string // name of the extended resource
+	capacity       uint64 // 0 is unlimited
+	podScope       bool
+	draining       bool
+}
+
+// size is how many devices the class has as long as kubelet has not allocated more of them.
+func (c class) size() int {
+	switch {
+	case c.draining:
+		return 0
+	case c.capacity == 0:
+		return unlimitedDevices
+	}
+	return int(min(c.capacity, maxDevices)) //nolint:gosec // not above maxDevices
+}
+
+// classesOf lists the classes that have an extended resource.
+func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
+	var list []class
+	add := func(resources []*qosv1alpha1.QOSResourceInfo, podScope bool) {
+		for _, resource := range resources {
+			for _, c := range resource.GetClasses() {
+				if c.GetExtendedResource() == "" {
+					continue
+				}
+				list = append(list, class{
+					resource: resource.GetName(), name: c.GetName(), extended: c.GetExtendedResource(),
+					capacity: c.GetCapacity(), podScope: podScope, draining: c.GetDraining(),
+				})
+			}
+		}
+	}
+	add(r.GetContainerQosResources(), false)
+	add(r.GetPodQosResources(), true)
+	return list
+}
+
+// usage is how a class is used.
+type usage struct {
+	// allocated has the devices that kubelet has allocated. They stay listed. Each is there once, also when an
+	// application's container took over that of an init container.
+	allocated []string
+	// accounted is how many devices kubelet has allocated: those of allocated, if kubelet could be asked.
+	accounted int
+	// unaccounted counts those who have the class, and of whom kubelet does not know; 0 for an unlimited class.
+	unaccounted int
+	// restless is whether kubelet may soon say something else without an event that tells us so.
+	restless bool
+}
+
+// device is one of the devices of a class.
+type device struct {
+	id      string
+	healthy bool
+}
+
+// plan says what is listed to kubelet for a class: all that is allocated, and free devices up to the class's capacity.
+// Of these as many are healthy, and so allocatable, as kubelet may hand out altogether: what is assigned behind its
+// back is taken away from the free ones with the highest numbers. What is allocated stays healthy, because kubelet
+// would not admit its pod again after its own restart.
+func plan(c class, u usage) []device {
+	size := c.size()
+	healthy := max(u.accounted, size-u.unaccounted)
+	ids := slices.Clone(u.allocated)
+	slices.SortFunc(ids, compareIDs)
+	ids = slices.Compact(ids)
+	taken := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		taken[id] = true
+	}
+	for number := 0; len(ids) < size; number++ {
+		if id := deviceID(c.extended, number); !taken[id] {
+			ids = append(ids, id)
+		}
+	}
+	devices := make([]device, len(ids))
+	for i, id := range ids {
+		devices[i] = device{id: id, healthy: i < healthy}
+	}
+	sortDevices(devices)
+	return devices
+}
+
+// withheld is the same list without a healthy device.
+func withheld(devices []device) []device {
+	list := make([]device, len(devices))
+	for i, d := range devices {
+		list[i] = device{id: d.id}
+	}
+	return list
+}
+
+// settle has devices that shall no longer be listed leave in two steps: they are unhealthy for linger, so that kubelet
+// allocates them no more, and gone then. Kubelet chooses a device, asks us, and looks into our list again: one that
+// vanished between ends the whole kubelet. leaving has when devices became unhealthy for that; it is changed.
+//
+// The result is the list of now, and how long it is good for; 0 is until something changes.
+func settle(listed, wanted []device, leaving map[string]time.Time, now time.Time, linger time.Duration) ([]device, time.Duration) {
+	list := slices.Clone(wanted)
+	stays := make(map[string]bool, len(wanted))
+	for _, d := range wanted {
+		stays[d.id] = true
+		delete(leaving, d.id)
+	}
+	var again time.Duration
+	for _, d := range listed {
+		if stays[d.id] {
+			continue
+		}
+		since, known := leaving[d.id]
+		if !known {
+			since = now
+			leaving[d.id] = now
+		}
+		left := linger - now.Sub(since)
+		if left <= 0 {
+			delete(leaving, d.id)
+			continue
+		}
+		list = append(list, device{id: d.id})
+		again = sooner(again, left)
+	}
+	sortDevices(list)
+	return list, again
+}
+
+func sortDevices(devices []device) {
+	slices.SortFunc(devices, func(a, b device) int { return compareIDs(a.id, b.id) })
+}
+
+// sooner is the shorter of two times to wait, of which 0 is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}

@@ -1,0 +1,222 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelettest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	devicepluginv1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// Pod is a pod that is to be admitted.
+type Pod struct {
+	Namespace, Name string
+	// InitContainers that end, and then Containers; both in their order.
+	InitContainers, Containers []Container
+}
+
+// Container is a container of a pod.
+type Container struct {
+	Name string
+	// Limits are its extended resources.
+	Limits map[string]int
+}
+
+type podKey struct{ namespace, name string }
+
+type pod struct {
+	// containers are those that the pod-resources API lists: not the init containers.
+	containers []string
+	held       map[string]map[string]*allocation // by container, of init containers too, and resource
+}
+
+type allocation struct {
+	ids         []string
+	annotations map[string]string
+}
+
+// Admit has kubelet allocate what a pod's containers ask for. When it cannot, the pod is not there.
+func (k *Kubelet) Admit(ctx context.Context, p Pod) error {
+	key := podKey{p.Namespace, p.Name}
+	made := &pod{held: map[string]map[string]*allocation{}}
+	for _, c := range p.Containers {
+		made.containers = append(made.containers, c.Name)
+	}
+	k.mu.Lock()
+	_, there := k.pods[key]
+	if !there {
+		k.pods[key] = made
+	}
+	k.mu.Unlock()
+	if there {
+		return fmt.Errorf("pod %s/%s is there already", p.Namespace, p.Name)
+	}
+	reusable := map[string][]string{}
+	for i, c := range append(slices.Clone(p.InitContainers), p.Containers...) {
+		for _, resource := range slices.Sorted(maps.Keys(c.Limits)) {
+			ids, err := k.allocate(ctx, made, c, resource, reusable[resource])
+			if err != nil {
+				k.Remove(p.Namespace, p.Name)
+				return fmt.Errorf("allocate failed due to %w, which is unexpected", err)
+			}
+			if i < len(p.InitContainers) {
+				reusable[resource] = append(reusable[resource], ids...)
+			} else {
+				reusable[resource] = without(reusable[resource], ids)
+			}
+		}
+	}
+	return nil
+}
+
+func without(list, taken []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(id string) bool { return slices.Contains(taken, id) })
+}
+
+// allocate chooses devices, those of init containers first, and asks the device plugin.
+func (k *Kubelet) allocate(ctx context.Context, made *pod, c Container, name string, reusable []string) ([]string, error) {
+	ids, plugin, err := k.choose(name, c.Limits[name], reusable)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := plugin.Allocate(ctx, &devicepluginv1beta1.AllocateRequest{
+		ContainerRequests: []*devicepluginv1beta1.ContainerAllocateRequest{{DevicesIds: ids}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(answer.GetContainerResponses()) == 0 {
+		return nil, errors.New("no containers return in allocation response")
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.resources[name]
+	for _, id := range ids {
+		if _, listed := r.devices[id]; !listed {
+			k.crash = fmt.Errorf("device %s of %s was listed when it was chosen, and is not after Allocate", id, name)
+		}
+	}
+	if made.held[c.Name] == nil {
+		made.held[c.Name] = map[string]*allocation{}
+	}
+	made.held[c.Name][name] = &allocation{ids: ids, annotations: answer.GetContainerResponses()[0].GetAnnotations()}
+	k.announce()
+	return ids, nil
+}
+
+func (k *Kubelet) choose(name string, n int, reusable []string) ([]string, devicepluginv1beta1.DevicePluginClient, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.resources[name]
+	switch {
+	case k.run == nil:
+		return nil, nil, errors.New("kubelet does not run")
+	case r == nil || r.client == nil || r.stopped:
+		return nil, nil, fmt.Errorf("cannot allocate unregistered device %s", name)
+	}
+	ids := slices.Clone(reusable[:min(n, len(reusable))])
+	used := k.used(name)
+	for _, id := range slices.Sorted(maps.Keys(r.devices)) {
+		if len(ids) < n && r.devices[id] && !used[id] {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) < n {
+		return nil, nil, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", name, n, len(ids))
+	}
+	return ids, r.client.api, nil
+}
+
+// used are the allocated devices of a resource. The caller holds mu.
+func (k *Kubelet) used(name string) map[string]bool {
+	used := map[string]bool{}
+	for _, p := range k.pods {
+		for _, held := range p.held {
+			if held[name] != nil {
+				for _, id := range held[name].ids {
+					used[id] = true
+				}
+			}
+		}
+	}
+	return used
+}
+
+// Remove has a pod end, and frees its devices.
+func (k *Kubelet) Remove(namespace, name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.pods, podKey{namespace, name})
+	k.announce()
+}
+
+// Annotations are those that device plugins have given a container.
+func (k *Kubelet) Annotations(namespace, name, container string) map[string]string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := map[string]string{}
+	if p := k.pods[podKey{namespace, name}]; p != nil {
+		for _, held := range p.held[container] {
+			maps.Copy(all, held.annotations)
+		}
+	}
+	return all
+}
+
+// Devices are the IDs of a resource that a container has.
+func (k *Kubelet) Devices(namespace, name, container, resource string) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p := k.pods[podKey{namespace, name}]; p != nil && p.held[container][resource] != nil {
+		return slices.Clone(p.held[container][resource].ids)
+	}
+	return nil
+}
+
+// Lists counts the requests to the pod-resources API.
+func (k *Kubelet) Lists() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.lists
+}
+
+// lister answers the pod-resources API.
+type lister struct {
+	podresourcesv1.UnimplementedPodResourcesListerServer
+
+	kubelet *Kubelet
+}
+
+// List tells the devices of all pods' containers, without those of init containers.
+func (l *lister) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
+	k := l.kubelet
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lists++
+	k.announce()
+	answer := &podresourcesv1.ListPodResourcesResponse{}
+	for _, key := range slices.SortedFunc(maps.Keys(k.pods), func(a, b podKey) int {
+		return strings.Compare(a.namespace+"/"+a.name, b.namespace+"/"+b.name)
+	}) {
+		p := k.pods[key]
+		listed := &podresourcesv1.PodResources{Namespace: key.namespace, Name: key.name}
+		for _, name := range p.containers {
+			ctr := &podresourcesv1.ContainerResources{Name: name}
+			for resource, held := range p.held[name] {
+				for _, id := range held.ids {
+					ctr.Devices = append(ctr.Devices, &podresourcesv1.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}})
+				}
+			}
+			listed.Containers = append(listed.Containers, ctr)
+		}
+		answer.PodResources = append(answer.PodResources, listed)
+	}
+	return answer, nil
+}

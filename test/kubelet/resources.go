@@ -1,0 +1,205 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelettest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	devicepluginv1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+)
+
+// dialTimeout is how long kubelet tries to reach a device plugin that registers.
+const dialTimeout = 10 * time.Second
+
+// resource is an extended resource of a device plugin.
+type resource struct {
+	devices                 map[string]bool // by ID, whether it is healthy; nil before the first list of this life
+	stopped                 bool            // the device plugin has gone
+	client                  *client
+	registrations, messages int
+}
+
+// client is a connection to a device plugin.
+type client struct {
+	conn *grpc.ClientConn
+	api  devicepluginv1beta1.DevicePluginClient
+}
+
+// Resource is what kubelet says of an extended resource in the node's status, and how it came to it.
+type Resource struct {
+	// Known is whether the resource is in the status at all.
+	Known bool
+	// Capacity and Allocatable count devices, and those of them that are healthy.
+	Capacity, Allocatable int
+	// Healthy and Unhealthy are the IDs of devices in the last list, ordered.
+	Healthy, Unhealthy []string
+	// Followed is whether there is a device plugin now.
+	Followed bool
+	// Registrations and Messages count what came from device plugins in all lives of kubelet.
+	Registrations, Messages int
+}
+
+// Resource tells of an extended resource.
+func (k *Kubelet) Resource(name string) Resource {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.resources[name]
+	if r == nil {
+		return Resource{}
+	}
+	state := Resource{Known: true, Followed: !r.stopped && k.run != nil, Registrations: r.registrations, Messages: r.messages}
+	for id, healthy := range r.devices {
+		if healthy {
+			state.Healthy = append(state.Healthy, id)
+		} else {
+			state.Unhealthy = append(state.Unhealthy, id)
+		}
+	}
+	slices.Sort(state.Healthy)
+	slices.Sort(state.Unhealthy)
+	state.Capacity, state.Allocatable = len(r.devices), len(state.Healthy)
+	return state
+}
+
+// ForgetStopped is what kubelet does five minutes after a device plugin has gone: the resource leaves the status.
+func (k *Kubelet) ForgetStopped() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for name, r := range k.resources {
+		if r.stopped {
+			delete(k.resources, name)
+		}
+	}
+	k.announce()
+}
+
+// registration takes registrations.
+type registration struct {
+	devicepluginv1beta1.UnimplementedRegistrationServer
+
+	kubelet *Kubelet
+	run     *run
+}
+
+// Register dials the device plugin back and asks for its options before it answers, and then follows its list.
+func (s *registration) Register(ctx context.Context, r *devicepluginv1beta1.RegisterRequest) (*devicepluginv1beta1.Empty, error) {
+	if r.GetVersion() != devicepluginv1beta1.Version {
+		return nil, fmt.Errorf("requested API version %q is not supported by kubelet. Supported version is %q", r.GetVersion(), devicepluginv1beta1.Version)
+	}
+	domain, _, qualified := strings.Cut(r.GetResourceName(), "/")
+	if !qualified || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") {
+		return nil, fmt.Errorf("the ResourceName %q is invalid", r.GetResourceName())
+	}
+	s.kubelet.counted(r.GetResourceName())
+	c, err := connect(ctx, filepath.Join(s.kubelet.PluginsDir(), r.GetEndpoint()))
+	if err != nil {
+		return nil, fmt.Errorf("failed to dial device plugin: %w", err)
+	}
+	if _, err := c.api.GetDevicePluginOptions(ctx, &devicepluginv1beta1.Empty{}); err != nil {
+		_ = c.conn.Close()
+		return nil, fmt.Errorf("failed to get device plugin options: %w", err)
+	}
+	s.kubelet.connected(s.run, r.GetResourceName(), c)
+	return &devicepluginv1beta1.Empty{}, nil
+}
+
+// connect waits for a connection, as kubelet does.
+func connect(ctx context.Context, path string) (*client, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := grpc.NewClient("passthrough:///localhost",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}))
+	if err != nil {
+		return nil, err
+	}
+	conn.Connect()
+	for state := conn.GetState(); state.String() != "READY"; state = conn.GetState() {
+		if !conn.WaitForStateChange(ctx, state) {
+			_ = conn.Close()
+			return nil, ctx.Err()
+		}
+	}
+	return &client{conn: conn, api: devicepluginv1beta1.NewDevicePluginClient(conn)}, nil
+}
+
+func (k *Kubelet) counted(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.resources[name] == nil {
+		k.resources[name] = &resource{}
+	}
+	k.resources[name].registrations++
+	k.announce()
+}
+
+// connected makes a client the one of a resource, and follows it in the background.
+func (k *Kubelet) connected(life *run, name string, c *client) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.resources[name]
+	if life.ctx.Err() != nil || r == nil {
+		_ = c.conn.Close()
+		return
+	}
+	// As in kubelet, an earlier client of the resource is neither closed nor forgotten by whoever follows it.
+	life.clients[name] = c
+	r.client, r.stopped = c, false
+	life.streams.Go(func() { k.watch(life, name, c) })
+}
+
+// watch takes the lists of a device plugin. When they end, kubelet disconnects whichever client the resource has by
+// then, and all devices are unhealthy.
+func (k *Kubelet) watch(life *run, name string, c *client) {
+	stream, err := c.api.ListAndWatch(life.ctx, &devicepluginv1beta1.Empty{})
+	for err == nil {
+		var list *devicepluginv1beta1.ListAndWatchResponse
+		if list, err = stream.Recv(); err == nil {
+			k.listed(name, list)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_ = c.conn.Close()
+	r := k.resources[name]
+	latest := life.clients[name]
+	if latest == nil || r == nil {
+		return
+	}
+	_ = latest.conn.Close()
+	delete(life.clients, name)
+	if r.client != latest {
+		return // kubelet runs anew
+	}
+	r.stopped = true
+	for id := range r.devices {
+		r.devices[id] = false
+	}
+	k.announce()
+}
+
+func (k *Kubelet) listed(name string, list *devicepluginv1beta1.ListAndWatchResponse) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r := k.resources[name]
+	if r == nil {
+		return
+	}
+	r.messages++
+	r.devices = map[string]bool{}
+	for _, d := range list.GetDevices() {
+		r.devices[d.GetID()] = d.GetHealth() == devicepluginv1beta1.Healthy
+	}
+	k.announce()
+}
