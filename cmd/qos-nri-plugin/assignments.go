@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
 )
 
@@ -57,7 +58,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.ListAssi
 
 func atMostOnePod(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return usageError(cmd, fmt.Errorf("one POD is the most, not %d", len(args)))
+		return program.UsageError(cmd, fmt.Errorf("one POD is the most, not %d", len(args)))
 	}
 	return nil
 }
@@ -71,7 +72,7 @@ func (o *assignmentsOptions) show(cmd *cobra.Command, client qosv1alpha1.NodeQOS
 		return err
 	}
 	selected := o.selected(list)
-	if o.pod != "" && len(selected.GetPods()) == 0 {
+	if o.pod != "" && len(selected.GetPods())+len(selected.GetRefusals()) == 0 {
 		return shell.NoPod(list, o.pod)
 	}
 	return o.print(cmd, selected, func() string { return shell.Assignments(selected) })
@@ -90,5 +91,5 @@ func (o *assignmentsOptions) watch(cmd *cobra.Command, client qosv1alpha1.NodeQO
 }
 
 func (o *assignmentsOptions) selected(list *qosv1alpha1.ListAssignmentsResponse) *qosv1alpha1.ListAssignmentsResponse {
-	return &qosv1alpha1.ListAssignmentsResponse{Pods: shell.SelectPods(list, o.pod)}
+	return &qosv1alpha1.ListAssignmentsResponse{Pods: shell.SelectPods(list, o.pod), Refusals: shell.SelectRefusals(list, o.pod)}
 }

@@ -3,7 +3,10 @@
 
 package main
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestAssignments(t *testing.T) {
 	f := newFixture(t)
@@ -53,9 +56,10 @@ pods:
     source: SOURCE_POD
   sandboxId: sandbox-web
   uid: uid-web
+refusals: []
 `}},
 		{"of a namespace without pods", []string{"-n", "empty"}, answer{Out: "No pods with QoS-class resources run on this node.\n"}},
-		{"of a namespace without pods, in JSON", []string{"-n", "empty", "-o", "json"}, answer{Out: "{\n  \"pods\": []\n}\n"}},
+		{"of a namespace without pods, in JSON", []string{"-n", "empty", "-o", "json"}, answer{Out: "{\n  \"pods\": [],\n  \"refusals\": []\n}\n"}},
 		{"of an unknown pod name who there is", []string{"x/y"}, answer{
 			Code: 1, Errors: "Error: no pod \"x/y\" with QoS-class resources is on this node; there are default/web, kube-system/agent\n",
 		}},
@@ -69,5 +73,24 @@ pods:
 		t.Run(test.name, func(t *testing.T) {
 			wantAnswer(t, test.want, f.ask(t, append([]string{"assignments"}, test.args...)...))
 		})
+	}
+}
+
+func TestAssignmentsShowWhoWasRefused(t *testing.T) {
+	f := newFixture(t)
+	if err := f.RunPod(t.Context(), "default", "late", "rdt=gold", "main"); err == nil {
+		t.Fatal("gold is full, and was given")
+	}
+	got := f.ask(t, "assignments", "default/late")
+	lines := strings.Split(strings.TrimSpace(got.Out), "\n")
+	last := strings.Fields(lines[len(lines)-1])
+	if got.Code != 0 || len(last) < 7 || strings.Join(last[:5], " ") != "default late main ClassFull 1" {
+		t.Fatalf("answer is %+v; want the refusal", got)
+	}
+	if message := `pod default/late container main: class "gold" of k8s.io/rdt is full`; !strings.Contains(got.Out, message) {
+		t.Errorf("answer is %+v; want the message %q", got, message)
+	}
+	if got := f.ask(t, "assignments", "default/web"); strings.Contains(got.Out, "REFUSED") {
+		t.Errorf("another pod's refusal is shown: %+v", got)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/runtimesetup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -68,7 +69,7 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 
 func atMostOnePath(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return usageError(cmd, fmt.Errorf("one PATH is the most, not %d", len(args)))
+		return program.UsageError(cmd, fmt.Errorf("one PATH is the most, not %d", len(args)))
 	}
 	return nil
 }
@@ -102,7 +103,7 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	if o.runtimeEndpoint != "" {
 		more, err := o.checkRuntime(cmd.Context(), out, host)
 		if errors.Is(err, runtimesetup.ErrEndpoint) {
-			return usageError(cmd, err)
+			return program.UsageError(cmd, err)
 		}
 		problems += more
 	}

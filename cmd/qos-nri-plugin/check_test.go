@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -39,7 +40,7 @@ func (f *checkFixture) check(t *testing.T, args ...string) answer {
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	code := execute(t.Context(), cmd, args)
+	code := program.Execute(t.Context(), cmd, args)
 	without := func(text string) string { return strings.ReplaceAll(text, f.dir, "DIR") }
 	return answer{code, without(out.String()), without(errs.String())}
 }

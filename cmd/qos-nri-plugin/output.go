@@ -21,6 +21,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/agent"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
 )
 
@@ -46,7 +47,7 @@ func newAPIOptions(cmd *cobra.Command) *apiOptions {
 // call connects to the plugin for one use.
 func (o *apiOptions) call(cmd *cobra.Command, use func(ctx context.Context, client qosv1alpha1.NodeQOSClient) error) (err error) {
 	if !slices.Contains(shell.Formats(), o.format) {
-		return usageError(cmd, fmt.Errorf("--output %q is not one of %s", o.format, strings.Join(shell.Formats(), ", ")))
+		return program.UsageError(cmd, fmt.Errorf("--output %q is not one of %s", o.format, strings.Join(shell.Formats(), ", ")))
 	}
 	return o.connect(cmd.Context(), use)
 }

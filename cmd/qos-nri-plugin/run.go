@@ -5,31 +5,30 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"log/slog"
 	"regexp"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/agent"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
 func newRunCommand() *cobra.Command {
 	options := agent.DefaultOptions()
-	options.Version = programVersion()
-	logging := logOptions{level: "info", format: "text"}
+	options.Version = program.Version(version)
+	var logging program.LogOptions
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Register with the container runtime and serve until SIGTERM (the default)",
-		Args:  noArguments,
+		Args:  program.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, err := logging.logger(cmd.ErrOrStderr())
+			log, err := logging.Logger(cmd.ErrOrStderr())
 			if err != nil {
-				return usageError(cmd, err)
+				return program.UsageError(cmd, err)
 			}
 			if !regexp.MustCompile(`^[0-9]{2}$`).MatchString(options.NRIIndex) {
-				return usageError(cmd, fmt.Errorf("--nri-index %q is not a number of two digits", options.NRIIndex))
+				return program.UsageError(cmd, fmt.Errorf("--nri-index %q is not a number of two digits", options.NRIIndex))
 			}
 			known, err := kinds(options.HostRoot, options.MountResctrl, log)
 			if err != nil {
@@ -39,7 +38,7 @@ func newRunCommand() *cobra.Command {
 		},
 	}
 	addRunFlags(cmd.Flags(), &options)
-	logging.addFlags(cmd.Flags())
+	logging.AddFlags(cmd.Flags())
 	return cmd
 }
 
@@ -53,25 +52,4 @@ func addRunFlags(flags *pflag.FlagSet, o *agent.Options) {
 	flags.StringVar(&o.HostRoot, "host-root", o.HostRoot, "where the host's /sys, /dev and /proc are")
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir, "directory on a tmpfs for the lock and the checkpoint")
 	flags.BoolVar(&o.MountResctrl, "mount-resctrl", o.MountResctrl, "mount resctrl when it is not mounted")
-}
-
-type logOptions struct{ level, format string }
-
-func (o *logOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.level, "log-level", o.level, "debug, info, warn or error")
-	flags.StringVar(&o.format, "log-format", o.format, "text or json")
-}
-
-func (o *logOptions) logger(w io.Writer) (*slog.Logger, error) {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(o.level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", o.level)
-	}
-	switch o.format {
-	case "text":
-		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})), nil
-	}
-	return nil, fmt.Errorf("--log-format %q: use text or json", o.format)
 }

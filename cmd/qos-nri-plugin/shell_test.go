@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
 // fixture is a plugin's API with two pods: default/web in gold, kube-system/agent asks for nothing.
@@ -56,7 +57,7 @@ func run(ctx context.Context, args ...string) answer {
 	root := newRootCommand()
 	root.SetOut(&out)
 	root.SetErr(&errs)
-	code := execute(ctx, root, args)
+	code := program.Execute(ctx, root, args)
 	return answer{code, out.String(), errs.String()}
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
 )
 
@@ -25,7 +26,7 @@ which resources the machine does not have and why, and which class files are in 
 Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.StatusResponse.`,
 		Example: `  qos-nri-plugin status
   qos-nri-plugin status -o json | jq '.resources.containerQosResources[].classes[] | {name, inUse, capacity}'`,
-		Args:              noArguments,
+		Args:              program.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return api.call(cmd, func(_ context.Context, client qosv1alpha1.NodeQOSClient) error {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
 func TestStatusShowsClassesForPeople(t *testing.T) {
@@ -82,7 +83,7 @@ func TestStatusWatchesUntilInterrupted(t *testing.T) {
 	}}
 	root := newRootCommand()
 	root.SetOut(out)
-	if code := execute(ctx, root, []string{"status", "-w", "-o", "json", "--api-socket", f.socket}); code != 0 {
+	if code := program.Execute(ctx, root, []string{"status", "-w", "-o", "json", "--api-socket", f.socket}); code != 0 {
 		t.Errorf("exit code %d after an interrupt", code)
 	}
 	decoder := json.NewDecoder(&out.Buffer)

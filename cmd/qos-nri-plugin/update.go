@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -37,7 +38,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.UpdateCo
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wanted, err := parseChange(args)
 			if err != nil {
-				return usageError(cmd, err)
+				return program.UsageError(cmd, err)
 			}
 			return api.call(cmd, func(ctx context.Context, client qosv1alpha1.NodeQOSClient) error {
 				ctx, cancel := context.WithTimeout(ctx, changeTime)

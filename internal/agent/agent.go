@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -97,7 +96,7 @@ func (a *Agent) newNode() (*node.Node, error) {
 
 func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hangup <-chan os.Signal) error {
 	// Before the plugin registers: what the agent cannot have must not take it away from the runtime later.
-	listener, err := a.listenForMetrics(ctx)
+	listener, err := metrics.Listen(ctx, a.options.MetricsAddress)
 	if err != nil {
 		return err
 	}
@@ -120,7 +119,7 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 	group.Go(func() error { return files.follow(ctx, hangup) })
 	group.Go(func() error { return a.releaseDrained(ctx, n) })
 	if listener != nil {
-		group.Go(func() error { return metrics.NewServer(n, hooks).Serve(ctx, listener) })
+		group.Go(func() error { return metrics.NewNodeServer(n, hooks).Serve(ctx, listener) })
 	}
 	return waitAtMost(ctx, group, stopTime)
 }
@@ -159,18 +158,6 @@ func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 			a.log.Warn("classes that are gone could not be cleaned up", "error", err)
 		}
 	}
-}
-
-// listenForMetrics returns nil when metrics are off.
-func (a *Agent) listenForMetrics(ctx context.Context) (net.Listener, error) {
-	if a.options.MetricsAddress == "" {
-		return nil, nil //nolint:nilnil // nothing to listen on is no error
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.options.MetricsAddress)
-	if err != nil {
-		return nil, fmt.Errorf("serve metrics: %w; choose another --metrics-address, or an empty one", err)
-	}
-	return listener, nil
 }
 
 // errLocked says that another instance runs.

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics tells Prometheus and probes how the plugin is.
+// Package metrics tells Prometheus and probes how a program is.
 package metrics
 
 import (
@@ -49,22 +49,46 @@ func (h *Hooks) Observe(hook string, took time.Duration, err error) {
 // Server answers /metrics, /healthz and /readyz.
 type Server struct{ http.Server }
 
-// NewServer makes the server of a node's metrics. It starts nothing.
-func NewServer(n *node.Node, hooks *Hooks) *Server {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(hooks.seconds, hooks.errors, newCollector(n), collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+// NewServer makes a server of what is registered and of a program's readiness; ready says why it does not do its job. It
+// starts nothing.
+func NewServer(registry *prometheus.Registry, ready func() error) *Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := Ready(n.Status()); err != nil {
+		if err := ready(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
 	return &Server{http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}
+}
+
+// NewRegistry makes a registry with what is known of every process.
+func NewRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+// NewNodeServer makes the server of a node's metrics.
+func NewNodeServer(n *node.Node, hooks *Hooks) *Server {
+	registry := NewRegistry()
+	registry.MustRegister(hooks.seconds, hooks.errors, newCollector(n))
+	return NewServer(registry, func() error { return Ready(n.Status()) })
+}
+
+// Listen listens on the address of a program's --metrics-address; an empty one is off, and the listener nil.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil //nolint:nilnil // nothing to listen on is no error
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("serve metrics: %w; choose another --metrics-address, or an empty one", err)
+	}
+	return listener, nil
 }
 
 // Ready says why the plugin does not do its job; nil when it does.

@@ -5,26 +5,50 @@ package shell
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// Assignments is who has which class, for people: a row for each container, or pod, and resource.
+// wholePod is how people see what belongs to a pod rather than to one of its containers.
+const wholePod = "<pod>"
+
+// Assignments is who has which class, for people: a row for each container, or pod, and resource; then who was refused.
 func Assignments(list *qosv1alpha1.ListAssignmentsResponse) string {
 	rows := table{{"NAMESPACE", "POD", "CONTAINER", "RESOURCE", "CLASS", "SOURCE", "REQUESTED BY"}}
 	for _, pod := range list.GetPods() {
-		rows = append(rows, assignmentRows(pod, "<pod>", pod.GetQosResources())...)
+		rows = append(rows, assignmentRows(pod, wholePod, pod.GetQosResources())...)
 		for _, ctr := range pod.GetContainers() {
 			rows = append(rows, assignmentRows(pod, ctr.GetName(), ctr.GetQosResources())...)
 		}
 	}
-	if len(rows) == 1 {
-		return "No pods with QoS-class resources run on this node.\n"
-	}
 	var text strings.Builder
-	rows.appendTo(&text)
+	if len(rows) == 1 {
+		text.WriteString("No pods with QoS-class resources run on this node.\n")
+	} else {
+		rows.appendTo(&text)
+	}
+	refusalTable(&text, list.GetRefusals())
 	return text.String()
+}
+
+func refusalTable(text *strings.Builder, refusals []*qosv1alpha1.Refusal) {
+	if len(refusals) == 0 {
+		return
+	}
+	rows := table{{"NAMESPACE", "POD", "CONTAINER", "REFUSED", "TIMES", "LAST", "MESSAGE"}}
+	for _, r := range refusals {
+		container := r.GetContainer()
+		if container == "" {
+			container = wholePod
+		}
+		rows = append(rows, []string{
+			r.GetNamespace(), r.GetPod(), container, r.GetReason(), strconv.FormatUint(r.GetCount(), 10), timeText(r.GetLastTime()), r.GetMessage(),
+		})
+	}
+	text.WriteByte('\n')
+	rows.appendTo(text)
 }
 
 func assignmentRows(pod *qosv1alpha1.PodAssignments, container string, assignments []*qosv1alpha1.Assignment) [][]string {

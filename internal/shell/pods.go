@@ -32,6 +32,20 @@ func SelectPods(list *qosv1alpha1.ListAssignmentsResponse, name string) []*qosv1
 	return found
 }
 
+// SelectRefusals finds those of a pod, as SelectPods does.
+func SelectRefusals(list *qosv1alpha1.ListAssignmentsResponse, name string) []*qosv1alpha1.Refusal {
+	if name == "" {
+		return list.GetRefusals()
+	}
+	var found []*qosv1alpha1.Refusal
+	for _, r := range list.GetRefusals() {
+		if r.GetPodUid() == name || r.GetNamespace()+"/"+r.GetPod() == name {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
 // NoPod is the error for a name that selects nothing. It lists names that could have been meant.
 func NoPod(list *qosv1alpha1.ListAssignmentsResponse, name string) error {
 	var near, all []string

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package program
 
 import (
 	"fmt"
@@ -12,27 +12,26 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set by the linker for releases (-X main.version=v0.1.0); else the Go toolchain knows.
-var version string
-
-func newVersionCommand() *cobra.Command {
+// NewVersionCommand makes the command "version" of a program. linked is what the linker set for releases, else empty: then
+// the Go toolchain knows.
+func NewVersionCommand(name, linked string) *cobra.Command {
 	return &cobra.Command{
 		Use:               "version",
 		Short:             "Show the version of this program",
-		Args:              noArguments,
+		Args:              NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info, _ := debug.ReadBuildInfo()
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), describeBuild(version, info))
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), describeBuild(name, linked, info))
 			return err
 		},
 	}
 }
 
-// programVersion is the version alone, as the node API tells it.
-func programVersion() string {
+// Version is the version alone.
+func Version(linked string) string {
 	info, _ := debug.ReadBuildInfo()
-	return versionOf(version, info)
+	return versionOf(linked, info)
 }
 
 func versionOf(linked string, info *debug.BuildInfo) string {
@@ -46,7 +45,7 @@ func versionOf(linked string, info *debug.BuildInfo) string {
 }
 
 // describeBuild names version, commit, toolchain and platform in one line; info may be nil.
-func describeBuild(linked string, info *debug.BuildInfo) string {
+func describeBuild(name, linked string, info *debug.BuildInfo) string {
 	parts := []string{}
 	commit, modified := revision(info)
 	if commit != "" {
@@ -56,7 +55,7 @@ func describeBuild(linked string, info *debug.BuildInfo) string {
 		parts = append(parts, "with changes")
 	}
 	parts = append(parts, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
-	return fmt.Sprintf("qos-nri-plugin %s (%s)", versionOf(linked, info), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s %s (%s)", name, versionOf(linked, info), strings.Join(parts, ", "))
 }
 
 func revision(info *debug.BuildInfo) (commit string, modified bool) {

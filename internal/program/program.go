@@ -1,0 +1,79 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package program is what the commands of this project have in common for their users: exit codes, usage errors, logs, version.
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Exit codes.
+const (
+	ExitProblems = 1 // what was asked could not be done, or problems were found
+	ExitUsage    = 2 // the command line is wrong
+)
+
+// errUsage is in the chain of errors about the command line.
+var errUsage = errors.New("usage")
+
+// Execute runs a command, says on standard error in one line why it failed, and returns the exit code.
+func Execute(ctx context.Context, root *cobra.Command, args []string) int {
+	root.SetArgs(args)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(UsageError)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(root.ErrOrStderr(), "Error:", strings.ReplaceAll(err.Error(), "\n", "; "))
+	if errors.Is(err, errUsage) {
+		return ExitUsage
+	}
+	return ExitProblems
+}
+
+// NoArguments refuses arguments, as a usage error.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return UsageError(cmd, fmt.Errorf("unknown command %q", args[0]))
+	}
+	return nil
+}
+
+// UsageError says where to read what the command line should be.
+func UsageError(cmd *cobra.Command, err error) error {
+	return fmt.Errorf("%w: %w; see %q", errUsage, err, cmd.CommandPath()+" --help")
+}
+
+// LogOptions are the flags of a program's log.
+type LogOptions struct{ Level, Format string }
+
+// AddFlags adds them, with their defaults.
+func (o *LogOptions) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Level, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&o.Format, "log-format", "text", "text or json")
+}
+
+// Logger makes the log; the error names the flag that is wrong.
+func (o *LogOptions) Logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.Level)); err != nil {
+		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", o.Level)
+	}
+	switch o.Format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})), nil
+	}
+	return nil, fmt.Errorf("--log-format %q: use text or json", o.Format)
+}
