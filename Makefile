@@ -38,6 +38,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/qos-nri-plugin
 tools_dir = $(CACHE)/tools/$(1)-$(shell { $(GO) env GOVERSION; cat tools/$(1)/go.sum; $(2); } 2>/dev/null | sha256sum | cut -c1-12)
 # protoc-gen-go is that of the main module, so generated code and the library it calls are always of one version.
 GENERATE_DIR = $(call tools_dir,generate,$(GO) list -m google.golang.org/protobuf)
+GENERATE_CRD_DIR = $(call tools_dir,generate-crd,true)
 LINT_DIR = $(call tools_dir,lint,true)
 LINT = $(LINT_DIR)/golangci-lint
 
@@ -71,8 +72,9 @@ demo: ## Show what it does, on any machine; REAL=1, as root: on this machine's r
 	$(GO) run ./test/demo $(if $(REAL),--real)
 
 .PHONY: generate
-generate: $(GENERATE_DIR)/.built ## Make the node API's Go code from api/qos/v1alpha1/qos.proto again.
+generate: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built ## Make again the node API's Go code, and the CRD and deepcopy code of NodeQOSResources.
 	cd api && PATH="$(GENERATE_DIR):$$PATH" buf generate
+	PATH="$(GENERATE_CRD_DIR):$$PATH" scripts/generate-crd.sh .
 
 .PHONY: format
 format: $(LINT_DIR)/.built ## Format all Go code.
@@ -133,8 +135,8 @@ verify-format: $(LINT_DIR)/.built ## Check that all Go code is formatted (gofmt,
 	@for module in $(TEST_MODULES); do (set -x; cd $$module; $(LINT) fmt --diff); done
 
 .PHONY: verify-generated
-verify-generated: $(GENERATE_DIR)/.built ## Check that generated code is what its source makes, and the source itself.
-	PATH="$(GENERATE_DIR):$$PATH" scripts/verify-generated.sh
+verify-generated: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built ## Check that what is generated is what its source makes, and the source itself.
+	PATH="$(GENERATE_DIR):$(GENERATE_CRD_DIR):$$PATH" scripts/verify-generated.sh
 
 .PHONY: verify-house
 verify-house: ## Check file headers, file sizes, and the licences of what is linked in.
@@ -148,12 +150,17 @@ verify-modules: ## Check that go.mod and go.sum are tidy, and that what was down
 ##@ Tools
 
 .PHONY: tools
-tools: $(GENERATE_DIR)/.built $(LINT_DIR)/.built ## Build the tools now rather than when first needed (some minutes).
+tools: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built $(LINT_DIR)/.built ## Build the tools now rather than when first needed (some minutes).
 
 $(GENERATE_DIR)/.built:
 	mkdir -p $(@D)
 	$(GO) build -o $(@D)/ google.golang.org/protobuf/cmd/protoc-gen-go
 	$(GO) -C tools/generate build -o $(@D)/ tool
+	touch $@
+
+$(GENERATE_CRD_DIR)/.built:
+	mkdir -p $(@D)
+	$(GO) -C tools/generate-crd build -o $(@D)/ tool
 	touch $@
 
 $(LINT_DIR)/.built:

@@ -2,22 +2,26 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# verify-generated.sh: fails when the node API's source has problems, or its Go code is not what the source makes. Touches nothing
-# in the checkout. buf and the generators must be in PATH; "make verify-generated" sees to it.
+# verify-generated.sh: fails when the node API's source has problems, or its Go code, the deepcopy code or the CRD of
+# NodeQOSResources are not what their sources make. Touches nothing in the checkout. buf, controller-gen and the generators must be in
+# PATH; "make verify-generated" sees to it.
 set -euo pipefail
-cd "$(dirname "$0")/../api"
+cd "$(dirname "$0")/.."
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 
-buf lint
-buf format --diff --exit-code
-buf generate --output "$fresh"
+(cd api && buf lint && buf format --diff --exit-code && buf generate --output "$fresh/api")
+scripts/generate-crd.sh "$fresh"
+
+generated() { # DIR: the names of generated files below it
+  (cd "$1" && find api -name '*.pb.go' -print0 -o -name 'zz_generated.*' -print0 && find deploy -name crd.yaml -print0)
+}
 stale=()
 while IFS= read -r -d '' file; do
-  cmp -s "$file" "$fresh/$file" || stale+=("api/$file")
-done < <({ find . -name '*.pb.go' -printf '%P\0'; cd "$fresh"; find . -name '*.pb.go' -printf '%P\0'; } | sort -zu)
+  cmp -s "$file" "$fresh/$file" || stale+=("$file")
+done < <({ generated .; generated "$fresh"; } | sort -zu)
 if [ ${#stale[@]} -gt 0 ]; then
-  printf 'not what api/buf.gen.yaml makes: %s\n' "${stale[@]}" >&2
+  printf 'not what its source makes: %s\n' "${stale[@]}" >&2
   echo 'run "make generate" and commit the result' >&2
   exit 1
 fi

@@ -1,0 +1,35 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Names of the kind in the Kubernetes API.
+const (
+	GroupName = "qos.noderesource.dev"
+	Version   = "v1alpha1"
+	Kind      = "NodeQOSResources"
+	Plural    = "nodeqosresources"
+)
+
+// GroupVersion is that of the kinds of this package.
+//
+//nolint:gochecknoglobals // callers of every API package expect it, and nothing changes it
+var GroupVersion = schema.GroupVersion{Group: GroupName, Version: Version}
+
+// Resource makes a resource of this group out of its plural name, for errors and RESTMappers.
+func Resource(plural string) schema.GroupResource {
+	return GroupVersion.WithResource(plural).GroupResource()
+}
+
+// AddToScheme makes the kinds of this package known to a scheme, so that typed clients and caches can be made with it.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &NodeQOSResources{}, &NodeQOSResourcesList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}

@@ -1,0 +1,258 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// NodeQOSResources tells which QoS-class resources a node has, how much of each class is taken and by whom. It has the name of its
+// node and goes with it. The shim on the node writes its status; nobody configures anything with it.
+//
+// +genclient
+// +genclient:nonNamespaced
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,path=nodeqosresources,singular=nodeqosresources,shortName=nqr,categories={qos}
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="PluginReady")].status`
+// +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.conditions[?(@.type=="ConfigurationApplied")].reason`
+// +kubebuilder:printcolumn:name="Unavailable",type=string,JSONPath=`.status.unavailableResources[0].name`
+// +kubebuilder:printcolumn:name="Runtime",type=string,JSONPath=`.status.runtime.name`,priority=1
+// +kubebuilder:printcolumn:name="Plugin",type=string,JSONPath=`.status.plugin.version`,priority=1
+// +kubebuilder:printcolumn:name="Config hash",type=string,JSONPath=`.status.config.hash`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NodeQOSResources struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard object's metadata. The name is that of the node.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// What the node has. It changes when one of the facts in it changes, and at no other time.
+	// +optional
+	Status NodeQOSResourcesStatus `json:"status,omitzero"`
+}
+
+// NodeQOSResourcesList is a list of NodeQOSResources.
+//
+// +kubebuilder:object:root=true
+type NodeQOSResourcesList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	// The objects.
+	Items []NodeQOSResources `json:"items"`
+}
+
+// NodeQOSResourcesStatus is what a node has.
+type NodeQOSResourcesStatus struct {
+	// The QoS-class resources of the node with their classes, in the shape that KEP-3008 gives to NodeStatus.
+	// +optional
+	QOSResources QOSResourceStatus `json:"qosResources,omitzero"`
+
+	// Resources that are configured but that this machine cannot give, with the reason. They are not in qosResources.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	UnavailableResources []UnavailableResource `json:"unavailableResources,omitempty"`
+
+	// Observations about the node as a whole. PluginReady is True while the plugin answers, has class files in force and is
+	// registered with the container runtime; while it is not, all else here is what was known last. ConfigurationApplied is True
+	// while the class files as they are on disk are in force. RuntimeRegistered is True while the plugin is registered with the
+	// container runtime, without which no container gets a class.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// The class files that are in force.
+	// +optional
+	Config ConfigStatus `json:"config,omitzero"`
+
+	// The plugin on the node.
+	// +optional
+	Plugin PluginStatus `json:"plugin,omitzero"`
+
+	// The container runtime that the plugin is registered with.
+	// +optional
+	Runtime RuntimeStatus `json:"runtime,omitzero"`
+}
+
+// QOSResourceStatus describes the QoS-class resources of a node (KEP-3008, "NodeStatus").
+type QOSResourceStatus struct {
+	// Resources that are given to pods as a whole: one class a pod.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	PodQOSResources []QOSResourceInfo `json:"podQOSResources,omitempty"`
+
+	// Resources that are given to containers: one class a container.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	ContainerQOSResources []QOSResourceInfo `json:"containerQOSResources,omitempty"`
+}
+
+// QOSResourceInfo describes one QoS-class resource (KEP-3008, "NodeStatus").
+type QOSResourceInfo struct {
+	// Name of the resource, e.g. "k8s.io/rdt".
+	// +required
+	Name string `json:"name"`
+
+	// Whether the class of what runs already can be changed.
+	// +required
+	Mutable bool `json:"mutable"`
+
+	// Classes that can be asked for, in the order of the class file, and those that drain.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Classes []QOSResourceClassInfo `json:"classes,omitempty"`
+
+	// Class of what asks for nothing. Absent: what asks for nothing gets the system default, under which nothing is enforced.
+	// +optional
+	DefaultClass string `json:"defaultClass,omitempty"`
+
+	// Observations about this resource on this machine, e.g. of type WeightsEffective. True is as it should be; the message of any
+	// other names the remedy.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// QOSResourceClassInfo describes one class of a resource (KEP-3008, "NodeStatus").
+type QOSResourceClassInfo struct {
+	// Name of the class, unique within its resource.
+	// +required
+	Name string `json:"name"`
+
+	// The most assignments of this class on the node at a time. Absent or 0: unlimited.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Capacity int64 `json:"capacity,omitempty"`
+
+	// Assignments now. More than capacity when that was lowered below what was in use, since nothing that runs is evicted.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	InUse int64 `json:"inUse"`
+
+	// What the class is for, in the words of whoever configured it.
+	// +optional
+	Description string `json:"description,omitempty"`
+
+	// Present when the class is enforced in part only: says what is missing.
+	// +optional
+	Degraded string `json:"degraded,omitempty"`
+
+	// True when the class is no longer configured: it takes no new assignments, and is gone when none is left.
+	// +optional
+	Draining bool `json:"draining,omitempty"`
+
+	// Name of the extended resource that stands for one assignment of the class in a container's limits and the node's allocatable.
+	// +optional
+	ExtendedResource string `json:"extendedResource,omitempty"`
+
+	// Who has the class, by namespace, pod and container; no more than 1000, and fewer when their names are long.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1000
+	Holders []Holder `json:"holders,omitempty"`
+
+	// How many have the class beside those in holders.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	HoldersOmitted int64 `json:"holdersOmitted,omitempty"`
+}
+
+// Holder is a pod or a container that has a class.
+type Holder struct {
+	// Namespace of the pod.
+	// +required
+	Namespace string `json:"namespace"`
+
+	// Name of the pod.
+	// +required
+	Pod string `json:"pod"`
+
+	// Name of the container; absent when the pod as a whole has the class.
+	// +optional
+	Container string `json:"container,omitempty"`
+}
+
+// Scope says to what the classes of a resource are given.
+//
+// +kubebuilder:validation:Enum=Container;Pod
+type Scope string
+
+// The scopes that there are.
+const (
+	ScopeContainer Scope = "Container"
+	ScopePod       Scope = "Pod"
+)
+
+// UnavailableResource is a resource that is configured but that this machine cannot give.
+type UnavailableResource struct {
+	// Name of the resource, e.g. "k8s.io/rdt".
+	// +required
+	Name string `json:"name"`
+
+	// To what its classes would be given.
+	// +optional
+	Scope Scope `json:"scope,omitempty"`
+
+	// The reason in a word, for programs, e.g. "NoCPUSupport".
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// The reason in a sentence, for people, with the remedy.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// ConfigStatus describes the class files that are in force.
+type ConfigStatus struct {
+	// SHA-256 over names and contents of the files, in hexadecimal: equal on two nodes means equal files. Absent when none is in force.
+	// +optional
+	Hash string `json:"hash,omitempty"`
+
+	// When the files with this hash came into force. A restart of the plugin with the same files does not change it.
+	// +optional
+	LoadedAt *metav1.Time `json:"loadedAt,omitempty"`
+
+	// Why the files as they are on disk are not in force, one problem a line; absent when they are.
+	// +optional
+	Error string `json:"error,omitempty"`
+}
+
+// PluginStatus describes the plugin on the node.
+type PluginStatus struct {
+	// Version of qos-nri-plugin.
+	// +optional
+	Version string `json:"version,omitempty"`
+}
+
+// RuntimeStatus describes the container runtime, as it introduced itself.
+type RuntimeStatus struct {
+	// Name, e.g. "containerd".
+	// +optional
+	Name string `json:"name,omitempty"`
+
+	// Version, e.g. "v2.4.2".
+	// +optional
+	Version string `json:"version,omitempty"`
+
+	// Version of NRI that the runtime speaks; absent when the runtime does not tell.
+	// +optional
+	NRIVersion string `json:"nriVersion,omitempty"`
+}
+
+// Types of conditions of the node as a whole.
+const (
+	ConditionPluginReady          = "PluginReady"
+	ConditionConfigurationApplied = "ConfigurationApplied"
+	ConditionRuntimeRegistered    = "RuntimeRegistered"
+)
+
+// MaxHolders is the most that Holders of one class may have.
+const MaxHolders = 1000

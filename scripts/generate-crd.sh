@@ -1,0 +1,26 @@
+#!/bin/bash
+# Copyright The qos-nri-plugin Authors.
+# SPDX-License-Identifier: Apache-2.0
+#
+# generate-crd.sh DIR: makes, under DIR, what is made of the Go types of NodeQOSResources: their deepcopy code and the CRD.
+# controller-gen must be in PATH; "make generate" and "make verify-generated" see to it.
+set -euo pipefail
+out=$(realpath "$1")
+cd "$(dirname "$0")/.."
+types=api/nodeqos/v1alpha1 deepcopy=$out/api/nodeqos/v1alpha1/zz_generated.deepcopy.go crd=$out/deploy/kubernetes/crd.yaml
+fresh=$(mktemp -d)
+trap 'rm -rf "$fresh"' EXIT
+
+header() { # MARK: the lines that begin every file, behind MARK
+  printf '%s Copyright The qos-nri-plugin Authors.\n%s SPDX-License-Identifier: Apache-2.0\n' "$1" "$1"
+}
+
+header '#' >"$fresh/header.yaml"
+controller-gen paths="./$types" \
+  object output:object:dir="$fresh/object" \
+  crd:headerFile="$fresh/header.yaml" output:crd:dir="$fresh/crd"
+# The header comes before the build tag, by which controller-gen overlooks what it has made before.
+{ header //; echo; cat "$fresh/object/zz_generated.deepcopy.go"; } >"$fresh/deepcopy.go"
+mkdir -p "$(dirname "$deepcopy")" "$(dirname "$crd")"
+cat "$fresh/deepcopy.go" >"$deepcopy"
+cat "$fresh/crd/qos.noderesource.dev_nodeqosresources.yaml" >"$crd"
