@@ -152,6 +152,9 @@ func explainForbidden(text string) string {
 }
 
 func explainUnavailable(err error) string {
+	if statusCode(err) != 0 {
+		return "the API server cannot do it now: " + message(err) + "; what is on the node stays as it is, trying again"
+	}
 	var request *url.Error
 	server := "the API server"
 	if errors.As(err, &request) {
@@ -166,11 +169,8 @@ func explainUnavailable(err error) string {
 	return fmt.Sprintf("%s does not answer (%s); what is on the node stays as it is, trying again", server, cause(err))
 }
 
-// cause is the innermost error, so that the line does not tell addresses and operations twice, and is the same at every try.
+// cause is the innermost error, so that the line does not tell addresses and operations twice.
 func cause(err error) string {
-	if statusCode(err) != 0 {
-		return message(err)
-	}
 	for {
 		inner := errors.Unwrap(err)
 		if inner == nil {

@@ -30,16 +30,11 @@ type LoopOptions struct {
 	Gather time.Duration
 	// Interval is the shortest time from the end of a run to the next one's begin.
 	Interval time.Duration
-	// Explain makes the line for the log of an error; nil is Explain.
-	Explain func(error) string
-	Log     *slog.Logger
+	Log  *slog.Logger
 }
 
 // NewLoop makes a loop. It starts nothing.
 func NewLoop(options LoopOptions) *Loop {
-	if options.Explain == nil {
-		options.Explain = Explain
-	}
 	return &Loop{options: options, trigger: make(chan struct{}, 1), random: rand.Float64}
 }
 
@@ -54,33 +49,34 @@ func (l *Loop) Trigger() {
 // Run runs the work after each trigger until ctx ends, and again after a failure without one, by Backoff. A trigger never shortens that
 // wait. The log has a line when the outcome is another than before.
 func (l *Loop) Run(ctx context.Context) error {
-	var (
-		backoff Backoff
-		last    error
-		next    time.Time // when the work may run again
-	)
+	report := Report{What: l.options.What, Log: l.options.Log}
+	var next time.Time // when the work may run again
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-l.trigger:
 		}
-		wait(ctx, max(l.options.Gather, time.Until(next)))
-		for ctx.Err() == nil {
-			l.forget()
-			err := l.once(ctx)
-			if ctx.Err() != nil {
-				break
-			}
-			l.tell(last, err)
-			last = err
-			if err == nil {
-				backoff.Reset()
-				break
-			}
-			wait(ctx, max(l.options.Interval, backoff.Next(err, l.random())))
-		}
+		Wait(ctx, max(l.options.Gather, time.Until(next)))
+		l.untilDone(ctx, &report)
 		next = time.Now().Add(l.options.Interval)
+	}
+}
+
+// untilDone runs the work until it succeeds.
+func (l *Loop) untilDone(ctx context.Context, report *Report) {
+	var backoff Backoff
+	for ctx.Err() == nil {
+		l.forget()
+		err := l.once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		report.Tell(err)
+		if err == nil {
+			return
+		}
+		Wait(ctx, backoff.Next(err, l.random()))
 	}
 }
 
@@ -98,23 +94,8 @@ func (l *Loop) once(ctx context.Context) error {
 	return l.options.Work(ctx)
 }
 
-func (l *Loop) tell(last, err error) {
-	switch {
-	case same(last, err):
-	case err == nil:
-		l.options.Log.Info("works again", "what", l.options.What)
-	default:
-		l.options.Log.Warn("failed", "what", l.options.What, "problem", l.options.Explain(err))
-	}
-}
-
-// same says whether a person would see no news in b after a. Most outcomes have one remedy each, while their words may differ at every try.
-func same(a, b error) bool {
-	outcome := OutcomeOf(a)
-	return outcome == OutcomeOf(b) && (outcome != Failed || a.Error() == b.Error())
-}
-
-func wait(ctx context.Context, d time.Duration) {
+// Wait returns when d is over or ctx ends.
+func Wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
