@@ -1,0 +1,198 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
+)
+
+// memory is what is remembered of one pod. Only the worker that has the pod uses it.
+type memory struct {
+	uid types.UID
+	// node is the UID by which the node knows it.
+	node string
+	// byID and byName are the containers that were seen last, and last of their names.
+	byID, byName map[string]*qosv1alpha1.ContainerAssignments
+	events       diary
+	// written is the pod as it was after the last write, which the watch may not have told yet.
+	written *corev1.Pod
+	backoff kubeapi.Backoff
+	// next is when something may be written again.
+	next time.Time
+}
+
+// pods are the memories, by namespace/name.
+type pods struct {
+	mu    sync.Mutex // guards known
+	known map[string]*memory
+}
+
+// of returns the memory of a pod, a new one when it is not the pod that it was. gone is the UID of the other then.
+func (p *pods) of(key string, pod *corev1.Pod) (m *memory, gone string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m = p.known[key]
+	if m != nil && m.uid == pod.UID {
+		return m, ""
+	}
+	if m != nil {
+		gone = m.node
+	}
+	m = &memory{uid: pod.UID, node: podrequests.UID(pod), events: diary{}, byName: map[string]*qosv1alpha1.ContainerAssignments{}}
+	p.known[key] = m
+	return m, gone
+}
+
+// forget returns the UID by which the node knew the pod.
+func (p *pods) forget(key string) (uid string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if m := p.known[key]; m != nil {
+		uid = m.node
+	}
+	delete(p.known, key)
+	return uid
+}
+
+// reconcile brings one pod up to date, and says when to look again; 0 is not before something changes.
+func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Duration) {
+	object, exists, err := p.informer.GetStore().GetByKey(key)
+	pod, ok := object.(*corev1.Pod)
+	now := p.present.Load()
+	switch {
+	case err != nil || !exists || !ok || finished(pod):
+		p.follower.Forget(p.pods.forget(key))
+		return 0
+	case now == nil || !now.ready:
+		return 0 // all pods are looked at when it is
+	}
+	m, gone := p.pods.of(key, pod)
+	if gone != "" {
+		p.follower.Forget(gone)
+	}
+	o := now.observe(m.newest(pod))
+	if p.options.FollowAnnotations {
+		outcome := p.follower.Follow(ctx, o.pod, now.status, o.assignments)
+		o.changes, again = outcome.Refused, outcome.Again
+	}
+	o.last = m.byName
+	m.note(&o)
+	return sooner(again, p.write(ctx, m, &o))
+}
+
+// note takes what has happened since.
+func (m *memory) note(o *observed) {
+	m.events.note(o.pod, refusalsOf(o.refusals))
+	m.events.note(o.pod, changesRefused(o.changes))
+	if o.assignments == nil {
+		return
+	}
+	m.events.note(o.pod, changed(m.byID, o.assignments, time.Now()))
+	m.byID = map[string]*qosv1alpha1.ContainerAssignments{}
+	for _, c := range o.assignments.GetContainers() {
+		m.byID[c.GetId()] = c
+	}
+	for _, c := range o.containers() {
+		m.byName[c.GetName()] = c
+	}
+}
+
+// newest is the pod as the watch told, or as it was after the last write if that is newer.
+func (m *memory) newest(pod *corev1.Pod) *corev1.Pod {
+	if m.written == nil {
+		return pod
+	}
+	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, m.written.ResourceVersion)
+	if err != nil || order >= 0 {
+		m.written = nil
+		return pod
+	}
+	newest := *pod
+	newest.Status.Conditions = m.written.Status.Conditions
+	return &newest
+}
+
+// write tells the API what it does not know, and says when to do so again.
+func (p *Publisher) write(ctx context.Context, m *memory, o *observed) (again time.Duration) {
+	if wait := time.Until(m.next); wait > 0 {
+		return wait
+	}
+	failed := p.writeCondition(ctx, m, o)
+	if gone(failed) {
+		return 0 // the watch tells what is there now
+	}
+	if p.options.Events {
+		var err error
+		again, err = m.events.write(ctx, p.events, o.pod)
+		if ctx.Err() == nil {
+			p.tell.outcome("write events of pods", err)
+		}
+		failed = errors.Join(failed, err)
+	}
+	m.events.forget(time.Now())
+	if failed == nil || ctx.Err() != nil {
+		m.backoff.Reset()
+		return again
+	}
+	wait := m.backoff.Next(failed, rand.Float64())
+	m.next = time.Now().Add(wait)
+	return sooner(again, wait)
+}
+
+func (p *Publisher) writeCondition(ctx context.Context, m *memory, o *observed) error {
+	if !p.options.Conditions {
+		return nil
+	}
+	want := o.condition(metav1.Now())
+	if want == nil || same(conditionOf(o.pod), want) {
+		return nil
+	}
+	after, err := p.apply(ctx, o.pod, want)
+	if ctx.Err() != nil || gone(err) {
+		return err
+	}
+	p.tell.outcome("write the condition of pods", err)
+	if err != nil {
+		return err
+	}
+	stripped, err := strip(after)
+	if pod, ok := stripped.(*corev1.Pod); ok && err == nil {
+		m.written = pod
+	}
+	return err
+}
+
+// gone says whether a write found no pod, or another one of that name. Of what is forced, nothing else conflicts.
+func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+
+// applied has the condition, and the UID: another pod of the name is not touched.
+func applied(pod *corev1.Pod, c *corev1.PodCondition) *applycorev1.PodApplyConfiguration {
+	return applycorev1.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithStatus(
+		applycorev1.PodStatus().WithConditions(applycorev1.PodCondition().
+			WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).
+			WithLastTransitionTime(c.LastTransitionTime)))
+}
+
+// sooner of two waits, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}

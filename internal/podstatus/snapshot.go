@@ -1,0 +1,121 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"reflect"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
+)
+
+// snapshot is what the plugin told, by pod. It is not changed.
+type snapshot struct {
+	ready    bool
+	status   *qosv1alpha1.StatusResponse
+	pods     map[string]*qosv1alpha1.PodAssignments // by UID
+	refusals map[string][]*qosv1alpha1.Refusal      // by UID of the pod
+}
+
+func newSnapshot(state nodefeed.State) *snapshot {
+	s := &snapshot{
+		ready: state.Ready(), status: state.Status,
+		pods: map[string]*qosv1alpha1.PodAssignments{}, refusals: map[string][]*qosv1alpha1.Refusal{},
+	}
+	for _, pod := range state.Assignments.GetPods() {
+		s.pods[pod.GetUid()] = pod
+	}
+	for _, r := range state.Assignments.GetRefusals() {
+		s.refusals[r.GetPodUid()] = append(s.refusals[r.GetPodUid()], r)
+	}
+	return s
+}
+
+// observe returns what the plugin knows of a pod of the API. The name must be that of the pod, too: the annotation by which a
+// static pod is recognized could be written by others.
+func (s *snapshot) observe(pod *corev1.Pod) observed {
+	o, uid := observed{pod: pod}, podrequests.UID(pod)
+	if has := s.pods[uid]; has.GetName() == pod.Name && has.GetNamespace() == pod.Namespace {
+		o.assignments = has
+	}
+	for _, r := range s.refusals[uid] {
+		if r.GetPod() == pod.Name && r.GetNamespace() == pod.Namespace {
+			o.refusals = append(o.refusals, r)
+		}
+	}
+	return o
+}
+
+// differs names the pods, as namespace/name, of which s tells something else than before. Everything told anew, as by a
+// configuration that came into force, is something else of every pod, as some may have been refused by the old one.
+func (s *snapshot) differs(before *snapshot) []string {
+	var keys []string
+	all := s.status.GetConfig().GetHash() != before.status.GetConfig().GetHash()
+	for uid, pod := range s.pods {
+		if all || !proto.Equal(pod, before.pods[uid]) {
+			keys = append(keys, pod.GetNamespace()+"/"+pod.GetName())
+		}
+	}
+	for uid, refusals := range s.refusals {
+		if !slices.EqualFunc(refusals, before.refusals[uid], func(a, b *qosv1alpha1.Refusal) bool { return proto.Equal(a, b) }) {
+			keys = append(keys, refusals[0].GetNamespace()+"/"+refusals[0].GetPod())
+		}
+	}
+	for uid, refusals := range before.refusals {
+		if len(s.refusals[uid]) == 0 {
+			keys = append(keys, refusals[0].GetNamespace()+"/"+refusals[0].GetPod())
+		}
+	}
+	return keys
+}
+
+// unchanged says whether two versions of a pod are the same to us.
+func unchanged(before, after any) bool {
+	a, ok := before.(*corev1.Pod)
+	b, also := after.(*corev1.Pod)
+	if !ok || !also {
+		return false
+	}
+	x, y := *a, *b
+	x.ResourceVersion, y.ResourceVersion = "", ""
+	return reflect.DeepEqual(&x, &y)
+}
+
+// apiWatchEnded says whether a watch ended as watches do.
+func apiWatchEnded(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+}
+
+// teller has a line in the log when the outcome of something is another than before.
+type teller struct {
+	log  *slog.Logger
+	mu   sync.Mutex // guards last
+	last map[string]kubeapi.Outcome
+}
+
+func (t *teller) outcome(what string, err error) {
+	outcome := kubeapi.OutcomeOf(err)
+	t.mu.Lock()
+	before, known := t.last[what]
+	t.last[what] = outcome
+	t.mu.Unlock()
+	switch {
+	case outcome == before || (!known && err == nil):
+	case err == nil:
+		t.log.Info("works again", "what", what)
+	default:
+		t.log.Warn("failed", "what", what, "problem", kubeapi.Explain(err))
+	}
+}
