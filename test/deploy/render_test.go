@@ -1,0 +1,110 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// root is the checkout.
+const root = "../.."
+
+// namespace is where everything goes that has one.
+const namespace = "qos-system"
+
+// installed is what the kustomization renders to.
+type installed struct {
+	objects []runtime.Object
+	daemons appsv1.DaemonSet
+	config  corev1.ConfigMap
+	roles   []rbacv1.ClusterRole
+}
+
+// render does what "kubectl apply -k" does before it sends, and then what the API server does with unknown and doubled
+// fields under strict validation.
+func render(t *testing.T) *installed {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "deploy/kubernetes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	found := &installed{}
+	for _, resource := range resources.Resources() {
+		data, err := resource.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		object, _, err := decoder.Decode(data, nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", resource.CurId(), err)
+		}
+		found.add(object)
+	}
+	return found
+}
+
+func (i *installed) add(object runtime.Object) {
+	i.objects = append(i.objects, object)
+	switch o := object.(type) {
+	case *appsv1.DaemonSet:
+		i.daemons = *o
+	case *corev1.ConfigMap:
+		i.config = *o
+	case *rbacv1.ClusterRole:
+		i.roles = append(i.roles, *o)
+	}
+}
+
+func (i *installed) pod() corev1.PodSpec { return i.daemons.Spec.Template.Spec }
+
+func (i *installed) container(t *testing.T, name string) corev1.Container {
+	t.Helper()
+	containers := i.pod().Containers
+	at := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == name })
+	if at < 0 {
+		t.Fatalf("there is no container %s", name)
+	}
+	return containers[at]
+}
+
+// volumes are the pod's, by name.
+func (i *installed) volumes() map[string]corev1.Volume {
+	all := map[string]corev1.Volume{}
+	for _, v := range i.pod().Volumes {
+		all[v.Name] = v
+	}
+	return all
+}
+
+// program builds a program of the checkout.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	output := filepath.Join(t.TempDir(), name)
+	build := exec.CommandContext(t.Context(), "go", "-C", root, "build", "-o", output, "./cmd/"+name)
+	build.Env = append(os.Environ(), "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v: %s", name, err, out)
+	}
+	return output
+}

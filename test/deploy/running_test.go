@@ -1,0 +1,141 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy_test
+
+import (
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Flags are parsed one after another, so that help is shown only if those before it are right.
+func TestTheProgramsKnowTheirArguments(t *testing.T) {
+	found := render(t)
+	for _, c := range found.pod().Containers {
+		t.Run(c.Name, func(t *testing.T) {
+			if len(c.Command) != 1 {
+				t.Fatalf("the command is %q", c.Command)
+			}
+			file := program(t, strings.TrimPrefix(c.Command[0], "/"))
+			out, err := exec.CommandContext(t.Context(), file, append(slices.Clone(c.Args), "--help")...).CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "--metrics-address") {
+				t.Errorf("%v: %s", err, out)
+			}
+			if out, err := exec.CommandContext(t.Context(), file, append(slices.Clone(c.Args), "--no-such-flag", "--help")...).CombinedOutput(); err == nil {
+				t.Errorf("it takes any flag: %s", out)
+			}
+		})
+	}
+}
+
+func TestTheClassFilesAreRight(t *testing.T) {
+	found := render(t)
+	dir := t.TempDir()
+	for name, data := range found.config.Data {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), program(t, "qos-nri-plugin"), "check", "--offline", dir).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "OK") || strings.HasPrefix(string(out), "0 files") {
+		t.Errorf("%v: %s", err, out)
+	}
+	t.Run("and the plugin reads them, without a restart after a change", func(t *testing.T) {
+		at := slices.IndexFunc(found.container(t, "plugin").VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/etc/qos-nri-plugin" })
+		if at < 0 {
+			t.Fatal("nothing is mounted where the plugin looks for class files")
+		}
+		mount := found.container(t, "plugin").VolumeMounts[at]
+		volume := found.volumes()[mount.Name].ConfigMap
+		if volume == nil || volume.Name != found.config.Name || mount.SubPath != "" {
+			t.Errorf("mounted are %+v as %+v, want the whole of %s", volume, mount, found.config.Name)
+		}
+		if found.config.Name != "qos-classes" {
+			t.Errorf("the ConfigMap is %s, and another after each change", found.config.Name)
+		}
+	})
+}
+
+// The kubelet asks the pod's address, and whoever listens on 127.0.0.1 does not answer there.
+func TestProbesReachThePrograms(t *testing.T) {
+	for _, c := range render(t).pod().Containers {
+		t.Run(c.Name, func(t *testing.T) {
+			for want, probe := range map[string]*corev1.Probe{"/healthz": c.LivenessProbe, "/readyz": c.ReadinessProbe} {
+				if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != want {
+					t.Fatalf("there is no probe of %s", want)
+				}
+				at := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == probe.HTTPGet.Port.StrVal })
+				if at < 0 {
+					t.Fatalf("port %s is none of the container's", probe.HTTPGet.Port.String())
+				}
+				listens := "--metrics-address=:" + strconv.Itoa(int(c.Ports[at].ContainerPort))
+				if !slices.Contains(c.Args, listens) {
+					t.Errorf("%s is not among %q", listens, c.Args)
+				}
+			}
+		})
+	}
+}
+
+func TestBothUseTheSameNodeAPISocket(t *testing.T) {
+	found := render(t)
+	for _, name := range []string{"plugin", "shim"} {
+		c := found.container(t, name)
+		if slices.ContainsFunc(c.Args, func(a string) bool { return strings.HasPrefix(a, "--api-socket") }) {
+			t.Errorf("container %s has another socket than the usual one: %q", name, c.Args)
+		}
+		if _, there := found.hostMounts(c)[path.Dir("/run/qos-nri-plugin/qos.sock")]; !there {
+			t.Errorf("container %s cannot see the socket", name)
+		}
+	}
+}
+
+func TestItRunsOnEveryLinuxNodeAndOncePerNode(t *testing.T) {
+	found := render(t)
+	pod, strategy := found.pod(), found.daemons.Spec.UpdateStrategy.RollingUpdate
+	if !slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool {
+		return t.Operator == corev1.TolerationOpExists && t.Key == "" && t.Effect == ""
+	}) {
+		t.Error("a taint keeps it away")
+	}
+	if pod.NodeSelector["kubernetes.io/os"] != "linux" || len(pod.NodeSelector) != 1 || pod.PriorityClassName != "system-node-critical" {
+		t.Errorf("nodes are %v, priority is %s", pod.NodeSelector, pod.PriorityClassName)
+	}
+	if strategy == nil || strategy.MaxSurge != nil && strategy.MaxSurge.String() != "0" {
+		t.Errorf("at an update there would be two plugins on a node: %+v", strategy)
+	}
+}
+
+// A pod that asked for a class would wait for itself.
+func TestItAsksForNoClass(t *testing.T) {
+	found := render(t)
+	for key := range found.daemons.Spec.Template.Annotations {
+		if strings.Contains(key, "qos.noderesource.dev") || strings.Contains(key, "resources.kubernetes.io") {
+			t.Errorf("annotation %s asks for a class", key)
+		}
+	}
+	for _, c := range found.pod().Containers {
+		for resource := range c.Resources.Limits {
+			if strings.Contains(string(resource), "/") {
+				t.Errorf("container %s asks for %s", c.Name, resource)
+			}
+		}
+	}
+}
+
+func TestTheImageIsNamedInOnePlace(t *testing.T) {
+	found := render(t)
+	for _, c := range found.pod().Containers {
+		if c.Image != "localhost/qos-nri-plugin:dev" || c.ImagePullPolicy != corev1.PullIfNotPresent {
+			t.Errorf("container %s is of %s, pulled %s; the default of make image is localhost/qos-nri-plugin:dev", c.Name, c.Image, c.ImagePullPolicy)
+		}
+	}
+}
