@@ -5,6 +5,7 @@ package kubeapi
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -12,6 +13,10 @@ import (
 
 // runTimeout is how long one run of a Loop's work may take.
 const runTimeout = 30 * time.Second
+
+// ErrNotNow is what a Loop's work returns when it could not even try: that is neither a failure nor an end of failures, and it runs again
+// when it is triggered.
+var ErrNotNow = errors.New("not now")
 
 // Loop runs a piece of work whenever it was triggered, which may be much more often than it is worth running.
 type Loop struct {
@@ -30,7 +35,7 @@ type LoopOptions struct {
 	Gather time.Duration
 	// Interval is the shortest time from the end of a run to the next one's begin.
 	Interval time.Duration
-	Log  *slog.Logger
+	Log      *slog.Logger
 }
 
 // NewLoop makes a loop. It starts nothing.
@@ -69,7 +74,7 @@ func (l *Loop) untilDone(ctx context.Context, report *Report) {
 	for ctx.Err() == nil {
 		l.forget()
 		err := l.once(ctx)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, ErrNotNow) {
 			return
 		}
 		report.Tell(err)
