@@ -1,0 +1,80 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command qos-kubelet-shim shows this node's QoS classes, and who has them, to Kubernetes.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeletshim"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+)
+
+// version is set by the linker for releases (-X main.version=v0.1.0).
+var version string
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	os.Exit(program.Execute(ctx, newRootCommand(), os.Args[1:]))
+}
+
+func newRootCommand() *cobra.Command {
+	options := kubeletshim.DefaultOptions()
+	options.Version = program.Version(version)
+	var logging program.LogOptions
+	root := &cobra.Command{
+		Use:   "qos-kubelet-shim",
+		Short: "Show this node's QoS classes, and who has them, to Kubernetes",
+		Long: `qos-kubelet-shim follows qos-nri-plugin over its node API. To the kubelet it is a device plugin for each class, so that
+capacities are in NodeStatus and pods get classes by extended resources. To the Kubernetes API it writes the node's
+NodeQOSResources object, a condition on each pod that has classes, and events.`,
+		Args: program.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := logging.Logger(cmd.ErrOrStderr())
+			if err == nil {
+				err = options.Validate()
+			}
+			if err != nil {
+				return program.UsageError(cmd, err)
+			}
+			klog.SetSlogLogger(log) // what the Kubernetes client has to say
+			return kubeletshim.New(options, log).Run(cmd.Context())
+		},
+	}
+	addFlags(root.Flags(), &options)
+	logging.AddFlags(root.Flags())
+	root.AddCommand(program.NewVersionCommand("qos-kubelet-shim", version))
+	return root
+}
+
+func addFlags(flags *pflag.FlagSet, o *kubeletshim.Options) {
+	flags.StringVar(&o.APISocket, "api-socket", o.APISocket, "unix socket of qos-nri-plugin's node API")
+	flags.StringVar(&o.KubeletDir, "kubelet-dir", o.KubeletDir, "the kubelet's root directory, with device-plugins and pod-resources in it")
+	flags.StringVar(&o.NodeName, "node-name", hostname(), "name of this node in Kubernetes")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "how to reach the Kubernetes API; empty is the pod's service account")
+	flags.StringSliceVar(&o.Publish, "publish", o.Publish,
+		"what to publish: "+strings.Join(kubeletshim.Publications(), ",")+"; the first is always on")
+	flags.BoolVar(&o.FollowAnnotations, "follow-annotations", o.FollowAnnotations,
+		"change classes of running containers when the annotations of their pods change")
+	flags.DurationVar(&o.Grace, "grace", o.Grace, "how long capacity stays while qos-nri-plugin is away; then no new pods get classes")
+	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "address of /metrics, /healthz and /readyz; empty is off")
+}
+
+// hostname is what the kubelet calls the node when it is not told otherwise; empty when unknown.
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(name)
+}
