@@ -98,7 +98,8 @@ func account(c class, a *qosv1alpha1.ListAssignmentsResponse, h *holdings) usage
 	}
 	for o, allocated := range owners {
 		// Only kubelet allocates. It does not list the devices of an init container; they are its pod's until that ends.
-		if !holders[o] && !(allocated && h.pods[o.ofPod()]) {
+		known := holders[o] || allocated && h.pods[o.ofPod()]
+		if !known {
 			u.unaccounted++
 		}
 	}

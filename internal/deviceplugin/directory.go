@@ -6,16 +6,12 @@ package deviceplugin
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
 
 	"github.com/fsnotify/fsnotify"
 )
-
-// errEmpty is what an empty directory is read with.
-var errEmpty = io.EOF
 
 // directory watches kubelet's directories. Kubelet removes all sockets at its start, and then makes its own.
 type directory struct {

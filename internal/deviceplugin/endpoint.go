@@ -35,7 +35,7 @@ type endpoint struct {
 	serving   sync.WaitGroup
 	followers sync.WaitGroup
 
-	mu      sync.Mutex // guards all below
+	mu          sync.Mutex // guards all below
 	class       class
 	devices     []device
 	unaccounted int      // those who have the class, and of whom kubelet does not know

@@ -120,10 +120,12 @@ func (p *Publisher) Healthy() error {
 	problem, begun := p.problem, p.begun
 	p.mu.Unlock()
 	switch {
-	case !begun:
-		return fmt.Errorf("no class is published to kubelet yet: %s", state.Problem)
 	case problem != "":
 		return errors.New(problem)
+	case !begun && state.Ready():
+		return errors.New("no class is published to kubelet yet")
+	case !begun:
+		return fmt.Errorf("no class is published to kubelet yet: %s", state.Problem)
 	}
 	for _, e := range p.sorted() {
 		if !e.registered() {
@@ -277,6 +279,7 @@ func (p *Publisher) publishClass(c class, u usage, now time.Time) (again time.Du
 		p.endpoints[c.extended] = e
 		p.mu.Unlock()
 		poke(p.register)
+		p.log.Info("class is published", "resource", c.resource, "class", c.name, "extended_resource", c.extended)
 	}
 	return again
 }
@@ -298,6 +301,7 @@ func (p *Publisher) retire(offered map[string]bool, now time.Time) (again time.D
 		p.mu.Unlock()
 		delete(p.known, e.extended)
 		e.end()
+		p.log.Info("class is no longer published", "extended_resource", e.extended)
 	}
 	return again
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -113,9 +114,9 @@ func (p *Publisher) tell(err error) {
 	if err != nil {
 		problem = err.Error()
 	}
-	switch {
-	case problem == p.problem:
-	case problem == "":
+	switch problem {
+	case p.problem:
+	case "":
 		p.log.Info("kubelet has the classes as device plugins", "classes", len(p.endpoints))
 	default:
 		p.log.Warn("cannot publish classes to kubelet; it is tried again", "problem", problem)
@@ -130,20 +131,28 @@ func (p *Publisher) registerAll(ctx context.Context) error {
 		return err
 	}
 	p.sweepOnce(ctx)
-	var first error
-	for _, endpoint := range p.sorted() {
-		err := p.bind(ctx, endpoint)
-		if err == nil && !endpoint.registered() {
-			err = p.registerOne(ctx, endpoint)
+	var problems []error
+	var waiting []*endpoint
+	for _, e := range p.sorted() {
+		if err := p.bind(ctx, e); err != nil {
+			problems = append(problems, err)
+		} else if !e.registered() {
+			waiting = append(waiting, e)
 		}
-		if first == nil {
-			first = err
+	}
+	for _, e := range waiting {
+		err := p.registerOne(ctx, e)
+		if err != nil {
+			problems = append(problems, err)
 		}
 		if errors.Is(err, errNoKubelet) || ctx.Err() != nil {
 			break
 		}
 	}
-	return first
+	if len(problems) == 0 {
+		return nil
+	}
+	return problems[0]
 }
 
 // checkDirectory says what is wrong with kubelet's directory, in words for whoever set --kubelet-dir.
@@ -158,7 +167,7 @@ func (p *Publisher) checkDirectory() error {
 		return fmt.Errorf("there is no %s; set --kubelet-dir to kubelet's --root-dir, and mount it", p.dir)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s cannot be read: permission denied; run as the user who owns it, root as a rule, or correct --kubelet-dir", p.dir)
-	case err != nil && !errors.Is(err, errEmpty):
+	case err != nil && !errors.Is(err, io.EOF):
 		return fmt.Errorf("%s cannot be read: %w; set --kubelet-dir to kubelet's --root-dir", p.dir, err)
 	}
 	return nil

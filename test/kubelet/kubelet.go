@@ -86,13 +86,15 @@ func (k *Kubelet) Start() error {
 		server := grpc.NewServer()
 		podresourcesv1.RegisterPodResourcesListerServer(server, &lister{kubelet: k})
 		if err := life.serve(server, filepath.Join(k.root, "pod-resources")); err != nil {
-			return errors.Join(err, life.end())
+			life.end()
+			return err
 		}
 	}
 	server := grpc.NewServer()
 	devicepluginv1beta1.RegisterRegistrationServer(server, &registration{kubelet: k, run: life})
 	if err := life.serve(server, k.PluginsDir()); err != nil {
-		return errors.Join(err, life.end())
+		life.end()
+		return err
 	}
 	k.run = life
 	k.announce()
@@ -133,14 +135,13 @@ func (r *run) serve(server *grpc.Server, dir string) error {
 	return nil
 }
 
-func (r *run) end() error {
+func (r *run) end() {
 	r.cancel()
 	for _, server := range r.servers {
 		server.Stop()
 	}
 	r.served.Wait()
 	r.streams.Wait()
-	return nil
 }
 
 // Kill ends kubelet: connections are cut, socket files stay, and pods run on.
@@ -148,10 +149,13 @@ func (k *Kubelet) Kill() {
 	k.mu.Lock()
 	life := k.run
 	k.run = nil
+	if life != nil {
+		life.cancel() // under mu, for connected
+	}
 	k.announce()
 	k.mu.Unlock()
 	if life != nil {
-		_ = life.end()
+		life.end()
 	}
 }
 

@@ -82,6 +82,15 @@ func (k *Kubelet) ForgetStopped() {
 	k.announce()
 }
 
+// Disconnect has kubelet lose its connection to a device plugin.
+func (k *Kubelet) Disconnect(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := k.resources[name]; r != nil && r.client != nil {
+		_ = r.client.conn.Close()
+	}
+}
+
 // registration takes registrations.
 type registration struct {
 	devicepluginv1beta1.UnimplementedRegistrationServer

@@ -1,0 +1,144 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+const (
+	allocated = qosv1alpha1.Source_SOURCE_ALLOCATED
+	annotated = qosv1alpha1.Source_SOURCE_CONTAINER
+)
+
+func assigned(resource, class string, source qosv1alpha1.Source) []*qosv1alpha1.Assignment {
+	return []*qosv1alpha1.Assignment{{Name: resource, Class: class, Source: source}}
+}
+
+// inGold is a container in the gold class.
+func inGold(name, id string, source qosv1alpha1.Source) *qosv1alpha1.ContainerAssignments {
+	return &qosv1alpha1.ContainerAssignments{Name: name, Id: id, QosResources: assigned("k8s.io/rdt", "gold", source)}
+}
+
+func podOf(name string, containers ...*qosv1alpha1.ContainerAssignments) *qosv1alpha1.PodAssignments {
+	return &qosv1alpha1.PodAssignments{Uid: "uid-" + name, Namespace: "default", Name: name, Containers: containers}
+}
+
+func assignments(pods ...*qosv1alpha1.PodAssignments) *qosv1alpha1.ListAssignmentsResponse {
+	return &qosv1alpha1.ListAssignmentsResponse{Pods: pods}
+}
+
+// kubeletPod is a pod as kubelet lists it; of each container the gold devices that it has.
+func kubeletPod(name string, devices map[string][]string) *podresourcesv1.PodResources {
+	pod := &podresourcesv1.PodResources{Namespace: "default", Name: name}
+	for container, held := range devices {
+		ctr := &podresourcesv1.ContainerResources{Name: container}
+		for _, id := range held {
+			ctr.Devices = append(ctr.Devices, &podresourcesv1.ContainerDevices{ResourceName: gold, DeviceIds: []string{id}})
+		}
+		pod.Containers = append(pod.Containers, ctr)
+	}
+	return pod
+}
+
+func TestAccount(t *testing.T) {
+	podScope := goldClass(3)
+	podScope.podScope = true
+	draining := goldClass(3)
+	draining.draining = true
+	unlimited := goldClass(0)
+	inGoldAsPod := podOf("a")
+	inGoldAsPod.QosResources = assigned("k8s.io/rdt", "gold", annotated)
+	one := map[string][]string{"app": ids(0)}
+	for _, c := range []struct {
+		name     string
+		class    class
+		assigned *qosv1alpha1.ListAssignmentsResponse
+		kubelet  []*podresourcesv1.PodResources
+		want     usage
+	}{
+		{
+			"nothing is used, and nothing to be asked again", goldClass(3), assignments(), nil, usage{},
+		},
+		{
+			"kubelet and plugin agree", goldClass(3), assignments(podOf("a", inGold("app", "1", allocated))),
+			[]*podresourcesv1.PodResources{kubeletPod("a", one)}, held(0),
+		},
+		{
+			"a container that kubelet gave no device is unknown to it", goldClass(3), assignments(podOf("a", inGold("app", "1", annotated))),
+			[]*podresourcesv1.PodResources{kubeletPod("a", map[string][]string{"app": nil})}, usage{unaccounted: 1, restless: true},
+		},
+		{
+			"a restarted container counts once, beside its predecessor", goldClass(3),
+			assignments(podOf("a", inGold("app", "1", annotated), inGold("app", "2", annotated))), nil, usage{unaccounted: 1, restless: true},
+		},
+		{
+			"a container of another class does not count", goldClass(3),
+			assignments(podOf("a", &qosv1alpha1.ContainerAssignments{Name: "app", QosResources: assigned("k8s.io/rdt", "bronze", annotated)})), nil,
+			usage{},
+		},
+		{
+			"a container with a device that is not in the class yet is asked for again", goldClass(3), assignments(),
+			[]*podresourcesv1.PodResources{kubeletPod("a", one)}, usage{allocated: ids(0), accounted: 1, restless: true},
+		},
+		{
+			"an init container has what kubelet allocated, although kubelet does not list it", goldClass(3),
+			assignments(podOf("a", inGold("setup", "1", allocated))),
+			[]*podresourcesv1.PodResources{kubeletPod("a", map[string][]string{"app": nil})}, usage{},
+		},
+		{
+			"a device that containers share counts once", goldClass(3),
+			assignments(podOf("a", inGold("sidecar", "1", allocated), inGold("app", "2", allocated))),
+			[]*podresourcesv1.PodResources{kubeletPod("a", map[string][]string{"sidecar": ids(0), "app": ids(0)})}, held(0),
+		},
+		{
+			"what was allocated for a pod that kubelet has forgotten is unknown to it", goldClass(3),
+			assignments(podOf("a", inGold("app", "1", allocated))), nil, usage{unaccounted: 1, restless: true},
+		},
+		{
+			"more devices than capacity are asked for again", goldClass(1),
+			assignments(podOf("a", inGold("app", "1", allocated), inGold("b", "2", allocated))),
+			[]*podresourcesv1.PodResources{kubeletPod("a", map[string][]string{"app": ids(0), "b": ids(1)})},
+			usage{allocated: ids(0, 1), accounted: 2, restless: true},
+		},
+		{
+			"in pod scope any container of the pod has the device", podScope, assignments(inGoldAsPod),
+			[]*podresourcesv1.PodResources{kubeletPod("a", one)}, held(0),
+		},
+		{
+			"in pod scope a pod without a device is unknown to kubelet", podScope, assignments(inGoldAsPod),
+			[]*podresourcesv1.PodResources{kubeletPod("b", nil)}, usage{unaccounted: 1, restless: true},
+		},
+		{
+			"nobody is unknown in an unlimited class", unlimited, assignments(podOf("a", inGold("app", "1", annotated))), nil, usage{},
+		},
+		{
+			"a draining class is asked for until kubelet has freed it", draining, assignments(podOf("a", inGold("app", "1", allocated))),
+			[]*podresourcesv1.PodResources{kubeletPod("a", one)}, usage{allocated: ids(0), accounted: 1, restless: true},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := account(c.class, c.assigned, readHoldings(&podresourcesv1.ListPodResourcesResponse{PodResources: c.kubelet}))
+			got.allocated = append([]string(nil), got.allocated...)
+			slices.SortFunc(got.allocated, compareIDs)
+			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(usage{})); diff != "" {
+				t.Errorf("usage differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWithoutKubeletsWordTheSourcesOfAssignmentsAreBelieved(t *testing.T) {
+	a := assignments(podOf("a", inGold("app", "1", allocated), inGold("side", "2", annotated)))
+	got := accountAlone(goldClass(3), a, ids(2, 2, 1))
+	if diff := cmp.Diff(usage{allocated: ids(2, 1), accounted: 1, unaccounted: 1}, got, cmp.AllowUnexported(usage{})); diff != "" {
+		t.Errorf("usage differs (-want +got):\n%s", diff)
+	}
+}

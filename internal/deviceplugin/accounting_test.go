@@ -1,0 +1,149 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+func TestWhileThePluginIsAwayDevicesStayForTheGraceAndAreUnhealthyThen(t *testing.T) {
+	const grace = 300 * time.Millisecond
+	r := newRig(t, grace)
+	r.start(2)
+	r.admit(pod("a", map[string]int{gold: 1}))
+	away := time.Now()
+	r.feed.away()
+	r.awaitGold(2, 0)
+	if passed := time.Since(away); passed < grace {
+		t.Errorf("unhealthy after %v, before the grace of %v", passed, grace)
+	}
+	r.await(bronze, 1000, 0)
+	if err := r.kubelet.Admit(context.Background(), pod("b", map[string]int{gold: 1})); err == nil {
+		t.Error("a pod was admitted while the plugin was away")
+	}
+	r.feed.ready(offered(2), podOf("a", inGold("app", "1", allocated)))
+	r.awaitGold(2, 2)
+	r.await(bronze, 1000, 1000)
+	if got := r.kubelet.Resource(gold).Registrations; got != 1 {
+		t.Errorf("gold was registered %d times", got)
+	}
+}
+
+func TestAPluginThatIsBackInTimeChangesNothing(t *testing.T) {
+	r := newRig(t, forever)
+	r.start(2)
+	before := r.traffic()
+	r.feed.away()
+	r.soon("the publisher has seen it", r.feed.seen)
+	r.feed.ready(offered(3))
+	r.awaitGold(3, 3)
+	if got := r.kubelet.Resource(gold); got.Messages != 2 {
+		t.Errorf("gold has had %d messages, want those of 2 and 3 devices", got.Messages)
+	}
+	if diff := cmp.Diff(before, r.traffic()); diff != "" {
+		t.Errorf("other classes were told again (-before +after):\n%s", diff)
+	}
+}
+
+func TestWhatKubeletDoesNotKnowIsNotPromised(t *testing.T) {
+	r := newRig(t, forever)
+	r.start(3)
+	static := podOf("static", inGold("app", "1", annotated))
+	r.feed.ready(offered(3), static)
+	r.awaitGold(3, 2)
+	want := `
+# HELP qos_shim_devices Devices that are listed to kubelet, by health.
+# TYPE qos_shim_devices gauge
+qos_shim_devices{health="healthy",resource="qos.noderesource.dev/rdt.bronze"} 1000
+qos_shim_devices{health="healthy",resource="qos.noderesource.dev/rdt.gold"} 2
+qos_shim_devices{health="healthy",resource="vendor.example/net.fast"} 4
+qos_shim_devices{health="unhealthy",resource="qos.noderesource.dev/rdt.bronze"} 0
+qos_shim_devices{health="unhealthy",resource="qos.noderesource.dev/rdt.gold"} 1
+qos_shim_devices{health="unhealthy",resource="vendor.example/net.fast"} 0
+# HELP qos_shim_unaccounted_assignments Assignments of a bounded class that kubelet does not know, and for which devices are withheld.
+# TYPE qos_shim_unaccounted_assignments gauge
+qos_shim_unaccounted_assignments{resource="qos.noderesource.dev/rdt.bronze"} 0
+qos_shim_unaccounted_assignments{resource="qos.noderesource.dev/rdt.gold"} 1
+qos_shim_unaccounted_assignments{resource="vendor.example/net.fast"} 0
+`
+	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(want), "qos_shim_devices", "qos_shim_unaccounted_assignments"); err != nil {
+		t.Error(err)
+	}
+	r.admit(pod("a", map[string]int{gold: 1}))
+	r.feed.ready(offered(3), podOf("a", inGold("app", "2", allocated)), static)
+	r.admit(pod("b", map[string]int{gold: 1}))
+	if err := r.kubelet.Admit(context.Background(), pod("c", map[string]int{gold: 1})); err == nil {
+		t.Error("a device was allocated that a static pod has taken")
+	}
+	r.feed.ready(offered(3), podOf("a", inGold("app", "2", allocated)), podOf("b", inGold("app", "3", allocated)))
+	r.awaitGold(3, 3)
+}
+
+func TestCapacityBelowUseKeepsWhatRunsAlsoOverAKubeletRestartAndRecovers(t *testing.T) {
+	r := newRig(t, forever)
+	r.start(3)
+	var pods []*qosv1alpha1.PodAssignments
+	for _, name := range []string{"a", "b", "c"} {
+		r.admit(pod(name, map[string]int{gold: 1}))
+		pods = append(pods, podOf(name, inGold("app", "id-"+name, allocated)))
+	}
+	r.feed.ready(offered(1), pods...)
+	r.feed.ready(offered(1), pods...)
+	r.kubelet.Kill()
+	r.startKubelet()
+	r.awaitGold(3, 3)
+	r.kubelet.Remove("default", "a") // of which the plugin tells nothing
+	r.feed.ready(offered(1), pods[1:]...)
+	r.awaitGold(2, 2)
+	r.kubelet.Remove("default", "c")
+	r.feed.ready(offered(1), pods[1:2]...)
+	r.awaitGold(1, 1)
+	r.kubelet.Remove("default", "b")
+	r.feed.ready(offered(4))
+	r.awaitGold(4, 4)
+}
+
+func TestNoDeviceVanishesWhileKubeletAllocatesIt(t *testing.T) {
+	r := newRig(t, forever)
+	r.start(8)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for n := uint64(0); ctx.Err() == nil; n++ {
+			r.feed.ready(offered(1 + 7*(n%2)))
+			for ctx.Err() == nil && !r.feed.seen() {
+				runtime.Gosched()
+			}
+		}
+	}()
+	for range 500 {
+		_ = r.kubelet.Admit(ctx, pod("a", map[string]int{gold: 1})) // whether or not there is one left
+		r.kubelet.Remove("default", "a")
+	}
+	cancel()
+	<-ended
+	r.feed.ready(offered(8))
+	r.awaitGold(8, 8)
+}
+
+func TestKubeletIsAskedAgainWhenItFreesDevicesWithoutAnEvent(t *testing.T) {
+	r := newRig(t, forever)
+	r.start(2)
+	r.admit(pod("a", map[string]int{gold: 1}))
+	r.admit(pod("b", map[string]int{gold: 1}))
+	r.feed.ready(offered(1))
+	r.until("kubelet has been asked", func() bool { return r.kubelet.Lists() > 3 })
+	r.kubelet.Remove("default", "a")
+	r.awaitGold(1, 1)
+}

@@ -1,0 +1,235 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+const gold = "qos.noderesource.dev/rdt.gold"
+
+func goldClass(capacity uint64) class {
+	return class{resource: "k8s.io/rdt", name: "gold", extended: gold, capacity: capacity}
+}
+
+// ids are devices of the gold class.
+func ids(numbers ...int) []string {
+	list := make([]string, len(numbers))
+	for i, n := range numbers {
+		list[i] = deviceID(gold, n)
+	}
+	return list
+}
+
+// numbers writes a list of gold's devices down: their numbers, unhealthy ones in brackets.
+func numbers(devices []device) string {
+	list := make([]string, len(devices))
+	for i, d := range devices {
+		list[i] = strings.TrimPrefix(d.id, "rdt.gold-")
+		if !d.healthy {
+			list[i] = "(" + list[i] + ")"
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+func held(numbers ...int) usage { return usage{allocated: ids(numbers...), accounted: len(numbers)} }
+
+func without(u usage, unaccounted int) usage {
+	u.unaccounted = unaccounted
+	return u
+}
+
+func TestPlan(t *testing.T) {
+	draining := goldClass(3)
+	draining.draining = true
+	for _, c := range []struct {
+		name  string
+		class class
+		usage usage
+		want  string
+	}{
+		{"an unused class lists its capacity", goldClass(3), usage{}, "0 1 2"},
+		{"what is allocated counts for the capacity", goldClass(3), held(1), "0 1 2"},
+		{"an allocated device of a high number stays, and one free less is listed", goldClass(3), held(7), "0 1 7"},
+		{"capacity below use keeps what is allocated, and nothing else", goldClass(1), held(1, 3), "1 3"},
+		{"an assignment unknown to kubelet takes the highest free device away", goldClass(3), without(usage{}, 1), "0 1 (2)"},
+		{"it takes no allocated device away", goldClass(3), without(held(2), 1), "0 (1) 2"},
+		{"more unknown assignments than free devices leave what is allocated", goldClass(3), without(held(0, 2), 5), "0 (1) 2"},
+		{"more unknown assignments than capacity leave nothing", goldClass(2), without(usage{}, 5), "(0) (1)"},
+		{"capacity below use and unknown assignments leave what is allocated", goldClass(1), without(held(0, 1), 2), "0 1"},
+		{"a draining class lists what is allocated", draining, held(1), "1"},
+		{"a draining class of which nothing is allocated lists nothing", draining, without(usage{}, 1), ""},
+		{"a device that is there twice is one", goldClass(3), usage{allocated: ids(1, 1), accounted: 1}, "0 1 2"},
+		{
+			"without kubelet's word the count of assignments decides, and what was allocated stays listed",
+			goldClass(3), usage{allocated: ids(0, 1, 2), accounted: 1, unaccounted: 1}, "0 1 (2)",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := numbers(plan(c.class, c.usage)); got != c.want {
+				t.Errorf("devices %q, want %q", got, c.want)
+			}
+		})
+	}
+	t.Run("an unlimited class has 1000 devices", func(t *testing.T) {
+		if got := healthyOf(plan(goldClass(0), held(3))); len(got) != 1000 {
+			t.Errorf("%d healthy devices, want 1000", len(got))
+		}
+	})
+	t.Run("an absurd capacity does not make an absurd message", func(t *testing.T) {
+		if got := len(plan(goldClass(1<<60), usage{})); got != maxDevices {
+			t.Errorf("%d devices, want %d", got, maxDevices)
+		}
+	})
+	t.Run("devices that we did not name are kept when they are allocated", func(t *testing.T) {
+		got := plan(goldClass(2), usage{allocated: []string{"tray:7"}, accounted: 1})
+		if diff := cmp.Diff([]device{{ids(0)[0], true}, {"tray:7", true}}, got, cmp.AllowUnexported(device{})); diff != "" {
+			t.Errorf("devices differ (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func healthyOf(devices []device) []string {
+	var list []string
+	for _, d := range devices {
+		if d.healthy {
+			list = append(list, d.id)
+		}
+	}
+	return list
+}
+
+func TestPlanHoldsItsPromisesForAnyUse(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20000 {
+		c := goldClass(uint64(1 + random.IntN(12)))
+		c.draining = random.IntN(8) == 0
+		u := usage{unaccounted: random.IntN(14)}
+		for n := range 16 {
+			if random.IntN(4) == 0 {
+				u.allocated = append(u.allocated, ids(n)...)
+			}
+		}
+		u.accounted = len(u.allocated)
+		random.Shuffle(len(u.allocated), func(i, j int) { u.allocated[i], u.allocated[j] = u.allocated[j], u.allocated[i] })
+		devices := plan(c, u)
+		if err := promises(c, u, devices); err != nil {
+			t.Fatalf("class %+v, usage %+v: %v; devices %s", c, u, err, numbers(devices))
+		}
+		if !slices.Equal(devices, plan(c, u)) {
+			t.Fatalf("class %+v, usage %+v: another list the second time", c, u)
+		}
+	}
+}
+
+// promises checks what must hold of a list.
+func promises(c class, u usage, devices []device) error {
+	health := map[string]bool{}
+	for _, d := range devices {
+		if _, twice := health[d.id]; twice {
+			return fmt.Errorf("%s is listed twice", d.id)
+		}
+		health[d.id] = d.healthy
+	}
+	for _, id := range u.allocated {
+		if !health[id] {
+			return fmt.Errorf("%s is allocated, and not listed as healthy", id)
+		}
+	}
+	size := int(c.capacity)
+	if c.draining {
+		size = 0
+	}
+	if want := max(len(u.allocated), size); len(devices) != want {
+		return fmt.Errorf("%d devices, want %d", len(devices), want)
+	}
+	if healthy, want := len(healthyOf(devices)), max(len(u.allocated), size-u.unaccounted); healthy != want {
+		return fmt.Errorf("%d healthy devices, want %d", healthy, want)
+	}
+	return nil
+}
+
+func TestDevicesLeaveTheListInTwoSteps(t *testing.T) {
+	const linger = 5 * time.Second
+	start := time.Unix(1000, 0)
+	leaving := map[string]time.Time{}
+	listed := plan(goldClass(4), usage{})
+	for _, step := range []struct {
+		at     time.Duration
+		wanted []device
+		want   string
+		again  time.Duration
+	}{
+		{0, plan(goldClass(2), usage{}), "0 1 (2) (3)", linger},
+		{2 * time.Second, plan(goldClass(2), usage{}), "0 1 (2) (3)", 3 * time.Second},
+		{3 * time.Second, plan(goldClass(2), held(3)), "0 (1) (2) 3", 2 * time.Second}, // one was allocated in the last moment
+		{5 * time.Second, plan(goldClass(2), held(3)), "0 (1) 3", 3 * time.Second},
+		{8 * time.Second, plan(goldClass(2), held(3)), "0 3", 0},
+		{9 * time.Second, plan(goldClass(3), held(3)), "0 1 3", 0},
+		{10 * time.Second, nil, "(0) (1) (3)", linger},
+		{15 * time.Second, nil, "", 0},
+	} {
+		var again time.Duration
+		listed, again = settle(listed, step.wanted, leaving, start.Add(step.at), linger)
+		if got := numbers(listed); got != step.want || again != step.again {
+			t.Errorf("after %v: %q for %v, want %q for %v", step.at, got, again, step.want, step.again)
+		}
+	}
+	if len(leaving) > 0 {
+		t.Errorf("%v have left, and are remembered", leaving)
+	}
+}
+
+func TestNames(t *testing.T) {
+	long := "vendor.example/" + strings.Repeat("long-", 10) + "class"
+	all := []string{gold, "qos.noderesource.dev/rdt.silver", "vendor.example/rdt.gold", "other.example/rdt.gold", long}
+	t.Run("annotation keys are valid, and one for each class", func(t *testing.T) {
+		seen := map[string]bool{}
+		for _, extended := range all {
+			key := annotationKey(extended)
+			if !strings.HasPrefix(key, classes.AllocatedKeyPrefix) || seen[key] {
+				t.Errorf("key %q of %s has not the prefix, or is that of another class", key, extended)
+			}
+			if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+				t.Errorf("key %q: %v", key, problems)
+			}
+			seen[key] = true
+		}
+	})
+	t.Run("sockets are short, known as ours, and one for each class", func(t *testing.T) {
+		for _, dir := range []string{"/var/lib/kubelet/device-plugins", "/" + strings.Repeat("d", 80)} {
+			seen := map[string]bool{}
+			for _, extended := range all {
+				name, err := socketName(dir, extended)
+				if err != nil || len(dir)+1+len(name) > 107 || !ourSocket.MatchString(name) || seen[name] {
+					t.Errorf("socket %q of %s, %v", name, extended, err)
+				}
+				seen[name] = true
+			}
+		}
+	})
+	t.Run("a directory with too long a path is refused", func(t *testing.T) {
+		if name, err := socketName("/"+strings.Repeat("d", 90), gold); err == nil {
+			t.Errorf("socket %q", name)
+		}
+	})
+	t.Run("devices are ordered by number", func(t *testing.T) {
+		list := []string{"tray:7", "rdt.gold-10", "rdt.gold-9"}
+		slices.SortFunc(list, compareIDs)
+		if diff := cmp.Diff([]string{"rdt.gold-9", "rdt.gold-10", "tray:7"}, list); diff != "" {
+			t.Errorf("order differs (-want +got):\n%s", diff)
+		}
+	})
+}

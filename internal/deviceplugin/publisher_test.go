@@ -1,0 +1,326 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"context"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
+)
+
+// forever is a grace that no test outlives.
+const forever = time.Hour
+
+func TestKubeletTellsTheCapacityOfEveryClassThatHasAnExtendedResource(t *testing.T) {
+	r := newRig(t, forever)
+	r.startKubelet()
+	r.run()
+	if err := r.publisher.Healthy(); err == nil || !strings.Contains(err.Error(), "it has not answered yet") {
+		t.Errorf("before the plugin was ready: %v", err)
+	}
+	r.feed.ready(offered(2))
+	r.awaitGold(2, 2)
+	r.await(bronze, 1000, 1000)
+	r.await(fast, 4, 4)
+	r.soon("healthy", func() bool { return r.publisher.Healthy() == nil })
+	want := `
+# HELP qos_shim_device_plugins Classes that kubelet follows as device plugins.
+# TYPE qos_shim_device_plugins gauge
+qos_shim_device_plugins 3
+# HELP qos_shim_registrations_total Registrations of device plugins that kubelet has accepted.
+# TYPE qos_shim_registrations_total counter
+qos_shim_registrations_total 3
+`
+	r.soon("the metrics say so", func() bool { // kubelet follows before it answers the registration
+		return testutil.GatherAndCompare(r.registry, strings.NewReader(want), "qos_shim_device_plugins", "qos_shim_registrations_total") == nil
+	})
+}
+
+func TestNothingIsRegisteredBeforeThePluginWasReadyOnce(t *testing.T) {
+	r := newRig(t, time.Nanosecond)
+	r.startKubelet()
+	r.run()
+	r.feed.away()
+	r.soon("the publisher has seen it", r.feed.seen)
+	r.feed.ready(offered(1))
+	r.awaitGold(1, 1)
+	if got := r.kubelet.Resource(gold); got.Registrations != 1 || got.Messages != 1 {
+		t.Errorf("%d registrations and %d messages, want one of each, when the plugin was ready", got.Registrations, got.Messages)
+	}
+}
+
+func TestAKubeletThatStartsLaterOrAgainGetsTheClasses(t *testing.T) {
+	r := newRig(t, forever)
+	if err := os.MkdirAll(r.kubelet.PluginsDir(), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	r.feed.ready(offered(2))
+	r.run()
+	r.soon("the log says that kubelet is away", func() bool { return strings.Contains(r.log.String(), "kubelet does not answer") })
+	r.startKubelet()
+	r.awaitGold(2, 2)
+	r.admit(pod("a", map[string]int{gold: 1}))
+	for range 3 {
+		r.kubelet.Kill()
+		r.startKubelet()
+		r.awaitGold(2, 2)
+		r.await(bronze, 1000, 1000)
+		r.await(fast, 4, 4)
+	}
+	r.admit(pod("b", map[string]int{gold: 1}))
+	if err := r.kubelet.Admit(context.Background(), pod("c", map[string]int{gold: 1})); err == nil {
+		t.Error("a third pod was admitted to two devices")
+	}
+}
+
+func TestAKubeletThatLosesAConnectionIsRegisteredWithAgain(t *testing.T) {
+	r := newRig(t, forever)
+	r.start(2)
+	for range 2 {
+		before := r.kubelet.Resource(gold).Registrations
+		r.kubelet.Disconnect(gold)
+		r.until("registered again", func() bool { return r.kubelet.Resource(gold).Registrations > before })
+		r.awaitGold(2, 2)
+	}
+}
+
+func TestASocketThatSomebodyRemovesIsMadeAgainWithoutDisturbingKubelet(t *testing.T) {
+	r := newRig(t, forever)
+	r.start(2)
+	before := r.traffic()
+	socket := r.socketOf(gold)
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	r.soon("the socket is there again", func() bool {
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	r.admit(pod("a", map[string]int{gold: 1}))
+	if diff := cmp.Diff(before, r.traffic()); diff != "" || r.kubelet.Resource(gold).Registrations != 1 {
+		t.Errorf("kubelet was told again (-before +after):\n%s", diff)
+	}
+	r.stop()
+	if names := r.sockets(); len(names) > 0 {
+		t.Errorf("sockets are left: %v", names)
+	}
+}
+
+func (r *rig) socketOf(resource string) string {
+	r.Helper()
+	name, err := socketName(r.kubelet.PluginsDir(), resource)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return filepath.Join(r.kubelet.PluginsDir(), name)
+}
+
+// sockets are the names of all sockets in kubelet's directory but its own.
+func (r *rig) sockets() []string {
+	r.Helper()
+	entries, err := os.ReadDir(r.kubelet.PluginsDir())
+	if err != nil {
+		r.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if entry.Type() == fs.ModeSocket && entry.Name() != "kubelet.sock" {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}
+
+func TestADirectoryThatIsMadeAnewIsUsed(t *testing.T) {
+	r := newRig(t, forever)
+	r.start(2)
+	r.kubelet.Kill()
+	if err := os.RemoveAll(r.kubelet.PluginsDir()); err != nil {
+		t.Fatal(err)
+	}
+	r.soon("the log names the flag", func() bool { return strings.Contains(r.log.String(), "--kubelet-dir") })
+	r.startKubelet()
+	r.awaitGold(2, 2)
+}
+
+func TestClassesComeChangeAndGoWithoutDisturbingOthers(t *testing.T) {
+	r := newRig(t, forever)
+	r.start(2)
+	before := r.traffic()
+
+	r.feed.ready(offered(5))
+	r.awaitGold(5, 5)
+	r.feed.ready(offered(3))
+	r.awaitGold(3, 3)
+	if got := r.kubelet.Resource(gold).Registrations; got != 1 {
+		t.Errorf("gold was registered %d times for its changes", got)
+	}
+	with := offered(3)
+	silver := "qos.noderesource.dev/rdt.silver"
+	with.ContainerQosResources[0].Classes = append(with.ContainerQosResources[0].Classes,
+		&qosv1alpha1.QOSResourceClassInfo{Name: "silver", Capacity: 1, ExtendedResource: silver})
+	r.feed.ready(with)
+	r.await(silver, 1, 1)
+
+	r.feed.ready(offered(3))
+	r.until("silver is gone", func() bool { return !r.kubelet.Resource(silver).Followed })
+	if got := r.kubelet.Resource(silver); got.Capacity != 0 || got.Messages != 3 {
+		t.Errorf("silver, which is gone, has %+v; want no devices, after 3 messages: healthy, unhealthy, none", got)
+	}
+	r.soon("its socket is gone", func() bool { return len(r.sockets()) == 3 })
+	r.feed.ready(with)
+	r.await(silver, 1, 1)
+	if diff := cmp.Diff(before, r.traffic()); diff != "" {
+		t.Errorf("other classes were told again (-before +after):\n%s", diff)
+	}
+}
+
+func TestADrainingClassKeepsWhatIsAllocatedUntilKubeletFreesIt(t *testing.T) {
+	r := newRig(t, forever)
+	r.start(2)
+	r.admit(pod("a", map[string]int{gold: 1}))
+	draining := offered(2)
+	draining.ContainerQosResources[0].Classes[0].Draining = true
+	r.feed.ready(draining)
+	r.awaitGold(1, 1)
+	r.kubelet.Remove("default", "a")
+	r.awaitGold(0, 0)
+}
+
+func TestAllocateAnswersWithTheClassAndRefusesMoreThanOneUnit(t *testing.T) {
+	r := newRig(t, forever)
+	r.start(3)
+	p := pod("a", map[string]int{gold: 1, fast: 1, bronze: 1})
+	p.InitContainers = []kubelettest.Container{{Name: "setup", Limits: map[string]int{gold: 1}}}
+	r.admit(p)
+	fastKey := annotationKey(fast)
+	want := map[string]string{
+		"allocated.qos.noderesource.dev/rdt.gold":   "k8s.io/rdt=gold",
+		"allocated.qos.noderesource.dev/rdt.bronze": "k8s.io/rdt=bronze",
+		fastKey: "vendor.example/net=fast",
+	}
+	if diff := cmp.Diff(want, r.kubelet.Annotations("default", "a", "app")); diff != "" {
+		t.Errorf("annotations differ (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(r.kubelet.Devices("default", "a", "setup", gold), r.kubelet.Devices("default", "a", "app", gold)); diff != "" {
+		t.Errorf("the container has another device than its init container:\n%s", diff)
+	}
+	err := r.kubelet.Admit(context.Background(), pod("greedy", map[string]int{gold: 2}))
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "ask for 1 of "+gold) {
+		t.Errorf("two units: %v", err)
+	}
+	metric := `
+# HELP qos_shim_allocations_total Requests of kubelet for a class, by outcome: granted or refused.
+# TYPE qos_shim_allocations_total counter
+qos_shim_allocations_total{outcome="granted"} 4
+qos_shim_allocations_total{outcome="refused"} 1
+`
+	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(metric), "qos_shim_allocations_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPredecessorsSocketsAreRemovedAndNobodyElses(t *testing.T) {
+	r := newRig(t, forever)
+	dir := r.kubelet.PluginsDir()
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	stale := filepath.Join(dir, "qos-shim-rdt.old-01234567.sock")
+	theirs := []string{filepath.Join(dir, "gpu.sock"), filepath.Join(dir, "qos-shim-notes.txt"), filepath.Join(dir, "qos-shim-a-01234567.sock")}
+	for _, path := range []string{stale, theirs[0], r.socketOf(gold)} {
+		leaveSocket(t, path)
+	}
+	for _, path := range theirs[1:] {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.feed.ready(offered(1))
+	r.run()
+	r.soon("the socket of a class that is gone is removed", func() bool {
+		_, err := os.Lstat(stale)
+		return err != nil
+	})
+	r.soon("the sockets of the classes are there", func() bool { return len(r.sockets()) == 4 })
+	for _, path := range theirs {
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("somebody else's file: %v", err)
+		}
+	}
+	if info, err := os.Lstat(r.socketOf(gold)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("gold's socket: %v, %v", info.Mode(), err)
+	}
+}
+
+// leaveSocket makes the socket of a process that was killed.
+func leaveSocket(t *testing.T, path string) {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	_ = l.Close()
+}
+
+func TestAKilledPublisherIsFollowedByAnother(t *testing.T) {
+	r := newRig(t, forever)
+	r.start(2)
+	r.admit(pod("a", map[string]int{gold: 1}))
+	r.stop()
+	r.until("kubelet lets no pod in", func() bool { return r.kubelet.Resource(gold).Allocatable == 0 })
+	r.registry.Unregister(r.publisher.metrics)
+	r.publisher = r.another(forever)
+	r.run()
+	r.awaitGold(2, 2)
+}
+
+func TestAWrongDirectoryIsToldOnceWithTheRemedy(t *testing.T) {
+	r := newRig(t, forever)
+	r.feed.ready(offered(1))
+	r.run()
+	r.soon("the problem is told", func() bool { return strings.Contains(r.log.String(), "set --kubelet-dir") })
+	if err := r.publisher.Healthy(); err == nil || !strings.Contains(err.Error(), r.kubelet.PluginsDir()) {
+		t.Errorf("healthy: %v", err)
+	}
+	r.startKubelet()
+	r.awaitGold(1, 1)
+	if n := strings.Count(r.log.String(), "there is no "+r.kubelet.PluginsDir()); n != 1 {
+		t.Errorf("it was told %d times:\n%s", n, r.log)
+	}
+}
+
+func TestWithoutPodResourcesTheSourcesOfAssignmentsAreBelieved(t *testing.T) {
+	r := newRig(t, forever)
+	r.kubelet.HidePodResources(true)
+	r.start(3)
+	r.admit(pod("a", map[string]int{gold: 1}))
+	r.feed.ready(offered(3), podOf("a", inGold("app", "1", allocated)), podOf("b", inGold("app", "2", annotated)))
+	r.awaitGold(3, 2)
+	if n := strings.Count(r.log.String(), "mount its pod-resources directory"); n != 1 {
+		t.Errorf("the remedy was told %d times:\n%s", n, r.log)
+	}
+	r.kubelet.Kill()
+	r.kubelet.HidePodResources(false)
+	r.startKubelet()
+	r.soon("kubelet is asked again", func() bool { return strings.Contains(r.log.String(), "kubelet says again") })
+	r.awaitGold(3, 2)
+}

@@ -1,0 +1,274 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
+)
+
+const (
+	bronze = "qos.noderesource.dev/rdt.bronze"
+	fast   = "vendor.example/net.fast"
+
+	patience = 30 * time.Second
+)
+
+// feed is a plugin that tells what a test wants.
+type feed struct {
+	mu      sync.Mutex // guards all below
+	state   nodefeed.State
+	changed chan struct{}
+	looks   int // at the present state
+}
+
+func newFeed() *feed {
+	return &feed{state: nodefeed.State{AwaySince: time.Now(), Problem: "it has not answered yet"}, changed: make(chan struct{})}
+}
+
+func (f *feed) Get() (state nodefeed.State, changed <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.looks++
+	return f.state, f.changed
+}
+
+// seen is whether anybody has looked at the present state.
+func (f *feed) seen() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.looks > 0
+}
+
+func (f *feed) change(change func(*nodefeed.State)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(&f.state)
+	f.looks = 0
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// ready has the plugin offer classes and tell who has them.
+func (f *feed) ready(resources *qosv1alpha1.ResourcesInfo, pods ...*qosv1alpha1.PodAssignments) {
+	status := &qosv1alpha1.StatusResponse{Resources: resources}
+	f.change(func(s *nodefeed.State) {
+		*s = nodefeed.State{Status: status, Latest: status, Assignments: assignments(pods...)}
+	})
+}
+
+func (f *feed) away() {
+	f.change(func(s *nodefeed.State) { s.AwaySince, s.Problem, s.Latest = time.Now(), "it has gone", nil })
+}
+
+// rdt has the class gold of some capacity, bronze, and one that cannot be an extended resource; net is of pods.
+func offered(goldCapacity uint64) *qosv1alpha1.ResourcesInfo {
+	return &qosv1alpha1.ResourcesInfo{
+		ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: "k8s.io/rdt", Classes: []*qosv1alpha1.QOSResourceClassInfo{
+			{Name: "gold", Capacity: goldCapacity, ExtendedResource: gold},
+			{Name: "bronze", ExtendedResource: bronze},
+			{Name: "nameless", Capacity: 3},
+		}}},
+		PodQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: "vendor.example/net", Classes: []*qosv1alpha1.QOSResourceClassInfo{
+			{Name: "fast", Capacity: 4, ExtendedResource: fast},
+		}}},
+	}
+}
+
+// journal is a log that a test reads.
+type journal struct {
+	mu   sync.Mutex // guards all below
+	text bytes.Buffer
+}
+
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// rig is a publisher beside a kubelet.
+type rig struct {
+	*testing.T
+
+	feed      *feed
+	kubelet   *kubelettest.Kubelet
+	publisher *Publisher
+	registry  *prometheus.Registry
+	log       *journal
+
+	stop func()
+}
+
+// newRig makes a publisher that run starts, and a kubelet that does not run yet.
+func newRig(t *testing.T, grace time.Duration) *rig {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "kubelet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{T: t, feed: newFeed(), kubelet: kubelettest.New(dir), registry: prometheus.NewRegistry(), log: &journal{}, stop: func() {}}
+	r.publisher = r.another(grace)
+	t.Cleanup(func() {
+		r.stop()
+		r.kubelet.Kill()
+		if err := r.kubelet.Err(); err != nil {
+			t.Errorf("kubelet would have ended: %v", err)
+		}
+		_ = os.RemoveAll(dir)
+		awaitNoGoroutines(t)
+	})
+	return r
+}
+
+// another makes a publisher for the same kubelet and plugin.
+func (r *rig) another(grace time.Duration) *Publisher {
+	p := New(r.feed, Options{
+		KubeletDir: r.kubelet.Root(), Grace: grace, Registry: r.registry, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+	})
+	p.timing = timing{coalesce: time.Millisecond, linger: 50 * time.Millisecond, poll: 20 * time.Millisecond, pollMost: 50 * time.Millisecond}
+	return p
+}
+
+func (r *rig) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.publisher.Run(ctx) }()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				r.Errorf("the publisher ended with %v", err)
+			}
+		case <-time.After(patience):
+			r.Error("the publisher did not end")
+		}
+	})
+}
+
+func (r *rig) startKubelet() {
+	r.Helper()
+	if err := r.kubelet.Start(); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// start has kubelet and publisher run, the plugin offer classes, and waits until kubelet has them.
+func (r *rig) start(goldCapacity uint64, pods ...*qosv1alpha1.PodAssignments) {
+	r.Helper()
+	r.startKubelet()
+	r.feed.ready(offered(goldCapacity), pods...)
+	r.run()
+	r.awaitGold(int(goldCapacity), int(goldCapacity))
+	r.await(bronze, 1000, 1000)
+	r.await(fast, 4, 4)
+}
+
+func (r *rig) awaitGold(capacity, allocatable int) {
+	r.Helper()
+	r.await(gold, capacity, allocatable)
+}
+
+// await waits until kubelet tells these numbers of a resource that a device plugin stands behind.
+func (r *rig) await(resource string, capacity, allocatable int) {
+	r.Helper()
+	r.until(resource+" has the numbers", func() bool {
+		got := r.kubelet.Resource(resource)
+		return got.Followed && got.Capacity == capacity && got.Allocatable == allocatable
+	})
+}
+
+// until waits for a condition that kubelet shows.
+func (r *rig) until(what string, met func() bool) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := r.kubelet.Await(ctx, met); err != nil {
+		r.Fatalf("%s: %v; gold %+v, healthy: %v; log:\n%s", what, err, r.kubelet.Resource(gold), r.publisher.Healthy(), r.log)
+	}
+}
+
+// soon waits for a condition that nothing announces.
+func (r *rig) soon(what string, met func() bool) {
+	r.Helper()
+	deadline := time.After(patience)
+	for !met() {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-deadline:
+			r.Fatalf("%s: it never came so far; log:\n%s", what, r.log)
+		}
+	}
+}
+
+func pod(name string, limits map[string]int) kubelettest.Pod {
+	return kubelettest.Pod{Namespace: "default", Name: name, Containers: []kubelettest.Container{{Name: "app", Limits: limits}}}
+}
+
+func (r *rig) admit(p kubelettest.Pod) {
+	r.Helper()
+	if err := r.kubelet.Admit(context.Background(), p); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// traffic is what kubelet has got about other classes than gold.
+type traffic struct{ Bronze, Fast [2]int }
+
+func (r *rig) traffic() traffic {
+	of := func(resource string) [2]int {
+		state := r.kubelet.Resource(resource)
+		return [2]int{state.Registrations, state.Messages}
+	}
+	return traffic{of(bronze), of(fast)}
+}
+
+// awaitNoGoroutines waits until no goroutine has anything of this package or of gRPC to do.
+func awaitNoGoroutines(t *testing.T) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		left := goroutines()
+		if len(left) == 0 {
+			return
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-deadline:
+			t.Fatalf("goroutines are left:\n%s", strings.Join(left, "\n\n"))
+		}
+	}
+}
+
+func goroutines() []string {
+	buffer := make([]byte, 1<<20)
+	var list []string
+	for _, stack := range strings.Split(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
+		ours := strings.Contains(stack, "deviceplugin.") || strings.Contains(stack, "grpc") || strings.Contains(stack, "fsnotify")
+		if ours && !strings.Contains(stack, "testing.") {
+			list = append(list, stack)
+		}
+	}
+	return list
+}
