@@ -104,7 +104,8 @@ func (w *eventWriter) write(ctx context.Context, pod *corev1.Pod, o occurrence) 
 	if err := w.allow(ctx); err != nil {
 		return err
 	}
-	is, err := events.Get(ctx, event.Name, metav1.GetOptions{})
+	// A patch of nothing reads the event, without the right to read those of others.
+	is, err := events.Patch(ctx, event.Name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		_, err = events.Create(ctx, event, metav1.CreateOptions{})

@@ -67,7 +67,7 @@ type Publisher struct {
 	follower *podrequests.Follower
 	present  atomic.Pointer[snapshot]
 	pods     pods
-	tell     teller
+	log      teller
 }
 
 // New makes a publisher. It starts nothing.
@@ -78,7 +78,7 @@ func New(feed Feed, client kubernetes.Interface, options Options) *Publisher {
 		writes:   kubeapi.NewWrites(options.Registry),
 		follower: podrequests.NewFollower(options.Update),
 		pods:     pods{known: map[string]*memory{}},
-		tell:     teller{log: options.Log, last: map[string]kubeapi.Outcome{}},
+		log:      teller{log: options.Log, reports: map[string]*kubeapi.Report{}},
 	}
 	p.events = &eventWriter{
 		client: client.CoreV1(), node: options.NodeName, allow: p.limit.Wait,
@@ -107,7 +107,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	p.queue = workqueue.NewTypedDelayingQueue[string]()
 	if err := p.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		if ctx.Err() == nil && !apiWatchEnded(err) {
-			p.tell.outcome("watch the pods of this node", err)
+			p.log.tell("watch the pods of this node", err)
 		}
 	}); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 func (p *Publisher) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
-			p.tell.outcome("watch the pods of this node", nil)
+			p.log.tell("watch the pods of this node", nil)
 			p.enqueue(object)
 		},
 		UpdateFunc: func(before, after any) {

@@ -141,7 +141,7 @@ func (p *Publisher) write(ctx context.Context, m *memory, o *observed) (again ti
 		var err error
 		again, err = m.events.write(ctx, p.events, o.pod)
 		if ctx.Err() == nil {
-			p.tell.outcome("write events of pods", err)
+			p.log.tell("write events of pods", err)
 		}
 		failed = errors.Join(failed, err)
 	}
@@ -167,7 +167,7 @@ func (p *Publisher) writeCondition(ctx context.Context, m *memory, o *observed) 
 	if ctx.Err() != nil || gone(err) {
 		return err
 	}
-	p.tell.outcome("write the condition of pods", err)
+	p.log.tell("write the condition of pods", err)
 	if err != nil {
 		return err
 	}

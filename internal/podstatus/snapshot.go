@@ -98,24 +98,20 @@ func apiWatchEnded(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 }
 
-// teller has a line in the log when the outcome of something is another than before.
+// teller says in the log how things go, which several workers try.
 type teller struct {
-	log  *slog.Logger
-	mu   sync.Mutex // guards last
-	last map[string]kubeapi.Outcome
+	log     *slog.Logger
+	mu      sync.Mutex // guards reports
+	reports map[string]*kubeapi.Report
 }
 
-func (t *teller) outcome(what string, err error) {
-	outcome := kubeapi.OutcomeOf(err)
+func (t *teller) tell(what string, err error) {
 	t.mu.Lock()
-	before, known := t.last[what]
-	t.last[what] = outcome
-	t.mu.Unlock()
-	switch {
-	case outcome == before || (!known && err == nil):
-	case err == nil:
-		t.log.Info("works again", "what", what)
-	default:
-		t.log.Warn("failed", "what", what, "problem", kubeapi.Explain(err))
+	defer t.mu.Unlock()
+	report := t.reports[what]
+	if report == nil {
+		report = &kubeapi.Report{What: what, Log: t.log}
+		t.reports[what] = report
 	}
+	report.Tell(err)
 }

@@ -1,0 +1,152 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podrequests
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+const (
+	ownKey = "container.qos.noderesource.dev/main"
+	podKey = "qos.noderesource.dev/pod"
+)
+
+func offered() *qosv1alpha1.StatusResponse {
+	classes := func(names ...string) (list []*qosv1alpha1.QOSResourceClassInfo) {
+		for _, name := range names {
+			list = append(list, &qosv1alpha1.QOSResourceClassInfo{Name: name})
+		}
+		return list
+	}
+	return &qosv1alpha1.StatusResponse{
+		Config: &qosv1alpha1.ConfigInfo{Hash: "one"},
+		Resources: &qosv1alpha1.ResourcesInfo{
+			ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{
+				{Name: "k8s.io/rdt", Mutable: true, DefaultClass: "bronze", Classes: classes("gold", "silver", "bronze")},
+				{Name: "vendor.example/fixed", Classes: classes("a", "b")},
+			},
+			PodQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: "vendor.example/network", Classes: classes("fast", "slow")}},
+		},
+		UnavailableResources: []*qosv1alpha1.UnavailableResource{
+			{Name: "k8s.io/blockio", Scope: qosv1alpha1.Scope_SCOPE_CONTAINER, Message: "no io controller"},
+		},
+	}
+}
+
+func webPod(annotations map[string]string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "uid-web", Annotations: annotations},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "main", ContainerID: "containerd://id-main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		}}},
+	}
+}
+
+// in is a container main in a class of k8s.io/rdt, and the system default of others.
+func in(class string, source qosv1alpha1.Source) *qosv1alpha1.ContainerAssignments {
+	return &qosv1alpha1.ContainerAssignments{Name: "main", Id: "id-main", QosResources: []*qosv1alpha1.Assignment{
+		{Name: "k8s.io/rdt", Class: class, Source: source}, {Name: "vendor.example/fixed"}, {Name: "k8s.io/blockio"},
+	}}
+}
+
+func TestWhichUpdatesAnAnnotationChangeNeeds(t *testing.T) {
+	const (
+		container = qosv1alpha1.Source_SOURCE_CONTAINER
+		allocated = qosv1alpha1.Source_SOURCE_ALLOCATED
+		fromPod   = qosv1alpha1.Source_SOURCE_POD
+		standard  = qosv1alpha1.Source_SOURCE_DEFAULT
+		byHand    = qosv1alpha1.Source_SOURCE_UPDATE
+		adopted   = qosv1alpha1.Source_SOURCE_ADOPTED
+	)
+	for _, c := range []struct {
+		name        string
+		annotations map[string]string
+		limit       string
+		has         *qosv1alpha1.ContainerAssignments
+		first       bool
+		want        string // resource=class, or the error after "!"
+	}{
+		{"what has what it asks for needs none", map[string]string{ownKey: "rdt=gold"}, "", in("gold", container), false, ""},
+		{"another class is a change", map[string]string{ownKey: "rdt=silver"}, "", in("gold", container), false, "k8s.io/rdt=silver"},
+		{"another class of the pod is one", map[string]string{podKey: "rdt=silver"}, "", in("gold", fromPod), false, "k8s.io/rdt=silver"},
+		{"an annotation that is gone leaves the default", nil, "", in("gold", container), false, "k8s.io/rdt=bronze"},
+		{"an empty class asks for the system default", map[string]string{ownKey: "rdt="}, "", in("gold", container), false, "k8s.io/rdt="},
+		{"the KEP's annotation asks, too", map[string]string{"rdt.resources.kubernetes.io/container.main": "gold"}, "", in("bronze", standard), false, "k8s.io/rdt=gold"},
+		{"a container of another name is not meant", map[string]string{"container.qos.noderesource.dev/other": "rdt=gold"}, "", in("bronze", standard), false, ""},
+
+		{"at first sight a class that its annotation does not say any more is brought along", map[string]string{ownKey: "rdt=silver"}, "", in("gold", container), true, "k8s.io/rdt=silver"},
+		{"at first sight an annotation that came since is followed", map[string]string{ownKey: "rdt=gold"}, "", in("bronze", standard), true, "k8s.io/rdt=gold"},
+		{"at first sight a change by hand is left", map[string]string{ownKey: "rdt=gold"}, "", in("silver", byHand), true, ""},
+		{"at first sight what was adopted is left", map[string]string{ownKey: "rdt=gold"}, "", in("silver", adopted), true, ""},
+		{"a change by hand gives way to a newer annotation", map[string]string{ownKey: "rdt=gold"}, "", in("silver", byHand), false, "k8s.io/rdt=gold"},
+
+		{"an allocation stays without an annotation", nil, "qos.noderesource.dev/rdt.gold", in("gold", allocated), false, ""},
+		{"an allocation stays after a change by hand", nil, "qos.noderesource.dev/rdt.gold", in("gold", byHand), false, ""},
+		{"an annotation against the allocation is refused", map[string]string{ownKey: "rdt=silver"}, "qos.noderesource.dev/rdt.gold", in("gold", allocated), false, `!contradicts the allocated class "gold"`},
+		{"the pod's annotation is below the allocation", map[string]string{podKey: "rdt=silver"}, "qos.noderesource.dev/rdt.gold", in("gold", allocated), false, ""},
+
+		{"an unknown class is refused", map[string]string{ownKey: "rdt=platinum"}, "", in("gold", container), false, `!class "platinum" of k8s.io/rdt does not exist`},
+		{"an unavailable resource is refused", map[string]string{ownKey: "blockio=fast"}, "", in("bronze", standard), false, "!no io controller"},
+		{"a class that is fixed is refused", map[string]string{ownKey: "vendor.example/fixed=a"}, "", in("bronze", standard), false, "!cannot be changed while it runs"},
+		{"one refusal stops all changes of the container", map[string]string{ownKey: "rdt=gold,vendor.example/fixed=a"}, "", in("bronze", standard), false, "!cannot be changed while it runs"},
+		{"nonsense is refused", map[string]string{ownKey: "gold"}, "", in("gold", container), false, "!resource=class is needed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pod := webPod(c.annotations)
+			if c.limit != "" {
+				pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceName(c.limit): resource.MustParse("1")}
+			}
+			changes, err := plan(Catalog(offered()), pod, c.has, c.first)
+			if problem, refused := strings.CutPrefix(c.want, "!"); refused {
+				if err == nil || !strings.Contains(err.Error(), problem) || len(changes) > 0 {
+					t.Fatalf("got %v, %v; want an error with %q and no change", changes, err, problem)
+				}
+				return
+			}
+			var got []string
+			for _, change := range changes {
+				got = append(got, change.GetName()+"="+change.GetClass())
+			}
+			if err != nil || strings.Join(got, ",") != c.want {
+				t.Errorf("got %q, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestWhatTheNodeLostIsNotThePodsChange(t *testing.T) {
+	pod, has := webPod(map[string]string{ownKey: "blockio=fast"}), in("bronze", qosv1alpha1.Source_SOURCE_DEFAULT)
+	has.QosResources[2].Class = "fast"
+	if changes, err := plan(Catalog(offered()), pod, has, true); err != nil || len(changes) > 0 {
+		t.Errorf("got %v, %v; want nothing: it runs in the class that it asks for, though others could not get it now", changes, err)
+	}
+}
+
+func TestTheKubeletsOtherAnnotationsStayInForce(t *testing.T) {
+	has := in("gold", qosv1alpha1.Source_SOURCE_CONTAINER)
+	has.QosResources[0].RequestedBy = "io.kubernetes.cri.rdt-class"
+	if changes, err := plan(Catalog(offered()), webPod(nil), has, false); err != nil || len(changes) > 0 {
+		t.Errorf("got %v, %v; want nothing: the kubelet asked for gold", changes, err)
+	}
+}
+
+func TestAPodsOwnClassIsRefused(t *testing.T) {
+	has := []*qosv1alpha1.Assignment{{Name: "vendor.example/network", Class: "fast", Source: qosv1alpha1.Source_SOURCE_POD}}
+	err := planPod(Catalog(offered()), webPod(map[string]string{podKey: "vendor.example/network=slow"}), has, false)
+	want := `pod default/web: class of vendor.example/network cannot be changed while it runs, to "slow"; create the pod anew`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v; want %s", err, want)
+	}
+	if err := planPod(Catalog(offered()), webPod(map[string]string{podKey: "vendor.example/network=fast"}), has, false); err != nil {
+		t.Errorf("refused what it has: %v", err)
+	}
+}
