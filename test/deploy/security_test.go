@@ -111,7 +111,7 @@ func TestNothingIsPrivileged(t *testing.T) {
 	}
 	for _, c := range pod.Containers {
 		t.Run(c.Name, func(t *testing.T) {
-			want := map[string][]corev1.Capability{"plugin": {"NET_BIND_SERVICE"}}[c.Name]
+			want := map[string][]corev1.Capability{"plugin": {"DAC_OVERRIDE"}}[c.Name]
 			s := c.SecurityContext
 			switch {
 			case s == nil:
@@ -161,7 +161,7 @@ func TestTheShimHasNoRightThatItDoesNotUse(t *testing.T) {
 		"/pods/status":                          {"patch"},
 		"/events":                               {"create", "patch"},
 		"events.k8s.io/events":                  {"create", "patch"},
-		"qos.noderesource.dev/nodeqosresources": {"create", "get", "list", "patch", "watch"},
+		"qos.noderesource.dev/nodeqosresources": {"create", "list", "patch", "watch"},
 		"qos.noderesource.dev/nodeqosresources/status": {"patch"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
