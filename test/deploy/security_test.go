@@ -160,7 +160,6 @@ func TestTheShimHasNoRightThatItDoesNotUse(t *testing.T) {
 		"/pods":                                 {"list", "watch"},
 		"/pods/status":                          {"patch"},
 		"/events":                               {"create", "patch"},
-		"events.k8s.io/events":                  {"create", "patch"},
 		"qos.noderesource.dev/nodeqosresources": {"create", "list", "patch", "watch"},
 		"qos.noderesource.dev/nodeqosresources/status": {"patch"},
 	}
