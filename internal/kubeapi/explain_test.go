@@ -1,0 +1,243 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log" //nolint:depguard // what net/http takes
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+)
+
+// kubeconfig writes one for a server and gives its path.
+func kubeconfig(t *testing.T, server string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config")
+	content := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: x, clusters: [{name: c, cluster: {server: %q}}],
+users: [{name: u, user: {token: secret}}], contexts: [{name: x, context: {cluster: c, user: u}}]}`, server)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func configOf(t *testing.T, server string) *rest.Config {
+	t.Helper()
+	config, err := kubeapi.Config(kubeconfig(t, server), "test/v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+// getObject asks a server for a node's object, and gives the error.
+func getObject(t *testing.T, server string) error {
+	t.Helper()
+	client, err := dynamic.NewForConfig(configOf(t, server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gvr := nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)
+	_, err = client.Resource(gvr).Get(t.Context(), "n1", metav1.GetOptions{})
+	return err
+}
+
+// answer is a server that answers everything alike, as Kubernetes does: with a Status in JSON, or in plain text.
+func answer(t *testing.T, code int, body string, header ...string) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		if strings.HasPrefix(body, "{") {
+			w.Header().Set("Content-Type", "application/json")
+		}
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func statusBody(code int, reason metav1.StatusReason, message string) string {
+	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%q}`, code, reason, message)
+}
+
+func TestExplain(t *testing.T) {
+	for name, test := range map[string]struct {
+		code    int
+		body    string
+		header  []string
+		outcome kubeapi.Outcome
+		line    string
+	}{
+		"missing permission names who, verb, resource and the ClusterRole": {
+			code: 403, outcome: kubeapi.Forbidden,
+			body: statusBody(403, metav1.StatusReasonForbidden, `nodeqosresources.qos.noderesource.dev "n1" is forbidden: User "system:serviceaccount:q:shim" `+
+				`cannot patch resource "nodeqosresources/status" in API group "qos.noderesource.dev" at the cluster scope`),
+			line: "system:serviceaccount:q:shim may not patch nodeqosresources/status (qos.noderesource.dev): " +
+				"bind it to the ClusterRole of deploy/kubernetes/rbac.yaml: kubectl apply -f deploy/kubernetes/rbac.yaml",
+		},
+		"missing permission in the core group has no empty group": {
+			code: 403, outcome: kubeapi.Forbidden,
+			body: statusBody(403, metav1.StatusReasonForbidden, `nodes "n1" is forbidden: User "u" cannot get resource "nodes" in API group "" at the cluster scope`),
+			line: "u may not get nodes: bind it to the ClusterRole of deploy/kubernetes/rbac.yaml: kubectl apply -f deploy/kubernetes/rbac.yaml",
+		},
+		"a refusal by a policy is told in the policy's words": {
+			code: 403, outcome: kubeapi.Forbidden,
+			body: statusBody(403, metav1.StatusReasonForbidden, "ValidatingAdmissionPolicy 'own-node' denied request: not your node"),
+			line: "the API server refuses it: ValidatingAdmissionPolicy 'own-node' denied request: not your node",
+		},
+		"a CRD that is not installed is told from an object that is missing": {
+			code: 404, body: "404 page not found", outcome: kubeapi.NoSuchKind,
+			line: "the API server knows no NodeQOSResources: kubectl apply -f deploy/kubernetes/crd.yaml",
+		},
+		"an object that is missing is named": {
+			code: 404, body: statusBody(404, metav1.StatusReasonNotFound, `nodeqosresources.qos.noderesource.dev "n1" not found`), outcome: kubeapi.NotFound,
+			line: `nodeqosresources.qos.noderesource.dev "n1" not found`,
+		},
+		"credentials that are not accepted name what to look at": {
+			code: 401, body: statusBody(401, metav1.StatusReasonUnauthorized, "Unauthorized"), outcome: kubeapi.Unauthorized,
+			line: "the API server does not accept the credentials: Unauthorized; see whether --kubeconfig is of this cluster and still valid, or the pod's service account exists",
+		},
+		"a conflict is tried again": {
+			code: 409, body: statusBody(409, metav1.StatusReasonConflict, "the object has been modified"), outcome: kubeapi.Conflict,
+			line: "somebody else changed it at the same time, trying again: the object has been modified",
+		},
+		"what the schema refuses points to the CRD": {
+			code: 422, body: statusBody(422, metav1.StatusReasonInvalid, "status.x: Invalid value"), outcome: kubeapi.Invalid,
+			line: "the API server does not take it: status.x: Invalid value; is the CRD of this version? kubectl apply -f deploy/kubernetes/crd.yaml",
+		},
+		"an overloaded server says when to come back": {
+			code: 429, body: "Too many requests, please try again later.", header: []string{"Retry-After", "7"}, outcome: kubeapi.TooMany,
+			line: "the API server is overloaded, trying again later: Too Many Requests; come back in 7 s",
+		},
+		"a server that cannot now is no cause for alarm on the node": {
+			code: 500, body: statusBody(500, metav1.StatusReasonInternalError, "etcdserver: leader changed"), outcome: kubeapi.Unavailable,
+			line: "the API server cannot do it now: etcdserver: leader changed; what is on the node stays as it is, trying again",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := getObject(t, answer(t, test.code, test.body, test.header...).URL)
+			expectExplained(t, fmt.Errorf("get it: %w", err), test.outcome, test.line)
+		})
+	}
+}
+
+func expectExplained(t *testing.T, err error, outcome kubeapi.Outcome, line string) {
+	t.Helper()
+	if got := kubeapi.OutcomeOf(err); got != outcome {
+		t.Errorf("outcome %q, want %q: %v", got, outcome, err)
+	}
+	if got := kubeapi.Explain(err); got != line {
+		t.Errorf("got  %s\nwant %s", got, line)
+	}
+}
+
+func TestExplainWithoutAnswer(t *testing.T) {
+	t.Run("a server that is not there is named, and that the node is all right", func(t *testing.T) {
+		server := answer(t, 200, "")
+		server.Close()
+		expectExplained(t, getObject(t, server.URL), kubeapi.Unavailable,
+			"the API server at "+server.URL+" does not answer (connection refused); what is on the node stays as it is, trying again")
+	})
+	t.Run("a server with a foreign certificate points to the certificate authority", func(t *testing.T) {
+		server := httptest.NewUnstartedServer(nil)
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.StartTLS()
+		defer server.Close()
+		line := kubeapi.Explain(getObject(t, server.URL))
+		if !strings.HasPrefix(line, "the API server at "+server.URL+" is not the one that is trusted: x509: ") ||
+			!strings.HasSuffix(line, "see the certificate authority in --kubeconfig") {
+			t.Error(line)
+		}
+	})
+	t.Run("time that ran out is a server that does not answer", func(t *testing.T) {
+		expectExplained(t, fmt.Errorf("list: %w", context.DeadlineExceeded), kubeapi.Unavailable,
+			"the API server does not answer (context deadline exceeded); what is on the node stays as it is, trying again")
+	})
+	t.Run("what a caller knows better is told in its words", func(t *testing.T) {
+		expectExplained(t, &kubeapi.Problem{Line: "no such node", Err: errors.New("x")}, kubeapi.Failed, "no such node")
+	})
+	t.Run("another error is told as it is", func(t *testing.T) {
+		expectExplained(t, errors.New("disk on fire"), kubeapi.Failed, "disk on fire")
+	})
+	t.Run("no error is nothing to tell", func(t *testing.T) { expectExplained(t, nil, kubeapi.OK, "") })
+}
+
+func TestConfig(t *testing.T) {
+	t.Run("without a kubeconfig and outside of a pod, there is no API", func(t *testing.T) {
+		t.Setenv("KUBERNETES_SERVICE_HOST", "")
+		if _, err := kubeapi.Config("", "test"); !errors.Is(err, kubeapi.ErrNoCredentials) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("in a pod without a token, the setting is named", func(t *testing.T) {
+		if _, err := os.Stat("/var/run/secrets/kubernetes.io/serviceaccount/token"); err == nil {
+			t.Skip("this is a pod with a token")
+		}
+		t.Setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+		t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+		_, err := kubeapi.Config("", "test")
+		if !errors.Is(err, kubeapi.ErrNoCredentials) || !strings.Contains(err.Error(), "automountServiceAccountToken") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("a kubeconfig that cannot be read is named", func(t *testing.T) {
+		_, err := kubeapi.Config("/nowhere/config", "test")
+		if err == nil || errors.Is(err, kubeapi.ErrNoCredentials) || !strings.Contains(err.Error(), "--kubeconfig /nowhere/config") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestClientsOfConfig(t *testing.T) {
+	var asked atomic.Int32
+	var accept, agent atomic.Value
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		accept.Store(r.Header.Get("Accept"))
+		agent.Store(r.Header.Get("User-Agent"))
+		w.Header().Set("Retry-After", "1")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+	client, err := kubernetes.NewForConfig(configOf(t, server.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	t.Run("an overloaded server is asked once, and the caller decides when to come back", func(t *testing.T) {
+		if got := asked.Load(); got != 1 || kubeapi.OutcomeOf(err) != kubeapi.TooMany {
+			t.Errorf("asked %d times: %v", got, err)
+		}
+	})
+	t.Run("typed clients speak protobuf", func(t *testing.T) {
+		if got := accept.Load(); got != "application/vnd.kubernetes.protobuf,application/json" {
+			t.Errorf("Accept: %v", got)
+		}
+	})
+	t.Run("the API server's log can tell the program", func(t *testing.T) {
+		if agent.Load() != "test/v1" {
+			t.Errorf("User-Agent %v", agent.Load())
+		}
+	})
+}
