@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 	devicepluginv1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
@@ -41,6 +42,7 @@ type endpoint struct {
 	unaccounted int      // those who have the class, and of whom kubelet does not know
 	granted     []string // device IDs handed out, until somebody takes note of them
 	streams     int      // how many kubelets follow: 1, and for a moment 2
+	conns       int      // connections, with or without a stream
 	changed     chan struct{}
 }
 
@@ -53,9 +55,10 @@ type events struct {
 
 func newEndpoint(extended string, e events) *endpoint {
 	p := &endpoint{
-		extended: extended, events: e, server: grpc.NewServer(),
+		extended: extended, events: e,
 		changed: make(chan struct{}), ended: make(chan struct{}), leaving: map[string]time.Time{},
 	}
+	p.server = grpc.NewServer(grpc.StatsHandler(connections{endpoint: p}))
 	devicepluginv1beta1.RegisterDevicePluginServer(p.server, p)
 	return p
 }
@@ -89,13 +92,14 @@ type view struct {
 	devices     []device
 	unaccounted int
 	streams     int
+	conns       int
 	changed     <-chan struct{}
 }
 
 func (p *endpoint) look() view {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return view{devices: p.devices, unaccounted: p.unaccounted, streams: p.streams, changed: p.changed}
+	return view{devices: p.devices, unaccounted: p.unaccounted, streams: p.streams, conns: p.conns, changed: p.changed}
 }
 
 func (p *endpoint) registered() bool { return p.look().streams > 0 }
@@ -113,14 +117,14 @@ func (p *endpoint) untilEnd(ctx context.Context) (context.Context, context.Cance
 	return ctx, cancel
 }
 
-// awaitFollower waits until kubelet follows.
+// awaitFollower waits until kubelet, which has connected, follows; false is that it does not, or has gone.
 func (p *endpoint) awaitFollower(ctx context.Context, atMost time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	for {
 		now := p.look()
-		if now.streams > 0 {
-			return true
+		if now.streams > 0 || now.conns == 0 {
+			return now.streams > 0
 		}
 		select {
 		case <-now.changed:
@@ -137,6 +141,27 @@ func (p *endpoint) takeGrants() []string {
 	granted := p.granted
 	p.granted = nil
 	return granted
+}
+
+// connections counts those of an endpoint, as part of stats.Handler.
+type connections struct{ endpoint *endpoint }
+
+func (connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
+
+func (connections) HandleRPC(context.Context, stats.RPCStats) {}
+
+func (connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+func (c connections) HandleConn(_ context.Context, event stats.ConnStats) {
+	c.endpoint.mu.Lock()
+	defer c.endpoint.mu.Unlock()
+	switch event.(type) {
+	case *stats.ConnBegin:
+		c.endpoint.conns++
+	case *stats.ConnEnd:
+		c.endpoint.conns--
+	}
+	c.endpoint.announce()
 }
 
 // GetDevicePluginOptions answers that kubelet need not ask before a container starts, nor which device we would rather.

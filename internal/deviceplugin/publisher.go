@@ -68,8 +68,9 @@ type Publisher struct {
 
 	mu        sync.Mutex // guards all below
 	endpoints map[string]*endpoint
-	problem   string // why not all are registered; empty if nothing stands in the way
-	begun     bool   // the classes have been known once
+	problem   string   // why not all are registered; empty if nothing stands in the way
+	begun     bool     // the classes have been known once
+	attempt   *attempt // nil when no registration is under way
 }
 
 // New makes a publisher. It does no I/O but to register its metrics.
@@ -95,7 +96,7 @@ func New(feed Feed, o Options) *Publisher {
 
 // Run publishes until ctx ends. Then kubelet takes all devices for unhealthy, until somebody publishes them again.
 func (p *Publisher) Run(ctx context.Context) error {
-	dir := newDirectory(p.kubeletDir, p.log, func() { poke(p.register) }, func() { poke(p.look) })
+	dir := newDirectory(p.kubeletDir, p.log, p.socketRemoved, func() { poke(p.look) })
 	var parts sync.WaitGroup
 	parts.Go(func() { dir.run(ctx) })
 	parts.Go(func() { p.keepRegistered(ctx, dir) })

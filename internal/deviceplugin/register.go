@@ -47,7 +47,9 @@ func (p *Publisher) keepRegistered(ctx context.Context, dir *directory) {
 		if ctx.Err() != nil {
 			return
 		}
-		p.tell(err)
+		if !errors.Is(err, errInterrupted) {
+			p.tell(err)
+		}
 		pace.tried(err, dir.blind())
 		if !p.awaitTry(ctx, dir, &pace) {
 			return
@@ -199,26 +201,62 @@ func (p *Publisher) bind(ctx context.Context, e *endpoint) error {
 // errNoKubelet says that it is not the class that kubelet minds.
 var errNoKubelet = errors.New("kubelet does not answer")
 
-// registerOne tells kubelet of an endpoint, which serves already: kubelet dials back before it answers.
+// errInterrupted says that a registration had no sense any more, and is tried again at once.
+var errInterrupted = errors.New("the socket was removed in between")
+
+// attempt is a registration under way.
+type attempt struct {
+	endpoint *endpoint
+	cancel   context.CancelFunc
+}
+
+// registerOne tells kubelet of an endpoint. It serves before that: kubelet dials back before it answers, and tries for
+// 10 s. A kubelet that starts may remove the socket after we have looked at it: then we do not wait for that.
 func (p *Publisher) registerOne(ctx context.Context, e *endpoint) error {
-	socket := filepath.Join(p.dir, kubeletSocket)
 	name, err := socketName(p.dir, e.extended)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := e.untilEnd(ctx)
+	wanted, cancel := e.untilEnd(ctx)
 	defer cancel()
-	if err := register(ctx, socket, name, e.extended); err != nil {
-		if ctx.Err() != nil {
-			return nil // it is not wanted any more
-		}
+	trying, cancel := context.WithCancel(wanted)
+	defer cancel()
+	p.setAttempt(&attempt{endpoint: e, cancel: cancel})
+	defer p.setAttempt(nil)
+	if err := p.bind(trying, e); err != nil {
+		return err
+	}
+	socket := filepath.Join(p.dir, kubeletSocket)
+	err = register(trying, socket, name, e.extended)
+	switch {
+	case wanted.Err() != nil:
+		return nil
+	case err != nil && trying.Err() != nil:
+		return errInterrupted
+	case err != nil:
 		return explain(err, socket, e.extended)
 	}
 	p.metrics.registrations.Inc()
-	if !e.awaitFollower(ctx, followTimeout) && ctx.Err() == nil {
-		return fmt.Errorf("kubelet has taken the registration of %s, and does not ask for its devices", e.extended)
+	if !e.awaitFollower(wanted, followTimeout) && wanted.Err() == nil {
+		return fmt.Errorf("kubelet has taken the registration of %s, and not asked for its devices", e.extended)
 	}
 	return nil
+}
+
+func (p *Publisher) setAttempt(a *attempt) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.attempt = a
+}
+
+// socketRemoved takes that somebody has removed one of our sockets.
+func (p *Publisher) socketRemoved() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.attempt != nil && !p.attempt.endpoint.socket.there() {
+		p.attempt.cancel()
+	}
+	poke(p.register)
 }
 
 func explain(err error, socket, extended string) error {

@@ -57,6 +57,14 @@ func (s *socket) bind(ctx context.Context, path string, serve func(net.Listener)
 	return nil
 }
 
+// there is whether the socket's file is.
+func (s *socket) there() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.present(s.path)
+}
+
+// present is whether the socket is at path. The caller holds mu.
 func (s *socket) present(path string) bool {
 	if s.listener == nil || s.path != path {
 		return false
