@@ -1,0 +1,329 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeobject_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+)
+
+// object is a NodeQOSResources as JSON has it.
+type object map[string]any
+
+// api stands in for an API server with one Node and at most one NodeQOSResources, over connections in memory, so that it works in a bubble
+// of synctest. It does what matters for a publisher: applies, versions, and watches from a version.
+type api struct {
+	t *testing.T
+
+	mu       sync.Mutex // guards all below
+	nodeUID  string     // empty: there is no such Node
+	version  int
+	object   object
+	events   []event
+	changed  chan struct{} // closed at every event, and when watches end
+	epoch    int           // counts the times that all watches were ended
+	requests []string      // method and path of all requests that were answered, watches included
+	answer   func(r *http.Request) (code int, body string, retryAfter string)
+	down     bool
+	conns    map[net.Conn]bool
+	accepted chan net.Conn
+}
+
+type event struct {
+	version int
+	kind    string
+	object  object
+}
+
+// serve starts an API server that has the node with this UID.
+func serve(t *testing.T, nodeUID string) *api {
+	t.Helper()
+	a := &api{t: t, nodeUID: nodeUID, version: 100, changed: make(chan struct{}), conns: map[net.Conn]bool{}, accepted: make(chan net.Conn)}
+	server := &http.Server{Handler: http.HandlerFunc(a.handle), ReadHeaderTimeout: 0}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(a)
+	}()
+	t.Cleanup(func() {
+		a.endWatches()
+		_ = server.Close()
+		<-done
+	})
+	return a
+}
+
+// Accept, Close and Addr make it a net.Listener.
+func (a *api) Accept() (net.Conn, error) {
+	conn, ok := <-a.accepted
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (a *api) Close() error {
+	a.setDown(true)
+	close(a.accepted)
+	return nil
+}
+
+func (a *api) Addr() net.Addr { return &net.UnixAddr{Name: "memory", Net: "unix"} }
+
+func (a *api) dial(context.Context, string, string) (net.Conn, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.down {
+		return nil, errors.New("connection refused")
+	}
+	client, server := net.Pipe()
+	a.conns[client], a.conns[server] = true, true
+	a.accepted <- server
+	return client, nil
+}
+
+// config is as kubeapi makes it.
+func (a *api) config() *rest.Config {
+	a.t.Helper()
+	path := filepath.Join(a.t.TempDir(), "config")
+	content := `{apiVersion: v1, kind: Config, current-context: x, clusters: [{name: c, cluster: {server: "http://api.example"}}],
+contexts: [{name: x, context: {cluster: c}}]}`
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	config, err := kubeapi.Config(path, "test")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	transport := &http.Transport{DialContext: a.dial}
+	a.t.Cleanup(transport.CloseIdleConnections)
+	config.Transport = transport
+	return config
+}
+
+// setDown cuts all connections and refuses new ones, or takes them again.
+func (a *api) setDown(down bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.down = down
+	if down {
+		for conn := range a.conns {
+			_ = conn.Close()
+		}
+		clear(a.conns)
+	}
+}
+
+// endWatches ends every watch as API servers do from time to time.
+func (a *api) endWatches() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.epoch++
+	a.wake()
+}
+
+// refuse answers requests by the function, or as usual when its code is 0. nil ends it.
+func (a *api) refuse(answer func(r *http.Request) (code int, body, retryAfter string)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answer = answer
+}
+
+// wake tells watches to look. The caller holds mu.
+func (a *api) wake() {
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// takeRequests gives what was asked since the last time, and forgets it.
+func (a *api) takeRequests() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	taken := a.requests
+	a.requests = nil
+	return taken
+}
+
+// put changes the object as somebody else would, nil deletes it.
+func (a *api) put(change func(object) object) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.store(change(clone(a.object)))
+}
+
+func (a *api) setNode(uid string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.nodeUID = uid
+}
+
+func (a *api) get() object {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return clone(a.object)
+}
+
+// store makes the object another, if it is another. The caller holds mu.
+func (a *api) store(next object) {
+	if reflect.DeepEqual(a.object, next) {
+		return
+	}
+	a.version++
+	kind, told := "MODIFIED", next
+	switch {
+	case a.object == nil:
+		kind = "ADDED"
+	case next == nil:
+		kind, told = "DELETED", a.object
+	}
+	told["metadata"].(map[string]any)["resourceVersion"] = strconv.Itoa(a.version)
+	a.object = next
+	a.events = append(a.events, event{a.version, kind, clone(told)})
+	a.wake()
+}
+
+func (a *api) handle(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	a.mu.Lock()
+	a.requests = append(a.requests, r.Method+" "+r.URL.Path+map[bool]string{true: " watch"}[r.URL.Query().Get("watch") != ""])
+	answer := a.answer
+	a.mu.Unlock()
+	if answer != nil {
+		if code, body, retryAfter := answer(r); code != 0 {
+			if retryAfter != "" {
+				w.Header().Set("Retry-After", retryAfter)
+			}
+			if !strings.HasPrefix(body, "{") {
+				w.Header().Set("Content-Type", "text/plain")
+			}
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, body)
+			return
+		}
+	}
+	const objects = "/apis/qos.noderesource.dev/v1alpha1/nodeqosresources"
+	switch {
+	case r.Method == http.MethodGet && r.URL.Path == "/api/v1/nodes/n1":
+		a.getNode(w)
+	case r.Method == http.MethodGet && r.URL.Path == objects && r.URL.Query().Get("fieldSelector") == "metadata.name=n1":
+		a.listOrWatch(w, r)
+	case r.Method == http.MethodPatch && strings.HasPrefix(r.URL.Path, objects+"/n1"):
+		a.apply(w, r, strings.TrimPrefix(r.URL.Path, objects+"/n1"))
+	default:
+		a.t.Errorf("asked for %s %s", r.Method, r.URL)
+	}
+}
+
+func (a *api) getNode(w http.ResponseWriter) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.nodeUID == "" {
+		notFound(w, `nodes "n1" not found`)
+		return
+	}
+	reply(w, object{"apiVersion": "v1", "kind": "Node", "metadata": object{"name": "n1", "uid": a.nodeUID}})
+}
+
+func notFound(w http.ResponseWriter, message string) {
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = io.WriteString(w, failure(http.StatusNotFound, "NotFound", message))
+}
+
+func failure(code int, reason, message string) string {
+	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","code":%d,"reason":%q,"message":%q}`, code, reason, message)
+}
+
+func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("watch") == "" {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		items := []object{}
+		if a.object != nil {
+			items = append(items, a.object)
+		}
+		reply(w, object{"apiVersion": "qos.noderesource.dev/v1alpha1", "kind": "NodeQOSResourcesList",
+			"metadata": object{"resourceVersion": strconv.Itoa(a.version)}, "items": items})
+		return
+	}
+	seen, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+	a.mu.Lock()
+	epoch := a.epoch
+	a.mu.Unlock()
+	for {
+		a.mu.Lock()
+		events, changed, ended := a.events, a.changed, a.epoch != epoch
+		a.mu.Unlock()
+		if ended {
+			return
+		}
+		for _, e := range events {
+			if e.version > seen {
+				seen = e.version
+				reply(w, object{"type": e.kind, "object": e.object})
+			}
+		}
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// apply takes metadata or status from what is applied, there being no other manager of fields.
+func (a *api) apply(w http.ResponseWriter, r *http.Request, subresource string) {
+	var body object
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		a.t.Error(err)
+	}
+	if q := r.URL.Query(); r.Header.Get("Content-Type") != "application/apply-patch+yaml" || q.Get("fieldManager") != "qos-kubelet-shim" || q.Get("force") != "true" {
+		a.t.Errorf("not a forced apply: %s %s", r.URL, r.Header.Get("Content-Type"))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next := clone(a.object)
+	switch {
+	case subresource == "/status" && next == nil:
+		notFound(w, `nodeqosresources.qos.noderesource.dev "n1" not found`)
+		return
+	case subresource == "/status":
+		next["status"] = body["status"]
+	case next == nil:
+		delete(body, "status")
+		next = body
+	default:
+		next["metadata"].(map[string]any)["ownerReferences"] = body["metadata"].(map[string]any)["ownerReferences"]
+	}
+	a.store(next)
+	reply(w, a.object)
+}
+
+func reply(w io.Writer, o object) { _ = json.NewEncoder(w).Encode(o) }
+
+func clone(o object) object {
+	if o == nil {
+		return nil
+	}
+	data, _ := json.Marshal(o)
+	var copied object
+	_ = json.Unmarshal(data, &copied)
+	return copied
+}
