@@ -1,0 +1,180 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestPrograms(t *testing.T) {
+	n := ready(t)
+	p := n.install(t)
+	t.Run("capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) })
+	t.Run("the extended resource alone is a request", func(t *testing.T) { extendedResourceIsARequest(t, n) })
+	t.Run("what cannot be meant is refused", func(t *testing.T) { wrongRequestsAreRefused(t, n) })
+	t.Run("the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) })
+	t.Run("a higher priority preempts", func(t *testing.T) { priorityPreempts(t, n) })
+	t.Run("restarts leave pods alone", func(t *testing.T) { restartsLeavePodsAlone(t, n, p) })
+	t.Run("classes come, go and change", func(t *testing.T) { classesChange(t, n, p) })
+	t.Run("capacity below use kills nothing", func(t *testing.T) { capacityBelowUse(t, n, p) })
+	t.Run("a static pod takes a slot", func(t *testing.T) { staticPodTakesASlot(t, n) })
+	t.Run("without the plugin no new pod comes", func(t *testing.T) { pluginAway(t, n, p) })
+}
+
+func capacityIsPublished(t *testing.T, n *node) {
+	n.offered(t, "gold", "2", "2")
+	n.offered(t, "silver", "1", "1")
+	n.offered(t, "slow", "1k", "1k")
+}
+
+func extendedResourceIsARequest(t *testing.T, n *node) {
+	n.run(t, pod{name: "asks", classes: []string{"blockio.gold"}}, pod{name: "asks-not"})
+	n.running(t, "asks", "asks-not")
+	n.inClass(t, "asks", "gold")
+	n.inClass(t, "asks-not", "standard")
+	if got := n.shell(t, "assignments", "default/asks"); !strings.Contains(got, "gold   allocated") {
+		t.Errorf("assignments:\n%s\nwant gold, allocated", got)
+	}
+}
+
+func wrongRequestsAreRefused(t *testing.T, n *node) {
+	n.run(t,
+		pod{name: "two-units", classes: []string{"blockio.gold"}, units: 2},
+		pod{name: "two-classes", classes: []string{"blockio.silver", "blockio.slow"}},
+		pod{name: "contradicts", classes: []string{"blockio.slow"}, annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=silver"}},
+	)
+	for pod, why := range map[string]string{
+		"two-units": "one container can have one unit", "two-classes": "blockio", "contradicts": "contradicts the allocated class",
+	} {
+		until(t, pod+" is refused: "+why, func() (bool, string) {
+			seen := n.of(pod, "{.status.message} {.status.containerStatuses[*].state.waiting.message}")
+			return strings.Contains(seen, why), seen
+		})
+	}
+}
+
+func schedulerCounts(t *testing.T, n *node) {
+	gold := []string{"blockio.gold"}
+	n.run(t, pod{name: "first", classes: gold}, pod{name: "second", classes: gold})
+	n.running(t, "first", "second")
+	n.run(t, pod{name: "third", classes: gold})
+	n.pending(t, "third", "Insufficient qos.noderesource.dev/blockio.gold")
+	n.delete(t, "first")
+	n.running(t, "third")
+	n.inClass(t, "third", "gold")
+}
+
+func priorityPreempts(t *testing.T, n *node) {
+	n.apply(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 1000}`)
+	n.run(t, pod{name: "low", classes: []string{"blockio.silver"}})
+	n.running(t, "low")
+	n.run(t, pod{name: "high", classes: []string{"blockio.silver"}, priority: "high"})
+	n.running(t, "high")
+	n.inClass(t, "high", "silver")
+	if got := n.of("low", "{.metadata.name}"); !strings.Contains(got, "NotFound") {
+		t.Errorf("the pod of low priority is still there: %s", got)
+	}
+}
+
+// restartsLeavePodsAlone kills one program after another while pods run.
+func restartsLeavePodsAlone(t *testing.T, n *node, p *programs) {
+	n.run(t, pod{name: "stays", classes: []string{"blockio.gold"}}, pod{name: "stays-too"})
+	n.running(t, "stays", "stays-too")
+	before := n.containerID("stays") + n.containerID("stays-too")
+	for _, restart := range []struct {
+		name string
+		do   func()
+	}{
+		{"kubelet", func() { n.restartKubelet(t) }},
+		{"shim", func() { p.restartShim(t) }},
+		{"plugin", func() { p.restartPlugin(t) }},
+		{"all three", func() {
+			p.shim.mustEnd(t, syscall.SIGKILL)
+			p.plugin.mustEnd(t, syscall.SIGKILL)
+			n.restartKubelet(t)
+			p.plugin.mustStart(t)
+			p.shim.mustStart(t)
+		}},
+	} {
+		restart.do()
+		n.offered(t, "gold", "2", "2")
+		// A pod of each kind shows that all parts are at work again.
+		after := "after-" + strings.ReplaceAll(restart.name, " ", "-")
+		n.run(t, pod{name: after, classes: []string{"blockio.gold"}})
+		n.running(t, after)
+		n.inClass(t, after, "gold")
+		n.inClass(t, "stays", "gold")
+		if got := n.containerID("stays") + n.containerID("stays-too"); got != before {
+			t.Errorf("after a restart of %s other containers run", restart.name)
+		}
+		n.delete(t, after)
+	}
+}
+
+// restartKubelet kills the kubelet and waits until it has told its status again.
+func (n *node) restartKubelet(t *testing.T) {
+	t.Helper()
+	n.kubelet.mustEnd(t, syscall.SIGKILL)
+	n.kubelet.mustStart(t)
+}
+
+func classesChange(t *testing.T, n *node, p *programs) {
+	n.run(t, pod{name: "in-slow", classes: []string{"blockio.slow"}})
+	n.running(t, "in-slow")
+	p.setClasses(t, strings.NewReplacer("name: slow", "name: fast", "slow: [", "fast: [").Replace(fmt.Sprintf(classes, 5)))
+	n.offered(t, "gold", "5", "5")
+	n.offered(t, "fast", "1k", "1k")
+	n.offered(t, "slow", "1", "1") // the one in use, which drains
+	n.inClass(t, "in-slow", "slow")
+	n.delete(t, "in-slow")
+	n.offered(t, "slow", "0", "0")
+	p.setClasses(t, fmt.Sprintf(classes, 2))
+	n.offered(t, "gold", "2", "2")
+	n.offered(t, "slow", "1k", "1k")
+}
+
+func capacityBelowUse(t *testing.T, n *node, p *programs) {
+	gold := []string{"blockio.gold"}
+	n.run(t, pod{name: "one", classes: gold}, pod{name: "two", classes: gold})
+	n.running(t, "one", "two")
+	before := n.containerID("one") + n.containerID("two")
+	p.setClasses(t, fmt.Sprintf(classes, 1))
+	n.run(t, pod{name: "more", classes: gold})
+	n.pending(t, "more", "Insufficient qos.noderesource.dev/blockio.gold")
+	n.offered(t, "gold", "2", "2") // as many as there are in use
+	n.restartKubelet(t)
+	n.offered(t, "gold", "2", "2")
+	n.running(t, "one", "two")
+	if got := n.containerID("one") + n.containerID("two"); got != before {
+		t.Error("a restart of the kubelet with capacity below use has ended containers")
+	}
+	n.delete(t, "one")
+	n.offered(t, "gold", "1", "1")
+	n.pending(t, "more", "Insufficient qos.noderesource.dev/blockio.gold")
+	n.delete(t, "two")
+	n.running(t, "more")
+	p.setClasses(t, fmt.Sprintf(classes, 2))
+	n.offered(t, "gold", "2", "2")
+}
+
+func pluginAway(t *testing.T, n *node, p *programs) {
+	n.run(t, pod{name: "runs", classes: []string{"blockio.gold"}})
+	n.running(t, "runs")
+	before := n.containerID("runs")
+	p.plugin.mustEnd(t, syscall.SIGKILL)
+	n.offered(t, "gold", "2", "0")
+	n.run(t, pod{name: "comes", classes: []string{"blockio.gold"}})
+	n.pending(t, "comes", "Insufficient qos.noderesource.dev/blockio.gold")
+	p.plugin.mustStart(t)
+	n.offered(t, "gold", "2", "2")
+	n.running(t, "comes")
+	if got := n.containerID("runs"); got != before {
+		t.Error("the pod that ran while the plugin was away has another container")
+	}
+}

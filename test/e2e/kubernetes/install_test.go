@@ -1,0 +1,232 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+const classFile = "/etc/qos-nri-plugin/classes.yaml"
+
+// classes are those of the tests: gold and silver are bounded, the others not. %d is the capacity of gold.
+const classes = `apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/blockio
+  defaultClass: standard
+  classes:
+  - {name: gold, capacity: %d, description: for the tests}
+  - {name: silver, capacity: 1}
+  - {name: slow}
+  - {name: standard}
+  blockio:
+    Classes:
+      gold: [{Devices: [/dev/vda], ThrottleReadBps: 900M}]
+      silver: [{Devices: [/dev/vda], ThrottleReadBps: 800M}]
+      slow: [{Devices: [/dev/vda], ThrottleReadBps: 700M}]
+      standard: [{Devices: [/dev/vda], ThrottleReadBps: 600M}]
+`
+
+// rates are what the kernel has for the classes.
+var rates = map[string]string{"gold": "900000000", "silver": "800000000", "slow": "700000000", "standard": "600000000"}
+
+// installation is the plugin and the shim on the node, in one of two ways.
+type installation interface {
+	// setClasses changes the class file.
+	setClasses(t *testing.T, text string)
+	// restartPlugin and restartShim kill them and let them come back.
+	restartPlugin(t *testing.T)
+	restartShim(t *testing.T)
+}
+
+// programs is the installation as two programs on the node.
+type programs struct {
+	*node
+	plugin, shim *process
+}
+
+// install starts plugin and shim as programs, with gold's capacity at 2, once.
+func (n *node) install(t *testing.T, shimFlags ...string) *programs {
+	t.Helper()
+	p := &programs{node: n}
+	p.setClasses(t, fmt.Sprintf(classes, 2))
+	p.plugin = n.process("plugin", n.program("qos-nri-plugin"), "--mount-resctrl=false")
+	// Root as a container of the DaemonSet is: without any capability.
+	p.shim = n.process("shim", append([]string{
+		"setpriv", "--bounding-set=-all", "--inh-caps=-all", n.program("qos-kubelet-shim"),
+		"--node-name", nodeName, "--kubeconfig", n.cluster.kubeconfig("admin"), "--grace=5s",
+	}, shimFlags...)...)
+	p.plugin.mustStart(t)
+	p.shim.mustStart(t)
+	t.Cleanup(func() {
+		must(t, p.shim.end(syscall.SIGTERM))
+		must(t, p.plugin.end(syscall.SIGTERM))
+	})
+	return p
+}
+
+func (p *programs) setClasses(t *testing.T, text string) {
+	t.Helper()
+	must(t, os.WriteFile(classFile, []byte(text), 0o644))
+}
+
+func (p *programs) restartPlugin(t *testing.T) {
+	t.Helper()
+	p.plugin.mustEnd(t, syscall.SIGKILL)
+	p.plugin.mustStart(t)
+}
+
+func (p *programs) restartShim(t *testing.T) {
+	t.Helper()
+	p.shim.mustEnd(t, syscall.SIGKILL)
+	p.shim.mustStart(t)
+}
+
+// offered waits until the node has a class with a capacity and as much of it to give.
+func (n *node) offered(t *testing.T, class, capacity, allocatable string) {
+	t.Helper()
+	name := "qos.noderesource.dev/blockio." + class
+	want := capacity + " " + allocatable
+	until(t, "the node has "+name+" "+want, func() (bool, string) {
+		output, _ := n.try("get", "node", nodeName, "-o", "json")
+		var object struct {
+			Status struct{ Capacity, Allocatable map[string]string }
+		}
+		_ = json.Unmarshal([]byte(output), &object)
+		seen := fmt.Sprintf("%s %s", object.Status.Capacity[name], object.Status.Allocatable[name])
+		return seen == want, seen
+	})
+}
+
+// pod is what tests say of a pod; its container is called main.
+type pod struct {
+	name        string
+	classes     []string // extended resources "blockio.gold", one unit each
+	units       int      // of each; 0 is 1
+	annotations map[string]string
+	priority    string
+}
+
+func (n *node) run(t *testing.T, pods ...pod) {
+	t.Helper()
+	var manifests strings.Builder
+	for _, p := range pods {
+		manifests.WriteString(p.manifest())
+	}
+	n.apply(t, manifests.String())
+	t.Cleanup(func() {
+		for _, p := range pods {
+			_, _ = n.try("delete", "pod", p.name, "--ignore-not-found", "--force", "--grace-period=0")
+		}
+	})
+}
+
+func (p pod) manifest() string {
+	limits := map[string]int{}
+	for _, class := range p.classes {
+		limits["qos.noderesource.dev/"+class] = max(1, p.units)
+	}
+	object := map[string]any{
+		"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": p.name, "namespace": "default", "annotations": p.annotations},
+		"spec": map[string]any{
+			"priorityClassName": p.priority, "terminationGracePeriodSeconds": 1,
+			"containers": []any{map[string]any{
+				"name": "main", "image": workloadImage, "imagePullPolicy": "Never", "resources": map[string]any{"limits": limits},
+			}},
+		},
+	}
+	text, err := json.Marshal(object)
+	if err != nil {
+		panic(err)
+	}
+	return string(text) + "\n---\n"
+}
+
+// delete removes pods, and waits until they are gone.
+func (n *node) delete(t *testing.T, pods ...string) {
+	t.Helper()
+	n.kubectl(t, append([]string{"delete", "--wait", "--timeout=60s", "pod"}, pods...)...)
+}
+
+// of reads a field of a pod.
+func (n *node) of(pod, jsonpath string) string {
+	output, err := n.try("get", "pod", pod, "-o", "jsonpath="+jsonpath)
+	if err != nil {
+		return err.Error() + ": " + output
+	}
+	return output
+}
+
+func (n *node) phase(pod string) string { return n.of(pod, "{.status.phase}") }
+
+func (n *node) running(t *testing.T, pods ...string) {
+	t.Helper()
+	for _, pod := range pods {
+		until(t, "pod "+pod+" runs", func() (bool, string) {
+			seen := n.of(pod, "{.status.phase} {.status.containerStatuses[*].state}")
+			return strings.HasPrefix(seen, "Running") && strings.Contains(seen, `"running"`), seen
+		})
+	}
+}
+
+// pending waits until the scheduler has said why a pod waits.
+func (n *node) pending(t *testing.T, pod, why string) {
+	t.Helper()
+	until(t, "pod "+pod+" waits: "+why, func() (bool, string) {
+		seen := n.of(pod, `{.status.phase} {.status.conditions[?(@.type=="PodScheduled")].message}`)
+		return strings.HasPrefix(seen, "Pending") && strings.Contains(seen, why), seen
+	})
+}
+
+// containerID is the runtime's.
+func (n *node) containerID(pod string) string {
+	_, id, _ := strings.Cut(n.of(pod, "{.status.containerStatuses[0].containerID}"), "://")
+	return id
+}
+
+// inClass waits until the kernel enforces a class on a pod's container.
+func (n *node) inClass(t *testing.T, pod, class string) {
+	t.Helper()
+	until(t, "pod "+pod+" is in "+class, func() (bool, string) {
+		dir, err := n.groups.ofContainer("blkio", n.containerID(pod))
+		if err != nil {
+			return false, err.Error()
+		}
+		file := "blkio.throttle.read_bps_device"
+		if unified() {
+			file = "io.max"
+		}
+		data, err := os.ReadFile(filepath.Join(dir, file))
+		return err == nil && strings.Contains(string(data), rates[class]), string(data)
+	})
+}
+
+// condition waits for the pod's condition to say something.
+func (n *node) condition(t *testing.T, pod, want string) {
+	t.Helper()
+	until(t, "the condition of pod "+pod+" says "+want, func() (bool, string) {
+		seen := n.of(pod, `{range .status.conditions[?(@.type=="qos.noderesource.dev/Assigned")]}{.status} {.reason}: {.message}{end}`)
+		return strings.Contains(seen, want), seen
+	})
+}
+
+// shell runs a command of the plugin for the node's shell.
+func (n *node) shell(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := exec.Command(n.program("qos-nri-plugin"), args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("qos-nri-plugin %s: %v\n%s", strings.Join(args, " "), err, output)
+	}
+	return string(output)
+}

@@ -1,0 +1,30 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// staticPodTakesASlot has the kubelet run a pod that the scheduler has never seen, and that asks by annotation.
+func staticPodTakesASlot(t *testing.T, n *node) {
+	file := filepath.Join(staticPods, "unseen.yaml")
+	manifest := pod{name: "unseen", annotations: map[string]string{"qos.noderesource.dev/pod": "blockio=gold"}}.manifest()
+	must(t, os.WriteFile(file, []byte(manifest[:len(manifest)-len("\n---\n")]), 0o644))
+	t.Cleanup(func() { _ = os.Remove(file) })
+	n.running(t, "unseen-"+nodeName)
+	n.offered(t, "gold", "2", "1")
+	n.run(t, pod{name: "seen", classes: []string{"blockio.gold"}}, pod{name: "waits", classes: []string{"blockio.gold"}})
+	until(t, "one of two pods waits", func() (bool, string) {
+		seen := n.phase("seen") + " " + n.phase("waits")
+		return seen == "Running Pending" || seen == "Pending Running", seen
+	})
+	must(t, os.Remove(file))
+	n.running(t, "seen", "waits")
+	n.offered(t, "gold", "2", "2")
+}
