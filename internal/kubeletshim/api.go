@@ -11,11 +11,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
@@ -60,6 +62,16 @@ func (a *apiPublishers) publish(ctx context.Context, config *rest.Config) error 
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	if a.options.publishes(NodeObject) {
+		objects, err := dynamic.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		object := nodeobject.New(a.feed, objects, client.CoreV1(), nodeobject.Options{
+			NodeName: a.options.NodeName, Registry: a.registry, Log: a.log,
+		})
+		group.Go(func() error { return object.Run(ctx) })
+	}
 	if a.options.publishes(PodConditions) || a.options.publishes(Events) || a.options.FollowAnnotations {
 		pods := podstatus.New(a.feed, client, podstatus.Options{
 			NodeName: a.options.NodeName, Conditions: a.options.publishes(PodConditions), Events: a.options.publishes(Events),
