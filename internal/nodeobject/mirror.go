@@ -75,9 +75,7 @@ func (p *Publisher) followObject(ctx context.Context) error {
 			break
 		}
 		p.mirror.lost()
-		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			err = nil // too much happened elsewhere since the last event of ours; that is no failure
-		} else {
+		if !expired(err) { // else too much happened elsewhere since the last event of ours; that is no failure
 			report.Tell(err)
 		}
 		if p.now().Sub(began) > time.Minute {
@@ -126,7 +124,7 @@ func (p *Publisher) follow(stream watch.Interface, version string) (string, erro
 	defer stream.Stop()
 	for event := range stream.ResultChan() {
 		if event.Type == watch.Error {
-			return version, apierrors.FromObject(event.Object)
+			return version, p.broken(apierrors.FromObject(event.Object))
 		}
 		object, ok := event.Object.(*unstructured.Unstructured)
 		if !ok {
@@ -144,3 +142,16 @@ func (p *Publisher) follow(stream watch.Interface, version string) (string, erro
 	}
 	return version, nil
 }
+
+// broken takes an error that a watch ended with, and gives it if only asking from the beginning helps. Any other is mostly of a connection
+// that was lost; whether there is more to tell shows when it is made again.
+func (p *Publisher) broken(err error) error {
+	if expired(err) {
+		return err
+	}
+	p.log.Debug("the watch of NodeQOSResources ended", "name", p.node, "problem", err)
+	return nil
+}
+
+// expired says whether err is the API server's that it no longer knows what came after a version.
+func expired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }

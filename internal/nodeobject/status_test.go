@@ -1,0 +1,278 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeobject
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+)
+
+// at is a time of day on the day of the tests.
+func at(hour, minute, second int) time.Time {
+	return time.Date(2030, 5, 6, hour, minute, second, 0, time.UTC)
+}
+
+// status is what a plugin tells that was started at a time.
+func status(started time.Time) *qosv1alpha1.StatusResponse {
+	stamp := timestamppb.New(started.Add(300 * time.Millisecond))
+	return &qosv1alpha1.StatusResponse{
+		Conditions: []*qosv1alpha1.Condition{
+			{Type: "ConfigurationApplied", Healthy: true, Reason: "Applied", Message: "in force", LastTransitionTime: stamp},
+			{Type: "RuntimeRegistered", Healthy: true, Message: "registered", LastTransitionTime: stamp},
+		},
+		Resources: &qosv1alpha1.ResourcesInfo{
+			PodQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: "qos.noderesource.dev/pod-blockio", Classes: []*qosv1alpha1.QOSResourceClassInfo{
+				{Name: "slow", InUse: 1}}}},
+			ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{{
+				Name: "k8s.io/rdt", Mutable: true, DefaultClass: "bronze",
+				Conditions: []*qosv1alpha1.Condition{{Type: "BandwidthRounded", Reason: "Rounded", Message: "5 is 10", LastTransitionTime: stamp}},
+				Classes: []*qosv1alpha1.QOSResourceClassInfo{
+					{Name: "gold", Capacity: 2, InUse: 1, Description: "fast", ExtendedResource: "qos.noderesource.dev/rdt.gold"},
+					{Name: "bronze", InUse: 1, Degraded: "no MBA"},
+					{Name: "old", Draining: true},
+				},
+			}},
+		},
+		UnavailableResources: []*qosv1alpha1.UnavailableResource{{Name: "k8s.io/blockio", Reason: "NoController", Message: "enable io", Scope: qosv1alpha1.Scope_SCOPE_CONTAINER}},
+		Plugin:               &qosv1alpha1.PluginInfo{Version: "v1", StartedAt: stamp},
+		Runtime:              &qosv1alpha1.RuntimeInfo{Name: "containerd", Version: "v2", NriVersion: "v0.12", Registered: true, RegisteredAt: stamp},
+		Config:               &qosv1alpha1.ConfigInfo{Generation: 3, Hash: "abc", LoadedAt: stamp},
+	}
+}
+
+func container(name, class string) *qosv1alpha1.ContainerAssignments {
+	return &qosv1alpha1.ContainerAssignments{Name: name, QosResources: []*qosv1alpha1.Assignment{{Name: "k8s.io/rdt", Class: class}}}
+}
+
+func state(s *qosv1alpha1.StatusResponse) nodefeed.State {
+	return nodefeed.State{Status: s, Latest: s, Assignments: &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{
+		{Namespace: "a", Name: "web", Containers: []*qosv1alpha1.ContainerAssignments{container("app", "gold"), container("app", "gold"), container("log", "")},
+			QosResources: []*qosv1alpha1.Assignment{{Name: "qos.noderesource.dev/pod-blockio", Class: "slow"}}},
+		{Namespace: "b", Name: "job", Containers: []*qosv1alpha1.ContainerAssignments{container("work", "bronze")}},
+	}}}
+}
+
+// published is what the state of status(at(8, 0, 0)) was published as at nine.
+func published() nodeqosv1alpha1.NodeQOSResourcesStatus {
+	eight, nine := metav1.NewTime(at(8, 0, 0)), metav1.NewTime(at(9, 0, 0))
+	return nodeqosv1alpha1.NodeQOSResourcesStatus{
+		QOSResources: nodeqosv1alpha1.QOSResourceStatus{
+			PodQOSResources: []nodeqosv1alpha1.QOSResourceInfo{{Name: "qos.noderesource.dev/pod-blockio", Conditions: []metav1.Condition{},
+				Classes: []nodeqosv1alpha1.QOSResourceClassInfo{{Name: "slow", InUse: 1, Holders: []nodeqosv1alpha1.Holder{{Namespace: "a", Pod: "web"}}}}}},
+			ContainerQOSResources: []nodeqosv1alpha1.QOSResourceInfo{{
+				Name: "k8s.io/rdt", Mutable: true, DefaultClass: "bronze",
+				Conditions: []metav1.Condition{{Type: "BandwidthRounded", Status: "False", Reason: "Rounded", Message: "5 is 10", LastTransitionTime: eight}},
+				Classes: []nodeqosv1alpha1.QOSResourceClassInfo{
+					{Name: "gold", Capacity: 2, InUse: 1, Description: "fast", ExtendedResource: "qos.noderesource.dev/rdt.gold",
+						Holders: []nodeqosv1alpha1.Holder{{Namespace: "a", Pod: "web", Container: "app"}}},
+					{Name: "bronze", InUse: 1, Degraded: "no MBA", Holders: []nodeqosv1alpha1.Holder{{Namespace: "b", Pod: "job", Container: "work"}}},
+					{Name: "old", Draining: true},
+				},
+			}},
+		},
+		UnavailableResources: []nodeqosv1alpha1.UnavailableResource{{Name: "k8s.io/blockio", Scope: "Container", Reason: "NoController", Message: "enable io"}},
+		Conditions: []metav1.Condition{
+			{Type: "ConfigurationApplied", Status: "True", Reason: "Applied", Message: "in force", LastTransitionTime: eight},
+			{Type: "RuntimeRegistered", Status: "True", Reason: "AsExpected", Message: "registered", LastTransitionTime: eight},
+			{Type: "PluginReady", Status: "True", Reason: "Ready", LastTransitionTime: nine,
+				Message: "qos-nri-plugin answers, has class files in force and is registered with the container runtime."},
+		},
+		Config:  nodeqosv1alpha1.ConfigStatus{Hash: "abc", LoadedAt: &eight},
+		Plugin:  nodeqosv1alpha1.PluginStatus{Version: "v1"},
+		Runtime: nodeqosv1alpha1.RuntimeStatus{Name: "containerd", Version: "v2", NRIVersion: "v0.12"},
+	}
+}
+
+// with changes what published gives.
+func with(change func(*nodeqosv1alpha1.NodeQOSResourcesStatus)) nodeqosv1alpha1.NodeQOSResourcesStatus {
+	changed := published()
+	change(&changed)
+	return changed
+}
+
+// notReady is the condition of a plugin that is away since half past nine.
+func notReady(reason, message string) metav1.Condition {
+	return metav1.Condition{Type: "PluginReady", Status: "False", Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(at(9, 30, 0))}
+}
+
+func TestStatusOf(t *testing.T) {
+	eight := state(status(at(8, 0, 0)))
+	away := func(latest *qosv1alpha1.StatusResponse) nodefeed.State {
+		s := eight
+		s.Latest, s.AwaySince, s.Problem = latest, at(9, 30, 0), "gone"
+		return s
+	}
+	unsaid := nodefeed.State{AwaySince: at(9, 30, 0), Problem: "gone"}
+	refused := status(at(10, 0, 0))
+	refused.Conditions[0].Healthy, refused.Conditions[0].Reason = false, "Refused"
+	refused.Config = &qosv1alpha1.ConfigInfo{LastError: "gold.yaml:1: no"}
+	others := status(at(10, 0, 0))
+	others.Config.Hash = "def"
+	for name, test := range map[string]struct {
+		state  nodefeed.State
+		before nodeqosv1alpha1.NodeQOSResourcesStatus
+		now    time.Time
+		want   nodeqosv1alpha1.NodeQOSResourcesStatus
+		none   bool // there is nothing to tell
+	}{
+		"all that the plugin tells is there, to the second":    {state: eight, now: at(9, 0, 0), want: published()},
+		"a plugin that was started again changes nothing":      {state: state(status(at(10, 0, 0))), before: published(), now: at(10, 0, 1), want: published()},
+		"a plugin that is away for a moment changes nothing":   {state: away(nil), before: published(), now: at(9, 30, 29), want: published()},
+		"before the plugin has told anything, nothing is said": {state: unsaid, before: published(), now: at(9, 30, 29), none: true},
+		"a plugin that stays away is not ready, and all else stays": {
+			state: away(nil), before: published(), now: at(9, 30, 30),
+			want: with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) { s.Conditions[2] = notReady("NotAnswering", "gone") })},
+		"a shim that was started without a plugin leaves what was published": {
+			state: unsaid, before: published(), now: at(9, 31, 0),
+			want: with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) { s.Conditions[2] = notReady("NotAnswering", "gone") })},
+		"a node that never had a plugin says so": {
+			state: unsaid, now: at(9, 31, 0),
+			want: nodeqosv1alpha1.NodeQOSResourcesStatus{Conditions: []metav1.Condition{notReady("NotAnswering", "gone")}}},
+		"other words of the connection are no news": {
+			state: away(nil), now: at(9, 40, 0),
+			before: with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) { s.Conditions[2] = notReady("NotAnswering", "EOF") }),
+			want:   with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) { s.Conditions[2] = notReady("NotAnswering", "EOF") })},
+		"a plugin that answers without class files says what is wrong with them, beside the classes that were": {
+			state: away(refused), before: published(), now: at(10, 0, 0),
+			want: with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) {
+				s.Conditions[0] = metav1.Condition{Type: "ConfigurationApplied", Status: "False", Reason: "Refused", Message: "in force", LastTransitionTime: metav1.NewTime(at(10, 0, 0))}
+				s.Conditions[2] = notReady("NotReady", "gone")
+				s.Config = nodeqosv1alpha1.ConfigStatus{Error: "gold.yaml:1: no"}
+			})},
+		"other class files have another time": {
+			state: state(others), before: published(), now: at(10, 0, 1),
+			want: with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) {
+				ten := metav1.NewTime(at(10, 0, 0))
+				s.Config = nodeqosv1alpha1.ConfigStatus{Hash: "def", LoadedAt: &ten}
+			})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ok := statusOf(test.state, test.before, test.now)
+			if ok == test.none {
+				t.Fatalf("ok is %t", ok)
+			}
+			if test.none {
+				return
+			}
+			// What is compared is what the API server gets.
+			if diff := cmp.Diff(text(t, test.want), text(t, got)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func text(t *testing.T, s nodeqosv1alpha1.NodeQOSResourcesStatus) string {
+	t.Helper()
+	data, err := json.MarshalIndent(s, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestConditions(t *testing.T) {
+	told := []*qosv1alpha1.Condition{{Type: "A", Healthy: true, Reason: "First"}, {Type: "B", Reason: "Second"}, {Type: "A", Healthy: true, Reason: "Third"}}
+	got := conditions(told, nil, at(8, 0, 0))
+	t.Run("a type that is told twice is there once, or the API server would refuse all", func(t *testing.T) {
+		if len(got) != 2 || got[0].Type != "B" || got[1].Reason != "Third" {
+			t.Errorf("got %v", got)
+		}
+	})
+	t.Run("a condition without a time has that of now", func(t *testing.T) {
+		if !got[0].LastTransitionTime.Time.Equal(at(8, 0, 0)) {
+			t.Errorf("got %v", got[0].LastTransitionTime)
+		}
+	})
+}
+
+func TestCut(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"a short text stays":                           {"12345678", "12345678"},
+		"a long text ends in an ellipsis":              {"123456789", "12345…"},
+		"no character is cut in two":                   {"1234äääää", "1234…"},
+		"what is no text is made one, for JSON's sake": {"a\xffb", "a\uFFFDb"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := cut(test.text, 8); got != test.want || !utf8.ValidString(got) {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// crowd is a node with so many pods of so many containers, each in a class of so many resources, and names of so many characters.
+func crowd(pods, containers, resources, name int) nodefeed.State {
+	long := func(i int) string { return fmt.Sprintf("%0*d", name, i) }
+	s := &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{}}
+	var assigned []*qosv1alpha1.Assignment
+	for r := range resources {
+		s.Resources.ContainerQosResources = append(s.Resources.ContainerQosResources, &qosv1alpha1.QOSResourceInfo{
+			Name: fmt.Sprintf("k8s.io/r%d", r), Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "gold", InUse: uint64(pods * containers)}}})
+		assigned = append(assigned, &qosv1alpha1.Assignment{Name: fmt.Sprintf("k8s.io/r%d", r), Class: "gold"})
+	}
+	list := &qosv1alpha1.ListAssignmentsResponse{}
+	for p := range pods {
+		pod := &qosv1alpha1.PodAssignments{Namespace: long(0), Name: long(p)}
+		for c := range containers {
+			pod.Containers = append(pod.Containers, &qosv1alpha1.ContainerAssignments{Name: long(c), QosResources: assigned})
+		}
+		list.Pods = append(list.Pods, pod)
+	}
+	return nodefeed.State{Status: s, Latest: s, Assignments: list}
+}
+
+func TestSize(t *testing.T) {
+	for name, test := range map[string]struct {
+		state nodefeed.State
+		bytes int // at most
+		all   bool
+	}{
+		"250 pods of 4 containers with usual names are all there": {crowd(250, 4, 2, 30), 400_000, true},
+		"the longest names leave some out":                        {crowd(250, 4, 4, 63), 600_000, false},
+		"more than a thousand of a class leave some out":          {crowd(600, 2, 1, 10), 150_000, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _ := statusOf(test.state, nodeqosv1alpha1.NodeQOSResourcesStatus{}, at(8, 0, 0))
+			data, err := json.Marshal(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(data) > test.bytes {
+				t.Errorf("%d bytes, want at most %d", len(data), test.bytes)
+			}
+			var omitted int64
+			for _, r := range got.QOSResources.ContainerQOSResources {
+				class := r.Classes[0]
+				if int64(len(class.Holders))+class.HoldersOmitted != class.InUse || len(class.Holders) > 1000 {
+					t.Errorf("%s: %d listed and %d omitted of %d", r.Name, len(class.Holders), class.HoldersOmitted, class.InUse)
+				}
+				omitted += class.HoldersOmitted
+			}
+			if (omitted == 0) != test.all {
+				t.Errorf("%d holders are left out", omitted)
+			}
+		})
+	}
+	t.Run("long texts of class files are cut", func(t *testing.T) {
+		s := state(status(at(8, 0, 0)))
+		s.Status.Config.LastError = strings.Repeat("x", 1<<20)
+		got, _ := statusOf(s, nodeqosv1alpha1.NodeQOSResourcesStatus{}, at(8, 0, 0))
+		if len(text(t, got)) > 10_000 {
+			t.Error("it is not")
+		}
+	})
+}
