@@ -51,7 +51,7 @@ func TestAFailureThatCanPassIsTriedAgainLaterAndLater(t *testing.T) {
 			if len(early.Refused) != 1 || early.Refused[0].Count != uint64(len(p.asked)) {
 				t.Fatalf("before its time: %+v; want what is known", early)
 			}
-			time.Sleep(outcome.Again)
+			<-time.After(outcome.Again)
 		}
 		if len(p.asked) != 9 {
 			t.Errorf("asked %d times, want once each time", len(p.asked))
@@ -80,7 +80,7 @@ func TestABadRequestIsTriedOnce(t *testing.T) {
 			if outcome := f.Follow(t.Context(), pod, offered(), has); len(outcome.Refused) != 1 || outcome.Refused[0].Count != 1 || outcome.Again != 0 {
 				t.Fatalf("%+v; want the refusal, and nothing to wait for", outcome)
 			}
-			time.Sleep(time.Hour)
+			<-time.After(time.Hour)
 		}
 		if len(p.asked) != 1 {
 			t.Errorf("asked %d times, want once", len(p.asked))
@@ -117,7 +117,7 @@ func TestAChangeByHandEndsTheTries(t *testing.T) {
 		p := &plugin{answer: status.Error(codes.ResourceExhausted, "full")}
 		f, pod := NewFollower(p.update), webPod(map[string]string{ownKey: "rdt=silver"})
 		outcome := f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
-		time.Sleep(outcome.Again)
+		<-time.After(outcome.Again)
 		outcome = f.Follow(t.Context(), pod, offered(), podOf(in("bronze", fromUpdate)))
 		if len(p.asked) != 1 || len(outcome.Refused) > 0 || outcome.Again != 0 {
 			t.Errorf("asked %d times, outcome %+v; want whoever came later to have it", len(p.asked), outcome)

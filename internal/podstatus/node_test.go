@@ -1,0 +1,164 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+)
+
+// nodeOf runs a node API with the feed of it and a publisher that follows annotations.
+func nodeOf(t *testing.T, client kubernetes.Interface, nodeName string) *apitest.Node {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "podstatus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := apitest.NewNode()
+	if err := n.Load(t.Context(), apitest.Files); err != nil {
+		t.Fatal(err)
+	}
+	served, err := apitest.Serve(context.Background(), n, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := nodeapi.Connect(served.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, feed := qosv1alpha1.NewNodeQOSClient(conn), nodefeed.New(served.Socket, slog.New(slog.DiscardHandler))
+	p := podstatus.New(feed, client, podstatus.Options{
+		NodeName: nodeName, Conditions: true, Events: true, FollowAnnotations: true,
+		Update: func(ctx context.Context, r *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
+			_, err := api.UpdateContainerQOSResources(ctx, r)
+			return err
+		},
+		Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 2)
+	go func() { ended <- feed.Run(ctx) }()
+	go func() { ended <- p.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		for range cap(ended) {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+		_ = conn.Close()
+		if err := served.Stop(); err != nil {
+			t.Error(err)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return n
+}
+
+// awaitCondition waits until a pod has the condition with a message.
+func awaitCondition(t *testing.T, client kubernetes.Interface, name string, status corev1.ConditionStatus, message string) corev1.PodCondition {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	watched, err := client.CoreV1().Pods("default").Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watched.Stop()
+	pod, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last corev1.PodCondition
+	for {
+		for _, c := range pod.Status.Conditions {
+			if c.Type == podstatus.ConditionType {
+				last = c
+			}
+		}
+		if last.Status == status && last.Message == message {
+			return last
+		}
+		if pod = nextPod(ctx, watched, name); pod == nil {
+			t.Fatalf("the condition of %s is %s %s: %s; want %s: %s", name, last.Status, last.Reason, last.Message, status, message)
+		}
+	}
+}
+
+func nextPod(ctx context.Context, watched watch.Interface, name string) *corev1.Pod {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case event, ok := <-watched.ResultChan():
+			if !ok {
+				return nil
+			}
+			if pod, ok := event.Object.(*corev1.Pod); ok && pod.Name == name {
+				return pod
+			}
+		}
+	}
+}
+
+func TestPodsOfARealNodeAreToldOf(t *testing.T) {
+	web := pod("web")
+	web.Annotations = map[string]string{"qos.noderesource.dev/pod": "rdt=gold,vendor.example/network=fast"}
+	next := pod("next")
+	next.Annotations = map[string]string{"qos.noderesource.dev/pod": "rdt=gold"}
+	plain := pod("plain")
+	plain.Annotations = nil
+	client := fake.NewClientset(web, plain, next)
+	n := nodeOf(t, client, "worker")
+	for name, request := range map[string]string{"web": web.Annotations["qos.noderesource.dev/pod"], "plain": ""} {
+		if err := n.RunPod(t.Context(), "default", name, request, "main"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gold := "pod: vendor.example/network fast (pod); main: k8s.io/rdt gold (pod), k8s.io/blockio system default"
+	awaitCondition(t, client, "web", corev1.ConditionTrue, gold)
+	awaitCondition(t, client, "plain", corev1.ConditionTrue,
+		"pod: vendor.example/network system default; main: k8s.io/rdt bronze (default), k8s.io/blockio system default")
+
+	err := n.RunPod(t.Context(), "default", "next", "rdt=gold", "main")
+	if err == nil {
+		t.Fatal("gold has room for one, but two got it")
+	}
+	system := "pod: vendor.example/network system default"
+	refused := awaitCondition(t, client, "next", corev1.ConditionFalse, err.Error()+"; in effect: "+system)
+	if refused.Reason != "ClassFull" {
+		t.Errorf("reason %s, want ClassFull", refused.Reason)
+	}
+
+	patch := `{"metadata":{"annotations":{"qos.noderesource.dev/pod":"rdt=bronze,vendor.example/network=fast"}}}`
+	if _, err := client.CoreV1().Pods("default").Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitCondition(t, client, "web", corev1.ConditionTrue,
+		"pod: vendor.example/network fast (pod); main: k8s.io/rdt bronze (update), k8s.io/blockio system default")
+	if class := n.Backends[apitest.RDT].Enforced()["id-web-main"]; class != "bronze" {
+		t.Errorf("the machine has the container in %q, want bronze", class)
+	}
+	if err := n.RunPod(t.Context(), "default", "next", "rdt=gold", "main"); err != nil {
+		t.Fatal(err)
+	}
+	awaitCondition(t, client, "next", corev1.ConditionTrue, system+"; main: k8s.io/rdt gold (pod), k8s.io/blockio system default")
+}
