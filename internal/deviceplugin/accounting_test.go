@@ -5,7 +5,7 @@ package deviceplugin
 
 import (
 	"context"
-	"runtime"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -115,26 +115,27 @@ func TestCapacityBelowUseKeepsWhatRunsAlsoOverAKubeletRestartAndRecovers(t *test
 
 func TestNoDeviceVanishesWhileKubeletAllocatesIt(t *testing.T) {
 	r := newRig(t, forever)
-	r.start(8)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for n := uint64(0); ctx.Err() == nil; n++ {
-			r.feed.ready(offered(1 + 7*(n%2)))
-			for ctx.Err() == nil && !r.feed.seen() {
-				runtime.Gosched()
-			}
-		}
-	}()
-	for range 500 {
-		_ = r.kubelet.Admit(ctx, pod("a", map[string]int{gold: 1})) // whether or not there is one left
-		r.kubelet.Remove("default", "a")
+	r.publisher.timing.linger = forever
+	r.start(3)
+	r.admit(pod("a", map[string]int{gold: 1}))
+	r.admit(pod("b", map[string]int{gold: 1}))
+	r.kubelet.DuringAllocate = func() {
+		r.feed.ready(offered(1))
+		r.awaitGold(3, 2)
 	}
-	cancel()
-	<-ended
-	r.feed.ready(offered(8))
-	r.awaitGold(8, 8)
+	r.admit(pod("c", map[string]int{gold: 1})) // the kubelet of the test complains if its device is not listed by then
+	r.awaitGold(3, 3)
+}
+
+func TestKubeletIsAskedAfterItHasAllocated(t *testing.T) {
+	r := newRig(t, forever)
+	r.publisher.timing.poll, r.publisher.timing.pollMost = forever, forever
+	r.start(10)
+	for i := range 10 { // the first may have been seen for the registrations' sake
+		name := fmt.Sprintf("pod-%d", i)
+		r.admit(pod(name, map[string]int{gold: 1}))
+		r.until("the pod is in an answer", func() bool { return r.kubelet.Listed("default", name) > 0 })
+	}
 }
 
 func TestKubeletIsAskedAgainWhenItFreesDevicesWithoutAnEvent(t *testing.T) {

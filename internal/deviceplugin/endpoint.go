@@ -75,10 +75,8 @@ func (p *endpoint) set(c class, devices []device, unaccounted int) {
 func (p *endpoint) setDevices(devices []device) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !slices.Equal(p.devices, devices) {
-		p.devices = devices
-		p.announce()
-	}
+	p.devices = devices
+	p.announce()
 }
 
 // announce wakes whoever waits for a change. The caller holds mu.

@@ -152,9 +152,7 @@ func TestADirectoryThatIsMadeAnewIsUsed(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(2)
 	r.kubelet.Kill()
-	if err := os.RemoveAll(r.kubelet.PluginsDir()); err != nil {
-		t.Fatal(err)
-	}
+	r.soon("the directory is gone", func() bool { return os.RemoveAll(r.kubelet.PluginsDir()) == nil }) // in which sockets are made again
 	r.soon("the log names the flag", func() bool { return strings.Contains(r.log.String(), "--kubelet-dir") })
 	r.startKubelet()
 	r.awaitGold(2, 2)

@@ -23,6 +23,9 @@ import (
 // Kubelet is a kubelet that can be killed and started again. What it has allocated outlives that, as by kubelet's
 // checkpoint. It is safe for concurrent use.
 type Kubelet struct {
+	// DuringAllocate, if any, is called between a device plugin's answer to Allocate and what kubelet makes of it.
+	DuringAllocate func()
+
 	root string
 
 	mu        sync.Mutex // guards all below

@@ -35,6 +35,7 @@ type pod struct {
 	// containers are those that the pod-resources API lists: not the init containers.
 	containers []string
 	held       map[string]map[string]*allocation // by container, of init containers too, and resource
+	listed     int
 }
 
 type allocation struct {
@@ -94,6 +95,9 @@ func (k *Kubelet) allocate(ctx context.Context, made *pod, c Container, name str
 	}
 	if len(answer.GetContainerResponses()) == 0 {
 		return nil, errors.New("no containers return in allocation response")
+	}
+	if k.DuringAllocate != nil {
+		k.DuringAllocate()
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -187,6 +191,16 @@ func (k *Kubelet) Lists() int {
 	return k.lists
 }
 
+// Listed counts the answers of the pod-resources API that had a pod.
+func (k *Kubelet) Listed(namespace, name string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p := k.pods[podKey{namespace, name}]; p != nil {
+		return p.listed
+	}
+	return 0
+}
+
 // lister answers the pod-resources API.
 type lister struct {
 	podresourcesv1.UnimplementedPodResourcesListerServer
@@ -206,6 +220,7 @@ func (l *lister) List(context.Context, *podresourcesv1.ListPodResourcesRequest) 
 		return strings.Compare(a.namespace+"/"+a.name, b.namespace+"/"+b.name)
 	}) {
 		p := k.pods[key]
+		p.listed++
 		listed := &podresourcesv1.PodResources{Namespace: key.namespace, Name: key.name}
 		for _, name := range p.containers {
 			ctr := &podresourcesv1.ContainerResources{Name: name}
