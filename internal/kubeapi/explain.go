@@ -121,7 +121,7 @@ func Explain(err error) string {
 		return "the API server does not take it: " + message(err) +
 			"; is the CRD of this version? kubectl apply -f deploy/kubernetes/crd.yaml"
 	case TooMany:
-		return "the API server is overloaded, trying again later: " + message(err)
+		return "the API server has no time for it now, trying again later: " + message(err)
 	case Unavailable:
 		return explainUnavailable(err)
 	}

@@ -128,7 +128,16 @@ func TestExplain(t *testing.T) {
 		},
 		"an overloaded server says when to come back": {
 			code: 429, body: "Too many requests, please try again later.", header: []string{"Retry-After", "7"}, outcome: kubeapi.TooMany,
-			line: "the API server is overloaded, trying again later: Too Many Requests; come back in 7 s",
+			line: "the API server has no time for it now, trying again later: Too many requests, please try again later; not before 7 s",
+		},
+		"so does one that is about to be there": {
+			code: 429, body: statusBody(429, metav1.StatusReasonTooManyRequests, "storage is (re)initializing"), header: []string{"Retry-After", "1"},
+			outcome: kubeapi.TooMany,
+			line:    "the API server has no time for it now, trying again later: storage is (re)initializing; not before 1 s",
+		},
+		"an answer without words is told by its status": {
+			code: 503, header: []string{"Retry-After", "2"}, outcome: kubeapi.Unavailable,
+			line: "the API server cannot do it now: Service Unavailable; not before 2 s; what is on the node stays as it is, trying again",
 		},
 		"a server that cannot now is no cause for alarm on the node": {
 			code: 500, body: statusBody(500, metav1.StatusReasonInternalError, "etcdserver: leader changed"), outcome: kubeapi.Unavailable,

@@ -31,8 +31,8 @@ func TestBackoff(t *testing.T) {
 		"the whole of a step is drawn from":               {err: errors.New("x"), random: 0, want: []time.Duration{0, 0, 0}},
 		"what a person has to mend waits long at once":    {err: refused, random: 0.5, want: []time.Duration{30 * time.Second, 30 * time.Second}},
 		"so does what a caller knows a person has to":     {err: &Problem{Line: "x"}, random: 1, want: []time.Duration{time.Minute}},
-		"a server is not asked before it said, but later": {err: comeBackLater(429, 10), random: 0.5, want: []time.Duration{10500 * time.Millisecond, 11 * time.Second}},
-		"nor one that is unavailable for a while":         {err: comeBackLater(503, 3), random: 0, want: []time.Duration{3 * time.Second}},
+		"a server is not asked before it said, but later": {err: comeBackLater(429, 10, "busy"), random: 0.5, want: []time.Duration{10500 * time.Millisecond, 11 * time.Second}},
+		"nor one that is unavailable for a while":         {err: comeBackLater(503, 3, "busy"), random: 0, want: []time.Duration{3 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var backoff Backoff
@@ -144,17 +144,17 @@ func TestLoop(t *testing.T) {
 			l.expectLog(t, "failed, trying again", "works again")
 		},
 		"a trigger does not shorten the wait after a failure": func(t *testing.T) {
-			l := loop(t, comeBackLater(429, 100))
+			l := loop(t, comeBackLater(429, 100, "busy"))
 			l.Trigger()
 			pass(10 * time.Second)
 			l.Trigger()
 			l.expect(t, time.Second, 102*time.Second)
 		},
 		"another failure is another line, the same one is not": func(t *testing.T) {
-			l := loop(t, unavailable, unavailable, comeBackLater(429, 1), errors.New("a"), errors.New("a"), errors.New("b"))
+			l := loop(t, unavailable, unavailable, comeBackLater(429, 1, "busy"), errors.New("a"), errors.New("a"), errors.New("b"))
 			l.Trigger()
 			pass(time.Hour)
-			l.expectLog(t, "etcd is away", "overloaded", "problem=a", "problem=b", "works again")
+			l.expectLog(t, "etcd is away", "no time for it now", "problem=a", "problem=b", "works again")
 		},
 		"work that cannot try yet neither fails nor mends": func(t *testing.T) {
 			l := loop(t, unavailable, ErrNotNow)
@@ -193,7 +193,7 @@ func TestWrites(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	NewWrites(registry).Count("pods/status", nil)
 	again := NewWrites(registry)
-	if err := again.Count("pods/status", comeBackLater(429, 1)); OutcomeOf(err) != TooMany {
+	if err := again.Count("pods/status", comeBackLater(429, 1, "busy")); OutcomeOf(err) != TooMany {
 		t.Errorf("the error is gone: %v", err)
 	}
 	again.Count("pods/status", nil)

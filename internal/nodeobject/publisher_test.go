@@ -407,7 +407,7 @@ func TestPublisherInTrouble(t *testing.T) {
 			pass(time.Minute)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectInUse(t, 1)
-			r.expectLog(t, "overloaded", "works again")
+			r.expectLog(t, "no time for it now", "works again")
 		},
 		"an object that is deleted in between is made again": func(t *testing.T) {
 			r := settled(t)
