@@ -191,12 +191,12 @@ func TestLoopEndsWorkThatHangs(t *testing.T) {
 
 func TestWrites(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	NewWrites(registry).Count("pods/status", nil)
+	_ = NewWrites(registry).Count("pods/status", nil)
 	again := NewWrites(registry)
 	if err := again.Count("pods/status", comeBackLater(429, 1, "busy")); OutcomeOf(err) != TooMany {
 		t.Errorf("the error is gone: %v", err)
 	}
-	again.Count("pods/status", nil)
+	_ = again.Count("pods/status", nil)
 	want := `
 # HELP qos_shim_api_writes_total Requests to the Kubernetes API that write, by kind of object and by what came of them.
 # TYPE qos_shim_api_writes_total counter

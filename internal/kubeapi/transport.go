@@ -65,7 +65,7 @@ func comeBackLater(code int, seconds int32, message string) error {
 		reason = metav1.StatusReasonTooManyRequests
 	}
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, //nolint:gosec // an HTTP status has three digits
+		Status: metav1.StatusFailure, Code: int32(code), Reason: reason,
 		Message: fmt.Sprintf("%s; not before %d s", strings.TrimRight(message, "."), seconds),
 		Details: &metav1.StatusDetails{RetryAfterSeconds: seconds},
 	}}

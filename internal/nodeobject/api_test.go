@@ -56,7 +56,7 @@ type event struct {
 func serve(t *testing.T, nodeUID string) *api {
 	t.Helper()
 	a := &api{t: t, nodeUID: nodeUID, version: 100, changed: make(chan struct{}), conns: map[net.Conn]bool{}, accepted: make(chan net.Conn)}
-	server := &http.Server{Handler: http.HandlerFunc(a.handle), ReadHeaderTimeout: 0}
+	server := &http.Server{Handler: http.HandlerFunc(a.handle)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -316,14 +316,23 @@ func (a *api) apply(w http.ResponseWriter, r *http.Request, subresource string) 
 	reply(w, a.object)
 }
 
-func reply(w io.Writer, o object) { _ = json.NewEncoder(w).Encode(o) }
+func reply(w io.Writer, o object) { _, _ = w.Write(encode(o)) }
+
+func encode(o object) []byte {
+	data, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // it is of JSON
+	}
+	return data
+}
 
 func clone(o object) object {
 	if o == nil {
 		return nil
 	}
-	data, _ := json.Marshal(o)
 	var copied object
-	_ = json.Unmarshal(data, &copied)
+	if err := json.Unmarshal(encode(o), &copied); err != nil {
+		panic(err)
+	}
 	return copied
 }

@@ -4,199 +4,16 @@
 package nodeobject_test
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
-	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
-	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
 )
-
-// Requests as the API server sees them.
-const (
-	list        = "GET /apis/qos.noderesource.dev/v1alpha1/nodeqosresources"
-	watch       = "GET /apis/qos.noderesource.dev/v1alpha1/nodeqosresources watch"
-	getNode     = "GET /api/v1/nodes/n1"
-	applyObject = "PATCH /apis/qos.noderesource.dev/v1alpha1/nodeqosresources/n1"
-	applyStatus = "PATCH /apis/qos.noderesource.dev/v1alpha1/nodeqosresources/n1/status"
-)
-
-// plugin is a Feed whose state a test sets.
-type plugin struct {
-	mu      sync.Mutex // guards all below
-	state   nodefeed.State
-	changed chan struct{}
-}
-
-func (p *plugin) Get() (nodefeed.State, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.state, p.changed
-}
-
-func (p *plugin) set(state nodefeed.State) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state = state
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
-
-// ready is the state of a plugin that started now and has inUse assignments of gold.
-func ready(inUse uint64) nodefeed.State {
-	now := timestamppb.Now()
-	status := &qosv1alpha1.StatusResponse{
-		Conditions: []*qosv1alpha1.Condition{{Type: "ConfigurationApplied", Healthy: true, Reason: "Applied", LastTransitionTime: now}},
-		Resources: &qosv1alpha1.ResourcesInfo{ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{{
-			Name: "k8s.io/rdt", Mutable: true, Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "gold", Capacity: 2, InUse: inUse}},
-		}}},
-		Config: &qosv1alpha1.ConfigInfo{Generation: 1, Hash: "abc", LoadedAt: now},
-		Plugin: &qosv1alpha1.PluginInfo{Version: "v1", StartedAt: now},
-	}
-	return nodefeed.State{Status: status, Assignments: &qosv1alpha1.ListAssignmentsResponse{}, Latest: status}
-}
-
-// rig is a publisher with its plugin and API server, in a bubble.
-type rig struct {
-	*api
-	plugin *plugin
-	stop   func()
-	log    bytes.Buffer
-}
-
-func start(t *testing.T, a *api, state nodefeed.State) *rig {
-	t.Helper()
-	r := &rig{api: a, plugin: &plugin{state: state, changed: make(chan struct{})}}
-	config := a.config()
-	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	publisher := nodeobject.New(r.plugin, objects, core.CoreV1(), nodeobject.Options{
-		NodeName: "n1", Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&r.log, nil)),
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- publisher.Run(ctx) }()
-	r.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	t.Cleanup(r.stop)
-	return r
-}
-
-// pass lets time go by in the bubble, until everything waits again.
-func pass(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // it takes no time
-	synctest.Wait()
-}
-
-func (r *rig) expectRequests(t *testing.T, want ...string) {
-	t.Helper()
-	if got := r.takeRequests(); !slices.Equal(got, want) {
-		t.Errorf("asked for\n %s\nwant\n %s", strings.Join(got, "\n "), strings.Join(want, "\n "))
-	}
-}
-
-func (r *rig) writes() int {
-	n := 0
-	for _, request := range r.takeRequests() {
-		if strings.HasPrefix(request, "PATCH ") {
-			n++
-		}
-	}
-	return n
-}
-
-// expectLog wants one line for each of want, with its text, and none beside them, since it was called last.
-func (r *rig) expectLog(t *testing.T, want ...string) {
-	t.Helper()
-	lines := strings.FieldsFunc(r.log.String(), func(c rune) bool { return c == '\n' })
-	r.log.Reset()
-	if len(lines) != len(want) {
-		t.Fatalf("logged\n %s\nwant %d lines", strings.Join(lines, "\n "), len(want))
-	}
-	for i, w := range want {
-		if !strings.Contains(lines[i], w) {
-			t.Errorf("logged %s, want %s", lines[i], w)
-		}
-	}
-}
-
-// published is the object in the API, typed.
-func (r *rig) published(t *testing.T) *nodeqosv1alpha1.NodeQOSResources {
-	t.Helper()
-	content := r.get()
-	if content == nil {
-		t.Fatal("there is no object")
-	}
-	data, err := json.Marshal(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var typed nodeqosv1alpha1.NodeQOSResources
-	if err := json.Unmarshal(data, &typed); err != nil {
-		t.Fatal(err)
-	}
-	return &typed
-}
-
-func (r *rig) expectInUse(t *testing.T, want int64) {
-	t.Helper()
-	if got := r.published(t).Status.QOSResources.ContainerQOSResources[0].Classes[0].InUse; got != want {
-		t.Errorf("%d in use, want %d", got, want)
-	}
-}
-
-func (r *rig) expectOwner(t *testing.T, uid string) {
-	t.Helper()
-	owners := r.published(t).OwnerReferences
-	if len(owners) != 1 || owners[0].Kind != "Node" || owners[0].Name != "n1" || string(owners[0].UID) != uid {
-		t.Errorf("owned by %+v, want node n1 with UID %s", owners, uid)
-	}
-}
-
-// settled is a rig that has published, and has been quiet since.
-func settled(t *testing.T) *rig {
-	t.Helper()
-	r := start(t, serve(t, "uid-1"), ready(0))
-	pass(time.Minute)
-	r.takeRequests()
-	return r
-}
-
-func (r *rig) ready(t *testing.T) metav1.Condition {
-	t.Helper()
-	conditions := r.published(t).Status.Conditions
-	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == "PluginReady" })
-	if i < 0 {
-		t.Fatalf("no condition PluginReady in %v", conditions)
-	}
-	return conditions[i]
-}
 
 func TestPublisher(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
@@ -334,26 +151,6 @@ func TestPublisher(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-	}
-}
-
-// on makes requests of one kind fail.
-func on(request string, code int, body, retryAfter string) func(*http.Request) (int, string, string) {
-	return func(r *http.Request) (int, string, string) {
-		method, path, _ := strings.Cut(request, " ")
-		if r.Method != method || r.URL.Path != path {
-			return 0, "", ""
-		}
-		return code, body, retryAfter
-	}
-}
-
-// expectAskedSlowly wants no more than a request a few seconds over an hour of failing for a reason that a person has to mend.
-func (r *rig) expectAskedSlowly(t *testing.T) {
-	t.Helper()
-	pass(time.Hour)
-	if got := len(r.takeRequests()); got < 30 || got > 500 {
-		t.Errorf("asked %d times in an hour", got)
 	}
 }
 

@@ -159,7 +159,7 @@ func config(info *qosv1alpha1.ConfigInfo, before nodeqosv1alpha1.ConfigStatus) n
 	return status
 }
 
-func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) } //nolint:gosec // it is at most what fits
+func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
 // seconds is a time as the Kubernetes API keeps it.
 func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
