@@ -14,7 +14,8 @@ import (
 
 func TestPrograms(t *testing.T) {
 	n := ready(t)
-	p := n.install(t)
+	p := n.install(t, "--follow-annotations")
+	t.Run("a missing CRD is one line in the log", func(t *testing.T) { missingCRD(t, n, p) })
 	t.Run("capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) })
 	t.Run("the extended resource alone is a request", func(t *testing.T) { extendedResourceIsARequest(t, n) })
 	t.Run("what cannot be meant is refused", func(t *testing.T) { wrongRequestsAreRefused(t, n) })
@@ -25,6 +26,13 @@ func TestPrograms(t *testing.T) {
 	t.Run("capacity below use kills nothing", func(t *testing.T) { capacityBelowUse(t, n, p) })
 	t.Run("a static pod takes a slot", func(t *testing.T) { staticPodTakesASlot(t, n) })
 	t.Run("without the plugin no new pod comes", func(t *testing.T) { pluginAway(t, n, p) })
+	t.Run("the node's object and the pods tell who has what", func(t *testing.T) { objectTells(t, n) })
+	t.Run("a class changed by hand is told and counted", func(t *testing.T) { changedByHand(t, n) })
+	t.Run("refusals are told on the pod", func(t *testing.T) { refusalsAreTold(t, n) })
+	t.Run("annotations are followed", func(t *testing.T) { annotationsAreFollowed(t, n) })
+	t.Run("the API server may go and come", func(t *testing.T) { serverAway(t, n, p) })
+	t.Run("writes are few", func(t *testing.T) { writesAreFew(t, n, p) })
+	t.Run("class files reach the node's status", func(t *testing.T) { timeToStatus(t, n, p) })
 }
 
 func capacityIsPublished(t *testing.T, n *node) {
@@ -83,7 +91,7 @@ func priorityPreempts(t *testing.T, n *node) {
 }
 
 // restartsLeavePodsAlone kills one program after another while pods run.
-func restartsLeavePodsAlone(t *testing.T, n *node, p *programs) {
+func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 	n.run(t, pod{name: "stays", classes: []string{"blockio.gold"}}, pod{name: "stays-too"})
 	n.running(t, "stays", "stays-too")
 	before := n.containerID("stays") + n.containerID("stays-too")
@@ -95,11 +103,10 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p *programs) {
 		{"shim", func() { p.restartShim(t) }},
 		{"plugin", func() { p.restartPlugin(t) }},
 		{"all three", func() {
-			p.shim.mustEnd(t, syscall.SIGKILL)
-			p.plugin.mustEnd(t, syscall.SIGKILL)
-			n.restartKubelet(t)
-			p.plugin.mustStart(t)
-			p.shim.mustStart(t)
+			n.kubelet.mustEnd(t, syscall.SIGKILL)
+			p.restartShim(t)
+			p.restartPlugin(t)
+			n.kubelet.mustStart(t)
 		}},
 	} {
 		restart.do()
@@ -124,7 +131,7 @@ func (n *node) restartKubelet(t *testing.T) {
 	n.kubelet.mustStart(t)
 }
 
-func classesChange(t *testing.T, n *node, p *programs) {
+func classesChange(t *testing.T, n *node, p installation) {
 	n.run(t, pod{name: "in-slow", classes: []string{"blockio.slow"}})
 	n.running(t, "in-slow")
 	p.setClasses(t, strings.NewReplacer("name: slow", "name: fast", "slow: [", "fast: [").Replace(fmt.Sprintf(classes, 5)))
@@ -139,7 +146,7 @@ func classesChange(t *testing.T, n *node, p *programs) {
 	n.offered(t, "slow", "1k", "1k")
 }
 
-func capacityBelowUse(t *testing.T, n *node, p *programs) {
+func capacityBelowUse(t *testing.T, n *node, p installation) {
 	gold := []string{"blockio.gold"}
 	n.run(t, pod{name: "one", classes: gold}, pod{name: "two", classes: gold})
 	n.running(t, "one", "two")

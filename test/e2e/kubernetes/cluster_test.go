@@ -28,7 +28,7 @@ scheduler-token,system:kube-scheduler,3
 node-token,system:node:node-1,4,"system:nodes"
 `
 
-// auditPolicy has all writes of service accounts in the log, to count them.
+// auditPolicy has all writes in the log, to count them.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]

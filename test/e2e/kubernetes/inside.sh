@@ -8,6 +8,7 @@ set -euo pipefail
 dir=$1
 shift
 mount --make-rprivate /
+mount --make-rshared / # among the node's own, as on a node: some mounts of pods want it
 mount -t proc proc /proc
 
 # The node's directories, at the paths that every node has. An overlay lets them be made where the machine has none.
@@ -19,8 +20,6 @@ mount --bind "$dir/kubelet" /var/lib/kubelet
 mount --bind "$dir/containerd" /var/lib/containerd
 mount --bind "$dir/run" /run
 mount --bind "$dir/log" /var/log
-mount --make-shared /var/lib/kubelet # for mounts of pods
-mount --make-shared /run
 
 # The kubelet sets these for the whole machine; here it sets files.
 settings=$dir/sysctl

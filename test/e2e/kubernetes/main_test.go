@@ -6,10 +6,12 @@
 package kubernetes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -56,7 +58,10 @@ func outside() int {
 		return failed(err)
 	}
 	defer groups.remove()
-	return inside(dir)
+	// Who interrupts the tests wants the machine as it was, too.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return inside(ctx, dir)
 }
 
 func failed(err error) int {
@@ -64,14 +69,14 @@ func failed(err error) int {
 	return 1
 }
 
-func inside(dir string) int {
+func inside(ctx context.Context, dir string) int {
 	// The kernel ends the children with the thread that made them.
 	runtime.LockOSThread()
 	here, err := os.Getwd()
 	if err != nil {
 		return failed(err)
 	}
-	command := exec.Command(filepath.Join(here, "inside.sh"), append([]string{dir}, os.Args...)...)
+	command := exec.CommandContext(ctx, filepath.Join(here, "inside.sh"), append([]string{dir}, os.Args...)...)
 	command.Env = append(os.Environ(), rigVariable+"="+dir)
 	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{
@@ -113,11 +118,25 @@ func prepare(dir string) error {
 			return fmt.Errorf("build %s: %w\n%s", program, err, output)
 		}
 	}
+	if err := makeImage(dir); err != nil {
+		return err
+	}
 	archive, err := os.Create(filepath.Join(dir, "workload.tar"))
 	if err != nil {
 		return err
 	}
 	return errors.Join(image.Write(archive, workloadImage, filepath.Join(bin, "workload")), archive.Close())
+}
+
+// makeImage builds the image as users do.
+func makeImage(dir string) error {
+	command := exec.Command("make", "image")
+	command.Dir = "../../.."
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("make image: %w\n%s", err, output)
+	}
+	archive, err := os.ReadFile("../../../bin/image.tar")
+	return errors.Join(err, os.WriteFile(filepath.Join(dir, "image.tar"), archive, 0o644))
 }
 
 func linkAll(from, to string) error {

@@ -1,0 +1,126 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestDaemonSet installs plugin and shim as docs/kubernetes.md says.
+func TestDaemonSet(t *testing.T) {
+	n := ready(t)
+	d := n.installDaemonSet(t)
+	t.Run("the class file that comes with it works", func(t *testing.T) { suppliedClassesWork(t, n) })
+	d.setClasses(t, fmt.Sprintf(classes, 2))
+	t.Run("capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) })
+	t.Run("the extended resource alone is a request", func(t *testing.T) { extendedResourceIsARequest(t, n) })
+	t.Run("the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) })
+	t.Run("the node's object and the pods tell who has what", func(t *testing.T) { objectTells(t, n) })
+	t.Run("a class changed by hand is told and counted", func(t *testing.T) { changedByHand(t, n) })
+	t.Run("refusals are told on the pod", func(t *testing.T) { refusalsAreTold(t, n) })
+	t.Run("a static pod takes a slot", func(t *testing.T) { staticPodTakesASlot(t, n) })
+	t.Run("classes come, go and change", func(t *testing.T) { classesChange(t, n, d) })
+	t.Run("capacity below use kills nothing", func(t *testing.T) { capacityBelowUse(t, n, d) })
+	t.Run("restarts leave pods alone", func(t *testing.T) { restartsLeavePodsAlone(t, n, d) })
+	t.Run("an update of the DaemonSet leaves pods alone", func(t *testing.T) { updateLeavesPodsAlone(t, n) })
+	t.Run("the shim misses no right", func(t *testing.T) { shimMissesNothing(t, n) })
+}
+
+// daemonSet is the installation as the DaemonSet's pod.
+type daemonSet struct{ *node }
+
+func (n *node) installDaemonSet(t *testing.T) *daemonSet {
+	t.Helper()
+	if output, err := n.ctr("--namespace", "k8s.io", "images", "import", filepath.Join(n.dir, "image.tar")); err != nil {
+		t.Fatalf("import the image: %v\n%s", err, output)
+	}
+	n.kubectl(t, "apply", "-k", "../../../deploy/kubernetes")
+	t.Cleanup(func() { n.kubectl(t, "delete", "-k", "../../../deploy/kubernetes", "--wait", "--timeout=60s") })
+	n.rolledOut(t)
+	return &daemonSet{node: n}
+}
+
+func (n *node) rolledOut(t *testing.T) {
+	t.Helper()
+	n.kubectl(t, "-n", "qos-system", "rollout", "status", "daemonset/qos-nri-plugin", "--timeout=90s")
+}
+
+func (d *daemonSet) setClasses(t *testing.T, text string) {
+	t.Helper()
+	file := d.write(t, "classes.yaml", text)
+	manifest := d.kubectl(t, "-n", "qos-system", "create", "configmap", "qos-classes", "--from-file="+file, "--dry-run=client", "-o", "yaml")
+	d.apply(t, manifest)
+}
+
+func (d *daemonSet) restartPlugin(t *testing.T) { d.killed(t, "qos-nri-plugin") }
+
+func (d *daemonSet) restartShim(t *testing.T) { d.killed(t, "qos-kubelet-shim") }
+
+// killed kills a program in its container; the kubelet starts the container again.
+func (d *daemonSet) killed(t *testing.T, name string) {
+	t.Helper()
+	programs, err := filepath.Glob("/proc/[0-9]*/comm")
+	must(t, err)
+	found := false
+	for _, file := range programs {
+		comm, err := os.ReadFile(file)
+		// The kernel keeps the first 15 bytes of a name.
+		if err != nil || strings.TrimSpace(string(comm)) != name[:min(15, len(name))] {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		must(t, err)
+		must(t, syscall.Kill(pid, syscall.SIGKILL))
+		found = true
+	}
+	if !found {
+		t.Fatalf("%s does not run", name)
+	}
+}
+
+// suppliedClassesWork looks at what a node has right after the installation.
+func suppliedClassesWork(t *testing.T, n *node) {
+	n.offered(t, "throttled", "1k", "1k")
+	n.run(t, pod{name: "throttled", classes: []string{"blockio.throttled"}})
+	n.running(t, "throttled")
+	n.condition(t, "throttled", "main: k8s.io/blockio throttled (allocated)")
+	until(t, "the object tells what the node lacks", func() (bool, string) {
+		object := n.object()
+		seen := fmt.Sprintf("%+v", object.Status.UnavailableResources)
+		return strings.Contains(seen, "k8s.io/rdt"), seen
+	})
+}
+
+// updateLeavesPodsAlone replaces the DaemonSet's pod.
+func updateLeavesPodsAlone(t *testing.T, n *node) {
+	n.run(t, pod{name: "stays-on", classes: []string{"blockio.gold"}})
+	n.running(t, "stays-on")
+	before := n.containerID("stays-on")
+	n.kubectl(t, "-n", "qos-system", "rollout", "restart", "daemonset/qos-nri-plugin")
+	n.rolledOut(t)
+	n.offered(t, "gold", "2", "2")
+	n.holders(t, "gold", "default/stays-on/main")
+	n.inClass(t, "stays-on", "gold")
+	if got := n.containerID("stays-on"); got != before {
+		t.Error("an update of the DaemonSet has ended a container")
+	}
+}
+
+func shimMissesNothing(t *testing.T, n *node) {
+	log := n.kubectl(t, "-n", "qos-system", "logs", "daemonset/qos-nri-plugin", "-c", "shim")
+	for _, word := range []string{"forbidden", "rbac.yaml", "permission denied", "level=ERROR"} {
+		if strings.Contains(log, word) {
+			t.Errorf("the shim's log has %q:\n%s", word, log)
+		}
+	}
+	t.Logf("the shim's log:\n%s", log)
+}

@@ -1,0 +1,271 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+)
+
+const crd = "../../../deploy/kubernetes/crd.yaml"
+
+// missingCRD has the shim run without its CRD first, as it does when somebody forgets to apply it.
+func missingCRD(t *testing.T, n *node, p *programs) {
+	until(t, "the shim says that the CRD is missing", func() (bool, string) {
+		seen := p.said("deploy/kubernetes/crd.yaml")
+		return len(seen) > 0, "nothing of it"
+	})
+	n.kubectl(t, "apply", "-f", crd)
+	if seen := p.said("deploy/kubernetes/crd.yaml"); len(seen) != 1 {
+		t.Errorf("it was said %d times: %s", len(seen), strings.Join(seen, "\n"))
+	}
+	// The shim looks again within a minute; a new one at once.
+	p.restartShim(t)
+}
+
+// said returns the lines of the shim's log with a text.
+func (p *programs) said(text string) []string {
+	log, err := os.ReadFile(p.shim.log)
+	if err != nil {
+		return nil
+	}
+	var lines []string
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, text) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// object is the node's; empty while there is none.
+func (n *node) object() nodeqosv1alpha1.NodeQOSResources {
+	var object nodeqosv1alpha1.NodeQOSResources
+	output, err := n.try("get", "nodeqosresources", nodeName, "-o", "json")
+	if err == nil {
+		_ = json.Unmarshal([]byte(output), &object)
+	}
+	return object
+}
+
+// class finds a blockio class in the node's object.
+func class(object nodeqosv1alpha1.NodeQOSResources, name string) nodeqosv1alpha1.QOSResourceClassInfo {
+	for _, r := range object.Status.QOSResources.ContainerQOSResources {
+		for _, c := range r.Classes {
+			if c.Name == name {
+				return c
+			}
+		}
+	}
+	return nodeqosv1alpha1.QOSResourceClassInfo{}
+}
+
+// holders waits until the object says who has a class.
+func (n *node) holders(t *testing.T, name string, want ...string) {
+	t.Helper()
+	until(t, fmt.Sprintf("%s is held by %v", name, want), func() (bool, string) {
+		c := class(n.object(), name)
+		seen := []string{}
+		for _, h := range c.Holders {
+			seen = append(seen, h.Namespace+"/"+h.Pod+"/"+h.Container)
+		}
+		return strings.Join(seen, " ") == strings.Join(want, " ") && c.InUse == int64(len(want)), fmt.Sprint(c.InUse, seen)
+	})
+}
+
+func objectTells(t *testing.T, n *node) {
+	n.run(t, pod{name: "holder", classes: []string{"blockio.gold"}}, pod{name: "by-default"})
+	n.running(t, "holder", "by-default")
+	n.holders(t, "gold", "default/holder/main")
+	object := n.object()
+	if c := class(object, "gold"); c.Capacity != 2 || c.ExtendedResource != "qos.noderesource.dev/blockio.gold" || c.Description != "for the tests" {
+		t.Errorf("gold is %+v", c)
+	}
+	uid := n.kubectl(t, "get", "node", nodeName, "-o", "jsonpath={.metadata.uid}")
+	if owners := object.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Node" || string(owners[0].UID) != uid {
+		t.Errorf("owners are %+v; want node %s", owners, uid)
+	}
+	if table := n.kubectl(t, "get", "nqr"); !strings.Contains(table, "True") {
+		t.Errorf("kubectl get nqr:\n%s\nwant it ready", table)
+	}
+	n.condition(t, "holder", "True Assigned: main: k8s.io/blockio gold (allocated)")
+	n.condition(t, "by-default", "True Assigned: main: k8s.io/blockio standard (default)")
+	n.kubectl(t, "delete", "nodeqosresources", nodeName)
+	n.holders(t, "gold", "default/holder/main")
+	n.delete(t, "holder")
+	n.holders(t, "gold")
+}
+
+// changedByHand changes classes of running containers, of which the kubelet knows nothing.
+func changedByHand(t *testing.T, n *node) {
+	n.run(t, pod{name: "by-hand"})
+	n.running(t, "by-hand")
+	n.offered(t, "gold", "2", "2")
+	n.shell(t, "update", "default/by-hand", "main", "blockio=gold")
+	n.inClass(t, "by-hand", "gold")
+	n.condition(t, "by-hand", "main: k8s.io/blockio gold (update)")
+	n.event(t, "by-hand", "QOSClassChanged", "standard -> gold")
+	n.offered(t, "gold", "2", "1")
+	n.delete(t, "by-hand")
+	n.offered(t, "gold", "2", "2")
+}
+
+// event waits for an event of a pod, of which there is one.
+func (n *node) event(t *testing.T, pod, reason, text string) {
+	t.Helper()
+	until(t, "there is an event "+reason+" with "+text, func() (bool, string) {
+		output, err := n.try("get", "events", "--field-selector", "involvedObject.name="+pod+",reason="+reason, "-o", "json")
+		var list struct {
+			Items []struct{ Message, Type string }
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(output), &list)
+		}
+		if err != nil {
+			return false, err.Error()
+		}
+		return len(list.Items) == 1 && strings.Contains(list.Items[0].Message, text), fmt.Sprint(list.Items)
+	})
+}
+
+func refusalsAreTold(t *testing.T, n *node) {
+	n.run(t, pod{name: "refused", annotations: map[string]string{"qos.noderesource.dev/pod": "blockio=platinum"}})
+	n.condition(t, "refused", "False UnknownClass: ")
+	n.event(t, "refused", "QOSClassRefused", `class "platinum" of k8s.io/blockio does not exist on this node; available: gold, silver, slow, standard`)
+	until(t, "the kubelet has tried again", func() (bool, string) {
+		seen := n.shell(t, "assignments", "default/refused", "-o", "json")
+		return strings.Contains(seen, `"count":`) && !strings.Contains(seen, `"count": "1"`), seen
+	})
+	n.event(t, "refused", "QOSClassRefused", "platinum") // still one
+}
+
+func annotationsAreFollowed(t *testing.T, n *node) {
+	n.run(t, pod{name: "follows"}, pod{name: "has-silver", classes: []string{"blockio.silver"}})
+	n.running(t, "follows", "has-silver")
+	before := n.containerID("follows")
+	n.kubectl(t, "annotate", "pod", "follows", "container.qos.noderesource.dev/main=blockio=gold")
+	n.inClass(t, "follows", "gold")
+	n.condition(t, "follows", "True Assigned: main: k8s.io/blockio gold")
+	n.kubectl(t, "annotate", "--overwrite", "pod", "follows", "container.qos.noderesource.dev/main=blockio=silver")
+	n.condition(t, "follows", "False ChangeRefused: ")
+	n.event(t, "follows", "QOSChangeRefused", `class "silver" of k8s.io/blockio is full`)
+	n.inClass(t, "follows", "gold")
+	n.delete(t, "has-silver")
+	n.inClass(t, "follows", "silver") // it is tried again
+	n.condition(t, "follows", "True Assigned: main: k8s.io/blockio silver")
+	if got := n.containerID("follows"); got != before {
+		t.Error("a change of class has made another container")
+	}
+}
+
+// serverAway stops the API server, changes what the node has and who has it, and starts the server again.
+func serverAway(t *testing.T, n *node, p *programs) {
+	n.run(t, pod{name: "through", classes: []string{"blockio.gold"}})
+	n.running(t, "through")
+	n.condition(t, "through", "gold (allocated)")
+	before := n.containerID("through")
+	n.cluster.server.mustEnd(t, syscall.SIGKILL)
+	p.setClasses(t, fmt.Sprintf(classes, 3))
+	until(t, "the node has the new classes", func() (bool, string) {
+		seen := n.shell(t, "status", "-o", "json")
+		return strings.Contains(seen, `"capacity": "3"`), seen
+	})
+	n.shell(t, "update", "default/through", "main", "blockio=slow")
+	until(t, "the shim has noticed that the API server is away", func() (bool, string) {
+		return len(p.said("does not answer")) > 0, "nothing of it in its log"
+	})
+	n.cluster.server.mustStart(t)
+	n.awaitServer(t)
+	n.offered(t, "gold", "3", "3")
+	n.condition(t, "through", "slow (update)")
+	n.holders(t, "slow", "default/through/main")
+	if got := n.containerID("through"); got != before {
+		t.Error("while the API server was away the pod got another container")
+	}
+	p.setClasses(t, fmt.Sprintf(classes, 2))
+	n.offered(t, "gold", "2", "2")
+}
+
+// writes are what the shim has written to the API so far, from the audit log.
+func (n *node) writes(t *testing.T) []string {
+	t.Helper()
+	log, err := os.Open(n.cluster.auditLog())
+	must(t, err)
+	defer log.Close()
+	var writes []string
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var entry struct {
+			UserAgent, Verb, RequestURI string
+			ObjectRef                   struct{ Resource, Subresource string }
+		}
+		if json.Unmarshal(lines.Bytes(), &entry) == nil && strings.HasPrefix(entry.UserAgent, "qos-kubelet-shim") {
+			writes = append(writes, strings.TrimSuffix(entry.Verb+" "+entry.ObjectRef.Resource+"/"+entry.ObjectRef.Subresource, "/"))
+		}
+	}
+	must(t, lines.Err())
+	return writes
+}
+
+// quiet waits until the shim has written nothing for some time, and returns how much it has written.
+func (n *node) quiet(t *testing.T, some time.Duration) int {
+	t.Helper()
+	last, since := -1, time.Now()
+	until(t, "the shim is quiet", func() (bool, string) {
+		now := n.writes(t)
+		if len(now) != last {
+			last, since = len(now), time.Now()
+		}
+		return time.Since(since) > some, fmt.Sprint(len(now), " writes")
+	})
+	return last
+}
+
+func writesAreFew(t *testing.T, n *node, p *programs) {
+	n.run(t, pod{name: "counted"})
+	n.running(t, "counted")
+	n.condition(t, "counted", "standard (default)")
+	before := n.quiet(t, 10*time.Second)
+	n.shell(t, "update", "default/counted", "main", "blockio=slow")
+	n.condition(t, "counted", "slow (update)")
+	n.holders(t, "slow", "default/counted/main")
+	n.event(t, "counted", "QOSClassChanged", "standard -> slow")
+	one := n.writes(t)[before:]
+	t.Logf("writes for one change of class: %d: %s", len(one), strings.Join(one, ", "))
+	if len(one) != 3 {
+		t.Errorf("one change of class cost %v; want one write each of condition, event and object", one)
+	}
+	quiet := n.quiet(t, 20*time.Second)
+	if quiet != before+len(one) {
+		t.Errorf("an idle time cost %v", n.writes(t)[before+len(one):])
+	}
+	// What is in the API already is not written again by a shim that starts.
+	p.restartShim(t)
+	n.offered(t, "slow", "1k", "1k")
+	if again := n.quiet(t, 10*time.Second); again != quiet {
+		t.Errorf("a restart of the shim cost %v", n.writes(t)[quiet:])
+	}
+}
+
+// timeToStatus measures how long it takes from a class file to the node's status.
+func timeToStatus(t *testing.T, n *node, p *programs) {
+	for _, capacity := range []int{7, 2} {
+		start := time.Now()
+		p.setClasses(t, fmt.Sprintf(classes, capacity))
+		n.offered(t, "gold", fmt.Sprint(capacity), fmt.Sprint(capacity))
+		t.Logf("from the class file to the node's status: %.1f s (class files are looked at every 5 s, the kubelet tells its status every 2 s here)",
+			time.Since(start).Seconds())
+	}
+}
