@@ -38,6 +38,7 @@ type api struct {
 	object   object
 	events   []event
 	changed  chan struct{} // closed at every event, and when watches end
+	told     int           // watches are told of versions up to this one; 0 is no limit
 	epoch    int           // counts the times that all watches were ended
 	requests []string      // method and path of all requests that were answered, watches included
 	answer   func(r *http.Request) (code int, body string, retryAfter string)
@@ -161,6 +162,14 @@ func (a *api) takeRequests() []string {
 	return taken
 }
 
+// lag makes watches behind by so many of the versions that there are now, and keeps them there.
+func (a *api) lag(versions int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.told = a.version - versions
+	a.wake()
+}
+
 // put changes the object as somebody else would, nil deletes it.
 func (a *api) put(change func(object) object) {
 	a.mu.Lock()
@@ -268,13 +277,13 @@ func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
 	a.mu.Unlock()
 	for {
 		a.mu.Lock()
-		events, changed, ended := a.events, a.changed, a.epoch != epoch
+		events, changed, ended, told := a.events, a.changed, a.epoch != epoch, a.told
 		a.mu.Unlock()
 		if ended {
 			return
 		}
 		for _, e := range events {
-			if e.version > seen {
+			if e.version > seen && (told == 0 || e.version <= told) {
 				seen = e.version
 				reply(w, object{"type": e.kind, "object": e.object})
 			}
@@ -288,7 +297,7 @@ func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// apply takes metadata or status from what is applied, there being no other manager of fields.
+// apply takes metadata or status from what is applied. Of what other managers of fields have, it knows conditions of type "Foreign".
 func (a *api) apply(w http.ResponseWriter, r *http.Request, subresource string) {
 	var body object
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -305,7 +314,7 @@ func (a *api) apply(w http.ResponseWriter, r *http.Request, subresource string) 
 		notFound(w, `nodeqosresources.qos.noderesource.dev "n1" not found`)
 		return
 	case subresource == "/status":
-		next["status"] = body["status"]
+		next["status"] = merge(next["status"], body["status"])
 	case next == nil:
 		delete(body, "status")
 		next = body
@@ -314,6 +323,19 @@ func (a *api) apply(w http.ResponseWriter, r *http.Request, subresource string) 
 	}
 	a.store(next)
 	reply(w, a.object)
+}
+
+func merge(before, applied any) any {
+	b, _ := before.(map[string]any)
+	a, _ := applied.(map[string]any)
+	conditions, _ := b["conditions"].([]any)
+	for _, c := range conditions {
+		if condition, ok := c.(map[string]any); ok && condition["type"] == "Foreign" {
+			all, _ := a["conditions"].([]any)
+			a["conditions"] = append(all, c)
+		}
+	}
+	return a
 }
 
 func reply(w io.Writer, o object) { _, _ = w.Write(encode(o)) }

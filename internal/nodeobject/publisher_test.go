@@ -124,6 +124,43 @@ func TestPublisher(t *testing.T) {
 			pass(time.Hour)
 			r.expectRequests(t)
 		},
+		"a condition that somebody else adds is applied beside, once": func(t *testing.T) {
+			r := settled(t)
+			r.put(func(o object) object {
+				status := o["status"].(map[string]any)
+				status["conditions"] = append(status["conditions"].([]any), object{"type": "Foreign", "status": "True", "reason": "A", "message": ""})
+				return o
+			})
+			pass(time.Minute)
+			if got := r.writes(); got > 1 {
+				t.Errorf("%d writes", got)
+			}
+			for range 10 {
+				r.plugin.set(r.plugin.state)
+				pass(time.Minute)
+			}
+			r.expectRequests(t)
+			if got := len(r.published(t).Status.Conditions); got != 3 {
+				t.Errorf("%d conditions", got)
+			}
+		},
+		"a watch that lags behind the answers to writes is no reason to write": func(t *testing.T) {
+			r := settled(t)
+			r.lag(0)
+			for _, inUse := range []uint64{1, 2} {
+				r.plugin.set(ready(inUse))
+				pass(time.Minute)
+				r.expectRequests(t, getNode, applyStatus)
+				r.plugin.set(ready(inUse))
+				pass(time.Minute)
+				r.expectRequests(t)
+			}
+			for behind := range 3 {
+				r.lag(2 - behind)
+				pass(time.Minute)
+				r.expectRequests(t)
+			}
+		},
 		"a node that is made anew owns the object anew": func(t *testing.T) {
 			r := settled(t)
 			r.setNode("uid-2")
