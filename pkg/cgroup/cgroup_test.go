@@ -234,3 +234,28 @@ func TestADescendantThatVanishesHasNoThreads(t *testing.T) {
 		m.Heal()
 	}
 }
+
+// namespaced is a machine as a reader in a cgroup namespace of its own sees it: paths of processes lead out of that.
+type namespaced struct{ *simcgroup.Machine }
+
+func (n namespaced) ReadFile(path string) ([]byte, error) {
+	data, err := n.Machine.ReadFile(path)
+	if strings.HasPrefix(path, "/proc/") && strings.HasSuffix(path, "/cgroup") {
+		data = []byte(strings.Replace(string(data), "0::/kubepods.slice", "0::/../..", 1))
+	}
+	return data, err
+}
+
+func TestTheChildThatCrunMakesIsFoundFromWithinAContainer(t *testing.T) {
+	m := withGroup(simcgroup.New())
+	m.AddCgroup("/kubepods.slice/kubepods-pod1.slice/crio-c2.scope/container")
+	m.AddProcess("/kubepods.slice/kubepods-pod1.slice/crio-c2.scope/container", 200)
+	tree, err := Detect(namespaced{m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := tree.IODir(classes.Target{Container: "c", CgroupsPath: "kubepods-pod1.slice:crio:c2", PID: 200})
+	if want := "/sys/fs/cgroup/kubepods.slice/kubepods-pod1.slice/crio-c2.scope/container"; err != nil || got != want {
+		t.Errorf("got %s, %v; want %s", got, err, want)
+	}
+}

@@ -100,7 +100,7 @@ func (t *Tree) IODir(target classes.Target) (dir string, version int, err error)
 	if err != nil {
 		return "", 0, err
 	}
-	return t.payloadDir(h, target, dir), h.version, nil
+	return t.payloadDir(target, dir), h.version, nil
 }
 
 // dir is the target's directory in a hierarchy: where its cgroups path leads or, for a container with a process, where the
@@ -137,14 +137,16 @@ func isOwn(target classes.Target, group, actual string) bool {
 	return group != "" && group != "/" && strings.HasSuffix(actual, group) || target.ID != "" && strings.Contains(actual, target.ID)
 }
 
-// payloadDir is dir, or the cgroup "container" in it: crun, told so, makes a scope with such a child, and gives the values to the child.
-func (t *Tree) payloadDir(h hierarchy, target classes.Target, dir string) string {
+// payloadDir is dir, or the cgroup "container" in it: crun, told so, makes a scope with such a child, and gives the values to the
+// child. The cgroup is asked for the process rather than the other way round: a reader in a cgroup namespace of its own, as in
+// a container, is told paths that begin in that.
+func (t *Tree) payloadDir(target classes.Target, dir string) string {
 	if target.PID <= 0 || target.Container == "" || !isSystemd(target.CgroupsPath) {
 		return dir
 	}
 	payload := path.Join(dir, "container")
-	group, err := t.groupOf(h, target.PID)
-	if err == nil && (h.below(group) == payload || strings.HasPrefix(h.below(group), payload+"/")) {
+	processes, err := t.threadsBelow(payload, "cgroup.procs")
+	if err == nil && slices.Contains(processes, target.PID) {
 		return payload
 	}
 	return dir
