@@ -4,9 +4,9 @@
 package podstatus
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -65,9 +65,8 @@ func (d diary) forget(now time.Time) {
 }
 
 // write brings the events up to date, and says when to do so again; 0 is not before something happens. One that fails does not
-// keep others from being written.
+// keep others from being written; the error is that of the first.
 func (d diary) write(ctx context.Context, w *eventWriter, pod *corev1.Pod) (again time.Duration, err error) {
-	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(d)) {
 		t := d[name]
 		at, pending := t.pending()
@@ -80,13 +79,13 @@ func (d diary) write(ctx context.Context, w *eventWriter, pod *corev1.Pod) (agai
 			}
 			continue
 		}
-		if err := w.write(ctx, pod, t.occurrence); err != nil {
-			errs = append(errs, err)
+		if failed := w.write(ctx, pod, t.occurrence); failed != nil {
+			err = cmp.Or(err, failed)
 			continue
 		}
 		t.until, t.at = t.last, time.Now()
 	}
-	return again, errors.Join(errs...)
+	return again, err
 }
 
 // eventWriter writes events of pods.

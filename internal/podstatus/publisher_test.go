@@ -6,7 +6,6 @@ package podstatus_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -18,187 +17,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/timestamppb"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
-
-// plugin is one whose state a test sets.
-type plugin struct {
-	mu      sync.Mutex
-	state   nodefeed.State
-	changed chan struct{}
-}
-
-func (p *plugin) Get() (nodefeed.State, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.state, p.changed
-}
-
-func (p *plugin) set(state nodefeed.State) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state = state
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
-
-// tell says which class of k8s.io/rdt the container main of each pod has, and what was refused.
-func (p *plugin) tell(refusals []*qosv1alpha1.Refusal, classes ...string) {
-	list := &qosv1alpha1.ListAssignmentsResponse{Refusals: refusals}
-	for _, c := range classes {
-		name, class, _ := strings.Cut(c, "=")
-		source := qosv1alpha1.Source_SOURCE_CONTAINER
-		if class == "" {
-			source = qosv1alpha1.Source_SOURCE_UNSPECIFIED
-		}
-		list.Pods = append(list.Pods, &qosv1alpha1.PodAssignments{
-			Uid: "uid-" + name, Namespace: "default", Name: name,
-			Containers: []*qosv1alpha1.ContainerAssignments{{Name: "main", Id: "id-" + name + "-main", QosResources: []*qosv1alpha1.Assignment{
-				{Name: "k8s.io/rdt", Class: class, Source: source},
-			}}},
-		})
-	}
-	offered := []*qosv1alpha1.QOSResourceInfo{{Name: "k8s.io/rdt", Mutable: true, Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "gold"}, {Name: "silver"}}}}
-	p.set(nodefeed.State{Assignments: list, Status: &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{ContainerQosResources: offered}}})
-}
-
-func pod(name string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "default", Name: name, UID: types.UID("uid-" + name),
-			Annotations: map[string]string{"container.qos.noderesource.dev/main": "rdt=gold", "other": "kept out"},
-		},
-		Spec: corev1.PodSpec{NodeName: "worker", Containers: []corev1.Container{{Name: "main", Image: "example"}}},
-		Status: corev1.PodStatus{
-			Phase:      corev1.PodRunning,
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-			ContainerStatuses: []corev1.ContainerStatus{{
-				Name: "main", ContainerID: "containerd://id-" + name + "-main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
-			}},
-		},
-	}
-}
-
-// rig is a publisher within a bubble.
-type rig struct {
-	t        *testing.T
-	plugin   *plugin
-	client   *fake.Clientset
-	log      *strings.Builder
-	registry *prometheus.Registry
-	stop     func()
-}
-
-// cluster makes an API with pods, and a plugin that has told nothing.
-func cluster(t *testing.T, pods ...runtime.Object) *rig {
-	return &rig{
-		t: t, plugin: &plugin{state: nodefeed.State{AwaySince: time.Now()}, changed: make(chan struct{})},
-		client: fake.NewClientset(pods...), log: &strings.Builder{}, registry: prometheus.NewRegistry(),
-	}
-}
-
-func both() podstatus.Options { return podstatus.Options{Conditions: true, Events: true} }
-
-func (r *rig) start(o podstatus.Options) {
-	r.t.Helper()
-	r.registry = prometheus.NewRegistry()
-	o.NodeName, o.Registry, o.Log = "worker", r.registry, slog.New(slog.NewTextHandler(r.log, nil))
-	p := podstatus.New(r.plugin, r.client, o)
-	ctx, cancel := context.WithCancel(r.t.Context())
-	ended := make(chan error)
-	go func() { ended <- p.Run(ctx) }()
-	r.stop = func() {
-		cancel()
-		if err := <-ended; err != nil {
-			r.t.Errorf("Run: %v", err)
-		}
-	}
-	r.pass(5 * time.Second)
-}
-
-func (r *rig) pass(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
-
-// writes are the requests that write, since the last call.
-func (r *rig) writes() []string {
-	var list []string
-	for _, action := range r.client.Actions() {
-		if patch, ok := action.(clienttesting.PatchAction); ok && string(patch.GetPatch()) == "{}" {
-			continue
-		}
-		if verb := action.GetVerb(); verb == "create" || verb == "patch" || verb == "update" || verb == "delete" {
-			list = append(list, verb+" "+action.GetResource().Resource+"/"+action.GetSubresource())
-		}
-	}
-	r.client.ClearActions()
-	return list
-}
-
-func (r *rig) wantWrites(when string, want ...string) {
-	r.t.Helper()
-	if got := r.writes(); !slices.Equal(got, want) {
-		r.t.Errorf("%s: wrote %q, want %q", when, got, want)
-	}
-}
-
-func (r *rig) condition(name string) corev1.PodCondition {
-	r.t.Helper()
-	pod, err := r.client.CoreV1().Pods("default").Get(r.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == podstatus.ConditionType {
-			return c
-		}
-	}
-	return corev1.PodCondition{}
-}
-
-func (r *rig) wantCondition(when, name, want string) corev1.PodCondition {
-	r.t.Helper()
-	c := r.condition(name)
-	if got := fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message); got != want {
-		r.t.Errorf("%s: condition %q, want %q", when, got, want)
-	}
-	return c
-}
-
-func (r *rig) events() []string {
-	r.t.Helper()
-	list, err := r.client.CoreV1().Events("default").List(r.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	var events []string
-	for i := range list.Items {
-		e := &list.Items[i]
-		events = append(events, fmt.Sprintf("%s %s x%d %s: %s", e.Type, e.Reason, e.Count, e.InvolvedObject.Name, e.Message))
-	}
-	slices.Sort(events)
-	return events
-}
-
-func (r *rig) wantEvents(when string, want ...string) {
-	r.t.Helper()
-	if got := r.events(); !slices.Equal(got, want) {
-		r.t.Errorf("%s: events %q, want %q", when, got, want)
-	}
-}
 
 const applied = "patch pods/status"
 
@@ -260,13 +90,6 @@ func TestOnlyPodsOfTheNodeAreAskedFor(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "--node-name") {
 		t.Errorf("without a node name: %v; want the remedy", err)
 	}
-}
-
-func refusal(count uint64, first, last time.Time) []*qosv1alpha1.Refusal {
-	return []*qosv1alpha1.Refusal{{
-		PodUid: "uid-web", Namespace: "default", Pod: "web", Container: "main", Reason: "ClassFull",
-		Message: fmt.Sprintf("class gold is full (try %d)", count), Count: count, FirstTime: timestamppb.New(first), LastTime: timestamppb.New(last),
-	}}
 }
 
 func TestARefusalIsOneEventWhoseCountGoesUp(t *testing.T) {
@@ -362,7 +185,7 @@ func TestWritesComeBackWhenTheAPIDoes(t *testing.T) {
 		line string
 	}{
 		{"after it was away", apierrors.NewServiceUnavailable("etcd is away"), "etcd is away"},
-		{"after it was overloaded", apierrors.NewTooManyRequests("slowly", 20), "overloaded"},
+		{"after it was overloaded", apierrors.NewTooManyRequests("slowly", 20), "slowly"},
 		{
 			"after permission was missing", apierrors.NewForbidden(schema.GroupResource{Resource: "pods/status"}, "web",
 				fmt.Errorf(`User "shim" cannot patch resource "pods/status" in API group "" in the namespace "default"`)),
@@ -405,8 +228,12 @@ func TestWritesComeBackWhenTheAPIDoes(t *testing.T) {
 
 func TestAPodThatIsGoneIsForgotten(t *testing.T) {
 	for name, err := range map[string]error{
-		"not found":       apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web"),
-		"another pod now": apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web", fmt.Errorf("uid mismatch")),
+		"not found":   apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web"),
+		"conflicting": apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web", fmt.Errorf("uid mismatch")),
+		// What an API server says.
+		"another pod now": apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "uid"), "other", "field is immutable"),
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -486,19 +313,6 @@ func TestAChangedAnnotationIsFollowedAndReported(t *testing.T) {
 			t.Errorf("events %q; want the change, beside the refusal", events)
 		}
 	})
-}
-
-func (r *rig) annotate(name, request string) {
-	r.t.Helper()
-	pod, err := r.client.CoreV1().Pods("default").Get(r.t.Context(), name, metav1.GetOptions{})
-	if err == nil {
-		pod.Annotations["container.qos.noderesource.dev/main"] = request
-		_, err = r.client.CoreV1().Pods("default").Update(r.t.Context(), pod, metav1.UpdateOptions{})
-	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.client.ClearActions()
 }
 
 func TestAnnotationsAreNotFollowedUnlessAskedFor(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -178,8 +179,19 @@ func (p *Publisher) writeCondition(ctx context.Context, m *memory, o *observed) 
 	return err
 }
 
-// gone says whether a write found no pod, or another one of that name. Of what is forced, nothing else conflicts.
-func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+// gone says whether a write found no pod, or another one of that name. The API server refuses to change a UID; of what is
+// forced, nothing else conflicts.
+func gone(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || anotherUID(err)
+}
+
+func anotherUID(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+}
 
 // applied has the condition, and the UID: another pod of the name is not touched.
 func applied(pod *corev1.Pod, c *corev1.PodCondition) *applycorev1.PodApplyConfiguration {
