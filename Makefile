@@ -18,9 +18,9 @@ PLATFORM ?= linux/$(shell $(GO) env GOARCH)
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 # Where the tests of one package may be chosen, e.g. make test PACKAGES=./pkg/rdt/...
 PACKAGES ?= ./...
-# How long all VM tests may take.
+# How long the tests on real parts may take, VMs and Kubernetes each.
 E2E_TIMEOUT ?= 60m
-# Chooses VM tests by name, as in go test -run.
+# Chooses tests on real parts by name, as in go test -run.
 E2E_RUN ?= .
 # Whose kind of RDT the VM has: intel or amd.
 VENDOR ?= intel
@@ -98,12 +98,12 @@ test: ## Run all tests that need no root and no kernel of their own, fuzz seeds 
 	[ -z "$$failed" ] || { echo "failed in:$$failed" >&2; exit 1; }
 
 .PHONY: fuzz
-fuzz: ## Fuzz every target, one after another, for FUZZTIME=20s each.
+fuzz: ## Fuzz every target for FUZZTIME=20s each, as many at once as there are CPUs.
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: e2e
-e2e: ## Run the tests in VMs with the real kernel and containerd; E2E_RUN=NAME chooses.
-	$(GO) test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e
+e2e: ## Run the tests in VMs with the real kernel, and as root those on a real Kubernetes; E2E_RUN=NAME chooses.
+	$(GO) test -tags e2e -count=1 -v -p 1 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e ./test/e2e/kubernetes
 
 .PHONY: vm
 vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VENDOR=amd.

@@ -2,8 +2,8 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# fuzz.sh TIME [PACKAGE…]: runs every fuzz target of the packages (all of this module, if none is given) for TIME each, one after
-# another. It goes on after a failure, so that one run finds what all targets find, and fails at the end. The input that
+# fuzz.sh TIME [PACKAGE…]: runs every fuzz target of the packages (all of this module, if none is given) for TIME each, as
+# many at once as there are CPUs. It goes on after a failure, so that one run finds what all targets find, and fails at the end. The input that
 # failed is in testdata/fuzz of the package: commit it with the fix.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,19 +22,29 @@ targets() {
 # machine: then there is no input that failed.
 late() { grep -q 'context deadline exceeded' "$1" && ! grep -q 'Failing input written' "$1"; }
 
-failed=() count=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+# fuzz NAME TARGET: one target in one package; it leaves a file "failed" beside its log when it failed.
+fuzz() {
+  local log=$logs/$2-${1//\//_}
+  go test -run '^$' -fuzz "^$2\$" -fuzztime "$time" -parallel 1 "$1" >"$log" 2>&1 || late "$log" || echo "$1 $2" >"$log.failed"
+  echo "== $1 $2"
+  if [ -e "$log.failed" ]; then cat "$log"; else tail -n 3 "$log"; fi
+}
+
+count=0
 while read -r dir target; do
+  [ "$(jobs -pr | wc -l)" -lt "$(nproc)" ] || wait -n
+  fuzz ".${dir#"$PWD"}" "$target" &
   count=$((count + 1))
-  name=.${dir#"$PWD"}
-  echo "== $name $target"
-  go test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$name" 2>&1 | tee "$log" || late "$log" || failed+=("$name $target")
 done < <(targets)
+wait
 
 [ "$count" -gt 0 ] || { echo "no fuzz target found: something is wrong with this script" >&2; exit 1; }
-if [ ${#failed[@]} -gt 0 ]; then
-  printf 'failed: %s\n' "${failed[@]}" >&2
+if ls "$logs"/*.failed >/dev/null 2>&1; then
+  echo "failed:" >&2
+  cat "$logs"/*.failed >&2
   exit 1
 fi
 echo "$count fuzz targets ran for $time each, none failed"
