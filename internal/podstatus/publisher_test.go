@@ -164,14 +164,29 @@ func TestWhatIsToldStaysWhileThePluginIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"))
 		r.plugin.tell(nil, "web=gold")
-		r.start(both())
+		asked := make(chan string, 9)
+		follow := both()
+		follow.FollowAnnotations = true
+		follow.Update = func(_ context.Context, u *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
+			asked <- u.GetQosResources()[0].GetClass()
+			return nil
+		}
+		r.start(follow)
 		defer r.stop()
-		r.writes()
 		state, _ := r.plugin.Get()
-		state.AwaySince, state.Assignments = time.Now(), nil
+		state.AwaySince = time.Now()
 		r.plugin.set(state)
+		r.annotate("web", "rdt=silver")
 		r.pass(time.Hour)
 		r.wantWrites("while it is away")
+		if len(asked) > 0 {
+			t.Errorf("asked for %s of a plugin that is away", <-asked)
+		}
+		r.plugin.tell(nil, "web=gold")
+		r.pass(5 * time.Second)
+		if len(asked) != 1 {
+			t.Errorf("asked %d times when it is back, want once", len(asked))
+		}
 		r.plugin.tell(nil, "web=silver")
 		r.pass(5 * time.Second)
 		r.wantCondition("when it is back", "web", "True Assigned: main: k8s.io/rdt silver (container)")
