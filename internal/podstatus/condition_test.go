@@ -5,6 +5,7 @@ package podstatus
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,7 +155,7 @@ func TestALongMessageIsCutAndSaysSo(t *testing.T) {
 }
 
 func TestWhichChangesAreToldOfBetweenTwoStates(t *testing.T) {
-	before := map[string]*qosv1alpha1.ContainerAssignments{"1": ctr("main", "1", has("k8s.io/rdt", "gold", container), has("k8s.io/blockio", "", none))}
+	before := assigned(ctr("main", "1", has("k8s.io/rdt", "gold", container), has("k8s.io/blockio", "", none)))
 	for _, c := range []struct {
 		name  string
 		after *qosv1alpha1.ContainerAssignments
@@ -224,5 +225,32 @@ func TestAnEventHasANameOfItsOwn(t *testing.T) {
 	pod.Name = strings.Repeat("a", 235) + "." + strings.Repeat("b", 17)
 	if long := eventName(pod, o); len(long) > 253 || strings.Contains(long, "..") {
 		t.Errorf("%d characters: %s", len(long), long)
+	}
+}
+
+func TestChangesAreToldOfHoweverLateThePodIsLookedAt(t *testing.T) {
+	state := func(class string) *snapshot {
+		pod := assigned(ctr("main", "1", has("k8s.io/rdt", class, container)))
+		return &snapshot{ready: true, pods: map[string]*qosv1alpha1.PodAssignments{"uid": pod}}
+	}
+	c := changes{byPod: map[string][]occurrence{}}
+	first, second, third := state("gold"), state("silver"), state("bronze")
+	c.note(nil, first)
+	c.note(first, second)
+	c.note(second, third)
+	var got []string
+	for _, o := range c.take("uid") {
+		got = append(got, o.message)
+	}
+	if want := []string{"main: k8s.io/rdt gold -> silver", "main: k8s.io/rdt silver -> bronze"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if again := c.take("uid"); len(again) != 0 {
+		t.Errorf("told again: %v", again)
+	}
+	c.note(third, first)
+	c.note(first, &snapshot{ready: true})
+	if len(c.byPod) != 0 {
+		t.Errorf("kept for a pod that is gone: %v", c.byPod)
 	}
 }

@@ -79,7 +79,7 @@ func (d diary) write(ctx context.Context, w *eventWriter, pod *corev1.Pod) (agai
 			}
 			continue
 		}
-		if failed := w.write(ctx, pod, t.occurrence); failed != nil {
+		if failed := w.write(ctx, pod, t); failed != nil {
 			err = cmp.Or(err, failed)
 			continue
 		}
@@ -97,21 +97,32 @@ type eventWriter struct {
 	count func(error) error
 }
 
-// write makes the event, or raises its count. An event is good to be written again.
-func (w *eventWriter) write(ctx context.Context, pod *corev1.Pod, o occurrence) error {
-	event, events := eventOf(pod, w.node, o), w.client.Events(pod.Namespace)
+// write makes the event, or raises the count of the one that is there.
+func (w *eventWriter) write(ctx context.Context, pod *corev1.Pod, t *told) error {
 	if err := w.allow(ctx); err != nil {
 		return err
 	}
-	// A patch of nothing reads the event, without the right to read those of others.
+	event, events := eventOf(pod, w.node, t.occurrence), w.client.Events(pod.Namespace)
+	if t.count == 1 { // most likely there is none
+		_, err := events.Create(ctx, event, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
+			return w.done(err)
+		}
+	}
+	// It may be of an earlier life of this process. A patch of nothing reads it, without the right to read those of others.
 	is, err := events.Patch(ctx, event.Name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err): // Kubernetes forgets events after an hour
 		_, err = events.Create(ctx, event, metav1.CreateOptions{})
 		return w.done(err)
 	case err != nil:
 		return err
 	}
+	return w.raise(ctx, is, event, t.occurrence)
+}
+
+// raise counts an occurrence in an event that is there, unless it tells that already.
+func (w *eventWriter) raise(ctx context.Context, is, event *corev1.Event, o occurrence) error {
 	count, ok := raised(is, o)
 	if !ok {
 		return nil
@@ -123,7 +134,7 @@ func (w *eventWriter) write(ctx context.Context, pod *corev1.Pod, o occurrence) 
 	if err != nil {
 		return err
 	}
-	_, err = events.Patch(ctx, event.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = w.client.Events(is.Namespace).Patch(ctx, is.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return w.done(err)
 }
 

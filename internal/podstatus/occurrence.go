@@ -6,6 +6,7 @@ package podstatus
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,11 +105,15 @@ func changesRefused(changes []podrequests.Refused) []occurrence {
 	return list
 }
 
-// changed tells which containers have another class than before, by container ID.
-func changed(before map[string]*qosv1alpha1.ContainerAssignments, after *qosv1alpha1.PodAssignments, now time.Time) []occurrence {
+// changed tells which containers have another class than before; a container is the same while its ID is.
+func changed(before, after *qosv1alpha1.PodAssignments, now time.Time) []occurrence {
 	var list []occurrence
 	for _, c := range after.GetContainers() {
-		parts := differences(before[c.GetId()].GetQosResources(), c.GetQosResources())
+		i := slices.IndexFunc(before.GetContainers(), func(b *qosv1alpha1.ContainerAssignments) bool { return b.GetId() == c.GetId() })
+		if i < 0 {
+			continue
+		}
+		parts := differences(before.GetContainers()[i].GetQosResources(), c.GetQosResources())
 		if len(parts) == 0 {
 			continue
 		}

@@ -66,6 +66,7 @@ type Publisher struct {
 	events   *eventWriter
 	follower *podrequests.Follower
 	present  atomic.Pointer[snapshot]
+	changes  changes
 	pods     pods
 	log      teller
 }
@@ -77,6 +78,7 @@ func New(feed Feed, client kubernetes.Interface, options Options) *Publisher {
 		limit:    flowcontrol.NewTokenBucketRateLimiter(writesPerSecond, writeBurst),
 		writes:   kubeapi.NewWrites(options.Registry),
 		follower: podrequests.NewFollower(options.Update),
+		changes:  changes{byPod: map[string][]occurrence{}},
 		pods:     pods{known: map[string]*memory{}},
 		log:      teller{log: options.Log, reports: map[string]*kubeapi.Report{}},
 	}
@@ -157,10 +159,12 @@ func (p *Publisher) watch(ctx context.Context) {
 		switch {
 		case !next.ready:
 		case before == nil || !before.ready:
+			p.changes.note(before, next)
 			for _, key := range p.informer.GetStore().ListKeys() {
 				p.queue.AddAfter(key, gather)
 			}
 		default:
+			p.changes.note(before, next)
 			for _, key := range next.differs(before) {
 				p.queue.AddAfter(key, gather)
 			}

@@ -28,9 +28,9 @@ type memory struct {
 	uid types.UID
 	// node is the UID by which the node knows it.
 	node string
-	// byID and byName are the containers that were seen last, and last of their names.
-	byID, byName map[string]*qosv1alpha1.ContainerAssignments
-	events       diary
+	// byName are the containers that were seen last of their names.
+	byName map[string]*qosv1alpha1.ContainerAssignments
+	events diary
 	// written is the pod as it was after the last write, which the watch may not have told yet.
 	written *corev1.Pod
 	backoff kubeapi.Backoff
@@ -94,6 +94,7 @@ func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Durat
 	}
 	o.last = m.byName
 	m.note(&o)
+	m.events.note(pod, p.changes.take(m.node))
 	return sooner(again, p.write(ctx, m, &o))
 }
 
@@ -103,11 +104,6 @@ func (m *memory) note(o *observed) {
 	m.events.note(o.pod, changesRefused(o.changes))
 	if o.assignments == nil {
 		return
-	}
-	m.events.note(o.pod, changed(m.byID, o.assignments, time.Now()))
-	m.byID = map[string]*qosv1alpha1.ContainerAssignments{}
-	for _, c := range o.assignments.GetContainers() {
-		m.byID[c.GetId()] = c
 	}
 	for _, c := range o.containers() {
 		m.byName[c.GetName()] = c

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
@@ -96,6 +97,41 @@ func unchanged(before, after any) bool {
 // apiWatchEnded says whether a watch ended as watches do.
 func apiWatchEnded(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+}
+
+// changes are those of classes of running containers, by the UID of the pod, until they are told. They are taken from one state of
+// the plugin to the next, since a pod is looked at only some time later.
+type changes struct {
+	mu    sync.Mutex // guards byPod
+	byPod map[string][]occurrence
+}
+
+// note takes what has changed from one state to the next; before is nil in the beginning.
+func (c *changes) note(before, after *snapshot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for uid := range c.byPod {
+		if after.pods[uid] == nil {
+			delete(c.byPod, uid) // nobody has asked for them, and nobody will
+		}
+	}
+	if before == nil {
+		return
+	}
+	for uid, pod := range after.pods {
+		if was := before.pods[uid]; was != nil && was != pod {
+			c.byPod[uid] = append(c.byPod[uid], changed(was, pod, time.Now())...)
+		}
+	}
+}
+
+// take returns the changes of a pod that were not told yet.
+func (c *changes) take(uid string) []occurrence {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := c.byPod[uid]
+	delete(c.byPod, uid)
+	return list
 }
 
 // teller says in the log how things go, which several workers try.

@@ -100,16 +100,17 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 		do   func()
 	}{
 		{"kubelet", func() { n.restartKubelet(t) }},
-		{"shim", func() { p.restartShim(t) }},
-		{"plugin", func() { p.restartPlugin(t) }},
+		{"shim", func() { p.killShim(t) }},
+		{"plugin", func() { p.killPlugin(t) }},
 		{"all three", func() {
 			n.kubelet.mustEnd(t, syscall.SIGKILL)
-			p.restartShim(t)
-			p.restartPlugin(t)
+			p.killShim(t)
+			p.killPlugin(t)
 			n.kubelet.mustStart(t)
 		}},
 	} {
 		restart.do()
+		p.back(t)
 		n.offered(t, "gold", "2", "2")
 		// A pod of each kind shows that all parts are at work again.
 		after := "after-" + strings.ReplaceAll(restart.name, " ", "-")
@@ -124,7 +125,7 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 	}
 }
 
-// restartKubelet kills the kubelet and waits until it has told its status again.
+// restartKubelet kills the kubelet and starts it again.
 func (n *node) restartKubelet(t *testing.T) {
 	t.Helper()
 	n.kubelet.mustEnd(t, syscall.SIGKILL)
@@ -156,6 +157,7 @@ func capacityBelowUse(t *testing.T, n *node, p installation) {
 	n.pending(t, "more", "Insufficient qos.noderesource.dev/blockio.gold")
 	n.offered(t, "gold", "2", "2") // as many as there are in use
 	n.restartKubelet(t)
+	p.back(t)
 	n.offered(t, "gold", "2", "2")
 	n.running(t, "one", "two")
 	if got := n.containerID("one") + n.containerID("two"); got != before {

@@ -61,9 +61,17 @@ func (d *daemonSet) setClasses(t *testing.T, text string) {
 	d.apply(t, manifest)
 }
 
-func (d *daemonSet) restartPlugin(t *testing.T) { d.killed(t, "qos-nri-plugin") }
+func (d *daemonSet) killPlugin(t *testing.T) { d.killed(t, "qos-nri-plugin") }
 
-func (d *daemonSet) restartShim(t *testing.T) { d.killed(t, "qos-kubelet-shim") }
+func (d *daemonSet) killShim(t *testing.T) { d.killed(t, "qos-kubelet-shim") }
+
+func (d *daemonSet) back(t *testing.T) {
+	t.Helper()
+	d.ready(t, func() string {
+		output, _ := d.try("-n", "qos-system", "get", "pods", "-o", "jsonpath={.items[0].status.podIP}")
+		return output
+	})
+}
 
 // killed kills a program in its container; the kubelet starts the container again.
 func (d *daemonSet) killed(t *testing.T, name string) {

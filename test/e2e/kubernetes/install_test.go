@@ -8,6 +8,8 @@ package kubernetes
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,9 +46,11 @@ var rates = map[string]string{"gold": "900000000", "silver": "800000000", "slow"
 type installation interface {
 	// setClasses changes the class file.
 	setClasses(t *testing.T, text string)
-	// restartPlugin and restartShim kill them and let them come back.
-	restartPlugin(t *testing.T)
-	restartShim(t *testing.T)
+	// killPlugin and killShim kill them.
+	killPlugin(t *testing.T)
+	killShim(t *testing.T)
+	// back waits until both are back and do their work.
+	back(t *testing.T)
 }
 
 // programs is the installation as two programs on the node.
@@ -80,16 +84,38 @@ func (p *programs) setClasses(t *testing.T, text string) {
 	must(t, os.WriteFile(classFile, []byte(text), 0o644))
 }
 
-func (p *programs) restartPlugin(t *testing.T) {
+func (p *programs) killPlugin(t *testing.T) { p.plugin.mustEnd(t, syscall.SIGKILL) }
+
+func (p *programs) killShim(t *testing.T) { p.shim.mustEnd(t, syscall.SIGKILL) }
+
+func (p *programs) back(t *testing.T) {
 	t.Helper()
-	p.plugin.mustEnd(t, syscall.SIGKILL)
-	p.plugin.mustStart(t)
+	for _, program := range []*process{p.plugin, p.shim} {
+		if !program.running() {
+			program.mustStart(t)
+		}
+	}
+	p.ready(t, func() string { return "127.0.0.1" })
 }
 
-func (p *programs) restartShim(t *testing.T) {
+// ready waits until plugin and shim say that they are.
+func (n *node) ready(t *testing.T, address func() string) {
 	t.Helper()
-	p.shim.mustEnd(t, syscall.SIGKILL)
-	p.shim.mustStart(t)
+	for _, port := range []string{":9420", ":9421"} {
+		until(t, "port "+port+" says that it is ready", func() (bool, string) {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address()+port+"/readyz", nil)
+			if err != nil {
+				return false, err.Error()
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				return false, err.Error()
+			}
+			defer response.Body.Close()
+			seen, _ := io.ReadAll(response.Body)
+			return response.StatusCode == http.StatusOK, string(seen)
+		})
+	}
 }
 
 // offered waits until the node has a class with a capacity and as much of it to give.

@@ -31,7 +31,8 @@ func missingCRD(t *testing.T, n *node, p *programs) {
 		t.Errorf("it was said %d times: %s", len(seen), strings.Join(seen, "\n"))
 	}
 	// The shim looks again within a minute; a new one at once.
-	p.restartShim(t)
+	p.killShim(t)
+	p.back(t)
 }
 
 // said returns the lines of the shim's log with a text.
@@ -252,7 +253,8 @@ func writesAreFew(t *testing.T, n *node, p *programs) {
 		t.Errorf("an idle time cost %v", n.writes(t)[before+len(one):])
 	}
 	// What is in the API already is not written again by a shim that starts.
-	p.restartShim(t)
+	p.killShim(t)
+	p.back(t)
 	n.offered(t, "slow", "1k", "1k")
 	if again := n.quiet(t, 10*time.Second); again != quiet {
 		t.Errorf("a restart of the shim cost %v", n.writes(t)[quiet:])

@@ -1,0 +1,137 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
+	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
+)
+
+const (
+	manyPods  = 250
+	otherNode = "node-2"
+)
+
+// TestTheShimIsSmall measures the shim on a node with many pods. Node and pods exist in the API alone: the kubelet and the
+// plugin that the shim speaks to are played by this test.
+func TestTheShimIsSmall(t *testing.T) {
+	n := ready(t)
+	n.kubectl(t, "apply", "-f", crd)
+	n.apply(t, otherPods())
+	t.Cleanup(func() {
+		n.kubectl(t, "-n", "many", "delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false")
+		n.kubectl(t, "delete", "node", otherNode)
+	})
+	plugin := apitest.NewNode()
+	must(t, plugin.Load(t.Context(), apitest.Files))
+	for name, uid := range n.uids(t) {
+		must(t, plugin.RunPodAs(t.Context(), uid, "many", name, "", "main", "side"))
+	}
+	served, err := apitest.Serve(context.WithoutCancel(t.Context()), plugin, filepath.Join(n.dir, "run"))
+	must(t, err)
+	t.Cleanup(func() { must(t, served.Stop()) })
+	kubelet := kubelettest.New(filepath.Join(n.dir, "run", "kubelet-2"))
+	must(t, kubelet.Start())
+	t.Cleanup(kubelet.Kill)
+
+	before := len(n.writes(t))
+	shim := n.process("shim-2", n.program("qos-kubelet-shim"), "--node-name", otherNode, "--kubeconfig", n.cluster.kubeconfig("admin"),
+		"--api-socket", served.Socket, "--kubelet-dir", kubelet.Root(), "--metrics-address=")
+	start := time.Now()
+	shim.mustStart(t)
+	t.Cleanup(func() { must(t, shim.end(syscall.SIGTERM)) })
+	until(t, "all pods have their condition", func() (bool, string) {
+		output, _ := n.try("-n", "many", "get", "pods", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="qos.noderesource.dev/Assigned")].status}`)
+		return len(strings.Fields(output)) == manyPods, fmt.Sprint(len(strings.Fields(output)))
+	})
+	took := time.Since(start)
+	quiet := n.quiet(t, 7*time.Second)
+	busy := cpuTime(t, shim)
+	const idle = 20 * time.Second
+	<-time.After(idle)
+	t.Logf("%d pods with 2 containers each: conditions after %.0f s, %d writes in all, %s of CPU; then in %s %s of CPU and %d writes; %s resident, %s at most",
+		manyPods, took.Seconds(), quiet-before, busy, idle, cpuTime(t, shim)-busy, len(n.writes(t))-quiet,
+		memory(t, shim, "VmRSS"), memory(t, shim, "VmHWM"))
+	if writes := quiet - before; writes > manyPods+10 {
+		t.Errorf("%d writes for %d pods; want one each, and few for the node", writes, manyPods)
+	}
+}
+
+// otherPods are a namespace, a node without a kubelet, and its pods.
+func otherPods() string {
+	var manifests strings.Builder
+	manifests.WriteString("apiVersion: v1\nkind: Namespace\nmetadata: {name: many}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: " + otherNode + "}\n---\n")
+	for i := range manyPods {
+		fmt.Fprintf(&manifests, `apiVersion: v1
+kind: Pod
+metadata: {name: pod-%d, namespace: many, labels: {app: many}}
+spec:
+  nodeName: %s
+  automountServiceAccountToken: false
+  containers:
+  - {name: main, image: %s}
+  - {name: side, image: %s}
+---
+`, i, otherNode, workloadImage, workloadImage)
+	}
+	return manifests.String()
+}
+
+// uids are those of the pods, by name.
+func (n *node) uids(t *testing.T) map[string]string {
+	t.Helper()
+	var list struct {
+		Items []struct{ Metadata struct{ Name, UID string } }
+	}
+	must(t, json.Unmarshal([]byte(n.kubectl(t, "-n", "many", "get", "pods", "-o", "json")), &list))
+	uids := map[string]string{}
+	for _, item := range list.Items {
+		uids[item.Metadata.Name] = item.Metadata.UID
+	}
+	return uids
+}
+
+// cpuTime is what a process has had so far.
+func cpuTime(t *testing.T, p *process) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid))
+	must(t, err)
+	// The name, in parentheses, may have spaces: proc_pid_stat(5).
+	fields := strings.Fields(string(stat[strings.LastIndex(string(stat), ")")+2:]))
+	ticks := 0
+	for _, field := range fields[11:13] { // utime and stime, in hundredths of a second
+		number, err := strconv.Atoi(field)
+		must(t, err)
+		ticks += number
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+func memory(t *testing.T, p *process, field string) string {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	must(t, err)
+	for line := range strings.Lines(string(status)) {
+		if value, found := strings.CutPrefix(line, field+":"); found {
+			kib, err := strconv.Atoi(strings.Fields(value)[0])
+			must(t, err)
+			return fmt.Sprintf("%.1f MiB", float64(kib)/1024)
+		}
+	}
+	t.Fatalf("no %s", field)
+	return ""
+}
