@@ -20,7 +20,7 @@ func TestDaemonSet(t *testing.T) {
 	n := ready(t)
 	d := n.installDaemonSet(t)
 	t.Run("the class file that comes with it works", func(t *testing.T) { suppliedClassesWork(t, n) })
-	d.setClasses(t, fmt.Sprintf(classes, 2))
+	n.setGold(t, d, 2)
 	t.Run("capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) })
 	t.Run("the extended resource alone is a request", func(t *testing.T) { extendedResourceIsARequest(t, n) })
 	t.Run("the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) })

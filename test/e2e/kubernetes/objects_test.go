@@ -177,11 +177,7 @@ func serverAway(t *testing.T, n *node, p *programs) {
 	n.condition(t, "through", "gold (allocated)")
 	before := n.containerID("through")
 	n.cluster.server.mustEnd(t, syscall.SIGKILL)
-	p.setClasses(t, fmt.Sprintf(classes, 3))
-	until(t, "the node has the new classes", func() (bool, string) {
-		seen := n.shell(t, "status", "-o", "json")
-		return strings.Contains(seen, `"capacity": "3"`), seen
-	})
+	n.setGold(t, p, 3)
 	n.shell(t, "update", "default/through", "main", "blockio=slow")
 	until(t, "the shim has noticed that the API server is away", func() (bool, string) {
 		return len(p.said("does not answer")) > 0, "nothing of it in its log"
@@ -194,7 +190,7 @@ func serverAway(t *testing.T, n *node, p *programs) {
 	if got := n.containerID("through"); got != before {
 		t.Error("while the API server was away the pod got another container")
 	}
-	p.setClasses(t, fmt.Sprintf(classes, 2))
+	n.setGold(t, p, 2)
 	n.offered(t, "gold", "2", "2")
 }
 
