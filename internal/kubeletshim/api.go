@@ -6,7 +6,9 @@ package kubeletshim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,18 +36,21 @@ type apiPublishers struct {
 	log      *slog.Logger
 }
 
-// run waits for credentials and publishes with them until ctx ends.
+// run waits for credentials that can be used, and publishes with them until ctx ends.
 func (a *apiPublishers) run(ctx context.Context) error {
 	for said := ""; ; {
 		config, err := kubeapi.Config(a.options.Kubeconfig, "qos-kubelet-shim/"+a.options.Version)
 		if err == nil {
-			return a.publish(ctx, config)
+			var parts []part
+			if parts, err = a.parts(config); err == nil {
+				return runAll(ctx, parts)
+			}
 		}
 		if err.Error() != said {
 			said = err.Error()
-			a.log.Warn("nothing is published to the Kubernetes API; the kubelet gets classes and capacities all the same", "problem", err)
+			a.log.Warn("nothing is published to the Kubernetes API; the kubelet gets classes and capacities all the same", "problem", a.explain(err))
 		}
-		if errors.Is(err, kubeapi.ErrNoCredentials) && a.options.Kubeconfig == "" {
+		if errors.Is(err, kubeapi.ErrNoCredentials) {
 			return nil
 		}
 		select {
@@ -56,28 +61,46 @@ func (a *apiPublishers) run(ctx context.Context) error {
 	}
 }
 
-func (a *apiPublishers) publish(ctx context.Context, config *rest.Config) error {
+// explain says where credentials come from that cannot be used.
+func (a *apiPublishers) explain(err error) string {
+	if a.options.Kubeconfig == "" || strings.Contains(err.Error(), "--kubeconfig") {
+		return err.Error()
+	}
+	return fmt.Sprintf("--kubeconfig %s cannot be used: %v", a.options.Kubeconfig, err)
+}
+
+// part publishes until ctx ends.
+type part interface{ Run(ctx context.Context) error }
+
+// parts makes what is to be published. The error is about the credentials.
+func (a *apiPublishers) parts(config *rest.Config) ([]part, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	var parts []part
 	if a.options.publishes(NodeObject) {
-		objects, err := dynamic.NewForConfig(config)
-		if err != nil {
-			return err
-		}
-		object := nodeobject.New(a.feed, objects, client.CoreV1(), nodeobject.Options{
+		parts = append(parts, nodeobject.New(a.feed, objects, client.CoreV1(), nodeobject.Options{
 			NodeName: a.options.NodeName, Registry: a.registry, Log: a.log,
-		})
-		group.Go(func() error { return object.Run(ctx) })
+		}))
 	}
 	if a.options.publishes(PodConditions) || a.options.publishes(Events) || a.options.FollowAnnotations {
-		pods := podstatus.New(a.feed, client, podstatus.Options{
+		parts = append(parts, podstatus.New(a.feed, client, podstatus.Options{
 			NodeName: a.options.NodeName, Conditions: a.options.publishes(PodConditions), Events: a.options.publishes(Events),
 			FollowAnnotations: a.options.FollowAnnotations, Update: a.update, Registry: a.registry, Log: a.log,
-		})
-		group.Go(func() error { return pods.Run(ctx) })
+		}))
+	}
+	return parts, nil
+}
+
+func runAll(ctx context.Context, parts []part) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, p := range parts {
+		group.Go(func() error { return p.Run(ctx) })
 	}
 	return group.Wait()
 }
