@@ -91,5 +91,7 @@ func (o *assignmentsOptions) watch(cmd *cobra.Command, client qosv1alpha1.NodeQO
 }
 
 func (o *assignmentsOptions) selected(list *qosv1alpha1.ListAssignmentsResponse) *qosv1alpha1.ListAssignmentsResponse {
-	return &qosv1alpha1.ListAssignmentsResponse{Pods: shell.SelectPods(list, o.pod), Refusals: shell.SelectRefusals(list, o.pod)}
+	return &qosv1alpha1.ListAssignmentsResponse{
+		Pods: shell.SelectPods(list, o.pod), Refusals: shell.SelectRefusals(list, o.pod), Synchronized: list.GetSynchronized(),
+	}
 }

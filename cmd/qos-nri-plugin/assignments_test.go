@@ -57,9 +57,10 @@ pods:
   sandboxId: sandbox-web
   uid: uid-web
 refusals: []
+synchronized: true
 `}},
 		{"of a namespace without pods", []string{"-n", "empty"}, answer{Out: "No pods with QoS-class resources run on this node.\n"}},
-		{"of a namespace without pods, in JSON", []string{"-n", "empty", "-o", "json"}, answer{Out: "{\n  \"pods\": [],\n  \"refusals\": []\n}\n"}},
+		{"of a namespace without pods, in JSON", []string{"-n", "empty", "-o", "json"}, answer{Out: "{\n  \"pods\": [],\n  \"refusals\": [],\n  \"synchronized\": true\n}\n"}},
 		{"of an unknown pod name who there is", []string{"x/y"}, answer{
 			Code: 1, Errors: "Error: no pod \"x/y\" with QoS-class resources is on this node; there are default/web, kube-system/agent\n",
 		}},

@@ -30,7 +30,8 @@ import (
 // stopTime bounds the end of the process after SIGTERM. Running containers keep their classes.
 const stopTime = 5 * time.Second
 
-// releaseInterval is how often classes that are gone are looked at again, when the kernel was not done with them.
+// releaseInterval is how often classes that are gone are looked at again, when the kernel was not done with them, and refusals
+// that nobody repeats.
 const releaseInterval = 30 * time.Second
 
 // Options of the process; its flags.
@@ -153,6 +154,7 @@ func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 			return nil
 		case <-n.Drained():
 		case <-retry.C: // what still had processes the last time
+			n.ForgetRefused()
 		}
 		if err := n.ReleaseUnused(ctx); err != nil {
 			a.log.Warn("classes that are gone could not be cleaned up", "error", err)

@@ -62,6 +62,13 @@ func (n *Node) Assignments() []PodAssignments {
 	return sorted
 }
 
+// Synchronized says whether the runtime has told all that runs, and tells what is new.
+func (n *Node) Synchronized() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.info.Synchronized
+}
+
 // Container returns what the newest container of an owner has; ok is false when there is none that runs.
 func (n *Node) Container(owner classes.Owner) (ctr ContainerAssignments, ok bool) {
 	n.mu.Lock()

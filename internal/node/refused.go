@@ -6,6 +6,7 @@ package node
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +36,6 @@ type Refused struct {
 func (n *Node) Refused() []Refused {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.forgetRefused()
 	list := make([]Refused, 0, len(n.refused))
 	for _, r := range n.refused {
 		list = append(list, r)
@@ -58,8 +58,8 @@ func (n *Node) refuse(h classes.Holder, err error) error {
 	r.PodNamespace, r.PodName, r.Message, r.Last = h.PodNamespace, h.PodName, err.Error(), now
 	r.Count++
 	n.refused[h.Owner] = r
-	if len(n.refused) > maxRefused {
-		n.forgetRefused()
+	for len(n.refused) > maxRefused {
+		n.forgetOldestRefused()
 	}
 	return n.count(err)
 }
@@ -86,16 +86,14 @@ func (n *Node) accept(owner classes.Owner) {
 	}
 }
 
-// forgetRefused drops refusals that are old, and the oldest of too many. The caller holds mu.
-func (n *Node) forgetRefused() {
-	now := n.now()
-	for owner, r := range n.refused {
-		if now.Sub(r.Last) > refusedTime {
-			delete(n.refused, owner)
-		}
-	}
-	for len(n.refused) > maxRefused {
-		n.forgetOldestRefused()
+// ForgetRefused drops refusals that nobody has repeated for ten minutes. It is to be called now and then.
+func (n *Node) ForgetRefused() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now, before := n.now(), len(n.refused)
+	maps.DeleteFunc(n.refused, func(_ classes.Owner, r Refused) bool { return now.Sub(r.Last) > refusedTime })
+	if len(n.refused) < before {
+		n.notify()
 	}
 }
 

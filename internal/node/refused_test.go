@@ -104,7 +104,16 @@ func TestRefusalsThatNobodyRepeatsAreForgotten(t *testing.T) {
 	if got := f.Refused(); len(got) != 1 || got[0].Reason != "UnknownClass" || got[0].Owner.Container != "" {
 		t.Errorf("refusals: %+v; want the pod's", got)
 	}
+	changed := f.Changed()
+	f.ForgetRefused()
+	select {
+	case <-changed:
+		t.Error("nothing was forgotten, and yet there is something new")
+	default:
+	}
 	c.time = c.time.Add(10*time.Minute + time.Second)
+	f.ForgetRefused()
+	<-changed
 	if got := f.Refused(); len(got) != 0 {
 		t.Errorf("refusals after ten minutes: %+v", got)
 	}

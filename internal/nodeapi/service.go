@@ -22,6 +22,7 @@ type Node interface {
 	Status() node.Status
 	Assignments() []node.PodAssignments
 	Refused() []node.Refused
+	Synchronized() bool
 	Container(owner classes.Owner) (node.ContainerAssignments, bool)
 	// Changed returns a channel that is closed at the next change.
 	Changed() <-chan struct{}
@@ -73,7 +74,8 @@ func (s *service) ListAssignments(
 }
 
 func (s *service) assignments(namespace, podUID string) *qosv1alpha1.ListAssignmentsResponse {
-	list := &qosv1alpha1.ListAssignmentsResponse{}
+	// Asked first: what is listed is then at least as new.
+	list := &qosv1alpha1.ListAssignmentsResponse{Synchronized: s.node.Synchronized()}
 	for _, pod := range s.node.Assignments() {
 		if (namespace == "" || pod.Namespace == namespace) && (podUID == "" || pod.UID == podUID) {
 			list.Pods = append(list.Pods, podOf(pod))

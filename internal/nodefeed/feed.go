@@ -8,11 +8,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -155,7 +157,7 @@ func (f *Feed) problem() string {
 		return "qos-nri-plugin has not told its state yet"
 	case f.status.GetConfig().GetGeneration() == 0:
 		return "qos-nri-plugin has no class files in force" + because(f.status.GetConfig().GetLastError())
-	case !f.status.GetRuntime().GetRegistered():
+	case !f.status.GetRuntime().GetRegistered() || !f.assignments.GetSynchronized():
 		return "qos-nri-plugin is not registered with the container runtime"
 	}
 	return ""
@@ -176,10 +178,19 @@ func (f *Feed) lost(err error) (told bool) {
 	f.status, f.assignments = nil, nil
 	next := f.state
 	next.Latest = nil
-	f.away(&next, fmt.Sprintf("qos-nri-plugin does not answer on %s: %s; does it run, with the same --api-socket?",
-		f.socket, status.Convert(err).Message()))
+	f.away(&next, f.describe(err))
 	f.set(next)
 	return told
+}
+
+// describe says what to do about a connection that failed.
+func (f *Feed) describe(err error) string {
+	said := status.Convert(err)
+	remedy := "does it run, with the same --api-socket?"
+	if said.Code() == codes.PermissionDenied || strings.Contains(said.Message(), "permission denied") {
+		remedy = "run as root, or in the group that its --api-socket-group names"
+	}
+	return fmt.Sprintf("qos-nri-plugin does not answer on %s: %s; %s", f.socket, said.Message(), remedy)
 }
 
 func (f *Feed) away(next *State, problem string) {

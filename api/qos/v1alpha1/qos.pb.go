@@ -1052,7 +1052,10 @@ type ListAssignmentsResponse struct {
 	Pods []*PodAssignments `protobuf:"bytes,1,rep,name=pods,proto3" json:"pods,omitempty"`
 	// What was not created because of its classes, as far as it has not succeeded since: at most the latest of each
 	// container, for ten minutes after the last attempt. Ordered as pods are, then by container.
-	Refusals      []*Refusal `protobuf:"bytes,2,rep,name=refusals,proto3" json:"refusals,omitempty"`
+	Refusals []*Refusal `protobuf:"bytes,2,rep,name=refusals,proto3" json:"refusals,omitempty"`
+	// Whether the plugin is registered with the container runtime and has been told all that runs. Without it, pods is what was
+	// known last, which is nothing after a start.
+	Synchronized  bool `protobuf:"varint,3,opt,name=synchronized,proto3" json:"synchronized,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1099,6 +1102,13 @@ func (x *ListAssignmentsResponse) GetRefusals() []*Refusal {
 		return x.Refusals
 	}
 	return nil
+}
+
+func (x *ListAssignmentsResponse) GetSynchronized() bool {
+	if x != nil {
+		return x.Synchronized
+	}
+	return false
 }
 
 // Refusal is a container, or a pod, that was not created or started because of the classes that it asks for.
@@ -1790,10 +1800,11 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\rlast_error_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\vlastErrorAt\"O\n" +
 	"\x16ListAssignmentsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
-	"\apod_uid\x18\x02 \x01(\tR\x06podUid\"~\n" +
+	"\apod_uid\x18\x02 \x01(\tR\x06podUid\"\xa2\x01\n" +
 	"\x17ListAssignmentsResponse\x120\n" +
 	"\x04pods\x18\x01 \x03(\v2\x1c.qos.v1alpha1.PodAssignmentsR\x04pods\x121\n" +
-	"\brefusals\x18\x02 \x03(\v2\x15.qos.v1alpha1.RefusalR\brefusals\"\xac\x02\n" +
+	"\brefusals\x18\x02 \x03(\v2\x15.qos.v1alpha1.RefusalR\brefusals\x12\"\n" +
+	"\fsynchronized\x18\x03 \x01(\bR\fsynchronized\"\xac\x02\n" +
 	"\aRefusal\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
