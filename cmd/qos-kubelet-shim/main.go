@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeletshim"
@@ -46,6 +47,10 @@ NodeQOSResources object, a condition on each pod that has classes, and events.`,
 			}
 			if err != nil {
 				return program.UsageError(cmd, err)
+			}
+			// Whoever shares PID namespace and user with it, and has more capabilities, could read its token by /proc/PID/root.
+			if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+				log.Warn("the files of this process cannot be closed to others of its user", "error", err)
 			}
 			klog.SetSlogLogger(log) // what the Kubernetes client has to say
 			return kubeletshim.New(options, log).Run(cmd.Context())

@@ -59,7 +59,7 @@ func wrongRequestsAreRefused(t *testing.T, n *node) {
 		pod{name: "contradicts", classes: []string{"blockio.slow"}, annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=silver"}},
 	)
 	for pod, why := range map[string]string{
-		"two-units": "one container can have one unit", "two-classes": "blockio", "contradicts": "contradicts the allocated class",
+		"two-units": "one container can have one unit", "two-classes": "two classes", "contradicts": "contradicts the allocated class",
 	} {
 		until(t, pod+" is refused: "+why, func() (bool, string) {
 			seen := n.of(pod, "{.status.message} {.status.containerStatuses[*].state.waiting.message}")
@@ -94,8 +94,14 @@ func priorityPreempts(t *testing.T, n *node) {
 
 // restartsLeavePodsAlone kills one program after another while pods run.
 func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
-	n.run(t, pod{name: "stays", classes: []string{"blockio.gold"}}, pod{name: "stays-too"})
-	n.running(t, "stays", "stays-too")
+	n.run(t,
+		pod{name: "stays", classes: []string{"blockio.gold"}}, pod{name: "stays-too"},
+		pod{name: "had-init", init: "blockio.silver"}, pod{name: "loops", classes: []string{"blockio.slow"}, loops: true})
+	n.running(t, "stays", "stays-too", "had-init")
+	until(t, "the container that ends has been started again", func() (bool, string) {
+		seen := n.of("loops", "{.status.containerStatuses[0].restartCount}")
+		return seen != "" && seen != "0", seen
+	})
 	before := n.containerID("stays") + n.containerID("stays-too")
 	for _, restart := range []struct {
 		name string
@@ -122,6 +128,13 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 		n.inClass(t, "stays", "gold")
 		if got := n.containerID("stays") + n.containerID("stays-too"); got != before {
 			t.Errorf("after a restart of %s other containers run", restart.name)
+		}
+		// Of these the kubelet asks anew whether they may have their devices: the one is between two starts, the other has
+		// them by an init container that has ended.
+		for _, pod := range []string{"loops", "had-init"} {
+			if phase := n.phase(pod); phase != "Running" {
+				t.Errorf("after a restart of %s pod %s is %s: %s", restart.name, pod, phase, n.of(pod, "{.status.message}"))
+			}
 		}
 		n.delete(t, after)
 	}
@@ -195,7 +208,7 @@ func pluginAway(t *testing.T, n *node, p *programs) {
 	before := n.containerID("runs")
 	p.plugin.mustEnd(t, syscall.SIGKILL)
 	t.Cleanup(func() { p.back(t) })
-	n.offered(t, "gold", "2", "0")
+	n.offered(t, "gold", "2", "1") // what is in use stays
 	n.run(t, pod{name: "comes", classes: []string{"blockio.gold"}})
 	n.pending(t, "comes", "Insufficient qos.noderesource.dev/blockio.gold")
 	p.back(t)

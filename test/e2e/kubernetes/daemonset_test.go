@@ -8,6 +8,7 @@ package kubernetes
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -27,12 +28,15 @@ func TestDaemonSet(t *testing.T) {
 	t.Run("the node's object and the pods tell who has what", func(t *testing.T) { objectTells(t, n) })
 	t.Run("a class changed by hand is told and counted", func(t *testing.T) { changedByHand(t, n) })
 	t.Run("refusals are told on the pod", func(t *testing.T) { refusalsAreTold(t, n) })
+	t.Run("what cannot be meant is refused", func(t *testing.T) { wrongRequestsAreRefused(t, n) })
+	t.Run("a higher priority preempts", func(t *testing.T) { priorityPreempts(t, n) })
 	t.Run("a static pod takes a slot", func(t *testing.T) { staticPodTakesASlot(t, n) })
+	t.Run("the shim's token is closed to the plugin", func(t *testing.T) { tokenIsClosed(t) })
+	t.Run("the shim misses no right", func(t *testing.T) { shimMissesNothing(t, n) })
 	t.Run("classes come, go and change", func(t *testing.T) { classesChange(t, n, d) })
 	t.Run("capacity below use kills nothing", func(t *testing.T) { capacityBelowUse(t, n, d) })
 	t.Run("restarts leave pods alone", func(t *testing.T) { restartsLeavePodsAlone(t, n, d) })
 	t.Run("an update of the DaemonSet leaves pods alone", func(t *testing.T) { updateLeavesPodsAlone(t, n) })
-	t.Run("the shim misses no right", func(t *testing.T) { shimMissesNothing(t, n) })
 }
 
 // daemonSet is the installation as the DaemonSet's pod.
@@ -76,22 +80,36 @@ func (d *daemonSet) back(t *testing.T) {
 // killed kills a program in its container; the kubelet starts the container again.
 func (d *daemonSet) killed(t *testing.T, name string) {
 	t.Helper()
+	must(t, syscall.Kill(pidOf(t, name), syscall.SIGKILL))
+}
+
+// pidOf finds a program by its name.
+func pidOf(t *testing.T, name string) int {
+	t.Helper()
 	programs, err := filepath.Glob("/proc/[0-9]*/comm")
 	must(t, err)
-	found := false
 	for _, file := range programs {
 		comm, err := os.ReadFile(file)
 		// The kernel keeps the first 15 bytes of a name.
-		if err != nil || strings.TrimSpace(string(comm)) != name[:min(15, len(name))] {
-			continue
+		if err == nil && strings.TrimSpace(string(comm)) == name[:min(15, len(name))] {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			must(t, err)
+			return pid
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-		must(t, err)
-		must(t, syscall.Kill(pid, syscall.SIGKILL))
-		found = true
 	}
-	if !found {
-		t.Fatalf("%s does not run", name)
+	t.Fatalf("%s does not run", name)
+	return 0
+}
+
+// tokenIsClosed looks for the shim's token with the rights that the plugin has.
+func tokenIsClosed(t *testing.T) {
+	token := fmt.Sprintf("/proc/%d/root/var/run/secrets/kubernetes.io/serviceaccount/token", pidOf(t, "qos-kubelet-shim"))
+	if _, err := os.ReadFile(token); err != nil {
+		t.Fatalf("not even root finds the token: %v", err)
+	}
+	output, err := exec.Command("setpriv", "--bounding-set=-all,+dac_override", "--inh-caps=-all", "cat", token).CombinedOutput()
+	if err == nil || !strings.Contains(string(output), "Permission denied") {
+		t.Errorf("with the plugin's rights: %v, %.40s; want permission denied", err, output)
 	}
 }
 
@@ -130,5 +148,7 @@ func shimMissesNothing(t *testing.T, n *node) {
 			t.Errorf("the shim's log has %q:\n%s", word, log)
 		}
 	}
-	t.Logf("the shim's log:\n%s", log)
+	if !strings.Contains(log, "class is published") {
+		t.Errorf("this is not the whole of the shim's log:\n%s", log)
+	}
 }

@@ -6,6 +6,7 @@
 package kubernetes
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -103,7 +104,8 @@ func (n *node) ready(t *testing.T, address func() string) {
 	t.Helper()
 	for _, port := range []string{":9420", ":9421"} {
 		until(t, "port "+port+" says that it is ready", func() (bool, string) {
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address()+port+"/readyz", nil)
+			// Not the test's context, which has ended when things are put in order again.
+			request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+address()+port+"/readyz", nil)
 			if err != nil {
 				return false, err.Error()
 			}
@@ -141,6 +143,9 @@ type pod struct {
 	units       int      // of each; 0 is 1
 	annotations map[string]string
 	priority    string
+	// init has an init container that asks for a class; main ends again and again, rather than to run, when it loops.
+	init  string
+	loops bool
 }
 
 func (n *node) run(t *testing.T, pods ...pod) {
@@ -158,25 +163,36 @@ func (n *node) run(t *testing.T, pods ...pod) {
 }
 
 func (p pod) manifest() string {
-	limits := map[string]int{}
-	for _, class := range p.classes {
-		limits["qos.noderesource.dev/"+class] = max(1, p.units)
+	main := container("main", max(1, p.units), p.classes...)
+	if p.loops {
+		main["args"] = []string{"cat", "/proc/self/cgroup"}
+	}
+	spec := map[string]any{"priorityClassName": p.priority, "terminationGracePeriodSeconds": 1, "containers": []any{main}}
+	if p.init != "" {
+		before := container("before", 1, p.init)
+		before["args"] = []string{"cat", "/proc/self/cgroup"}
+		spec["initContainers"] = []any{before}
 	}
 	object := map[string]any{
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": map[string]any{"name": p.name, "namespace": "default", "annotations": p.annotations},
-		"spec": map[string]any{
-			"priorityClassName": p.priority, "terminationGracePeriodSeconds": 1,
-			"containers": []any{map[string]any{
-				"name": "main", "image": workloadImage, "imagePullPolicy": "Never", "resources": map[string]any{"limits": limits},
-			}},
-		},
+		"spec":     spec,
 	}
 	text, err := json.Marshal(object)
 	if err != nil {
 		panic(err)
 	}
 	return string(text) + "\n---\n"
+}
+
+func container(name string, units int, classes ...string) map[string]any {
+	limits := map[string]int{}
+	for _, class := range classes {
+		limits["qos.noderesource.dev/"+class] = units
+	}
+	return map[string]any{
+		"name": name, "image": workloadImage, "imagePullPolicy": "Never", "resources": map[string]any{"limits": limits},
+	}
 }
 
 // delete removes pods, and waits until they are gone.
