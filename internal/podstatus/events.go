@@ -92,9 +92,9 @@ func (d diary) write(ctx context.Context, w *eventWriter, pod *corev1.Pod) (agai
 type eventWriter struct {
 	client corev1client.EventsGetter
 	node   string
-	// allow waits until a write may be made; count counts it.
-	allow func(context.Context) error
-	count func(error) error
+	// allow waits until a request may be made, and took takes what came of it; count counts it if it wrote.
+	allow       func(context.Context) error
+	took, count func(error) error
 }
 
 // write makes the event, or raises the count of the one that is there.
@@ -102,6 +102,10 @@ func (w *eventWriter) write(ctx context.Context, pod *corev1.Pod, t *told) error
 	if err := w.allow(ctx); err != nil {
 		return err
 	}
+	return w.took(w.tell(ctx, pod, t))
+}
+
+func (w *eventWriter) tell(ctx context.Context, pod *corev1.Pod, t *told) error {
 	event, events := eventOf(pod, w.node, t.occurrence), w.client.Events(pod.Namespace)
 	if t.count == 1 { // most likely there is none
 		_, err := events.Create(ctx, event, metav1.CreateOptions{})

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +20,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
@@ -29,6 +30,9 @@ import (
 const (
 	// gather is for how long changes of one pod are gathered: its containers come one after the other.
 	gather = 500 * time.Millisecond
+	// When more than crowd pods change together, as by other class files, other nodes do so, too: each is looked at some time within spread.
+	crowd  = 10
+	spread = time.Minute
 	// workers are pods that are dealt with at a time. Waiting for the plugin or the API is most of the work.
 	workers = 2
 	// Of the requests that the shim may make, this part leaves some to the others.
@@ -61,7 +65,7 @@ type Publisher struct {
 	options  Options
 	informer cache.SharedIndexInformer
 	queue    workqueue.TypedDelayingInterface[string] // namespace/name
-	limit    flowcontrol.RateLimiter
+	gate     *gate
 	writes   *kubeapi.Writes
 	events   *eventWriter
 	follower *podrequests.Follower
@@ -75,7 +79,7 @@ type Publisher struct {
 func New(feed Feed, client kubernetes.Interface, options Options) *Publisher {
 	p := &Publisher{
 		feed: feed, client: client, options: options, informer: podsOf(client, options.NodeName),
-		limit:    flowcontrol.NewTokenBucketRateLimiter(writesPerSecond, writeBurst),
+		gate:     newGate(),
 		writes:   kubeapi.NewWrites(options.Registry),
 		follower: podrequests.NewFollower(options.Update),
 		changes:  changes{byPod: map[string][]occurrence{}},
@@ -83,8 +87,8 @@ func New(feed Feed, client kubernetes.Interface, options Options) *Publisher {
 		log:      teller{log: options.Log, reports: map[string]*kubeapi.Report{}},
 	}
 	p.events = &eventWriter{
-		client: client.CoreV1(), node: options.NodeName, allow: p.limit.Wait,
-		count: func(err error) error { return p.writes.Count("event", err) },
+		client: client.CoreV1(), node: options.NodeName, allow: p.gate.pass,
+		took: p.gate.took, count: func(err error) error { return p.writes.Count("event", err) },
 	}
 	options.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "qos_shim_pods", Help: "Pods of this node that the shim knows of from the Kubernetes API.",
@@ -114,11 +118,20 @@ func (p *Publisher) Run(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if _, err := p.informer.AddEventHandler(p.handler()); err != nil {
+	handled, err := p.informer.AddEventHandler(p.handler())
+	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { p.informer.RunWithContext(ctx); return nil })
+	group.Go(func() error {
+		select {
+		case <-ctx.Done():
+		case <-handled.HasSyncedChecker().Done():
+			p.enqueueAll(p.informer.GetStore().ListKeys())
+		}
+		return nil
+	})
 	group.Go(func() error { p.watch(ctx); return nil })
 	for range workers {
 		group.Go(func() error { p.work(ctx); return nil })
@@ -128,12 +141,15 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// handler lets pods be looked at when something of them has changed that is told or followed.
+// handler lets pods be looked at when something of them has changed that is told or followed. Those that are there in the
+// beginning are looked at when all of them are known.
 func (p *Publisher) handler() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(object any, isInInitialList bool) {
 			p.log.tell("watch the pods of this node", nil)
-			p.enqueue(object)
+			if !isInInitialList {
+				p.enqueue(object)
+			}
 		},
 		UpdateFunc: func(before, after any) {
 			if !unchanged(before, after) {
@@ -150,6 +166,19 @@ func (p *Publisher) enqueue(object any) {
 	}
 }
 
+// enqueueAll lets pods be looked at that changed together.
+func (p *Publisher) enqueueAll(keys []string) {
+	slices.Sort(keys)
+	keys = slices.Compact(keys)
+	for _, key := range keys {
+		wait := gather
+		if len(keys) > crowd {
+			wait += rand.N(spread - gather)
+		}
+		p.queue.AddAfter(key, wait)
+	}
+}
+
 // watch looks at pods of which the plugin tells something new; at all of them after it was away.
 func (p *Publisher) watch(ctx context.Context) {
 	for {
@@ -160,14 +189,10 @@ func (p *Publisher) watch(ctx context.Context) {
 		case !next.ready:
 		case before == nil || !before.ready:
 			p.changes.note(before, next)
-			for _, key := range p.informer.GetStore().ListKeys() {
-				p.queue.AddAfter(key, gather)
-			}
+			p.enqueueAll(p.informer.GetStore().ListKeys())
 		default:
 			p.changes.note(before, next)
-			for _, key := range next.differs(before) {
-				p.queue.AddAfter(key, gather)
-			}
+			p.enqueueAll(next.differs(before))
 		}
 		select {
 		case <-ctx.Done():
@@ -192,11 +217,11 @@ func (p *Publisher) work(ctx context.Context) {
 
 // apply writes a condition, and nothing else of the pod. It returns the pod as it is then.
 func (p *Publisher) apply(ctx context.Context, pod *corev1.Pod, want *corev1.PodCondition) (*corev1.Pod, error) {
-	if err := p.limit.Wait(ctx); err != nil {
+	if err := p.gate.pass(ctx); err != nil {
 		return nil, err
 	}
 	after, err := p.client.CoreV1().Pods(pod.Namespace).ApplyStatus(ctx, applied(pod, want), metav1.ApplyOptions{
 		FieldManager: FieldManager, Force: true,
 	})
-	return after, p.writes.Count("pod-condition", err)
+	return after, p.writes.Count("pod-condition", p.gate.took(err))
 }

@@ -127,7 +127,7 @@ func (m *memory) newest(pod *corev1.Pod) *corev1.Pod {
 
 // write tells the API what it does not know, and says when to do so again.
 func (p *Publisher) write(ctx context.Context, m *memory, o *observed) (again time.Duration) {
-	if wait := time.Until(m.next); wait > 0 {
+	if wait := max(time.Until(m.next), p.gate.shut()); wait > 0 {
 		return wait
 	}
 	failed := p.writeCondition(ctx, m, o)
@@ -137,7 +137,7 @@ func (p *Publisher) write(ctx context.Context, m *memory, o *observed) (again ti
 	if p.options.Events {
 		var err error
 		again, err = m.events.write(ctx, p.events, o.pod)
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, kubeapi.ErrNotNow) {
 			p.log.tell("write events of pods", err)
 		}
 		failed = errors.Join(failed, err)
@@ -146,6 +146,9 @@ func (p *Publisher) write(ctx context.Context, m *memory, o *observed) (again ti
 	if failed == nil || ctx.Err() != nil {
 		m.backoff.Reset()
 		return again
+	}
+	if errors.Is(failed, kubeapi.ErrNotNow) { // nothing was asked
+		return sooner(again, max(p.gate.shut(), time.Millisecond))
 	}
 	wait := m.backoff.Next(failed, rand.Float64())
 	m.next = time.Now().Add(wait)
@@ -161,7 +164,7 @@ func (p *Publisher) writeCondition(ctx context.Context, m *memory, o *observed) 
 		return nil
 	}
 	after, err := p.apply(ctx, o.pod, want)
-	if ctx.Err() != nil || gone(err) {
+	if ctx.Err() != nil || gone(err) || errors.Is(err, kubeapi.ErrNotNow) {
 		return err
 	}
 	p.log.tell("write the condition of pods", err)

@@ -1,0 +1,101 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+)
+
+// crowd is a cluster of many pods, with what the plugin tells of each when all are in a class.
+func crowd(t *testing.T, size int) (r *rig, in func(class string) []string) {
+	var pods []runtime.Object
+	for i := range size {
+		pods = append(pods, pod(fmt.Sprintf("pod-%d", i)))
+	}
+	return cluster(t, pods...), func(class string) []string {
+		var list []string
+		for i := range size {
+			list = append(list, fmt.Sprintf("pod-%d=%s", i, class))
+		}
+		return list
+	}
+}
+
+func TestAServerInTroubleIsAskedSeldomHoweverManyPodsWait(t *testing.T) {
+	for name, answer := range map[string]error{
+		"away":                        apierrors.NewServiceUnavailable("etcd is away"),
+		"overloaded":                  apierrors.NewTooManyRequests("slowly", 1),
+		"does not know who asks":      apierrors.NewUnauthorized("who"),
+		"does not answer within time": fmt.Errorf("patch: %w", timeout{}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, in := crowd(t, 40)
+				var broken atomic.Bool
+				broken.Store(true)
+				refuse := func(clienttesting.Action) (bool, runtime.Object, error) { return broken.Load(), nil, answer }
+				r.client.PrependReactor("patch", "*", refuse)
+				r.client.PrependReactor("create", "*", refuse)
+				r.plugin.tell(nil, in("gold")...)
+				r.start(both())
+				defer r.stop()
+				r.plugin.tell(nil, in("silver")...)
+				r.pass(10 * time.Minute)
+				if got := len(r.writes()); got < 2 || got > 150 {
+					t.Errorf("%d writes in ten minutes; want few", got)
+				}
+				broken.Store(false)
+				r.pass(4 * time.Minute)
+				for i := range 40 {
+					r.wantCondition("when it is back", fmt.Sprintf("pod-%d", i), "True Assigned: main: k8s.io/rdt silver (container)")
+				}
+				if got := len(r.events()); got != 40 {
+					t.Errorf("%d events when it is back, want one for each pod", got)
+				}
+			})
+		})
+	}
+}
+
+// timeout is a net.Error.
+type timeout struct{}
+
+func (timeout) Error() string   { return "i/o timeout" }
+func (timeout) Timeout() bool   { return true }
+func (timeout) Temporary() bool { return true }
+
+func TestManyPodsThatChangeTogetherAreToldOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, in := crowd(t, 60)
+		r.plugin.tell(nil, in("gold")...)
+		r.start(podstatus.Options{Conditions: true})
+		defer r.stop()
+		for _, when := range []string{"at first", "after a change of all"} {
+			if got := len(r.writes()); got > 25 {
+				t.Errorf("%s: %d writes within five seconds; want them spread over a minute", when, got)
+			}
+			r.pass(time.Minute)
+			if got := len(r.writes()); got < 35 {
+				t.Errorf("%s: %d writes in the rest of the minute; want the rest", when, got)
+			}
+			r.plugin.tell(nil, in("silver")...)
+			r.pass(5 * time.Second)
+		}
+		r.pass(time.Minute)
+		r.writes()
+		r.plugin.tell(nil, append(in("silver")[1:], "pod-0=gold")...)
+		r.pass(time.Second)
+		r.wantWrites("a second after one pod changed", applied)
+	})
+}
