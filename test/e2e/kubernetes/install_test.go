@@ -156,9 +156,12 @@ func (n *node) run(t *testing.T, pods ...pod) {
 	}
 	n.apply(t, manifests.String())
 	t.Cleanup(func() {
+		// Not by force: the scheduler would take for free what the kubelet still has in use.
+		args := []string{"delete", "pod", "--ignore-not-found", "--wait", "--timeout=60s"}
 		for _, p := range pods {
-			_, _ = n.try("delete", "pod", p.name, "--ignore-not-found", "--force", "--grace-period=0")
+			args = append(args, p.name)
 		}
+		n.kubectl(t, args...)
 	})
 }
 
