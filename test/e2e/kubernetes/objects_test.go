@@ -234,7 +234,7 @@ func writesAreFew(t *testing.T, n *node, p *programs) {
 	n.run(t, pod{name: "counted"})
 	n.running(t, "counted")
 	n.condition(t, "counted", "standard (default)")
-	before := n.quiet(t, 10*time.Second)
+	before := n.quiet(t, 7*time.Second)
 	n.shell(t, "update", "default/counted", "main", "blockio=slow")
 	n.condition(t, "counted", "slow (update)")
 	n.holders(t, "slow", "default/counted/main")
@@ -249,7 +249,7 @@ func writesAreFew(t *testing.T, n *node, p *programs) {
 	if count["patch pods/status"] != 1 || count["create events"] != 1 || count["patch nodeqosresources/status"] > 2 || len(one) > 4 {
 		t.Errorf("one change of class cost %v; want one write each of condition, event and object", one)
 	}
-	quiet := n.quiet(t, 20*time.Second)
+	quiet := n.quiet(t, 12*time.Second)
 	if quiet != before+len(one) {
 		t.Errorf("an idle time cost %v", n.writes(t)[before+len(one):])
 	}
@@ -257,7 +257,7 @@ func writesAreFew(t *testing.T, n *node, p *programs) {
 	p.killShim(t)
 	p.back(t)
 	n.offered(t, "slow", "1k", "1k")
-	if again := n.quiet(t, 10*time.Second); again != quiet {
+	if again := n.quiet(t, 7*time.Second); again != quiet {
 		t.Errorf("a restart of the shim cost %v", n.writes(t)[quiet:])
 	}
 }
