@@ -67,7 +67,7 @@ func (k *Kubelet) HidePodResources(hidden bool) {
 }
 
 // Start starts kubelet: all sockets of others are removed, resources are without devices until they are registered
-// again, and allocations are as they were.
+// again, and allocations are as they were. Pods are not known until they are admitted again, see Readmit.
 func (k *Kubelet) Start() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -84,6 +84,9 @@ func (k *Kubelet) Start() error {
 	life.ctx, life.cancel = context.WithCancel(context.Background())
 	for _, r := range k.resources {
 		r.devices, r.stopped = nil, true
+	}
+	for _, p := range k.pods {
+		p.told = false
 	}
 	if !k.hidden {
 		server := grpc.NewServer()

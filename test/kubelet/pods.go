@@ -32,6 +32,9 @@ type Container struct {
 type podKey struct{ namespace, name string }
 
 type pod struct {
+	spec Pod
+	// told is whether this life of kubelet has heard of the pod, from the API or from its directory of static pods.
+	told bool
 	// containers are those that the pod-resources API lists: not the init containers.
 	containers []string
 	held       map[string]map[string]*allocation // by container, of init containers too, and resource
@@ -46,7 +49,7 @@ type allocation struct {
 // Admit has kubelet allocate what a pod's containers ask for. When it cannot, the pod is not there.
 func (k *Kubelet) Admit(ctx context.Context, p Pod) error {
 	key := podKey{p.Namespace, p.Name}
-	made := &pod{held: map[string]map[string]*allocation{}}
+	made := &pod{spec: p, told: true, held: map[string]map[string]*allocation{}}
 	for _, c := range p.Containers {
 		made.containers = append(made.containers, c.Name)
 	}
@@ -72,6 +75,58 @@ func (k *Kubelet) Admit(ctx context.Context, p Pod) error {
 			} else {
 				reusable[resource] = without(reusable[resource], ids)
 			}
+		}
+	}
+	return nil
+}
+
+// Readmit has a kubelet that was started again hear of a pod that it had admitted before: from then on the pod-resources
+// API tells it. Containers that do not run have to have their devices healthy, else the pod fails, and is not there any
+// more. Those named run.
+func (k *Kubelet) Readmit(namespace, name string, run ...string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	defer k.announce()
+	key := podKey{namespace, name}
+	p := k.pods[key]
+	switch {
+	case k.run == nil:
+		return errors.New("kubelet does not run")
+	case p == nil || p.told:
+		return fmt.Errorf("pod %s/%s is not one that waits", namespace, name)
+	}
+	p.told = true
+	for _, c := range append(slices.Clone(p.spec.InitContainers), p.spec.Containers...) {
+		if slices.Contains(run, c.Name) {
+			continue
+		}
+		for resource, held := range p.held[c.Name] {
+			if err := k.resources[resource].canHold(resource, held.ids); err != nil {
+				delete(k.pods, key)
+				return fmt.Errorf("allocate failed due to %w, which is unexpected", err)
+			}
+		}
+	}
+	return nil
+}
+
+// canHold is what kubelet checks of devices that were allocated before.
+func (r *resource) canHold(name string, ids []string) error {
+	if r == nil || r.devices == nil {
+		return fmt.Errorf("cannot allocate unregistered device %s", name)
+	}
+	healthy := 0
+	for _, is := range r.devices {
+		if is {
+			healthy++
+		}
+	}
+	if healthy == 0 {
+		return fmt.Errorf("no healthy devices present; cannot allocate unhealthy devices %s", name)
+	}
+	for _, id := range ids {
+		if !r.devices[id] {
+			return fmt.Errorf("previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s", name)
 		}
 	}
 	return nil
@@ -208,7 +263,7 @@ type lister struct {
 	kubelet *Kubelet
 }
 
-// List tells the devices of all pods' containers, without those of init containers.
+// List tells the devices of the containers of all pods that kubelet has heard of, without those of init containers.
 func (l *lister) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
 	k := l.kubelet
 	k.mu.Lock()
@@ -220,6 +275,9 @@ func (l *lister) List(context.Context, *podresourcesv1.ListPodResourcesRequest) 
 		return strings.Compare(a.namespace+"/"+a.name, b.namespace+"/"+b.name)
 	}) {
 		p := k.pods[key]
+		if !p.told {
+			continue
+		}
 		p.listed++
 		listed := &podresourcesv1.PodResources{Namespace: key.namespace, Name: key.name}
 		for _, name := range p.containers {
