@@ -49,7 +49,8 @@ func (d *directory) watch() {
 	for _, dir := range []string{d.root, filepath.Join(d.root, pluginsDirectory), filepath.Join(d.root, podResourcesDirectory)} {
 		err := d.watcher.Add(dir)
 		// What cannot be entered or is not there is told by who works in it; the one above it is watched.
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		// A watcher is closed when all ends.
+		if err != nil && !errors.Is(err, fsnotify.ErrClosed) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 			failed = true
 			d.complain(err)
 		}
