@@ -4,17 +4,27 @@
 package deviceplugin
 
 import (
+	"maps"
+	"slices"
+
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
 // owner has a class: a container, or, in pod scope, a pod, with an empty container. A restarted container is the same
-// owner.
-type owner struct{ namespace, pod, container string }
+// owner. The UID of the pod is empty where kubelet tells: it tells names alone.
+type owner struct{ namespace, pod, uid, container string }
 
+// ofPod is the pod, as kubelet tells it.
 func (o owner) ofPod() owner {
-	o.container = ""
+	o.uid, o.container = "", ""
+	return o
+}
+
+// told is the owner as kubelet tells it.
+func (o owner) told() owner {
+	o.uid = ""
 	return o
 }
 
@@ -25,11 +35,20 @@ type holdings struct {
 	// devices are those of each container, by extended resource. Init containers that end before the others start are not
 	// among them.
 	devices map[string]map[owner][]string
+	// granted are device IDs that were handed out, and that kubelet never told since, by extended resource.
+	granted map[string][]string
+	// remembered is whether devices are of pods that kubelet does not tell; unsure whether there may be more of these;
+	// settling whether kubelet may have started just now.
+	remembered, unsure, settling bool
+}
+
+func newHoldings() *holdings {
+	return &holdings{pods: map[owner]bool{}, devices: map[string]map[owner][]string{}, granted: map[string][]string{}}
 }
 
 // readHoldings takes what kubelet answers.
 func readHoldings(list *podresourcesv1.ListPodResourcesResponse) *holdings {
-	h := &holdings{pods: map[owner]bool{}, devices: map[string]map[owner][]string{}}
+	h := newHoldings()
 	for _, pod := range list.GetPodResources() {
 		h.pods[owner{namespace: pod.GetNamespace(), pod: pod.GetName()}] = true
 		for _, ctr := range pod.GetContainers() {
@@ -49,96 +68,131 @@ func (h *holdings) add(resource string, holder owner, ids []string) {
 	h.devices[resource][holder] = append(h.devices[resource][holder], ids...)
 }
 
-// holders are those who hold devices of a class, in the class's scope.
-func (h *holdings) holders(c class) (holders map[owner]bool, ids []string) {
-	holders = map[owner]bool{}
-	for holder, held := range h.devices[c.extended] {
-		if c.podScope {
-			holder = holder.ofPod()
-		}
-		holders[holder] = true
-		ids = append(ids, held...)
+// holders are the containers that hold devices of a class, and their pods.
+func (h *holdings) holders(c class) map[owner]bool {
+	holders := map[owner]bool{}
+	for holder := range h.devices[c.extended] {
+		holders[holder], holders[holder.ofPod()] = true, true
 	}
-	return holders, ids
+	return holders
 }
 
-// ownersOf lists who has a class, and whether they have it by what kubelet allocated.
+// ownersOf lists who has a class, or another one that is published by the same name, and whether they have it by what
+// kubelet allocated.
 func ownersOf(c class, a *qosv1alpha1.ListAssignmentsResponse) map[owner]bool {
 	owners := map[owner]bool{}
-	add := func(o owner, assignments []*qosv1alpha1.Assignment) {
-		for _, assigned := range assignments {
-			if assigned.GetName() == c.resource && assigned.GetClass() == c.name {
-				owners[o] = owners[o] || assigned.GetSource() == qosv1alpha1.Source_SOURCE_ALLOCATED
+	for _, pod := range a.GetPods() {
+		o := owner{namespace: pod.GetNamespace(), pod: pod.GetName(), uid: pod.GetUid()}
+		add := func(assignments []*qosv1alpha1.Assignment, podScope bool) {
+			for _, assigned := range assignments {
+				if c.is(assigned.GetName(), assigned.GetClass(), podScope) {
+					owners[o] = owners[o] || assigned.GetSource() == qosv1alpha1.Source_SOURCE_ALLOCATED
+				}
 			}
 		}
-	}
-	for _, pod := range a.GetPods() {
-		o := owner{namespace: pod.GetNamespace(), pod: pod.GetName()}
-		if c.podScope {
-			add(o, pod.GetQosResources())
-			continue
-		}
+		add(pod.GetQosResources(), true)
 		for _, ctr := range pod.GetContainers() {
 			o.container = ctr.GetName()
-			add(o, ctr.GetQosResources())
+			add(ctr.GetQosResources(), false)
 		}
 	}
 	return owners
 }
 
+// unmatched lists who has a class and holds no device of it, ordered. A device is matched with one of several pods of a
+// name, first with those that have the class by what kubelet allocated.
+func unmatched(owners, holders map[owner]bool) []owner {
+	matched := map[owner]bool{}
+	var list []owner
+	for _, allocated := range []bool{true, false} {
+		for _, o := range slices.SortedFunc(maps.Keys(owners), byName) {
+			if owners[o] != allocated {
+				continue
+			}
+			if told := o.told(); holders[told] && !matched[told] {
+				matched[told] = true
+				continue
+			}
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
 // account compares who has a class with what kubelet has allocated. Of an unlimited class nobody is unaccounted for.
+//
+// Only kubelet allocates: whoever has the class by that is known to it, also when it does not tell. It does not tell the
+// devices of an init container, which are its pod's until that ends, and after its start not all pods.
 func account(c class, a *qosv1alpha1.ListAssignmentsResponse, h *holdings) usage {
-	owners := ownersOf(c, a)
-	holders, ids := h.holders(c)
-	u := usage{allocated: distinct(ids)}
+	owners, holders := ownersOf(c, a), h.holders(c)
+	u := usage{allocated: idsOf(h.devices[c.extended]), granted: h.granted[c.extended]}
 	u.accounted = len(u.allocated)
-	u.restless = c.draining && u.accounted > 0
-	if c.capacity == 0 {
-		return u
-	}
-	for o, allocated := range owners {
-		// Only kubelet allocates. It does not list the devices of an init container; they are its pod's until that ends.
-		known := holders[o] || allocated && h.pods[o.ofPod()]
-		if !known {
-			u.unaccounted++
-		}
-	}
-	u.restless = u.restless || u.unaccounted > 0 || u.accounted > c.size() || !within(holders, owners)
-	return u
-}
-
-// accountAlone is account when kubelet does not say what it has allocated. It believes what the assignments say; known
-// are devices that kubelet had allocated when it was asked last, or has since.
-func accountAlone(c class, a *qosv1alpha1.ListAssignmentsResponse, known []string) usage {
-	u := usage{allocated: distinct(known)}
-	for _, allocated := range ownersOf(c, a) {
+	for _, o := range unmatched(owners, holders) {
 		switch {
-		case allocated:
-			u.accounted++
-		case c.capacity != 0:
+		case !owners[o] && c.capacity != 0:
 			u.unaccounted++
+		case owners[o]:
+			u.silent++
+			u.restless = u.restless || !h.pods[o.ofPod()]
 		}
+	}
+	u.restless = u.restless || c.draining && u.accounted > 0 || u.unaccounted > 0 || h.remembered || h.unsure ||
+		h.settling && len(u.granted) > 0 ||
+		c.capacity != 0 && (u.accounted > c.size() || !within(h.devices[c.extended], owners))
+	switch {
+	case h.unsure: // any device may be allocated
+		u.unaccounted, u.silent = 0, max(u.silent, len(u.granted))
+	case h.settling:
+		u.silent = len(u.granted)
+	default:
+		u.silent = min(u.silent, len(u.granted))
 	}
 	return u
 }
 
-func within(holders, owners map[owner]bool) bool {
-	for o := range holders {
-		if _, ok := owners[o]; !ok {
+// accountAlone is account when kubelet does not say what it has allocated. It believes what the assignments say, and the
+// devices that kubelet told when it was asked last, or was given since. The source of a class of pod scope does not say
+// that kubelet allocated it: a device of its pod does.
+func accountAlone(c class, a *qosv1alpha1.ListAssignmentsResponse, h *holdings) usage {
+	owners, holders := ownersOf(c, a), h.holders(c)
+	u := usage{allocated: append(idsOf(h.devices[c.extended]), h.granted[c.extended]...), restless: true}
+	left := len(h.granted[c.extended])
+	for _, allocated := range []bool{true, false} { // devices of unknown pods are first those of whom we know that they have one
+		for o, is := range owners {
+			switch {
+			case is != allocated:
+			case holders[o.told()]:
+				u.accounted++
+			case is:
+				u.accounted++
+				left--
+			case o.container == "" && left > 0:
+				u.accounted++
+				left--
+			case c.capacity != 0:
+				u.unaccounted++
+			}
+		}
+	}
+	if h.settling {
+		u.accounted = max(u.accounted, len(u.allocated))
+	}
+	if h.unsure {
+		u.unaccounted = 0
+	}
+	return u
+}
+
+// within is whether each container that holds a device is, or is of, an owner.
+func within(devices map[owner][]string, owners map[owner]bool) bool {
+	have := map[owner]bool{}
+	for o := range owners {
+		have[o.told()] = true
+	}
+	for holder := range devices {
+		if !have[holder] && !have[holder.ofPod()] {
 			return false
 		}
 	}
 	return true
-}
-
-func distinct(ids []string) []string {
-	seen := make(map[string]bool, len(ids))
-	var list []string
-	for _, id := range ids {
-		if !seen[id] {
-			seen[id] = true
-			list = append(list, id)
-		}
-	}
-	return list
 }

@@ -4,7 +4,6 @@
 package deviceplugin
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -99,8 +98,17 @@ func TestAccount(t *testing.T) {
 			[]*podresourcesv1.PodResources{kubeletPod("a", map[string][]string{"sidecar": ids(0), "app": ids(0)})}, held(0),
 		},
 		{
-			"what was allocated for a pod that kubelet has forgotten is unknown to it", goldClass(3),
-			assignments(podOf("a", inGold("app", "1", allocated))), nil, usage{unaccounted: 1, restless: true},
+			"what kubelet allocated is known to it, also when it does not tell the pod", goldClass(3),
+			assignments(podOf("a", inGold("app", "1", allocated))), nil, usage{restless: true},
+		},
+		{
+			"of two pods of one name one has kubelet's device", goldClass(3),
+			assignments(podOf("a", inGold("app", "1", annotated)), &qosv1alpha1.PodAssignments{
+				Uid: "uid-older", Namespace: "default", Name: "a",
+				Containers: []*qosv1alpha1.ContainerAssignments{inGold("app", "0", annotated)},
+			}),
+			[]*podresourcesv1.PodResources{kubeletPod("a", one)},
+			usage{allocated: ids(0), accounted: 1, unaccounted: 1, restless: true},
 		},
 		{
 			"more devices than capacity are asked for again", goldClass(1),
@@ -126,8 +134,6 @@ func TestAccount(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := account(c.class, c.assigned, readHoldings(&podresourcesv1.ListPodResourcesResponse{PodResources: c.kubelet}))
-			got.allocated = append([]string(nil), got.allocated...)
-			slices.SortFunc(got.allocated, compareIDs)
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(usage{})); diff != "" {
 				t.Errorf("usage differs (-want +got):\n%s", diff)
 			}
@@ -137,8 +143,28 @@ func TestAccount(t *testing.T) {
 
 func TestWithoutKubeletsWordTheSourcesOfAssignmentsAreBelieved(t *testing.T) {
 	a := assignments(podOf("a", inGold("app", "1", allocated), inGold("side", "2", annotated)))
-	got := accountAlone(goldClass(3), a, ids(2, 2, 1))
-	if diff := cmp.Diff(usage{allocated: ids(2, 1), accounted: 1, unaccounted: 1}, got, cmp.AllowUnexported(usage{})); diff != "" {
+	h := newHoldings()
+	h.add(gold, owner{namespace: "default", pod: "gone", container: "app"}, ids(2, 2, 1))
+	got := accountAlone(goldClass(3), a, h)
+	if diff := cmp.Diff(usage{allocated: ids(1, 2), accounted: 1, unaccounted: 1, restless: true}, got, cmp.AllowUnexported(usage{})); diff != "" {
+		t.Errorf("usage differs (-want +got):\n%s", diff)
+	}
+}
+
+func TestWithoutKubeletsWordAPodWithADeviceHasItsClassByThat(t *testing.T) {
+	c := goldClass(3)
+	c.podScope = true
+	has := podOf("has")
+	has.QosResources = assigned("k8s.io/rdt", "gold", qosv1alpha1.Source_SOURCE_POD)
+	granted := podOf("granted")
+	granted.QosResources = has.QosResources
+	another := podOf("another")
+	another.QosResources = has.QosResources
+	h := newHoldings()
+	h.add(gold, owner{namespace: "default", pod: "has", container: "app"}, ids(1))
+	h.granted[gold] = ids(2)
+	got := accountAlone(c, assignments(has, granted, another), h)
+	if diff := cmp.Diff(usage{allocated: ids(1, 2), accounted: 2, unaccounted: 1, restless: true}, got, cmp.AllowUnexported(usage{})); diff != "" {
 		t.Errorf("usage differs (-want +got):\n%s", diff)
 	}
 }

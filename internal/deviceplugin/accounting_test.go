@@ -16,14 +16,14 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-func TestWhileThePluginIsAwayDevicesStayForTheGraceAndAreUnhealthyThen(t *testing.T) {
+func TestWhileThePluginIsAwayDevicesStayForTheGraceAndFreeOnesAreUnhealthyThen(t *testing.T) {
 	const grace = 300 * time.Millisecond
 	r := newRig(t, grace)
 	r.start(2)
 	r.admit(pod("a", map[string]int{gold: 1}))
 	away := time.Now()
 	r.feed.away()
-	r.awaitGold(2, 0)
+	r.awaitGold(2, 1)
 	if passed := time.Since(away); passed < grace {
 		t.Errorf("unhealthy after %v, before the grace of %v", passed, grace)
 	}
@@ -31,7 +31,9 @@ func TestWhileThePluginIsAwayDevicesStayForTheGraceAndAreUnhealthyThen(t *testin
 	if err := r.kubelet.Admit(context.Background(), pod("b", map[string]int{gold: 1})); err == nil {
 		t.Error("a pod was admitted while the plugin was away")
 	}
-	r.feed.ready(offered(2), podOf("a", inGold("app", "1", allocated)))
+	r.kubelet.Remove("default", "a")
+	r.awaitGold(2, 0)
+	r.feed.ready(offered(2))
 	r.awaitGold(2, 2)
 	r.await(bronze, 1000, 1000)
 	if got := r.kubelet.Resource(gold).Registrations; got != 1 {

@@ -44,6 +44,7 @@ type endpoint struct {
 	streams     int      // how many kubelets follow: 1, and for a moment 2
 	conns       int      // connections, with or without a stream
 	changed     chan struct{}
+	abort       context.CancelFunc // ends what goes on no longer than the endpoint; nil if nothing has begun
 }
 
 // events is what an endpoint tells; none of it blocks.
@@ -63,19 +64,19 @@ func newEndpoint(extended string, e events) *endpoint {
 	return p
 }
 
-// set takes what the class is now, and its list.
+// set takes what the class is now, and its list. Kubelet gets a message only if it is another one.
 func (p *endpoint) set(c class, devices []device, unaccounted int) {
 	p.mu.Lock()
-	p.class, p.unaccounted = c, unaccounted
-	p.mu.Unlock()
-	p.setDevices(devices)
+	defer p.mu.Unlock()
+	p.class, p.unaccounted, p.devices = c, unaccounted, devices
+	p.announce()
 }
 
-// setDevices makes devices the list. Kubelet gets a message only if it is another one.
-func (p *endpoint) setDevices(devices []device) {
+// retire takes the list of a class that is gone.
+func (p *endpoint) retire(devices []device) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.devices = devices
+	p.class.draining, p.unaccounted, p.devices = true, 0, devices
 	p.announce()
 }
 
@@ -87,6 +88,7 @@ func (p *endpoint) announce() {
 
 // view is what an endpoint is at one moment.
 type view struct {
+	class       class
 	devices     []device
 	unaccounted int
 	streams     int
@@ -97,21 +99,24 @@ type view struct {
 func (p *endpoint) look() view {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return view{devices: p.devices, unaccounted: p.unaccounted, streams: p.streams, conns: p.conns, changed: p.changed}
+	return view{
+		class: p.class, devices: p.devices, unaccounted: p.unaccounted, streams: p.streams, conns: p.conns, changed: p.changed,
+	}
 }
 
 func (p *endpoint) registered() bool { return p.look().streams > 0 }
 
-// untilEnd is ctx, but no longer than the endpoint is there.
+// untilEnd is ctx, but no longer than the endpoint is there. There is one at a time.
 func (p *endpoint) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		defer cancel()
-		select {
-		case <-ctx.Done():
-		case <-p.ended:
-		}
-	}()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.ended:
+		cancel()
+	default:
+		p.abort = cancel
+	}
 	return ctx, cancel
 }
 
@@ -245,6 +250,10 @@ func (p *endpoint) Allocate(_ context.Context, request *devicepluginv1beta1.Allo
 
 // answer decides on a request to allocate.
 func answer(c class, request *devicepluginv1beta1.AllocateRequest) (response *devicepluginv1beta1.AllocateResponse, ids []string, err error) {
+	if c.draining {
+		return nil, nil, status.Error(codes.FailedPrecondition, fmt.Sprintf(
+			"class %q of %s is no longer configured on this node; ask for another class, or another node", c.name, c.resource))
+	}
 	response = &devicepluginv1beta1.AllocateResponse{}
 	for _, ctr := range request.GetContainerRequests() {
 		if n := len(ctr.GetDevicesIds()); n != 1 {
@@ -264,6 +273,9 @@ func answer(c class, request *devicepluginv1beta1.AllocateRequest) (response *de
 func (p *endpoint) end() {
 	p.mu.Lock() // for join
 	close(p.ended)
+	if p.abort != nil {
+		p.abort()
+	}
 	p.mu.Unlock()
 	stopped := make(chan struct{})
 	go func() {

@@ -24,6 +24,16 @@ type class struct {
 	capacity       uint64 // 0 is unlimited
 	podScope       bool
 	draining       bool
+	// others are further classes with this extended resource, which are not offered: one was renamed, say, and drains.
+	others []class
+}
+
+// is whether a class of this name is this one, or one of the others.
+func (c class) is(resource, name string, podScope bool) bool {
+	if c.resource == resource && c.name == name && c.podScope == podScope {
+		return true
+	}
+	return slices.ContainsFunc(c.others, func(other class) bool { return other.is(resource, name, podScope) })
 }
 
 // size is how many devices the class has as long as kubelet has not allocated more of them.
@@ -37,7 +47,7 @@ func (c class) size() int {
 	return int(min(c.capacity, maxDevices)) //nolint:gosec // not above maxDevices
 }
 
-// classesOf lists the classes that have an extended resource.
+// classesOf lists the classes that have an extended resource, one of each: the first that is offered, or else the first.
 func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	var list []class
 	add := func(resources []*qosv1alpha1.QOSResourceInfo, podScope bool) {
@@ -46,7 +56,7 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 				if c.GetExtendedResource() == "" {
 					continue
 				}
-				list = append(list, class{
+				list = insert(list, class{
 					resource: resource.GetName(), name: c.GetName(), extended: c.GetExtendedResource(),
 					capacity: c.GetCapacity(), podScope: podScope, draining: c.GetDraining(),
 				})
@@ -58,6 +68,24 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	return list
 }
 
+// insert adds a class to those of other extended resources, or to the one that has its extended resource.
+func insert(list []class, c class) []class {
+	i := slices.IndexFunc(list, func(there class) bool { return there.extended == c.extended })
+	if i < 0 {
+		return append(list, c)
+	}
+	there := list[i]
+	if there.draining && !c.draining {
+		c.others = append(there.others, there)
+		there.others = nil
+		c.others[len(c.others)-1] = there
+		list[i] = c
+		return list
+	}
+	list[i].others = append(there.others, c)
+	return list
+}
+
 // usage is how a class is used.
 type usage struct {
 	// allocated has the devices that kubelet has allocated. They stay listed. Each is there once, also when an
@@ -65,6 +93,10 @@ type usage struct {
 	allocated []string
 	// accounted is how many devices kubelet has allocated: those of allocated, if kubelet could be asked.
 	accounted int
+	// granted are devices that were handed out and of which kubelet has not told, the latest first. It may have allocated
+	// them to init containers; silent is to how many. After our own start it also counts those whose devices nobody knows.
+	granted []string
+	silent  int
 	// unaccounted counts those who have the class, and of whom kubelet does not know; 0 for an unlimited class.
 	unaccounted int
 	// restless is whether kubelet may soon say something else without an event that tells us so.
@@ -79,23 +111,12 @@ type device struct {
 
 // plan says what is listed to kubelet for a class: all that is allocated, and free devices up to the class's capacity.
 // Of these as many are healthy, and so allocatable, as kubelet may hand out altogether: what is assigned behind its
-// back is taken away from the free ones with the highest numbers. What is allocated stays healthy, because kubelet
-// would not admit its pod again after its own restart.
+// back is taken away from the free ones with the highest numbers, and last from those that were handed out once. What is
+// allocated stays healthy, because kubelet refuses its pod after its own restart if a container does not run just then.
 func plan(c class, u usage) []device {
-	size := c.size()
-	healthy := max(u.accounted, size-u.unaccounted)
-	ids := slices.Clone(u.allocated)
-	slices.SortFunc(ids, compareIDs)
-	ids = slices.Compact(ids)
-	taken := make(map[string]bool, len(ids))
-	for _, id := range ids {
-		taken[id] = true
-	}
-	for number := 0; len(ids) < size; number++ {
-		if id := deviceID(c.extended, number); !taken[id] {
-			ids = append(ids, id)
-		}
-	}
+	used := u.accounted + u.silent
+	healthy := max(used, c.size()-u.unaccounted)
+	ids := inOrder(c, u, max(c.size(), len(u.allocated)+u.silent))
 	devices := make([]device, len(ids))
 	for i, id := range ids {
 		devices[i] = device{id: id, healthy: i < healthy}
@@ -104,13 +125,41 @@ func plan(c class, u usage) []device {
 	return devices
 }
 
-// withheld is the same list without a healthy device.
-func withheld(devices []device) []device {
-	list := make([]device, len(devices))
-	for i, d := range devices {
-		list[i] = device{id: d.id}
+// inOrder lists size devices, or all that are allocated: these first, then those handed out once, then others.
+func inOrder(c class, u usage, size int) []string {
+	ids := slices.Clone(u.allocated)
+	slices.SortFunc(ids, compareIDs)
+	ids = slices.Compact(ids)
+	taken := make(map[string]bool, size)
+	for _, id := range ids {
+		taken[id] = true
 	}
-	return list
+	add := func(id string) {
+		if !taken[id] && len(ids) < size {
+			taken[id] = true
+			ids = append(ids, id)
+		}
+	}
+	for _, id := range u.granted {
+		add(id)
+	}
+	for number := 0; len(ids) < size; number++ {
+		add(deviceID(c.extended, number))
+	}
+	return ids
+}
+
+// withheld is plan while nobody is to get a device: what is allocated is healthy, and nothing else.
+func withheld(c class, u usage) []device {
+	healthy := map[string]bool{}
+	for _, id := range inOrder(c, u, len(u.allocated)+u.silent) {
+		healthy[id] = true
+	}
+	devices := plan(c, u)
+	for i := range devices {
+		devices[i].healthy = healthy[devices[i].id]
+	}
+	return devices
 }
 
 // settle has devices that shall no longer be listed leave in two steps: they are unhealthy for linger, so that kubelet
@@ -141,7 +190,7 @@ func settle(listed, wanted []device, leaving map[string]time.Time, now time.Time
 			continue
 		}
 		list = append(list, device{id: d.id})
-		again = sooner(again, left)
+		again = earliest(again, left)
 	}
 	sortDevices(list)
 	return list, again
@@ -151,10 +200,13 @@ func sortDevices(devices []device) {
 	slices.SortFunc(devices, func(a, b device) int { return compareIDs(a.id, b.id) })
 }
 
-// sooner is the shorter of two times to wait, of which 0 is never.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b == 0 {
-		return max(a, b)
+// earliest is the shortest of times to wait, of which 0 is never.
+func earliest(waits ...time.Duration) time.Duration {
+	var first time.Duration
+	for _, wait := range waits {
+		if wait > 0 && (first == 0 || wait < first) {
+			first = wait
+		}
 	}
-	return min(a, b)
+	return first
 }

@@ -41,6 +41,8 @@ type Options struct {
 type timing struct {
 	coalesce time.Duration // from the first of several changes to the look at all of them
 	linger   time.Duration // see settle
+	// settle is how long kubelet may take from its start until it tells all of its pods.
+	settle time.Duration
 	// Kubelet is asked again after poll, then twice that, up to pollMost, while it and the plugin do not agree.
 	poll, pollMost time.Duration
 }
@@ -60,15 +62,16 @@ type Publisher struct {
 	lost     chan struct{} // wakes keepRegistered: kubelet has ended to follow
 
 	swept bool // keepRegistered's: the predecessor's sockets are gone
-	// follow's: kubelet does not say what it has allocated; what it said last, by extended resource, and has got since.
-	deaf  bool
-	known map[string][]string
-	// follow's: no device is healthy, because the plugin has been away for too long.
+	// follow's: kubelet does not say what it has allocated; what it said last, and has got since.
+	deaf   bool
+	ledger *ledger
+	// follow's: no free device is healthy, because the plugin has been away for too long.
 	withheld bool
 
 	mu        sync.Mutex // guards all below
 	endpoints map[string]*endpoint
 	problem   string   // why not all are registered; empty if nothing stands in the way
+	restarted bool     // kubelet may have started anew, and the ledger does not know that yet
 	begun     bool     // the classes have been known once
 	attempt   *attempt // nil when no registration is under way
 }
@@ -79,10 +82,10 @@ func New(feed Feed, o Options) *Publisher {
 		feed: feed, kubeletDir: filepath.Clean(o.KubeletDir), dir: filepath.Join(o.KubeletDir, pluginsDirectory),
 		grace: o.Grace, log: o.Log,
 		timing: timing{
-			coalesce: 200 * time.Millisecond, linger: 5 * time.Second, poll: 2 * time.Second, pollMost: 10 * time.Second,
+			coalesce: 200 * time.Millisecond, linger: 5 * time.Second, settle: 30 * time.Second, poll: 2 * time.Second, pollMost: 10 * time.Second,
 		},
 		look: make(chan struct{}, 1), register: make(chan struct{}, 1), lost: make(chan struct{}, 1),
-		known: map[string][]string{}, endpoints: map[string]*endpoint{},
+		ledger: newLedger(), endpoints: map[string]*endpoint{},
 	}
 	if p.grace == 0 {
 		p.grace = 30 * time.Second
@@ -96,7 +99,7 @@ func New(feed Feed, o Options) *Publisher {
 
 // Run publishes until ctx ends. Then kubelet takes all devices for unhealthy, until somebody publishes them again.
 func (p *Publisher) Run(ctx context.Context) error {
-	dir := newDirectory(p.kubeletDir, p.log, p.socketRemoved, func() { poke(p.look) })
+	dir := newDirectory(p.kubeletDir, p.log, p.socketRemoved, p.kubeletStarted)
 	var parts sync.WaitGroup
 	parts.Go(func() { dir.run(ctx) })
 	parts.Go(func() { p.keepRegistered(ctx, dir) })
@@ -195,58 +198,101 @@ func (p *Publisher) publish(ctx context.Context, state nodefeed.State, now time.
 	if state.Status == nil {
 		return 0, false
 	}
-	if !state.Ready() {
-		return p.withhold(state, now), false
+	if p.ledger.settle == 0 {
+		p.ledger.settle = p.timing.settle
+		p.ledger.restarted(now)
 	}
-	if p.withheld {
-		p.withheld = false
-		p.log.Info("devices are offered again")
+	if state.Ready() {
+		if p.withheld {
+			p.withheld = false
+			p.log.Info("devices are offered again")
+		}
+		return p.offer(ctx, state, now, false)
 	}
-	return p.offer(ctx, state, now)
+	if left := p.grace - now.Sub(state.AwaySince); left > 0 {
+		return left, false
+	}
+	if p.begunAlready() {
+		p.tellWithheld(state)
+		return p.offer(ctx, state, now, true)
+	}
+	return 0, false
 }
 
-// withhold leaves all as it is for a while, and then offers nothing.
-func (p *Publisher) withhold(state nodefeed.State, now time.Time) (again time.Duration) {
-	if left := p.grace - now.Sub(state.AwaySince); left > 0 {
-		return left
-	}
-	for _, e := range p.sorted() {
-		e.setDevices(withheld(e.look().devices))
-	}
+func (p *Publisher) begunAlready() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.begun
+}
+
+func (p *Publisher) tellWithheld(state nodefeed.State) {
 	if !p.withheld {
 		p.withheld = true
-		p.log.Warn("qos-nri-plugin has been away for too long: kubelet is told that no class has a healthy device; "+
+		p.log.Warn("qos-nri-plugin has been away for too long: kubelet is told that no free device of a class is healthy; "+
 			"pods that run stay", "after", p.grace, "problem", state.Problem)
 	}
-	return 0
 }
 
-// offer publishes the classes of a plugin that is ready.
-func (p *Publisher) offer(ctx context.Context, state nodefeed.State, now time.Time) (again time.Duration, restless bool) {
+// offer publishes the classes of a plugin; away is that it has been away for too long, and nothing is to be had.
+func (p *Publisher) offer(ctx context.Context, state nodefeed.State, now time.Time, away bool) (again time.Duration, restless bool) {
 	granted := p.grants() // before kubelet is asked, so that its answer knows of them
 	held, err := p.askKubelet(ctx)
 	if ctx.Err() != nil {
 		return 0, false
 	}
-	p.heard(err)
+	list := classesOf(state.Status.GetResources())
+	p.remember(held, err, granted, now)
+	count := account
+	switch {
+	case err != nil:
+		held, count = p.ledger.alone(list, now), accountAlone
+	case away:
+		p.ledger.heard(held, list, nil, now) // what the plugin told has been long ago
+	default:
+		p.ledger.heard(held, list, state.Assignments, now)
+	}
 	restless = err != nil
 	offered := map[string]bool{}
-	for _, c := range classesOf(state.Status.GetResources()) {
-		var u usage
-		if err == nil {
-			u = account(c, state.Assignments, held)
-		} else {
-			u = accountAlone(c, state.Assignments, append(p.known[c.extended], granted[c.extended]...))
+	for _, c := range list {
+		u := count(c, state.Assignments, held)
+		wanted := plan(c, u)
+		if away {
+			wanted = withheld(c, u)
+			u.restless = u.restless || len(u.allocated)+u.silent > 0
 		}
-		p.known[c.extended] = u.allocated
 		offered[c.extended] = true
 		restless = restless || u.restless
-		again = sooner(again, p.publishClass(c, u, now))
+		again = earliest(again, p.publishClass(c, wanted, u.unaccounted, now))
 	}
 	p.mu.Lock()
 	p.begun = true
 	p.mu.Unlock()
-	return sooner(again, p.retire(offered, now)), restless
+	return earliest(again, p.retire(offered, now)), restless
+}
+
+// remember takes whether kubelet has answered, and what happened meanwhile.
+func (p *Publisher) remember(held *holdings, err error, granted map[string][]string, now time.Time) {
+	p.mu.Lock()
+	restarted := p.restarted || p.deaf && held != nil
+	p.restarted = false
+	p.mu.Unlock()
+	p.heard(err)
+	if restarted {
+		p.ledger.restarted(now)
+	}
+	p.ledger.grant(granted, now)
+}
+
+// noteRestart takes that kubelet may have started anew: it does not follow any more, or has made a socket.
+func (p *Publisher) noteRestart() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.restarted = true
+}
+
+func (p *Publisher) kubeletStarted() {
+	p.noteRestart()
+	poke(p.look)
 }
 
 // grants are the device IDs that were handed out since they were asked for last, by extended resource.
@@ -259,22 +305,25 @@ func (p *Publisher) grants() map[string][]string {
 }
 
 // publishClass has the class's endpoint list its devices. A new one has its list before kubelet hears of it.
-func (p *Publisher) publishClass(c class, u usage, now time.Time) (again time.Duration) {
+func (p *Publisher) publishClass(c class, wanted []device, unaccounted int, now time.Time) (again time.Duration) {
 	p.mu.Lock()
 	e, found := p.endpoints[c.extended]
 	p.mu.Unlock()
 	if !found {
 		e = newEndpoint(c.extended, events{
 			followed: func() { poke(p.look) },
-			lost:     func() { poke(p.lost) },
+			lost: func() {
+				p.noteRestart()
+				poke(p.lost)
+			},
 			allocated: func(granted bool) {
 				p.metrics.allocated(granted, 1)
 				poke(p.look)
 			},
 		})
 	}
-	devices, again := settle(e.look().devices, plan(c, u), e.leaving, now, p.timing.linger)
-	e.set(c, devices, u.unaccounted)
+	devices, again := settle(e.look().devices, wanted, e.leaving, now, p.timing.linger)
+	e.set(c, devices, unaccounted)
 	if !found {
 		p.mu.Lock()
 		p.endpoints[c.extended] = e
@@ -292,15 +341,15 @@ func (p *Publisher) retire(offered map[string]bool, now time.Time) (again time.D
 			continue
 		}
 		devices, left := settle(e.look().devices, nil, e.leaving, now, p.timing.linger)
-		e.setDevices(devices)
+		e.retire(devices)
 		if len(devices) > 0 {
-			again = sooner(again, left)
+			again = earliest(again, left)
 			continue
 		}
 		p.mu.Lock()
 		delete(p.endpoints, e.extended)
 		p.mu.Unlock()
-		delete(p.known, e.extended)
+		p.ledger.forget(e.extended)
 		e.end()
 		p.log.Info("class is no longer published", "extended_resource", e.extended)
 	}

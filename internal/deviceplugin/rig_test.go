@@ -146,7 +146,10 @@ func (r *rig) another(grace time.Duration) *Publisher {
 	p := New(r.feed, Options{
 		KubeletDir: r.kubelet.Root(), Grace: grace, Registry: r.registry, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
-	p.timing = timing{coalesce: time.Millisecond, linger: 50 * time.Millisecond, poll: 20 * time.Millisecond, pollMost: 50 * time.Millisecond}
+	p.timing = timing{
+		coalesce: time.Millisecond, linger: 50 * time.Millisecond, settle: 50 * time.Millisecond,
+		poll: 20 * time.Millisecond, pollMost: 50 * time.Millisecond,
+	}
 	return p
 }
 
@@ -230,6 +233,16 @@ func (r *rig) admit(p kubelettest.Pod) {
 	r.Helper()
 	if err := r.kubelet.Admit(context.Background(), p); err != nil {
 		r.Fatal(err)
+	}
+}
+
+// readmit has kubelet hear of pods again, of which no container runs.
+func (r *rig) readmit(names ...string) {
+	r.Helper()
+	for _, name := range names {
+		if err := r.kubelet.Readmit("default", name); err != nil {
+			r.Fatalf("%v; gold %+v; log:\n%s", err, r.kubelet.Resource(gold), r.log)
+		}
 	}
 }
 

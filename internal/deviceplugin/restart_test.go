@@ -1,0 +1,194 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
+)
+
+// asked waits until kubelet has answered a few times more.
+func (r *rig) asked() {
+	r.Helper()
+	before := r.kubelet.Lists()
+	r.until("kubelet has been asked again", func() bool { return r.kubelet.Lists() > before+2 })
+}
+
+func (r *rig) restartKubelet() {
+	r.Helper()
+	r.kubelet.Kill()
+	r.startKubelet()
+}
+
+// inUse has a, b and c hold the devices of gold, of which one has become the capacity.
+func (r *rig) inUse() {
+	r.Helper()
+	r.start(3)
+	var pods []*qosv1alpha1.PodAssignments
+	for _, name := range []string{"a", "b", "c"} {
+		r.admit(pod(name, map[string]int{gold: 1}))
+		pods = append(pods, podOf(name, inGold("app", "id-"+name, allocated)))
+	}
+	r.feed.ready(offered(1), pods...)
+	r.asked()
+	r.awaitGold(3, 3)
+}
+
+func TestAKubeletThatLearnsOfItsPodsOneByOneAdmitsThemAll(t *testing.T) {
+	for name, settle := range map[string]time.Duration{"while it settles": forever, "also when it takes long": time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, forever)
+			r.publisher.timing.settle = settle
+			r.inUse()
+			r.restartKubelet()
+			r.awaitGold(3, 3)
+			for _, name := range []string{"b", "c", "a"} {
+				r.asked()
+				r.readmit(name)
+			}
+			r.asked()
+			r.awaitGold(3, 3)
+		})
+	}
+}
+
+func TestAPodWithoutARunningContainerKeepsItsDeviceWhileKubeletSettles(t *testing.T) {
+	r := newRig(t, forever)
+	r.publisher.timing.settle = forever
+	r.inUse()
+	r.restartKubelet()
+	r.awaitGold(3, 3)
+	r.feed.ready(offered(1)) // the runtime has removed all containers
+	r.asked()
+	r.readmit("c", "b", "a")
+}
+
+func TestAShimThatStartsWithKubeletLetsNoAllocatedDeviceGo(t *testing.T) {
+	r := newRig(t, forever)
+	r.inUse()
+	r.stop()
+	r.registry.Unregister(r.publisher.metrics)
+	r.publisher = r.another(forever)
+	r.publisher.timing.settle = forever
+	r.restartKubelet()
+	r.run()
+	r.awaitGold(3, 3)
+	for _, name := range []string{"c", "a", "b"} {
+		r.asked()
+		r.readmit(name)
+	}
+	r.asked()
+	r.awaitGold(3, 3)
+}
+
+func TestADeviceOfWhichAPodIsFreeAgainIsForgotten(t *testing.T) {
+	r := newRig(t, forever)
+	r.inUse()
+	r.restartKubelet()
+	r.awaitGold(3, 3)
+	r.readmit("a")
+	r.kubelet.Remove("default", "b")
+	r.kubelet.Remove("default", "c")
+	r.feed.ready(offered(1), podOf("a", inGold("app", "id-a", allocated)))
+	r.awaitGold(1, 1)
+}
+
+func TestWhileThePluginIsAwayAKubeletRestartRefusesNobody(t *testing.T) {
+	r := newRig(t, 10*time.Millisecond)
+	r.publisher.timing.settle = forever
+	r.start(3)
+	r.admit(pod("a", map[string]int{gold: 1}))
+	r.feed.ready(offered(3), podOf("a", inGold("app", "1", allocated)))
+	r.toldOfA()
+	r.feed.away()
+	r.awaitGold(3, 1)
+	r.restartKubelet()
+	r.awaitGold(3, 1)
+	r.asked()
+	r.readmit("a")
+	if err := r.kubelet.Admit(context.Background(), pod("b", map[string]int{gold: 1})); err == nil {
+		t.Error("a pod was admitted while the plugin was away")
+	}
+}
+
+// toldOfA waits until an answer had the pod a.
+func (r *rig) toldOfA() {
+	r.Helper()
+	r.until("a was told", func() bool { return r.kubelet.Listed("default", "a") > 0 })
+}
+
+func TestTheDeviceOfAnInitContainerThatHasEndedIsTakenLast(t *testing.T) {
+	r := newRig(t, forever)
+	r.start(3)
+	for _, name := range []string{"x", "y"} { // the device of a has a high number
+		r.admit(pod(name, map[string]int{gold: 1}))
+	}
+	p := pod("a", nil)
+	p.InitContainers = []kubelettest.Container{{Name: "setup", Limits: map[string]int{gold: 1}}}
+	r.admit(p)
+	r.toldOfA()
+	r.kubelet.Remove("default", "x")
+	r.kubelet.Remove("default", "y")
+	r.feed.ready(offered(3), podOf("a"), podOf("static", inGold("app", "1", annotated)), podOf("other", inGold("app", "2", annotated)))
+	r.awaitGold(3, 1)
+	if got, want := r.kubelet.Resource(gold).Healthy, r.kubelet.Devices("default", "a", "setup", gold); !slices.Equal(got, want) {
+		t.Errorf("healthy: %v, want that of the init container, %v", got, want)
+	}
+	r.restartKubelet()
+	r.awaitGold(3, 1)
+	r.readmit("a")
+}
+
+func TestAClassThatWasRenamedIsPublishedOnce(t *testing.T) {
+	for name, at := range map[string]int{"the offered one first": 0, "the draining one first": 1} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, forever)
+			both := offered(3)
+			classes := both.ContainerQosResources[0].Classes
+			classes[0].Name, classes[0].Draining = "old", true
+			classes = slices.Insert(classes, 1-at, &qosv1alpha1.QOSResourceClassInfo{Name: "gold", Capacity: 2, ExtendedResource: gold})
+			both.ContainerQosResources[0].Classes = classes
+			r.startKubelet()
+			inOld := inGold("app", "1", annotated)
+			inOld.QosResources[0].Class = "old"
+			r.feed.ready(both, podOf("static", inOld))
+			r.run()
+			r.awaitGold(2, 1)
+			r.admit(pod("a", map[string]int{gold: 1}))
+			r.asked()
+			key := annotationKey(gold)
+			if got := r.kubelet.Annotations("default", "a", "app")[key]; got != "k8s.io/rdt=gold" {
+				t.Errorf("Allocate answered with %q", got)
+			}
+			if got := r.kubelet.Resource(gold); got.Registrations != 1 || got.Messages > 3 {
+				t.Errorf("kubelet was told again and again: %+v", got)
+			}
+		})
+	}
+}
+
+func TestAClassThatDrainsIsRefusedWithTheReason(t *testing.T) {
+	r := newRig(t, forever)
+	r.publisher.timing.linger = forever
+	r.start(1)
+	r.feed.ready(&qosv1alpha1.ResourcesInfo{})
+	r.awaitGold(1, 0)
+	draining := goldClass(1)
+	draining.draining = true
+	for name, c := range map[string]class{"drains": draining, "is gone": r.publisher.sorted()[1].look().class} {
+		_, _, err := answer(c, nil)
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "no longer configured on this node") {
+			t.Errorf("a class that %s: %v", name, err)
+		}
+	}
+}
