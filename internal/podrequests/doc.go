@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -70,14 +71,31 @@ func mirror(pod *corev1.Pod) bool {
 	return is
 }
 
-// hash is of what a pod asks for by annotations.
-func hash(annotations map[string]string) string {
+// hash is of what a pod asks for by annotations for one of its containers; with none, for itself.
+func hash(annotations map[string]string, container string) string {
 	sum := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		if classes.IsPodRequest(key) {
+		if name := ContainerOf(key); classes.IsPodRequest(key) && (name == "" || name == container) {
 			// Quoted, so that no two sets of annotations are written alike. A hash never fails.
 			_, _ = sum.Write([]byte(strconv.Quote(key) + strconv.Quote(annotations[key])))
 		}
 	}
 	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// ContainerOf names the container for which an annotation of a pod asks, by its key; empty if it asks for the pod and all containers.
+func ContainerOf(key string) string {
+	if name, is := strings.CutPrefix(key, classes.ContainerKeyPrefix); is {
+		return name
+	}
+	_, name, _ := strings.Cut(key, "/container.")
+	return name
+}
+
+// ClassName is a class for people.
+func ClassName(class string) string {
+	if class == classes.SystemDefault {
+		return "system default"
+	}
+	return class
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -22,6 +23,8 @@ const (
 	// A change that may succeed later is tried again after firstWait, then after twice that and so on, until longestWait.
 	firstWait   = 5 * time.Second
 	longestWait = 5 * time.Minute
+	// minInterval is the shortest time between two changes of one container, however fast its pod's annotations change.
+	minInterval = 5 * time.Second
 	// updateTimeout bounds one change.
 	updateTimeout = 30 * time.Second
 )
@@ -55,18 +58,21 @@ type Outcome struct {
 type Follower struct {
 	update Update
 
-	mu   sync.Mutex                    // guards the maps
-	pods map[string]map[string]*record // by UID, then by ID of container or sandbox
+	mu sync.Mutex // guards the maps
+	// By the API's UID, which nobody can choose, then by ID of container or sandbox.
+	pods map[types.UID]map[string]*record
 }
 
 // record is what is known of a container, or with the ID of the sandbox of a pod.
 type record struct {
-	// of are the annotations that it was made for.
+	// hash is of the annotations that it is of.
 	hash string
 	// config is that by which it was refused.
 	config string
 	// first says that it had not been seen before these annotations.
-	first   bool
+	first bool
+	// seen says that it was looked at since.
+	seen    bool
 	settled bool
 	tries   int
 	next    time.Time
@@ -77,11 +83,11 @@ type record struct {
 
 // NewFollower makes a follower that asks for changes by update. It does no I/O.
 func NewFollower(update Update) *Follower {
-	return &Follower{update: update, pods: map[string]map[string]*record{}}
+	return &Follower{update: update, pods: map[types.UID]map[string]*record{}}
 }
 
-// Forget drops what is known of a pod that is gone.
-func (f *Follower) Forget(uid string) {
+// Forget drops what is known of a pod that is gone, by the API's UID of it.
+func (f *Follower) Forget(uid types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.pods, uid)
@@ -95,16 +101,16 @@ func (f *Follower) Follow(
 	if mirror(pod) || has == nil {
 		return Outcome{}
 	}
-	c := call{pod: pod, told: told, hash: hash(pod.Annotations), records: f.recordsOf(UID(pod)), update: f.update}
+	c := call{pod: pod, told: told, records: f.recordsOf(pod.UID), update: f.update}
 	kept := map[string]bool{}
 	if len(has.GetQosResources()) > 0 {
 		kept[has.GetSandboxId()] = true
-		c.follow(has.GetSandboxId(), func(r *record) { c.tryPod(r, has.GetQosResources()) })
+		c.follow(has.GetSandboxId(), "", func(r *record) { c.tryPod(r, has.GetQosResources()) })
 	}
 	for _, ctr := range has.GetContainers() {
 		kept[ctr.GetId()] = true
 		if running(pod, ctr.GetId()) && ctx.Err() == nil {
-			c.follow(ctr.GetId(), func(r *record) { c.tryContainer(ctx, r, ctr) })
+			c.follow(ctr.GetId(), ctr.GetName(), func(r *record) { c.tryContainer(ctx, r, ctr) })
 		}
 	}
 	for id := range c.records {
@@ -115,7 +121,7 @@ func (f *Follower) Follow(
 	return c.outcome
 }
 
-func (f *Follower) recordsOf(uid string) map[string]*record {
+func (f *Follower) recordsOf(uid types.UID) map[string]*record {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	records := f.pods[uid]
@@ -131,7 +137,6 @@ type call struct {
 	pod     *corev1.Pod
 	told    *qosv1alpha1.StatusResponse
 	catalog *classes.Catalog
-	hash    string
 	records map[string]*record
 	update  Update
 	outcome Outcome
@@ -144,17 +149,14 @@ func (c *call) offers() *classes.Catalog {
 	return c.catalog
 }
 
-// follow tries what is due.
-func (c *call) follow(id string, try func(*record)) {
-	r := c.records[id]
-	if r == nil || r.hash != c.hash {
-		r = &record{hash: c.hash, first: r == nil}
-		c.records[id] = r
-	}
+// follow tries what is due of a container, or with no name of the pod.
+func (c *call) follow(id, container string, try func(*record)) {
+	r := c.recordOf(id, hash(c.pod.Annotations, container))
 	if config := c.told.GetConfig().GetHash(); r.settled && r.refused != nil && r.config != config {
 		r.settled, r.tries = false, 0 // what was refused may be offered now
 	}
-	if !r.settled && !time.Now().Before(r.next) {
+	if !r.settled && (!r.seen || !time.Now().Before(r.next)) {
+		r.seen = true
 		r.config = c.told.GetConfig().GetHash()
 		try(r)
 	}
@@ -164,6 +166,20 @@ func (c *call) follow(id string, try func(*record)) {
 	if wait := time.Until(r.next); !r.settled && (c.outcome.Again == 0 || wait < c.outcome.Again) {
 		c.outcome.Again = max(wait, time.Millisecond)
 	}
+}
+
+// recordOf is that of the present annotations. Other annotations are no reason to ask sooner than before: whoever writes them could
+// keep the plugin busy.
+func (c *call) recordOf(id, hash string) *record {
+	r := c.records[id]
+	switch {
+	case r == nil:
+		r = &record{hash: hash, first: true}
+	case r.hash != hash:
+		r = &record{hash: hash, tries: r.tries, next: r.next, refused: r.refused}
+	}
+	c.records[id] = r
+	return r
 }
 
 func (c *call) tryPod(r *record, has []*qosv1alpha1.Assignment) {
@@ -180,6 +196,10 @@ func (c *call) tryContainer(ctx context.Context, r *record, has *qosv1alpha1.Con
 		r.settle(err, has.GetName())
 		return
 	}
+	if time.Now().Before(r.next) {
+		r.had = has
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
 	err = c.update(ctx, &qosv1alpha1.UpdateContainerQOSResourcesRequest{
@@ -189,6 +209,7 @@ func (c *call) tryContainer(ctx context.Context, r *record, has *qosv1alpha1.Con
 		r.again(err, has)
 		return
 	}
+	r.tries, r.next = 0, time.Now().Add(minInterval)
 	r.settle(err, has.GetName())
 }
 

@@ -89,6 +89,7 @@ func TestABadRequestIsTriedOnce(t *testing.T) {
 		if f.Follow(t.Context(), pod, offered(), has); len(p.asked) != 2 {
 			t.Errorf("asked %d times after the annotations changed, want again", len(p.asked))
 		}
+		<-time.After(5 * time.Second)
 		anew := offered()
 		anew.Config.Hash = "two"
 		if f.Follow(t.Context(), pod, anew, has); len(p.asked) != 3 {
@@ -165,5 +166,69 @@ func TestARestartedContainerIsBroughtAlong(t *testing.T) {
 	f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate), restarted))
 	if len(p.asked) != 2 || p.asked[1].GetQosResources()[0].GetClass() != "silver" {
 		t.Errorf("asked for %v; want silver for the container and for the one after it", p.asked)
+	}
+}
+
+func TestAnnotationsThatChangeAllTheTimeAreFollowedSlowly(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer error
+		most   int
+	}{
+		"when it is given what it asks for": {nil, 13},
+		"when it asks for nonsense":         {status.Error(codes.InvalidArgument, "no"), 13},
+		"when there is no room":             {status.Error(codes.ResourceExhausted, "full"), 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &plugin{answer: c.answer}
+				f, pod := NewFollower(p.update), webPod(map[string]string{ownKey: "rdt=gold"})
+				for i := range 120 {
+					pod.Annotations[ownKey] = "rdt=" + []string{"silver", "bronze"}[i%2]
+					f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
+					<-time.After(500 * time.Millisecond)
+				}
+				if len(p.asked) < 2 || len(p.asked) > c.most {
+					t.Errorf("asked %d times in a minute, want %d at most", len(p.asked), c.most)
+				}
+				last := "rdt=silver"
+				pod.Annotations[ownKey] = last
+				if outcome := f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer))); outcome.Again > 0 {
+					<-time.After(outcome.Again)
+					f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
+				}
+				if got := p.asked[len(p.asked)-1].GetQosResources()[0].GetClass(); got != "silver" {
+					t.Errorf("asked for %s last, want what the annotations ask for in the end", got)
+				}
+			})
+		})
+	}
+}
+
+func TestAnAnnotationThatAsksForWhatThereIsEndsTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plugin{answer: status.Error(codes.ResourceExhausted, "full")}
+		f, pod, has := NewFollower(p.update), webPod(map[string]string{ownKey: "rdt=silver"}), podOf(in("gold", fromContainer))
+		f.Follow(t.Context(), pod, offered(), has)
+		pod.Annotations[ownKey] = "rdt=gold"
+		if outcome := f.Follow(t.Context(), pod, offered(), has); len(outcome.Refused) > 0 || outcome.Again != 0 || len(p.asked) != 1 {
+			t.Errorf("asked %d times, outcome %+v; want nothing left to do", len(p.asked), outcome)
+		}
+	})
+}
+
+func TestAnAnnotationOfAnotherContainerIsNoChange(t *testing.T) {
+	p := &plugin{}
+	f, pod := NewFollower(p.update), webPod(map[string]string{ownKey: "rdt=gold"})
+	f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
+	for _, key := range []string{"container.qos.noderesource.dev/other", "rdt.resources.kubernetes.io/container.other", "rdt.resources.beta.kubernetes.io/container.other"} {
+		pod.Annotations[key] = "silver"
+		f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate)))
+	}
+	if len(p.asked) > 0 {
+		t.Errorf("asked for %v; want a change by hand left while nothing of the container changes", p.asked)
+	}
+	pod.Annotations[podKey] = "vendor.example/network=fast"
+	if f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate))); len(p.asked) != 1 {
+		t.Errorf("asked %d times after an annotation of all containers came, want once", len(p.asked))
 	}
 }

@@ -60,14 +60,7 @@ func planPod(catalog *classes.Catalog, pod *corev1.Pod, has []*qosv1alpha1.Assig
 
 func fixed(pod *corev1.Pod, container string, want classes.Assignment, remedy string) error {
 	return fmt.Errorf("pod %s/%s: %sclass of %s %w, to %s; %s",
-		pod.Namespace, pod.Name, container, want.Resource, errFixed, className(want.Class), remedy)
-}
-
-func className(class string) string {
-	if class == classes.SystemDefault {
-		return "the system default"
-	}
-	return fmt.Sprintf("%q", class)
+		pod.Namespace, pod.Name, container, want.Resource, errFixed, ClassName(want.Class), remedy)
 }
 
 func requestOf(pod *corev1.Pod) classes.Request {

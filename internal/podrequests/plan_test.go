@@ -142,7 +142,7 @@ func TestTheKubeletsOtherAnnotationsStayInForce(t *testing.T) {
 func TestAPodsOwnClassIsRefused(t *testing.T) {
 	has := []*qosv1alpha1.Assignment{{Name: "vendor.example/network", Class: "fast", Source: qosv1alpha1.Source_SOURCE_POD}}
 	err := planPod(Catalog(offered()), webPod(map[string]string{podKey: "vendor.example/network=slow"}), has, false)
-	want := `pod default/web: class of vendor.example/network cannot be changed while it runs, to "slow"; create the pod anew`
+	want := `pod default/web: class of vendor.example/network cannot be changed while it runs, to slow; create the pod anew`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v; want %s", err, want)
 	}

@@ -180,20 +180,13 @@ func (o *observed) effective() []string {
 func describe(assignments []*qosv1alpha1.Assignment) string {
 	parts := make([]string, 0, len(assignments))
 	for _, a := range assignments {
-		text := a.GetName() + " " + className(a.GetClass())
+		text := a.GetName() + " " + podrequests.ClassName(a.GetClass())
 		if source := sourceName(a.GetSource()); source != "" {
 			text += " (" + source + ")"
 		}
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, ", ")
-}
-
-func className(class string) string {
-	if class == "" {
-		return "system default"
-	}
-	return class
 }
 
 // sourceName is "allocated" of SOURCE_ALLOCATED, and so on; empty when nothing was asked.

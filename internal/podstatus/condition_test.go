@@ -231,21 +231,21 @@ func TestAnEventHasANameOfItsOwn(t *testing.T) {
 func TestChangesAreToldOfHoweverLateThePodIsLookedAt(t *testing.T) {
 	state := func(class string) *snapshot {
 		pod := assigned(ctr("main", "1", has("k8s.io/rdt", class, container)))
-		return &snapshot{ready: true, pods: map[string]*qosv1alpha1.PodAssignments{"uid": pod}}
+		return &snapshot{ready: true, pods: map[string]*qosv1alpha1.PodAssignments{pod.GetUid(): pod}}
 	}
-	c := changes{byPod: map[string][]occurrence{}}
+	c := changes{byPod: map[podKey][]occurrence{}}
 	first, second, third := state("gold"), state("silver"), state("bronze")
 	c.note(nil, first)
 	c.note(first, second)
 	c.note(second, third)
 	var got []string
-	for _, o := range c.take("uid") {
+	for _, o := range c.take(assigned()) {
 		got = append(got, o.message)
 	}
 	if want := []string{"main: k8s.io/rdt gold -> silver", "main: k8s.io/rdt silver -> bronze"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if again := c.take("uid"); len(again) != 0 {
+	if again := c.take(assigned()); len(again) != 0 {
 		t.Errorf("told again: %v", again)
 	}
 	c.note(third, first)

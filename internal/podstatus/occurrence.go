@@ -131,7 +131,7 @@ func differences(before, after []*qosv1alpha1.Assignment) []string {
 	for _, now := range after {
 		for _, was := range before {
 			if was.GetName() == now.GetName() && was.GetClass() != now.GetClass() {
-				parts = append(parts, now.GetName()+" "+className(was.GetClass())+" -> "+className(now.GetClass()))
+				parts = append(parts, now.GetName()+" "+podrequests.ClassName(was.GetClass())+" -> "+podrequests.ClassName(now.GetClass()))
 			}
 		}
 	}

@@ -82,7 +82,7 @@ func New(feed Feed, client kubernetes.Interface, options Options) *Publisher {
 		gate:     newGate(),
 		writes:   kubeapi.NewWrites(options.Registry),
 		follower: podrequests.NewFollower(options.Update),
-		changes:  changes{byPod: map[string][]occurrence{}},
+		changes:  changes{byPod: map[podKey][]occurrence{}},
 		pods:     pods{known: map[string]*memory{}},
 		log:      teller{log: options.Log, reports: map[string]*kubeapi.Report{}},
 	}

@@ -20,14 +20,11 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
-	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 )
 
 // memory is what is remembered of one pod. Only the worker that has the pod uses it.
 type memory struct {
 	uid types.UID
-	// node is the UID by which the node knows it.
-	node string
 	// byName are the containers that were seen last of their names.
 	byName map[string]*qosv1alpha1.ContainerAssignments
 	events diary
@@ -45,7 +42,7 @@ type pods struct {
 }
 
 // of returns the memory of a pod, a new one when it is not the pod that it was. gone is the UID of the other then.
-func (p *pods) of(key string, pod *corev1.Pod) (m *memory, gone string) {
+func (p *pods) of(key string, pod *corev1.Pod) (m *memory, gone types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m = p.known[key]
@@ -53,19 +50,19 @@ func (p *pods) of(key string, pod *corev1.Pod) (m *memory, gone string) {
 		return m, ""
 	}
 	if m != nil {
-		gone = m.node
+		gone = m.uid
 	}
-	m = &memory{uid: pod.UID, node: podrequests.UID(pod), events: diary{}, byName: map[string]*qosv1alpha1.ContainerAssignments{}}
+	m = &memory{uid: pod.UID, events: diary{}, byName: map[string]*qosv1alpha1.ContainerAssignments{}}
 	p.known[key] = m
 	return m, gone
 }
 
-// forget returns the UID by which the node knew the pod.
-func (p *pods) forget(key string) (uid string) {
+// forget returns the UID of the pod that was known by that name.
+func (p *pods) forget(key string) (uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if m := p.known[key]; m != nil {
-		uid = m.node
+		uid = m.uid
 	}
 	delete(p.known, key)
 	return uid
@@ -94,7 +91,9 @@ func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Durat
 	}
 	o.last = m.byName
 	m.note(&o)
-	m.events.note(pod, p.changes.take(m.node))
+	if o.assignments != nil { // which are those of a pod of this name
+		m.events.note(pod, p.changes.take(o.assignments))
+	}
 	return sooner(again, p.write(ctx, m, &o))
 }
 

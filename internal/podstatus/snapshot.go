@@ -99,20 +99,27 @@ func apiWatchEnded(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 }
 
-// changes are those of classes of running containers, by the UID of the pod, until they are told. They are taken from one state of
-// the plugin to the next, since a pod is looked at only some time later.
+// changes are those of classes of running containers, by pod, until they are told. They are taken from one state of the plugin to
+// the next, since a pod is looked at only some time later.
 type changes struct {
 	mu    sync.Mutex // guards byPod
-	byPod map[string][]occurrence
+	byPod map[podKey][]occurrence
+}
+
+// podKey is a pod as the node knows it. The UID alone could be claimed by another pod: that of a static pod is an annotation.
+type podKey struct{ uid, namespace, name string }
+
+func keyOf(pod *qosv1alpha1.PodAssignments) podKey {
+	return podKey{pod.GetUid(), pod.GetNamespace(), pod.GetName()}
 }
 
 // note takes what has changed from one state to the next; before is nil in the beginning.
 func (c *changes) note(before, after *snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for uid := range c.byPod {
-		if after.pods[uid] == nil {
-			delete(c.byPod, uid) // nobody has asked for them, and nobody will
+	for key := range c.byPod {
+		if after.pods[key.uid] == nil {
+			delete(c.byPod, key) // nobody has asked for them, and nobody will
 		}
 	}
 	if before == nil {
@@ -120,17 +127,29 @@ func (c *changes) note(before, after *snapshot) {
 	}
 	for uid, pod := range after.pods {
 		if was := before.pods[uid]; was != nil && was != pod {
-			c.byPod[uid] = append(c.byPod[uid], changed(was, pod, time.Now())...)
+			c.add(keyOf(pod), changed(was, pod, time.Now()))
 		}
 	}
 }
 
+// add keeps the newest, as the pod may be one that the API does not know.
+func (c *changes) add(key podKey, list []occurrence) {
+	if len(list) == 0 {
+		return
+	}
+	all := append(c.byPod[key], list...)
+	c.byPod[key] = slices.Clone(all[max(len(all)-mostChanges, 0):])
+}
+
+// mostChanges are kept of one pod until they are told.
+const mostChanges = 20
+
 // take returns the changes of a pod that were not told yet.
-func (c *changes) take(uid string) []occurrence {
+func (c *changes) take(pod *qosv1alpha1.PodAssignments) []occurrence {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := c.byPod[uid]
-	delete(c.byPod, uid)
+	list := c.byPod[keyOf(pod)]
+	delete(c.byPod, keyOf(pod))
 	return list
 }
 

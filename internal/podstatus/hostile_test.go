@@ -1,0 +1,67 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+// claiming is a pod that says that it is the mirror of another.
+func claiming(victim string) *corev1.Pod {
+	p := pod("hostile")
+	p.Annotations[corev1.MirrorPodAnnotationKey] = "uid-" + victim
+	return p
+}
+
+func TestAPodThatClaimsToBeAnotherTakesNoneOfItsEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := cluster(t, pod("web"), claiming("web"))
+		r.plugin.tell(nil, "web=gold")
+		r.start(both())
+		defer r.stop()
+		r.annotate("hostile", "rdt=silver")
+		r.pass(300 * time.Millisecond)
+		r.plugin.tell(nil, "web=silver") // the hostile one is looked at first
+		r.pass(5 * time.Second)
+		r.wantEvents("after a change", "Normal QOSClassChanged x1 web: main: k8s.io/rdt gold -> silver")
+	})
+}
+
+func TestAPodThatClaimsToBeAnotherDoesNotEndWhatIsKnownOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := cluster(t, pod("web"), claiming("web"))
+		r.plugin.tell(nil, "web=gold")
+		var asked atomic.Int32
+		follow := both()
+		follow.FollowAnnotations = true
+		follow.Update = func(context.Context, *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
+			asked.Add(1)
+			return status.Error(codes.InvalidArgument, "no")
+		}
+		r.start(follow)
+		defer r.stop()
+		r.annotate("web", "rdt=silver")
+		r.pass(time.Minute)
+		if err := r.client.CoreV1().Pods("default").Delete(t.Context(), "hostile", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		r.pass(time.Minute)
+		r.plugin.tell(refusal(1, time.Now(), time.Now()), "web=gold") // so that web is looked at
+		r.pass(time.Minute)
+		if got := asked.Load(); got != 1 {
+			t.Errorf("asked %d times, want once: nothing of the pod has changed", got)
+		}
+	})
+}
