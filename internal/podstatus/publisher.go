@@ -17,7 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/informers"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -73,19 +74,22 @@ type Publisher struct {
 	changes  changes
 	pods     pods
 	log      teller
+	watching watching
 }
 
 // New makes a publisher. It starts nothing.
 func New(feed Feed, client kubernetes.Interface, options Options) *Publisher {
 	p := &Publisher{
-		feed: feed, client: client, options: options, informer: podsOf(client, options.NodeName),
+		feed: feed, client: client, options: options,
 		gate:     newGate(),
 		writes:   kubeapi.NewWrites(options.Registry),
 		follower: podrequests.NewFollower(options.Update),
 		changes:  changes{byPod: map[podKey][]occurrence{}},
 		pods:     pods{known: map[string]*memory{}},
-		log:      teller{log: options.Log, reports: map[string]*kubeapi.Report{}},
+		log:      teller{log: options.Log, troubles: map[trouble]*affected{}},
+		watching: watching{report: kubeapi.Report{What: "watch the pods of this node", Log: options.Log}},
 	}
+	p.informer = podsOf(client, options.NodeName, func() { p.watching.tell(nil) })
 	p.events = &eventWriter{
 		client: client.CoreV1(), node: options.NodeName, allow: p.gate.pass,
 		took: p.gate.took, count: func(err error) error { return p.writes.Count("event", err) },
@@ -96,13 +100,24 @@ func New(feed Feed, client kubernetes.Interface, options Options) *Publisher {
 	return p
 }
 
-// podsOf are the pods of one node, as small as can be.
-func podsOf(client kubernetes.Interface, node string) cache.SharedIndexInformer {
+// podsOf are the pods of one node, as small as can be. watched is called whenever they are watched, which is after they were listed.
+func podsOf(client kubernetes.Interface, node string, watched func()) cache.SharedIndexInformer {
 	selector := fields.OneTermEqualSelector("spec.nodeName", node).String()
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
-		informers.WithTransform(strip),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector }))
-	return factory.Core().V1().Pods().Informer()
+	all := client.CoreV1().Pods(metav1.NamespaceAll)
+	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = selector
+			return all.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = selector
+			stream, err := all.Watch(ctx, o)
+			if err == nil {
+				watched()
+			}
+			return stream, err
+		},
+	}, client), &corev1.Pod{}, cache.SharedIndexInformerOptions{})
 }
 
 // Run tells until ctx ends. It returns an error only when it cannot begin.
@@ -111,9 +126,12 @@ func (p *Publisher) Run(ctx context.Context) error {
 		return errors.New("watch the pods of this node: the node has no name; give it by --node-name")
 	}
 	p.queue = workqueue.NewTypedDelayingQueue[string]()
+	if err := p.informer.SetTransform(strip); err != nil {
+		return err
+	}
 	if err := p.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		if ctx.Err() == nil && !apiWatchEnded(err) {
-			p.log.tell("watch the pods of this node", err)
+			p.watching.tell(err)
 		}
 	}); err != nil {
 		return err
@@ -146,7 +164,6 @@ func (p *Publisher) Run(ctx context.Context) error {
 func (p *Publisher) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, isInInitialList bool) {
-			p.log.tell("watch the pods of this node", nil)
 			if !isInInitialList {
 				p.enqueue(object)
 			}

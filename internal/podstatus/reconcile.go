@@ -75,14 +75,14 @@ func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Durat
 	now := p.present.Load()
 	switch {
 	case err != nil || !exists || !ok || finished(pod):
-		p.follower.Forget(p.pods.forget(key))
+		p.forget(p.pods.forget(key))
 		return 0
 	case now == nil || !now.ready:
 		return 0 // all pods are looked at when it is
 	}
 	m, gone := p.pods.of(key, pod)
 	if gone != "" {
-		p.follower.Forget(gone)
+		p.forget(gone)
 	}
 	o := now.observe(m.newest(pod))
 	if p.options.FollowAnnotations {
@@ -95,6 +95,12 @@ func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Durat
 		m.events.note(pod, p.changes.take(o.assignments))
 	}
 	return sooner(again, p.write(ctx, m, &o))
+}
+
+// forget drops what is known of a pod that is gone.
+func (p *Publisher) forget(uid types.UID) {
+	p.follower.Forget(uid)
+	p.log.forget(uid)
 }
 
 // note takes what has happened since.
@@ -137,7 +143,7 @@ func (p *Publisher) write(ctx context.Context, m *memory, o *observed) (again ti
 		var err error
 		again, err = m.events.write(ctx, p.events, o.pod)
 		if ctx.Err() == nil && !errors.Is(err, kubeapi.ErrNotNow) {
-			p.log.tell("write events of pods", err)
+			p.log.tell("write events of pods", o.pod.Namespace, o.pod.UID, err)
 		}
 		failed = errors.Join(failed, err)
 	}
@@ -166,7 +172,7 @@ func (p *Publisher) writeCondition(ctx context.Context, m *memory, o *observed) 
 	if ctx.Err() != nil || gone(err) || errors.Is(err, kubeapi.ErrNotNow) {
 		return err
 	}
-	p.log.tell("write the condition of pods", err)
+	p.log.tell("write the condition of pods", o.pod.Namespace, o.pod.UID, err)
 	if err != nil {
 		return err
 	}

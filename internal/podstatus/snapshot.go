@@ -6,7 +6,6 @@ package podstatus
 import (
 	"errors"
 	"io"
-	"log/slog"
 	"reflect"
 	"slices"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 )
@@ -151,22 +149,4 @@ func (c *changes) take(pod *qosv1alpha1.PodAssignments) []occurrence {
 	list := c.byPod[keyOf(pod)]
 	delete(c.byPod, keyOf(pod))
 	return list
-}
-
-// teller says in the log how things go, which several workers try.
-type teller struct {
-	log     *slog.Logger
-	mu      sync.Mutex // guards reports
-	reports map[string]*kubeapi.Report
-}
-
-func (t *teller) tell(what string, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	report := t.reports[what]
-	if report == nil {
-		report = &kubeapi.Report{What: what, Log: t.log}
-		t.reports[what] = report
-	}
-	report.Tell(err)
 }

@@ -1,0 +1,91 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func (r *rig) wantLog(when string, want ...string) {
+	r.t.Helper()
+	lines := strings.FieldsFunc(r.log.String(), func(c rune) bool { return c == '\n' })
+	r.log.Reset()
+	if len(lines) != len(want) {
+		r.t.Errorf("%s: logged %q, want %d lines", when, lines, len(want))
+		return
+	}
+	for i, w := range want {
+		if !strings.Contains(lines[i], w) {
+			r.t.Errorf("%s: logged %s, want %s", when, lines[i], w)
+		}
+	}
+}
+
+func TestAPodThatIsRefusedBesideOneThatIsNotIsOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := cluster(t, pod("web"), pod("job"), pod("refused"), pod("refused-too"))
+		var mended atomic.Bool
+		r.client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			patch, ok := a.(clienttesting.PatchAction)
+			bad := ok && strings.HasPrefix(patch.GetName(), "refused") && !mended.Load()
+			return bad, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", fmt.Errorf("policy says no"))
+		})
+		r.plugin.tell(nil, "web=gold", "job=gold", "refused=gold", "refused-too=gold")
+		r.start(both())
+		defer r.stop()
+		for i := range 200 {
+			r.plugin.tell(nil, "web="+[]string{"silver", "gold"}[i%2], "job=gold", "refused=gold", "refused-too=gold")
+			r.pass(20 * time.Second)
+		}
+		r.wantLog("while some are refused", `what="write the condition of pods" namespace=default problem="the API server refuses it: pods is forbidden: policy says no"`)
+		mended.Store(true)
+		r.pass(2 * time.Minute)
+		r.wantLog("when none is", "works again")
+	})
+}
+
+func TestTheEndOfAnOutageOfTheWatchIsTold(t *testing.T) {
+	for name, pods := range map[string][]runtime.Object{"with pods": {pod("web")}, "without any": nil} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := cluster(t, pods...)
+				var broken atomic.Bool
+				r.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return broken.Load(), nil, apierrors.NewServiceUnavailable("etcd is away")
+				})
+				streams := make(chan *watch.FakeWatcher, 100)
+				r.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
+					stream := watch.NewFake()
+					streams <- stream
+					return true, stream, nil
+				})
+				r.start(both())
+				defer r.stop()
+				for range 2 {
+					broken.Store(true)
+					stream := <-streams
+					stream.Error(&metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired})
+					stream.Stop()
+					r.pass(10 * time.Minute)
+					r.wantLog("while it is away", "etcd is away")
+					broken.Store(false)
+					r.pass(2 * time.Minute)
+					r.wantLog("when it is back", "works again")
+				}
+			})
+		})
+	}
+}
