@@ -67,7 +67,10 @@ func (l *ledger) heard(h *holdings, list []class, a *qosv1alpha1.ListAssignments
 			if h.pods[pod] || !settling && !pods[pod] {
 				continue
 			}
-			if slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(taken, id) }) {
+			if slices.ContainsFunc(ids, func(id string) bool {
+				_, found := slices.BinarySearchFunc(taken, id, compareIDs)
+				return found
+			}) {
 				continue // it is another one's by now
 			}
 			h.add(c.extended, holder, ids)

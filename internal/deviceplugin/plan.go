@@ -74,15 +74,12 @@ func insert(list []class, c class) []class {
 	if i < 0 {
 		return append(list, c)
 	}
-	there := list[i]
-	if there.draining && !c.draining {
-		c.others = append(there.others, there)
-		there.others = nil
-		c.others[len(c.others)-1] = there
-		list[i] = c
-		return list
+	first, second := list[i], c
+	if first.draining && !c.draining {
+		first, second = c, list[i]
 	}
-	list[i].others = append(there.others, c)
+	first.others = slices.Concat(first.others, second.others, []class{second})
+	list[i] = first
 	return list
 }
 
@@ -91,7 +88,8 @@ type usage struct {
 	// allocated has the devices that kubelet has allocated. They stay listed. Each is there once, also when an
 	// application's container took over that of an init container.
 	allocated []string
-	// accounted is how many devices kubelet has allocated: those of allocated, if kubelet could be asked.
+	// accounted is how many devices kubelet has allocated: those of allocated, if kubelet could be asked, else as many as
+	// assignments say.
 	accounted int
 	// granted are devices that were handed out and of which kubelet has not told, the latest first. It may have allocated
 	// them to init containers; silent is to how many. After our own start it also counts those whose devices nobody knows.
