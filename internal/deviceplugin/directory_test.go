@@ -1,0 +1,22 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+)
+
+func TestAWatcherThatIsClosedAtTheEndIsNoTrouble(t *testing.T) {
+	log := &journal{}
+	dir := newDirectory(t.TempDir(), slog.New(slog.NewTextHandler(log, nil)), func() {}, func() {})
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	dir.run(ended)
+	dir.watch()
+	if log.String() != "" || dir.blind() {
+		t.Errorf("told at the end: %s", log)
+	}
+}
