@@ -5,11 +5,13 @@
 package podstatus
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -49,7 +51,7 @@ func strip(object any) (any, error) {
 	stripped := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			DeletionTimestamp: pod.DeletionTimestamp, Annotations: keptAnnotations(pod.Annotations),
+			DeletionTimestamp: pod.DeletionTimestamp, Annotations: keptAnnotations(pod),
 		},
 		Spec: corev1.PodSpec{
 			NodeName:       pod.Spec.NodeName,
@@ -70,17 +72,33 @@ func strip(object any) (any, error) {
 	return stripped, nil
 }
 
-func keptAnnotations(annotations map[string]string) map[string]string {
+// longestValue is one byte more than pkg/classes takes of a request, so that what is too long stays too long.
+const longestValue = 16<<10 + 1
+
+// keptAnnotations are the requests for the pod and for the containers that it has.
+func keptAnnotations(pod *corev1.Pod) map[string]string {
 	var kept map[string]string
-	for key, value := range annotations {
-		if classes.IsPodRequest(key) || key == corev1.MirrorPodAnnotationKey {
-			if kept == nil {
-				kept = map[string]string{}
-			}
-			kept[key] = value
+	for key, value := range pod.Annotations {
+		if key != corev1.MirrorPodAnnotationKey && (!classes.IsPodRequest(key) || !concerns(pod, key)) {
+			continue
 		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		if len(value) > longestValue {
+			value = strings.Clone(value[:longestValue]) // a part of it would keep the whole in memory
+		}
+		kept[key] = value
 	}
 	return kept
+}
+
+// concerns says whether a request is for the pod, or for a container that it has.
+func concerns(pod *corev1.Pod, key string) bool {
+	name := podrequests.ContainerOf(key)
+	is := func(c corev1.Container) bool { return c.Name == name }
+	return name == "" || slices.ContainsFunc(pod.Spec.Containers, is) || slices.ContainsFunc(pod.Spec.InitContainers, is) ||
+		slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == name })
 }
 
 func keptContainers(containers []corev1.Container) []corev1.Container {

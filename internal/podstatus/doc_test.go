@@ -4,12 +4,15 @@
 package podstatus
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 func TestOfAPodNothingIsKeptThatIsNotNeeded(t *testing.T) {
@@ -44,5 +47,37 @@ func TestOfAPodNothingIsKeptThatIsNotNeeded(t *testing.T) {
 	statuses := cmp.FilterValues(func(a, b []corev1.ContainerStatus) bool { return len(a)+len(b) == 0 }, cmp.Ignore())
 	if diff := cmp.Diff(kept, got, ignoreEmpty, statuses); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestOfHostileAnnotationsLittleIsKept(t *testing.T) {
+	long := strings.Repeat("rdt=gold,", 20_000)
+	hostile := podWith("main")
+	hostile.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
+	hostile.Annotations = map[string]string{
+		"qos.noderesource.dev/pod": long, "container.qos.noderesource.dev/main": "rdt=gold", "container.qos.noderesource.dev/debug": "rdt=gold",
+		"rdt.resources.kubernetes.io/default": "gold", "rdt.resources.kubernetes.io/container.main": "gold",
+		"container.qos.noderesource.dev/none": "rdt=gold", "rdt.resources.kubernetes.io/container.none": "gold",
+		"rdt.resources.beta.kubernetes.io/container.none": "gold", corev1.MirrorPodAnnotationKey: long,
+	}
+	got, err := strip(hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := got.(*corev1.Pod).Annotations
+	if len(kept) != 6 || kept["container.qos.noderesource.dev/none"] != "" {
+		t.Errorf("kept %d annotations; want those of the pod and of containers that it has", len(kept))
+	}
+	for key, value := range kept {
+		if len(value) > 16<<10+1 {
+			t.Errorf("kept %d bytes of %s", len(value), key)
+		}
+	}
+	offers := classes.NewCatalog([]classes.Offer{{Resource: classes.Resource{
+		Name: "k8s.io/rdt", Scope: classes.ContainerScope, Classes: []classes.Class{{Name: "gold"}},
+	}}})
+	request := classes.Request{Container: "main", PodAnnotations: map[string]string{"qos.noderesource.dev/pod": kept["qos.noderesource.dev/pod"]}}
+	if _, err := offers.Resolve(request); err == nil || !strings.Contains(err.Error(), "is longer than") {
+		t.Errorf("what is cut is taken for %v; want it refused as too long", err)
 	}
 }

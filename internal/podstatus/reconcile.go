@@ -28,11 +28,17 @@ type memory struct {
 	// byName are the containers that were seen last of their names.
 	byName map[string]*qosv1alpha1.ContainerAssignments
 	events diary
-	// written is the pod as it was after the last write, which the watch may not have told yet.
-	written *corev1.Pod
+	// written is what the last write made of the pod, which the watch may not have told yet.
+	written *written
 	backoff kubeapi.Backoff
 	// next is when something may be written again.
 	next time.Time
+}
+
+// written is of a pod what a write changes.
+type written struct {
+	version   string
+	condition *corev1.PodCondition
 }
 
 // pods are the memories, by namespace/name.
@@ -120,13 +126,16 @@ func (m *memory) newest(pod *corev1.Pod) *corev1.Pod {
 	if m.written == nil {
 		return pod
 	}
-	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, m.written.ResourceVersion)
+	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, m.written.version)
 	if err != nil || order >= 0 {
 		m.written = nil
 		return pod
 	}
 	newest := *pod
-	newest.Status.Conditions = m.written.Status.Conditions
+	newest.Status.Conditions = nil
+	if c := m.written.condition; c != nil {
+		newest.Status.Conditions = []corev1.PodCondition{*c}
+	}
 	return &newest
 }
 
@@ -176,11 +185,11 @@ func (p *Publisher) writeCondition(ctx context.Context, m *memory, o *observed) 
 	if err != nil {
 		return err
 	}
-	stripped, err := strip(after)
-	if pod, ok := stripped.(*corev1.Pod); ok && err == nil {
-		m.written = pod
+	m.written = &written{version: after.ResourceVersion}
+	if is := conditionOf(after); is != nil {
+		m.written.condition = is.DeepCopy() // alone, not all that the answer has
 	}
-	return err
+	return nil
 }
 
 // gone says whether a write found no pod, or another one of that name. The API server refuses to change a UID; of what is
