@@ -19,10 +19,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
 )
 
-// How often the object is written: the first change after quiet waits for those that come with it, and then there is a pause.
+// How often the object is written: the first change after quiet waits for those that come with it, and then there is a pause. It is a
+// longer one when nothing but who holds which class has changed: that changes with every container of the node.
 const (
-	gather   = time.Second
-	interval = 5 * time.Second
+	gather          = time.Second
+	interval        = 5 * time.Second
+	holdersInterval = 30 * time.Second
 )
 
 // Feed has the latest state of the plugin; nodefeed.Feed is one.
@@ -53,8 +55,9 @@ type Publisher struct {
 	now    func() time.Time
 
 	// Only the loop's work has these.
-	owner   owner   // the Node, as far as it was looked at
-	applied applied // what was written last
+	owner   owner       // the Node, as far as it was looked at
+	applied applied     // what was written last
+	later   *time.Timer // triggers the loop when holders may be written again
 }
 
 // New makes a publisher. It does no I/O and starts nothing.
@@ -73,7 +76,10 @@ func New(feed Feed, objects dynamic.Interface, nodes corev1client.NodesGetter, o
 // Run publishes until ctx ends. Whatever the API server does, it keeps trying.
 func (p *Publisher) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return p.loop.Run(ctx) })
+	group.Go(func() error {
+		defer p.postpone(0)
+		return p.loop.Run(ctx)
+	})
 	group.Go(func() error { return p.followObject(ctx) })
 	group.Go(func() error { return p.followFeed(ctx) })
 	return group.Wait()

@@ -44,7 +44,7 @@ func TestPublisher(t *testing.T) {
 		"many changes in a minute are a write every five seconds, and the last of them is seen": func(t *testing.T) {
 			r := settled(t)
 			for i := range 600 {
-				r.plugin.set(ready(uint64(i + 1)))
+				r.plugin.set(described(uint64(i + 1)))
 				pass(100 * time.Millisecond)
 			}
 			pass(time.Minute)
@@ -52,6 +52,35 @@ func TestPublisher(t *testing.T) {
 				t.Errorf("%d writes", got)
 			}
 			r.expectInUse(t, 600)
+		},
+		"many changes of holders in a minute are a write every half minute, and the last of them is seen": func(t *testing.T) {
+			r := settled(t)
+			for i := range 600 {
+				r.plugin.set(ready(uint64(i + 1)))
+				pass(100 * time.Millisecond)
+			}
+			pass(32 * time.Second)
+			if got := r.writes(); got != 3 && got != 4 {
+				t.Errorf("%d writes", got)
+			}
+			r.expectInUse(t, 600)
+			pass(time.Hour)
+			r.expectRequests(t)
+		},
+		"what is more than holders does not wait for them": func(t *testing.T) {
+			r := settled(t)
+			r.plugin.set(ready(1))
+			pass(2 * time.Second)
+			r.plugin.set(ready(2))
+			pass(10 * time.Second)
+			r.expectRequests(t, getNode, applyStatus)
+			r.expectInUse(t, 1)
+			r.plugin.set(described(2))
+			pass(2 * time.Second)
+			r.expectRequests(t, getNode, applyStatus)
+			r.expectInUse(t, 2)
+			pass(time.Hour)
+			r.expectRequests(t)
 		},
 		"a shim that restarts writes nothing when nothing has changed": func(t *testing.T) {
 			r := settled(t)

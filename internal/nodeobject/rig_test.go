@@ -72,6 +72,13 @@ func ready(inUse uint64) nodefeed.State {
 	return nodefeed.State{Status: status, Assignments: &qosv1alpha1.ListAssignmentsResponse{}, Latest: status}
 }
 
+// described is ready with a class whose description is another with every number, too.
+func described(inUse uint64) nodefeed.State {
+	state := ready(inUse)
+	state.Status.Resources.ContainerQosResources[0].Classes[0].Description = strings.Repeat("x", int(inUse)) //nolint:gosec // it is small
+	return state
+}
+
 // rig is a publisher with its plugin and API server, in a bubble.
 type rig struct {
 	*api

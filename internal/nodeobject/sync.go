@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,6 +36,7 @@ type applied struct {
 	status nodeqosv1alpha1.NodeQOSResourcesStatus
 	// version is that of the object after it.
 	version string
+	at      time.Time
 }
 
 // sync makes the object in the API as the plugin's state is, with no request when it is so already.
@@ -54,8 +56,11 @@ func (p *Publisher) sync(ctx context.Context) error {
 	}
 	// The node is looked at before every write, and whenever the API server was away. A node that is made anew at any other time takes
 	// the object with it, which the watch tells.
-	if p.owner.generation == generation && owned(object, p.owner.uid) && p.says(object, before, status) {
-		return nil
+	if p.owner.generation == generation && owned(object, p.owner.uid) {
+		wait := p.tooSoon(object, before, status)
+		if p.postpone(wait); wait > 0 || p.says(object, before, status) {
+			return nil
+		}
 	}
 	if err := p.lookAtNode(ctx, generation); err != nil {
 		return err
@@ -74,8 +79,47 @@ func (p *Publisher) sync(ctx context.Context) error {
 	if object, err = p.apply(ctx, nodeqosv1alpha1.NodeQOSResources{Status: status}, "status"); err != nil {
 		return err
 	}
-	p.applied = applied{status: status, version: object.GetResourceVersion()}
+	p.applied = applied{status: status, version: object.GetResourceVersion(), at: p.now()}
 	return nil
+}
+
+// tooSoon says how long a status waits that differs from the object's in nothing but holders; 0 is not at all.
+func (p *Publisher) tooSoon(object *unstructured.Unstructured, before, status nodeqosv1alpha1.NodeQOSResourcesStatus) time.Duration {
+	left := holdersInterval - p.now().Sub(p.applied.at)
+	if left <= 0 || p.says(object, before, status) {
+		return 0
+	}
+	if !p.says(object, withHoldersOf(before, status), status) {
+		return 0
+	}
+	return left
+}
+
+// postpone triggers the loop in time for a run after wait; 0 is never.
+func (p *Publisher) postpone(wait time.Duration) {
+	if p.later != nil {
+		p.later.Stop()
+	}
+	if wait > 0 {
+		p.later = time.AfterFunc(max(wait-gather, 0), p.loop.Trigger)
+	}
+}
+
+// withHoldersOf is a status with what another says of who holds the classes that both have.
+func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqosv1alpha1.NodeQOSResourcesStatus {
+	mixed := *status.DeepCopy()
+	take(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)
+	take(mixed.QOSResources.ContainerQOSResources, other.QOSResources.ContainerQOSResources)
+	return mixed
+}
+
+func take(to, from []nodeqosv1alpha1.QOSResourceInfo) {
+	for i := range min(len(to), len(from)) {
+		for j := range min(len(to[i].Classes), len(from[i].Classes)) {
+			c, is := &to[i].Classes[j], &from[i].Classes[j]
+			c.InUse, c.Holders, c.HoldersOmitted = is.InUse, is.Holders, is.HoldersOmitted
+		}
+	}
 }
 
 // says tells whether the object has the status. It may have more that is of others, which applying once more would not take away.
