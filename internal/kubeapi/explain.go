@@ -118,14 +118,40 @@ func Explain(err error) string {
 	case Conflict:
 		return "somebody else changed it at the same time, trying again: " + message(err)
 	case Invalid:
-		return "the API server does not take it: " + message(err) +
-			"; is the CRD of this version? kubectl apply -f deploy/kubernetes/crd.yaml"
+		return explainInvalid(err)
 	case TooMany:
 		return "the API server has no time for it now, trying again later: " + message(err)
 	case Unavailable:
 		return explainUnavailable(err)
 	}
 	return message(err)
+}
+
+// OurKind is the kind of object that a CRD of this project defines.
+const OurKind = "NodeQOSResources"
+
+// About is an error with the kind of object that was asked for, e.g. "event": not every answer of the API server says it.
+type About struct {
+	Kind string
+	Err  error
+}
+
+// Error is that of what it is about.
+func (a *About) Error() string { return a.Err.Error() }
+
+// Unwrap gives what the server said.
+func (a *About) Unwrap() error { return a.Err }
+
+func explainInvalid(err error) string {
+	about, kind := (*About)(nil), "object"
+	if errors.As(err, &about) {
+		kind = about.Kind
+	}
+	line := "the API server does not take the " + kind + ": " + message(err)
+	if kind == OurKind {
+		line += "; is the CRD of this version? kubectl apply -f deploy/kubernetes/crd.yaml"
+	}
+	return line
 }
 
 // message is what the server said, without client-go's words about the request around it.

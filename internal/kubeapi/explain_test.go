@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -124,7 +125,7 @@ func TestExplain(t *testing.T) {
 		},
 		"what the schema refuses points to the CRD": {
 			code: 422, body: statusBody(422, metav1.StatusReasonInvalid, "status.x: Invalid value"), outcome: kubeapi.Invalid,
-			line: "the API server does not take it: status.x: Invalid value; is the CRD of this version? kubectl apply -f deploy/kubernetes/crd.yaml",
+			line: "the API server does not take the object: status.x: Invalid value",
 		},
 		"an overloaded server says when to come back": {
 			code: 429, body: "Too many requests, please try again later.", header: []string{"Retry-After", "7"}, outcome: kubeapi.TooMany,
@@ -249,4 +250,17 @@ func TestClientsOfConfig(t *testing.T) {
 			t.Errorf("User-Agent %v", agent.Load())
 		}
 	})
+}
+
+func TestWhatIsNotTakenIsNamed(t *testing.T) {
+	invalid := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusUnprocessableEntity, Message: "too long"}}
+	for kind, want := range map[string]string{
+		"pod condition":    "the API server does not take the pod condition: too long",
+		"event":            "the API server does not take the event: too long",
+		"NodeQOSResources": "the API server does not take the NodeQOSResources: too long; is the CRD of this version? kubectl apply -f deploy/kubernetes/crd.yaml",
+	} {
+		if got := kubeapi.Explain(fmt.Errorf("apply: %w", &kubeapi.About{Kind: kind, Err: invalid})); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
 }

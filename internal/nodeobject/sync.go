@@ -184,7 +184,7 @@ func (p *Publisher) apply(ctx context.Context, object nodeqosv1alpha1.NodeQOSRes
 	}
 	written, err := p.objects.Apply(ctx, p.node, body, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}, subresource...)
 	if p.writes.Count(name, err) != nil {
-		return nil, fmt.Errorf("apply %s %s: %w", name, p.node, err)
+		return nil, fmt.Errorf("apply %s %s: %w", name, p.node, &kubeapi.About{Kind: kubeapi.OurKind, Err: err})
 	}
 	p.mirror.update(written, written.GetResourceVersion())
 	return written, nil

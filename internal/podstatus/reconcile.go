@@ -152,7 +152,7 @@ func (p *Publisher) write(ctx context.Context, m *memory, o *observed) (again ti
 		var err error
 		again, err = m.events.write(ctx, p.events, o.pod)
 		if ctx.Err() == nil && !errors.Is(err, kubeapi.ErrNotNow) {
-			p.log.tell("write events of pods", o.pod.Namespace, o.pod.UID, err)
+			p.log.tell("write events of pods", o.pod.Namespace, o.pod.UID, about("event", err))
 		}
 		failed = errors.Join(failed, err)
 	}
@@ -181,7 +181,7 @@ func (p *Publisher) writeCondition(ctx context.Context, m *memory, o *observed) 
 	if ctx.Err() != nil || gone(err) || errors.Is(err, kubeapi.ErrNotNow) {
 		return err
 	}
-	p.log.tell("write the condition of pods", o.pod.Namespace, o.pod.UID, err)
+	p.log.tell("write the condition of pods", o.pod.Namespace, o.pod.UID, about("pod condition", err))
 	if err != nil {
 		return err
 	}
@@ -190,6 +190,13 @@ func (p *Publisher) writeCondition(ctx context.Context, m *memory, o *observed) 
 		m.written.condition = is.DeepCopy() // alone, not all that the answer has
 	}
 	return nil
+}
+
+func about(kind string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &kubeapi.About{Kind: kind, Err: err}
 }
 
 // gone says whether a write found no pod, or another one of that name. The API server refuses to change a UID; of what is
