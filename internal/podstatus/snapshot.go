@@ -135,7 +135,7 @@ func (c *changes) add(key podKey, list []occurrence) {
 	if len(list) == 0 {
 		return
 	}
-	all := append(c.byPod[key], list...)
+	all := slices.Concat(c.byPod[key], list)
 	c.byPod[key] = slices.Clone(all[max(len(all)-mostChanges, 0):])
 }
 
