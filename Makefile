@@ -103,7 +103,7 @@ fuzz: ## Fuzz every target for FUZZTIME=20s each, as many at once as there are C
 
 .PHONY: e2e
 e2e: ## Run the tests in VMs with the real kernel, and as root those on a real Kubernetes; E2E_RUN=NAME chooses.
-	$(GO) test -tags e2e -count=1 -v -p 1 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e ./test/e2e/kubernetes
+	$(GO) test -tags e2e -count=1 -v -p 2 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e ./test/e2e/kubernetes
 
 .PHONY: vm
 vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VENDOR=amd.

@@ -119,6 +119,9 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 	} {
 		restart.do()
 		p.back(t)
+		// A kubelet that has just started refuses what comes before it knows which of its pods are gone.
+		n.run(t, pod{name: "plain-" + strings.ReplaceAll(restart.name, " ", "-")})
+		n.running(t, "plain-"+strings.ReplaceAll(restart.name, " ", "-"))
 		n.offered(t, "gold", "2", "2")
 		// A pod of each kind shows that all parts are at work again.
 		after := "after-" + strings.ReplaceAll(restart.name, " ", "-")
