@@ -70,7 +70,9 @@ func (a *apiPublishers) explain(err error) string {
 }
 
 // part publishes until ctx ends.
-type part interface{ Run(ctx context.Context) error }
+type part interface {
+	Run(ctx context.Context) error
+}
 
 // parts makes what is to be published. The error is about the credentials.
 func (a *apiPublishers) parts(config *rest.Config) ([]part, error) {

@@ -105,7 +105,7 @@ func (n *node) ready(t *testing.T, address func() string) {
 	for _, port := range []string{":9420", ":9421"} {
 		until(t, "port "+port+" says that it is ready", func() (bool, string) {
 			// Not the test's context, which has ended when things are put in order again.
-			request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+address()+port+"/readyz", nil)
+			request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+address()+port+"/readyz", http.NoBody)
 			if err != nil {
 				return false, err.Error()
 			}

@@ -98,8 +98,6 @@ func (n *node) startContainerd(t *testing.T) {
 	here, err := os.Getwd()
 	must(t, err)
 	n.containerd = n.process("containerd", n.program("containerd"), "--config", n.write(t, "containerd.toml", containerdConfig(here, n.bin)))
-	// Its shim and runc are looked for in PATH.
-	must(t, os.Setenv("PATH", n.bin+":"+os.Getenv("PATH")))
 	n.containerd.mustStart(t)
 	until(t, "containerd answers", func() (bool, string) {
 		output, err := n.ctr("version")
@@ -137,10 +135,11 @@ conf_dir = "/run/cni"
 use_internal_loopback = true
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
+runtime_path = %q
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 BinaryName = %q
 SystemdCgroup = false
-`, workloadImage, cni, filepath.Join(bin, "runc"))
+`, workloadImage, cni, filepath.Join(bin, "containerd-shim-runc-v2"), filepath.Join(bin, "runc"))
 }
 
 func (n *node) kubeletConfig() string {
