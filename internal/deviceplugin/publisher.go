@@ -235,11 +235,11 @@ func (p *Publisher) tellWithheld(state nodefeed.State) {
 
 // offer publishes the classes of a plugin; away is that it has been away for too long, and nothing is to be had.
 func (p *Publisher) offer(ctx context.Context, state nodefeed.State, now time.Time, away bool) (again time.Duration, restless bool) {
-	granted := p.grants() // before kubelet is asked, so that its answer knows of them
 	held, err := p.askKubelet(ctx)
 	if ctx.Err() != nil {
 		return 0, false
 	}
+	granted := p.grants() // after kubelet was asked: none that its answer tells may come later, and be taken for untold
 	list := classesOf(state.Status.GetResources())
 	p.remember(held, err, granted, now)
 	count := account

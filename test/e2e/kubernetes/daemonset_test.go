@@ -35,6 +35,7 @@ func TestDaemonSet(t *testing.T) {
 	t.Run("the shim misses no right", func(t *testing.T) { shimMissesNothing(t, n) })
 	t.Run("classes come, go and change", func(t *testing.T) { classesChange(t, n, d) })
 	t.Run("capacity below use kills nothing", func(t *testing.T) { capacityBelowUse(t, n, d) })
+	t.Run("the API server may go and come", func(t *testing.T) { serverAway(t, n, d) })
 	t.Run("restarts leave pods alone", func(t *testing.T) { restartsLeavePodsAlone(t, n, d) })
 	t.Run("an update of the DaemonSet leaves pods alone", func(t *testing.T) { updateLeavesPodsAlone(t, n) })
 }
@@ -119,6 +120,12 @@ func suppliedClassesWork(t *testing.T, n *node) {
 	n.run(t, pod{name: "throttled", classes: []string{"blockio.throttled"}})
 	n.running(t, "throttled")
 	n.condition(t, "throttled", "main: k8s.io/blockio throttled (allocated)")
+	for _, command := range []string{"status", "assignments"} {
+		output := n.kubectl(t, "-n", "qos-system", "exec", "daemonset/qos-nri-plugin", "-c", "plugin", "--", "qos-nri-plugin", command)
+		if !strings.Contains(output, "throttled") {
+			t.Errorf("qos-nri-plugin %s, run in the pod, says:\n%s", command, output)
+		}
+	}
 	until(t, "the object tells what the node lacks", func() (bool, string) {
 		object := n.object()
 		seen := fmt.Sprintf("%+v", object.Status.UnavailableResources)

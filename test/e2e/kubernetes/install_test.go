@@ -52,6 +52,8 @@ type installation interface {
 	killShim(t *testing.T)
 	// back waits until both are back and do their work.
 	back(t *testing.T)
+	// said returns the lines of the shim's log with a text.
+	said(text string) []string
 }
 
 // programs is the installation as two programs on the node.

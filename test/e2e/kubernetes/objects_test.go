@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,15 +37,27 @@ func missingCRD(t *testing.T, n *node, p *programs) {
 }
 
 // said returns the lines of the shim's log with a text.
-func (p *programs) said(text string) []string {
-	log, err := os.ReadFile(p.shim.log)
+func (p *programs) said(text string) []string { return linesWith(text, p.shim.log) }
+
+func (d *daemonSet) said(text string) []string {
+	return linesWith(text, "/var/log/pods/qos-system_qos-nri-plugin-*/shim/*.log")
+}
+
+func linesWith(text, logs string) []string {
+	files, err := filepath.Glob(logs)
 	if err != nil {
 		return nil
 	}
 	var lines []string
-	for line := range strings.Lines(string(log)) {
-		if strings.Contains(line, text) {
-			lines = append(lines, line)
+	for _, file := range files {
+		log, err := os.ReadFile(file)
+		if err != nil {
+			continue // it was removed with its pod
+		}
+		for line := range strings.Lines(string(log)) {
+			if strings.Contains(line, text) {
+				lines = append(lines, line)
+			}
 		}
 	}
 	return lines
@@ -170,21 +183,27 @@ func annotationsAreFollowed(t *testing.T, n *node) {
 	}
 }
 
-// serverAway stops the API server, changes what the node has and who has it, and starts the server again.
-func serverAway(t *testing.T, n *node, p *programs) {
+// serverAway stops the API server, changes who has what and, where class files do not come from it, what the node has, and
+// starts the server again.
+func serverAway(t *testing.T, n *node, p installation) {
 	n.run(t, pod{name: "through", classes: []string{"blockio.gold"}})
 	n.running(t, "through")
 	n.condition(t, "through", "gold (allocated)")
 	before := n.containerID("through")
+	said := len(p.said("does not answer"))
 	n.cluster.server.mustEnd(t, syscall.SIGKILL)
-	n.setGold(t, p, 3)
+	capacity := 2
+	if _, ok := p.(*programs); ok {
+		capacity = 3
+		n.setGold(t, p, capacity)
+	}
 	n.shell(t, "update", "default/through", "main", "blockio=slow")
 	until(t, "the shim has noticed that the API server is away", func() (bool, string) {
-		return len(p.said("does not answer")) > 0, "nothing of it in its log"
+		return len(p.said("does not answer")) > said, "nothing of it in its log"
 	})
 	n.cluster.server.mustStart(t)
 	n.awaitServer(t)
-	n.offered(t, "gold", "3", "3")
+	n.offered(t, "gold", fmt.Sprint(capacity), fmt.Sprint(capacity))
 	n.condition(t, "through", "slow (update)")
 	n.holders(t, "slow", "default/through/main")
 	if got := n.containerID("through"); got != before {
