@@ -138,8 +138,9 @@ func changedByHand(t *testing.T, n *node) {
 // event waits for an event of a pod, of which there is one.
 func (n *node) event(t *testing.T, pod, reason, text string) {
 	t.Helper()
+	selector := "involvedObject.uid=" + n.of(pod, "{.metadata.uid}") + ",reason=" + reason // others had the name before
 	until(t, "there is an event "+reason+" with "+text, func() (bool, string) {
-		output, err := n.try("get", "events", "--field-selector", "involvedObject.name="+pod+",reason="+reason, "-o", "json")
+		output, err := n.try("get", "events", "--field-selector", selector, "-o", "json")
 		var list struct {
 			Items []struct{ Message, Type string }
 		}
