@@ -101,9 +101,20 @@ test: ## Run all tests that need no root and no kernel of their own, fuzz seeds 
 fuzz: ## Fuzz every target for FUZZTIME=20s each, as many at once as there are CPUs.
 	scripts/fuzz.sh $(FUZZTIME)
 
+# Side by side: a VM keeps one CPU busy, and the tests on Kubernetes mostly wait.
 .PHONY: e2e
-e2e: ## Run the tests in VMs with the real kernel, and as root those on a real Kubernetes; E2E_RUN=NAME chooses.
-	$(GO) test -tags e2e -count=1 -v -p 2 -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e ./test/e2e/kubernetes
+e2e: ## Run the tests on real parts, e2e-vm and e2e-kubernetes side by side.
+	test/e2e/vm/setup.sh >/dev/null # builds what is missing now, and not while the other tests run
+	[ "$$(id -u)" != 0 ] || test/e2e/kubernetes/setup.sh >/dev/null
+	$(MAKE) --no-print-directory -k -j2 e2e-vm e2e-kubernetes
+
+.PHONY: e2e-vm
+e2e-vm: ## Run the tests in VMs with the real kernel and containerd; E2E_RUN=NAME chooses.
+	$(GO) test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e
+
+.PHONY: e2e-kubernetes
+e2e-kubernetes: ## Run the tests on a real Kubernetes, as root, on this machine and apart from it; E2E_RUN=NAME.
+	$(GO) test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e/kubernetes
 
 .PHONY: vm
 vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VENDOR=amd.

@@ -7,6 +7,10 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../vm/env.sh"
+# One at a time: what is built is shared.
+mkdir -p "$CACHE"
+exec 9>"$CACHE/lock"
+flock 9
 ensure_packages iproute2 util-linux >&2
 # version MODULE: the version that programs/go.mod has.
 version() { sed -n "s#^\t$1 \(v[^ ]*\).*#\1#p" "$here/programs/go.mod"; }

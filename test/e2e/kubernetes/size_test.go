@@ -61,7 +61,7 @@ func TestTheShimIsSmall(t *testing.T) {
 	took := time.Since(start)
 	quiet := n.quiet(t, 7*time.Second)
 	busy := cpuTime(t, shim)
-	const idle = 20 * time.Second
+	const idle = 10 * time.Second
 	<-time.After(idle)
 	t.Logf("%d pods with 2 containers each: conditions after %.0f s, %d writes in all, %s of CPU; then in %s %s of CPU and %d writes; %s resident, %s at most",
 		manyPods, took.Seconds(), quiet-before, busy, idle, cpuTime(t, shim)-busy, len(n.writes(t))-quiet,
