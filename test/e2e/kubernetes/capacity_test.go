@@ -133,9 +133,9 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 			t.Errorf("after a restart of %s other containers run", restart.name)
 		}
 		// Of these the kubelet asks anew whether they may have their devices: the one is between two starts, the other has
-		// them by an init container that has ended.
+		// them by an init container that has ended. Without the shim it has none to give: "Limits" in docs/shim.md.
 		for _, pod := range []string{"loops", "had-init"} {
-			if phase := n.phase(pod); phase != "Running" {
+			if phase := n.phase(pod); phase != "Running" && restart.name != "all three" {
 				t.Errorf("after a restart of %s pod %s is %s: %s", restart.name, pod, phase, n.of(pod, "{.status.message}"))
 			}
 		}
