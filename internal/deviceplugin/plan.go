@@ -8,6 +8,7 @@ import (
 	"time"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
 const (
@@ -188,7 +189,7 @@ func settle(listed, wanted []device, leaving map[string]time.Time, now time.Time
 			continue
 		}
 		list = append(list, device{id: d.id})
-		again = earliest(again, left)
+		again = pause.Shortest(again, left)
 	}
 	sortDevices(list)
 	return list, again
@@ -196,15 +197,4 @@ func settle(listed, wanted []device, leaving map[string]time.Time, now time.Time
 
 func sortDevices(devices []device) {
 	slices.SortFunc(devices, func(a, b device) int { return compareIDs(a.id, b.id) })
-}
-
-// earliest is the shortest of times to wait, of which 0 is never.
-func earliest(waits ...time.Duration) time.Duration {
-	var first time.Duration
-	for _, wait := range waits {
-		if wait > 0 && (first == 0 || wait < first) {
-			first = wait
-		}
-	}
-	return first
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
 // Feed has the state of the plugin; changed is closed when there is another one.
@@ -262,12 +263,12 @@ func (p *Publisher) offer(ctx context.Context, state nodefeed.State, now time.Ti
 		}
 		offered[c.extended] = true
 		restless = restless || u.restless
-		again = earliest(again, p.publishClass(c, wanted, u.unaccounted, now))
+		again = pause.Shortest(again, p.publishClass(c, wanted, u.unaccounted, now))
 	}
 	p.mu.Lock()
 	p.begun = true
 	p.mu.Unlock()
-	return earliest(again, p.retire(offered, now)), restless
+	return pause.Shortest(again, p.retire(offered, now)), restless
 }
 
 // remember takes whether kubelet has answered, and what happened meanwhile.
@@ -343,7 +344,7 @@ func (p *Publisher) retire(offered map[string]bool, now time.Time) (again time.D
 		devices, left := settle(e.look().devices, nil, e.leaving, now, p.timing.linger)
 		e.retire(devices)
 		if len(devices) > 0 {
-			again = earliest(again, left)
+			again = pause.Shortest(again, left)
 			continue
 		}
 		p.mu.Lock()

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
 // runTimeout is how long one run of a Loop's work may take.
@@ -62,7 +64,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			return nil
 		case <-l.trigger:
 		}
-		Wait(ctx, max(l.options.Gather, time.Until(next)))
+		pause.For(ctx, max(l.options.Gather, time.Until(next)))
 		l.untilDone(ctx, &report)
 		next = time.Now().Add(l.options.Interval)
 	}
@@ -81,7 +83,7 @@ func (l *Loop) untilDone(ctx context.Context, report *Report) {
 		if err == nil {
 			return
 		}
-		Wait(ctx, backoff.Next(err, l.random()))
+		pause.For(ctx, backoff.Next(err, l.random()))
 	}
 }
 
@@ -97,14 +99,4 @@ func (l *Loop) once(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	return l.options.Work(ctx)
-}
-
-// Wait returns when d is over or ctx ends.
-func Wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -20,6 +20,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
 // State is what the plugin told. Its messages are shared: nobody changes them.
@@ -87,7 +88,7 @@ func (f *Feed) Run(ctx context.Context) error {
 		}
 		// The connection has a backoff of its own, which is meant for networks.
 		conn.ResetConnectBackoff()
-		pause(ctx, backoff.Step())
+		pause.For(ctx, backoff.Step())
 	}
 	return nil
 }
@@ -95,15 +96,6 @@ func (f *Feed) Run(ctx context.Context) error {
 // newBackoff is that of a socket on the same machine.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: 5 * time.Second}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // follow reads both streams until one of them ends.

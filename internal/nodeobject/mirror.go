@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
 // mirror has the object as it is in the API, as far as that is known.
@@ -81,7 +82,7 @@ func (p *Publisher) followObject(ctx context.Context) error {
 		if p.now().Sub(began) > time.Minute {
 			backoff.Reset()
 		}
-		kubeapi.Wait(ctx, backoff.Next(err, rand.Float64()))
+		pause.For(ctx, backoff.Next(err, rand.Float64()))
 	}
 	return nil
 }
@@ -115,7 +116,7 @@ func (p *Publisher) listAndWatch(ctx context.Context, report *kubeapi.Report) er
 		if p.now().Sub(began) > time.Minute {
 			backoff.Reset()
 		}
-		kubeapi.Wait(ctx, backoff.Next(nil, rand.Float64()))
+		pause.For(ctx, backoff.Next(nil, rand.Float64()))
 	}
 }
 

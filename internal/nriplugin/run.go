@@ -14,6 +14,8 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
 const (
@@ -37,19 +39,10 @@ func (p *Plugin) Run(ctx context.Context) error {
 		} else {
 			p.options.Log.Warn("not registered with the container runtime; trying again", "socket", p.options.Socket, "in", backoff, "error", err)
 		}
-		wait(ctx, backoff/2+rand.N(backoff/2))
+		pause.For(ctx, backoff/2+rand.N(backoff/2))
 		backoff = min(2*backoff, lastBackoff)
 	}
 	return nil
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // connect registers over a new connection, with a new stub, and serves until the connection or ctx ends. It says whether

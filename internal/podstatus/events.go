@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
 // told is an occurrence with what the API has of it.
@@ -74,9 +76,7 @@ func (d diary) write(ctx context.Context, w *eventWriter, pod *corev1.Pod) (agai
 			continue
 		}
 		if wait := time.Until(at); wait > 0 {
-			if again == 0 || wait < again {
-				again = wait
-			}
+			again = pause.Shortest(again, wait)
 			continue
 		}
 		if failed := w.write(ctx, pod, t); failed != nil {

@@ -20,6 +20,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
 // memory is what is remembered of one pod. Only the worker that has the pod uses it.
@@ -100,7 +101,7 @@ func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Durat
 	if o.assignments != nil { // which are those of a pod of this name
 		m.events.note(pod, p.changes.take(o.assignments))
 	}
-	return sooner(again, p.write(ctx, m, &o))
+	return pause.Shortest(again, p.write(ctx, m, &o))
 }
 
 // forget drops what is known of a pod that is gone.
@@ -162,11 +163,11 @@ func (p *Publisher) write(ctx context.Context, m *memory, o *observed) (again ti
 		return again
 	}
 	if errors.Is(failed, kubeapi.ErrNotNow) { // nothing was asked
-		return sooner(again, max(p.gate.shut(), time.Millisecond))
+		return pause.Shortest(again, max(p.gate.shut(), time.Millisecond))
 	}
 	wait := m.backoff.Next(failed, rand.Float64())
 	m.next = time.Now().Add(wait)
-	return sooner(again, wait)
+	return pause.Shortest(again, wait)
 }
 
 func (p *Publisher) writeCondition(ctx context.Context, m *memory, o *observed) error {
@@ -219,12 +220,4 @@ func applied(pod *corev1.Pod, c *corev1.PodCondition) *applycorev1.PodApplyConfi
 		applycorev1.PodStatus().WithConditions(applycorev1.PodCondition().
 			WithType(c.Type).WithStatus(c.Status).WithReason(c.Reason).WithMessage(c.Message).
 			WithLastTransitionTime(c.LastTransitionTime)))
-}
-
-// sooner of two waits, of which 0 is none.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || (b != 0 && b < a) {
-		return b
-	}
-	return a
 }

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
 // results are samples by what was measured, then by side.
@@ -65,7 +67,7 @@ func bench(ctx context.Context, o options) error {
 	if err := measureSynchronizations(ctx, o, sides, all); err != nil {
 		return err
 	}
-	pause(ctx, settling)
+	pause.For(ctx, settling)
 	return report(os.Stdout, o, sides, all)
 }
 

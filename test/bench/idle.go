@@ -11,6 +11,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	nrilog "github.com/containerd/nri/pkg/log"
 	"github.com/containerd/nri/pkg/stub"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
 // idlePlugin subscribes to the hooks that qos-nri-plugin subscribes to, and answers with nothing.
@@ -37,7 +39,7 @@ func idle(ctx context.Context, o options) error {
 	slog.SetLogLoggerLevel(slog.LevelError)
 	for ctx.Err() == nil {
 		if err := serveIdle(ctx, o.idle); err != nil {
-			pause(ctx, 20*time.Millisecond)
+			pause.For(ctx, 20*time.Millisecond)
 		}
 	}
 	return nil
@@ -56,15 +58,6 @@ func serveIdle(ctx context.Context, socket string) error {
 	defer stop()
 	s.Wait()
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // silence is a logger for NRI.

@@ -1,0 +1,49 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package pause_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
+)
+
+func TestForEndsWithTheTimeOrTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		pause.For(ctx, time.Second)
+		if took := time.Since(start); took != time.Second {
+			t.Errorf("waited %s, want 1s", took)
+		}
+		pause.For(ctx, time.Hour)
+		if took := time.Since(start); took != time.Minute {
+			t.Errorf("waited %s, want until the context ended after 1m", took)
+		}
+	})
+}
+
+func TestShortest(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		waits []time.Duration
+		want  time.Duration
+	}{
+		{"of none is never", nil, 0},
+		{"of never and never is never", []time.Duration{0, 0}, 0},
+		{"of a time and never is the time", []time.Duration{0, 2, 0}, 2},
+		{"of two is the shorter, first", []time.Duration{1, 2}, 1},
+		{"of two is the shorter, last", []time.Duration{2, 1}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := pause.Shortest(test.waits...); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
