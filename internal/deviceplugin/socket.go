@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
 )
 
 // socket is a unix socket of which others may remove the file. It is safe for concurrent use.
@@ -34,7 +34,7 @@ func (s *socket) bind(ctx context.Context, path string, serve func(net.Listener)
 		return nil
 	}
 	s.close()
-	if err := removeStale(ctx, path); err != nil {
+	if err := clearPath(ctx, path); err != nil {
 		return err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
@@ -91,26 +91,14 @@ func (s *socket) close() {
 	}
 }
 
-// removeStale removes a socket that nobody listens on.
-func removeStale(ctx context.Context, path string) error {
-	info, err := os.Lstat(path)
+// clearPath makes room for a socket, and says what to do when it cannot.
+func clearPath(ctx context.Context, path string) error {
+	err := unixsocket.RemoveStale(ctx, path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case info.Mode().Type() != fs.ModeSocket:
+	case errors.Is(err, unixsocket.ErrNotSocket):
 		return fmt.Errorf("%s is in the way and not a socket; remove it", path)
-	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
-	switch {
-	case err == nil:
-		return errors.Join(fmt.Errorf("another process serves %s; is there a second qos-kubelet-shim on this node?", path), conn.Close())
-	case errors.Is(err, unix.ECONNREFUSED):
-		err = os.Remove(path)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // kubelet was faster
+	case errors.Is(err, unixsocket.ErrServed):
+		return fmt.Errorf("another process serves %s; is there a second qos-kubelet-shim on this node?", path)
 	}
 	return err
 }
@@ -126,7 +114,7 @@ func sweep(ctx context.Context, dir string) error {
 		if entry.Type() != fs.ModeSocket || !ourSocket.MatchString(entry.Name()) {
 			continue
 		}
-		_ = removeStale(ctx, filepath.Join(dir, entry.Name()))
+		_ = unixsocket.RemoveStale(ctx, filepath.Join(dir, entry.Name()))
 	}
 	return nil
 }

@@ -7,14 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
 )
 
 // maxSocketPath is the longest path of a unix socket, in bytes (unix(7), sun_path without its end).
@@ -46,29 +45,20 @@ func listenAnew(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, err
 	}
-	if err := removeStale(ctx, path); err != nil {
+	if err := clearPath(ctx, path); err != nil {
 		return nil, err
 	}
 	return (&net.ListenConfig{}).Listen(ctx, "unix", path)
 }
 
-// removeStale removes the socket of a process that ended without doing so itself.
-func removeStale(ctx context.Context, path string) error {
-	info, err := os.Lstat(path)
+// clearPath makes room for the socket, and says what to do when it cannot.
+func clearPath(ctx context.Context, path string) error {
+	err := unixsocket.RemoveStale(ctx, path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case info.Mode().Type() != fs.ModeSocket:
+	case errors.Is(err, unixsocket.ErrNotSocket):
 		return errors.New("there is something else than a socket; remove it, or choose another --api-socket")
-	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
-	switch {
-	case err == nil:
-		return errors.Join(fmt.Errorf("%w; stop that one, or choose another --api-socket", ErrInUse), conn.Close())
-	case errors.Is(err, unix.ECONNREFUSED):
-		return os.Remove(path)
+	case errors.Is(err, unixsocket.ErrServed):
+		return fmt.Errorf("%w; stop that one, or choose another --api-socket", ErrInUse)
 	}
 	return err
 }
