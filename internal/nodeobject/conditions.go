@@ -5,13 +5,12 @@ package nodeobject
 
 import (
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
 // conditions makes the API's conditions of the plugin's, one of each type, as the API demands it.
@@ -60,14 +59,4 @@ func without(conditions []metav1.Condition, kind string) []metav1.Condition {
 }
 
 // cut gives the first bytes of a text, no more than limit, and says so when some are left off.
-func cut(text string, limit int) string {
-	const more = "…"
-	if len(text) <= limit {
-		return strings.ToValidUTF8(text, "\uFFFD")
-	}
-	end := limit - len(more)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return strings.ToValidUTF8(text[:end], "\uFFFD") + more
-}
+func cut(text string, limit int) string { return kubeapi.Cut(text, limit, "…") }

@@ -6,12 +6,12 @@ package podstatus
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 )
 
@@ -250,14 +250,4 @@ func joinUpTo(parts []string, room int) string {
 }
 
 // cut shortens a text to room bytes, and says so.
-func cut(text string, room int) string {
-	const remark = " … (cut)"
-	if len(text) <= room {
-		return text
-	}
-	end := max(room-len(remark), 0)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + remark
-}
+func cut(text string, room int) string { return kubeapi.Cut(text, room, " … (cut)") }
