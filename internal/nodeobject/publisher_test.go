@@ -32,7 +32,7 @@ func TestPublisher(t *testing.T) {
 		},
 		"a change is one write, a second later": func(t *testing.T) {
 			r := settled(t)
-			r.plugin.set(ready(1))
+			r.plugin.Set(ready(1))
 			pass(time.Second - 1)
 			r.expectRequests(t)
 			pass(1)
@@ -44,7 +44,7 @@ func TestPublisher(t *testing.T) {
 		"many changes in a minute are a write every five seconds, and the last of them is seen": func(t *testing.T) {
 			r := settled(t)
 			for i := range 600 {
-				r.plugin.set(described(uint64(i + 1)))
+				r.plugin.Set(described(uint64(i + 1)))
 				pass(100 * time.Millisecond)
 			}
 			pass(time.Minute)
@@ -56,7 +56,7 @@ func TestPublisher(t *testing.T) {
 		"many changes of holders in a minute are a write every half minute, and the last of them is seen": func(t *testing.T) {
 			r := settled(t)
 			for i := range 600 {
-				r.plugin.set(ready(uint64(i + 1)))
+				r.plugin.Set(ready(uint64(i + 1)))
 				pass(100 * time.Millisecond)
 			}
 			pass(32 * time.Second)
@@ -69,13 +69,13 @@ func TestPublisher(t *testing.T) {
 		},
 		"what is more than holders does not wait for them": func(t *testing.T) {
 			r := settled(t)
-			r.plugin.set(ready(1))
+			r.plugin.Set(ready(1))
 			pass(2 * time.Second)
-			r.plugin.set(ready(2))
+			r.plugin.Set(ready(2))
 			pass(10 * time.Second)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectInUse(t, 1)
-			r.plugin.set(described(2))
+			r.plugin.Set(described(2))
 			pass(2 * time.Second)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectInUse(t, 2)
@@ -95,7 +95,7 @@ func TestPublisher(t *testing.T) {
 			restarted := start(t, r.api, nodefeed.State{AwaySince: time.Now(), Problem: "not yet"})
 			pass(29 * time.Second)
 			restarted.expectRequests(t, list, watch)
-			restarted.plugin.set(ready(0))
+			restarted.plugin.Set(ready(0))
 			pass(time.Hour)
 			restarted.expectRequests(t, getNode)
 		},
@@ -103,9 +103,9 @@ func TestPublisher(t *testing.T) {
 			r := settled(t)
 			away := ready(0)
 			away.Latest, away.AwaySince, away.Problem = nil, time.Now(), "gone"
-			r.plugin.set(away)
+			r.plugin.Set(away)
 			pass(29 * time.Second)
-			r.plugin.set(ready(0))
+			r.plugin.Set(ready(0))
 			pass(time.Hour)
 			r.expectRequests(t)
 		},
@@ -114,7 +114,7 @@ func TestPublisher(t *testing.T) {
 			away := ready(2)
 			away.Latest, away.AwaySince, away.Problem = nil, time.Now(), "does not answer"
 			began := away.AwaySince
-			r.plugin.set(away)
+			r.plugin.Set(away)
 			pass(time.Hour)
 			r.expectInUse(t, 2)
 			if got := r.ready(t); got.Status != metav1.ConditionFalse || got.Message != "does not answer" || got.LastTransitionTime.Unix() != began.Unix() {
@@ -124,7 +124,7 @@ func TestPublisher(t *testing.T) {
 			if got := r.writes(); got != 2 {
 				t.Errorf("%d writes", got)
 			}
-			r.plugin.set(ready(2))
+			r.plugin.Set(ready(2))
 			pass(time.Hour)
 			if got := r.ready(t); got.Status != metav1.ConditionTrue || r.writes() != 1 {
 				t.Errorf("got %+v", got)
@@ -165,7 +165,8 @@ func TestPublisher(t *testing.T) {
 				t.Errorf("%d writes", got)
 			}
 			for range 10 {
-				r.plugin.set(r.plugin.state)
+				state, _ := r.plugin.Get()
+				r.plugin.Set(state)
 				pass(time.Minute)
 			}
 			r.expectRequests(t)
@@ -177,10 +178,10 @@ func TestPublisher(t *testing.T) {
 			r := settled(t)
 			r.lag(0)
 			for _, inUse := range []uint64{1, 2} {
-				r.plugin.set(ready(inUse))
+				r.plugin.Set(ready(inUse))
 				pass(time.Minute)
 				r.expectRequests(t, getNode, applyStatus)
-				r.plugin.set(ready(inUse))
+				r.plugin.Set(ready(inUse))
 				pass(time.Minute)
 				r.expectRequests(t)
 			}
@@ -201,7 +202,7 @@ func TestPublisher(t *testing.T) {
 		"a node that is made anew is noticed at the next write, without a garbage collector": func(t *testing.T) {
 			r := settled(t)
 			r.setNode("uid-2")
-			r.plugin.set(ready(1))
+			r.plugin.Set(ready(1))
 			pass(time.Minute)
 			r.expectRequests(t, getNode, applyObject, applyStatus)
 			r.expectOwner(t, "uid-2")
@@ -211,7 +212,7 @@ func TestPublisher(t *testing.T) {
 			r.endWatches()
 			pass(time.Minute)
 			r.expectRequests(t, watch)
-			r.plugin.set(ready(1))
+			r.plugin.Set(ready(1))
 			pass(time.Minute)
 			r.expectRequests(t, getNode, applyStatus)
 		},
@@ -253,7 +254,7 @@ func TestPublisherInTrouble(t *testing.T) {
 		"a conflict is tried again": func(t *testing.T) {
 			r := settled(t)
 			r.refuse(on(applyStatus, 409, failure(409, "Conflict", "modified"), ""))
-			r.plugin.set(ready(1))
+			r.plugin.Set(ready(1))
 			pass(time.Second)
 			r.refuse(nil)
 			pass(time.Minute)
@@ -263,7 +264,7 @@ func TestPublisherInTrouble(t *testing.T) {
 		"an overloaded server is not asked before it said": func(t *testing.T) {
 			r := settled(t)
 			r.refuse(on(applyStatus, 429, "Too many requests", "120"))
-			r.plugin.set(ready(1))
+			r.plugin.Set(ready(1))
 			pass(2 * time.Minute)
 			r.expectRequests(t, getNode, applyStatus)
 			r.refuse(nil)
@@ -281,7 +282,7 @@ func TestPublisherInTrouble(t *testing.T) {
 				}
 				return 0, "", ""
 			})
-			r.plugin.set(ready(1))
+			r.plugin.Set(ready(1))
 			pass(time.Minute)
 			r.expectInUse(t, 1)
 		},
@@ -289,7 +290,7 @@ func TestPublisherInTrouble(t *testing.T) {
 			r := settled(t)
 			r.setDown(true)
 			for i := range 60 {
-				r.plugin.set(ready(uint64(i + 1)))
+				r.plugin.Set(ready(uint64(i + 1)))
 				pass(time.Minute)
 			}
 			r.expectLog(t, "the API server at http://api.example does not answer (connection refused); what is on the node stays as it is")

@@ -25,6 +25,7 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed/feedtest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
 )
 
@@ -36,27 +37,6 @@ const (
 	applyObject = "PATCH /apis/qos.noderesource.dev/v1alpha1/nodeqosresources/n1"
 	applyStatus = "PATCH /apis/qos.noderesource.dev/v1alpha1/nodeqosresources/n1/status"
 )
-
-// plugin is a Feed whose state a test sets.
-type plugin struct {
-	mu      sync.Mutex // guards all below
-	state   nodefeed.State
-	changed chan struct{}
-}
-
-func (p *plugin) Get() (nodefeed.State, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.state, p.changed
-}
-
-func (p *plugin) set(state nodefeed.State) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state = state
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
 
 // ready is the state of a plugin that started now and has inUse assignments of gold.
 func ready(inUse uint64) nodefeed.State {
@@ -82,14 +62,14 @@ func described(inUse uint64) nodefeed.State {
 // rig is a publisher with its plugin and API server, in a bubble.
 type rig struct {
 	*api
-	plugin *plugin
+	plugin *feedtest.Feed
 	stop   func()
 	log    bytes.Buffer
 }
 
 func start(t *testing.T, a *api, state nodefeed.State) *rig {
 	t.Helper()
-	r := &rig{api: a, plugin: &plugin{state: state, changed: make(chan struct{})}}
+	r := &rig{api: a, plugin: feedtest.New(state)}
 	config := a.config()
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {

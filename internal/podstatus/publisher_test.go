@@ -175,7 +175,7 @@ func TestWhatIsToldStaysWhileThePluginIsAway(t *testing.T) {
 		defer r.stop()
 		state, _ := r.plugin.Get()
 		state.AwaySince = time.Now()
-		r.plugin.set(state)
+		r.plugin.Set(state)
 		r.annotate("web", "rdt=silver")
 		r.pass(time.Hour)
 		r.wantWrites("while it is away")

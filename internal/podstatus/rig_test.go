@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,29 +24,12 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed/feedtest"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
 
 // plugin is one whose state a test sets.
-type plugin struct {
-	mu      sync.Mutex
-	state   nodefeed.State
-	changed chan struct{}
-}
-
-func (p *plugin) Get() (nodefeed.State, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.state, p.changed
-}
-
-func (p *plugin) set(state nodefeed.State) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state = state
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
+type plugin struct{ *feedtest.Feed }
 
 // tell says which class of k8s.io/rdt the container main of each pod has, and what was refused.
 func (p *plugin) tell(refusals []*qosv1alpha1.Refusal, classes ...string) {
@@ -66,7 +48,7 @@ func (p *plugin) tell(refusals []*qosv1alpha1.Refusal, classes ...string) {
 		})
 	}
 	offered := []*qosv1alpha1.QOSResourceInfo{{Name: "k8s.io/rdt", Mutable: true, Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "gold"}, {Name: "silver"}}}}
-	p.set(nodefeed.State{Assignments: list, Status: &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{ContainerQosResources: offered}}})
+	p.Set(nodefeed.State{Assignments: list, Status: &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{ContainerQosResources: offered}}})
 }
 
 func pod(name string) *corev1.Pod {
@@ -99,7 +81,7 @@ type rig struct {
 // cluster makes an API with pods, and a plugin that has told nothing.
 func cluster(t *testing.T, pods ...runtime.Object) *rig {
 	return &rig{
-		t: t, plugin: &plugin{state: nodefeed.State{AwaySince: time.Now()}, changed: make(chan struct{})},
+		t: t, plugin: &plugin{feedtest.New(nodefeed.State{AwaySince: time.Now()})},
 		client: fake.NewClientset(pods...), log: &strings.Builder{}, registry: prometheus.NewRegistry(),
 	}
 }
