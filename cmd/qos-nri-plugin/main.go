@@ -5,10 +5,7 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -18,11 +15,7 @@ import (
 // version is set by the linker for releases (-X main.version=v0.1.0).
 var version string
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	os.Exit(program.Execute(ctx, newRootCommand(), os.Args[1:]))
-}
+func main() { os.Exit(program.Main(newRootCommand())) }
 
 func newRootCommand() *cobra.Command {
 	run := newRunCommand()

@@ -10,7 +10,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -24,6 +27,13 @@ const (
 
 // errUsage is in the chain of errors about the command line.
 var errUsage = errors.New("usage")
+
+// Main runs a program until it is done, or SIGTERM or SIGINT ends it, and returns the exit code.
+func Main(root *cobra.Command) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return Execute(ctx, root, os.Args[1:])
+}
 
 // Execute runs a command, says on standard error in one line why it failed, and returns the exit code.
 func Execute(ctx context.Context, root *cobra.Command, args []string) int {
