@@ -41,8 +41,15 @@ func (n *node) wantReportedIsReal(t testing.TB, list *qos.ListAssignmentsRespons
 	}
 }
 
-// ranBefore is of a pod that was there before the plugin: nothing was enforced when it was created.
+// ranBefore is of a pod that was there before the plugin: nothing was enforced when it was created. It is brought into its
+// class after the plugin has registered, and reported there once it is.
 func ranBefore(t *testing.T, n *node, early *pod) {
+	eventually(t, "the container that ran before is in the class that it asks for", func() error {
+		if a := n.assignment(t, early, "main", "k8s.io/rdt"); a.GetClass() != "silver" {
+			return fmt.Errorf("reported %v", a)
+		}
+		return nil
+	})
 	list := n.assignments(t)
 	if len(list.GetPods()) != 1 || list.GetPods()[0].GetUid() != early.config.Metadata.Uid {
 		t.Fatalf("assignments %v, want those of the one pod", list)
