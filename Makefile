@@ -75,7 +75,7 @@ demo: ## Show what it does, on any machine; REAL=1, as root: on this machine's r
 	$(GO) run $(QUICKLY) ./test/demo $(if $(REAL),--real)
 
 .PHONY: generate
-generate: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built ## Make again the node API's Go code, and the CRD and deepcopy code of NodeQOSResources.
+generate: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built ## Make again the node API's Go code, and the CRDs and deepcopy code.
 	cd api && PATH="$(GENERATE_DIR):$$PATH" buf generate
 	PATH="$(GENERATE_CRD_DIR):$$PATH" scripts/generate-crd.sh .
 

@@ -2,12 +2,13 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# generate-crd.sh DIR: makes, under DIR, what is made of the Go types of NodeQOSResources: their deepcopy code and the CRD.
+# generate-crd.sh DIR: makes, under DIR, what is made of the Go types in api/nodeqos: their deepcopy code and the CRDs.
 # controller-gen must be in PATH; "make generate" and "make verify-generated" see to it.
 set -euo pipefail
 out=$(realpath "$1")
 cd "$(dirname "$0")/.."
-types=api/nodeqos/v1alpha1 deepcopy=$out/api/nodeqos/v1alpha1/zz_generated.deepcopy.go crd=$out/deploy/kubernetes/crd.yaml
+types=api/nodeqos/v1alpha1 deepcopy=$out/api/nodeqos/v1alpha1/zz_generated.deepcopy.go
+node=$out/deploy/kubernetes/crd.yaml limits=$out/deploy/policies/crd.yaml
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 
@@ -21,6 +22,7 @@ controller-gen paths="./$types" \
   crd:headerFile="$fresh/header.yaml" output:crd:dir="$fresh/crd"
 # The header comes before the build tag, by which controller-gen overlooks what it has made before.
 { header //; echo; cat "$fresh/object/zz_generated.deepcopy.go"; } >"$fresh/deepcopy.go"
-mkdir -p "$(dirname "$deepcopy")" "$(dirname "$crd")"
+mkdir -p "$(dirname "$deepcopy")" "$(dirname "$node")" "$(dirname "$limits")"
 cat "$fresh/deepcopy.go" >"$deepcopy"
-cat "$fresh/crd/qos.noderesource.dev_nodeqosresources.yaml" >"$crd"
+cat "$fresh/crd/qos.noderesource.dev_nodeqosresources.yaml" >"$node"
+cat "$fresh/crd/qos.noderesource.dev_qoslimitranges.yaml" >"$limits"

@@ -2,8 +2,8 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# verify-generated.sh: fails when the node API's source has problems, or its Go code, the deepcopy code or the CRD of
-# NodeQOSResources are not what their sources make. Touches nothing in the checkout. buf, controller-gen and the generators must be in
+# verify-generated.sh: fails when the node API's source has problems, or its Go code, the deepcopy code or the CRDs
+# are not what their sources make. Touches nothing in the checkout. buf, controller-gen and the generators must be in
 # PATH; "make verify-generated" sees to it.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -9,12 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Names of the kind in the Kubernetes API.
+// Names in the Kubernetes API; Kind and Plural are those of NodeQOSResources.
 const (
 	GroupName = "qos.noderesource.dev"
 	Version   = "v1alpha1"
 	Kind      = "NodeQOSResources"
 	Plural    = "nodeqosresources"
+
+	LimitRangeKind   = "QOSLimitRange"
+	LimitRangePlural = "qoslimitranges"
 )
 
 // GroupVersion is that of the kinds of this package.
@@ -29,7 +32,7 @@ func Resource(plural string) schema.GroupResource {
 
 // AddToScheme makes the kinds of this package known to a scheme, so that typed clients and caches can be made with it.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &NodeQOSResources{}, &NodeQOSResourcesList{})
+	scheme.AddKnownTypes(GroupVersion, &NodeQOSResources{}, &NodeQOSResourcesList{}, &QOSLimitRange{}, &QOSLimitRangeList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -1,0 +1,83 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// QOSLimitRange has the default classes of a namespace: what KEP-3008 ("Default and limits") adds to LimitRange, as an object of
+// its own. Admission policies read it when a pod is created, and nothing else does: running pods keep their classes.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,path=qoslimitranges,singular=qoslimitrange,shortName=qlr,categories={qos}
+// +kubebuilder:printcolumn:name="Containers",type=string,JSONPath=`.spec.limits[?(@.type=="Container")].qosResources[*].default`
+// +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.spec.limits[?(@.type=="Pod")].qosResources[*].default`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type QOSLimitRange struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// The defaults of the namespace.
+	// +required
+	Spec QOSLimitRangeSpec `json:"spec"`
+}
+
+// QOSLimitRangeList is a list of QOSLimitRanges.
+//
+// +kubebuilder:object:root=true
+type QOSLimitRangeList struct {
+	metav1.TypeMeta `json:",inline"`
+	// Standard list metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitzero"`
+
+	// The objects.
+	Items []QOSLimitRange `json:"items"`
+}
+
+// QOSLimitRangeSpec has the defaults of a namespace.
+type QOSLimitRangeSpec struct {
+	// Defaults for pods and for containers, one item each.
+	// +required
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	Limits []QOSLimitRangeItem `json:"limits"`
+}
+
+// QOSLimitRangeItem has the defaults of the containers, or of the pods, of a namespace.
+type QOSLimitRangeItem struct {
+	// What the defaults are for: Container, for resources of containers, or Pod, for resources of pods.
+	// +required
+	Type Scope `json:"type"`
+
+	// Defaults, one a resource.
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	QOSResources []LimitQOSResource `json:"qosResources"`
+}
+
+// LimitQOSResource has the default class of a resource.
+//
+// +kubebuilder:validation:XValidation:rule="!self.name.startsWith('k8s.io/') || self.name in ['k8s.io/rdt', 'k8s.io/blockio']",message="k8s.io has rdt and blockio"
+// +kubebuilder:validation:XValidation:rule="self.name.contains('/') || self.name in ['rdt', 'blockio']",message="must have a domain, as in vendor.example/xyz-qos"
+type LimitQOSResource struct {
+	// Name of the resource, e.g. "k8s.io/rdt", for which "rdt" may be written.
+	// +required
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	Name string `json:"name"`
+
+	// Class of whatever asks for no class of the resource. Its nodes must have it: what gets a class as a default is counted and
+	// refused as if it had asked for it.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	Default string `json:"default"`
+}
