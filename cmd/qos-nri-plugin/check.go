@@ -11,13 +11,14 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/agent"
+	"github.com/qos-nri/qos-nri-plugin/internal/classcheck"
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+	"github.com/qos-nri/qos-nri-plugin/internal/kinds"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/runtimesetup"
@@ -35,9 +36,9 @@ type checkOptions struct {
 
 func newCheckCommand() *cobra.Command { return newCheckCommandFor(kindsToCheck) }
 
-func newCheckCommandFor(kinds func(hostRoot string, offline bool) ([]classes.Kind, error)) *cobra.Command {
+func newCheckCommandFor(known func(hostRoot string, offline bool) ([]classes.Kind, error)) *cobra.Command {
 	defaults := agent.DefaultOptions()
-	o := checkOptions{kinds: kinds}
+	o := checkOptions{kinds: known}
 	cmd := &cobra.Command{
 		Use:   "check [PATH]",
 		Short: "Check class files, and whether this machine and its container runtime can do what they say",
@@ -77,19 +78,9 @@ func atMostOnePath(cmd *cobra.Command, args []string) error {
 // kindsToCheck are all kinds, with the options that run has by default. Checking writes nothing, and mounts nothing.
 func kindsToCheck(hostRoot string, offline bool) ([]classes.Kind, error) {
 	if offline {
-		return offlineKinds(), nil
+		return kinds.Offline(), nil
 	}
-	return kinds(hostRoot, true, slog.New(slog.DiscardHandler))
-}
-
-// errProblems makes check's exit code; what the problems are has been printed.
-type errProblems int
-
-func (n errProblems) Error() string {
-	if n == 1 {
-		return "there is 1 problem"
-	}
-	return fmt.Sprintf("there are %d problems", int(n))
+	return kindsOn(hostRoot, true, slog.New(slog.DiscardHandler))
 }
 
 func (o *checkOptions) run(cmd *cobra.Command) error {
@@ -108,7 +99,7 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 		problems += more
 	}
 	if problems > 0 {
-		return errProblems(problems)
+		return classcheck.Problems(problems)
 	}
 	return nil
 }
@@ -122,16 +113,12 @@ func checkFiles(ctx context.Context, out io.Writer, source node.Source, known []
 		resources, err = n.Check(ctx, source)
 	}
 	if err != nil {
-		problems := classes.SplitErrors(err)
-		for _, problem := range problems {
-			fmt.Fprintln(out, oneLine(problem.Error()))
-		}
-		return len(problems)
+		return classcheck.PrintProblems(out, err)
 	}
 	for _, warning := range warningsOf(resources) {
-		fmt.Fprintln(out, "warning: "+oneLine(warning))
+		fmt.Fprintln(out, "warning: "+classcheck.OneLine(warning))
 	}
-	fmt.Fprintln(out, summary(source, offline))
+	classcheck.PrintSummary(out, source, offline)
 	return 0
 }
 
@@ -142,7 +129,7 @@ func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer, host hos
 		Endpoint: o.runtimeEndpoint, NRISocket: o.nriSocket, HostRoot: o.hostRoot, Files: host,
 	})
 	for _, finding := range findings {
-		fmt.Fprintln(out, "runtime: "+oneLine(finding.String()))
+		fmt.Fprintln(out, "runtime: "+classcheck.OneLine(finding.String()))
 		if finding.Level == runtimesetup.Problem {
 			problems++
 		}
@@ -168,25 +155,3 @@ func warningsOf(resources []node.ResourceStatus) []string {
 	}
 	return warnings
 }
-
-func summary(source node.Source, offline bool) string {
-	offered := 0
-	for _, r := range source.Config.Resources {
-		offered += len(r.Classes)
-	}
-	text := fmt.Sprintf("%s, %s, %s: OK", count(len(source.Files), "file", "files"),
-		count(len(source.Config.Resources), "resource", "resources"), count(offered, "class", "classes"))
-	if offline {
-		text += " (not checked against this machine)"
-	}
-	return text
-}
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
-func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }

@@ -30,7 +30,7 @@ func newRunCommand() *cobra.Command {
 			if !regexp.MustCompile(`^[0-9]{2}$`).MatchString(options.NRIIndex) {
 				return program.UsageError(cmd, fmt.Errorf("--nri-index %q is not a number of two digits", options.NRIIndex))
 			}
-			known, err := kinds(options.HostRoot, options.MountResctrl, log)
+			known, err := kindsOn(options.HostRoot, options.MountResctrl, log)
 			if err != nil {
 				return err
 			}
