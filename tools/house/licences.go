@@ -116,6 +116,7 @@ func licenceFiles(dir string) ([]string, error) {
 // classify names the allowed licence that a text is, or "" if it is none.
 func classify(text string) string {
 	text = strings.Join(strings.Fields(strings.ToLower(text)), " ")
+	text = strings.NewReplacer("“", `"`, "”", `"`).Replace(text)
 	has := func(phrase string) bool { return strings.Contains(text, phrase) }
 	if slices.ContainsFunc(refused(), has) {
 		return ""

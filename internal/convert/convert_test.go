@@ -1,0 +1,81 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/convert"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// known has what the manifests in testdata ask for, and a class of each resource that none of them does.
+func known() convert.Known {
+	resource := func(name string, scope classes.Scope, names ...string) classes.ResourceConfig {
+		r := classes.Resource{Name: name, Scope: scope}
+		for _, class := range names {
+			r.Classes = append(r.Classes, classes.Class{Name: class})
+		}
+		return classes.ResourceConfig{Resource: r}
+	}
+	return convert.KnownFromConfig(&classes.Config{Resources: []classes.ResourceConfig{
+		resource("k8s.io/rdt", classes.ContainerScope, "exclusive", "limited", "gold", "silver", "bronze"),
+		resource("k8s.io/blockio", classes.ContainerScope, "high-prio", "throttled", "high", "slow"),
+		resource("qos.noderesource.dev/network", classes.PodScope, "slow", "normal", "fast", "high"),
+		resource("vendor.example/net", classes.PodScope, "fast"),
+		resource("qos.noderesource.dev/qos-foo", classes.ContainerScope, "low-prio", "normal-prioa", "high-prio"),
+		resource("vendor.example/xyz-qos", classes.ContainerScope, "low-prio", "normal", "high-prio", "high"),
+	}})
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func manifests(t testing.TB) []string {
+	t.Helper()
+	names, err := filepath.Glob("testdata/*.in.*")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("manifests: %q, %v", names, err)
+	}
+	return names
+}
+
+func TestManifestsBecomeWhatStockKubernetesTakes(t *testing.T) {
+	for _, name := range manifests(t) {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			result, err := convert.Convert(name, read(t, name), known())
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := strings.Replace(name, ".in.", ".out.", 1)
+			if *update {
+				if err := os.WriteFile(golden, result.Text, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(read(t, golden)), string(result.Text)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", golden, diff)
+			}
+			again, err := convert.Convert(name, result.Text, known())
+			if err != nil || !bytes.Equal(again.Text, result.Text) {
+				t.Errorf("converted again it is not the same: %v\n%s", err, cmp.Diff(string(result.Text), string(again.Text)))
+			}
+		})
+	}
+}

@@ -1,0 +1,105 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/convert"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// pod has lines in its metadata, in its spec, and in the resources of its container main, which are two lines further in.
+func pod(metadata, spec, resources string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n" + metadata + "spec:\n" + spec +
+		"  containers:\n  - name: main\n    resources:\n" + resources
+}
+
+const oneGold = "      qosResources:\n      - {name: rdt, class: gold}\n"
+
+func TestProblemsAreToldWithPlaceAndRemedy(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		text string
+		want string
+	}{
+		{"a bad resource name", pod("", "", "      qosResources: [{name: 'vendor example/x', class: gold}]\n"), `a.yaml:9: Pod web: spec.containers[0].resources.qosResources[0]: name "vendor example/x": what is before "/" must be a domain of at most 253 lower-case letters, digits, "-" and ".", like vendor.example`},
+		{"a resource in an official domain", pod("", "", "      qosResources: [{name: k8s.io/net, class: gold}]\n"), `a.yaml:9: Pod web: spec.containers[0].resources.qosResources[0]: name "k8s.io/net": the domain k8s.io is reserved for official resources, which are k8s.io/rdt and k8s.io/blockio; use a domain of your own`},
+		{"a bad class name", pod("", "", "      qosResources: [{name: rdt, class: a/b}]\n"), `a.yaml:9: Pod web: spec.containers[0].resources.qosResources[0]: class "a/b": must not contain "/"`},
+		{"a resource twice", pod("", "", "      qosResources:\n      - {name: rdt, class: gold}\n      - {name: k8s.io/rdt, class: silver}\n"), `a.yaml:11: Pod web: spec.containers[0].resources.qosResources[1]: resource k8s.io/rdt is asked for twice; keep one class`},
+		{"a resource of pods on a container", pod("", "", "      qosResources: [{name: network, class: fast}]\n"), `a.yaml:9: Pod web: spec.containers[0].resources.qosResources[0]: qos.noderesource.dev/network is for pods, not for containers; ask for it in qosResources of the pod's spec`},
+		{"no class", pod("", "", "      qosResources:\n      - name: rdt\n"), `a.yaml:10: Pod web: spec.containers[0].resources.qosResources[0]: has no class; write one, or class: "" for the system default`},
+		{"a class that is null", pod("", "", "      qosResources:\n      - name: rdt\n        class:\n"), `a.yaml:10: Pod web: spec.containers[0].resources.qosResources[0]: has no class; write one, or class: "" for the system default`},
+		{"no name", pod("", "", "      qosResources:\n      - class: gold\n"), `a.yaml:10: Pod web: spec.containers[0].resources.qosResources[0]: has no name; write one`},
+		{"a list for a class", pod("", "", "      qosResources:\n      - {name: rdt, class: [gold]}\n"), `a.yaml:10: Pod web: spec.containers[0].resources.qosResources[0].class: must be a string, not a list`},
+		{"an unknown field", pod("", "", "      qosResources:\n      - {name: rdt, class: gold, capacity: 1}\n"), `a.yaml:10: Pod web: spec.containers[0].resources.qosResources[0]: unknown field "capacity"; known are name and class`},
+		{"no list", pod("", "", "      qosResources: {rdt: gold}\n"), `a.yaml:9: Pod web: spec.containers[0].resources.qosResources: must be a list of name and class, not a mapping`},
+		{"an element that is no mapping", pod("", "", "      qosResources: [rdt=gold]\n"), `a.yaml:9: Pod web: spec.containers[0].resources.qosResources[0]: must be a mapping with name and class, not "rdt=gold"`},
+		{"a class that does not exist", pod("", "", "      qosResources: [{name: rdt, class: platinum}]\n"), `a.yaml:9: Pod web: spec.containers[0].resources.qosResources[0]: class "platinum" of k8s.io/rdt does not exist in the class files; there are exclusive, limited, gold, silver, bronze`},
+		{"a resource that does not exist", pod("", "  qosResources: [{name: vendor.example/none, class: gold}]\n", "      {}\n"), `a.yaml:6: Pod web: spec.qosResources[0]: resource vendor.example/none does not exist in the class files; there are k8s.io/blockio, k8s.io/rdt, qos.noderesource.dev/network, qos.noderesource.dev/qos-foo, vendor.example/net, vendor.example/xyz-qos`},
+		{"another class in the limits", pod("", "", "      limits:\n        qos.noderesource.dev/rdt.silver: 1\n"+oneGold), `a.yaml:12: Pod web: spec.containers[0].resources.qosResources[0]: class "gold" of k8s.io/rdt contradicts qos.noderesource.dev/rdt.silver in the limits; keep one of them`},
+		{"another class in an annotation", pod("  annotations:\n    container.qos.noderesource.dev/main: rdt=silver\n", "", oneGold), `a.yaml:12: Pod web: spec.containers[0].resources.qosResources[0]: class "gold" of k8s.io/rdt contradicts class "silver" in annotation container.qos.noderesource.dev/main; keep one of them`},
+		{"another class in an annotation of the runtime", pod("  annotations:\n    rdt.resources.beta.kubernetes.io/container.main: silver\n", "", oneGold), `a.yaml:12: Pod web: spec.containers[0].resources.qosResources[0]: class "gold" of k8s.io/rdt contradicts class "silver" in annotation rdt.resources.beta.kubernetes.io/container.main; keep one of them`},
+		{"another class in an annotation for the pod", pod("  annotations: {qos.noderesource.dev/pod: 'network=slow'}\n", "  qosResources: [{name: network, class: fast}]\n", "      {}\n"), `a.yaml:7: Pod web: spec.qosResources[0]: class "fast" of qos.noderesource.dev/network contradicts class "slow" in annotation qos.noderesource.dev/pod; keep one of them`},
+		{"an annotation that is wrong", pod("  annotations: {container.qos.noderesource.dev/main: gold}\n", "", oneGold), `a.yaml:5: Pod web: metadata.annotations[container.qos.noderesource.dev/main]: the request has "gold" where resource=class is needed`},
+		{"another class of the pod's in limits", pod("", "  qosResources: [{name: network, class: fast}]\n", "      limits: {qos.noderesource.dev/network.slow: 1}\n"), `a.yaml:8: Pod web: spec.containers[0]: the limits have qos.noderesource.dev/network.slow, and its pod asks for class "fast" of qos.noderesource.dev/network; keep one of them`},
+		{"an ephemeral container", pod("", "  ephemeralContainers:\n  - name: debug\n    resources:\n      qosResources: []\n", "      {}\n"), `a.yaml:7: Pod web: spec.ephemeralContainers[0]: ephemeral containers cannot ask for QoS classes; remove their qosResources`},
+		{"a place beside resources", "spec:\n  containers:\n  - name: main\n    qosResources: []\n", `a.yaml:4: spec.containers[0].qosResources: is not understood here; it belongs into resources of the container`},
+		{"a place without containers", "resources:\n  qosResources: [{name: rdt, class: gold}]\n", `a.yaml:2: resources.qosResources: is not understood here; it belongs into resources of a container, or into the spec of a pod beside its containers`},
+		{"a place in the metadata", "kind: Pod\napiVersion: v1\nmetadata: {name: a, qosResources: []}\nspec: {containers: []}\n", `a.yaml:3: Pod a: metadata.qosResources: is not understood here; it belongs into resources of a container, or into the spec of a pod beside its containers`},
+		{"limits that are no mapping", pod("", "", "      limits: 1\n"+oneGold), `a.yaml:9: Pod web: spec.containers[0].resources.limits: must be a mapping, not "1"`},
+		{"resources twice", pod("", "", oneGold+"    resources: {}\n"), `a.yaml:11: Pod web: spec.containers[0].resources: is here twice; remove one of them`},
+		{"resources by a merge key", "base: &base {resources: {limits: {cpu: 1}}}\nspec:\n  qosResources: [{name: rdt, class: gold}]\n  containers:\n  - <<: *base\n    name: main\n", `a.yaml:5: spec.containers[0].resources: comes from the merge key <<; write it out here`},
+		{"an anchor that is used elsewhere", "spec:\n  containers:\n  - name: main\n    resources: &main\n      qosResources: [{name: rdt, class: gold}]\nother: *main\n", `a.yaml:5: other.qosResources: is not understood here; it belongs into resources of a container, or into the spec of a pod beside its containers` + "\n" + `a.yaml:5: spec.containers[0].resources.qosResources: is in an anchor that is used in 2 places, and would be right in 1 of them; write it out in each place`},
+		{"an anchor whose uses differ", "spec:\n  qosResources: [{name: blockio, class: slow}]\n  containers:\n  - name: a\n    resources: &r {limits: {cpu: 1}}\n  - name: b\n    resources: *r\n  initContainers:\n  - name: c\n    resources: {limits: {qos.noderesource.dev/blockio.slow: 1}}\n---\nspec:\n  containers:\n  - name: a\n    resources: &r {qosResources: [{name: rdt, class: ''}]}\n  - name: b\n    ports: *r\n", `a.yaml:15: spec.containers[1].ports.qosResources: is not understood here; it belongs into resources of a container, or into the spec of a pod beside its containers`},
+		{"an anchor in what goes away", "spec:\n  containers:\n  - name: a\n    resources:\n      qosResources:\n      - &gold {name: rdt, class: gold}\n  x: *gold\n", `a.yaml:5: spec.containers[0].resources.qosResources: cannot be changed safely (yaml: unknown anchor 'gold' referenced); write it without anchors, and in plain block style`},
+		{"an anchor in itself", "spec: &s\n  containers: [{resources: {qosResources: []}}]\n  again: *s\n", `a.yaml:1: aliases make the document endless, or too large; write it without them`},
+		{"a comment in brackets", "spec:\n  containers:\n  - resources: {qosResources: [ # why\n      {name: rdt, class: gold}]}\n", `a.yaml:3: spec.containers[0].resources.qosResources: has a comment inside ("# why"); move it out of the brackets`},
+		{"an explicit key", "spec:\n  containers:\n  - resources:\n      ? qosResources\n      : - {name: rdt, class: gold}\n", `a.yaml:4: spec.containers[0].resources.qosResources: is written in a way that cannot be changed; write it as a plain key, qosResources: and its value`},
+		{"no place for annotations", "kind: Custom\napiVersion: example.org/v1\nspec:\n  template:\n    containers:\n    - name: main\n      resources: {qosResources: [{name: rdt, class: ''}]}\n", `a.yaml:7: Custom: spec.template.containers[0].resources.qosResources[0]: needs the annotation container.qos.noderesource.dev/main: rdt=, and it is not clear where annotations of the pod are; write it there, and remove this`},
+		{"a container whose name fits no annotation", "spec:\n  containers:\n  - name: Main_1\n    resources: {qosResources: [{name: rdt, class: ''}]}\n", `a.yaml:4: spec.containers[0].resources.qosResources[0]: needs an annotation for the container, whose name "Main_1" is none that Kubernetes takes; write lower-case letters, digits and "-"`},
+		{"a template", "spec:\n  replicas: {{ .Values.replicas }}\n  qosResources: []\n", `a.yaml:3: spec.qosResources: is not understood here; it belongs into resources of a container, or into the spec of a pod beside its containers`},
+		{"two documents, all problems", pod("", "", "      qosResources: [{name: rdt, class: a}]\n") + "---\n" + pod("", "", "      qosResources: [{name: rdt, class: b}]\n"), `a.yaml:9: Pod web: spec.containers[0].resources.qosResources[0]: class "a" of k8s.io/rdt does not exist in the class files; there are exclusive, limited, gold, silver, bronze` + "\n" + `a.yaml:19: Pod web: spec.containers[0].resources.qosResources[0]: class "b" of k8s.io/rdt does not exist in the class files; there are exclusive, limited, gold, silver, bronze`},
+		{"a maximum in a LimitRange", limitRange("  - type: Container\n    qosResources:\n    - name: rdt\n      max: [{name: gold, capacity: 1}]\n"), `a.yaml:10: LimitRange defaults: spec.limits[0].qosResources[0].max: there is no such limit; use a ResourceQuota, which counts for a namespace`},
+		{"no default in a LimitRange", limitRange("  - type: Container\n    qosResources: [{name: rdt}]\n"), `a.yaml:8: LimitRange defaults: spec.limits[0].qosResources[0]: has no default; write one`},
+		{"an empty default in a LimitRange", limitRange("  - type: Container\n    qosResources: [{name: rdt, default: ''}]\n"), `a.yaml:8: LimitRange defaults: spec.limits[0].qosResources[0]: has an empty default; name a class, or remove it`},
+		{"another type in a LimitRange", limitRange("  - type: PersistentVolumeClaim\n    qosResources: [{name: rdt, default: gold}]\n"), `a.yaml:7: LimitRange defaults: spec.limits[0]: type "PersistentVolumeClaim" has no qosResources; write Pod or Container`},
+		{"a resource of pods as a default of containers", limitRange("  - type: Container\n    qosResources: [{name: network, default: fast}]\n"), `a.yaml:8: LimitRange defaults: spec.limits[0].qosResources[0]: qos.noderesource.dev/network is for pods, not for containers; put it under type: Pod`},
+		{"a resource of containers as a default of pods", limitRange("  - type: Pod\n    qosResources: [{name: rdt, default: gold}]\n"), `a.yaml:8: LimitRange defaults: spec.limits[0].qosResources[0]: k8s.io/rdt is for containers, not for pods; put it under type: Container`},
+		{"defaults of containers in two places", limitRange("  - {type: Container, qosResources: [{name: rdt, default: gold}]}\n  - {type: Container, qosResources: [{name: blockio, default: slow}]}\n"), `a.yaml:8: LimitRange defaults: spec.limits[1].qosResources: type Container has qosResources here and before; put them together`},
+		{"qosResources beside the limits", limitRange("  - type: Pod\n  qosResources: []\n"), `a.yaml:8: LimitRange defaults: spec.qosResources: is not understood here; it belongs into the elements of limits`},
+		{"a capacity of 0", quota("    container: [{name: rdt, classes: [{name: gold, capacity: 0}]}]\n"), `a.yaml:7: ResourceQuota limits: spec.qosResources.container[0].classes[0].capacity: must be a number above 0, not "0"; leave it out for no limit, or the class to forbid it`},
+		{"a capacity that is no number", quota("    container: [{name: rdt, classes: [{name: gold, capacity: many}]}]\n"), `a.yaml:7: ResourceQuota limits: spec.qosResources.container[0].classes[0].capacity: must be a number above 0, not "many"; leave it out for no limit, or the class to forbid it`},
+		{"an unknown class in a quota", quota("    container: [{name: rdt, classes: [{name: platinum}]}]\n"), `a.yaml:7: ResourceQuota limits: spec.qosResources.container[0].classes[0]: class "platinum" of k8s.io/rdt does not exist in the class files; there are exclusive, limited, gold, silver, bronze`},
+		{"a class twice in a quota", quota("    container: [{name: rdt, classes: [{name: gold}, {name: gold}]}]\n"), `a.yaml:7: ResourceQuota limits: spec.qosResources.container[0].classes[1]: class "gold" is here twice; keep one of them`},
+		{"a resource in the other section", quota("    pod: [{name: rdt, classes: [{name: gold}]}]\n"), `a.yaml:7: ResourceQuota limits: spec.qosResources.pod[0]: k8s.io/rdt is in the scope container in the class files; put it under container`},
+		{"an unknown section", quota("    node: []\n"), `a.yaml:7: ResourceQuota limits: spec.qosResources.node: unknown field "node"; known are pod and container`},
+		{"another quota of the class", quota("    container: [{name: rdt, classes: [{name: gold, capacity: 2}]}]\n  hard: {requests.qos.noderesource.dev/rdt.gold: 1}\n"), `a.yaml:8: ResourceQuota limits: spec.hard.requests.qos.noderesource.dev/rdt.gold: is "1", and qosResources would make it 2; keep one of them`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			result, err := convert.Convert("a.yaml", []byte(test.text), known())
+			if result.Text != nil {
+				t.Errorf("there is a result:\n%s", result.Text)
+			}
+			var lines []string
+			for _, problem := range classes.SplitErrors(err) {
+				lines = append(lines, problem.Error())
+			}
+			if diff := cmp.Diff(test.want, strings.Join(lines, "\n")); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func limitRange(limits string) string {
+	return "apiVersion: v1\nkind: LimitRange\nmetadata:\n  name: defaults\nspec:\n  limits:\n" + limits
+}
+
+func quota(sections string) string {
+	return "apiVersion: v1\nkind: ResourceQuota\nmetadata:\n  name: limits\nspec:\n  qosResources:\n" + sections
+}

@@ -1,0 +1,131 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/convert"
+)
+
+func FuzzConvert(f *testing.F) {
+	for _, name := range manifests(f) {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	for _, seed := range []string{
+		"spec: {containers: [{resources: {qosResources: [{name: rdt, class: gold}]}}]}",
+		"spec:\n containers:\n - name: a\n   resources: &r\n     qosResources: [{name: rdt, class: ''}]\n   ports: []\n - {name: b, resources: *r}\n",
+		"? spec\n: containers:\n  - resources:\n      ? qosResources\n      : - {name: rdt, class: gold}\n",
+		"\ufeff# x\n---\n- containers:\n  - resources:\n      limits: ~\n      qosResources:\n      - name: !!str rdt\n        class: >-\n          gold\n",
+		"x: &x {resources: {qosResources: []}}\ncontainers: [{<<: *x}]\n",
+		"metadata: {annotations: {a: b}}\nspec:\n  qosResources: [{name: blockio, class: ''}]\n  containers:\n  - env: |+\n     x\n\n...\n--- # y\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	for seed := range uint64(20) {
+		text, _ := generate(seed)
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		result, err := convert.Convert("fuzz.yaml", text, known())
+		if err != nil {
+			return
+		}
+		if !bytes.Contains(text, []byte("qosResources")) {
+			if !bytes.Equal(text, result.Text) {
+				t.Fatal("a text without qosResources is changed")
+			}
+			return
+		}
+		if bytes.Equal(text, result.Text) {
+			return
+		}
+		before, after := facts(t, text), facts(t, result.Text)
+		ours := bytes.Contains(text, []byte("LimitRange")) || bytes.Contains(text, []byte("ResourceQuota"))
+		if diff := cmp.Diff(before, after); diff != "" && !ours {
+			t.Fatalf("more has changed than the requests (-before +after):\n%s\n%s", diff, result.Text)
+		}
+		again, err := convert.Convert("fuzz.yaml", result.Text, known())
+		if err != nil || !bytes.Equal(again.Text, result.Text) {
+			t.Fatalf("converted again it is not the same (%v):\n%s\n%s", err, result.Text, again.Text)
+		}
+	})
+}
+
+// facts are what the documents of a text say, one line for each scalar, but for what the conversion is about.
+func facts(t *testing.T, text []byte) []string {
+	t.Helper()
+	// JSON has escapes that a YAML parser does not read.
+	var value any
+	if json.Unmarshal(text, &value) == nil {
+		var err error
+		if text, err = yaml.Marshal(value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var all []string
+	for i := 0; ; i++ {
+		var n yaml.Node
+		err := decoder.Decode(&n)
+		if errors.Is(err, io.EOF) {
+			slices.Sort(all)
+			return all
+		}
+		if err != nil {
+			t.Fatalf("the result is no YAML: %v\n%s", err, text)
+		}
+		all = appendFacts(all, fmt.Sprintf("%d", i), "", &n)
+	}
+}
+
+func appendFacts(all []string, path, key string, n *yaml.Node) []string {
+	switch n.Kind {
+	case yaml.AliasNode:
+		return appendFacts(all, path, key, n.Alias)
+	case yaml.DocumentNode:
+		return appendFacts(all, path, key, n.Content[0])
+	case yaml.SequenceNode:
+		for i, element := range n.Content {
+			all = appendFacts(all, fmt.Sprintf("%s[%d]", path, i), "", element)
+		}
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if name := n.Content[i].Value; !isOurs(key, name, n.Content[i+1]) {
+				all = appendFacts(all, path+"."+name, name, n.Content[i+1])
+			}
+		}
+	default:
+		if made := slices.Contains([]string{"limits", "resources", "metadata", "annotations"}, key); !made || n.ShortTag() != "!!null" {
+			all = append(all, path+": "+n.ShortTag()+" "+n.Value)
+		}
+	}
+	return all
+}
+
+// isOurs says whether a field is one that is converted, or of the kind that comes instead.
+func isOurs(parent, key string, value *yaml.Node) bool {
+	switch parent {
+	case "limits":
+		return strings.Contains(key, "/") && value.Value == "1"
+	case "annotations":
+		return strings.Contains(key, "qos.noderesource.dev/")
+	}
+	return key == "qosResources"
+}

@@ -1,0 +1,167 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/convert"
+)
+
+func node(name string, status v1alpha1.NodeQOSResourcesStatus) v1alpha1.NodeQOSResources {
+	return v1alpha1.NodeQOSResources{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: status}
+}
+
+func info(name string, names ...string) v1alpha1.QOSResourceInfo {
+	r := v1alpha1.QOSResourceInfo{Name: name}
+	for _, class := range names {
+		r.Classes = append(r.Classes, v1alpha1.QOSResourceClassInfo{Name: class})
+	}
+	return r
+}
+
+func TestAClusterKnowsWhatItsNodesHaveTogether(t *testing.T) {
+	nodes := []v1alpha1.NodeQOSResources{
+		node("a", v1alpha1.NodeQOSResourcesStatus{
+			QOSResources:         v1alpha1.QOSResourceStatus{ContainerQOSResources: []v1alpha1.QOSResourceInfo{info("k8s.io/rdt", "gold")}},
+			UnavailableResources: []v1alpha1.UnavailableResource{{Name: "vendor.example/net", Scope: v1alpha1.ScopePod}, {Name: "vendor.example/away"}},
+		}),
+		node("b", v1alpha1.NodeQOSResourcesStatus{QOSResources: v1alpha1.QOSResourceStatus{
+			ContainerQOSResources: []v1alpha1.QOSResourceInfo{info("k8s.io/rdt", "gold", "silver")},
+			PodQOSResources:       []v1alpha1.QOSResourceInfo{info("vendor.example/net", "fast")},
+		}}),
+	}
+	all, err := convert.KnownFromNodes(nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ name, sections, want string }{
+		{
+			"classes of all nodes", "    container: [{name: rdt, classes: []}]\n    pod: [{name: vendor.example/net, classes: []}]\n",
+			"  hard:\n    requests.qos.noderesource.dev/rdt.gold: \"0\"\n    requests.qos.noderesource.dev/rdt.silver: \"0\"\n" +
+				"    requests.vendor.example/net.fast: \"0\"\n",
+		},
+		{
+			"no classes where no machine has the resource", "    container: [{name: vendor.example/away, classes: []}]\n",
+			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: the classes of vendor.example/away are not known, " +
+				"since no machine has it; tell them with --class-files",
+		},
+		{
+			"nothing else", "    container: [{name: blockio, classes: []}]\n",
+			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: resource k8s.io/blockio does not exist in the cluster; " +
+				"there are k8s.io/rdt, vendor.example/away, vendor.example/net",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			result, err := convert.Convert("a.yaml", []byte(quota(test.sections)), all)
+			_, got, _ := strings.Cut(string(result.Text), "spec:\n")
+			if err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatNoMachineHasCanBeAskedForInAnyClass(t *testing.T) {
+	all, err := convert.KnownFromNodes([]v1alpha1.NodeQOSResources{
+		node("a", v1alpha1.NodeQOSResourcesStatus{UnavailableResources: []v1alpha1.UnavailableResource{{Name: "k8s.io/rdt", Scope: v1alpha1.ScopeContainer}}}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := convert.Convert("a.yaml", []byte(pod("", "", oneGold)), all); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNodesThatDifferInScopeAreAnError(t *testing.T) {
+	_, err := convert.KnownFromNodes([]v1alpha1.NodeQOSResources{
+		node("a", v1alpha1.NodeQOSResourcesStatus{UnavailableResources: []v1alpha1.UnavailableResource{{Name: "vendor.example/net", Scope: v1alpha1.ScopePod}}}),
+		node("b", v1alpha1.NodeQOSResourcesStatus{QOSResources: v1alpha1.QOSResourceStatus{ContainerQOSResources: []v1alpha1.QOSResourceInfo{info("vendor.example/net", "fast")}}}),
+	})
+	const want = "node b has vendor.example/net in the scope container, another one in the scope pod; give the resource one scope on all nodes"
+	if err == nil || err.Error() != want {
+		t.Errorf("the error is %v, want %s", err, want)
+	}
+}
+
+func TestWithoutKnowledge(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		want       string
+		notes      []string
+	}{
+		{
+			"rdt of a pod is for its containers", pod("", "  qosResources: [{name: rdt, class: gold}]\n", "      {}\n"),
+			pod("", "", "      limits:\n        qos.noderesource.dev/rdt.gold: 1\n"), nil,
+		},
+		{
+			"what has no known scope is asked for by annotation, with a note", pod("", "  qosResources: [{name: vendor.example/net, class: fast}]\n", "      {}\n"),
+			pod("  annotations:\n    qos.noderesource.dev/pod: vendor.example/net=fast\n", "", "      {}\n"),
+			[]string{"the scheduler does not see requests for vendor.example/net by annotation, since its scope is not known here; " +
+				"tell it with --class-files or --from-cluster"},
+		},
+		{
+			"a quota cannot be converted", quota("    container: []\n"),
+			"a.yaml:6: ResourceQuota limits: spec.qosResources: which classes exist must be known, since those that are not listed are forbidden; " +
+				"tell it with --class-files or --from-cluster", nil,
+		},
+		{"text without the fields is left alone, YAML or not", "{{ template }}: [\r\n\x00", "{{ template }}: [\r\n\x00", nil},
+		{
+			"objects of ours and schemas are left alone", "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSLimitRange\nspec: {limits: [{qosResources: []}]}\n",
+			"apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSLimitRange\nspec: {limits: [{qosResources: []}]}\n", nil,
+		},
+		{
+			"an annotation on what is no pod is told", "apiVersion: example.org/v1\nkind: Fleet\nmetadata: {name: a}\nspec: {containers: [{name: a, resources: {qosResources: [{name: rdt, class: ''}]}}]}\n",
+			"apiVersion: example.org/v1\nkind: Fleet\nmetadata: {name: a, annotations: {container.qos.noderesource.dev/a: \"rdt=\"}}\nspec: {containers: [{name: a, resources: {}}]}\n",
+			[]string{"the annotations are set on the Fleet itself; see that its controller gives them to the pods"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			result, err := convert.Convert("a.yaml", []byte(test.text), convert.Known{})
+			got := string(result.Text)
+			if err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.notes, result.Notes); diff != "" {
+				t.Errorf("notes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestJoinMakesOneStream(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		texts []string
+		want  string
+	}{
+		{"of one text, which stays as it is", []string{"\ufeffa: 1"}, "\ufeffa: 1"},
+		{"with what is missing between", []string{"a: 1", "\ufeffb: 2\r\n"}, "a: 1\n---\r\nb: 2\r\n"},
+		{"with nothing where a document begins", []string{"a: 1\n", "# b\n--- # b\nb: 2\n"}, "a: 1\n# b\n--- # b\nb: 2\n"},
+		{"with an end before directives", []string{"a: 1\n", "%YAML 1.1\n---\nb: 2\n"}, "a: 1\n...\n%YAML 1.1\n---\nb: 2\n"},
+		{"without empty texts", []string{"\n", "a: 1\n", "  "}, "a: 1\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var texts [][]byte
+			for _, text := range test.texts {
+				texts = append(texts, []byte(text))
+			}
+			if diff := cmp.Diff(test.want, string(convert.Join(texts))); diff != "" {
+				t.Errorf("stream (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
