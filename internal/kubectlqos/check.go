@@ -1,0 +1,52 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/classcheck"
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
+	"github.com/qos-nri/qos-nri-plugin/internal/kinds"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+)
+
+func newCheckCommand() *cobra.Command {
+	var hostRoot string
+	cmd := &cobra.Command{
+		Use:   "check FILE…",
+		Short: "Check class files, without any machine or cluster",
+		Long: `check reads class files, each FILE or directory by itself, and prints a line for every problem, by the rules and in the
+words of "qos-nri-plugin check --offline". A directory is read as the plugin reads it: all *.yaml and *.yml in it together.
+Whether a machine can do what they say is for "qos-nri-plugin check" on a node.
+
+The exit code is 0 when there are no problems, 1 when there are, and 2 when the command line is wrong.`,
+		Example: `  kubectl qos check classes.yaml
+  kubectl qos check deploy/classes/`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return program.UsageError(cmd, errors.New("no FILE is named"))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			problems := 0
+			for _, path := range args {
+				source := config.Read(path, kinds.Offline(), config.HostFiles(hostRoot))
+				problems += classcheck.PrintProblems(cmd.OutOrStdout(), source.Err)
+				if source.Err == nil {
+					classcheck.PrintSummary(cmd.OutOrStdout(), source, true)
+				}
+			}
+			if problems > 0 {
+				return classcheck.Problems(problems)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&hostRoot, "host-root", "/", "Where the files are that configFile fields name.")
+	return cmd
+}

@@ -1,0 +1,194 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
+	"github.com/qos-nri/qos-nri-plugin/internal/convert"
+	"github.com/qos-nri/qos-nri-plugin/internal/kinds"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// stdinName is standard input as a file on the command line.
+const stdinName = "-"
+
+// convertCommand is one run of "kubectl qos convert".
+type convertCommand struct {
+	*cluster
+	files                     []string
+	recursive, inPlace, quiet bool
+	classFiles                string
+	fromCluster               bool
+}
+
+func newConvertCommand(c *cluster) *cobra.Command {
+	o := &convertCommand{cluster: c}
+	cmd := &cobra.Command{
+		Use:   "convert [-f FILE|-|DIR]… [FILE|-|DIR]…",
+		Short: "Turn manifests in the form of KEP-3008 into what Kubernetes understands today",
+		Long: `convert reads manifests with the fields that KEP-3008 defines, qosResources in pods and containers of any kind of workload, in
+LimitRanges and in ResourceQuotas. It writes them with extended resources instead, with annotations for what those cannot say, as
+QOSLimitRanges and as native quotas. Everything else stays as it is, comments and blanks included; what has no such fields comes out
+unchanged, and so does what was converted before.
+
+Without files it reads standard input, so it can be a Helm post-renderer, and a KRM function for kustomize and kpt. Of a DIR it
+takes *.yaml, *.yml and *.json. Several files become one stream of documents.
+
+It works offline. Which resources are for pods as a whole is told by --class-files or --from-cluster, and so is which classes
+exist; a ResourceQuota needs that. Without them only rdt and blockio are known: they are for containers.
+
+The exit code is 0, 1 when something cannot be converted (then nothing is written), and 2 when the command line is wrong.`,
+		Example: `  kubectl qos convert -f pod.yaml | kubectl apply -f -
+  kubectl qos convert --in-place -R deploy/
+  kustomize build . | kubectl qos convert --class-files classes.yaml | kubectl apply -f -`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.files = append(o.files, args...)
+			if err := o.check(); err != nil {
+				return program.UsageError(cmd, err)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&o.files, "filename", "f", nil, "File or directory with manifests, or - for standard input; may be repeated.")
+	flags.BoolVarP(&o.recursive, "recursive", "R", false, "Take directories with all that are in them.")
+	flags.BoolVarP(&o.inPlace, "in-place", "i", false, "Change the files, all of them or none, instead of writing to standard output.")
+	flags.BoolVar(&o.fromCluster, "from-cluster", false, "Ask the cluster which resources and classes exist.")
+	addConvertFlags(flags, &o.classFiles, &o.quiet)
+	return cmd
+}
+
+func addConvertFlags(flags *pflag.FlagSet, classFiles *string, quiet *bool) {
+	flags.StringVar(classFiles, "class-files", "", "Class file, or directory of class files, that tells which resources and classes exist.")
+	flags.BoolVarP(quiet, "quiet", "q", false, "Print no notes.")
+}
+
+// check finds what is wrong with the command line.
+func (o *convertCommand) check() error {
+	stdins := 0
+	for _, file := range o.files {
+		if file == stdinName {
+			stdins++
+		}
+	}
+	switch {
+	case len(o.files) == 0 && o.inPlace:
+		return errors.New("--in-place needs files")
+	case len(o.files) == 0 && isTerminal(o.streams.In):
+		return errors.New("no FILE is named, and standard input is a terminal; use -f")
+	case stdins > 1:
+		return errors.New("standard input can be read only once")
+	case stdins > 0 && o.inPlace:
+		return errors.New("--in-place cannot change standard input")
+	case o.classFiles != "" && o.fromCluster:
+		return errors.New("--class-files and --from-cluster exclude each other")
+	}
+	return nil
+}
+
+func isTerminal(in io.Reader) bool {
+	file, ok := in.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+func (o *convertCommand) run(ctx context.Context) error {
+	known, err := o.known(ctx, o.classFiles, o.fromCluster)
+	if err != nil {
+		return err
+	}
+	manifests, err := readManifests(o.files, o.recursive, o.streams.In)
+	if err != nil {
+		return err
+	}
+	results := make([]convert.Result, len(manifests))
+	var errs []error
+	for i, m := range manifests {
+		results[i], err = convert.Convert(m.name, m.text, known)
+		errs = append(errs, classes.SplitErrors(err)...)
+	}
+	if err := printProblems(o.streams.ErrOut, errs); err != nil {
+		return err
+	}
+	if !o.quiet {
+		printNotes(o.streams.ErrOut, results)
+	}
+	texts := make([][]byte, len(results))
+	for i, result := range results {
+		texts[i] = result.Text
+	}
+	if o.inPlace {
+		return replaceFiles(manifests, texts)
+	}
+	_, err = o.streams.Out.Write(convert.Join(texts))
+	return err
+}
+
+// known is what class files or the cluster have; with neither, nothing is known.
+func (c *cluster) known(ctx context.Context, classFiles string, fromCluster bool) (convert.Known, error) {
+	switch {
+	case classFiles != "":
+		source := config.Read(classFiles, kinds.Offline(), config.HostFiles("/"))
+		if source.Err != nil {
+			return convert.Known{}, source.Err
+		}
+		return convert.KnownFromConfig(source.Config), nil
+	case !fromCluster:
+		return convert.Known{}, nil
+	}
+	clients, err := c.connect()
+	if err != nil {
+		return convert.Known{}, err
+	}
+	nodes, err := clients.nodeObjects(ctx)
+	if err != nil {
+		return convert.Known{}, err
+	}
+	if len(nodes) == 0 {
+		return convert.Known{}, errors.New("no node of the cluster tells of QoS-class resources; does qos-kubelet-shim run? " +
+			"otherwise use --class-files")
+	}
+	return convert.KnownFromNodes(nodes)
+}
+
+// printProblems prints a line for each problem; its error is the number of them.
+func printProblems(w io.Writer, errs []error) error {
+	for _, err := range errs {
+		fmt.Fprintln(w, err)
+	}
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errors.New("there is 1 problem; nothing was written")
+	}
+	return fmt.Errorf("there are %d problems; nothing was written", len(errs))
+}
+
+// printNotes prints each note once.
+func printNotes(w io.Writer, results []convert.Result) {
+	var said []string
+	for _, result := range results {
+		for _, note := range result.Notes {
+			if !slices.Contains(said, note) {
+				said = append(said, note)
+				fmt.Fprintln(w, "note:", note)
+			}
+		}
+	}
+}

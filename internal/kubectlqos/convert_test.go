@@ -1,0 +1,322 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+)
+
+const kepPod = `apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+spec:
+  qosResources:
+  - name: network # which
+    class: fast
+  containers:
+  - name: main
+    resources:
+      qosResources:
+      - name: rdt
+        class: gold
+`
+
+const stockPod = `apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+  annotations:
+    qos.noderesource.dev/pod: qos.noderesource.dev/network=fast
+spec:
+  # which
+  containers:
+  - name: main
+    resources:
+      limits:
+        qos.noderesource.dev/rdt.gold: 1
+`
+
+// withNetwork is stockPod where it is known that the network is for pods.
+var withNetwork = stockPod + "        qos.noderesource.dev/network.fast: 1\n"
+
+const networkNotes = `note: resource network has no domain, which names need here: it becomes qos.noderesource.dev/network
+`
+
+const unknownNote = `note: the scheduler does not see requests for qos.noderesource.dev/network by annotation, since its scope is not known here; tell it with --class-files or --from-cluster
+`
+
+const networkNode = `apiVersion: qos.noderesource.dev/v1alpha1
+kind: NodeQOSResources
+metadata: {name: node-1}
+status:
+  qosResources:
+    containerQOSResources:
+    - {name: k8s.io/rdt, mutable: true, classes: [{name: gold, inUse: 0}, {name: bronze, inUse: 0}]}
+    podQOSResources:
+    - {name: qos.noderesource.dev/network, mutable: false, classes: [{name: fast, inUse: 0}, {name: slow, inUse: 0}]}
+`
+
+const classFile = `apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/rdt
+  rdt: {partitions: {all: {l3Allocation: "100%", classes: {gold: {}, bronze: {}}}}}
+- name: qos.noderesource.dev/network
+  scope: pod
+  blockio: {Classes: {fast: [{Weight: "400"}], slow: [{Weight: "100"}]}}
+`
+
+const oneRDT = "spec: {containers: [{resources: {qosResources: [{name: rdt, class: gold}]}}]}\n"
+
+const oneRDTAfter = "spec: {containers: [{resources: {limits: {qos.noderesource.dev/rdt.gold: 1}}}]}\n"
+
+// convertRun is what a user has and types. "DIR" in arguments and answers is the directory of the files.
+type convertRun struct {
+	stdin io.Reader
+	files map[string]string
+	args  []string
+}
+
+func (c convertRun) run(t *testing.T) (answer, string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range c.files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := newRig(t)
+	r.add(t, networkNode)
+	stdin := c.stdin
+	if stdin == nil {
+		stdin = &bytes.Buffer{}
+	}
+	var out, errs bytes.Buffer
+	root := newRootCommand(&cluster{
+		streams: genericiooptions.IOStreams{In: stdin, Out: &out, ErrOut: &errs},
+		now:     time.Now,
+		connect: func() (*clients, error) { return &clients{core: r.core, objects: r.objects, namespace: "default"}, nil },
+	}, "v0.1.0")
+	root.PersistentFlags().StringP("namespace", "n", "", "")
+	var args []string
+	for _, arg := range c.args {
+		args = append(args, strings.ReplaceAll(arg, "DIR", dir))
+	}
+	code := program.Execute(t.Context(), root, args)
+	return answer{code, out.String(), strings.ReplaceAll(errs.String(), dir, "DIR")}, dir
+}
+
+func TestConvertPrints(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = null.Close() })
+	for _, test := range []struct {
+		name string
+		run  convertRun
+		want answer
+	}{
+		{
+			"what comes from standard input, as a post-renderer",
+			convertRun{stdin: strings.NewReader(kepPod), args: []string{"convert"}},
+			answer{0, stockPod, networkNotes + unknownNote},
+		},
+		{
+			"a file, without notes",
+			convertRun{files: map[string]string{"a.yaml": kepPod}, args: []string{"convert", "-q", "-f", "DIR/a.yaml"}},
+			answer{0, stockPod, ""},
+		},
+		{
+			"with what class files tell",
+			convertRun{files: map[string]string{"a.yaml": kepPod, "c.yaml": classFile}, args: []string{"convert", "DIR/a.yaml", "--class-files", "DIR/c.yaml"}},
+			answer{0, withNetwork, networkNotes},
+		},
+		{
+			"with what the cluster tells",
+			convertRun{stdin: strings.NewReader(kepPod), args: []string{"convert", "--from-cluster", "-"}},
+			answer{0, withNetwork, networkNotes},
+		},
+		{
+			"a directory as one stream, without those below",
+			convertRun{
+				files: map[string]string{"d/b.yml": "# two\n---\n" + oneRDT, "d/a.yaml": oneRDT, "d/c.json": `{"x": 1}`, "d/e/f.yaml": "f: 1\n", "d/README.md": "no"},
+				args:  []string{"convert", "-f", "DIR/d"},
+			},
+			answer{0, oneRDTAfter + "# two\n---\n" + oneRDTAfter + "---\n" + `{"x": 1}` + "\n", ""},
+		},
+		{
+			"a directory with all below it, each file once",
+			convertRun{
+				files: map[string]string{"d/a.yaml": "a: 1\n", "d/e/f.yaml": oneRDT},
+				args:  []string{"convert", "-R", "DIR/d", "-f", "DIR/d/a.yaml"},
+			},
+			answer{0, "a: 1\n---\n" + oneRDTAfter, ""},
+		},
+		{
+			"each note once",
+			convertRun{
+				files: map[string]string{"a.yaml": kepPod, "b.yaml": kepPod},
+				args:  []string{"convert", "--from-cluster", "DIR/a.yaml", "DIR/b.yaml"},
+			},
+			answer{0, withNetwork + "---\n" + withNetwork, networkNotes},
+		},
+		{
+			"nothing but all problems when there are some",
+			convertRun{
+				files: map[string]string{"a.yaml": "qosResources: []\n", "b.yaml": oneRDT, "c.yaml": strings.Replace(kepPod, "gold", "g/d", 1)},
+				args:  []string{"convert", "DIR/a.yaml", "DIR/b.yaml", "DIR/c.yaml"},
+			},
+			answer{program.ExitProblems, "", "DIR/a.yaml:1: qosResources: is not understood here; it belongs into resources of a container, " +
+				"or into the spec of a pod beside its containers\n" +
+				"DIR/c.yaml:13: Pod web: spec.containers[0].resources.qosResources[0]: class \"g/d\": must not contain \"/\"\n" +
+				"Error: there are 2 problems; nothing was written\n"},
+		},
+		{
+			"what is missing of a file",
+			convertRun{args: []string{"convert", "DIR/none.yaml"}},
+			answer{program.ExitProblems, "", "Error: stat DIR/none.yaml: no such file or directory\n"},
+		},
+		{
+			"that a directory has nothing",
+			convertRun{files: map[string]string{"d/e/f.yaml": "f: 1\n"}, args: []string{"convert", "DIR/d"}},
+			answer{program.ExitProblems, "", "Error: DIR/d has no *.yaml, *.yml or *.json; name another directory, or use --recursive\n"},
+		},
+		{
+			"that class files are wrong",
+			convertRun{files: map[string]string{"c.yaml": "kind: Pod\n"}, args: []string{"convert", "--class-files", "DIR/c.yaml"}},
+			answer{program.ExitProblems, "", "Error: DIR/c.yaml:1: apiVersion: is missing; write apiVersion: qos.noderesource.dev/v1alpha1; " +
+				"DIR/c.yaml:1: kind: is \"Pod\"; only QOSClassConfig is known\n"},
+		},
+		{
+			"how it is used, on a terminal",
+			convertRun{stdin: null, args: []string{"convert"}},
+			answer{program.ExitUsage, "", "Error: usage: no FILE is named, and standard input is a terminal; use -f; see \"kubectl qos convert --help\"\n"},
+		},
+		{
+			"that standard input cannot be changed",
+			convertRun{args: []string{"convert", "-i", "-"}},
+			answer{program.ExitUsage, "", "Error: usage: --in-place cannot change standard input; see \"kubectl qos convert --help\"\n"},
+		},
+		{
+			"that both sources are too many",
+			convertRun{args: []string{"convert", "--from-cluster", "--class-files", "x", "-"}},
+			answer{program.ExitUsage, "", "Error: usage: --class-files and --from-cluster exclude each other; see \"kubectl qos convert --help\"\n"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, _ := test.run.run(t)
+			wantAnswer(t, test.want, got)
+		})
+	}
+}
+
+// filesIn are the files of a directory, with their contents.
+func filesIn(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, entry := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[entry.Name()] = string(text)
+	}
+	return files
+}
+
+func TestConvertChangesFilesInPlace(t *testing.T) {
+	unchanged := filepath.Join(t.TempDir(), "b.yaml")
+	if err := os.WriteFile(unchanged, []byte("b: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(unchanged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, dir := convertRun{
+		files: map[string]string{"a.yaml": oneRDT, "b.yaml": "b: 1\n"},
+		args:  []string{"convert", "-i", "DIR", unchanged},
+	}.run(t)
+	if after, err := os.Stat(unchanged); err != nil || !os.SameFile(before, after) {
+		t.Errorf("a file with nothing to convert was written anew (%v)", err)
+	}
+	wantAnswer(t, answer{}, got)
+	if diff := cmp.Diff(map[string]string{"a.yaml": oneRDTAfter, "b.yaml": "b: 1\n"}, filesIn(t, dir)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	info, err := os.Stat(filepath.Join(dir, "a.yaml"))
+	if err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("the mode is %v (%v), not that of the old file", info.Mode(), err)
+	}
+}
+
+func TestConvertChangesNoFileWhenOneHasAProblem(t *testing.T) {
+	files := map[string]string{"a.yaml": oneRDT, "b.yaml": "qosResources: []\n"}
+	got, dir := convertRun{files: files, args: []string{"convert", "-i", "DIR"}}.run(t)
+	if got.Code != program.ExitProblems {
+		t.Errorf("the exit code is %d", got.Code)
+	}
+	if diff := cmp.Diff(files, filesIn(t, dir)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func TestConvertChangesNoFileWhenOneCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.yaml")
+	if err := os.WriteFile(path, []byte(oneRDT), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := readManifests([]string{path}, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m = append(m, manifest{name: "gone", path: filepath.Join(dir, "none", "gone.yaml"), text: []byte(oneRDT)})
+	if err := replaceFiles(m, [][]byte{[]byte(oneRDTAfter), []byte(oneRDTAfter)}); err == nil || !strings.Contains(err.Error(), "gone: ") {
+		t.Errorf("the error is %v", err)
+	}
+	if diff := cmp.Diff(map[string]string{"a.yaml": oneRDT}, filesIn(t, dir)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func TestConvertLeavesALinkToAFileALink(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "link.yaml")
+	if err := os.WriteFile(file, []byte(oneRDT), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("a.yaml", link); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := convertRun{args: []string{"convert", "-i", link}}.run(t)
+	wantAnswer(t, answer{}, got)
+	if target, err := os.Readlink(link); err != nil || target != "a.yaml" {
+		t.Errorf("the link leads to %q (%v)", target, err)
+	}
+	if got := filesIn(t, dir)["a.yaml"]; got != oneRDTAfter {
+		t.Errorf("the file has %q", got)
+	}
+}

@@ -1,0 +1,87 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"bytes"
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	clienttesting "k8s.io/client-go/testing"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+)
+
+func failing(err error) clienttesting.ReactionFunc {
+	return func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err }
+}
+
+func TestWhatTheClusterCannotDoIsALineWithTheRemedy(t *testing.T) {
+	ours := nodeqosv1alpha1.Resource(nodeqosv1alpha1.Plural)
+	noCRD := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", ours, "", "404 page not found", 0, true)
+	forbidden := apierrors.NewForbidden(ours, "", errors.New(`User "eve" cannot list resource "nodeqosresources" in API group "qos.noderesource.dev" at the cluster scope`))
+	unreachable := &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis", Err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
+	for _, c := range []struct {
+		name string
+		args []string
+		err  error
+		want string
+	}{
+		{"the CRD is missing", []string{"nodes"}, noCRD, "this cluster knows no NodeQOSResources: install the plugin and its CRD: kubectl apply -k deploy/kubernetes"},
+		{"the CRD is missing, and a node named", []string{"nodes", "node-1"}, noCRD, "this cluster knows no NodeQOSResources: install the plugin and its CRD: kubectl apply -k deploy/kubernetes"},
+		{"the CRD is missing for pods", []string{"pods"}, noCRD, "this cluster knows no NodeQOSResources: install the plugin and its CRD: kubectl apply -k deploy/kubernetes"},
+		{"a right is missing", []string{"top"}, forbidden, `a right is missing: nodeqosresources.qos.noderesource.dev is forbidden: User "eve" cannot list resource "nodeqosresources" in API group "qos.noderesource.dev" at the cluster scope; see what you may do with: kubectl auth can-i --list`},
+		{"credentials are not accepted", []string{"nodes"}, apierrors.NewUnauthorized("Unauthorized"), "the API server does not accept the credentials: Unauthorized; log in again, or name others with --kubeconfig or --context"},
+		{"nobody answers", []string{"nodes"}, unreachable, "the API server at https://10.0.0.1:6443 does not answer: connection refused; is it the cluster that you mean? see: kubectl config current-context"},
+		{"the server has no time", []string{"top"}, apierrors.NewTooManyRequests("too many requests", 1), "the API server has no time for it now: too many requests; try again later"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, "nodes.yaml", "pods.yaml")
+			r.objects.PrependReactor("*", nodeqosv1alpha1.Plural, failing(c.err))
+			wantAnswer(t, answer{Code: 1, Errors: "Error: " + c.want + "\n"}, r.run(t, c.args...))
+		})
+	}
+}
+
+func TestWhoMayNotReadNodesSeesWhatPodsTell(t *testing.T) {
+	r := newRig(t, "nodes.yaml", "pods.yaml")
+	r.objects.PrependReactor("*", nodeqosv1alpha1.Plural, failing(apierrors.NewForbidden(nodeqosv1alpha1.Resource("x"), "", errors.New("no"))))
+	wantAnswer(t, answer{Out: `
+POD    CONTAINER   RESOURCE     REQUESTED   EFFECTIVE   SOURCE      WHY
+cart   main        k8s.io/rdt   gold        gold        container
+cart   sidecar     k8s.io/rdt   bronze      silver      update      Changed: its class was changed while it runs; a container that replaces it gets what the pod asks for
+`, Errors: `Note: only what pods themselves tell is shown: a right is missing: x.qos.noderesource.dev is forbidden: no; see what you may do with: kubectl auth can-i --list
+`}, r.run(t, "pods", "-n", "shop", "cart"))
+}
+
+func TestAConfigurationThatNamesNoClusterIsALine(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config")
+	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\ncurrent-context: gone\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"nodes", "--kubeconfig", filepath.Join(dir, "none")},
+		{"nodes", "--kubeconfig", file},
+		{"nodes", "--kubeconfig", file, "--context", "other"},
+	} {
+		var out, errs bytes.Buffer
+		root := NewRootCommand("v0.1.0", genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errs})
+		code := program.Execute(t.Context(), root, args)
+		if text := errs.String(); code != 1 || strings.Count(text, "\n") != 1 || !strings.Contains(text, "--kubeconfig, --context and KUBECONFIG") {
+			t.Errorf("%v answers %d, %q", args, code, text)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+)
+
+// holds puts containers of pod p among the holders of classes of k8s.io/rdt on n1, and nobody else: "main=gold,side=bronze".
+func (r *rig) holds(t *testing.T, pairs string) {
+	t.Helper()
+	for _, class := range []string{"gold", "silver", "bronze", "old"} {
+		holders := []any{}
+		for pair := range strings.SplitSeq(pairs, ",") {
+			if container, of, _ := strings.Cut(pair, "="); of == class {
+				holders = append(holders, map[string]any{"namespace": "default", "pod": "p", "container": container})
+			}
+		}
+		r.updateRDT(t, class, func(of map[string]any) { of["holders"] = holders })
+	}
+}
+
+func (r *rig) updateRDT(t *testing.T, class string, change func(of map[string]any)) {
+	t.Helper()
+	r.updateNode(t, "n1", func(object map[string]any) {
+		resources := object["status"].(map[string]any)["qosResources"].(map[string]any)["containerQOSResources"].([]any)
+		for _, of := range resources[0].(map[string]any)["classes"].([]any) {
+			if of := of.(map[string]any); of["name"] == class {
+				change(of)
+			}
+		}
+	})
+}
+
+// without header and with columns that a table of cases can have.
+func bare(out string) string {
+	_, rows, _ := strings.Cut(out, "\n")
+	return regexp.MustCompile(` {2,}`).ReplaceAllString(strings.TrimSuffix(rows, "\n"), " | ")
+}
+
+const (
+	gold   = "qos.noderesource.dev/rdt.gold"
+	podKey = "qos.noderesource.dev/pod"
+)
+
+func TestPodsSayWhatAPodAsksForAndHasAndWhyItDiffers(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		pod   testPod
+		holds string // the classes of containers
+		node  func(t *testing.T, r *rig)
+		want  string
+	}{
+		{"by its own annotation", aPod("p").on("n1").asks("rdt=gold").running(), "main=gold", nil,
+			"p | main | k8s.io/rdt | gold | gold | container"},
+		{"by its limits", aPod("p").on("n1").limited(gold).running(), "main=gold", nil,
+			"p | main | k8s.io/rdt | gold | gold | allocated"},
+		{"by its pod", aPod("p").on("n1").annotated(podKey, "rdt=gold").running(), "main=gold", nil,
+			"p | main | k8s.io/rdt | gold | gold | pod"},
+		{"by the annotation of the KEP", aPod("p").on("n1").annotated("rdt.resources.kubernetes.io/container.main", "gold").running(), "main=gold", nil,
+			"p | main | k8s.io/rdt | gold | gold | container"},
+		{"by nothing, which is the default", aPod("p").on("n1").running(), "main=bronze", nil,
+			"p | main | k8s.io/rdt | - | bronze | default"},
+		{"the system default", aPod("p").on("n1").asks("rdt=").running(), "", nil,
+			"p | main | k8s.io/rdt | <system default> | <system default> | container"},
+		{"a class that drains stays", aPod("p").on("n1").asks("rdt=old").running(), "main=old", nil,
+			"p | main | k8s.io/rdt | old | old | container"},
+
+		{"no node has room", aPod("p").limited(gold).unschedulable("0/1 nodes are available: 1 Insufficient " + gold + "."), "", nil,
+			"p | main | k8s.io/rdt | gold | - | allocated | Unschedulable: 0/1 nodes are available: 1 Insufficient " + gold + "."},
+		{"no node has the class", aPod("p").limited("qos.noderesource.dev/rdt.platin").unschedulable("…"), "", nil,
+			`p | main | k8s.io/rdt | platin | - | - | UnknownClass: class "platin" of k8s.io/rdt does not exist on any node; available: gold, silver, bronze, old`},
+		{"it is not scheduled yet", aPod("p").asks("rdt=gold"), "", nil,
+			"p | main | k8s.io/rdt | gold | - | container | Pending: it has no node yet"},
+
+		{"it is refused a class that is full", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "rpc error: …").
+			told(corev1.ConditionFalse, "ClassFull", `pod default/p container main: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: silver (1 free), bronze`, "12:55:00"), "", nil,
+			`p | main | k8s.io/rdt | gold | - | container | ClassFull: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: silver (1 free), bronze`},
+		{"it is not created, and the shim has not told why", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", `pod default/p container main: class "gold" is full`), "", nil,
+			`p | main | k8s.io/rdt | gold | - | container | CreateContainerError: pod default/p container main: class "gold" is full`},
+		{"it is being created", aPod("p").on("n1").asks("rdt=gold").waiting("ContainerCreating", ""), "", nil,
+			"p | main | k8s.io/rdt | gold | - | container | ContainerCreating"},
+		{"it crashes", aPod("p").on("n1").asks("rdt=gold").waiting("CrashLoopBackOff", "back-off 10s"), "", nil,
+			"p | main | k8s.io/rdt | gold | - | container | CrashLoopBackOff: back-off 10s"},
+		{"it names a class that the node has not", aPod("p").on("n1").asks("rdt=platin").waiting("CreateContainerError", "…"), "", nil,
+			`p | main | k8s.io/rdt | platin | - | - | UnknownClass: class "platin" of k8s.io/rdt does not exist on this node; available: gold, silver, bronze, old`},
+		{"it names a resource that the node has not", aPod("p").on("n1").asks("vendor.example/x=a").waiting("CreateContainerError", "…"), "", nil,
+			"p | main | k8s.io/rdt | - | - | -\n" +
+				`p | main | vendor.example/x | a | - | - | UnknownResource: resource "vendor.example/x" does not exist on this node; available: k8s.io/rdt`},
+		{"its annotation is nonsense", aPod("p").on("n1").asks("gold").waiting("CreateContainerError", "…"), "", nil,
+			`p | main | k8s.io/rdt | - | - | - | BadRequest: the request has "gold" where resource=class is needed`},
+		{"annotation and limits contradict", aPod("p").on("n1").asks("rdt=silver").limited(gold).waiting("CreateContainerError", "…"), "", nil,
+			`p | main | k8s.io/rdt | silver | - | - | Contradiction: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; ask for the same one in the annotation and in resources.limits`},
+		{"two classes are in its limits", aPod("p").on("n1").limited(gold).limited("qos.noderesource.dev/rdt.silver").waiting("CreateContainerError", "…"), "", nil,
+			`p | main | k8s.io/rdt | silver | - | - | Contradiction: k8s.io/rdt has two classes, "gold" and "silver"`},
+		{"the kubelet did not admit it", aPod("p").on("n1").limited(gold).ended(corev1.PodFailed, "UnexpectedAdmissionError", "ask for 1 of "+gold), "", nil,
+			"p | main | k8s.io/rdt | gold | - | allocated | UnexpectedAdmissionError: ask for 1 of " + gold},
+		{"it is done", aPod("p").on("n1").limited(gold).ended(corev1.PodSucceeded, "", ""), "", nil,
+			"p | main | k8s.io/rdt | gold | - | allocated | Succeeded"},
+
+		{"its annotation changed, and nobody follows", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", nil,
+			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: asked for since it runs, and not changed yet; without --follow-annotations of qos-kubelet-shim it counts for new pods only"},
+		{"a change is refused", aPod("p").on("n1").asks("rdt=silver").running().
+			told(corev1.ConditionFalse, "ChangeRefused", `pod default/p container main: class "silver" of k8s.io/rdt is full: 1 of 1 in use; in effect: main: k8s.io/rdt gold (container)`, "12:55:00"), "main=gold", nil,
+			`p | main | k8s.io/rdt | silver | gold | container | ChangeRefused: class "silver" of k8s.io/rdt is full: 1 of 1 in use`},
+		{"its class was changed by hand", aPod("p").on("n1").limited(gold).running().
+			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:55:00"), "main=silver", nil,
+			"p | main | k8s.io/rdt | gold | silver | update | Changed: its class was changed while it runs; a container that replaces it gets what the pod asks for"},
+		{"it ran before the plugin came", aPod("p").on("n1").asks("rdt=gold").running().
+			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (adopted)", "12:55:00"), "main=silver", nil,
+			"p | main | k8s.io/rdt | gold | silver | adopted | Adopted: it was in this class when the plugin found it"},
+		{"it ran before there was a default", aPod("p").on("n1").running(), "", nil,
+			"p | main | k8s.io/rdt | - | <system default> | default | CreatedBefore: it was created when plugin or class files were not as they are now; create it anew"},
+
+		{"the condition is newer than the holders", aPod("p").on("n1").asks("rdt=silver").running().
+			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:55:00"), "main=gold", nil,
+			"p | main | k8s.io/rdt | silver | silver | update"},
+		{"the holders are newer than the condition", aPod("p").on("n1").asks("rdt=silver").running().
+			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (container)", "12:40:00"), "main=gold", nil,
+			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: asked for since it runs, and not changed yet; without --follow-annotations of qos-kubelet-shim it counts for new pods only"},
+		{"it has just started, and nobody has told yet", aPod("p").on("n1").asks("rdt=gold").since(time.Date(2026, 5, 1, 12, 59, 50, 0, time.UTC)), "", nil,
+			`p | main | k8s.io/rdt | gold | unknown | container | NotTold: it has just started, or its node names not all holders; on the node, "qos-nri-plugin assignments" knows`},
+		{"not all holders are named", aPod("p").on("n1").asks("rdt=gold").running(), "", func(t *testing.T, r *rig) {
+			r.updateRDT(t, "gold", func(of map[string]any) { of["holdersOmitted"] = int64(3) })
+		}, `p | main | k8s.io/rdt | gold | unknown | container | NotTold: it has just started, or its node names not all holders; on the node, "qos-nri-plugin assignments" knows`},
+		{"not all holders are named, but the pod tells", aPod("p").on("n1").asks("rdt=gold").running().
+			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container)", "12:40:00"), "", func(t *testing.T, r *rig) {
+			r.updateRDT(t, "gold", func(of map[string]any) { of["holdersOmitted"] = int64(3) })
+		}, "p | main | k8s.io/rdt | gold | gold | container"},
+		{"the plugin is away", aPod("p").on("n1").asks("rdt=gold").running(), "main=gold", func(t *testing.T, r *rig) {
+			r.updateNode(t, "n1", func(object map[string]any) {
+				ready := object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
+				ready["status"], ready["reason"] = "False", "NotAnswering"
+			})
+		}, "p | main | k8s.io/rdt | gold | gold | container | PluginAway: known last: qos-nri-plugin of n1 is away since 2026-05-01T12:00:00Z"},
+		{"its node tells nothing", aPod("p").on("n9").asks("rdt=gold").running(), "", nil,
+			"p | main | k8s.io/rdt | gold | unknown | container | NodeTellsNothing: there are no NodeQOSResources of n9 that can be read; does qos-kubelet-shim run there?"},
+		{"of two containers each has its own", aPod("p").with("side").on("n1").limited(gold).running(), "main=gold,side=bronze", nil,
+			"p | main | k8s.io/rdt | gold | gold | allocated\np | side | k8s.io/rdt | - | bronze | default"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, "plain.yaml")
+			if err := r.core.Tracker().Add(c.pod.Pod); err != nil {
+				t.Fatal(err)
+			}
+			r.holds(t, c.holds)
+			if c.node != nil {
+				c.node(t, r)
+			}
+			got := r.run(t, "pods", "p")
+			if diff := cmp.Diff(c.want, bare(got.Out)); diff != "" || got.Code != 0 || got.Errors != "" {
+				t.Errorf("exit code %d, errors %q, rows (-want +got):\n%s", got.Code, got.Errors, diff)
+			}
+		})
+	}
+}
+
+func TestDocumentsOfPodsTellTheSystemDefaultFromNothing(t *testing.T) {
+	r := newRig(t, "plain.yaml")
+	if err := r.core.Tracker().Add(aPod("p").on("n1").asks("rdt=").running().Pod); err != nil {
+		t.Fatal(err)
+	}
+	got := r.run(t, "pods", "-o", "json")
+	var document struct{ Items []map[string]any }
+	if err := json.Unmarshal([]byte(got.Out), &document); err != nil {
+		t.Fatalf("%v in %+v", err, got)
+	}
+	want := []map[string]any{{
+		"namespace": "default", "pod": "p", "container": "main", "resource": "k8s.io/rdt", "requested": "",
+		"requestedBy": "container.qos.noderesource.dev/main", "source": "container", "effective": "", "reason": "", "message": "", "node": "n1",
+	}}
+	if diff := cmp.Diff(want, document.Items); diff != "" {
+		t.Errorf("items differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheShimsWordsAreTheOnesThatAreRead(t *testing.T) {
+	got := []string{string(assignedType), reasonChangeRefused, shimManager}
+	want := []string{string(podstatus.ConditionType), podstatus.ReasonChangeRefused, podstatus.FieldManager}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("words differ (-want +got):\n%s", diff)
+	}
+}

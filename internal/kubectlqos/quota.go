@@ -1,0 +1,82 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/convert"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// quotaCommand is one run of "kubectl qos quota".
+type quotaCommand struct {
+	*cluster
+	files      []string
+	quiet      bool
+	classFiles string
+}
+
+func newQuotaCommand(c *cluster) *cobra.Command {
+	o := &quotaCommand{cluster: c}
+	cmd := &cobra.Command{
+		Use:   "quota -f FILE",
+		Short: "Turn a ResourceQuota in the form of KEP-3008 into one that Kubernetes enforces",
+		Long: `quota reads a ResourceQuota with the qosResources that KEP-3008 defines, and writes it with requests of extended resources instead:
+
+  a class with a capacity          as many at a time in the namespace
+  a class without one              no limit
+  a class that is not listed       none: 0
+  a resource that is not listed    no limit for any of its classes
+
+Which classes exist it asks the cluster, or reads from --class-files. A class that comes to exist later is not forbidden until the
+quota is written again. With --namespace the quota is put into that namespace.
+
+Quotas with "limits." before the name of an extended resource are accepted by Kubernetes, and limit nothing: only "requests." do.`,
+		Example: `  kubectl qos quota -f quota.yaml -n shop | kubectl apply -f -
+  kubectl qos quota -f quota.yaml --class-files classes.yaml`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.files = append(o.files, args...)
+			if len(o.files) != 1 {
+				return program.UsageError(cmd, fmt.Errorf("one FILE is needed, not %d; use -f", len(o.files)))
+			}
+			namespace := ""
+			if flag := cmd.Flag("namespace"); flag != nil && flag.Changed {
+				namespace = flag.Value.String()
+			}
+			return o.run(cmd.Context(), namespace)
+		},
+	}
+	cmd.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "File with the ResourceQuota, or - for standard input.")
+	addConvertFlags(cmd.Flags(), &o.classFiles, &o.quiet)
+	return cmd
+}
+
+func (o *quotaCommand) run(ctx context.Context, namespace string) error {
+	manifests, err := readManifests(o.files, false, o.streams.In)
+	if err != nil {
+		return err
+	}
+	if len(manifests) != 1 {
+		return errors.New("one FILE is needed, not a directory; use kubectl qos convert")
+	}
+	known, err := o.known(ctx, o.classFiles, o.classFiles == "")
+	if err != nil {
+		return err
+	}
+	result, err := convert.Quota(manifests[0].name, manifests[0].text, known, namespace)
+	if err := printProblems(o.streams.ErrOut, classes.SplitErrors(err)); err != nil {
+		return err
+	}
+	if !o.quiet {
+		printNotes(o.streams.ErrOut, []convert.Result{result})
+	}
+	_, err = o.streams.Out.Write(result.Text)
+	return err
+}

@@ -1,0 +1,101 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+)
+
+const kepQuota = `apiVersion: v1
+kind: ResourceQuota
+metadata:
+  name: limits
+spec:
+  qosResources:
+    pod:
+    - name: network
+      classes:
+      - name: slow
+    container:
+    - name: rdt
+      classes:
+      - name: gold
+        capacity: 2
+      - name: bronze
+`
+
+const stockQuota = `apiVersion: v1
+kind: ResourceQuota
+metadata:
+  name: limits
+spec:
+  hard:
+    requests.qos.noderesource.dev/network.fast: "0"
+    requests.qos.noderesource.dev/rdt.gold: "2"
+`
+
+const laterNote = "note: classes that come to exist later are not forbidden by a ResourceQuota until it is converted again\n"
+
+func TestQuotaPrints(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		run  convertRun
+		want answer
+	}{
+		{
+			"limits by what the cluster has",
+			convertRun{stdin: strings.NewReader(kepQuota), args: []string{"quota", "-f", "-"}},
+			answer{0, stockQuota, networkNotes + laterNote},
+		},
+		{
+			"limits by what class files have, in a namespace",
+			convertRun{
+				files: map[string]string{"q.yaml": kepQuota, "c.yaml": strings.Replace(classFile, "bronze: {}", "bronze: {}, silver: {}", 1)},
+				args:  []string{"quota", "-q", "-n", "shop", "-f", "DIR/q.yaml", "--class-files", "DIR/c.yaml"},
+			},
+			answer{0, strings.Replace(stockQuota, "limits\n", "limits\n  namespace: shop\n", 1) + "    requests.qos.noderesource.dev/rdt.silver: \"0\"\n", ""},
+		},
+		{
+			"that another namespace is meant",
+			convertRun{stdin: strings.NewReader(strings.Replace(kepQuota, "limits\n", "limits\n  namespace: data\n", 1)), args: []string{"quota", "-n", "shop", "-f", "-"}},
+			answer{program.ExitProblems, "", `stdin:5: ResourceQuota limits: metadata.namespace: is "data", not "shop" of the command line; remove one of them` +
+				"\nError: there is 1 problem; nothing was written\n"},
+		},
+		{
+			"what limits nothing",
+			convertRun{stdin: strings.NewReader(kepQuota + "  hard:\n    limits.qos.noderesource.dev/rdt.gold: 2\n"), args: []string{"quota", "-f", "-"}},
+			answer{0, strings.Replace(stockQuota, "  hard:\n", "  hard:\n    limits.qos.noderesource.dev/rdt.gold: 2\n", 1),
+				networkNotes + "note: limits.qos.noderesource.dev/rdt.gold limits nothing: Kubernetes takes it and never enforces it for extended resources; " +
+					"write requests.qos.noderesource.dev/rdt.gold\n" + laterNote},
+		},
+		{
+			"that it takes nothing else",
+			convertRun{stdin: strings.NewReader(kepPod), args: []string{"quota", "-f", "-"}},
+			answer{program.ExitProblems, "", "stdin:1: Pod web: is no ResourceQuota; use \"kubectl qos convert\" for it\nError: there is 1 problem; nothing was written\n"},
+		},
+		{
+			"that there is nothing to do",
+			convertRun{stdin: strings.NewReader(stockQuota), args: []string{"quota", "-f", "-"}},
+			answer{program.ExitProblems, "", "stdin:1: ResourceQuota limits: has no spec.qosResources; it needs no conversion\nError: there is 1 problem; nothing was written\n"},
+		},
+		{
+			"that there is nothing",
+			convertRun{args: []string{"quota", "-f", "-"}},
+			answer{program.ExitProblems, "", "stdin: has no ResourceQuota; name a file with one\nError: there is 1 problem; nothing was written\n"},
+		},
+		{
+			"how it is used",
+			convertRun{args: []string{"quota"}},
+			answer{program.ExitUsage, "", "Error: usage: one FILE is needed, not 0; use -f; see \"kubectl qos quota --help\"\n"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, _ := test.run.run(t)
+			wantAnswer(t, test.want, got)
+		})
+	}
+}

@@ -1,0 +1,149 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// offersOf is what a node offers, as the plugin there has it. Classes that drain are in it: what runs in one asks for nothing new.
+func offersOf(node *nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
+	var offers []classes.Offer
+	for _, r := range scopedResources(node) {
+		offer := classes.Offer{Resource: classes.Resource{
+			Name: r.Name, Scope: scopeOf(r.scope), Mutable: r.Mutable, DefaultClass: r.DefaultClass,
+		}}
+		for _, class := range r.Classes {
+			offer.Classes = append(offer.Classes, classes.Class{Name: class.Name, Capacity: uint64(max(class.Capacity, 0))})
+		}
+		offers = append(offers, offer)
+	}
+	for _, u := range node.Status.UnavailableResources {
+		offers = append(offers, classes.Offer{
+			Resource:    classes.Resource{Name: u.Name, Scope: scopeOf(u.Scope)},
+			Unavailable: &classes.Unavailable{Reason: u.Reason, Message: u.Message},
+		})
+	}
+	return offers
+}
+
+func scopeOf(scope nodeqosv1alpha1.Scope) classes.Scope {
+	if scope == nodeqosv1alpha1.ScopePod {
+		return classes.PodScope
+	}
+	return classes.ContainerScope
+}
+
+// anyOf is what a pod without a node can ask for: every class that any node has. There are no defaults, which are a node's.
+func anyOf(nodes []*nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
+	var all []classes.Offer
+	index := map[string]int{}
+	for _, node := range nodes {
+		for _, offer := range offersOf(node) {
+			offer.DefaultClass = classes.SystemDefault
+			at, known := index[offer.Name]
+			switch {
+			case !known:
+				index[offer.Name] = len(all)
+				all = append(all, offer)
+			case all[at].Unavailable != nil:
+				all[at] = offer
+			case offer.Unavailable == nil:
+				all[at].Classes = union(all[at].Classes, offer.Classes)
+			}
+		}
+	}
+	return all
+}
+
+func union(all, more []classes.Class) []classes.Class {
+	known := classes.Resource{Classes: all}
+	for _, class := range more {
+		if _, found := known.Class(class.Name); !found {
+			all = append(all, class)
+		}
+	}
+	return all
+}
+
+// requestOf is what the plugin gets to know of a container, or with no name of a pod, when it is created. What the kubelet will
+// hand over follows from the container's limits.
+func requestOf(offers []classes.Offer, pod *corev1.Pod, container string) classes.Request {
+	request := classes.Request{
+		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: string(pod.UID), Container: container, PodAnnotations: pod.Annotations,
+	}
+	if container != "" {
+		request.ContainerAnnotations = allocatedOf(offers, limitsOf(pod, container))
+	}
+	return request
+}
+
+// allocatedOf has the annotations that the kubelet gives to a container for the extended resources in its limits.
+func allocatedOf(offers []classes.Offer, limits corev1.ResourceList) map[string]string {
+	annotations := map[string]string{}
+	for name, amount := range limits {
+		if amount.IsZero() {
+			continue
+		}
+		if resource, class, ok := classBehind(offers, string(name)); ok {
+			annotations[classes.AllocatedKeyPrefix+string(name)] = resource + "=" + class
+		}
+	}
+	return annotations
+}
+
+// classBehind is the class that an extended resource stands for, whether or not it exists. Of resources whose names begin alike,
+// it is one of the longest.
+func classBehind(offers []classes.Offer, extended string) (resource, class string, ok bool) {
+	longest := 0
+	consider := func(name string) {
+		domain, base, _ := strings.Cut(name, "/")
+		if domain == "k8s.io" {
+			domain = classes.Domain
+		}
+		prefix := domain + "/" + base + "."
+		if rest, is := strings.CutPrefix(extended, prefix); is && rest != "" && len(prefix) > longest {
+			resource, class, longest = name, rest, len(prefix)
+		}
+	}
+	for _, name := range []string{classes.RDTResource, classes.BlockIOResource} {
+		consider(name)
+	}
+	for i := range offers {
+		offer := &offers[i]
+		consider(offer.Name)
+		for _, c := range offer.Classes {
+			if name, err := classes.ExtendedResource(offer.Name, c.Name); err == nil && name == extended {
+				return offer.Name, c.Name, true
+			}
+		}
+	}
+	return resource, class, longest > 0
+}
+
+func limitsOf(pod *corev1.Pod, container string) corev1.ResourceList {
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			if list[i].Name == container {
+				return list[i].Resources.Limits
+			}
+		}
+	}
+	return nil
+}
+
+// asks says whether an assignment was asked for, by the container or its pod.
+func asks(a classes.Assignment) bool {
+	switch a.Source {
+	case classes.SourceContainer, classes.SourceAllocated, classes.SourcePod:
+		return true
+	case classes.SourceDefault, classes.SourceNone, classes.SourceAdopted, classes.SourceUpdate:
+	}
+	return false
+}

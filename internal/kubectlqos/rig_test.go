@@ -1,0 +1,200 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	corefake "k8s.io/client-go/kubernetes/fake"
+	"sigs.k8s.io/yaml"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+)
+
+// rig is a cluster that commands are run against.
+type rig struct {
+	core    *corefake.Clientset
+	objects *dynamicfake.FakeDynamicClient
+	now     time.Time
+}
+
+// newRig makes a cluster of the documents of YAML files in testdata: NodeQOSResources, pods and namespaces.
+func newRig(t *testing.T, files ...string) *rig {
+	t.Helper()
+	r := &rig{
+		core: corefake.NewClientset(),
+		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+			map[schema.GroupVersionResource]string{nodeKind(): "NodeQOSResourcesList"}),
+		now: time.Date(2026, 5, 1, 13, 0, 0, 0, time.UTC),
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(filepath.Join("testdata", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range strings.Split(string(data), "\n---\n") {
+			r.add(t, text)
+		}
+	}
+	return r
+}
+
+// add puts an object into the cluster.
+func (r *rig) add(t *testing.T, text string) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	var err error
+	switch object.GetKind() {
+	case "NodeQOSResources":
+		err = r.objects.Tracker().Create(nodeKind(), object, "")
+	case "Pod":
+		err = r.core.Tracker().Add(podOf(t, text))
+	case "Namespace":
+		err = r.core.Tracker().Add(&corev1.Namespace{ObjectMeta: podOf(t, text).ObjectMeta})
+	default:
+		t.Fatalf("what is a %q? in %s", object.GetKind(), text)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func podOf(t *testing.T, text string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{}
+	if err := yaml.Unmarshal([]byte(text), pod); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	if pod.Namespace == "" && pod.Kind == "Pod" {
+		pod.Namespace = "default"
+	}
+	return pod
+}
+
+// updatePod changes a pod as the shim would.
+func (r *rig) updatePod(t *testing.T, name string, change func(*corev1.Pod)) {
+	t.Helper()
+	object, err := r.core.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := object.DeepCopyObject().(*corev1.Pod)
+	change(pod)
+	as := metav1.UpdateOptions{FieldManager: podstatus.FieldManager}
+	if err := r.core.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), pod, pod.Namespace, as); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *rig) updateNode(t *testing.T, name string, change func(object map[string]any)) {
+	t.Helper()
+	object, err := r.objects.Tracker().Get(nodeKind(), "", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := object.DeepCopyObject().(*unstructured.Unstructured)
+	change(node.Object)
+	if err := r.objects.Tracker().Update(nodeKind(), node, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answer is what a user gets.
+type answer struct {
+	Code        int
+	Out, Errors string
+}
+
+func (r *rig) run(t *testing.T, args ...string) answer {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := r.execute(t.Context(), &out, &errs, args...)
+	return answer{code, out.String(), errs.String()}
+}
+
+func (r *rig) execute(ctx context.Context, out, errs writer, args ...string) int {
+	c := &cluster{
+		streams: genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: out, ErrOut: errs},
+		now:     func() time.Time { return r.now },
+	}
+	var namespace string
+	c.connect = func() (*clients, error) {
+		return &clients{core: r.core, objects: r.objects, namespace: namespace}, nil
+	}
+	root := newRootCommand(c, "v0.1.0")
+	root.PersistentFlags().StringVarP(&namespace, "namespace", "n", "default", "")
+	return program.Execute(ctx, root, args)
+}
+
+type writer interface {
+	Write(data []byte) (int, error)
+}
+
+// wantAnswer compares; a line break before what is expected is for the eye.
+func wantAnswer(t *testing.T, want, got answer) {
+	t.Helper()
+	want.Out, want.Errors = strings.TrimPrefix(want.Out, "\n"), strings.TrimPrefix(want.Errors, "\n")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("answer differs (-want +got):\n%s", diff)
+	}
+}
+
+// watched is an output in which texts can be waited for.
+type watched struct {
+	mu      sync.Mutex
+	text    bytes.Buffer
+	written chan struct{}
+}
+
+func newWatched() *watched { return &watched{written: make(chan struct{}, 1)} }
+
+func (w *watched) Write(data []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer func() {
+		select {
+		case w.written <- struct{}{}:
+		default:
+		}
+	}()
+	return w.text.Write(data)
+}
+
+func (w *watched) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+// await waits until the output has a text.
+func (w *watched) await(t *testing.T, text string) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !strings.Contains(w.String(), text) {
+		select {
+		case <-w.written:
+		case <-deadline:
+			t.Fatalf("no %q in:\n%s", text, w.String())
+		}
+	}
+}

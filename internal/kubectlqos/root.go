@@ -1,0 +1,63 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kubectlqos is "kubectl qos": what it shows of QoS-class resources in a cluster, and what it changes.
+package kubectlqos
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+)
+
+// NewRootCommand makes the command, with kubectl's flags for reaching a cluster. version is what the linker set, or empty. It does no I/O.
+func NewRootCommand(version string, streams genericiooptions.IOStreams) *cobra.Command {
+	flags := genericclioptions.NewConfigFlags(true)
+	agent := "kubectl-qos/" + program.Version(version)
+	c := &cluster{
+		streams: streams,
+		now:     time.Now,
+		connect: func() (*clients, error) { return connect(flags, agent, streams.ErrOut) },
+	}
+	root := newRootCommand(c, version)
+	flags.AddFlags(root.PersistentFlags())
+	completeConnection(root, flags)
+	completeFlag(root, "namespace", c.completeNamespace)
+	return root
+}
+
+func newRootCommand(c *cluster, version string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "kubectl-qos",
+		Short: "QoS-class resources (KEP-3008) of nodes and pods",
+		Long: `kubectl qos shows which QoS-class resources the nodes of a cluster have, and which classes pods ask for and have. It
+changes classes of running containers, and turns manifests in the form of KEP-3008 into what Kubernetes understands today.`,
+		Example: `  kubectl qos nodes
+  kubectl qos pods -n shop
+  kubectl qos set web -c main rdt=silver`,
+		// In help and errors it has the name by which people call it.
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl qos"},
+		Args:        program.NoArguments,
+		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(c.streams.In)
+	root.SetOut(c.streams.Out)
+	root.SetErr(c.streams.ErrOut)
+	root.CompletionOptions.DisableDefaultCmd = true // it has one of its own, which knows kubectl's way
+	root.AddCommand(
+		newNodesCommand(c), newPodsCommand(c), newTopCommand(c), newSetCommand(c),
+		newConvertCommand(c), newQuotaCommand(c), newCheckCommand(), newCompletionCommand(), program.NewVersionCommand("kubectl-qos", version),
+	)
+	return root
+}
+
+// cluster is how commands reach Kubernetes, and people. Commands are made before flags are read, so they connect when they run.
+type cluster struct {
+	streams genericiooptions.IOStreams
+	connect func() (*clients, error)
+	now     func() time.Time
+}

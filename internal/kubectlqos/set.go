@@ -1,0 +1,239 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+)
+
+// What --dry-run can be, as kubectl has it.
+const (
+	dryRunNone   = "none"
+	dryRunClient = "client"
+	dryRunServer = "server"
+)
+
+// setCommand is one run of "kubectl qos set".
+type setCommand struct {
+	*cluster
+	name, container string
+	wholePod        bool
+	dryRun          string
+	wait            bool
+	timeout         time.Duration
+	change          change
+}
+
+func newSetCommand(c *cluster) *cobra.Command {
+	o := &setCommand{cluster: c}
+	cmd := &cobra.Command{
+		Use:   "set POD (-c CONTAINER | --pod) RESOURCE=CLASS…",
+		Short: "Change the classes of a running container",
+		Long: `set asks for other classes for a container that runs, by the annotation container.qos.noderesource.dev/CONTAINER of its
+pod; with --pod for all containers that do not ask for themselves, by qos.noderesource.dev/pod. What the annotation asks
+for of other resources stays. RESOURCE= asks for the system default, RESOURCE- asks for nothing any more, which leaves
+what ranks below: the pod's request, or the default.
+
+It is checked first, by the rules of the pod's node. qos-kubelet-shim on the node makes the change, if it has
+--follow-annotations; set waits for what it says. The exit code is 1 when the change is refused, or nothing is heard in time.`,
+		Example: `  kubectl qos set web -c main rdt=silver
+  kubectl qos set web -c main rdt=silver,blockio=throttled --dry-run=server
+  kubectl qos set web -c main rdt-`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return program.UsageError(cmd, errors.New("name a POD, and at least one RESOURCE=CLASS or RESOURCE-"))
+			}
+			return nil
+		},
+		ValidArgsFunction: c.completePairs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.read(args); err != nil {
+				return program.UsageError(cmd, err)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&o.container, "container", "c", "", "The container; of a pod with one container it need not be named.")
+	flags.BoolVar(&o.wholePod, "pod", false, "Ask for all containers of the pod that do not ask for themselves.")
+	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, `"none", "client" (check, and say what would be written) or "server" (have the API server check it, too).`)
+	flags.Lookup("dry-run").NoOptDefVal = dryRunClient
+	flags.BoolVar(&o.wait, "wait", true, "Wait until the class has changed, or is refused.")
+	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "How long to wait.")
+	completeFlag(cmd, "container", c.completeContainer)
+	completeFlag(cmd, "dry-run", cobra.FixedCompletions(words{dryRunNone, dryRunClient, dryRunServer}, noFiles))
+	return cmd
+}
+
+func (o *setCommand) read(args []string) (err error) {
+	o.name = args[0]
+	switch {
+	case o.wholePod && o.container != "":
+		return errors.New("--pod and --container exclude each other")
+	case !slices.Contains([]string{dryRunNone, dryRunClient, dryRunServer}, o.dryRun):
+		return fmt.Errorf("--dry-run %q is not one of none, client, server", o.dryRun)
+	case o.timeout <= 0:
+		return fmt.Errorf("--timeout %s is no time to wait; see --wait=false", o.timeout)
+	}
+	o.change, err = parseChange(args[1:])
+	return err
+}
+
+func (o *setCommand) run(ctx context.Context) error {
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+	plan, err := o.plan(ctx, api)
+	if err != nil {
+		return err
+	}
+	if o.dryRun != dryRunClient && !plan.unchanged() {
+		if plan, err = o.write(ctx, api, plan); err != nil {
+			return err
+		}
+	}
+	if o.dryRun != dryRunNone {
+		o.say("%s %s%s\n", plan.subject(o.container), plan.annotation(), map[string]string{
+			dryRunClient: " (dry run)", dryRunServer: " (server dry run)",
+		}[o.dryRun])
+		return nil
+	}
+	if !o.wait {
+		o.say("%s %s\n", plan.subject(o.container), plan.annotation())
+		return nil
+	}
+	return o.await(ctx, api, plan)
+}
+
+func (o *setCommand) say(format string, args ...any) { fmt.Fprintf(o.streams.Out, format, args...) }
+
+// plan looks at the pod and its node as they are now.
+func (o *setCommand) plan(ctx context.Context, api *clients) (*settingPlan, error) {
+	pod, err := api.getPod(ctx, o.name)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.choose(pod); err != nil {
+		return nil, err
+	}
+	node, err := api.nodeOf(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	return newSettingPlan(pod, node, o.container, o.change, o.now())
+}
+
+// choose refuses pods and containers whose classes cannot be changed. The only container of a pod needs no name.
+func (o *setCommand) choose(pod *corev1.Pod) error {
+	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	switch {
+	case mirror:
+		return fmt.Errorf("pod %s is a static pod: what it asks for is in its file on node %s; change it there", pod.Name, pod.Spec.NodeName)
+	case finished(pod) || pod.DeletionTimestamp != nil:
+		return fmt.Errorf("pod %s has ended, or is about to; there is nothing to change", pod.Name)
+	case pod.Spec.NodeName == "":
+		return fmt.Errorf("pod %s has no node yet; change what creates it instead", pod.Name)
+	case o.wholePod:
+		return nil
+	}
+	var names []string
+	for _, c := range containersOf(pod) {
+		names = append(names, c.name)
+		alive, _ := (&podView{pod: pod}).alive(c)
+		if c.name == o.container && !alive {
+			reason, _ := notCreated(c)
+			return fmt.Errorf("container %s of pod %s does not run (%s); classes of what runs can be changed", c.name, pod.Name, reason)
+		}
+	}
+	if o.container == "" && len(names) == 1 {
+		o.container = names[0]
+		return o.choose(pod)
+	}
+	if o.container == "" {
+		return fmt.Errorf("pod %s has several containers; name one with -c, or all with --pod%s", pod.Name, others(": ", names))
+	}
+	if !slices.Contains(names, o.container) {
+		return fmt.Errorf("pod %s has no container %q%s", pod.Name, o.container, others("; it has ", names))
+	}
+	return nil
+}
+
+// write writes the annotation to the pod as it was looked at, and to a pod that has changed since after looking again.
+func (o *setCommand) write(ctx context.Context, api *clients, plan *settingPlan) (*settingPlan, error) {
+	uid, first := plan.pod.UID, true
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		if !first {
+			if plan, err = o.plan(ctx, api); err != nil {
+				return err
+			}
+		}
+		first = false
+		if plan.pod.UID != uid {
+			return fmt.Errorf("pod %s is another one now; look at it, and try again", o.name)
+		}
+		return o.patch(ctx, api, plan)
+	})
+	if kubeapi.OutcomeOf(err) == kubeapi.Conflict {
+		return plan, fmt.Errorf("pod %s is changed by others all the time; try again", o.name)
+	}
+	return plan, explainAnswer(err)
+}
+
+// explainAnswer explains what the API server said, and leaves errors of our own.
+func explainAnswer(err error) error {
+	if kubeapi.OutcomeOf(err) == kubeapi.Failed {
+		return err
+	}
+	return explain(err)
+}
+
+func (o *setCommand) patch(ctx context.Context, api *clients, plan *settingPlan) error {
+	var value any = plan.value
+	if plan.value == "" {
+		value = nil // takes it away
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": plan.pod.UID, "resourceVersion": plan.pod.ResourceVersion, "annotations": map[string]any{plan.key: value},
+	}})
+	if err != nil {
+		return err
+	}
+	options := metav1.PatchOptions{FieldManager: "kubectl-qos"}
+	if o.dryRun == dryRunServer {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	_, err = api.core.CoreV1().Pods(plan.pod.Namespace).Patch(ctx, plan.pod.Name, types.MergePatchType, patch, options)
+	return err
+}
+
+// subject names what is changed: "pod/web container main:".
+func (p *settingPlan) subject(container string) string {
+	if container == "" {
+		return "pod/" + p.pod.Name + ":"
+	}
+	return "pod/" + p.pod.Name + " container " + container + ":"
+}
+
+// annotation says what becomes of the annotation.
+func (p *settingPlan) annotation() string {
+	if p.unchanged() {
+		return fmt.Sprintf("annotation %s stays %q", p.key, p.had)
+	}
+	return fmt.Sprintf("annotation %s: %q -> %q", p.key, p.had, p.value)
+}

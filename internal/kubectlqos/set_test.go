@@ -1,0 +1,301 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+const ownKey = "container.qos.noderesource.dev/main"
+
+// goldPod runs in gold, by its annotation.
+func goldPod() testPod {
+	return aPod("p").on("n1").asks("rdt=gold").running().told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container)", "12:55:00")
+}
+
+// setRig has a pod p on n1, and counts patches.
+type setRig struct {
+	*rig
+	patches []clienttesting.PatchActionImpl
+}
+
+func newSetRig(t *testing.T, pod testPod) *setRig {
+	t.Helper()
+	r := &setRig{rig: newRig(t, "plain.yaml")}
+	r.updateNode(t, "n1", func(object map[string]any) { // in a bubble of synctest it is the year 2000
+		delete(object["metadata"].(map[string]any), "managedFields")
+	})
+	if err := r.core.Tracker().Add(pod.Pod); err != nil {
+		t.Fatal(err)
+	}
+	r.core.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		r.patches = append(r.patches, action.(clienttesting.PatchActionImpl))
+		return false, nil, nil
+	})
+	return r
+}
+
+// tellsAfter is a shim that says something of pod p, some time after its annotations changed.
+func (r *setRig) tellsAfter(t *testing.T, wait time.Duration, status corev1.ConditionStatus, reason, message string) {
+	r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		time.AfterFunc(wait, func() {
+			r.updatePod(t, "p", func(pod *corev1.Pod) { testPod{pod}.told(status, reason, message, "12:59:00") })
+		})
+		return false, nil, nil
+	})
+}
+
+func (r *setRig) annotation(t *testing.T, key string) string {
+	t.Helper()
+	pod, err := r.core.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod.Annotations[key]
+}
+
+func TestSetChangesTheAnnotationAndTellsWhatCameOfIt(t *testing.T) {
+	const full = `pod default/p container main: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; in effect: main: k8s.io/rdt gold (container)`
+	for _, c := range []struct {
+		name string
+		pod  testPod
+		args []string
+		shim func(t *testing.T, r *setRig)
+		want answer
+		// annotation is what there is in the end
+		annotation string
+	}{
+		{"another class", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+			r.tellsAfter(t, 2*time.Second, corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)")
+		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
+		{"another class, told by the node alone", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+			r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				time.AfterFunc(5*time.Second, func() {
+					r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+					r.holds(t, "main=silver")
+				})
+				return false, nil, nil
+			})
+		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
+		{"the only container needs no name", goldPod(), []string{"p", "rdt=silver"}, func(t *testing.T, r *setRig) {
+			r.tellsAfter(t, time.Second, corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)")
+		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
+		{"nothing any more, which is the default", goldPod(), []string{"p", "-c", "main", "rdt-"}, func(t *testing.T, r *setRig) {
+			r.tellsAfter(t, time.Second, corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt bronze (update)")
+		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> bronze\n"}, ""},
+		{"the system default", goldPod(), []string{"p", "-c", "main", "rdt="}, func(t *testing.T, r *setRig) {
+			r.tellsAfter(t, time.Second, corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt system default (update)")
+		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> <system default>\n"}, "rdt="},
+		{"the class that it has", goldPod(), []string{"p", "-c", "main", "k8s.io/rdt=gold"}, nil,
+			answer{Out: "pod/p container main: k8s.io/rdt stays gold\n"}, "k8s.io/rdt=gold"},
+		{"a class that the node refuses", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+			r.tellsAfter(t, time.Second, corev1.ConditionFalse, "ChangeRefused", full)
+		}, answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main still asks for it, and it is tried again when it may be possible` + "\n"}, "rdt=silver"},
+		{"what was refused before is told at once", goldPod().asks("rdt=silver").told(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
+			[]string{"p", "-c", "main", "rdt=silver", "--timeout", "1ns"}, nil,
+			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main still asks for it, and it is tried again when it may be possible` + "\n"}, "rdt=silver"},
+		{"an old refusal is not taken for a new one", goldPod().asks("rdt=silver").told(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
+			[]string{"p", "-c", "main", "rdt=bronze"}, func(t *testing.T, r *setRig) {
+				r.tellsAfter(t, 3*time.Second, corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt bronze (update)")
+			}, answer{Out: "pod/p container main: k8s.io/rdt gold -> bronze\n"}, "rdt=bronze"},
+		{"nobody follows", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, nil,
+			answer{Code: 1, Errors: `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; nothing changed within 30s: does qos-kubelet-shim of n1 have --follow-annotations? see kubectl qos pods p` + "\n"}, "rdt=silver"},
+		{"the plugin is away", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+			r.updateNode(t, "n1", func(object map[string]any) {
+				object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)["status"] = "False"
+			})
+		}, answer{Code: 1, Errors: `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; nothing changed within 30s, as qos-nri-plugin of n1 is away since 2026-05-01T12:00:00Z` + "\n"}, "rdt=silver"},
+		{"the pod ends", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+			r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				time.AfterFunc(time.Second, func() {
+					r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
+				})
+				return false, nil, nil
+			})
+		}, answer{Code: 1, Errors: "Error: pod/p: it ended before its class was changed\n"}, "rdt=silver"},
+		{"without waiting", goldPod(), []string{"p", "-c", "main", "rdt=silver", "--wait=false"}, nil,
+			answer{Out: `pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"` + "\n"}, "rdt=silver"},
+		{"dry, for the client", goldPod(), []string{"p", "-c", "main", "rdt=silver", "--dry-run"}, nil,
+			answer{Out: `pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver" (dry run)` + "\n"}, "rdt=gold"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newSetRig(t, testPod{c.pod.DeepCopy()})
+				r.holds(t, "main=gold")
+				if c.shim != nil {
+					c.shim(t, r)
+				}
+				wantAnswer(t, c.want, r.run(t, append([]string{"set"}, c.args...)...))
+				if got := r.annotation(t, ownKey); got != c.annotation {
+					t.Errorf("the annotation is %q in the end, want %q", got, c.annotation)
+				}
+			})
+		})
+	}
+}
+
+func TestSetForThePodSparesContainersThatAskForThemselves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSetRig(t, goldPod().with("side").running().told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container); side: k8s.io/rdt bronze (default)", "12:55:00"))
+		r.tellsAfter(t, time.Second, corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container); side: k8s.io/rdt silver (update)")
+		wantAnswer(t, answer{Out: "pod/p container side: k8s.io/rdt bronze -> silver\n"}, r.run(t, "set", "p", "--pod", "rdt=silver"))
+		if got := r.annotation(t, podKey); got != "rdt=silver" {
+			t.Errorf("the pod's annotation is %q", got)
+		}
+	})
+}
+
+func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
+	network := func(t *testing.T, r *setRig) {
+		r.updateNode(t, "n1", func(object map[string]any) {
+			resources := object["status"].(map[string]any)["qosResources"].(map[string]any)
+			resources["podQOSResources"] = []any{map[string]any{"name": "vendor.example/network", "mutable": false, "classes": []any{map[string]any{"name": "fast", "inUse": int64(0)}}}}
+			resources["containerQOSResources"] = append(resources["containerQOSResources"].([]any),
+				map[string]any{"name": "vendor.example/fixed", "mutable": false, "classes": []any{map[string]any{"name": "a", "inUse": int64(0)}}})
+		})
+	}
+	for _, c := range []struct {
+		name string
+		pod  testPod
+		node func(t *testing.T, r *setRig)
+		args []string
+		code int
+		want string
+	}{
+		{"a pod that is not there", goldPod(), nil, []string{"q", "rdt=gold"}, 1, `there is no pod "q" in namespace "default"; name another namespace with -n`},
+		{"a container that is not there", goldPod(), nil, []string{"p", "-c", "x", "rdt=gold"}, 1, `pod p has no container "x"; it has main`},
+		{"no container of several", goldPod().with("side").running(), nil, []string{"p", "rdt=gold"}, 1, "pod p has several containers; name one with -c, or all with --pod: main, side"},
+		{"a container that does not run", aPod("p").on("n1").waiting("CrashLoopBackOff", ""), nil, []string{"p", "rdt=gold"}, 1, "container main of pod p does not run (CrashLoopBackOff); classes of what runs can be changed"},
+		{"a pod without a node", aPod("p"), nil, []string{"p", "rdt=gold"}, 1, "pod p has no node yet; change what creates it instead"},
+		{"a pod that has ended", goldPod().ended(corev1.PodSucceeded, "", ""), nil, []string{"p", "rdt=gold"}, 1, "pod p has ended, or is about to; there is nothing to change"},
+		{"a static pod", goldPod().annotated(corev1.MirrorPodAnnotationKey, "x"), nil, []string{"p", "rdt=gold"}, 1, "pod p is a static pod: what it asks for is in its file on node n1; change it there"},
+		{"a node that tells nothing", goldPod().on("n9"), nil, []string{"p", "rdt=gold"}, 1, `node "n9" of pod p tells nothing of QoS-class resources; does qos-kubelet-shim run there?`},
+		{"an unknown class", goldPod(), nil, []string{"p", "rdt=glod"}, 1, `pod/p container main: class "glod" of k8s.io/rdt does not exist on n1; available: gold, silver, bronze, old`},
+		{"an unknown resource", goldPod(), nil, []string{"p", "rtd=gold"}, 1, `pod/p container main: resource "rtd" does not exist on n1; available: k8s.io/rdt`},
+		{"a class that drains", goldPod(), nil, []string{"p", "rdt=old"}, 1, `class "old" of k8s.io/rdt is no longer configured on n1, and takes nobody new; choose another`},
+		{"a resource that cannot be changed", goldPod(), network, []string{"p", "vendor.example/fixed=a"}, 1, "the class of vendor.example/fixed cannot be changed while a container runs; create the pod anew"},
+		{"a resource of pods", goldPod(), network, []string{"p", "--pod", "vendor.example/network=fast"}, 1, "the class of vendor.example/network is the pod's, and cannot be changed while it runs; create the pod anew"},
+		{"what contradicts the limits", aPod("p").on("n1").limited(gold).running(), nil, []string{"p", "rdt=silver"}, 1,
+			`pod/p container main: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; ask for the same one in the annotation and in resources.limits; limits of a running pod cannot be changed, so create the pod anew`},
+		{"for the pod, what all containers ask for themselves", goldPod(), nil, []string{"p", "--pod", "rdt=silver"}, 1, "the pod's request changes nothing: containers ask for themselves: main (by container.qos.noderesource.dev/main); name one with -c"},
+		{"an annotation that cannot be read", goldPod().asks("gold"), nil, []string{"p", "rdt=silver"}, 1, `annotation container.qos.noderesource.dev/main of pod p: the request has "gold" where resource=class is needed; mend it with kubectl annotate --overwrite`},
+		{"no pair", goldPod(), nil, []string{"p"}, 2, `usage: name a POD, and at least one RESOURCE=CLASS or RESOURCE-; see "kubectl qos set --help"`},
+		{"what is no pair", goldPod(), nil, []string{"p", "gold"}, 2, `usage: the request has "gold" where resource=class is needed; write it as in rdt=silver, or rdt- to ask no more; see "kubectl qos set --help"`},
+		{"an empty word", goldPod(), nil, []string{"p", "rdt=gold,"}, 2, `usage: "" names no resource; write it as in rdt=silver, or rdt- to ask no more; see "kubectl qos set --help"`},
+		{"a resource twice", goldPod(), nil, []string{"p", "rdt=gold", "k8s.io/rdt-"}, 2, `usage: k8s.io/rdt is there twice; name each resource once; see "kubectl qos set --help"`},
+		{"container and pod", goldPod(), nil, []string{"p", "-c", "main", "--pod", "rdt=gold"}, 2, `usage: --pod and --container exclude each other; see "kubectl qos set --help"`},
+		{"another dry run", goldPod(), nil, []string{"p", "--dry-run=all", "rdt=gold"}, 2, `usage: --dry-run "all" is not one of none, client, server; see "kubectl qos set --help"`},
+		{"no time", goldPod(), nil, []string{"p", "--timeout=0s", "rdt=gold"}, 2, `usage: --timeout 0s is no time to wait; see --wait=false; see "kubectl qos set --help"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newSetRig(t, c.pod)
+			if c.node != nil {
+				c.node(t, r)
+			}
+			wantAnswer(t, answer{Code: c.code, Errors: "Error: " + c.want + "\n"}, r.run(t, append([]string{"set"}, c.args...)...))
+			if len(r.patches) > 0 {
+				t.Errorf("wrote %s", r.patches[0].Patch)
+			}
+		})
+	}
+}
+
+func TestSetWritesOnlyWhatItHasSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSetRig(t, goldPod())
+		conflicts := 0
+		r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if conflicts++; conflicts > 1 {
+				return false, nil, nil
+			}
+			r.updatePod(t, "p", func(pod *corev1.Pod) {
+				pod.ResourceVersion, pod.Annotations[ownKey] = "2", "blockio=,rdt=gold"
+			})
+			return true, nil, apierrors.NewConflict(corev1.Resource("pods"), "p", nil)
+		})
+		r.updateNode(t, "n1", func(object map[string]any) {
+			object["status"].(map[string]any)["unavailableResources"] = []any{map[string]any{"name": "k8s.io/blockio", "scope": "Container", "message": "none"}}
+		})
+		got := r.run(t, "set", "p", "rdt=silver", "--wait=false")
+		if annotation := r.annotation(t, ownKey); got.Code != 0 || annotation != "blockio=,rdt=silver" {
+			t.Errorf("answer %+v, annotation %q; want the change of the other kept", got, annotation)
+		}
+		var patch struct{ Metadata map[string]any }
+		if err := json.Unmarshal(r.patches[len(r.patches)-1].Patch, &patch); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]any{"uid": "uid-p", "resourceVersion": "2", "annotations": map[string]any{ownKey: "blockio=,rdt=silver"}}
+		if diff := cmp.Diff(want, patch.Metadata); diff != "" {
+			t.Errorf("the last patch differs (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestSetGivesUpWhenOthersChangeThePodAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newSetRig(t, goldPod())
+		r.core.PrependReactor("patch", "pods", failing(apierrors.NewConflict(corev1.Resource("pods"), "p", nil)))
+		wantAnswer(t, answer{Code: 1, Errors: "Error: pod p is changed by others all the time; try again\n"}, r.run(t, "set", "p", "rdt=silver"))
+	})
+}
+
+func TestSetPassesADryRunOnToTheServer(t *testing.T) {
+	r := newSetRig(t, goldPod())
+	got := r.run(t, "set", "p", "rdt=silver", "--dry-run=server")
+	if !strings.HasSuffix(got.Out, `"rdt=silver" (server dry run)`+"\n") || len(r.patches) != 1 {
+		t.Fatalf("answer %+v after %d patches", got, len(r.patches))
+	}
+	if options := r.patches[0].GetPatchOptions(); len(options.DryRun) != 1 || options.DryRun[0] != metav1.DryRunAll {
+		t.Errorf("the server is asked with %+v", options)
+	}
+}
+
+func TestSetSaysWhatThePolicyOfTheClusterSays(t *testing.T) {
+	r := newSetRig(t, goldPod())
+	r.core.PrependReactor("patch", "pods", failing(apierrors.NewForbidden(corev1.Resource("pods"), "p", context.Canceled)))
+	got := r.run(t, "set", "p", "rdt=silver")
+	if got.Code != 1 || !strings.Contains(got.Errors, `a right is missing: pods "p" is forbidden`) {
+		t.Errorf("answer is %+v", got)
+	}
+}
+
+func TestAnAnnotationKeepsWhatItAsksForOfOtherResources(t *testing.T) {
+	for _, c := range []struct{ name, had, change, want string }{
+		{"it is put in", "", "rdt=gold", "rdt=gold"},
+		{"it is put behind", "blockio=slow", "rdt=gold", "blockio=slow,rdt=gold"},
+		{"it takes the place", "rdt=gold, blockio=slow", "rdt=silver", "rdt=silver,blockio=slow"},
+		{"by its other name", "blockio=slow,k8s.io/rdt=gold", "rdt=silver", "blockio=slow,rdt=silver"},
+		{"one of two that say the same", "rdt=gold,k8s.io/rdt=gold", "rdt=silver", "rdt=silver"},
+		{"it is taken away", "rdt=gold,blockio=slow", "rdt-", "blockio=slow"},
+		{"nothing is left", "rdt=gold", "k8s.io/rdt-", ""},
+		{"two at once", "rdt=gold,blockio=slow", "blockio=fast,rdt=", "rdt=,blockio=fast"},
+		{"one put in, one taken away", "rdt=gold", "rdt-,blockio=slow", "blockio=slow"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			change, err := parseChange([]string{c.change})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := change.merge(c.had)
+			if err != nil || got != c.want {
+				t.Errorf("got %q, %v; want %q", got, err, c.want)
+			}
+			if again, err := change.merge(got); err != nil || again != got {
+				t.Errorf("a second time it is %q, %v; want %q still", again, err, got)
+			}
+		})
+	}
+}

@@ -1,0 +1,162 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// lookInterval is between two looks at the pod while its change is waited for.
+const lookInterval = 500 * time.Millisecond
+
+// outcome is what came of a change.
+type outcome struct {
+	done bool
+	// refused is why the node refuses it.
+	refused string
+	// stale says that the refusal may be that of an earlier change.
+	stale bool
+}
+
+// await looks at pod and node until the targets of a plan are reached, or refused, and says so.
+func (o *setCommand) await(ctx context.Context, api *clients, plan *settingPlan) error {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	var last outcome
+	var failed error
+	for {
+		var pod *corev1.Pod
+		var node *nodeqosv1alpha1.NodeQOSResources
+		if pod, node, failed = o.look(ctx, api, plan); failed == nil {
+			last = o.judge(plan, pod, node)
+		}
+		switch {
+		case errors.Is(failed, errPodGone):
+			return failed
+		case failed == nil && last.done:
+			o.sayDone(plan)
+			return nil
+		case failed == nil && last.refused != "" && !last.stale:
+			return o.refusedError(plan, last)
+		}
+		select {
+		case <-ctx.Done():
+			return o.lateError(ctx, plan, last, failed)
+		case <-ticker.C:
+		}
+	}
+}
+
+// errPodGone ends the wait for a pod that is not there any more.
+var errPodGone = errors.New("it ended before its class was changed")
+
+func (o *setCommand) look(
+	ctx context.Context, api *clients, plan *settingPlan,
+) (*corev1.Pod, *nodeqosv1alpha1.NodeQOSResources, error) {
+	pod, err := api.core.CoreV1().Pods(plan.pod.Namespace).Get(ctx, plan.pod.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && (pod.UID != plan.pod.UID || finished(pod)):
+		return nil, nil, fmt.Errorf("pod/%s: %w", plan.pod.Name, errPodGone)
+	case err != nil:
+		return nil, nil, explain(err)
+	}
+	node, err := api.nodeOf(ctx, pod)
+	if err == nil && node == nil {
+		node = plan.node
+	}
+	plan.node = node
+	return pod, node, err
+}
+
+// judge says how far a plan has come.
+func (o *setCommand) judge(plan *settingPlan, pod *corev1.Pod, node *nodeqosv1alpha1.NodeQOSResources) outcome {
+	v := &podView{pod: pod, node: node, offers: offersOf(node), told: toldBy(assignedCondition(pod)), now: o.now()}
+	v.catalog = classes.NewCatalog(v.offers)
+	done := true
+	for _, t := range plan.targets {
+		c, ok := containerNamed(pod, t.container)
+		if !ok {
+			continue
+		}
+		has, is := v.effective(c, t.resource)
+		done = done && is == inClass && has.class == t.class
+	}
+	if done {
+		return outcome{done: true}
+	}
+	condition := assignedCondition(pod)
+	if condition == nil || condition.Reason != reasonChangeRefused {
+		return outcome{}
+	}
+	for _, t := range plan.targets {
+		if _, line := v.refusalOf(t.container); line != "" {
+			before := assignedCondition(plan.pod)
+			return outcome{refused: line, stale: !plan.unchanged() && before != nil && before.Message == condition.Message}
+		}
+	}
+	return outcome{}
+}
+
+func containerNamed(pod *corev1.Pod, name string) (containerView, bool) {
+	for _, c := range containersOf(pod) {
+		if c.name == name {
+			return c, true
+		}
+	}
+	return containerView{}, false
+}
+
+func (o *setCommand) sayDone(plan *settingPlan) {
+	if len(plan.targets) == 0 {
+		o.say("%s %s; no container that runs is concerned\n", plan.subject(o.container), plan.annotation())
+	}
+	for _, t := range plan.targets {
+		what := "is " + className(t.class) + " now"
+		switch {
+		case t.known && t.before.class == t.class:
+			what = "stays " + className(t.class)
+		case t.known:
+			what = className(t.before.class) + " -> " + className(t.class)
+		}
+		o.say("%s %s %s\n", plan.subject(t.container), t.resource, what)
+	}
+}
+
+func (o *setCommand) refusedError(plan *settingPlan, last outcome) error {
+	return fmt.Errorf("%s refused: %s; the annotation %s still asks for it, and it is tried again when it may be possible",
+		plan.subject(o.container), strings.TrimSuffix(last.refused, ";"), plan.key)
+}
+
+// lateError says what to look at when nothing was heard.
+func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outcome, failed error) error {
+	set := fmt.Sprintf("%s %s", plan.subject(o.container), plan.annotation())
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%s; interrupted before anything was heard of it", set)
+	}
+	if last.refused != "" {
+		return o.refusedError(plan, last)
+	}
+	if failed != nil {
+		return fmt.Errorf("%s; what came of it is not known: %w", set, failed)
+	}
+	if ready := readyCondition(plan.node); ready != nil && ready.Status != metav1.ConditionTrue {
+		return fmt.Errorf("%s; nothing changed within %s, as qos-nri-plugin of %s is away since %s",
+			set, o.timeout, plan.node.Name, timeText(&ready.LastTransitionTime))
+	}
+	return fmt.Errorf("%s; nothing changed within %s: does qos-kubelet-shim of %s have --follow-annotations? see kubectl qos pods %s",
+		set, o.timeout, plan.node.Name, plan.pod.Name)
+}

@@ -1,0 +1,94 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write what commands answer into the transcripts, to be read before it is believed")
+
+const prompt = "$ kubectl qos "
+
+// replay runs the commands of a transcript, and returns it with what they answer.
+func (r *rig) replay(t *testing.T, transcript string) string {
+	t.Helper()
+	var played strings.Builder
+	for line := range strings.Lines(transcript) {
+		command, is := strings.CutPrefix(line, prompt)
+		if !is {
+			continue
+		}
+		got := r.run(t, wordsOf(command)...)
+		played.WriteString(line + got.Out + got.Errors)
+		if !strings.HasSuffix(played.String(), "\n") {
+			played.WriteByte('\n') // a template need not end the line
+		}
+	}
+	return played.String()
+}
+
+// wordsOf are the words of a command, without what is said of it behind it.
+func wordsOf(command string) []string {
+	command, _, _ = strings.Cut(command, "  #")
+	return strings.Fields(command)
+}
+
+func TestTranscriptsAreWhatCommandsAnswer(t *testing.T) {
+	files, err := filepath.Glob("testdata/transcripts/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := newRig(t, "nodes.yaml", "pods.yaml").replay(t, string(data))
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(data), got); diff != "" {
+				t.Errorf("answers differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestDocumentationShowsWhatCommandsAnswer replays the console blocks of docs/kubectl.md that begin with our prompt.
+func TestDocumentationShowsWhatCommandsAnswer(t *testing.T) {
+	file := "../../docs/kubectl.md"
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```console\n(.*?)```")
+	found := 0
+	got := blocks.ReplaceAllStringFunc(string(data), func(block string) string {
+		text := blocks.FindStringSubmatch(block)[1]
+		if !strings.HasPrefix(text, prompt) {
+			return block
+		}
+		found++
+		return "```console\n" + newRig(t, "nodes.yaml", "pods.yaml").replay(t, text) + "```"
+	})
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(string(data), got); diff != "" || found == 0 {
+		t.Errorf("%d examples, and answers differ (-want +got):\n%s", found, diff)
+	}
+}
