@@ -236,9 +236,9 @@ func (n *node) pending(t *testing.T, pod, why string) {
 	})
 }
 
-// containerID is the runtime's.
+// containerID is the runtime's, of the container main.
 func (n *node) containerID(pod string) string {
-	_, id, _ := strings.Cut(n.of(pod, "{.status.containerStatuses[0].containerID}"), "://")
+	_, id, _ := strings.Cut(n.of(pod, `{.status.containerStatuses[?(@.name=="main")].containerID}`), "://")
 	return id
 }
 

@@ -129,6 +129,8 @@ sandbox = %q
 tolerate_missing_hugetlb_controller = true
 disable_hugetlb_controller = true
 restrict_oom_score_adj = true
+[plugins."io.containerd.nri.v1.nri".default_validator]
+enable = true
 [plugins."io.containerd.cri.v1.runtime".cni]
 bin_dirs = [%q]
 conf_dir = "/run/cni"

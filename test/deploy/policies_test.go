@@ -1,0 +1,185 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/version"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// policy has the expressions of an admission policy, of either kind.
+type policy struct {
+	name       string
+	params     bool
+	conditions []admissionv1.MatchCondition
+	variables  []plugincel.NamedExpressionAccessor
+	rules      []plugincel.ExpressionAccessor
+	mutations  []plugincel.ExpressionAccessor
+}
+
+// policies are those of a kustomization and the one that is not installed by it, with the namespaces that the kustomization's bindings
+// are for.
+func policies(t *testing.T, dir string) (found []policy, selected []string) {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
+	must(t, err)
+	manifests := [][]byte{}
+	for _, resource := range resources.Resources() {
+		data, err := resource.AsYAML()
+		must(t, err)
+		manifests = append(manifests, data)
+	}
+	optional, err := os.ReadFile(filepath.Join(root, "deploy/policies/annotations-to-resources.yaml"))
+	must(t, err)
+	optional, _, _ = bytes.Cut(optional, []byte("\n---\n")) // the policy alone
+	scheme := runtime.NewScheme()
+	must(t, admissionv1.AddToScheme(scheme))
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	for _, data := range append(manifests, optional) {
+		object, kind, err := decoder.Decode(data, nil, nil)
+		if runtime.IsNotRegisteredError(err) {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%v: %v", kind, err)
+		}
+		switch o := object.(type) {
+		case *admissionv1.MutatingAdmissionPolicy:
+			found = append(found, mutatingPolicy(o))
+		case *admissionv1.ValidatingAdmissionPolicy:
+			found = append(found, validatingPolicy(o))
+		case *admissionv1.MutatingAdmissionPolicyBinding:
+			selected = append(selected, o.Spec.MatchResources.NamespaceSelector.String())
+		case *admissionv1.ValidatingAdmissionPolicyBinding:
+			selected = append(selected, o.Spec.MatchResources.NamespaceSelector.String())
+		}
+	}
+	return found, selected
+}
+
+func mutatingPolicy(o *admissionv1.MutatingAdmissionPolicy) policy {
+	p := policy{name: o.Name, params: o.Spec.ParamKind != nil, conditions: o.Spec.MatchConditions, variables: variables(o.Spec.Variables)}
+	for _, m := range o.Spec.Mutations {
+		p.mutations = append(p.mutations, &patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression})
+	}
+	return p
+}
+
+func validatingPolicy(o *admissionv1.ValidatingAdmissionPolicy) policy {
+	p := policy{name: o.Name, params: o.Spec.ParamKind != nil, conditions: o.Spec.MatchConditions, variables: variables(o.Spec.Variables)}
+	for _, v := range o.Spec.Validations {
+		p.rules = append(p.rules, &validating.ValidationCondition{Expression: v.Expression})
+		if v.MessageExpression != "" {
+			p.rules = append(p.rules, &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression})
+		}
+	}
+	return p
+}
+
+func variables(list []admissionv1.Variable) (accessors []plugincel.NamedExpressionAccessor) {
+	for _, v := range list {
+		accessors = append(accessors, &validating.Variable{Name: v.Name, Expression: v.Expression})
+	}
+	return accessors
+}
+
+// compile compiles all expressions as an API server of this minor version does when somebody creates the policy: with what the
+// version before it had, too.
+func (p *policy) compile(t *testing.T, minor uint) (problems []string) {
+	t.Helper()
+	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, minor-1)))
+	must(t, err)
+	options := plugincel.OptionalVariableDeclarations{HasParams: p.params, HasAuthorizer: true}
+	note := func(what string, err error) {
+		if err != nil {
+			problems = append(problems, p.name+": "+what+": "+err.Error())
+		}
+	}
+	for _, v := range p.variables {
+		if result := compiler.CompileAndStoreVariable(v, options, environment.NewExpressions); result.Error != nil {
+			note(v.GetName(), result.Error)
+		}
+	}
+	for _, c := range p.conditions {
+		note(c.Name, compileAll(compiler, []plugincel.ExpressionAccessor{(*matchconditions.MatchCondition)(&c)}, options))
+	}
+	note("validations", compileAll(compiler, p.rules, options))
+	options.HasPatchTypes = true
+	for _, m := range p.mutations {
+		for _, err := range compiler.CompileMutatingEvaluator(m, options, environment.NewExpressions).CompilationErrors() {
+			note("mutations", err)
+		}
+	}
+	return problems
+}
+
+func compileAll(compiler *plugincel.CompositedCompiler, expressions []plugincel.ExpressionAccessor, o plugincel.OptionalVariableDeclarations) error {
+	for _, err := range compiler.CompileCondition(expressions, o, environment.NewExpressions).CompilationErrors() {
+		return err
+	}
+	return nil
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPoliciesCompile holds docs/policies.md ("Kubernetes versions") to what API servers accept.
+func TestPoliciesCompile(t *testing.T) {
+	found, _ := policies(t, "deploy/policies")
+	if len(found) != 9 {
+		t.Errorf("%d policies, want 9", len(found))
+	}
+	for minor, want := range map[uint][]string{
+		36: nil,
+		35: nil,
+		34: {"qos-annotations-to-resources", "qos-check-annotations", "qos-check-contradictions", "qos-check-units"},
+	} {
+		var refused []string
+		for _, p := range found {
+			if problems := p.compile(t, minor); len(problems) > 0 {
+				refused = append(refused, p.name)
+				if want == nil {
+					t.Errorf("on 1.%d: %s", minor, problems)
+				}
+			}
+		}
+		slices.Sort(refused)
+		if diff := cmp.Diff(want, refused); diff != "" {
+			t.Errorf("refused by 1.%d (-want +got):\n%s", minor, diff)
+		}
+	}
+}
+
+func TestPoliciesAreForSomeNamespaces(t *testing.T) {
+	_, optedOut := policies(t, "deploy/policies")
+	_, optedIn := policies(t, "deploy/policies-opt-in")
+	if len(optedOut) != 8 || len(optedIn) != 8 {
+		t.Fatalf("%d and %d bindings, want one for each of 8 policies", len(optedOut), len(optedIn))
+	}
+	for i := range optedOut {
+		if optedOut[i] != optedOut[0] || optedIn[i] != optedIn[0] || optedIn[i] == optedOut[i] {
+			t.Errorf("bindings are for %s and, of those who opt in, %s", optedOut[i], optedIn[i])
+		}
+	}
+}

@@ -1,0 +1,236 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+const (
+	kepExamples = "../../../internal/convert/testdata/kep-"
+	kepNode     = "kep-node"
+)
+
+// kepStatus is what a node with the classes of KEP-3008's examples tells. It is not this machine: that has no RDT.
+const kepStatus = `{"status":{"qosResources":{
+  "podQOSResources":[{"name":"qos.noderesource.dev/network","mutable":true,"classes":[
+    {"name":"slow","inUse":0},{"name":"normal","inUse":0},{"name":"fast","inUse":0,"capacity":2},{"name":"high","inUse":0}]}],
+  "containerQOSResources":[
+    {"name":"k8s.io/rdt","mutable":true,"classes":[{"name":"exclusive","inUse":0,"capacity":1},{"name":"limited","inUse":0},{"name":"gold","inUse":0,"capacity":1}]},
+    {"name":"k8s.io/blockio","mutable":true,"classes":[{"name":"high-prio","inUse":0,"capacity":2},{"name":"throttled","inUse":0}]},
+    {"name":"qos.noderesource.dev/qos-foo","mutable":true,"classes":[{"name":"low-prio","inUse":0},{"name":"normal-prioa","inUse":0},{"name":"high-prio","inUse":0}]},
+    {"name":"vendor.example/xyz-qos","mutable":true,"classes":[{"name":"low-prio","inUse":0},{"name":"normal","inUse":0},{"name":"high-prio","inUse":0}]}]},
+  "conditions":[{"type":"PluginReady","status":"True","reason":"Ready","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
+
+// qos runs "kubectl qos", which must succeed, as kubectl runs plugins: out of the PATH.
+func (n *node) qos(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := n.tryQOS("", args...)
+	if err != nil {
+		t.Fatalf("kubectl qos %s: %v\n%s", strings.Join(args, " "), err, output)
+	}
+	return output
+}
+
+func (n *node) tryQOS(stdin string, args ...string) (string, error) {
+	command := n.kubectlCommand(stdin, append([]string{"qos"}, args...)...)
+	command.Env = append(command.Env, "PATH="+n.bin+":"+os.Getenv("PATH"))
+	var stderr strings.Builder
+	command.Stderr = &stderr
+	output, err := command.Output()
+	if err != nil {
+		return string(output) + stderr.String(), err
+	}
+	return string(output), nil
+}
+
+// kepApplied converts an example of KEP-3008 and applies what comes out.
+func (n *node) kepApplied(t *testing.T, namespace, example string) {
+	t.Helper()
+	n.applyIn(t, namespace, n.qos(t, "convert", "--from-cluster", "-f", kepExamples+example+".in.yaml"))
+}
+
+func (n *node) applyIn(t *testing.T, namespace, manifests string) {
+	t.Helper()
+	if output, err := n.kubectlCommand(manifests, "-n", namespace, "apply", "-f", "-").CombinedOutput(); err != nil {
+		t.Fatalf("kubectl apply: %s\n%s", output, manifests)
+	}
+}
+
+// kep has all examples of the KEP converted, applied and shown, beside a node that has their classes.
+func kep(t *testing.T, n *node) {
+	n.fakeNode(t, kepNode, `"qos.noderesource.dev/rdt.exclusive":"1","qos.noderesource.dev/rdt.limited":"1000","qos.noderesource.dev/rdt.gold":"1",
+		"qos.noderesource.dev/blockio.high-prio":"2","qos.noderesource.dev/blockio.throttled":"1000","qos.noderesource.dev/network.fast":"2"`)
+	n.apply(t, `{apiVersion: qos.noderesource.dev/v1alpha1, kind: NodeQOSResources, metadata: {name: kep-node}}`)
+	t.Cleanup(func() { n.kubectl(t, "delete", "nodeqosresources", kepNode) })
+	n.kubectl(t, "patch", "nodeqosresources", kepNode, "--subresource=status", "--type=merge", "-p", kepStatus)
+	n.apply(t, strings.Replace(strings.Split(clusterResources, "---")[0], "rdt, blockio,", "rdt, blockio, qos.noderesource.dev/qos-foo,", 1))
+	t.Cleanup(func() { n.apply(t, clusterResources) })
+	t.Run("the node", func(t *testing.T) {
+		wantLines(t, n.qos(t, "nodes", kepNode), "qos.noderesource.dev/network Yes slow (0/inf) normal (0/inf) fast (0/2) high (0/inf)",
+			"k8s.io/rdt Yes exclusive (0/1) limited (0/inf) gold (0/1)", "k8s.io/blockio Yes high-prio (0/2) throttled (0/inf)")
+	})
+	for _, example := range []struct {
+		file  string
+		shown []string
+	}{
+		{"noisy-neighbours", []string{
+			"qos-resource-example main-app k8s.io/rdt exclusive", "qos-resource-example main-app k8s.io/blockio high-prio",
+			"qos-resource-example sidecar k8s.io/rdt limited", "qos-resource-example sidecar k8s.io/blockio throttled",
+		}},
+		{"pod-and-container", []string{"qos-resource-example <pod> qos.noderesource.dev/network fast", "qos-resource-example cnt k8s.io/rdt gold"}},
+	} {
+		t.Run(example.file, func(t *testing.T) {
+			n.namespace(t, example.file, "")
+			n.kepApplied(t, example.file, example.file)
+			t.Cleanup(func() { n.kubectl(t, "-n", example.file, "delete", "pod", "--all", "--force", "--grace-period=0") })
+			until(t, "the pod is on the node that has its classes", func() (bool, string) {
+				seen, _ := n.try("-n", example.file, "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}{.items[*].status.conditions[*].message}")
+				return seen == kepNode, seen
+			})
+			wantLines(t, n.qos(t, "pods", "-n", example.file), example.shown...)
+		})
+	}
+	t.Run("defaults and limits", func(t *testing.T) { kepDefaultsAndLimits(t, n) })
+}
+
+// kepDefaultsAndLimits has both objects of the example in one namespace.
+func kepDefaultsAndLimits(t *testing.T, n *node) {
+	n.namespace(t, "limited", "")
+	n.kepApplied(t, "limited", "limitrange")
+	n.applyIn(t, "limited", n.qos(t, "quota", "-f", kepExamples+"quota.in.yaml"))
+	until(t, "defaults and quota are in force", func() (bool, string) {
+		hard, _ := n.try("-n", "limited", "get", "resourcequota", "-o", "jsonpath={.items[*].status.hard}")
+		output, _ := n.send(unitsOf("limited", map[string]int{"qos-foo.low-prio": 1}))
+		return strings.Contains(hard, "requests.") && strings.Contains(output, `"vendor.example/xyz-qos.normal":"1"`) &&
+			strings.Contains(output, `"qos.noderesource.dev/network.slow":"1"`) && strings.Contains(output, `"qos.noderesource.dev/qos-foo.low-prio":"1"`), hard + output
+	})
+	for _, c := range []struct {
+		name, class string
+		annotations string
+		admitted    int
+	}{
+		{"a class without a capacity is unlimited", "qos-foo.low-prio", "", 3},
+		{"a class that is not listed is forbidden", "qos-foo.high-prio", "", 0},
+		{"a class with a capacity is admitted as often", "vendor.example/xyz-qos.high-prio", "", 1},
+		{"a class of pods likewise", "network.normal", `"annotations":{"qos.noderesource.dev/pod":"qos.noderesource.dev/network=normal"}`, 2},
+		{"a class of pods that is not listed is forbidden", "network.high", `"annotations":{"qos.noderesource.dev/pod":"qos.noderesource.dev/network=high"}`, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			admitted := 0
+			for range 3 {
+				manifest := unitsOf("limited", map[string]int{c.class: 1})
+				if c.annotations != "" {
+					manifest = strings.Replace(manifest, `"metadata":{`, `"metadata":{`+c.annotations+",", 1)
+				}
+				output, err := n.kubectlCommand(manifest, "create", "-f", "-").CombinedOutput()
+				switch {
+				case err == nil:
+					admitted++
+				case !strings.Contains(string(output), "exceeded quota: qos-constraints, requested: requests."):
+					t.Errorf("%s", output)
+				}
+			}
+			if admitted != c.admitted {
+				t.Errorf("%d of 3 admitted, want %d", admitted, c.admitted)
+			}
+		})
+	}
+}
+
+// shown has a pod in the KEP's form run on this machine, and what kubectl qos tells and does of it.
+func shown(t *testing.T, n *node) {
+	const manifest = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: kep-form, namespace: default}
+spec:
+  selector: {matchLabels: {app: kep-form}}
+  template:
+    metadata: {labels: {app: kep-form}, annotations: {container.qos.noderesource.dev/changes: blockio=slow}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: main
+        image: localhost/workload:1
+        imagePullPolicy: Never
+        resources:
+          qosResources: # as in KEP-3008
+          - {name: blockio, class: gold}
+      - {name: changes, image: "localhost/workload:1", imagePullPolicy: Never}
+      - {name: asks-not, image: "localhost/workload:1", imagePullPolicy: Never}
+`
+	const allowed = "qos.noderesource.dev/allow-changes"
+	n.kubectl(t, "label", "namespace", "default", allowed+"=true")
+	converted, err := n.tryQOS(manifest, "convert")
+	must(t, err)
+	n.apply(t, converted)
+	t.Cleanup(func() {
+		n.kubectl(t, "delete", "deployment", "kep-form", "--cascade=foreground", "--timeout=60s")
+		n.kubectl(t, "label", "namespace", "default", allowed+"-")
+	})
+	n.kubectl(t, "rollout", "status", "deployment/kep-form", "--timeout=90s")
+	name := n.kubectl(t, "get", "pods", "-l", "app=kep-form", "-o", "jsonpath={.items[0].metadata.name}")
+	lines := func(t *testing.T, changes string) {
+		t.Helper()
+		until(t, "kubectl qos tells what was asked for and what was given", func() (bool, string) {
+			output := n.qos(t, "pods", name)
+			return hasLines(output, name+" main k8s.io/blockio gold gold allocated", changes, name+" asks-not k8s.io/blockio - standard default"), output
+		})
+	}
+	lines(t, name+" changes k8s.io/blockio slow slow container")
+	n.inClass(t, name, "gold")
+	until(t, "kubectl qos counts", func() (bool, string) {
+		output := n.qos(t, "top") + n.qos(t, "nodes")
+		return hasLines(output, "k8s.io/blockio gold 1 1 2 1",
+			nodeName+" True k8s.io/blockio gold (1/2) silver (0/1) slow (1/inf) standard* (1/inf)"), output
+	})
+
+	n.kubectl(t, "label", "namespace", "default", allowed+"-")
+	until(t, "changes are not allowed", func() (bool, string) {
+		output, err := n.try("annotate", "--dry-run=server", "--overwrite", "pod", name, "container.qos.noderesource.dev/changes=blockio=gold")
+		return err != nil, output
+	})
+	output, err := n.tryQOS("", "set", name, "-c", "changes", "blockio=silver")
+	if err == nil || !strings.Contains(output, "allow-changes=true") {
+		t.Errorf("where changes are not allowed: %s", output)
+	}
+	n.kubectl(t, "label", "namespace", "default", allowed+"=true")
+	until(t, "the class may be changed", func() (bool, string) {
+		output, err := n.tryQOS("", "set", name, "-c", "changes", "blockio=silver")
+		return err == nil && strings.Contains(output, "k8s.io/blockio slow -> silver"), output
+	})
+	lines(t, name+" changes k8s.io/blockio silver silver update")
+	if output, err := n.tryQOS("", "set", name, "-c", "changes", "blockio=platinum"); err == nil || !strings.Contains(output, "platinum") {
+		t.Errorf("a class that is not there: %s", output)
+	}
+	completed, err := exec.Command(n.program("kubectl-qos"), "--kubeconfig", n.cluster.kubeconfig("admin"), "__complete", "set", name, "-c", "changes", "blockio=").Output()
+	must(t, err)
+	wantLines(t, string(completed), "blockio=gold", "blockio=silver")
+}
+
+func wantLines(t *testing.T, output string, want ...string) {
+	t.Helper()
+	if !hasLines(output, want...) {
+		t.Errorf("%s\nwant lines that begin with:\n%s", output, strings.Join(want, "\n"))
+	}
+}
+
+// hasLines says whether for each text there is a line that begins with it, but for blanks.
+func hasLines(output string, want ...string) bool {
+	var lines strings.Builder
+	for line := range strings.Lines(output) {
+		lines.WriteString("\n" + strings.Join(strings.Fields(line), " "))
+	}
+	for _, text := range want {
+		if !strings.Contains(lines.String(), "\n"+text) {
+			return false
+		}
+	}
+	return true
+}

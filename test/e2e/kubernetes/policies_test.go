@@ -1,0 +1,300 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const policies = "../../../deploy/policies"
+
+// TestRequests is of what users of the cluster touch: policies, defaults, quotas and kubectl qos.
+func TestRequests(t *testing.T) {
+	n := ready(t)
+	p := n.install(t, "--follow-annotations")
+	n.kubectl(t, "apply", "-f", crd)
+	n.installPolicies(t)
+	t.Run("each request gets what it should, or is told why not", func(t *testing.T) { tryRequests(t, n) })
+	t.Run("twenty containers and as many annotations are no problem", func(t *testing.T) { manyContainers(t, n) })
+	t.Run("pods of every kind of workload get defaults", func(t *testing.T) { workloads(t, n) })
+	t.Run("requests stay, unless the namespace allows changes", func(t *testing.T) { requestsStay(t, n) })
+	t.Run("a quota admits as many as it says, however many come at once", func(t *testing.T) { quotaRace(t, n) })
+	t.Run("a quota by limits is none", func(t *testing.T) { quotaTrap(t, n) })
+	t.Run("the examples of KEP-3008", func(t *testing.T) { kep(t, n) })
+	t.Run("kubectl qos shows and changes what runs", func(t *testing.T) { shown(t, n) })
+	t.Run("the node holds a pod to capacity that no policy saw", func(t *testing.T) { bypassed(t, n) })
+	t.Run("without the plugin no container starts unclassed", func(t *testing.T) { pluginIsRequired(t, n, p) })
+	t.Run("policies are for some namespaces only, are gone and come again", func(t *testing.T) { policiesComeAndGo(t, n) })
+}
+
+// installPolicies installs all policies, as docs/policies.md says, and waits until they act.
+func (n *node) installPolicies(t *testing.T) {
+	t.Helper()
+	n.kubectl(t, "apply", "-f", "../../../deploy/kubernetes/namespace.yaml")
+	t.Cleanup(func() {
+		n.kubectl(t, "delete", "--ignore-not-found", "-k", policies)
+		n.kubectl(t, "delete", "--ignore-not-found", "-f", policies+"/annotations-to-resources.yaml")
+		n.kubectl(t, "delete", "namespace", withDefaults, "qos-system", "--timeout=60s")
+	})
+	n.kubectl(t, "apply", "-k", policies)
+	n.kubectl(t, "apply", "-f", policies+"/annotations-to-resources.yaml")
+	n.apply(t, clusterResources)
+	n.policiesAct(t)
+}
+
+// policiesAct waits until the API server knows the policies, their parameters and the defaults of the namespace.
+func (n *node) policiesAct(t *testing.T) {
+	t.Helper()
+	until(t, "policies act", func() (bool, string) {
+		wrong, err := n.send(unitsOf("default", map[string]int{"blockio.gold": 2}))
+		right, _ := n.send(unitsOf(withDefaults, nil))
+		return err != nil && strings.Contains(wrong, "write 1") && strings.Contains(right, `"qos.noderesource.dev/network.slow":"1"`), wrong + right
+	})
+}
+
+// send has the API server do all with a manifest but keep it, and returns what it says.
+func (n *node) send(manifest string) (string, error) {
+	output, err := n.kubectlCommand(manifest, "create", "--dry-run=server", "-o", "jsonpath={.metadata.annotations} {.spec}", "-f", "-").
+		CombinedOutput()
+	return string(output), err
+}
+
+// unitsOf is a pod that asks for classes, and that nobody schedules.
+func unitsOf(namespace string, units map[string]int) string {
+	all := map[string]any{}
+	for name, amount := range units {
+		all[name] = amount
+	}
+	object := corev1.Pod{}
+	object.APIVersion, object.Kind, object.GenerateName, object.Namespace = "v1", "Pod", "asks-", namespace
+	object.Spec = corev1.PodSpec{SchedulerName: "nobody", Containers: []corev1.Container{{Name: "main", Image: "none"}}}
+	object.Spec.Containers[0].Resources.Limits = quantities(all)
+	text, err := json.Marshal(object)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+func manyContainers(t *testing.T, n *node) {
+	r := request{Defaults: true, Annotations: map[string]string{podAnnotation: "qos.noderesource.dev/network=fast,rdt=bronze,blockio=slow"}}
+	for i := range 20 {
+		c := requester{Name: fmt.Sprintf("c%d", i)}
+		switch i % 3 {
+		case 0:
+			c.Units = map[string]any{"rdt.gold": 1, "blockio.gold": 1, "vendor.example/xyz-qos.high": 1, "memory": "8Mi"}
+		case 1:
+			r.Annotations["container.qos.noderesource.dev/"+c.Name] = "rdt=silver,blockio=,vendor.example/xyz-qos=high"
+		}
+		if i < 10 {
+			r.Containers = append(r.Containers, c)
+		} else {
+			r.Init = append(r.Init, c)
+		}
+	}
+	for i := range 100 {
+		r.Annotations[fmt.Sprintf("example.com/%d", i)] = strings.Repeat("x", 1000)
+	}
+	output, err := n.send(r.manifest(t))
+	if err != nil || strings.Count(output, `"qos.noderesource.dev/rdt.silver":"1"`) != 2*7 {
+		t.Errorf("%v\n%s\nwant it accepted, with seven containers in silver, limits and requests", err, output)
+	}
+}
+
+// workloads are kinds of which the pods are made by controllers.
+func workloads(t *testing.T, n *node) {
+	const template = `{metadata: {labels: {app: %[1]s}}, spec: {schedulerName: nobody, %[2]s
+    containers: [{name: main, image: none}]}}`
+	manifests := map[string]string{
+		"deployment":  `{apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]s}, spec: {selector: {matchLabels: {app: %[1]s}}, template: %[2]s}}`,
+		"statefulset": `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: %[1]s}, spec: {serviceName: s, selector: {matchLabels: {app: %[1]s}}, template: %[2]s}}`,
+		"daemonset":   `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: %[1]s}, spec: {selector: {matchLabels: {app: %[1]s}}, template: %[2]s}}`,
+		"replicaset":  `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: %[1]s}, spec: {selector: {matchLabels: {app: %[1]s}}, template: %[2]s}}`,
+		"job":         `{apiVersion: batch/v1, kind: Job, metadata: {name: %[1]s}, spec: {template: %[2]s}}`,
+		"cronjob":     `{apiVersion: batch/v1, kind: CronJob, metadata: {name: %[1]s}, spec: {schedule: "0 0 1 1 *", jobTemplate: {spec: {template: %[2]s}}}}`,
+	}
+	for kind, manifest := range manifests {
+		once := ""
+		if strings.HasSuffix(kind, "job") {
+			once = "restartPolicy: Never,"
+		}
+		output, err := n.kubectlCommand(fmt.Sprintf(manifest, kind, fmt.Sprintf(template, kind, once)), "-n", withDefaults, "apply", "-f", "-").CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %s", kind, output)
+		}
+	}
+	n.kubectl(t, "-n", withDefaults, "create", "job", "from-cronjob", "--from=cronjob/cronjob")
+	t.Cleanup(func() {
+		n.kubectl(t, "-n", withDefaults, "delete", "deployment,statefulset,daemonset,replicaset,job,cronjob", "--all", "--timeout=60s")
+	})
+	for kind := range manifests {
+		until(t, "the pod of the "+kind+" has the defaults", func() (bool, string) {
+			output, _ := n.try("-n", withDefaults, "get", "pods", "-l", "app="+kind, "-o", "jsonpath={.items[*].spec.containers[*].resources.limits}")
+			return strings.Contains(output, "qos.noderesource.dev/blockio.standard") && strings.Contains(output, "qos.noderesource.dev/network.slow"), output
+		})
+	}
+}
+
+func requestsStay(t *testing.T, n *node) {
+	const ours = "container.qos.noderesource.dev/main"
+	manifest := strings.Replace(unitsOf("default", nil), `"generateName":"asks-"`, `"name":"stays","annotations":{"`+ours+`":"blockio=slow"}`, 1)
+	n.apply(t, manifest)
+	t.Cleanup(func() {
+		n.kubectl(t, "delete", "pod", "stays", "--grace-period=0", "--force")
+		n.kubectl(t, "label", "namespace", "default", "qos.noderesource.dev/allow-changes-")
+	})
+	for what, args := range map[string][]string{
+		"another class":     {"annotate", "--overwrite", "pod", "stays", ours + "=blockio=gold"},
+		"no class":          {"annotate", "pod", "stays", ours + "-"},
+		"a further one":     {"annotate", "pod", "stays", podAnnotation + "=rdt=gold"},
+		"the runtimes' own": {"annotate", "pod", "stays", "rdt.resources.beta.kubernetes.io/pod=gold"},
+		"by the status": {"patch", "pod", "stays", "--subresource=status", "--type=merge", "-p",
+			`{"metadata":{"annotations":{"` + ours + `":"blockio=gold"}}}`},
+	} {
+		output, err := n.try(args...)
+		if err == nil || !strings.Contains(output, "cannot be changed in a pod that exists; make a new pod, or let the namespace allow changes: "+
+			"kubectl label namespace default qos.noderesource.dev/allow-changes=true") {
+			t.Errorf("%s: %s; want it refused", what, output)
+		}
+	}
+	if output, err := n.try("annotate", "pod", "stays", requiredAnnotation+"-"); err == nil || !strings.Contains(output, "is kept by policy; leave it in") {
+		t.Errorf("without the required plugin: %s; want it refused", output)
+	}
+	n.kubectl(t, "annotate", "pod", "stays", "example.com/other=1")
+	n.kubectl(t, "label", "namespace", "default", "qos.noderesource.dev/allow-changes=true")
+	until(t, "the class may be changed", func() (bool, string) {
+		output, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=blockio=gold")
+		return err == nil, output
+	})
+	if output, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=gold"); err == nil || !strings.Contains(output, "is not a request") {
+		t.Errorf("changed to nonsense: %s; want it refused", output)
+	}
+}
+
+// quotaRace creates many more pods at once than the quota of their namespace has.
+func quotaRace(t *testing.T, n *node) {
+	const quota = `{apiVersion: v1, kind: ResourceQuota, metadata: {name: classes},
+  spec: {hard: {requests.qos.noderesource.dev/blockio.slow: "10", requests.qos.noderesource.dev/blockio.gold: "0"}}}`
+	n.namespace(t, "quota", quota)
+	until(t, "the quota is in force", func() (bool, string) {
+		output, _ := n.try("-n", "quota", "get", "resourcequota", "classes", "-o", "jsonpath={.status.hard}")
+		return strings.Contains(output, `"requests.qos.noderesource.dev/blockio.slow":"10"`), output
+	})
+	if output, err := n.send(unitsOf("quota", map[string]int{"blockio.gold": 1})); err == nil ||
+		!strings.Contains(output, "exceeded quota: classes, requested: requests.qos.noderesource.dev/blockio.gold=1") {
+		t.Errorf("a class that the quota forbids: %s", output)
+	}
+	var admitted, exceeded atomic.Int32
+	var group sync.WaitGroup
+	for range 50 {
+		group.Go(func() {
+			output, err := n.kubectlCommand(unitsOf("quota", map[string]int{"blockio.slow": 1}), "create", "-f", "-").CombinedOutput()
+			switch {
+			case err == nil:
+				admitted.Add(1)
+			case strings.Contains(string(output), "exceeded quota: classes"):
+				exceeded.Add(1)
+			default:
+				t.Errorf("%s", output)
+			}
+		})
+	}
+	group.Wait()
+	if admitted.Load() != 10 || exceeded.Load() != 40 {
+		t.Errorf("%d of 50 pods admitted and %d over the quota; want 10 and 40", admitted.Load(), exceeded.Load())
+	}
+}
+
+// quotaTrap is a quota that the API server accepts and does not enforce, as docs/policies.md warns.
+func quotaTrap(t *testing.T, n *node) {
+	n.namespace(t, "trap", `{apiVersion: v1, kind: ResourceQuota, metadata: {name: classes}, spec: {hard: {limits.qos.noderesource.dev/blockio.slow: "0"}}}`)
+	until(t, "the quota is seen", func() (bool, string) {
+		output, _ := n.try("-n", "trap", "get", "resourcequota", "classes", "-o", "jsonpath={.status.hard}")
+		return strings.Contains(output, "limits.qos.noderesource.dev/blockio.slow"), output
+	})
+	if output, err := n.send(unitsOf("trap", map[string]int{"blockio.slow": 1})); err != nil {
+		t.Errorf("Kubernetes now enforces limits.*: %s; tell it in docs/policies.md", output)
+	}
+}
+
+// namespace makes a namespace, with objects in it if there are manifests.
+func (n *node) namespace(t *testing.T, name, manifests string) {
+	t.Helper()
+	n.kubectl(t, "create", "namespace", name)
+	t.Cleanup(func() { n.kubectl(t, "delete", "namespace", name, "--wait=false") })
+	if manifests != "" {
+		n.applyIn(t, name, manifests)
+	}
+}
+
+// bypassed pods are in a namespace that no policy is for, and ask by annotation, so that the scheduler does not see it.
+func bypassed(t *testing.T, n *node) {
+	n.offered(t, "silver", "1", "1")
+	for _, name := range []string{"first", "second"} {
+		p := pod{name: name, annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=silver"}}
+		manifest := strings.Replace(p.manifest(), `"namespace":"default"`, `"namespace":"kube-system"`, 1)
+		n.apply(t, manifest)
+		t.Cleanup(func() { n.kubectl(t, "-n", "kube-system", "delete", "pod", name, "--timeout=60s") })
+		until(t, name+" is on the node", func() (bool, string) {
+			output, _ := n.try("-n", "kube-system", "get", "pod", name, "-o",
+				`jsonpath={.status.containerStatuses[*].state} {.status.conditions[?(@.type=="qos.noderesource.dev/Assigned")].message}`)
+			want := "main: k8s.io/blockio silver (container)"
+			if name == "second" {
+				want = `class "silver" of k8s.io/blockio is full: 1 of 1 in use`
+			}
+			return strings.Contains(output, want), output
+		})
+	}
+}
+
+// pluginIsRequired has a runtime that checks, and a pod for which the scheduler needs no class.
+func pluginIsRequired(t *testing.T, n *node, p *programs) {
+	must(t, p.plugin.end(syscall.SIGTERM))
+	t.Cleanup(func() { p.back(t) })
+	n.run(t, pod{name: "needs-plugin", annotations: map[string]string{"blockio.resources.kubernetes.io/container.main": "gold"}}, pod{name: "needs-nothing"})
+	until(t, "the runtime refuses the container", func() (bool, string) {
+		output := n.of("needs-plugin", "{.status.containerStatuses[*].state.waiting.message}")
+		events, _ := n.try("get", "events", "--field-selector", "involvedObject.name=needs-plugin", "-o", "jsonpath={.items[*].message}")
+		return strings.Contains(output+events, `required plugin "qos-nri-plugin" not present`), output + events
+	})
+	n.running(t, "needs-nothing")
+	p.back(t)
+	n.running(t, "needs-plugin")
+	n.inClass(t, "needs-plugin", "gold")
+}
+
+func policiesComeAndGo(t *testing.T, n *node) {
+	n.kubectl(t, "apply", "-k", policies+"-opt-in")
+	wrong := func(namespace string) (string, error) {
+		return n.send(unitsOf(namespace, map[string]int{"blockio.slow": 2}))
+	}
+	until(t, "policies are not for a namespace without the label", func() (bool, string) {
+		output, err := wrong("default")
+		return err == nil, output
+	})
+	n.kubectl(t, "label", "namespace", "default", "qos.noderesource.dev/policies=enabled")
+	t.Cleanup(func() { n.kubectl(t, "label", "namespace", "default", "qos.noderesource.dev/policies-") })
+	until(t, "policies are for a namespace with the label", func() (bool, string) {
+		output, err := wrong("default")
+		return err != nil && strings.Contains(output, "write 1"), output
+	})
+	n.kubectl(t, "delete", "-f", policies+"/check-units.yaml")
+	until(t, "one policy is gone", func() (bool, string) {
+		output, err := wrong("default")
+		return err == nil, output
+	})
+	n.kubectl(t, "apply", "-k", policies)
+	n.apply(t, clusterResources)
+	n.policiesAct(t)
+}

@@ -1,0 +1,187 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// withDefaults is a namespace with defaults.
+	withDefaults = "defaults"
+
+	podAnnotation      = "qos.noderesource.dev/pod"
+	requiredAnnotation = "required-plugins.noderesource.dev"
+	requiredPlugin     = "[ qos-nri-plugin ]"
+)
+
+// clusterResources are those of the cluster in these tests, and the defaults of one namespace.
+const clusterResources = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: qos-policies, namespace: qos-system}
+data:
+  containerResources: rdt, blockio, vendor.example/xyz-qos
+  podResources: qos.noderesource.dev/network
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: defaults}
+---
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSLimitRange
+metadata: {name: defaults, namespace: defaults}
+spec:
+  limits:
+  - type: Pod
+    qosResources: [{name: qos.noderesource.dev/network, default: slow}]
+  - type: Container
+    qosResources: [{name: blockio, default: standard}, {name: vendor.example/xyz-qos, default: normal}]
+`
+
+// request is a pod, and what becomes of it.
+type request struct {
+	Name        string
+	Defaults    bool
+	Annotations map[string]string
+	Init        []requester
+	Containers  []requester
+	// Refused is in the message, when the pod is refused. Pod is the pod's annotation in the end, when it is not the one above. With
+	// has units by container.
+	Refused, Pod string
+	With         map[string]map[string]any
+}
+
+type requester struct {
+	Name          string
+	Units         map[string]any
+	RestartPolicy corev1.ContainerRestartPolicy
+}
+
+func (r *requester) container() corev1.Container {
+	c := corev1.Container{Name: r.Name, Image: "none"}
+	if r.RestartPolicy != "" {
+		c.RestartPolicy = &r.RestartPolicy
+	}
+	c.Resources.Limits = quantities(r.Units)
+	return c
+}
+
+// quantities are units as a container's limits have them.
+func quantities(units map[string]any) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for name, amount := range units {
+		if !strings.Contains(name, "/") && name != "memory" && !strings.HasPrefix(name, "hugepages-") {
+			name = "qos.noderesource.dev/" + name
+		}
+		list[corev1.ResourceName(name)] = resource.MustParse(fmt.Sprint(amount))
+	}
+	return list
+}
+
+func (r *request) manifest(t *testing.T) string {
+	t.Helper()
+	object := corev1.Pod{}
+	object.APIVersion, object.Kind, object.Name, object.Namespace = "v1", "Pod", "request", "default"
+	object.Annotations = r.Annotations
+	if r.Defaults {
+		object.Namespace = withDefaults
+	}
+	for _, c := range r.Init {
+		object.Spec.InitContainers = append(object.Spec.InitContainers, c.container())
+	}
+	for _, c := range r.Containers {
+		object.Spec.Containers = append(object.Spec.Containers, c.container())
+	}
+	text, err := json.Marshal(object)
+	must(t, err)
+	return string(text)
+}
+
+// tryRequests sends every row of the table to the API server, which does all but keep it.
+func tryRequests(t *testing.T, n *node) {
+	text, err := os.ReadFile("testdata/requests.yaml")
+	must(t, err)
+	var requests []request
+	must(t, yaml.UnmarshalStrict(text, &requests))
+	for _, r := range requests {
+		t.Run(r.Name, func(t *testing.T) {
+			output, err := n.kubectlCommand(r.manifest(t), "create", "--dry-run=server", "-o", "json", "-f", "-").CombinedOutput()
+			switch {
+			case r.Refused != "" && (err == nil || !strings.Contains(string(output), r.Refused)):
+				t.Errorf("%s\nwant it refused: %s", output, r.Refused)
+			case r.Refused == "" && err != nil:
+				t.Errorf("%s\nwant it accepted", output)
+			case r.Refused == "":
+				r.compare(t, output)
+			}
+		})
+	}
+}
+
+// compare checks what the API server made of the request.
+func (r *request) compare(t *testing.T, output []byte) {
+	t.Helper()
+	var got corev1.Pod
+	must(t, json.Unmarshal(output, &got))
+	annotations := maps.Clone(r.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if r.Pod != "" {
+		annotations[podAnnotation] = r.Pod
+	}
+	if r.asksForClasses() {
+		annotations[requiredAnnotation] = requiredPlugin
+	}
+	if diff := cmp.Diff(annotations, got.Annotations, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	asked := slices.Concat(r.Containers, r.Init)
+	for i, c := range slices.Concat(got.Spec.Containers, got.Spec.InitContainers) {
+		want := quantities(asked[i].Units)
+		maps.Copy(want, quantities(r.With[c.Name]))
+		for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
+			if diff := cmp.Diff(want, list, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("units of container %s (-want +got):\n%s", c.Name, diff)
+			}
+		}
+	}
+}
+
+// asksForClasses says whether the pod in the end asks for classes, so that its runtime must have the plugin.
+func (r *request) asksForClasses() bool {
+	for key := range r.Annotations {
+		if strings.Contains(key, "qos.noderesource.dev/") || strings.Contains(key, ".resources.kubernetes.io/") {
+			return true
+		}
+	}
+	ours := func(units map[string]any) bool {
+		for name := range quantities(units) {
+			if strings.HasPrefix(string(name), "qos.noderesource.dev/") || strings.HasPrefix(string(name), "vendor.example/") {
+				return true
+			}
+		}
+		return false
+	}
+	for _, c := range slices.Concat(r.Containers, r.Init) {
+		if ours(c.Units) {
+			return true
+		}
+	}
+	return len(r.With) > 0
+}

@@ -1,0 +1,132 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestScheduling is of nodes that exist in the API alone: what matters is where the scheduler puts pods.
+func TestScheduling(t *testing.T) {
+	n := ready(t)
+	n.apply(t, `{apiVersion: v1, kind: Namespace, metadata: {name: scheduling}}`)
+	n.startProfiles(t)
+	t.Run("spread puts pods where most of a class is free", func(t *testing.T) { scored(t, n, "qos-spread", 2) })
+	t.Run("pack fills a node before the next", func(t *testing.T) { scored(t, n, "qos-pack", 4) })
+	t.Run("a higher priority preempts in a class alone", func(t *testing.T) { preemptsInClass(t, n) })
+	t.Run("the template of an empty node group fits what asks for its classes", func(t *testing.T) { templateFits(t, n) })
+}
+
+// startProfiles runs a second scheduler with the profiles of deploy/scheduler.
+func (n *node) startProfiles(t *testing.T) {
+	t.Helper()
+	profiles, err := os.ReadFile("../../../deploy/scheduler/profiles.yaml")
+	must(t, err)
+	kubeconfig := n.cluster.kubeconfig("scheduler")
+	config := n.write(t, "profiles.yaml", string(profiles)+fmt.Sprintf(`leaderElection: {leaderElect: false}
+clientConnection: {kubeconfig: %q}
+`, kubeconfig))
+	scheduler := n.process("kube-scheduler-profiles", n.program("kube-scheduler"), "--config", config,
+		"--authentication-kubeconfig", kubeconfig, "--authorization-kubeconfig", kubeconfig,
+		"--bind-address=127.0.0.1", "--secure-port=10359", "--cert-dir", n.cluster.file("profiles-certs"))
+	scheduler.mustStart(t)
+	t.Cleanup(func() { must(t, scheduler.end(syscall.SIGTERM)) })
+}
+
+// fakeNode makes a node that has classes, and nobody to run anything.
+func (n *node) fakeNode(t *testing.T, name string, classes string) {
+	t.Helper()
+	n.apply(t, fmt.Sprintf(`apiVersion: v1
+kind: Node
+metadata: {name: %s, labels: {fake: "true"}}
+`, name))
+	t.Cleanup(func() { n.kubectl(t, "delete", "node", name) })
+	resources := fmt.Sprintf(`{"cpu":"8","memory":"16Gi","pods":"110",%s}`, classes)
+	n.kubectl(t, "patch", "node", name, "--subresource=status", "--type=merge", "-p",
+		fmt.Sprintf(`{"status":{"capacity":%s,"allocatable":%s,"conditions":[{"type":"Ready","status":"True","reason":"Fake"}]}}`, resources, resources))
+}
+
+// fakePods makes pods for fake nodes. They never run, and are gone at once when they are deleted.
+func (n *node) fakePods(t *testing.T, more, class string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		n.apply(t, fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: %s, namespace: scheduling}
+spec:
+  terminationGracePeriodSeconds: 0
+  nodeSelector: {fake: "true"}
+  %s
+  containers: [{name: main, image: none, resources: {limits: {%s: 1}}}]
+`, name, more, class))
+		t.Cleanup(func() {
+			n.kubectl(t, "-n", "scheduling", "delete", "pod", name, "--ignore-not-found", "--grace-period=0", "--force")
+		})
+		until(t, name+" is on a node, or is not", func() (bool, string) {
+			seen, _ := n.try("-n", "scheduling", "get", "pod", name, "-o", "jsonpath={.spec.nodeName}{.status.conditions[*].message}")
+			return seen != "", seen
+		})
+	}
+}
+
+func (n *node) placedOn(t *testing.T) map[string]int {
+	t.Helper()
+	placed := map[string]int{}
+	for name := range strings.FieldsSeq(n.kubectl(t, "-n", "scheduling", "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}")) {
+		placed[name]++
+	}
+	return placed
+}
+
+// scored schedules four pods to two nodes with room for four each; want is how many of them one of the nodes gets.
+func scored(t *testing.T, n *node, profile string, want int) {
+	const gold = "qos.noderesource.dev/rdt.gold"
+	for _, name := range []string{"fake-1", "fake-2"} {
+		n.fakeNode(t, name, `"`+gold+`":"4"`)
+	}
+	more := "schedulerName: " + profile
+	n.fakePods(t, more, gold, "a", "b", "c", "d")
+	placed := n.placedOn(t)
+	if placed["fake-1"] != want && placed["fake-2"] != want {
+		t.Errorf("four pods are placed %v by %s; want %d on one node", placed, profile, want)
+	}
+}
+
+func preemptsInClass(t *testing.T, n *node) {
+	const gold = "qos.noderesource.dev/rdt.gold"
+	n.fakeNode(t, "fake-1", `"`+gold+`":"1"`)
+	n.apply(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 1000}`)
+	n.fakePods(t, "", gold, "low")
+	n.fakePods(t, "priorityClassName: urgent", gold, "urgent")
+	until(t, "the urgent pod has the class", func() (bool, string) {
+		seen, _ := n.try("-n", "scheduling", "get", "pods", "-o", "jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {end}")
+		return strings.TrimSpace(seen) == "urgent fake-1", seen
+	})
+}
+
+// templateFits has a node as a cluster autoscaler makes one out of a node group's tags for its simulation, which is the scheduler's own filter.
+func templateFits(t *testing.T, n *node) {
+	const prefix = "k8s.io/cluster-autoscaler/node-template/resources/"
+	tags := map[string]string{prefix + "qos.noderesource.dev/rdt.gold": "4", prefix + "qos.noderesource.dev/rdt.bronze": "1000"}
+	var classes []string
+	for tag, amount := range tags {
+		classes = append(classes, fmt.Sprintf("%q:%q", strings.TrimPrefix(tag, prefix), amount))
+	}
+	n.fakeNode(t, "template", strings.Join(classes, ","))
+	n.fakePods(t, "", "qos.noderesource.dev/rdt.gold", "fits")
+	n.fakePods(t, "", "qos.noderesource.dev/rdt.silver", "fits-not")
+	if placed := n.placedOn(t); placed["template"] != 1 {
+		t.Errorf("pods are placed %v", placed)
+	}
+	seen := n.kubectl(t, "-n", "scheduling", "get", "pod", "fits-not", "-o", "jsonpath={.status.conditions[*].message}")
+	if !strings.Contains(seen, "Insufficient qos.noderesource.dev/rdt.silver") {
+		t.Errorf("the pod of another class: %s", seen)
+	}
+}
