@@ -4,6 +4,7 @@
 package kubectlqos
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -13,11 +14,26 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func FuzzConditionsAreReadOrLeft(f *testing.F) {
-	f.Add("pod: vendor.example/network fast (pod); main: k8s.io/rdt gold (allocated), k8s.io/blockio system default", true)
-	f.Add(`pod default/p container main: class "gold" is full; in effect: main: k8s.io/rdt gold (update)`, false)
-	f.Add("; ; : ,", true)
-	f.Fuzz(checkReading)
+// scramble makes texts of the pieces that matter, in any order. Go's fuzzer has to build all of Kubernetes' client for this package.
+func scramble(random *rand.Rand, pieces []string) string {
+	var text strings.Builder
+	for range random.IntN(12) {
+		text.WriteString(pieces[random.IntN(len(pieces))])
+	}
+	return text.String()
+}
+
+func TestConditionsAreReadOrLeft(t *testing.T) {
+	pieces := []string{
+		"pod", "main", "side", ": ", ":", "; ", ";", ", ", ",", " ", "k8s.io/rdt", "vendor.example/network", "gold", "system default", "(pod)",
+		"(allocated)", "(", ")", "/", `"`, "in effect", "pod default/p container ", `class "gold" is full`, "\n", "ü",
+	}
+	checkReading(t, "pod: vendor.example/network fast (pod); main: k8s.io/rdt gold (allocated), k8s.io/blockio system default", true)
+	checkReading(t, `pod default/p container main: class "gold" is full; in effect: main: k8s.io/rdt gold (update)`, false)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		checkReading(t, scramble(random, pieces), random.IntN(2) == 0)
+	}
 }
 
 // checkReading says that what is read of a message is in it.
@@ -39,11 +55,15 @@ func checkReading(t *testing.T, message string, assigned bool) {
 	}
 }
 
-func FuzzMergeKeepsOthersAndSaysWhatIsAsked(f *testing.F) {
-	f.Add("rdt=gold, blockio=slow", "rdt=silver")
-	f.Add("k8s.io/rdt=gold,rdt=gold", "rdt-,blockio=")
-	f.Add("", "vendor.example/x=a")
-	f.Fuzz(checkMerge)
+func TestAMergeKeepsOthersAndSaysWhatIsAsked(t *testing.T) {
+	pieces := []string{"rdt", "k8s.io/rdt", "blockio", "vendor.example/x", "=", "-", ",", " ", "gold", "silver", "/"}
+	pairs := []string{"rdt=gold", "rdt=", "k8s.io/rdt=gold", "blockio=slow", "vendor.example/x=a", ",", ", ", " "}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		checkMerge(t, scramble(random, pairs), scramble(random, pieces))
+		checkMerge(t, scramble(random, pairs), "rdt=silver")
+		checkMerge(t, scramble(random, pairs), "rdt-,blockio=")
+	}
 }
 
 // checkMerge says that a change is made, and no other.
