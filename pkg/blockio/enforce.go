@@ -30,6 +30,9 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Target, from, to s
 	if err != nil {
 		return err
 	}
+	if !target.Starting {
+		change = s.touched().changeTo(change)
+	}
 	if change.isEmpty() && known {
 		return nil
 	}

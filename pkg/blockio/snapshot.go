@@ -111,6 +111,16 @@ func (s *snapshot) change(from, to string) (change values, known bool, err error
 	return left.touched.changeTo(target), known, nil
 }
 
+// touched are the values of all classes: what a container that has run for a while may have. A process that was killed in the middle
+// of a change can have left some of a class that nobody remembers.
+func (s *snapshot) touched() values {
+	all := newValues()
+	for _, live := range s.classes {
+		all = all.merge(live.touched)
+	}
+	return all
+}
+
 // withoutGone drops the clearing of disks that this machine no longer has: the kernel would refuse it, and there is nothing to clear.
 func (s *snapshot) withoutGone(change values) values {
 	present := newValues()

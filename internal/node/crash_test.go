@@ -1,0 +1,248 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// killed is what a process dies of.
+type killed struct{}
+
+// killer ends the process before its nth step outside of memory; 0 is never.
+type killer struct{ at, steps int }
+
+func (k *killer) step() {
+	k.steps++
+	if k.steps == k.at {
+		panic(killed{})
+	}
+}
+
+// survives runs something that may be killed.
+func (k *killer) survives(do func()) (alive bool) {
+	defer func() {
+		if why := recover(); why != nil {
+			if _, ours := why.(killed); !ours {
+				panic(why)
+			}
+		}
+	}()
+	do()
+	return true
+}
+
+// mortal is a backend whose process may die around every look at the kernel and every change of it. With blind, the kernel does not
+// show the class of anything.
+type mortal struct {
+	*nodetest.Backend
+	killer *killer
+	blind  bool
+}
+
+func (m mortal) Enforce(ctx context.Context, target classes.Target, from, to string) error {
+	m.killer.step()
+	defer m.killer.step()
+	return m.Backend.Enforce(ctx, target, from, to)
+}
+
+func (m mortal) Observe(ctx context.Context, target classes.Target) (string, bool, error) {
+	m.killer.step()
+	class, ok, err := m.Backend.Observe(ctx, target)
+	return class, ok && !m.blind, err
+}
+
+// mortalChanges die before the checkpoint is written, while it is, and after.
+type mortalChanges struct {
+	node.ChangeStore
+	killer *killer
+	path   string
+}
+
+func (m mortalChanges) Set(id string, changed []classes.Assignment) error {
+	m.killer.step()
+	if m.killer.steps+1 == m.killer.at {
+		_ = os.WriteFile(m.path+".new", []byte(`{"bootID":"boot","chan`), 0o600)
+	}
+	m.killer.step()
+	defer m.killer.step()
+	return m.ChangeStore.Set(id, changed)
+}
+
+// mortalFixture is a node that is killed and made anew. Kernel, runtime and checkpoint outlive it.
+type mortalFixture struct {
+	*fixture
+	killer *killer
+	text   string // of the class files
+	pods   []node.Pod
+	exist  []node.Existing
+}
+
+// SetUnified is part of node.Runtime.
+func (f *mortalFixture) SetUnified(ctx context.Context, id string, unified map[string]string) error {
+	f.killer.step()
+	defer f.killer.step()
+	return f.fixture.SetUnified(ctx, id, unified)
+}
+
+func newMortal(t *testing.T) *mortalFixture {
+	t.Helper()
+	f := &mortalFixture{fixture: newFixture(t), killer: &killer{}, text: files}
+	create := f.kinds[0].New
+	f.kinds[0].New = func(resource string, scope classes.Scope) classes.Backend {
+		return mortal{create(resource, scope).(*nodetest.Backend), f.killer, resource == disk}
+	}
+	f.reborn(t)
+	for _, name := range []string{"a", "b"} {
+		p := pod(name, asking("test.example/net=low,test.example/disk=slow"))
+		if err := f.runPod(t, p); err != nil {
+			t.Fatal(err)
+		}
+		f.pods = append(f.pods, p)
+		f.exist = append(f.exist, running(p, f.mustRun(t, p, container("c-"+name))))
+	}
+	return f
+}
+
+// reborn makes the process anew with its class files. It has not seen yet what runs.
+func (f *mortalFixture) reborn(t *testing.T) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	changes := mortalChanges{checkpoint.Open(f.path, "boot", log), f.killer, f.path}
+	f.Node = node.New(node.Options{Kinds: f.kinds, Changes: changes, Log: log})
+	f.Connected(f, node.RuntimeInfo{Name: "test"})
+	if err := f.configure(t, f.text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *mortalFixture) recover(t *testing.T) {
+	t.Helper()
+	f.reborn(t)
+	f.Synchronize(f.pods, f.exist)
+	f.Reconcile(t.Context())
+}
+
+// state is what is reported of container c-a and of pod a; it must be what the kernel has.
+func (f *mortalFixture) state(t *testing.T) []string {
+	t.Helper()
+	var state []string
+	for _, resource := range []string{cache, disk} {
+		has := f.has("c-a", resource)
+		f.wantClass(t, "c-a", resource, has)
+		state = append(state, has)
+	}
+	for _, p := range f.Assignments() {
+		if p.UID == "uid-a" {
+			has := p.Assignments[0].Class
+			if got := f.backends[net].Enforced()["sandbox-a"]; got != has {
+				t.Errorf("pod a is reported in %q and is in %q", has, got)
+			}
+			state = append(state, has)
+		}
+	}
+	return state
+}
+
+// mortalUpdate is a change of two resources of a container, and of one of its pod.
+func (f *mortalFixture) mortalUpdate(t *testing.T) error {
+	return errors.Join(
+		f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: ""}),
+		f.Update(t.Context(), classes.Owner{PodUID: "uid-a"}, map[string]string{net: "high"}),
+	)
+}
+
+// TestAProcessThatIsKilledAnywhereIsMadeUpForByTheNext kills the process before every step that leaves its memory, and after some
+// of them the next one before every step of its recovery.
+func TestAProcessThatIsKilledAnywhereIsMadeUpForByTheNext(t *testing.T) {
+	before := []string{"bronze/default", "slow/pod", "low"}
+	half := []string{"gold/update", "/update", "low"} // the container's update was made, and the pod's was not
+	after := []string{"gold/update", "/update", "high"}
+	fast := []string{"gold/update", "fast/update", "low"}
+	silver := []string{"silver/default", "slow/pod", "low"}
+	for _, test := range []struct {
+		name string
+		do   func(t *testing.T, f *mortalFixture)
+		// may are the states that a crash can lead to; the last is that without one.
+		may   [][]string
+		steps int // at least
+	}{
+		{"in an update", func(t *testing.T, f *mortalFixture) {
+			if err := f.mortalUpdate(t); err != nil {
+				t.Error(err)
+			}
+		}, [][]string{before, half, after}, 16},
+		{"in an update that the kernel refuses", func(t *testing.T, f *mortalFixture) {
+			f.backends[disk].Fail("enforce fast", errors.New("no such device"))
+			defer f.backends[disk].Fail("enforce fast", nil)
+			if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"}); err == nil {
+				t.Error("no error")
+			}
+		}, [][]string{fast, before}, 16},
+		{"while what runs is brought along with new class files", func(t *testing.T, f *mortalFixture) {
+			f.text = strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")
+			if err := f.configure(t, f.text); err != nil {
+				t.Error(err)
+			}
+			f.Reconcile(t.Context())
+		}, [][]string{silver}, 8},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := 1
+			for ; killAt(t, n, 0, test.do, test.may); n++ {
+				for again := 1; n%8 == 0 && killAt(t, n, again, test.do, test.may); again++ {
+				}
+			}
+			if n <= test.steps {
+				t.Errorf("only %d steps", n-1)
+			}
+		})
+	}
+}
+
+// killAt kills the process at step n of do, and with again > 0 the next one at that step of its recovery. It says whether there were
+// such steps.
+func killAt(t *testing.T, n, again int, do func(*testing.T, *mortalFixture), may [][]string) (died bool) {
+	t.Helper()
+	f := newMortal(t)
+	*f.killer = killer{at: n}
+	died = !f.killer.survives(func() { do(t, f) })
+	if died && again > 0 {
+		*f.killer = killer{at: again}
+		died = !f.killer.survives(func() { f.recover(t) })
+	}
+	*f.killer = killer{}
+	f.recover(t)
+	got, allowed := f.state(t), may
+	if !died && again == 0 {
+		allowed = may[len(may)-1:]
+	}
+	found := false
+	for _, want := range allowed {
+		found = found || cmp.Equal(want, got)
+	}
+	if !found {
+		t.Errorf("killed at step %d and %d: the state is %q, want one of %q", n, again, got, allowed)
+	}
+	if used := f.Status().Resources[0].InUse["gold"] == 1; used != strings.HasPrefix(got[0], "gold") {
+		t.Errorf("killed at step %d and %d: in %q with %v slots in use", n, again, got, f.Status().Resources[0].InUse)
+	}
+	f.Reconcile(t.Context())
+	if diff := cmp.Diff(got, f.state(t)); diff != "" {
+		t.Errorf("killed at step %d and %d: a second look changes the state:\n%s", n, again, diff)
+	}
+	return died
+}
