@@ -26,8 +26,9 @@ type Existing struct {
 func (n *Node) Synchronize(pods []Pod, containers []Existing) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	podScope := n.podScope() // also by what the old ledger has in use
 	n.ledger, n.tracked = classes.NewLedger(), make(map[string]tracked, len(containers))
-	if n.podScope() {
+	if podScope {
 		for _, pod := range pods {
 			n.adoptPod(pod)
 		}
@@ -49,7 +50,7 @@ func (n *Node) Synchronize(pods []Pod, containers []Existing) {
 	n.notify()
 }
 
-// HasPodScope says whether a resource of pods is configured, or was and may be in use.
+// HasPodScope says whether a resource of pods is configured, or was and is still in use.
 func (n *Node) HasPodScope() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -57,8 +58,8 @@ func (n *Node) HasPodScope() bool {
 }
 
 func (n *Node) podScope() bool {
-	for _, b := range n.backends {
-		if b.config.Scope == classes.PodScope {
+	for name, b := range n.backends {
+		if b.config.Scope == classes.PodScope && (!n.isGone(name) || len(n.ledger.Used(name)) > 0) {
 			return true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -43,6 +44,8 @@ type Plugin struct {
 	node    *node.Node
 	options Options
 	refresh chan struct{}
+	// converging is what brings containers into their classes after a synchronization. Run waits for it at its end.
+	converging sync.WaitGroup
 }
 
 // New makes a plugin for a node. It starts nothing.

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/nri/pkg/adaptation"
+
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
@@ -39,9 +41,10 @@ type rig struct {
 	stop func()
 }
 
-func newRig(t *testing.T) *rig {
+// newRig makes a rig; options are of the runtime side of NRI.
+func newRig(t *testing.T, options ...adaptation.Option) *rig {
 	t.Helper()
-	r := &rig{Runtime: newRuntime(t), backend: nodetest.NewBackend()}
+	r := &rig{Runtime: newRuntime(t, options...), backend: nodetest.NewBackend()}
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +55,7 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-func newRuntime(t *testing.T) *nriruntime.Runtime {
+func newRuntime(t *testing.T, options ...adaptation.Option) *nriruntime.Runtime {
 	t.Helper()
 	// t.TempDir is too long for a socket's path.
 	dir, err := os.MkdirTemp("", "qos")
@@ -60,7 +63,7 @@ func newRuntime(t *testing.T) *nriruntime.Runtime {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	runtime, err := nriruntime.New(dir, nriruntime.Options{})
+	runtime, err := nriruntime.New(dir, nriruntime.Options{NRI: options})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,31 +291,4 @@ func TestARuntimeThatDiesInTheHandshakeDoesNotBlockThePlugin(t *testing.T) {
 	}
 	t.Cleanup(runtime.Stop)
 	(&rig{Runtime: runtime}).wait(t, 1)
-}
-
-func TestHooksOfPodsAreSubscribedToWhenClassFilesNeedThem(t *testing.T) {
-	r := newRig(t)
-	r.pod(t, "before", "")
-	configure(t, r.node, kinds(r.backend), files+"- {name: test.example/net, scope: pod, test: {names: [high]}}\n")
-	r.plugin.Refresh()
-	r.wait(t, 2)
-	id := r.pod(t, "after", "test.example/net=high")
-	if got := r.backend.Enforced()[id]; got != "high" {
-		t.Errorf("the pod is in class %q", got)
-	}
-}
-
-func TestAHookThatTheKernelDoesNotAnswerFailsByItselfAndHoldsUpNobody(t *testing.T) {
-	r := newRig(t)
-	released := make(chan struct{})
-	r.backend.Stick(released)
-	t.Cleanup(func() { close(released) }) // before the plugin ends
-	_, err := r.run(t, r.pod(t, "a", "test.example/cache=solo"))
-	if err == nil || !strings.Contains(err.Error(), "the kernel did not answer within 500ms") {
-		t.Errorf("error is %v", err)
-	}
-	r.mustRun(t, r.pod(t, "b", ""))
-	if r.Synchronizations() != 1 {
-		t.Error("the plugin was disconnected")
-	}
 }

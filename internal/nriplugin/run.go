@@ -27,6 +27,7 @@ const (
 
 // Run keeps the plugin registered until ctx ends: when the runtime is away or restarts, it tries again with backoff.
 func (p *Plugin) Run(ctx context.Context) error {
+	defer p.converging.Wait()
 	backoff := firstBackoff
 	for ctx.Err() == nil {
 		connected, err := p.connect(ctx)
@@ -70,11 +71,10 @@ func (p *Plugin) connect(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// serve waits for the end of the connection, and after each synchronization brings what runs into its classes.
+// serve waits for the end of the connection, and after each synchronization brings what runs into its classes. It does not wait
+// for the end of that: the kernel may hang in it, and the runtime must get its plugin back all the same.
 func (s *session) serve(ctx context.Context, conn *watchedConn) {
 	ctx, cancel := context.WithCancel(ctx)
-	var converging sync.WaitGroup
-	defer converging.Wait()
 	defer cancel()
 	for {
 		select {
@@ -87,7 +87,7 @@ func (s *session) serve(ctx context.Context, conn *watchedConn) {
 				return
 			}
 		case <-s.synchronized:
-			converging.Go(func() {
+			s.plugin.converging.Go(func() {
 				s.plugin.node.Reconcile(ctx)
 				debug.FreeOSMemory() // a synchronization has all containers of the node in memory, many times what is kept
 			})
@@ -110,15 +110,11 @@ func (s *session) register(ctx context.Context, conn *watchedConn) error {
 	case <-ctx.Done():
 	}
 	conn.close()
-	s.aborted.Store(true)
-	if service, ok := s.stub.(api.PluginService); ok {
-		_, _ = service.Configure(context.WithoutCancel(ctx), &api.ConfigureRequest{})
+	if service, ok := s.stub.(api.PluginService); ok && !s.configured.Swap(true) {
+		// Nobody waits for it: when stub.Start has failed meanwhile, there may be nobody to take its outcome.
+		go func() { _, _ = service.Configure(context.WithoutCancel(ctx), &api.ConfigureRequest{}) }()
 	}
-	if err := <-started; err != nil {
-		return err
-	}
-	s.stub.Stop()
-	return errAborted
+	return <-started
 }
 
 // watchedConn tells when its connection has ended, which the stub does not while it starts.

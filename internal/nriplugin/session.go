@@ -26,8 +26,9 @@ var errAborted = errors.New("the runtime went away, or did not answer, before th
 type session struct {
 	plugin *Plugin
 	stub   stub.Stub
-	// aborted makes Configure fail, which is the one way to end a stub.Start whose runtime died half-way.
-	aborted atomic.Bool
+	// configured is set by the first who configures: the runtime, or register for one that died half-way. Whoever comes then
+	// fails, which is the one way to end a stub.Start that waits for it.
+	configured atomic.Bool
 	// events are the hooks that the session is subscribed to.
 	events api.EventMask
 	// synchronized is signalled once after Synchronize.
@@ -36,7 +37,7 @@ type session struct {
 
 // Configure is called once, when the plugin has registered.
 func (s *session) Configure(_ context.Context, _, name, version string) (api.EventMask, error) {
-	if s.aborted.Load() {
+	if byRegister := s.configured.Swap(true); byRegister {
 		return 0, errAborted
 	}
 	info := node.RuntimeInfo{Name: name, Version: version, NRIVersion: s.stub.RuntimeNRIVersion()}

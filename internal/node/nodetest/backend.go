@@ -26,8 +26,9 @@ type Backend struct {
 	failures map[string]error
 	// unavailable is what the machine lacks.
 	unavailable *classes.Unavailable
-	// stuck is what Enforce waits for.
-	stuck <-chan struct{}
+	// stuck is what operations wait for, and reached is closed when the first of them does.
+	stuck   map[string]<-chan struct{}
+	reached map[string]func()
 	// status is told as it is, beside unavailable.
 	status   classes.BackendStatus
 	applied  int
@@ -36,7 +37,9 @@ type Backend struct {
 
 // NewBackend makes a backend without classes.
 func NewBackend() *Backend {
-	return &Backend{enforced: map[string]string{}, failures: map[string]error{}}
+	return &Backend{
+		enforced: map[string]string{}, failures: map[string]error{}, stuck: map[string]<-chan struct{}{}, reached: map[string]func(){},
+	}
 }
 
 // Config names the classes.
@@ -86,11 +89,26 @@ func (b *Backend) Preview(context.Context, classes.BackendConfig) (classes.Backe
 	return b.Status(), nil
 }
 
-// Stick lets Enforce wait, as for a kernel that does not answer, until released is closed.
-func (b *Backend) Stick(released <-chan struct{}) {
+// Stick lets an operation wait, as for a kernel that does not answer, until released is closed: "apply", "observe", "enforce" or
+// "enforce <class>". reached is closed when the first one waits.
+func (b *Backend) Stick(operation string, released <-chan struct{}) (reached <-chan struct{}) {
+	waits := make(chan struct{})
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.stuck = released
+	b.stuck[operation] = released
+	b.reached[operation] = sync.OnceFunc(func() { close(waits) })
+	return waits
+}
+
+// wait waits for what an operation is stuck in.
+func (b *Backend) wait(operation string) {
+	b.mu.Lock()
+	released, reached := b.stuck[operation], b.reached[operation]
+	b.mu.Unlock()
+	if released != nil {
+		reached()
+		<-released
+	}
 }
 
 // Lose takes a target out of its class, as somebody else could do.
@@ -126,6 +144,7 @@ func (b *Backend) Check(context.Context, classes.BackendConfig) error {
 
 // Apply is part of classes.Backend.
 func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
+	b.wait("apply")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.failures["apply"]; err != nil {
@@ -164,12 +183,8 @@ func (b *Backend) Adjust(_, to string) (classes.Adjustment, error) {
 
 // Enforce is part of classes.Backend.
 func (b *Backend) Enforce(_ context.Context, target classes.Target, _, to string) error {
-	b.mu.Lock()
-	stuck := b.stuck
-	b.mu.Unlock()
-	if stuck != nil {
-		<-stuck
-	}
+	b.wait("enforce")
+	b.wait("enforce " + to)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, operation := range []string{"enforce", "enforce " + to} {
@@ -187,6 +202,7 @@ func (b *Backend) Enforce(_ context.Context, target classes.Target, _, to string
 
 // Observe is part of classes.Backend.
 func (b *Backend) Observe(_ context.Context, target classes.Target) (string, bool, error) {
+	b.wait("observe")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.failures["observe"]; err != nil {

@@ -1,0 +1,109 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// sandbox is one sandbox of a pod that asks for the class high, of which there is one.
+func sandbox(name, id string) node.Pod {
+	p := pod(name, asking("test.example/net=high"))
+	p.ID = id
+	return p
+}
+
+// bounded is a fixture whose pods can have the class high once.
+func bounded(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture(t)
+	f.configureBounded(t)
+	return f
+}
+
+func (f *fixture) configureBounded(t *testing.T) {
+	t.Helper()
+	const pods = "  scope: pod\n"
+	if err := f.configure(t, strings.ReplaceAll(files, pods, pods+"  classes: [{name: high, capacity: 1}, {name: low}]\n")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *fixture) mustRunPod(t *testing.T, p node.Pod) {
+	t.Helper()
+	if err := f.runPod(t, p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantFull wants another pod to be refused, and to hold nothing afterwards.
+func (f *fixture) wantFull(t *testing.T) {
+	t.Helper()
+	const want = `pod ns/other: class "high" of test.example/net is full: 1 of 1 in use; available: low`
+	err := f.runPod(t, sandbox("other", "other-1"))
+	if !errors.Is(err, classes.ErrClassFull) || err.Error() != want {
+		t.Errorf("error is %v, want %s", err, want)
+	}
+	if got := f.Status().Resources[2].InUse["high"]; got != 1 {
+		t.Errorf("%d of class high are in use, want 1", got)
+	}
+	if got := f.backends[net].Enforced()["other-1"]; got != "" {
+		t.Errorf("the refused pod is in class %q", got)
+	}
+}
+
+func TestAFullClassOfPodsIsRefusedToOtherPodsOnly(t *testing.T) {
+	f := bounded(t)
+	f.mustRunPod(t, sandbox("a", "a-1"))
+	f.wantFull(t)
+	f.mustRunPod(t, sandbox("a", "a-2")) // the kubelet makes a new sandbox before it removes the dead one
+	f.wantFull(t)
+	f.Stop("a-1")
+	f.wantFull(t)
+	f.Stop("a-2")
+	f.mustRunPod(t, sandbox("other", "other-1"))
+}
+
+func TestAPodThatTheKernelDoesNotTakeFreesItsSlotWhenItIsStopped(t *testing.T) {
+	f := bounded(t)
+	f.backends[net].Fail("enforce high", errors.New("no such device"))
+	if err := f.runPod(t, sandbox("a", "a-1")); err == nil {
+		t.Fatal("it runs")
+	}
+	f.Stop("a-1")
+	f.backends[net].Fail("enforce high", nil)
+	f.mustRunPod(t, sandbox("other", "other-1"))
+}
+
+func TestASlotOfAPodIsKeptOverARestart(t *testing.T) {
+	f := bounded(t)
+	f.mustRunPod(t, sandbox("a", "a-1"))
+	f.restart(t)
+	f.configureBounded(t)
+	f.Synchronize([]node.Pod{sandbox("a", "a-1")}, nil)
+	f.wantFull(t)
+	f.Stop("a-1")
+	f.mustRunPod(t, sandbox("other", "other-1"))
+}
+
+func TestAPodIsNotUpdatedIntoAFullClass(t *testing.T) {
+	f := bounded(t)
+	f.mustRunPod(t, sandbox("a", "a-1"))
+	low := pod("b", asking("test.example/net=low"))
+	f.mustRunPod(t, low)
+	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-b"}, map[string]string{net: "high"}); !errors.Is(err, classes.ErrClassFull) {
+		t.Errorf("error is %v, want ErrClassFull", err)
+	}
+	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-b"}, map[string]string{net: "high"}); err != nil {
+		t.Errorf("the slot that a change has freed is not given: %v", err)
+	}
+}

@@ -1,0 +1,179 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// stick lets an operation of the backend hang until the test ends, or release is called.
+func (r *rig) stick(t *testing.T, operation string) (reached <-chan struct{}, release func()) {
+	t.Helper()
+	released := make(chan struct{})
+	release = sync.OnceFunc(func() { close(released) })
+	t.Cleanup(release) // before the plugin ends
+	return r.backend.Stick(operation, released), release
+}
+
+func await(t *testing.T, reached <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-reached:
+	case <-time.After(time.Minute):
+		t.Fatal("the backend was never called")
+	}
+}
+
+// wantHooksAnswered goes through the life of containers. The runtime gives up on a hook that takes longer than its timeout: the
+// hook fails, and the plugin is dropped.
+func (r *rig) wantHooksAnswered(t *testing.T, name string) {
+	t.Helper()
+	before := r.Synchronizations()
+	for i, request := range []string{"", "test.example/cache=bronze"} {
+		id := r.mustRun(t, r.pod(t, fmt.Sprint(name, i), request))
+		if got := r.inUse("bronze"); got != i {
+			t.Errorf("%d of bronze are in use, want %d", got, i)
+		}
+		if err := r.StopContainer(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+		if got := r.inUse("bronze"); got != 0 {
+			t.Errorf("%d of bronze are in use after the stop", got)
+		}
+		if err := r.RemoveContainer(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := r.Synchronizations(); got != before {
+		t.Error("the plugin was disconnected")
+	}
+}
+
+func (r *rig) inUse(class string) int { return r.node.Status().Resources[0].InUse[class] }
+
+// wantComesBack wants the plugin to be registered again after a restart of the runtime.
+func (r *rig) wantComesBack(t *testing.T) {
+	t.Helper()
+	n := r.Synchronizations()
+	if err := r.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	r.wait(t, n+1)
+}
+
+func TestHooksDoNotWaitForWhatHangsInTheKernel(t *testing.T) {
+	t.Run("a reload", func(t *testing.T) {
+		r := newRig(t)
+		reached, release := r.stick(t, "apply")
+		done := make(chan error, 1)
+		go func() { done <- r.configureAgain() }()
+		await(t, reached)
+		r.wantHooksAnswered(t, "a")
+		r.wantComesBack(t)
+		r.wantHooksAnswered(t, "b")
+		// Whatever has to be brought into its class after that synchronization waits for the reload, but the plugin does not.
+		r.wantComesBack(t)
+		r.wantHooksAnswered(t, "c")
+		release()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("an update", func(t *testing.T) {
+		r := newRig(t)
+		id := r.mustRun(t, r.pod(t, "changed", ""))
+		reached, release := r.stick(t, "enforce solo")
+		done := make(chan error, 1)
+		go func() { done <- r.update("changed", "solo") }()
+		await(t, reached)
+		r.wantHooksAnswered(t, "a")
+		if _, err := r.run(t, r.pod(t, "late", "test.example/cache=solo")); err == nil || !strings.Contains(err.Error(), "is full") {
+			t.Errorf("error is %v; the slot is taken while the update is on its way", err)
+		}
+		r.wantComesBack(t)
+		r.wantHooksAnswered(t, "b")
+		release()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if got := r.backend.Enforced()[id]; got != "solo" {
+			t.Errorf("the container is in class %q after all", got)
+		}
+	})
+	t.Run("what follows a synchronization", func(t *testing.T) {
+		r := newRig(t)
+		r.mustRun(t, r.pod(t, "running", "test.example/cache=gold"))
+		reached, _ := r.stick(t, "observe")
+		r.wantComesBack(t)
+		await(t, reached)
+		r.wantHooksAnswered(t, "a")
+		r.wantComesBack(t)
+		r.wantHooksAnswered(t, "b")
+	})
+}
+
+// configureAgain applies the class files once more.
+func (r *rig) configureAgain() error {
+	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(files)}}, kinds(r.backend), nil)
+	if err != nil {
+		return err
+	}
+	return r.node.Configure(context.Background(), node.Source{Config: config})
+}
+
+// update changes the class of a pod's container.
+func (r *rig) update(pod, class string) error {
+	for _, p := range r.node.Assignments() {
+		if p.Name == pod {
+			return r.node.Update(context.Background(), classes.Owner{PodUID: p.UID, Container: "main"}, map[string]string{"test.example/cache": class})
+		}
+	}
+	return fmt.Errorf("no pod %s", pod)
+}
+
+func TestAHookThatTheKernelDoesNotAnswerFailsByItselfAndHoldsUpNobody(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		timeout time.Duration // the runtime's
+		want    string
+	}{
+		{"within half a second", adaptation.DefaultPluginRequestTimeout, "the kernel did not answer within 500ms"},
+		{"within a quarter of what the runtime gives", 400 * time.Millisecond, "the kernel did not answer within 100ms"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			adaptation.SetPluginRequestTimeout(test.timeout)
+			t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
+			r := newRig(t)
+			r.reconfigure(t, onePod)
+			r.wait(t, 2)
+			r.stick(t, "enforce")
+			if _, err := r.run(t, r.pod(t, "a", "test.example/cache=solo")); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the container's error is %v, want one with %q", err, test.want)
+			}
+			_, err := r.sandbox(t, "b")
+			if want := "pod default/b: enforcing its classes: " + test.want; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("the pod's error is %v, want one with %q", err, want)
+			}
+			r.mustRun(t, r.pod(t, "c", ""))
+			if got := r.Synchronizations(); got != 2 {
+				t.Error("the plugin was disconnected")
+			}
+			for _, resource := range r.node.Status().Resources {
+				for class, n := range resource.InUse {
+					t.Errorf("%d of class %s of %s are in use by what does not run", n, class, resource.Name)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,65 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+)
+
+const onePod = files + "- {name: test.example/net, scope: pod, classes: [{name: high, capacity: 1}], test: {names: [high]}}\n"
+
+// sandbox runs a sandbox of a pod that asks for the class high.
+func (r *rig) sandbox(t *testing.T, name string) (string, error) {
+	t.Helper()
+	return r.RunPod(t.Context(), nriruntime.PodConfig{
+		Name: name, UID: "uid-" + name, Annotations: map[string]string{"qos.noderesource.dev/pod": "test.example/net=high"},
+	})
+}
+
+func (r *rig) mustSandbox(t *testing.T, name string) string {
+	t.Helper()
+	id, err := r.sandbox(t, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func (r *rig) wantPodRefused(t *testing.T) {
+	t.Helper()
+	_, err := r.sandbox(t, "other")
+	const want = `pod default/other: class "high" of test.example/net is full: 1 of 1 in use; available: none`
+	if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error is %v, want one line with %s", err, want)
+	}
+}
+
+func TestABoundedClassOfPods(t *testing.T) {
+	r := newRig(t)
+	r.reconfigure(t, onePod)
+	r.wait(t, 2)
+	first := r.mustSandbox(t, "a")
+	r.wantPodRefused(t)
+
+	// The kubelet makes a new sandbox before it removes the dead one.
+	second := r.mustSandbox(t, "a")
+	if err := r.RemovePod(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	r.wantPodRefused(t)
+
+	if err := r.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	r.wait(t, 3)
+	r.wantPodRefused(t)
+
+	if err := r.StopPod(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	r.mustSandbox(t, "other")
+}

@@ -1,0 +1,98 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/ttrpc"
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	// ofContainers and ofPods are the hooks that classes of each scope need, as NRI prints them.
+	ofContainers = "CreateContainer,StartContainer,StopContainer,RemoveContainer"
+	ofBoth       = "RunPodSandbox,StopPodSandbox,RemovePodSandbox," + ofContainers
+
+	podScope = files + "- {name: test.example/net, scope: pod, test: {names: [high]}}\n"
+)
+
+// subscriptions are the hooks that the runtime side of NRI was told to call, by registration.
+type subscriptions struct {
+	mu    sync.Mutex // guards hooks
+	hooks []string
+}
+
+func (s *subscriptions) option() adaptation.Option {
+	return adaptation.WithTTRPCOptions([]ttrpc.ClientOpts{ttrpc.WithUnaryClientInterceptor(s.intercept)}, nil)
+}
+
+// intercept reads the answer to Configure on its way from the plugin to the runtime.
+func (s *subscriptions) intercept(
+	ctx context.Context, request *ttrpc.Request, response *ttrpc.Response, info *ttrpc.UnaryClientInfo, invoke ttrpc.Invoker,
+) error {
+	err := invoke(ctx, request, response)
+	if err != nil || !strings.HasSuffix(info.FullMethod, "/Configure") {
+		return err
+	}
+	var configured api.ConfigureResponse
+	if err := configured.UnmarshalVT(response.Payload); err != nil {
+		return err
+	}
+	mask := api.EventMask(configured.GetEvents())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hooks = append(s.hooks, mask.PrettyString())
+	return nil
+}
+
+func (s *subscriptions) check(t *testing.T, want ...string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if diff := cmp.Diff(want, s.hooks); diff != "" {
+		t.Errorf("subscribed to (-want +got):\n%s", diff)
+	}
+}
+
+func (r *rig) reconfigure(t *testing.T, text string) {
+	t.Helper()
+	configure(t, r.node, kinds(r.backend), text)
+	r.plugin.Refresh()
+}
+
+func TestHooksAreSubscribedToAsClassFilesNeedThem(t *testing.T) {
+	var told subscriptions
+	r := newRig(t, told.option())
+	r.pod(t, "before", "")
+	told.check(t, ofContainers)
+
+	r.reconfigure(t, podScope)
+	r.wait(t, 2)
+	told.check(t, ofContainers, ofBoth)
+	id := r.pod(t, "after", "test.example/net=high")
+	if got := r.backend.Enforced()[id]; got != "high" {
+		t.Errorf("the pod is in class %q", got)
+	}
+
+	// A pod that still has a class of the resource that is gone keeps its hooks: its end has to be heard of.
+	r.reconfigure(t, files)
+	if err := r.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	r.wait(t, 3)
+	told.check(t, ofContainers, ofBoth, ofBoth)
+
+	if err := r.RemovePod(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	r.reconfigure(t, files)
+	r.wait(t, 4)
+	told.check(t, ofContainers, ofBoth, ofBoth, ofContainers)
+}
