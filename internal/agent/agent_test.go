@@ -122,11 +122,33 @@ func (r *rig) get(t *testing.T, path string) (int, string) {
 }
 
 func TestASecondInstanceDoesNotStart(t *testing.T) {
-	r := newRig(t, files)
-	r.start(t)
-	err := r.agent().Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "another qos-nri-plugin runs on this node") {
-		t.Errorf("error is %v", err)
+	for _, test := range []struct {
+		name   string
+		change func(t *testing.T, o *agent.Options)
+		want   string
+	}{
+		{"with the same state directory", func(*testing.T, *agent.Options) {}, "another qos-nri-plugin runs on this node"},
+		{"with another state directory", func(t *testing.T, o *agent.Options) { o.StateDir = t.TempDir() },
+			"another process serves it; stop that one, or choose another --api-socket"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t, files)
+			r.start(t)
+			first := r.options.MetricsAddress
+			test.change(t, &r.options)
+			r.options.MetricsAddress = ""
+			err := r.agent().Run(t.Context())
+			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error is %v, want one line with %q", err, test.want)
+			}
+			if n := r.runtime.Synchronizations(); n != 1 {
+				t.Errorf("%d plugins were synchronized; the second one registered before it ended", n)
+			}
+			r.options.MetricsAddress = first
+			if status, body := r.get(t, "/readyz"); status != http.StatusOK {
+				t.Errorf("the first one answers %d: %s", status, body)
+			}
+		})
 	}
 }
 

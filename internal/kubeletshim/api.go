@@ -91,12 +91,16 @@ func (a *apiPublishers) parts(config *rest.Config) ([]part, error) {
 		}))
 	}
 	if a.options.publishes(PodConditions) || a.options.publishes(Events) || a.options.FollowAnnotations {
-		parts = append(parts, podstatus.New(a.feed, client, podstatus.Options{
-			NodeName: a.options.NodeName, Conditions: a.options.publishes(PodConditions), Events: a.options.publishes(Events),
-			FollowAnnotations: a.options.FollowAnnotations, Update: a.update, Registry: a.registry, Log: a.log,
-		}))
+		parts = append(parts, podstatus.New(a.feed, client, a.podOptions()))
 	}
 	return parts, nil
+}
+
+func (a *apiPublishers) podOptions() podstatus.Options {
+	return podstatus.Options{
+		NodeName: a.options.NodeName, Conditions: a.options.publishes(PodConditions), Events: a.options.publishes(Events),
+		FollowAnnotations: a.options.FollowAnnotations, Update: a.update, Registry: a.registry, Log: a.log,
+	}
 }
 
 func runAll(ctx context.Context, parts []part) error {

@@ -197,11 +197,12 @@ func (m model) admits(h Holder) bool {
 	return m.inUse("gold") < 2
 }
 
-func (m model) step(l *Ledger, c *Catalog, random *rand.Rand) error {
-	class := []string{"gold", "gold", "bronze", ""}[random.IntN(4)]
-	h := holder(fmt.Sprint("id", random.IntN(12)), fmt.Sprint("pod", random.IntN(5)), class)
+// step does one thing to both; pick gives a number below n.
+func (m model) step(l *Ledger, c *Catalog, pick func(n int) int) error {
+	class := []string{"gold", "gold", "bronze", ""}[pick(4)]
+	h := holder(fmt.Sprint("id", pick(12)), fmt.Sprint("pod", pick(5)), class)
 	known, exists := m[h.ID]
-	switch random.IntN(8) {
+	switch pick(8) {
 	case 0:
 		l.Adopt(h)
 		m[h.ID] = h
@@ -228,29 +229,68 @@ func (m model) step(l *Ledger, c *Catalog, random *rand.Rand) error {
 	return nil
 }
 
+// compare says where a ledger differs from the model.
+func (m model) compare(l *Ledger) error {
+	if gold, bronze := l.InUse("rdt", "gold"), l.InUse("rdt", "bronze"); gold != m.inUse("gold") || bronze != m.inUse("bronze") {
+		return fmt.Errorf("%d gold, %d bronze, want %d, %d", gold, bronze, m.inUse("gold"), m.inUse("bronze"))
+	}
+	if len(l.Holders()) != len(m) {
+		return fmt.Errorf("%d holders, want %d", len(l.Holders()), len(m))
+	}
+	return nil
+}
+
+// empty releases all holders, after which nothing is left.
+func (m model) empty(l *Ledger) error {
+	for id := range m {
+		l.Release(id)
+	}
+	if len(l.slots) != 0 {
+		return fmt.Errorf("slots of nobody: %v", l.slots)
+	}
+	return nil
+}
+
 func TestLedgerIsLikeASimpleModel(t *testing.T) {
 	c := testCatalog()
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		l, m := NewLedger(), model{}
 		for range 400 {
-			if err := m.step(l, c, random); err != nil {
+			if err := errors.Join(m.step(l, c, random.IntN), m.compare(l)); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
-			if gold, bronze := l.InUse("rdt", "gold"), l.InUse("rdt", "bronze"); gold != m.inUse("gold") || bronze != m.inUse("bronze") {
-				t.Fatalf("seed %d: %d gold, %d bronze, want %d, %d", seed, gold, bronze, m.inUse("gold"), m.inUse("bronze"))
-			}
-			if len(l.Holders()) != len(m) {
-				t.Fatalf("seed %d: %d holders, want %d", seed, len(l.Holders()), len(m))
-			}
 		}
-		for id := range m {
-			l.Release(id)
-		}
-		if len(l.slots) != 0 {
-			t.Fatalf("seed %d: slots of nobody: %v", seed, l.slots)
+		if err := m.empty(l); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
+}
+
+// FuzzLedger takes each byte as one choice of the model's steps.
+func FuzzLedger(f *testing.F) {
+	f.Add([]byte{0, 1, 0, 5, 0, 2, 1, 5, 0, 3, 2, 5}) // three pods for the two slots of gold
+	f.Add([]byte{0, 1, 0, 5, 0, 2, 0, 5, 0, 1, 0, 1}) // a container, its successor, and the first one's end
+	f.Add([]byte{0, 1, 0, 5, 2, 1, 0, 3, 3, 1, 0, 4}) // changes of class
+	f.Fuzz(func(t *testing.T, choices []byte) {
+		pick := func(n int) int {
+			if len(choices) == 0 {
+				return 0
+			}
+			first := choices[0]
+			choices = choices[1:]
+			return int(first) % n
+		}
+		l, c, m := NewLedger(), testCatalog(), model{}
+		for len(choices) > 0 {
+			if err := errors.Join(m.step(l, c, pick), m.compare(l)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := m.empty(l); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func BenchmarkAdmitAndRelease(b *testing.B) {

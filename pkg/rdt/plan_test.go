@@ -140,8 +140,8 @@ func checkWrite(op Op, current, wanted map[string]Schemata, info Info) error {
 			case schema == MB && value > max(old, last):
 				return fmt.Errorf("%s: more than before (%d) and after (%d)", op, old, last)
 			case schema == MB:
-			case value&^(old|last) != 0:
-				return fmt.Errorf("%s: bits that it has neither before (%x) nor after (%x)", op, old, last)
+			case value&^old != 0 && value&^last != 0:
+				return fmt.Errorf("%s: wider than before (%x) and than after (%x)", op, old, last)
 			case info.Caches[schema].legal(value) != nil:
 				return fmt.Errorf("%s: %w", op, info.Caches[schema].legal(value))
 			}

@@ -6,6 +6,7 @@ package nri0123_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,13 +94,23 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
+// command is the plugin with its state in a directory of the rig.
+func (r *rig) command(state string) *exec.Cmd {
+	return exec.Command(r.binary, "run", "--config", filepath.Join(r.dir, "classes.yaml"), "--nri-socket", r.Socket(),
+		"--api-socket", filepath.Join(r.dir, "qos.sock"), "--metrics-address=", "--host-root", r.host.Root,
+		"--state-dir", filepath.Join(r.dir, state), "--mount-resctrl=false")
+}
+
+func lastLine(text []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
+}
+
 // startPlugin starts a process that lives until r.kill or the end of the test.
 func (r *rig) startPlugin(t *testing.T) *output {
 	t.Helper()
 	log := &output{}
-	cmd := exec.Command(r.binary, "run", "--config", filepath.Join(r.dir, "classes.yaml"), "--nri-socket", r.Socket(),
-		"--api-socket", filepath.Join(r.dir, "qos.sock"), "--metrics-address=", "--host-root", r.host.Root,
-		"--state-dir", filepath.Join(r.dir, "state"), "--mount-resctrl=false")
+	cmd := r.command("state")
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -207,6 +218,25 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 		r.startPlugin(t)
 		r.wait(t, 2)
 		r.mustRefuse(t, "second", "solo", "solo")
+	})
+	t.Run("a second process ends at once, and the first one goes on", func(t *testing.T) {
+		r := newRunningRig(t, binary)
+		for state, want := range map[string]string{
+			"state":       "another qos-nri-plugin runs on this node",
+			"other-state": "another process serves it; stop that one",
+		} {
+			text, err := r.command(state).CombinedOutput()
+			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+				t.Errorf("with --state-dir %s it ended with %v, want exit code 1", state, err)
+			}
+			if line := lastLine(text); !strings.HasPrefix(line, "Error: ") || !strings.Contains(line, want) {
+				t.Errorf("with --state-dir %s its last line is %q, want %q", state, line, want)
+			}
+		}
+		if n := r.Synchronizations(); n != 1 {
+			t.Errorf("%d plugins were synchronized", n)
+		}
+		r.mustRun(t, "pod", "heavy")
 	})
 	t.Run("a runtime killed during the handshake is joined again when it is back", func(t *testing.T) {
 		r := newRig(t, binary)

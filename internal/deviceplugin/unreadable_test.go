@@ -1,0 +1,52 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/nobody"
+)
+
+func TestADirectoryThatIsClosedToItIsOneLineWithTheRemedy(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		mode os.FileMode
+		want string // after the directory
+	}{
+		{"it cannot be read", 0, " cannot be read: permission denied; run as the user who owns it, root as a rule, or correct --kubelet-dir"},
+		{"it cannot be written to", 0o555, ": permission denied; mount it writable, and run as the user who owns it, root as a rule"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t, forever)
+			dir := r.kubelet.PluginsDir()
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for path, mode := range map[string]os.FileMode{r.kubelet.Root(): 0o755, dir: test.mode} {
+				if err := os.Chmod(path, mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.feed.ready(offered(1))
+			root := nobody.Become(t)
+			r.run()
+			r.soon("the problem is told", func() bool { return strings.Contains(r.log.String(), dir+test.want) })
+			if err := r.publisher.Healthy(); err == nil || !strings.HasSuffix(err.Error(), dir+test.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("healthy: %v", err)
+			}
+			root()
+			if err := os.Chmod(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			r.startKubelet()
+			r.awaitGold(1, 1)
+			if n := strings.Count(r.log.String(), dir+test.want); n != 1 {
+				t.Errorf("it was told %d times:\n%s", n, r.log)
+			}
+		})
+	}
+}

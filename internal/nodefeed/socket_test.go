@@ -1,0 +1,91 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodefeed_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/test/nobody"
+)
+
+// told is a log that hands on its lines.
+type told chan string
+
+func (l told) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// listen makes a socket that nobody accepts from.
+func listen(t *testing.T, socket string) *net.UnixListener {
+	t.Helper()
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener
+}
+
+func TestAWrongSocketIsOneLineWithTheRemedy(t *testing.T) {
+	for _, test := range []struct {
+		name, kernel, remedy string
+		prepare              func(t *testing.T, socket string)
+	}{
+		{"that is not there", "no such file or directory", "does it run, with the same --api-socket?", func(*testing.T, string) {}},
+		{"of a plugin that is gone", "connection refused", "does it run, with the same --api-socket?", func(t *testing.T, socket string) {
+			listener := listen(t, socket)
+			listener.SetUnlinkOnClose(false)
+			_ = listener.Close()
+		}},
+		{"that is a file", "connection refused", "does it run, with the same --api-socket?", func(t *testing.T, socket string) {
+			if err := os.WriteFile(socket, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"of others", "permission denied", "run as root, or in the group that its --api-socket-group names", func(t *testing.T, socket string) {
+			listen(t, socket)
+			if err := os.Chmod(filepath.Dir(socket), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(socket, 0); err != nil {
+				t.Fatal(err)
+			}
+			nobody.Become(t)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			socket := socketPath(t)
+			test.prepare(t, socket)
+			lines := make(told, 100)
+			feed := nodefeed.New(socket, slog.New(slog.NewTextHandler(lines, nil)))
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- feed.Run(ctx) }()
+			want := "qos-nri-plugin does not answer on " + socket +
+				`: connection error: desc = "transport: Error while dialing: dial unix ` + socket + ": connect: " + test.kernel + `"; ` + test.remedy
+			state := await(t, feed, "told what is wrong", func(s nodefeed.State) bool { return s.Problem == want })
+			_, again := feed.Get()
+			<-again // after the next attempt
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			if state.Ready() {
+				t.Error("ready")
+			}
+			if said := <-lines; len(lines) > 0 || strings.Count(said, "\n") != 1 || !strings.Contains(said, "level=WARN") ||
+				!strings.Contains(said, test.remedy) {
+				t.Errorf("the log has %q, and %d lines more; want one line", said, len(lines))
+			}
+		})
+	}
+}

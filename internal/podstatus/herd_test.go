@@ -1,0 +1,161 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed/feedtest"
+	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+)
+
+// many is how many nodes there are. They know nothing of each other, so that twenty times as many ask twenty times as often.
+const many = 250
+
+// busy is an API server that counts what it is asked for. Every node has one pod.
+type busy struct {
+	mu       sync.Mutex // guards all below
+	down     bool
+	since    time.Time
+	bySecond map[int]int // requests by seconds from since on
+	byVerb   map[string]int
+	watches  []*watch.RaceFreeFakeWatcher
+}
+
+func (b *busy) ask(verb string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bySecond[int(time.Since(b.since)/time.Second)]++
+	b.byVerb[verb]++
+	if b.down {
+		return apierrors.NewServiceUnavailable("down")
+	}
+	return nil
+}
+
+// set takes the server down, which ends all watches, or brings it back, and counts from now on.
+func (b *busy) set(down bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.down, b.since, b.bySecond, b.byVerb = down, time.Now(), map[int]int{}, map[string]int{}
+	for _, w := range b.watches {
+		w.Stop()
+	}
+	b.watches = nil
+}
+
+func (b *busy) counted() (peak int, byVerb map[string]int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, n := range b.bySecond {
+		peak = max(peak, n)
+	}
+	return peak, b.byVerb
+}
+
+// share is what one node sees of the server: its client, as far as that is used.
+type share struct {
+	kubernetes.Interface
+	server *busy
+}
+
+func (s share) CoreV1() corev1client.CoreV1Interface { return shareOfCore{server: s.server} }
+
+type shareOfCore struct {
+	corev1client.CoreV1Interface
+	server *busy
+}
+
+func (s shareOfCore) Pods(string) corev1client.PodInterface { return shareOfPods{server: s.server} }
+
+type shareOfPods struct {
+	corev1client.PodInterface
+	server *busy
+}
+
+func (s shareOfPods) List(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
+	if err := s.server.ask("list"); err != nil {
+		return nil, err
+	}
+	return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Pod{*pod("a")}}, nil
+}
+
+func (s shareOfPods) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	if o.SendInitialEvents != nil {
+		return nil, apierrors.NewBadRequest("this server does not stream lists")
+	}
+	if err := s.server.ask("watch"); err != nil {
+		return nil, err
+	}
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	w := watch.NewRaceFreeFake()
+	s.server.watches = append(s.server.watches, w)
+	return w, nil
+}
+
+func (s shareOfPods) ApplyStatus(context.Context, *applycorev1.PodApplyConfiguration, metav1.ApplyOptions) (*corev1.Pod, error) {
+	return pod("a"), s.server.ask("apply")
+}
+
+// TestManyNodesThatComeBackDoNotComeTogether has a pod on all nodes whose class changes while the server is away.
+func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &busy{}
+		server.set(false)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		plugins := make([]*plugin, many)
+		for i := range plugins {
+			plugins[i] = &plugin{feedtest.New(nodefeed.State{AwaySince: time.Now()})}
+			plugins[i].tell(nil, "a=gold")
+			p := podstatus.New(plugins[i], share{server: server}, podstatus.Options{
+				NodeName: fmt.Sprint("n", i), Conditions: true, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+			})
+			running.Go(func() { _ = p.Run(ctx) })
+		}
+		pass := func(d time.Duration) {
+			<-time.After(d)
+			synctest.Wait()
+		}
+		pass(2 * time.Minute)
+
+		server.set(true)
+		pass(2 * time.Minute)
+		for _, p := range plugins {
+			p.tell(nil, "a=silver")
+		}
+		pass(2 * time.Minute)
+		_, away := server.counted()
+		server.set(false)
+		pass(3 * time.Minute)
+		peak, asked := server.counted()
+		t.Logf("%d nodes: while it was away %v; then at most %d requests within a second, %v", many, away, peak, asked)
+		if want := many / 5; peak > want {
+			t.Errorf("%d requests within a second, want %d at most", peak, want)
+		}
+		if asked["apply"] < many || asked["list"]+asked["watch"]+asked["apply"] > 4*many {
+			t.Errorf("asked for %v", asked)
+		}
+		cancel()
+		server.set(true)
+		running.Wait()
+	})
+}

@@ -1,0 +1,56 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+// hanging is a host that does not come back from looking for devices, once.
+type hanging struct {
+	*simcgroup.Machine
+	hangs             *atomic.Bool
+	reached, released chan struct{}
+}
+
+func (h hanging) Glob(pattern string) ([]string, error) {
+	if h.hangs.Swap(false) {
+		close(h.reached)
+		<-h.released
+	}
+	return h.Machine.Glob(pattern)
+}
+
+func TestWhatHooksDoDoesNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
+	host := hanging{disks(simcgroup.New()), &atomic.Bool{}, make(chan struct{}), make(chan struct{})}
+	tree, err := cgroup.Detect(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := Kind(Options{FS: host, Tree: tree, Log: slog.New(slog.DiscardHandler)})
+	f := fixture{t, host.Machine, kind.New("k8s.io/blockio", classes.ContainerScope).(*Backend)}
+	f.apply(throttling)
+	config, done := f.parse(throttling), make(chan error, 1)
+	host.hangs.Store(true)
+	go func() { done <- f.backend.Apply(t.Context(), config) }()
+	<-host.reached
+	f.runtime("", "slow")
+	f.enforce(container(), "", "slow")
+	if class, ok, err := f.backend.Observe(t.Context(), container()); class != "slow" || !ok || err != nil {
+		t.Errorf("the container is seen in %q, %v, %v", class, ok, err)
+	}
+	if got := f.backend.Status(); got.Unavailable != nil {
+		t.Errorf("status is %+v", got)
+	}
+	close(host.released)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,53 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// hanging is a kernel that does not come back from a write of schemata, once.
+type hanging struct {
+	*sim.FS
+	hangs             *atomic.Bool
+	reached, released chan struct{}
+}
+
+func (h hanging) WriteFile(path string, data []byte) error {
+	if strings.HasSuffix(path, "/schemata") && h.hangs.Swap(false) {
+		close(h.reached)
+		<-h.released
+	}
+	return h.FS.WriteFile(path, data)
+}
+
+func TestWhatHooksAskForDoesNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
+	fs := hanging{sim.New(sim.IntelSpec()), &atomic.Bool{}, make(chan struct{}), make(chan struct{})}
+	b := newBackend(fs, nil)
+	apply(t, b, twoPartitions)
+	config, done := parse(t, others), make(chan error, 1)
+	fs.hangs.Store(true)
+	go func() { done <- b.Apply(t.Context(), config) }()
+	<-fs.reached
+	if got, err := b.Adjust("", "gold"); err != nil || got.ClosID != "qos-gold" {
+		t.Errorf("a new container gets %+v, %v", got, err)
+	}
+	if got := b.Status(); len(got.Conditions) == 0 || !got.Conditions[0].Healthy {
+		t.Errorf("status is %+v; the live configuration is the old one still", got)
+	}
+	if got := b.Schemata(); got["gold"] == "" || got["tin"] != "" {
+		t.Errorf("schemata are %v", got)
+	}
+	close(fs.released)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Adjust("", "tin"); err != nil {
+		t.Error(err)
+	}
+}

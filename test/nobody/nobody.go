@@ -1,0 +1,31 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nobody takes the rights away from a test that runs as root, so that files can be closed to it.
+package nobody
+
+import (
+	"syscall"
+	"testing"
+)
+
+// uid is that of a user who owns nothing.
+const uid = 65534
+
+// Become makes the whole process one without rights, until root is called or the test ends. It does nothing to who is not root.
+// No other test may run meanwhile.
+func Become(t testing.TB) (root func()) {
+	t.Helper()
+	before := syscall.Geteuid()
+	if before != 0 {
+		return func() {}
+	}
+	set := func(uid int) {
+		if err := syscall.Setresuid(-1, uid, -1); err != nil {
+			t.Errorf("become user %d: %v", uid, err)
+		}
+	}
+	set(uid)
+	t.Cleanup(func() { set(before) })
+	return func() { set(before) }
+}
