@@ -65,7 +65,7 @@ type QOSLimitRangeItem struct {
 
 // LimitQOSResource has the default class of a resource.
 //
-// +kubebuilder:validation:XValidation:rule="!self.name.startsWith('k8s.io/') || self.name in ['k8s.io/rdt', 'k8s.io/blockio']",message="k8s.io has rdt, blockio"
+// +kubebuilder:validation:XValidation:rule="!self.name.startsWith('k8s.io/') || self.name in ['k8s.io/rdt', 'k8s.io/blockio']",message="k8s.io: rdt, blockio"
 // +kubebuilder:validation:XValidation:rule="self.name.contains('/') || self.name in ['rdt', 'blockio']",message="put a domain before it, as vendor.example/"
 type LimitQOSResource struct {
 	// Name of the resource, e.g. "k8s.io/rdt", for which "rdt" may be written.
