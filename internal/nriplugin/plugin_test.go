@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
@@ -72,7 +74,10 @@ func newRuntime(t *testing.T, options ...adaptation.Option) *nriruntime.Runtime 
 
 func newNode(t *testing.T, backend *nodetest.Backend) *node.Node {
 	t.Helper()
-	n := node.New(node.Options{Kinds: kinds(backend), Log: slog.New(slog.DiscardHandler)})
+	log := slog.New(slog.DiscardHandler)
+	// What was changed has to outlive a restart of the runtime in the middle of the change.
+	changes := checkpoint.Open(filepath.Join(t.TempDir(), "changes.json"), "this boot", log)
+	n := node.New(node.Options{Kinds: kinds(backend), Changes: changes, Log: log})
 	configure(t, n, kinds(backend), files)
 	return n
 }
