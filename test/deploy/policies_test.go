@@ -150,11 +150,9 @@ func TestPoliciesCompile(t *testing.T) {
 	if len(found) != 9 {
 		t.Errorf("%d policies, want 9", len(found))
 	}
-	for minor, want := range map[uint][]string{
-		36: nil,
-		35: nil,
-		34: {"qos-annotations-to-resources", "qos-check-annotations", "qos-check-contradictions", "qos-check-units"},
-	} {
+	from35 := []string{"qos-annotations-to-resources", "qos-check-annotations", "qos-check-contradictions", "qos-check-units"}
+	from33 := []string{"qos-default-classes-of-containers", "qos-default-classes-of-pods", "qos-keep-internal-annotations", "qos-keep-requests"}
+	for minor, want := range map[uint][]string{36: nil, 35: nil, 34: from35, 33: from35, 32: slices.Concat(from35, from33)} {
 		var refused []string
 		for _, p := range found {
 			if problems := p.compile(t, minor); len(problems) > 0 {
