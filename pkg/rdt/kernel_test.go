@@ -135,6 +135,45 @@ func TestOnTheKernel(t *testing.T) {
 	}
 }
 
+// TestMountingOnTheKernel lets the backend mount resctrl. What it mounts with is its own choice, whatever machine -kernel names.
+func TestMountingOnTheKernel(t *testing.T) {
+	spec := kernelSpec(t)
+	spec.Options, spec.Unmounted = "", true
+	host := hostfs.Root("/")
+	for config, options := range mountOptionsFor() {
+		simulated := sim.New(spec)
+		want := newBackend(simulated, nil).Apply(t.Context(), parse(t, config))
+		b := newBackend(host, nil)
+		err := b.Apply(t.Context(), parse(t, config))
+		if diff := cmp.Diff(reasonOf(want), reasonOf(err)); diff != "" {
+			t.Errorf("%s: -simulation +kernel: %s\n%v", config, diff, err)
+		}
+		mount, mounted := findMount(host)
+		if mounted == (want != nil) {
+			t.Errorf("%s: mounted %v, and the simulation says: %v", config, mounted, want)
+		}
+		if !mounted {
+			continue
+		}
+		options = strings.Replace(options, "rw,", "rw,nosuid,nodev,noexec,", 1) // with which hostfs mounts everything
+		if got := strings.Join(mount.options, ","); got != options {
+			t.Errorf("%s\nmounted with %s, want %s", config, got, options)
+		}
+		if diff := cmp.Diff(schemataIn(t, simulated), kernelSchemata(t)); diff != "" {
+			t.Errorf("%s: -simulation +kernel:\n%s", config, diff)
+		}
+		must(t, unix.Unmount(sim.MountPoint, 0))
+	}
+}
+
+// reasonOf is why resctrl is unavailable, or else what the error says.
+func reasonOf(err error) string {
+	if unavailable := (*classes.Unavailable)(nil); errors.As(err, &unavailable) {
+		return unavailable.Reason
+	}
+	return fmt.Sprint(err)
+}
+
 func movesProcesses(t *testing.T, b *Backend, pids processes) {
 	target := classes.Target{PID: pids[0], Starting: true}
 	if err := b.Enforce(t.Context(), target, "", "gold"); !errors.Is(err, ErrRuntimeIgnored) {

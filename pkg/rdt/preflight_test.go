@@ -163,15 +163,21 @@ func TestUnavailableSaysWhyAndWhatToDo(t *testing.T) {
 	}
 }
 
+// mountOptionsFor are the options of /proc/mounts with which resctrl is mounted for a configuration. No class needs a group, of
+// which a kernel has only so many in its life.
+func mountOptionsFor() map[string]string {
+	return map[string]string{
+		"partitions: {p: {l3Allocation: 50%, classes: {system/default: }}}":                                         "rw,relatime",
+		"partitions: {p: {mbAllocation: [500MBps], classes: {system/default: }}}":                                   "rw,relatime,mba_MBps",
+		"partitions: {p: {l3Allocation: {all: {unified: 50%, code: 25%, data: 75%}}, classes: {system/default: }}}": "rw,relatime,cdp",
+		"partitions: {p: {l2Allocation: {all: {unified: 50%, code: 25%, data: 75%}}, classes: {system/default: }}}": "rw,relatime", // has no L2 CDP
+	}
+}
+
 func TestApplyMountsWithTheOptionsThatTheConfigurationNeeds(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.Unmounted = true
-	for config, want := range map[string]string{
-		twoPartitions: "rw,relatime",
-		"partitions: {p: {mbAllocation: [500MBps], classes: {a: }}}":                                   "rw,relatime,mba_MBps",
-		"partitions: {p: {l3Allocation: {all: {unified: 50%, code: 30%, data: 60%}}, classes: {a: }}}": "rw,relatime,cdp",
-		"partitions: {p: {l2Allocation: {all: {unified: 50%, code: 30%, data: 60%}}, classes: {a: }}}": "rw,relatime", // has no L2 CDP
-	} {
+	for config, want := range mountOptionsFor() {
 		fs := sim.New(spec)
 		b := newBackend(fs, nil)
 		must(t, b.Check(t.Context(), parse(t, config)))

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/containerd/nri/pkg/adaptation"
+
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
@@ -98,6 +100,9 @@ func (s *stage) clean(n *node.Node) error {
 }
 
 func (s *stage) startRuntime(dir string) error {
+	// A slow machine is to show the same: with NRI's two seconds for a hook, a plugin that is late is dropped.
+	adaptation.SetPluginRegistrationTimeout(time.Minute)
+	adaptation.SetPluginRequestTimeout(time.Minute)
 	runtime, err := nriruntime.New(dir, nriruntime.Options{OCI: s.host})
 	if err != nil {
 		return err

@@ -26,6 +26,8 @@ type machine struct {
 	cgroup string // "v1" or "v2"
 	// resctrl are mount options for the test.
 	resctrl string
+	// unmounted leaves it to the plugin to mount resctrl.
+	unmounted bool
 }
 
 func machines() []machine {
@@ -35,7 +37,7 @@ func machines() []machine {
 		{name: "intel-simulation-mbps", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "mba_MBps"},
 		{name: "amd-simulation", test: "TestSimulation", vendor: "amd", cgroup: "v2"},
 		{name: "intel-cgroupv2", test: "TestNode", vendor: "intel", cgroup: "v2"},
-		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2"},
+		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2", unmounted: true},
 		{name: "intel-cgroupv1", test: "TestNode", vendor: "intel", cgroup: "v1"},
 	}
 }
@@ -99,8 +101,11 @@ func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 	boot := time.AfterFunc(bootTimeout, cancel)
 	defer boot.Stop()
 
-	vm := exec.CommandContext(ctx, filepath.Join(r.source, "test/e2e/vm/boot.sh"), dir, m.vendor,
-		"QOS_LOGS=/share/logs/"+m.name, "QOS_TEST="+m.test, "QOS_RESCTRL="+m.resctrl)
+	environment := []string{"QOS_LOGS=/share/logs/" + m.name, "QOS_TEST=" + m.test, "QOS_RESCTRL=" + m.resctrl}
+	if m.unmounted {
+		environment = append(environment, "QOS_UNMOUNTED=yes")
+	}
+	vm := exec.CommandContext(ctx, filepath.Join(r.source, "test/e2e/vm/boot.sh"), append([]string{dir, m.vendor}, environment...)...)
 	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "KERNEL="+r.kernel)
 	var diagnostics bytes.Buffer
 	vm.Stderr = &diagnostics

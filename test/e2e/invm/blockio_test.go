@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
@@ -156,13 +158,29 @@ func podScope(t *testing.T, n *node) {
 	_, err := n.tryPod(t, "scope-unknown", map[string]string{podKey: podBlockio + "=fast"})
 	wantRefusal(t, err, podRefused+`pod default/scope-unknown: class "fast" of qos.noderesource.dev/pod-blockio does not exist on this node; `+
 		`available: slow (asked by annotation qos.noderesource.dev/pod)`)
-	inUse := []string{}
+	n.wantPodClasses(t, "slow 1")
+
+	another := map[string]string{podKey: podBlockio + "=slow"}
+	_, err = n.tryPod(t, "scope-full", another)
+	wantRefusal(t, err, podRefused+`pod default/scope-full: class "slow" of qos.noderesource.dev/pod-blockio is full: 1 of 1 in use; `+
+		`available: none`)
+	_, err = n.runtime.StopPodSandbox(requestContext(t), &cri.StopPodSandboxRequest{PodSandboxId: p.id})
+	must(t, err)
+	n.wantPodClasses(t, "slow 0")
+	n.runPod(t, "scope-next", another)
+	n.wantPodClasses(t, "slow 1")
+}
+
+// wantPodClasses checks how often classes of pod scope are in use.
+func (n *node) wantPodClasses(t testing.TB, want ...string) {
+	t.Helper()
+	var inUse []string
 	for _, offer := range n.status(t).GetResources().GetPodQosResources() {
 		for _, class := range offer.GetClasses() {
 			inUse = append(inUse, fmt.Sprint(class.GetName(), " ", class.GetInUse()))
 		}
 	}
-	if !slices.Equal(inUse, []string{"slow 1"}) {
-		t.Errorf("classes of pod scope in use: %q", inUse)
+	if !slices.Equal(inUse, want) {
+		t.Errorf("classes of pod scope in use: %q, want %q", inUse, want)
 	}
 }

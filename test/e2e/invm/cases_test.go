@@ -6,10 +6,12 @@
 package invm
 
 import (
+	"os"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 )
 
 // TestNode runs all cases in one life of the machine, since it is slow: containerd takes long to start, and so do pods. Cases share
@@ -19,10 +21,14 @@ func TestNode(t *testing.T) {
 	early := n.runPod(t, "early", map[string]string{keyOf("main"): "rdt=silver"})
 	t.Run("the runtime alone runs a container and execs into it", func(t *testing.T) { runsContainers(t, early) })
 
-	theirs := makeForeignGroups(t)
 	writeClassFile(t, classFile)
+	theirs := beforePlugin(t, n)
 	n.startPlugin(t)
 	t.Cleanup(func() { n.plugin.end(t, syscall.SIGTERM) })
+	if theirs == nil {
+		t.Run("resctrl was mounted by the plugin", mountedByPlugin)
+		theirs = makeForeignGroups(t)
+	}
 	t.Run("what ran before the plugin is reported as the kernel has it", func(t *testing.T) { ranBefore(t, n, early) })
 	early.remove(t)
 	t.Run("the kernel has the schemata of the class file", func(t *testing.T) { schemata(t, n) })
@@ -35,6 +41,7 @@ func TestNode(t *testing.T) {
 	}{
 		{"containers and what is exec'd into them are in their groups", groups},
 		{"throttles are in place before the first instruction and hold", throttles},
+		{"weights stand in the kernel, and the status says whether a disk acts on them", weights},
 		{"an unknown class or resource is refused with what there is", unknownClass},
 		{"a full class is refused until a slot is free", fullClass},
 		{"a restarted container is not refused against itself", restartedContainer},
@@ -51,6 +58,21 @@ func TestNode(t *testing.T) {
 	})
 }
 
+// beforePlugin are the cases without the plugin. It mounts resctrl and returns what others have in it; with QOS_UNMOUNTED it leaves that
+// to the plugin, and returns nil.
+func beforePlugin(t *testing.T, n *node) foreign {
+	var theirs foreign
+	if os.Getenv("QOS_UNMOUNTED") == "" {
+		must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
+		theirs = makeForeignGroups(t)
+	}
+	t.Run("check tells what the plugin would find, and changes nothing", func(t *testing.T) { checksMachine(t, n) })
+	if n.cgroupV2 && theirs != nil {
+		t.Run("the demo runs on the machine itself, and leaves nothing behind", realDemo)
+	}
+	return theirs
+}
+
 // requests are annotations for the containers of the cases.
 func requests() map[string]string {
 	annotations := map[string]string{}
@@ -58,7 +80,7 @@ func requests() map[string]string {
 		"main": "rdt=gold", "limited": "blockio=throttled", "platinum": "rdt=platinum", "networked": "network=fast",
 		"one": "rdt=gold", "two": "rdt=gold", "three": "rdt=gold", "again": "blockio=single", "other": "blockio=single",
 		"changed": "rdt=silver,blockio=throttled", "reloaded": "rdt=silver,blockio=slower",
-		"kept": "rdt=gold,blockio=throttled", "gone": "rdt=gold", "next": "rdt=gold",
+		"kept": "rdt=gold,blockio=throttled", "gone": "rdt=gold", "next": "rdt=gold", "weighed": "blockio=weighted",
 	} {
 		annotations[keyOf(container)] = request
 	}

@@ -37,7 +37,7 @@ type node struct {
 
 // startNode brings containerd up, with the tests' image; both end with t.
 func startNode(t *testing.T) *node {
-	n := &node{cgroupV2: cgroupV2(t), amd: strings.Contains(mustRead(t, "/proc/cpuinfo"), "AuthenticAMD")}
+	n := &node{cgroupV2: cgroupV2(t), amd: isAMD(t)}
 	must(t, os.MkdirAll("/etc/containerd", 0o755))
 	mustWrite(t, "/etc/containerd/config.toml", containerdConfig)
 	connection, err := grpc.NewClient("unix://"+runtimeSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -45,7 +45,7 @@ resources:
           silver: {l3Allocation: "100%", mbAllocation: ["100%"]}
           bronze: {l3Allocation: "50%", mbAllocation: ["40%"]}
 - name: k8s.io/blockio
-  classes: [{name: throttled}, {name: slower}, {name: single, capacity: 1}]
+  classes: [{name: throttled}, {name: slower}, {name: single, capacity: 1}, {name: weighted}]
   blockio:
     Classes:
       throttled:
@@ -53,8 +53,10 @@ resources:
       - {Devices: [/dev/vdb], ThrottleReadBps: 1M, ThrottleWriteBps: 2M}
       slower: [{Devices: [/dev/vda], ThrottleReadBps: 700k}]
       single: [{Devices: ["/dev/vd?"], ThrottleReadIOPS: 1000}]
+      weighted: [{Weight: 400}, {Devices: [/dev/vdb], Weight: 200}]
 - name: qos.noderesource.dev/pod-blockio
   scope: pod
+  classes: [{name: slow, capacity: 1}]
   blockio:
     Classes:
       slow: [{Devices: [/dev/vda], ThrottleReadBps: 3M}]

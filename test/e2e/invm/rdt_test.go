@@ -91,12 +91,10 @@ func schemataLines(t testing.TB, group string) []string {
 // foreign is everything about resctrl that is not the plugin's: file contents by path.
 type foreign map[string]string
 
-// makeForeignGroups mounts resctrl and makes groups as another program would: one with a process in it, a monitoring group in it, and
-// an empty one. What runs there ends with t.
+// makeForeignGroups makes groups as another program would: one with a process in it, a monitoring group in it, and an empty one. What
+// runs there ends with t.
 func makeForeignGroups(t *testing.T) foreign {
 	t.Helper()
-	_, err := output("mount", "-t", "resctrl", "resctrl", resctrlRoot)
-	must(t, err)
 	for _, group := range []string{"theirs", "theirs/mon_groups/watched", "empty"} {
 		must(t, os.Mkdir(filepath.Join(resctrlRoot, group), 0o755))
 	}

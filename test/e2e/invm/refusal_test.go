@@ -73,5 +73,5 @@ func restartedContainer(t *testing.T, p *pod) {
 	dead.remove(t)
 	_, err := p.create(t, spec{name: "other"})
 	wantRefusal(t, err, containerRefused+`pod default/shared container other: class "single" of k8s.io/blockio is full: 1 of 1 in use; `+
-		`available: throttled, slower`)
+		`available: throttled, slower, weighted`)
 }

@@ -1,0 +1,145 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// checksMachine runs the command check while the plugin does not run.
+func checksMachine(t *testing.T, n *node) {
+	before := standing(t)
+	printed, err := output("qos-nri-plugin", "check", "--runtime-endpoint", "unix://"+runtimeSocket, "--nri-socket", nriSocket)
+	must(t, err)
+	wantLines(t, printed, n.findings(t))
+
+	// How many groups there can be is only known of a resctrl that is mounted.
+	if mountOf(t) != "" {
+		file := filepath.Join(t.TempDir(), "many.yaml")
+		mustWrite(t, file, manyClasses(30))
+		printed, err = output("qos-nri-plugin", "check", file)
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+			t.Errorf("check of too many classes: %v", err)
+		}
+		want := file + ":4: k8s.io/rdt: 30 classes are 25 too many: the CPU has 8 CLOSIDs, of which resctrl's root group has 1, " +
+			"groups of others (empty, theirs) have 2; remove classes, or those groups: out of CLOSIDs\n"
+		if diff := cmp.Diff(want, printed); diff != "" {
+			t.Errorf("too many classes (-want +got):\n%s", diff)
+		}
+	}
+	if diff := cmp.Diff(before, standing(t)); diff != "" {
+		t.Errorf("check changed something (-before +after):\n%s", diff)
+	}
+}
+
+// findings are how the lines begin that check prints of the tests' class file.
+func (n *node) findings(t testing.TB) []string {
+	t.Helper()
+	var lines []string
+	if mountOf(t) == "" {
+		lines = append(lines, "warning: k8s.io/rdt: ResctrlMounted: NotMounted: resctrl is not mounted yet, so masks, bandwidth and CLOSIDs "+
+			"were not checked")
+	}
+	lines = append(lines,
+		"warning: k8s.io/blockio: class weighted is enforced in part: weight 400 has no effect: no device acts on weights; "+
+			"set its I/O scheduler to bfq",
+		"warning: k8s.io/blockio: WeightsEffective: NoScheduler: no device acts on weights, they do nothing; for each disk "+
+			"set its I/O scheduler to bfq")
+	if !n.cgroupV2 {
+		lines = append(lines, "warning: "+podBlockio+": not on this machine (NoHierarchyInV1): cgroup v1 does not apply the limits "+
+			"of a pod's cgroup")
+	}
+	return append(lines, "1 file, 3 resources, 8 classes: OK",
+		"runtime: ok: the runtime is containerd 2.",
+		"runtime: ok: NRI of containerd 2.",
+		"runtime: ok: NRI is on: /run/nri/nri.sock answers",
+		"runtime: ok: containerd has no RDT or block I/O configuration of its own in /etc/containerd/config.toml",
+		"runtime: warning: containerd refuses pods with rdt.resources.beta.kubernetes.io annotations by itself",
+		"runtime: warning: containerd refuses pods with blockio.resources.beta.kubernetes.io annotations by itself")
+}
+
+// wantLines checks that there are as many lines as beginnings of them, in that order.
+func wantLines(t testing.TB, printed string, beginnings []string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(printed), "\n")
+	if !slices.EqualFunc(lines, beginnings, strings.HasPrefix) {
+		t.Errorf("lines:\n%s\nwant lines that begin with:\n%s", strings.Join(lines, "\n"), strings.Join(beginnings, "\n"))
+	}
+}
+
+func manyClasses(n int) string {
+	text := "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- name: k8s.io/rdt\n" +
+		"  rdt: {partitions: {p: {l3Allocation: 100%, classes: {"
+	for i := range n {
+		text += fmt.Sprintf("c%d: {}, ", i)
+	}
+	return text + "}}}}\n"
+}
+
+// realDemo runs the demo on this machine, where containers run that it knows nothing of.
+func realDemo(t *testing.T) {
+	before := standing(t)
+	printed, err := output("demo", "--real")
+	must(t, err)
+	for _, part := range []string{
+		"the plugin, on this machine.",
+		`class "exclusive" of k8s.io/rdt is full: 2 of 2 in use`,
+		"L3:0=000ff;1=000ff",
+		deviceNumber(t, "/dev/vda") + " rbps=10000000 wbps=10000000 riops=max wiops=max",
+		"default 400",
+	} {
+		if !strings.Contains(printed, part) {
+			t.Errorf("the demo does not show %q:\n%s", part, printed)
+		}
+	}
+	if diff := cmp.Diff(before, standing(t)); diff != "" {
+		t.Errorf("the demo has left something behind (-before +after):\n%s", diff)
+	}
+}
+
+// standing is what programs that clean up after themselves leave as it was: all of resctrl, its mount, and which cgroups there are.
+func standing(t testing.TB) foreign {
+	t.Helper()
+	found := readForeign(t)
+	found["mount"] = mountOf(t)
+	for _, pattern := range []string{resctrlRoot + "/*", "/sys/fs/cgroup/*", "/sys/fs/cgroup/kubepods/*"} {
+		names, err := filepath.Glob(pattern)
+		must(t, err)
+		for _, name := range names {
+			if info, err := os.Stat(name); err == nil && info.IsDir() {
+				found[name] = "is there"
+			}
+		}
+	}
+	return found
+}
+
+// mountOf is how resctrl is mounted, by the options of /proc/mounts; "" when it is not.
+func mountOf(t testing.TB) string {
+	t.Helper()
+	for _, line := range strings.Split(mustRead(t, "/proc/mounts"), "\n") {
+		if fields := strings.Fields(line); len(fields) > 3 && fields[1] == resctrlRoot {
+			return fields[3]
+		}
+	}
+	return ""
+}
+
+// mountedByPlugin is of a plugin that has found resctrl unmounted. Nothing of its class file needs an option of resctrl's own.
+func mountedByPlugin(t *testing.T) {
+	if got := mountOf(t); got != "rw,nosuid,nodev,noexec,relatime" {
+		t.Errorf("resctrl is mounted with %q", got)
+	}
+}

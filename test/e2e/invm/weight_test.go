@@ -1,0 +1,87 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+// weights: as long as no disk acts on them, the status says so. A disk that has got bfq is found when the class files are read again;
+// containers then have weights of their own for it.
+func weights(t *testing.T, p *pod) {
+	n := p.node
+	n.wantWeightsEffective(t, false)
+	initial := n.schedule(t, "bfq")
+	n.wantWeightsEffective(t, true)
+
+	c := p.run(t, spec{name: "weighed", args: []string{"show", filepath.Join("/sys/fs/cgroup", n.bfqFile())}})
+	want := fmt.Sprintf("default 400\n%s 200", deviceNumber(t, "/dev/vdb"))
+	if got := c.printed(t); got != want {
+		t.Errorf("weights before the first instruction are %q, want %q", got, want)
+	}
+	if n.cgroupV2 {
+		if got := mustRead(t, filepath.Join(n.ioCgroup(c.cgroup()), "io.weight")); got != "default 3940\n" {
+			t.Errorf("io.weight is %q", got) // what 400 of 10 to 1000 is of 1 to 10000
+		}
+	}
+	n.wantAssignment(t, p, "weighed", &qos.Assignment{
+		Name: "k8s.io/blockio", Class: "weighted", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: keyOf("weighed"),
+	})
+	n.schedule(t, initial)
+	n.wantWeightsEffective(t, false)
+}
+
+// schedule gives a disk another I/O scheduler, makes the plugin read its class files again, and returns the scheduler before.
+func (n *node) schedule(t testing.TB, scheduler string) (before string) {
+	t.Helper()
+	const file = "/sys/block/vdb/queue/scheduler"
+	active := regexp.MustCompile(`\[(.*)\]`).FindStringSubmatch(mustRead(t, file))
+	if len(active) != 2 {
+		t.Fatalf("%s names no scheduler", file)
+	}
+	mustWrite(t, file, scheduler)
+	must(t, n.plugin.cmd.Process.Signal(syscall.SIGHUP))
+	return active[1]
+}
+
+// bfqFile has the weights of a cgroup under the bfq scheduler, for all disks and for single ones, below where cgroups are mounted.
+func (n *node) bfqFile() string {
+	if n.cgroupV2 {
+		return "io.bfq.weight"
+	}
+	return "blkio/blkio.bfq.weight_device"
+}
+
+// wantWeightsEffective waits for what the status says of weights: of all, and of the class that has them.
+func (n *node) wantWeightsEffective(t testing.TB, want bool) {
+	t.Helper()
+	eventually(t, "the status says whether weights are effective", func() error {
+		said := ""
+		for _, offer := range n.status(t).GetResources().GetContainerQosResources() {
+			for _, condition := range offer.GetConditions() {
+				if condition.GetType() == "WeightsEffective" {
+					said += fmt.Sprintf("%v ", condition.GetHealthy())
+				}
+			}
+			for _, class := range offer.GetClasses() {
+				if class.GetName() == "weighted" {
+					said += fmt.Sprintf("in whole: %v", !strings.Contains(class.GetDegraded(), "has no effect"))
+				}
+			}
+		}
+		if wanted := fmt.Sprintf("%v in whole: %v", want, want); said != wanted {
+			return fmt.Errorf("the status says %q, want %q", said, wanted)
+		}
+		return nil
+	})
+}
