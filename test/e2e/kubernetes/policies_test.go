@@ -171,7 +171,18 @@ func requestsStay(t *testing.T, n *node) {
 	if output, err := n.try("annotate", "pod", "stays", requiredAnnotation+"-"); err == nil || !strings.Contains(output, "is kept by policy; leave it in") {
 		t.Errorf("without the required plugin: %s; want it refused", output)
 	}
+	for _, internal := range []string{requiredAnnotation + "/container.main=", "assigned.qos.noderesource.dev=", "io.kubernetes.cri.rdt-class="} {
+		if output, err := n.try("annotate", "pod", "stays", internal); err == nil {
+			t.Errorf("%s is accepted, though empty: %s", internal, output)
+		}
+	}
+	binding := `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"stays","annotations":{"` + ours + `":"blockio=gold"}},"target":{"kind":"Node","name":"x"}}`
+	output, err := n.kubectlCommand(binding, "create", "--raw", "/api/v1/namespaces/default/pods/stays/binding", "-f", "-").CombinedOutput()
+	if err == nil || !strings.Contains(string(output), "cannot be changed in a pod that exists") {
+		t.Errorf("by a binding: %s; want it refused", output)
+	}
 	n.kubectl(t, "annotate", "pod", "stays", "example.com/other=1")
+	requestsOfOldPodsAreLeftAlone(t, n)
 	n.kubectl(t, "label", "namespace", "default", "qos.noderesource.dev/allow-changes=true")
 	until(t, "the class may be changed", func() (bool, string) {
 		output, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=blockio=gold")
@@ -180,6 +191,22 @@ func requestsStay(t *testing.T, n *node) {
 	if output, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=gold"); err == nil || !strings.Contains(output, "is not a request") {
 		t.Errorf("changed to nonsense: %s; want it refused", output)
 	}
+}
+
+// requestsOfOldPodsAreLeftAlone takes a resource away that a pod has asked for, and writes something else to the pod.
+func requestsOfOldPodsAreLeftAlone(t *testing.T, n *node) {
+	t.Helper()
+	n.apply(t, strings.Replace(strings.Split(clusterResources, "---")[0], "rdt, blockio,", "rdt,", 1))
+	until(t, "the resource is gone", func() (bool, string) {
+		output, err := n.send(unitsOf("default", map[string]int{"blockio.slow": 1}))
+		return err != nil, output
+	})
+	n.kubectl(t, "annotate", "pod", "stays", "k8s.v1.cni.cncf.io/network-status=x")
+	n.apply(t, clusterResources)
+	until(t, "the resource is back", func() (bool, string) {
+		output, err := n.send(unitsOf("default", map[string]int{"blockio.slow": 1}))
+		return err == nil, output
+	})
 }
 
 // quotaRace creates many more pods at once than the quota of their namespace has.
@@ -262,7 +289,14 @@ func bypassed(t *testing.T, n *node) {
 func pluginIsRequired(t *testing.T, n *node, p *programs) {
 	must(t, p.plugin.end(syscall.SIGTERM))
 	t.Cleanup(func() { p.back(t) })
-	n.run(t, pod{name: "needs-plugin", annotations: map[string]string{"blockio.resources.kubernetes.io/container.main": "gold"}}, pod{name: "needs-nothing"})
+	// Where changes are allowed, requests by annotation do not become units.
+	n.kubectl(t, "label", "namespace", "default", "qos.noderesource.dev/allow-changes=true")
+	t.Cleanup(func() { n.kubectl(t, "label", "namespace", "default", "qos.noderesource.dev/allow-changes-") })
+	until(t, "requests by annotation are left to the node", func() (bool, string) {
+		output, err := n.send(strings.Replace(unitsOf("default", nil), `"generateName"`, `"annotations":{"container.qos.noderesource.dev/main":"blockio=gold"},"generateName"`, 1))
+		return err == nil && !strings.Contains(output, "blockio.gold\":"), output
+	})
+	n.run(t, pod{name: "needs-plugin", annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=gold"}}, pod{name: "needs-nothing"})
 	until(t, "the runtime refuses the container", func() (bool, string) {
 		output := n.of("needs-plugin", "{.status.containerStatuses[*].state.waiting.message}")
 		events, _ := n.try("get", "events", "--field-selector", "involvedObject.name=needs-plugin", "-o", "jsonpath={.items[*].message}")
