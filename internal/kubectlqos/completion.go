@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
@@ -163,16 +164,26 @@ func (c *cluster) completeContainer(cmd *cobra.Command, args []string, _ string)
 	if len(args) == 0 {
 		return nil, noFiles
 	}
-	return c.ask(cmd, func(ctx context.Context, api *clients) (found words) {
-		pod, err := api.getPod(ctx, args[0])
-		if err != nil {
+	return c.ask(cmd, func(ctx context.Context, api *clients) words {
+		pod := api.namedPod(ctx, args[0])
+		if pod == nil {
 			return nil
 		}
-		for _, container := range containersOf(pod) {
-			found = append(found, container.name)
-		}
-		return found
+		return askable(pod)
 	}), noFiles
+}
+
+// namedPod is the pod that the command line names; nil without one.
+func (c *clients) namedPod(ctx context.Context, word string) *corev1.Pod {
+	name, err := podName(word)
+	if err != nil {
+		return nil
+	}
+	pod, err := c.getPod(ctx, name)
+	if err != nil {
+		return nil
+	}
+	return pod
 }
 
 // completePairs completes a pod, and then resource=class for it: classes that its node has, of resources that can be changed.
@@ -181,8 +192,8 @@ func (c *cluster) completePairs(cmd *cobra.Command, args []string, begun string)
 		return c.completePod(cmd, args, begun)
 	}
 	return c.ask(cmd, func(ctx context.Context, api *clients) words {
-		pod, err := api.getPod(ctx, args[0])
-		if err != nil {
+		pod := api.namedPod(ctx, args[0])
+		if pod == nil {
 			return nil
 		}
 		node, err := api.nodeOf(ctx, pod)

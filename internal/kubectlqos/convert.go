@@ -44,7 +44,8 @@ QOSLimitRanges and as native quotas. Everything else stays as it is, comments an
 unchanged, and so does what was converted before.
 
 Without files it reads standard input, so it can be a Helm post-renderer, and a KRM function for kustomize and kpt. Of a DIR it
-takes *.yaml, *.yml and *.json. Several files become one stream of documents.
+takes *.yaml, *.yml and *.json, and no symbolic links; those that are named themselves are followed. Several files become one
+stream of documents.
 
 It works offline. Which resources are for pods as a whole is told by --class-files or --from-cluster, and so is which classes
 exist; a ResourceQuota needs that. Without them only rdt and blockio are known: they are for containers.

@@ -320,3 +320,32 @@ func TestConvertLeavesALinkToAFileALink(t *testing.T) {
 		t.Errorf("the file has %q", got)
 	}
 }
+
+func TestConvertFollowsNoLinkOutOfADirectory(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "outside.yaml")
+	if err := os.WriteFile(outside, []byte(oneRDT), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(outside, filepath.Join(dir, "link.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := convertRun{args: []string{"convert", "-i", dir}}.run(t)
+	wantAnswer(t, answer{Code: program.ExitProblems, Errors: "Error: " + dir + " has symbolic links only, which are not followed there; name the files themselves\n"}, got)
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(oneRDT), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, _ = convertRun{args: []string{"convert", "-i", "-R", dir}}.run(t)
+	wantAnswer(t, answer{}, got)
+	if diff := cmp.Diff(map[string]string{"a.yaml": oneRDTAfter, "link.yaml": oneRDT}, filesIn(t, dir)); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+	t.Run("but one that is itself named", func(t *testing.T) {
+		link := filepath.Join(t.TempDir(), "link")
+		if err := os.Symlink(dir, link); err != nil {
+			t.Fatal(err)
+		}
+		got, _ := convertRun{args: []string{"convert", link}}.run(t)
+		wantAnswer(t, answer{Out: oneRDTAfter}, got)
+	})
+}

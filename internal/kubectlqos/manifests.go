@@ -63,7 +63,7 @@ func readManifest(name string) (manifest, error) {
 	return manifest{name, path, text}, err
 }
 
-// manifestFiles are a file itself, or the manifests of a directory.
+// manifestFiles are a file itself, or the manifests of a directory. Links in a directory may lead out of it, to what nobody named.
 func manifestFiles(name string, recursive bool) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -73,6 +73,7 @@ func manifestFiles(name string, recursive bool) ([]string, error) {
 		return []string{name}, nil
 	}
 	var files []string
+	links := 0
 	root := filepath.Clean(name) + string(filepath.Separator) // a directory also where name is a link to it
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -80,12 +81,18 @@ func manifestFiles(name string, recursive bool) ([]string, error) {
 			return err
 		case entry.IsDir() && path != root && !recursive:
 			return fs.SkipDir
-		case !entry.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
+		case entry.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
+		case entry.Type()&fs.ModeSymlink != 0:
+			links++
+		default:
 			files = append(files, path)
 		}
 		return nil
 	})
-	if err == nil && len(files) == 0 {
+	switch {
+	case err == nil && len(files) == 0 && links > 0:
+		return nil, fmt.Errorf("%s has symbolic links only, which are not followed there; name the files themselves", name)
+	case err == nil && len(files) == 0:
 		return nil, fmt.Errorf("%s has no *.yaml, *.yml or *.json; name another directory, or use --recursive", name)
 	}
 	return files, err

@@ -53,9 +53,11 @@ Documents (-o json, yaml, …) are the NodeQOSResources of the cluster.`,
 			return nil
 		},
 		ValidArgsFunction: c.completeNode,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if len(args) == 1 {
-				o.node = args[0]
+				if o.node, err = nodeName(args[0]); err != nil {
+					return program.UsageError(cmd, err)
+				}
 			}
 			return o.run(cmd)
 		},

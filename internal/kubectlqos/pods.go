@@ -59,10 +59,7 @@ requestedBy, source, effective, reason, message and node. A class "" is the syst
 		},
 		ValidArgsFunction: c.completePod,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				o.pod = args[0]
-			}
-			if err := o.check(cmd); err != nil {
+			if err := o.check(args); err != nil {
 				return program.UsageError(cmd, err)
 			}
 			if err := o.documents.check(cmd); err != nil {
@@ -78,7 +75,13 @@ requestedBy, source, effective, reason, message and node. A class "" is the syst
 	return cmd
 }
 
-func (o *podsCommand) check(*cobra.Command) error {
+// check reads the name, and finds what is wrong with the command line.
+func (o *podsCommand) check(args []string) (err error) {
+	if len(args) == 1 {
+		if o.pod, err = podName(args[0]); err != nil {
+			return err
+		}
+	}
 	if o.pod != "" && (o.everywhere || o.selector != "") {
 		return errors.New("a POD by name goes with neither -A nor -l")
 	}

@@ -81,7 +81,9 @@ It is checked first, by the rules of the pod's node. qos-kubelet-shim on the nod
 }
 
 func (o *setCommand) read(args []string) (err error) {
-	o.name = args[0]
+	if o.name, err = podName(args[0]); err != nil {
+		return err
+	}
 	switch {
 	case o.wholePod && o.container != "":
 		return errors.New("--pod and --container exclude each other")
@@ -151,10 +153,12 @@ func (o *setCommand) choose(pod *corev1.Pod) error {
 		return fmt.Errorf("pod %s has no node yet; change what creates it instead", pod.Name)
 	case o.wholePod:
 		return nil
+	case isEphemeral(pod, o.container):
+		return fmt.Errorf("container %s of pod %s is an ephemeral one, and the API server's policies and limits are for init and ordinary containers; "+
+			"name one of those%s", o.container, pod.Name, others(": ", askable(pod)))
 	}
-	var names []string
+	names := askable(pod)
 	for _, c := range containersOf(pod) {
-		names = append(names, c.name)
 		alive, _ := (&podView{pod: pod}).alive(c)
 		if c.name == o.container && !alive {
 			reason, _ := notCreated(c)
@@ -172,6 +176,20 @@ func (o *setCommand) choose(pod *corev1.Pod) error {
 		return fmt.Errorf("pod %s has no container %q%s", pod.Name, o.container, others("; it has ", names))
 	}
 	return nil
+}
+
+// askable are the containers of a pod that can have an annotation of their own.
+func askable(pod *corev1.Pod) (names []string) {
+	for _, c := range containersOf(pod) {
+		if !isEphemeral(pod, c.name) {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}
+
+func isEphemeral(pod *corev1.Pod, container string) bool {
+	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container })
 }
 
 // write writes the annotation to the pod as it was looked at, and to a pod that has changed since after looking again.

@@ -37,12 +37,14 @@ func (o *setCommand) await(ctx context.Context, api *clients, plan *settingPlan)
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
 	var last outcome
-	var failed error
+	failed := fmt.Errorf("the API server gave no answer within %s", o.timeout)
 	for {
-		var pod *corev1.Pod
-		var node *nodeqosv1alpha1.NodeQOSResources
-		if pod, node, failed = o.look(ctx, api, plan); failed == nil {
-			last = o.judge(plan, pod, node)
+		pod, node, err := o.look(ctx, api, plan)
+		switch {
+		case err == nil:
+			last, failed = o.judge(plan, pod, node), nil
+		case errors.Is(err, errPodGone) || !over(ctx):
+			failed = err
 		}
 		switch {
 		case errors.Is(failed, errPodGone):
@@ -61,6 +63,13 @@ func (o *setCommand) await(ctx context.Context, api *clients, plan *settingPlan)
 	}
 }
 
+// over says whether the time is up: a look that fails then was cut off, and what is known stays what it was. The clock is asked, too,
+// since clients give up by it, and the context's own timer may be a moment late.
+func over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
+}
+
 // errPodGone ends the wait for a pod that is not there any more.
 var errPodGone = errors.New("it ended before its class was changed")
 
@@ -75,11 +84,13 @@ func (o *setCommand) look(
 		return nil, nil, explain(err)
 	}
 	node, err := api.nodeOf(ctx, pod)
-	if err == nil && node == nil {
-		node = plan.node
+	if err != nil {
+		return nil, nil, err
 	}
-	plan.node = node
-	return pod, node, err
+	if node != nil {
+		plan.node = node
+	}
+	return pod, plan.node, nil
 }
 
 // judge says how far a plan has come.

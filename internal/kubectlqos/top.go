@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -176,17 +177,25 @@ func useByClass(nodes []nodeqosv1alpha1.NodeQOSResources) []classUse {
 }
 
 func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo) {
-	u.InUse += class.InUse
+	u.InUse = sum(u.InUse, class.InUse)
 	switch {
 	case class.Draining:
 		return
 	case class.Capacity == 0:
 		u.Capacity, u.Free = nil, nil
 	case u.Capacity != nil:
-		*u.Capacity += class.Capacity
-		*u.Free += max(class.Capacity-class.InUse, 0) // what is too many on one node is no room less on another
+		*u.Capacity = sum(*u.Capacity, class.Capacity)
+		*u.Free = sum(*u.Free, max(class.Capacity-class.InUse, 0)) // what is too many on one node is no room less on another
 	}
 	u.Nodes++
+}
+
+// sum adds counts, which are not negative. The largest number stands for all that is more.
+func sum(a, b int64) int64 {
+	if b > 0 && a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
 }
 
 func useTable(all []classUse, wide bool) table {
@@ -232,7 +241,7 @@ func useByNamespace(nodes []nodeqosv1alpha1.NodeQOSResources) []namespaceUse {
 				}
 			}
 			if class.HoldersOmitted > 0 {
-				use("").InUse += class.HoldersOmitted
+				use("").InUse = sum(use("").InUse, class.HoldersOmitted)
 			}
 		}
 		all = append(all, sorted(uses)...)

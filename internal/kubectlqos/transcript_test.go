@@ -92,3 +92,25 @@ func TestDocumentationShowsWhatCommandsAnswer(t *testing.T) {
 		t.Errorf("%d examples, and answers differ (-want +got):\n%s", found, diff)
 	}
 }
+
+// TestDocumentationShowsWhatIsConverted converts the first of two YAML blocks into the second one.
+func TestDocumentationShowsWhatIsConverted(t *testing.T) {
+	data, err := os.ReadFile("../../docs/kubectl.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(data), "\n## Convert and quota\n")
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(section, -1)
+	for i, c := range []struct{ name, command string }{{"a pod", "convert"}, {"a quota", "quota"}} {
+		t.Run(c.name, func(t *testing.T) {
+			if len(blocks) < 2*i+2 {
+				t.Fatalf("there are %d blocks", len(blocks))
+			}
+			file := filepath.Join(t.TempDir(), "a.yaml")
+			if err := os.WriteFile(file, []byte(blocks[2*i][1]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			wantAnswer(t, answer{Out: blocks[2*i+1][1]}, newRig(t, "nodes.yaml", "pods.yaml").run(t, c.command, "-q", "-f", file))
+		})
+	}
+}

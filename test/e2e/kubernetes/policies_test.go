@@ -184,10 +184,14 @@ func requestsStay(t *testing.T, n *node) {
 	n.kubectl(t, "annotate", "pod", "stays", "example.com/other=1")
 	requestsOfOldPodsAreLeftAlone(t, n)
 	n.kubectl(t, "label", "namespace", "default", "qos.noderesource.dev/allow-changes=true")
-	until(t, "the class may be changed", func() (bool, string) {
-		output, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=blockio=gold")
+	until(t, "a request may be added", func() (bool, string) {
+		output, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=blockio=slow,rdt=gold")
 		return err == nil, output
 	})
+	other, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=blockio=gold")
+	if err == nil || !strings.Contains(other, "its limits have qos.noderesource.dev/blockio.slow, and an annotation asks for blockio=gold") {
+		t.Errorf("another class than the limits have: %s; want it refused", other)
+	}
 	if output, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=gold"); err == nil || !strings.Contains(output, "is not a request") {
 		t.Errorf("changed to nonsense: %s; want it refused", output)
 	}

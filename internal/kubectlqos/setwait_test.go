@@ -1,0 +1,101 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// cutsOff is an API server that does not answer some requests any more, some time from now on. A client gives up a second later.
+func (r *setRig) cutsOff(fake *clienttesting.Fake, resource string, after time.Duration) {
+	start := time.Now()
+	fake.PrependReactor("get", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		if time.Since(start) < after {
+			return false, nil, nil
+		}
+		<-time.After(time.Second)
+		return true, nil, errors.New("client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline")
+	})
+}
+
+func TestSetKeepsWhatItKnewWhenTheTimeIsUp(t *testing.T) {
+	const set = `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; `
+	const nothing = set + "nothing changed within 30s: does qos-kubelet-shim of n1 have --follow-annotations? see kubectl qos pods p\n"
+	for _, c := range []struct {
+		name string
+		cut  func(r *setRig)
+		want string
+	}{
+		{"in a look at the pod", func(r *setRig) { r.cutsOff(&r.core.Fake, "pods", 29200*time.Millisecond) }, nothing},
+		{"in a look at the node", func(r *setRig) { r.cutsOff(&r.objects.Fake, "nodeqosresources", 29200*time.Millisecond) }, nothing},
+		{"in the first look, when nothing is known", func(r *setRig) {
+			r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				r.core.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+					<-time.After(30 * time.Second)
+					return true, nil, errors.New("context deadline exceeded")
+				})
+				return false, nil, nil
+			})
+		}, set + "what came of it is not known: the API server gave no answer within 30s\n"},
+		{"after a look that failed", func(r *setRig) {
+			r.cutsOff(&r.core.Fake, "pods", 29200*time.Millisecond)
+			start := time.Now()
+			r.core.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				since := time.Since(start)
+				return since > 20*time.Second && since < 29200*time.Millisecond, nil, errors.New("no etcd")
+			})
+		}, set + "what came of it is not known: no etcd\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newSetRig(t, testPod{goldPod().DeepCopy()})
+				c.cut(r)
+				wantAnswer(t, answer{Code: 1, Errors: c.want}, r.run(t, "set", "p", "-c", "main", "rdt=silver"))
+			})
+		})
+	}
+}
+
+func TestSetTellsWhyAnEphemeralContainerCannotAsk(t *testing.T) {
+	r := newRig(t, "nodes.yaml", "pods.yaml")
+	const web = `
+apiVersion: v1
+kind: Pod
+metadata: {name: debugged, uid: u}
+spec:
+  nodeName: node-1
+  containers: [{name: main}]
+  ephemeralContainers: [{name: debugger}, {name: ended}]
+status:
+  phase: Running
+  startTime: "2026-05-01T12:30:00Z"
+  containerStatuses: [{name: main, containerID: "c://1", state: {running: {startedAt: "2026-05-01T12:30:00Z"}}}]
+  ephemeralContainerStatuses:
+  - {name: debugger, containerID: "c://2", state: {running: {startedAt: "2026-05-01T12:31:00Z"}}}
+  - {name: ended, containerID: "c://3", state: {terminated: {exitCode: 0}}}
+`
+	r.add(t, web)
+	for _, name := range []string{"debugger", "ended"} {
+		wantAnswer(t, answer{Code: 1, Errors: "Error: container " + name + " of pod debugged is an ephemeral one, and the API server's policies and limits " +
+			"are for init and ordinary containers; name one of those: main\n"}, r.run(t, "set", "debugged", "-c", name, "rdt=silver", "--dry-run"))
+	}
+	t.Run("and takes the only other one when none is named", func(t *testing.T) {
+		got := r.run(t, "set", "debugged", "rdt=silver", "--dry-run")
+		if got.Code != 0 || !strings.HasPrefix(got.Out, "pod/debugged container main: ") {
+			t.Errorf("answer is %+v", got)
+		}
+	})
+	t.Run("and does not offer it to a shell", func(t *testing.T) {
+		if got := r.run(t, "__completeNoDesc", "set", "debugged", "-c", ""); got.Out != "main\n:4\n" {
+			t.Errorf("completes %q", got.Out)
+		}
+	})
+}
