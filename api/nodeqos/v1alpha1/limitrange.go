@@ -50,8 +50,8 @@ type QOSLimitRangeSpec struct {
 
 // QOSLimitRangeItem has the defaults of the containers, or of the pods, of a namespace.
 //
-// +kubebuilder:validation:XValidation:rule="self.type != 'Pod' || !self.qosResources.exists(r, r.name in ['rdt', 'blockio'])",message="rdt is for containers"
-// +kubebuilder:validation:XValidation:rule="self.type != 'Pod' || !self.qosResources.exists(r, r.name.startsWith('k8s.io/'))",message="k8s.io is for containers"
+// +kubebuilder:validation:XValidation:rule="self.type != 'Pod' || !self.qosResources.exists(r, r.name in ['rdt', 'blockio'])",message="that is for containers"
+// +kubebuilder:validation:XValidation:rule="self.type != 'Pod' || !self.qosResources.exists(r, r.name.startsWith('k8s.io/'))",message="that is for containers"
 // +kubebuilder:validation:XValidation:rule="!self.qosResources.exists(r, self.qosResources.exists(o, o.name == 'k8s.io/' + r.name))",message="named twice"
 type QOSLimitRangeItem struct {
 	// What the defaults are for: Container, for resources of containers, or Pod, for resources of pods.
@@ -72,7 +72,7 @@ type QOSLimitRangeItem struct {
 // +kubebuilder:validation:XValidation:rule="!self.name.startsWith('k8s.io/') || self.name in ['k8s.io/rdt', 'k8s.io/blockio']",message="k8s.io: rdt, blockio"
 // +kubebuilder:validation:XValidation:rule="self.name.contains('/') || self.name in ['rdt', 'blockio']",message="put a domain before it, as vendor.example/"
 // +kubebuilder:validation:XValidation:rule="!self.name.contains('kubernetes.io/')",message="Kubernetes keeps the domain kubernetes.io to itself"
-// +kubebuilder:validation:XValidation:rule="self.name.substring(self.name.indexOf('/') + 1).size() + self.default.size() < 63",message="name and class have over 62 characters"
+// +kubebuilder:validation:XValidation:rule="self.name.substring(self.name.indexOf('/') + 1).size() + self.default.size() < 63",message="with class too long"
 type LimitQOSResource struct {
 	// Name of the resource, e.g. "k8s.io/rdt", for which "rdt" may be written.
 	// +required
