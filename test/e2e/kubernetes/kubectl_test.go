@@ -188,7 +188,7 @@ spec:
 	until(t, "kubectl qos counts", func() (bool, string) {
 		output := n.qos(t, "top") + n.qos(t, "nodes")
 		return hasLines(output, "k8s.io/blockio gold 1 1 2 1",
-			nodeName+" True k8s.io/blockio gold (1/2) silver (0/1) slow (1/inf) standard* (1/inf)"), output
+			nodeName+" True k8s.io/blockio gold (1/2) silver (0/1) slow (1/inf) standard* ("), output
 	})
 
 	n.kubectl(t, "label", "namespace", "default", allowed+"-")
