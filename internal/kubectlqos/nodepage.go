@@ -11,17 +11,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/columns"
 )
 
 // writeNodePage describes a node in the form that KEP-3008 has for "kubectl describe node" ("Kubectl"), with what is in use.
 func writeNodePage(w io.Writer, node *nodeqosv1alpha1.NodeQOSResources, wide bool) {
-	fmt.Fprint(w, (&columns{}).format(table{
+	fmt.Fprint(w, (&columns.Widths{}).Format(table{
 		{"Name:", node.Name},
 		{"Ready:", readyText(node)},
 		{"Plugin:", orNothing(node.Status.Plugin.Version)},
 		{"Runtime:", orNothing(runtimeText(node.Status.Runtime))},
 		{"Class files:", configText(node.Status.Config)},
-	}, ""))
+	}, "", gap))
 	status := node.Status.QOSResources
 	if len(status.PodQOSResources)+len(status.ContainerQOSResources)+len(node.Status.UnavailableResources) == 0 {
 		fmt.Fprintln(w, "\nNo QoS resources are offered.")
@@ -54,7 +55,7 @@ func writeSection(w io.Writer, title string, header []string, rows table) {
 	for _, name := range header {
 		line = append(line, strings.Repeat("-", len(name)))
 	}
-	fmt.Fprintf(w, "\n%s\n%s", title, (&columns{}).format(append(table{header, line}, rows...), "  "))
+	fmt.Fprintf(w, "\n%s\n%s", title, (&columns.Widths{}).Format(append(table{header, line}, rows...), "  ", gap))
 }
 
 // writeResources has each class in a column of its own, which the header does not have to fit.
@@ -122,7 +123,7 @@ func writeConfigError(w io.Writer, problems string) {
 	}
 	fmt.Fprintln(w, "\nClass files on disk are not in force:")
 	for line := range strings.Lines(problems) {
-		fmt.Fprintf(w, "  %s\n", plain(strings.TrimSuffix(line, "\n")))
+		fmt.Fprintf(w, "  %s\n", columns.Plain(strings.TrimSuffix(line, "\n")))
 	}
 }
 

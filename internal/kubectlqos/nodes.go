@@ -15,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/columns"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
@@ -25,8 +26,8 @@ type nodesCommand struct {
 	node     string
 	watch    bool
 	// What was shown of a watch: texts or resource versions, by what they are of.
-	columns columns
-	shown   map[string]string
+	widths columns.Widths
+	shown  map[string]string
 }
 
 func newNodesCommand(c *cluster) *cobra.Command {
@@ -176,7 +177,7 @@ func (o *nodesCommand) showPage(nodes []*nodeqosv1alpha1.NodeQOSResources) error
 
 // showTable shows rows that were not shown before, of one node and resource each.
 func (o *nodesCommand) showTable(nodes []*nodeqosv1alpha1.NodeQOSResources) error {
-	first := len(o.columns) == 0
+	first := len(o.widths) == 0
 	if first && len(nodes) == 0 && !o.watch {
 		fmt.Fprintln(o.streams.ErrOut, "No node tells of QoS-class resources. Does qos-kubelet-shim run?")
 		return nil
@@ -194,6 +195,6 @@ func (o *nodesCommand) showTable(nodes []*nodeqosv1alpha1.NodeQOSResources) erro
 		kept[key] = text
 	}
 	o.shown = kept
-	fmt.Fprint(o.streams.Out, o.columns.format(rows, ""))
+	fmt.Fprint(o.streams.Out, o.widths.Format(rows, "", gap))
 	return nil
 }

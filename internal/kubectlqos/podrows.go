@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -104,7 +105,7 @@ func assumed(pod *corev1.Pod) []classes.Offer {
 		}
 	}
 	for _, c := range containersOf(pod) {
-		for name := range limitsOf(pod, c.name) {
+		for name := range podspec.LimitsOf(pod, c.name) {
 			if resource, class, ok := classBehind(nil, string(name)); ok {
 				add(resource, class)
 			}

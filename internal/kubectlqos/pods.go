@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/columns"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
@@ -25,7 +26,7 @@ type podsCommand struct {
 	pod, selector  string
 	everywhere     bool
 	watch          bool
-	columns        columns
+	widths         columns.Widths
 	shown          map[subjectOfPod]string
 	titled, readOn bool
 }
@@ -198,7 +199,7 @@ func (o *podsCommand) show(all []podRow, namespace string) error {
 	for i := range rows {
 		lines = append(lines, o.cells(&rows[i]))
 	}
-	fmt.Fprint(o.streams.Out, o.columns.format(lines, ""))
+	fmt.Fprint(o.streams.Out, o.widths.Format(lines, "", gap))
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -79,7 +80,7 @@ func requestOf(offers []classes.Offer, pod *corev1.Pod, container string) classe
 		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: string(pod.UID), Container: container, PodAnnotations: pod.Annotations,
 	}
 	if container != "" {
-		request.ContainerAnnotations = allocatedOf(offers, limitsOf(pod, container))
+		request.ContainerAnnotations = allocatedOf(offers, podspec.LimitsOf(pod, container))
 	}
 	return request
 }
@@ -125,17 +126,6 @@ func classBehind(offers []classes.Offer, extended string) (resource, class strin
 		}
 	}
 	return resource, class, longest > 0
-}
-
-func limitsOf(pod *corev1.Pod, container string) corev1.ResourceList {
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == container {
-				return list[i].Resources.Limits
-			}
-		}
-	}
-	return nil
 }
 
 // asks says whether an assignment was asked for, by the container or its pod.

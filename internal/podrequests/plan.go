@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -105,7 +106,7 @@ func runsIn(err error, has []*qosv1alpha1.Assignment) bool {
 // limits, others by what the plugin made of them.
 func told(catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments) map[string]string {
 	annotations := map[string]string{}
-	limits := limitsOf(pod, has.GetName())
+	limits := podspec.LimitsOf(pod, has.GetName())
 	for _, offer := range catalog.Offers() {
 		if offer.Scope != classes.ContainerScope || len(limits) == 0 {
 			continue
@@ -123,15 +124,4 @@ func told(catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerA
 		}
 	}
 	return annotations
-}
-
-func limitsOf(pod *corev1.Pod, container string) corev1.ResourceList {
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			if list[i].Name == container {
-				return list[i].Resources.Limits
-			}
-		}
-	}
-	return nil
 }

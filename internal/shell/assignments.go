@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/columns"
 )
 
 // wholePod is how people see what belongs to a pod rather than to one of its containers.
@@ -78,7 +79,8 @@ func Change(pod *qosv1alpha1.PodAssignments, before, after *qosv1alpha1.Containe
 		if before != nil {
 			what = describeChange(classText(classOf(before, resource)), to)
 		}
-		fmt.Fprintf(&text, "pod %s container %s: %s %s\n", plain(PodName(pod)), plain(after.GetName()), plain(resource), plain(what))
+		change := fmt.Sprintf("pod %s container %s: %s %s", PodName(pod), after.GetName(), resource, what)
+		text.WriteString(columns.Plain(change) + "\n")
 	}
 	return text.String()
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/columns"
 )
 
 // Status is the state of a node for people.
@@ -45,9 +46,9 @@ func resourcesOf(s *qosv1alpha1.StatusResponse) []scoped {
 }
 
 func header(text *strings.Builder, s *qosv1alpha1.StatusResponse) {
-	fmt.Fprintf(text, "Plugin:   %s, started %s\n", plain(s.GetPlugin().GetVersion()), timeText(s.GetPlugin().GetStartedAt()))
-	fmt.Fprintf(text, "Runtime:  %s\n", plain(runtimeText(s.GetRuntime())))
-	fmt.Fprintf(text, "Config:   %s\n", plain(configText(s.GetConfig())))
+	fmt.Fprintf(text, "Plugin:   %s, started %s\n", columns.Plain(s.GetPlugin().GetVersion()), timeText(s.GetPlugin().GetStartedAt()))
+	fmt.Fprintf(text, "Runtime:  %s\n", columns.Plain(runtimeText(s.GetRuntime())))
+	fmt.Fprintf(text, "Config:   %s\n", columns.Plain(configText(s.GetConfig())))
 }
 
 func runtimeText(r *qosv1alpha1.RuntimeInfo) string {
@@ -169,7 +170,7 @@ func lastError(text *strings.Builder, c *qosv1alpha1.ConfigInfo) {
 	}
 	fmt.Fprintf(text, "\nClass files are not in force as they were read at %s:\n", timeText(c.GetLastErrorAt()))
 	for line := range strings.Lines(c.GetLastError()) {
-		fmt.Fprintf(text, "  %s\n", plain(strings.TrimSuffix(line, "\n")))
+		fmt.Fprintf(text, "  %s\n", columns.Plain(strings.TrimSuffix(line, "\n")))
 	}
 }
 

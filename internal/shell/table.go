@@ -7,10 +7,10 @@ package shell
 import (
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/columns"
 )
 
 // SystemDefault is how people see the empty class, which enforces nothing.
@@ -24,32 +24,7 @@ type table [][]string
 
 // appendTo writes the columns aligned, two spaces apart, and no spaces at the ends of lines.
 func (t table) appendTo(text *strings.Builder) {
-	widths := make([]int, len(t[0]))
-	for _, row := range t {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(plain(cell)))
-		}
-	}
-	for _, row := range t {
-		var line strings.Builder
-		for i, cell := range row {
-			cell = plain(cell)
-			line.WriteString(cell)
-			line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
-		}
-		text.WriteString(strings.TrimRight(line.String(), " "))
-		text.WriteByte('\n')
-	}
-}
-
-// plain takes out what could break a line or control a terminal.
-func plain(cell string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, cell)
+	text.WriteString((&columns.Widths{}).Format(t, "", 2))
 }
 
 func classText(class string) string {
