@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,6 +21,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi/busytest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed/feedtest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
 )
@@ -30,60 +29,9 @@ import (
 // many is how many nodes there are. They know nothing of each other, so that five times as many ask five times as often.
 const many = 1000
 
-// busy is an API server that counts what it is asked for.
-type busy struct {
-	mu       sync.Mutex // guards all below
-	down     bool
-	since    time.Time
-	bySecond map[int]int // requests by seconds from since on
-	byVerb   map[string]int
-	version  int
-	watches  []*apiwatch.RaceFreeFakeWatcher
-}
-
-// ask counts a request, and fails while the server is down.
-func (b *busy) ask(verb string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.bySecond[int(time.Since(b.since)/time.Second)]++
-	b.byVerb[verb]++
-	if b.down {
-		return apierrors.NewServiceUnavailable("down")
-	}
-	return nil
-}
-
-// set takes the server down, which ends all watches, or brings it back, and counts from now on.
-func (b *busy) set(down bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.down, b.since, b.bySecond, b.byVerb = down, time.Now(), map[int]int{}, map[string]int{}
-	for _, w := range b.watches {
-		w.Stop()
-	}
-	b.watches = nil
-}
-
-// counted are the most requests within a second, and all by verb.
-func (b *busy) counted() (peak int, byVerb map[string]int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, n := range b.bySecond {
-		peak = max(peak, n)
-	}
-	return peak, b.byVerb
-}
-
-func (b *busy) next() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.version++
-	return strconv.Itoa(b.version)
-}
-
 // share is what one node sees of the server. It is its dynamic client, with one object, and its client of Nodes.
 type share struct {
-	*busy
+	*busytest.Server
 	object *unstructured.Unstructured // touched by the node's publisher only, one request at a time
 }
 
@@ -99,7 +47,7 @@ type shareOfNodes struct {
 }
 
 func (s shareOfNodes) Get(context.Context, string, metav1.GetOptions) (*corev1.Node, error) {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, s.share.ask("get node")
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: "uid"}}, s.share.Ask("get node")
 }
 
 type shareOfObjects struct {
@@ -108,11 +56,11 @@ type shareOfObjects struct {
 }
 
 func (s shareOfObjects) List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error) {
-	if err := s.share.ask("list"); err != nil {
+	if err := s.share.Ask("list"); err != nil {
 		return nil, err
 	}
 	list := &unstructured.UnstructuredList{}
-	list.SetResourceVersion(s.share.next())
+	list.SetResourceVersion(s.share.NextVersion())
 	if s.share.object != nil {
 		list.Items = append(list.Items, *s.share.object.DeepCopy())
 	}
@@ -120,20 +68,13 @@ func (s shareOfObjects) List(context.Context, metav1.ListOptions) (*unstructured
 }
 
 func (s shareOfObjects) Watch(context.Context, metav1.ListOptions) (apiwatch.Interface, error) {
-	if err := s.share.ask("watch"); err != nil {
-		return nil, err
-	}
-	s.share.mu.Lock()
-	defer s.share.mu.Unlock()
-	w := apiwatch.NewRaceFreeFake()
-	s.share.watches = append(s.share.watches, w)
-	return w, nil
+	return s.share.Watch()
 }
 
 func (s shareOfObjects) Apply(
 	_ context.Context, _ string, body *unstructured.Unstructured, _ metav1.ApplyOptions, subresources ...string,
 ) (*unstructured.Unstructured, error) {
-	if err := s.share.ask("apply"); err != nil {
+	if err := s.share.Ask("apply"); err != nil {
 		return nil, err
 	}
 	next := body.DeepCopy()
@@ -143,7 +84,7 @@ func (s shareOfObjects) Apply(
 	if len(subresources) == 0 {
 		next.SetOwnerReferences(body.GetOwnerReferences())
 	}
-	next.SetResourceVersion(s.share.next())
+	next.SetResourceVersion(s.share.NextVersion())
 	s.share.object = next
 	return next.DeepCopy(), nil
 }
@@ -151,13 +92,13 @@ func (s shareOfObjects) Apply(
 // TestManyNodesThatComeBackDoNotComeTogether has all of a large cluster's nodes with something to tell when the server is back.
 func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &busy{since: time.Now(), bySecond: map[int]int{}, byVerb: map[string]int{}}
+		server := busytest.New()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		feeds := make([]*feedtest.Feed, many)
 		for i := range feeds {
 			feeds[i] = feedtest.New(ready(0))
-			s := &share{busy: server}
+			s := &share{Server: server}
 			p := nodeobject.New(feeds[i], s, s, nodeobject.Options{
 				NodeName: fmt.Sprint("n", i), Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 			})
@@ -165,18 +106,18 @@ func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
 		}
 		pass(time.Minute)
 
-		server.set(true)
+		server.Set(true)
 		pass(2 * time.Minute)
 		for _, feed := range feeds {
 			feed.Set(described(1))
 		}
 		pass(2 * time.Minute)
-		if _, asked := server.counted(); asked["list"]+asked["watch"] > 20*many || asked["apply"] > 0 {
+		if _, asked := server.Counted(); asked["list"]+asked["watch"] > 20*many || asked["apply"] > 0 {
 			t.Errorf("in the four minutes that it was away it was asked %v", asked)
 		}
-		server.set(false)
+		server.Set(false)
 		pass(3 * time.Minute)
-		peak, asked := server.counted()
+		peak, asked := server.Counted()
 		t.Logf("%d nodes: at most %d requests within a second, %v", many, peak, asked)
 		// Each of them lists, watches, looks at its Node and applies its status, some time within the minute that the longest wait is.
 		if want := many / 5; peak > want {
@@ -191,7 +132,7 @@ func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
 			t.Errorf("asked for %v", asked)
 		}
 		cancel()
-		server.set(true)
+		server.Set(true)
 		running.Wait()
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi/busytest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed/feedtest"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
@@ -29,69 +30,28 @@ import (
 // many is how many nodes there are. They know nothing of each other, so that twenty times as many ask twenty times as often.
 const many = 250
 
-// busy is an API server that counts what it is asked for. Every node has one pod.
-type busy struct {
-	mu       sync.Mutex // guards all below
-	down     bool
-	since    time.Time
-	bySecond map[int]int // requests by seconds from since on
-	byVerb   map[string]int
-	watches  []*watch.RaceFreeFakeWatcher
-}
-
-func (b *busy) ask(verb string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.bySecond[int(time.Since(b.since)/time.Second)]++
-	b.byVerb[verb]++
-	if b.down {
-		return apierrors.NewServiceUnavailable("down")
-	}
-	return nil
-}
-
-// set takes the server down, which ends all watches, or brings it back, and counts from now on.
-func (b *busy) set(down bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.down, b.since, b.bySecond, b.byVerb = down, time.Now(), map[int]int{}, map[string]int{}
-	for _, w := range b.watches {
-		w.Stop()
-	}
-	b.watches = nil
-}
-
-func (b *busy) counted() (peak int, byVerb map[string]int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, n := range b.bySecond {
-		peak = max(peak, n)
-	}
-	return peak, b.byVerb
-}
-
-// share is what one node sees of the server: its client, as far as that is used.
+// share is what one node sees of the server: its client, as far as that is used. Every node has one pod.
 type share struct {
 	kubernetes.Interface
-	server *busy
+	server *busytest.Server
 }
 
 func (s share) CoreV1() corev1client.CoreV1Interface { return shareOfCore{server: s.server} }
 
 type shareOfCore struct {
 	corev1client.CoreV1Interface
-	server *busy
+	server *busytest.Server
 }
 
 func (s shareOfCore) Pods(string) corev1client.PodInterface { return shareOfPods{server: s.server} }
 
 type shareOfPods struct {
 	corev1client.PodInterface
-	server *busy
+	server *busytest.Server
 }
 
 func (s shareOfPods) List(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
-	if err := s.server.ask("list"); err != nil {
+	if err := s.server.Ask("list"); err != nil {
 		return nil, err
 	}
 	return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Pod{*pod("a")}}, nil
@@ -101,25 +61,17 @@ func (s shareOfPods) Watch(_ context.Context, o metav1.ListOptions) (watch.Inter
 	if o.SendInitialEvents != nil {
 		return nil, apierrors.NewBadRequest("this server does not stream lists")
 	}
-	if err := s.server.ask("watch"); err != nil {
-		return nil, err
-	}
-	s.server.mu.Lock()
-	defer s.server.mu.Unlock()
-	w := watch.NewRaceFreeFake()
-	s.server.watches = append(s.server.watches, w)
-	return w, nil
+	return s.server.Watch()
 }
 
 func (s shareOfPods) ApplyStatus(context.Context, *applycorev1.PodApplyConfiguration, metav1.ApplyOptions) (*corev1.Pod, error) {
-	return pod("a"), s.server.ask("apply")
+	return pod("a"), s.server.Ask("apply")
 }
 
 // TestManyNodesThatComeBackDoNotComeTogether has a pod on all nodes whose class changes while the server is away.
 func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &busy{}
-		server.set(false)
+		server := busytest.New()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		plugins := make([]*plugin, many)
@@ -137,16 +89,16 @@ func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
 		}
 		pass(2 * time.Minute)
 
-		server.set(true)
+		server.Set(true)
 		pass(2 * time.Minute)
 		for _, p := range plugins {
 			p.tell(nil, "a=silver")
 		}
 		pass(2 * time.Minute)
-		_, away := server.counted()
-		server.set(false)
+		_, away := server.Counted()
+		server.Set(false)
 		pass(3 * time.Minute)
-		peak, asked := server.counted()
+		peak, asked := server.Counted()
 		t.Logf("%d nodes: while it was away %v; then at most %d requests within a second, %v", many, away, peak, asked)
 		if want := many / 5; peak > want {
 			t.Errorf("%d requests within a second, want %d at most", peak, want)
@@ -155,7 +107,7 @@ func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
 			t.Errorf("asked for %v", asked)
 		}
 		cancel()
-		server.set(true)
+		server.Set(true)
 		running.Wait()
 	})
 }

@@ -1,0 +1,85 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package busytest has an API server for tests of many nodes: it counts what it is asked for, and can be down.
+package busytest
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Server counts requests. It is safe for concurrent use.
+type Server struct {
+	mu       sync.Mutex // guards all below
+	down     bool
+	since    time.Time
+	bySecond map[int]int // requests by seconds from since on
+	byVerb   map[string]int
+	version  int
+	watches  []*watch.RaceFreeFakeWatcher
+}
+
+// New makes a server that is up.
+func New() *Server {
+	s := &Server{}
+	s.Set(false)
+	return s
+}
+
+// Ask counts a request, and fails while the server is down.
+func (s *Server) Ask(verb string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bySecond[int(time.Since(s.since)/time.Second)]++
+	s.byVerb[verb]++
+	if s.down {
+		return apierrors.NewServiceUnavailable("down")
+	}
+	return nil
+}
+
+// Watch counts a request for a watch, which lasts until the server goes down.
+func (s *Server) Watch() (watch.Interface, error) {
+	if err := s.Ask("watch"); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w := watch.NewRaceFreeFake()
+	s.watches = append(s.watches, w)
+	return w, nil
+}
+
+// Set takes the server down, which ends all watches, or brings it back, and counts from now on.
+func (s *Server) Set(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down, s.since, s.bySecond, s.byVerb = down, time.Now(), map[int]int{}, map[string]int{}
+	for _, w := range s.watches {
+		w.Stop()
+	}
+	s.watches = nil
+}
+
+// Counted are the most requests within a second, and all by verb.
+func (s *Server) Counted() (peak int, byVerb map[string]int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.bySecond {
+		peak = max(peak, n)
+	}
+	return peak, s.byVerb
+}
+
+// NextVersion is another resource version each time.
+func (s *Server) NextVersion() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	return strconv.Itoa(s.version)
+}
