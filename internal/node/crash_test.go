@@ -59,9 +59,9 @@ func (m mortal) Enforce(ctx context.Context, target classes.Target, from, to str
 	return m.Backend.Enforce(ctx, target, from, to)
 }
 
-func (m mortal) Observe(ctx context.Context, target classes.Target) (string, bool, error) {
+func (m mortal) Observe(ctx context.Context, target classes.Target, want string) (string, bool, error) {
 	m.killer.step()
-	class, ok, err := m.Backend.Observe(ctx, target)
+	class, ok, err := m.Backend.Observe(ctx, target, want)
 	return class, ok && !m.blind, err
 }
 

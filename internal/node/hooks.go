@@ -29,7 +29,7 @@ func (n *Node) CreateContainer(pod Pod, ctr Container) (classes.Adjustment, []cl
 		n.ledger.Release(ctr.ID)
 		return classes.Adjustment{}, nil, n.refuse(holder, fmt.Errorf("%s: %w", describe(holder), err))
 	}
-	n.track(pod, containerTarget(pod, ctr), false)
+	n.track(pod, containerTarget(pod, ctr), false, assignments)
 	n.notify()
 	return adjustment, assignments, nil
 }
@@ -89,7 +89,7 @@ func (n *Node) admitLate(pod Pod, ctr Container) error {
 		}
 	}
 	n.ledger.Adopt(holder)
-	n.track(pod, containerTarget(pod, ctr), true)
+	n.track(pod, containerTarget(pod, ctr), true, nil)
 	n.foundIn(ctr.ID, nil)
 	n.notify()
 	return nil
@@ -182,7 +182,7 @@ func (n *Node) RunPod(pod Pod) (enforce func(context.Context) error, err error) 
 	if err != nil {
 		return nil, n.refuse(holder, err)
 	}
-	n.track(pod, podTarget(pod), true)
+	n.track(pod, podTarget(pod), true, nil)
 	n.notify()
 	return n.enforcement(podTarget(pod), holder), nil
 }

@@ -54,8 +54,8 @@ type Node struct {
 	log     *slog.Logger
 	now     func() time.Time
 
-	// changing serializes whatever changes the kernel outside of hooks: Configure, Update, Reconcile and ReleaseUnused. It
-	// is taken before mu, and held while the runtime and the kernel are waited for; no hook takes it.
+	// changing serializes whatever changes the kernel outside of hooks: Configure, Update, Reconcile, Inspect, Gather and
+	// ReleaseUnused. It is taken before mu, and held while the runtime and the kernel are waited for; no hook takes it.
 	changing sync.Mutex
 
 	// mu guards all below. It is held for work in memory only, since the hooks of all containers wait for it.
@@ -70,8 +70,11 @@ type Node struct {
 	config   ConfigStatus
 	refusals Refusals
 	refused  map[classes.Owner]Refused
-	watchers chan struct{} // closed and replaced at every change
-	drained  chan struct{} // signalled when an assignment of a class that is offered no more has ended
+	mends    map[Mend]uint64
+	findings map[string]finding // by resource
+	stale    map[string]bool    // resources of which the runtime has stored values of devices that are gone
+	watchers chan struct{}      // closed and replaced at every change
+	drained  chan struct{}      // signalled when an assignment of a class that is offered no more has ended
 }
 
 // tracked is what is known of a holder beside its assignments.
@@ -83,6 +86,8 @@ type tracked struct {
 	number uint64
 	// started is false until the first process is about to run.
 	started bool
+	// created are the classes that it was created in, which the runtime has stored.
+	created []classes.Assignment
 	// astray is, by resource, the class that it is in as far as is known, where that is not the ledger's. It is never
 	// changed, but replaced.
 	astray map[string]string
@@ -97,9 +102,9 @@ func (t tracked) classOf(holder classes.Holder, resource string) string {
 }
 
 // track begins to follow a holder. The caller holds mu.
-func (n *Node) track(pod Pod, target classes.Target, started bool) {
+func (n *Node) track(pod Pod, target classes.Target, started bool, created []classes.Assignment) {
 	n.seen++
-	n.tracked[target.ID] = tracked{target: target, sandbox: pod.ID, number: n.seen, started: started}
+	n.tracked[target.ID] = tracked{target: target, sandbox: pod.ID, number: n.seen, started: started, created: created}
 }
 
 // backend is a resource's backend with the configuration that it last applied.
@@ -141,6 +146,7 @@ func New(o Options) *Node {
 		kinds: map[string]classes.Kind{}, changes: o.Changes, log: o.Log, now: o.Now,
 		catalog: classes.NewCatalog(nil), backends: map[string]backend{}, ledger: classes.NewLedger(),
 		tracked: map[string]tracked{}, refused: map[classes.Owner]Refused{},
+		mends: map[Mend]uint64{}, findings: map[string]finding{}, stale: map[string]bool{},
 		refusals: Refusals{}, watchers: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
 	for _, kind := range o.Kinds {

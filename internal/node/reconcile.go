@@ -15,21 +15,31 @@ import (
 
 // Reconcile brings what runs into the classes that the ledger says: whoever has a default gets the default of now, and
 // where the kernel shows another class, the right one is enforced. It is to be called after Synchronize and Configure,
-// outside of hooks. What cannot be mended keeps its slot, is reported as it is, and is tried again the next time. It
+// outside of hooks. What cannot be mended keeps its slot, is reported as it is, and is tried again at the next Inspect. It
 // returns how many containers and pods it has mended.
 func (n *Node) Reconcile(ctx context.Context) (mended int) {
 	n.changing.Lock()
 	defer n.changing.Unlock()
+	n.reconcile(ctx, func(classes.Holder, []step) { mended++ })
+	return mended
+}
+
+// reconcile tells of each holder that it has brought into its classes, and by which steps.
+func (n *Node) reconcile(ctx context.Context, mended func(classes.Holder, []step)) {
+	restored := true
 	for _, id := range n.startedIDs() {
 		if ctx.Err() != nil {
-			return mended
+			return
 		}
 		n.followDefaults(id)
-		if n.mend(ctx, id) {
-			mended++
-		}
+		restored = n.restore(ctx, id) && restored
+		n.mend(ctx, id, mended)
 	}
-	return mended
+	if restored {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		clear(n.stale)
+	}
 }
 
 func (n *Node) startedIDs() []string {
@@ -45,44 +55,83 @@ func (n *Node) startedIDs() []string {
 }
 
 // mend enforces what the kernel does not show of a holder's classes.
-func (n *Node) mend(ctx context.Context, id string) bool {
+func (n *Node) mend(ctx context.Context, id string, mended func(classes.Holder, []step)) {
 	holder, t, known := n.live(id)
 	if !known {
-		return false
+		return
 	}
 	steps, err := n.deviations(ctx, holder, t)
-	if errors.Is(err, fs.ErrNotExist) && holder.Owner.Container == "" {
-		n.Stop(id) // the sandbox of a pod that has ended: its cgroup is gone
-		return false
+	if errors.Is(err, classes.ErrEnded) || errors.Is(err, fs.ErrNotExist) && holder.Owner.Container == "" {
+		n.log.Debug("ended without a word of the runtime", "container", describe(holder))
+		n.Stop(id)
+		return
 	}
 	if len(steps) == 0 {
-		return false
+		return
 	}
 	if err := n.take(ctx, t.target, steps); err != nil {
-		n.log.Warn("what runs could not be brought into its class; it is tried again at the next change",
-			"container", describe(holder), "error", err)
+		n.sayAstray(holder, t, steps, err)
 		n.look(ctx, holder.ID, steps)
-		return false
+		return
 	}
 	n.arrived(id, steps)
-	return true
+	mended(holder, steps)
+}
+
+// sayAstray logs what could not be brought into its class; again and again only for those who look closely.
+func (n *Node) sayAstray(holder classes.Holder, t tracked, steps []step, err error) {
+	log := n.log.Debug
+	for _, s := range steps {
+		if _, astray := t.astray[s.resource]; !astray {
+			log = n.log.Warn
+		}
+	}
+	log("what runs could not be brought into its class; it is tried again", "container", describe(holder), "error", err)
+}
+
+// restore takes values of devices that are gone out of what the runtime has stored of a container.
+func (n *Node) restore(ctx context.Context, id string) bool {
+	holder, t, known := n.live(id)
+	var steps []step
+	n.mu.Lock()
+	for _, a := range holder.Assignments {
+		if created := classOf(t.created, a.Resource); n.stale[a.Resource] && (created != classes.SystemDefault || a.Class != classes.SystemDefault) {
+			steps = append(steps, step{resource: a.Resource, from: created, to: a.Class})
+		}
+	}
+	n.mu.Unlock()
+	if !known || holder.Owner.Container == "" || len(steps) == 0 {
+		return true
+	}
+	unified, err := n.unified(steps)
+	if err == nil {
+		err = n.updateRuntime(ctx, t.target, unified)
+	}
+	if err != nil {
+		n.log.Warn("the runtime still has values of a device that is gone; it is tried again", "container", describe(holder), "error", err)
+	}
+	return err == nil
 }
 
 // deviations compares a holder's classes with what the kernel shows. What cannot be seen counts as right, unless
 // it is known to be wrong.
 func (n *Node) deviations(ctx context.Context, holder classes.Holder, t tracked) (steps []step, err error) {
 	for _, a := range holder.Assignments {
-		backend, backendErr := n.backend(a.Resource)
-		if backendErr != nil {
+		n.mu.Lock()
+		backend, there := n.backends[a.Resource]
+		n.mu.Unlock()
+		if !there {
 			continue // nothing is there to enforce it with
 		}
-		class, ok, observeErr := backend.Observe(ctx, t.target)
+		class, ok, observeErr := backend.Observe(ctx, t.target, a.Class)
 		from, astray := t.astray[a.Resource]
 		switch {
 		case observeErr != nil:
 			err = errors.Join(err, observeErr)
 		case ok && class == a.Class:
 			n.arrived(holder.ID, []step{{resource: a.Resource, to: a.Class}})
+		case backend.unavailable != nil:
+			n.lost(holder.ID, a, class, ok)
 		case ok:
 			steps = append(steps, step{resource: a.Resource, from: class, to: a.Class})
 		case astray:
@@ -92,6 +141,17 @@ func (n *Node) deviations(ctx context.Context, holder classes.Holder, t tracked)
 		}
 	}
 	return steps, err
+}
+
+// lost notes where a holder is while the machine does not have a resource.
+func (n *Node) lost(id string, want classes.Assignment, class string, seen bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	_, known := n.ledger.Get(id)
+	if before, astray := n.tracked[id].astray[want.Resource]; known && seen && (!astray || before != class) {
+		n.found(id, want, class)
+		n.notify()
+	}
 }
 
 // canEnforce says whether a class can be enforced again: it is configured, and this machine has the resource.
@@ -108,7 +168,7 @@ func (n *Node) look(ctx context.Context, id string, steps []step) {
 	for _, s := range steps {
 		class := s.from
 		if backend, err := n.backend(s.resource); err == nil {
-			if seen, ok, err := backend.Observe(ctx, t.target); err == nil && ok {
+			if seen, ok, err := backend.Observe(ctx, t.target, s.to); err == nil && ok {
 				class = seen
 			}
 		}

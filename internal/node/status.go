@@ -16,6 +16,8 @@ type Status struct {
 	Runtime   RuntimeInfo
 	Config    ConfigStatus
 	Refusals  Refusals
+	// Mends counts what was put right since the process started.
+	Mends map[Mend]uint64
 }
 
 // ResourceStatus is one resource, with what is in use of it.
@@ -31,7 +33,7 @@ type ResourceStatus struct {
 func (n *Node) Status() Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	status := Status{Runtime: n.info, Config: n.config, Refusals: maps.Clone(n.refusals)}
+	status := Status{Runtime: n.info, Config: n.config, Refusals: maps.Clone(n.refusals), Mends: maps.Clone(n.mends)}
 	for _, offer := range append(n.catalog.Offers(), n.gone()...) {
 		used := n.ledger.Used(offer.Name)
 		if n.isGone(offer.Name) && len(used) == 0 {
@@ -39,7 +41,8 @@ func (n *Node) Status() Status {
 		}
 		backend := n.backends[offer.Name].Status()
 		status.Resources = append(status.Resources, ResourceStatus{
-			Offer: offer, InUse: used, Conditions: backend.Conditions, Degraded: backend.Degraded,
+			Offer: offer, InUse: used, Degraded: backend.Degraded,
+			Conditions: slices.Concat(backend.Conditions, n.findings[offer.Name].condition()),
 		})
 	}
 	return status

@@ -76,7 +76,7 @@ func (n *Node) adoptPod(pod Pod) {
 		wanted = classes.Overlay(wanted, changed)
 	}
 	n.ledger.Adopt(podHolder(pod, wanted))
-	n.track(pod, podTarget(pod), true)
+	n.track(pod, podTarget(pod), true, nil)
 }
 
 func (n *Node) adoptRecorded(e Existing, has []classes.Assignment) {
@@ -90,7 +90,7 @@ func (n *Node) adoptRecorded(e Existing, has []classes.Assignment) {
 		wanted = classes.Overlay(wanted, changed)
 	}
 	n.ledger.Adopt(containerHolder(e.Pod, e.Container, wanted))
-	n.track(e.Pod, containerTarget(e.Pod, e.Container), e.Started)
+	n.track(e.Pod, containerTarget(e.Pod, e.Container), e.Started, has)
 	n.foundIn(e.Container.ID, has)
 }
 
@@ -106,7 +106,7 @@ func (n *Node) adoptUnrecorded(e Existing) {
 		holder.Assignments = nil
 		n.ledger.Adopt(holder)
 	}
-	n.track(e.Pod, containerTarget(e.Pod, e.Container), true)
+	n.track(e.Pod, containerTarget(e.Pod, e.Container), true, nil)
 	n.foundIn(holder.ID, nil)
 }
 

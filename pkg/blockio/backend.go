@@ -130,7 +130,11 @@ func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	if err != nil || !s.byRuntime(b.scope) {
 		return classes.Adjustment{}, err
 	}
-	return classes.Adjustment{Unified: unifiedMap(s.withoutGone(change))}, nil
+	adjustment := classes.Adjustment{Unified: unifiedMap(s.withoutGone(change))}
+	if adjustment.Unified[ioMax] == "" && len(change.rates) > 0 { // all of its disks are gone
+		adjustment = adjustment.Merge(classes.Adjustment{Unified: s.machine.idle()})
+	}
+	return adjustment, nil
 }
 
 // Status implements classes.Backend.

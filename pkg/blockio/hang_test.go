@@ -43,7 +43,7 @@ func TestWhatHooksDoDoesNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	<-host.reached
 	f.runtime("", "slow")
 	f.enforce(container(), "", "slow")
-	if class, ok, err := f.backend.Observe(t.Context(), container()); class != "slow" || !ok || err != nil {
+	if class, ok, err := f.backend.Observe(t.Context(), container(), ""); class != "slow" || !ok || err != nil {
 		t.Errorf("the container is seen in %q, %v, %v", class, ok, err)
 	}
 	if got := f.backend.Status(); got.Unavailable != nil {

@@ -17,24 +17,27 @@ func TestObserve(t *testing.T) {
 	for _, test := range []struct {
 		name, section string
 		ioMax         string
-		want          string
+		should, want  string
 		ok            bool
 	}{
 		{"A cgroup with the values of one class is in it", "Classes: {slow: [" + slow + "], slower: [" + slower + "]}",
-			"8:0 rbps=1000000", "slower", true},
-		{"A cgroup without values is in the system default", "Classes: {slow: [" + slow + "]}", "", "", true},
-		{"A class without effect looks like the system default", "Classes: {slow: [" + slow + "], free: [" + free + "]}", "", "", false},
-		{"Two classes with the same values cannot be told apart", "Classes: {a: [" + slow + "], b: [" + slow + "]}", "8:0 rbps=10000000", "", false},
-		{"Other values are of no class", "Classes: {slow: [" + slow + "]}", "8:0 rbps=7000", "", false},
-		{"More than the values of a class is of no class", "Classes: {slow: [" + slow + "]}", "8:0 rbps=10000000 wbps=7000", "", false},
-		{"Values for another disk are of no class", "Classes: {slow: [" + slow + "]}", "8:16 rbps=10000000", "", false},
+			"8:0 rbps=1000000", "slow", "slower", true},
+		{"A cgroup without values is in the system default", "Classes: {slow: [" + slow + "]}", "", "slow", "", true},
+		{"A class without effect looks like the system default", "Classes: {slow: [" + slow + "], free: [" + free + "]}", "", "slow", "", false},
+		{"A class without effect is the one that it should be", "Classes: {slow: [" + slow + "], free: [" + free + "]}", "", "free", "free", true},
+		{"Two classes with the same values cannot be told apart", "Classes: {a: [" + slow + "], b: [" + slow + "]}", "8:0 rbps=10000000", "", "", false},
+		{"Of two classes with the same values it is the one that it should be", "Classes: {a: [" + slow + "], b: [" + slow + "]}",
+			"8:0 rbps=10000000", "b", "b", true},
+		{"Other values are of no class", "Classes: {slow: [" + slow + "]}", "8:0 rbps=7000", "slow", "", false},
+		{"More than the values of a class is of no class", "Classes: {slow: [" + slow + "]}", "8:0 rbps=10000000 wbps=7000", "slow", "", false},
+		{"Values for another disk are of no class", "Classes: {slow: [" + slow + "]}", "8:16 rbps=10000000", "slow", "", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(test.section)
 			if err := f.machine.WriteFile(v2Dir+"/io.max", []byte(test.ioMax)); err != nil {
 				t.Fatal(err)
 			}
-			got, ok, err := f.backend.Observe(t.Context(), container())
+			got, ok, err := f.backend.Observe(t.Context(), container(), test.should)
 			if err != nil || got != test.want || ok != test.ok {
 				t.Errorf("got %q, %v, %v; want %q, %v", got, ok, err, test.want, test.ok)
 			}
@@ -48,7 +51,7 @@ func TestWhatWasEnforcedIsObserved(t *testing.T) {
 		from := ""
 		for _, class := range []string{"before", "after", "", "after", "before"} {
 			f.enforce(container(), from, class)
-			got, ok, err := f.backend.Observe(t.Context(), container())
+			got, ok, err := f.backend.Observe(t.Context(), container(), "")
 			if err != nil || !ok || got != class {
 				t.Errorf("%s: got %q, %v, %v; want %q", name, got, ok, err, class)
 			}
@@ -60,7 +63,7 @@ func TestWhatWasEnforcedIsObserved(t *testing.T) {
 func TestACgroupThatCannotBeReadIsAnError(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.Inject(simcgroup.Fault{Op: "read", File: ioMax, Err: syscall.EIO})
-	if _, _, err := f.backend.Observe(t.Context(), container()); !errors.Is(err, syscall.EIO) {
+	if _, _, err := f.backend.Observe(t.Context(), container(), ""); !errors.Is(err, syscall.EIO) {
 		t.Errorf("got %v", err)
 	}
 }

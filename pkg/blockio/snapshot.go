@@ -12,6 +12,8 @@ import (
 
 // snapshot is a configuration as it is live. It is never changed: hooks read it while another one is made.
 type snapshot struct {
+	// config is what was applied; nil before any was.
+	config  *Config
 	machine machine
 	classes map[string]liveClass
 	status  classes.BackendStatus
@@ -20,6 +22,8 @@ type snapshot struct {
 // liveClass is a class with all that leaving it has to clear.
 type liveClass struct {
 	values values
+	// configured are the values of a class that is not offered any more, those of devices that are gone included.
+	configured values
 	// touched are the values of the class and of its predecessors of the same name, which running containers may still have.
 	touched values
 	// offered is false for a class that is gone from the configuration and kept for those who have it.
@@ -39,7 +43,7 @@ func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, 
 			"to the containers in it; use cgroup v2, or a resource in container scope"}
 	}
 	resolver := &resolver{host: opts.FS, machine: m, matches: map[string]match{}}
-	s := &snapshot{machine: m, classes: map[string]liveClass{}}
+	s := &snapshot{config: config, machine: m, classes: map[string]liveClass{}}
 	s.status.Degraded = map[string]string{}
 	weighing := false
 	for _, class := range config.classes {
@@ -72,7 +76,10 @@ func (s *snapshot) inherit(previous *snapshot) {
 	for name, old := range previous.classes {
 		live, stays := s.classes[name]
 		if !stays {
-			old.offered = false
+			if old.offered {
+				old.configured = old.values
+			}
+			old.offered, old.values = false, s.present(old.configured)
 			s.classes[name] = old
 			continue
 		}

@@ -8,7 +8,7 @@ import "context"
 // Withdraw implements classes.Backend. It touches no cgroup: what runs keeps its values.
 func (b *Backend) Withdraw(context.Context) error {
 	previous := b.live.Load()
-	next := &snapshot{machine: previous.machine, classes: map[string]liveClass{}}
+	next := &snapshot{config: &Config{}, machine: previous.machine, classes: map[string]liveClass{}}
 	next.inherit(previous)
 	b.live.Store(next)
 	b.unavailable.Store(nil)

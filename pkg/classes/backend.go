@@ -5,6 +5,7 @@ package classes
 
 import (
 	"context"
+	"errors"
 	"maps"
 )
 
@@ -33,7 +34,7 @@ type BackendConfig interface {
 
 // Backend applies the classes of one resource on this machine.
 //
-// Check, Apply, Withdraw and Release are never called at the same time as each other, but may be at the same time as the rest.
+// Check, Apply, Mend, Withdraw and Release are never called at the same time as each other, but may be at the same time as the rest.
 type Backend interface {
 	// Check says whether config can be applied on this machine, without writing anything. The error joins all
 	// reasons why not; an *Unavailable error means that the machine has no such resource at all.
@@ -42,6 +43,11 @@ type Backend interface {
 	// Apply makes config the live one: whole, or not at all, the previous one staying live on any error.
 	// Classes that are gone but in use stay enforced until Release.
 	Apply(ctx context.Context, config BackendConfig) error
+
+	// Mend brings back what somebody else has changed of what Apply made live, and looks at the machine again, whose devices may have
+	// come or gone. After an error the resource cannot be relied on; an *Unavailable error means that the machine lost it.
+	// It may be called before any Apply, and after Withdraw.
+	Mend(ctx context.Context) (Mended, error)
 
 	// Withdraw takes back what Apply made live, for a resource that is not configured any more: nothing is offered then,
 	// and classes in use stay enforced until Release. It may be called again, and before any Apply.
@@ -59,12 +65,34 @@ type Backend interface {
 	// container (from SystemDefault), and for changes of what runs. On error the target is as it was before.
 	Enforce(ctx context.Context, target Target, from, to string) error
 
-	// Observe says in which class the kernel has a running target; ok is false when the kernel cannot tell.
-	Observe(ctx context.Context, target Target) (class string, ok bool, err error)
+	// Observe says in which class the kernel has a running target; ok is false when the kernel cannot tell. Where classes look
+	// the same, it is want, the one that the target should be in. The error is ErrEnded for what runs no more.
+	Observe(ctx context.Context, target Target, want string) (class string, ok bool, err error)
 
 	// Status is the state of the live configuration as last seen; it does no I/O.
 	Status() BackendStatus
 }
+
+// Gatherer is a Backend whose classes are of threads rather than of cgroups: what a runtime starts in a container later, as for
+// "kubectl exec", is in the class that the container was created in.
+type Gatherer interface {
+	Backend
+	// Gather brings the threads of targets that are outside of their class into it, and returns the IDs of the targets that had
+	// any. It goes on after an error.
+	Gather(ctx context.Context, class string, targets []Target) (strayed []string, err error)
+}
+
+// Mended is what Mend found and did.
+type Mended struct {
+	// Found are sentences about what was not as it had been left; none is the usual case.
+	Found []string
+	// DevicesGone says that values of devices which the machine has no more are to be taken out of what the runtime has stored of
+	// containers: it would fail to set them again.
+	DevicesGone bool
+}
+
+// ErrEnded is for a target that runs no more.
+var ErrEnded = errors.New("has ended")
 
 // Target is a container, or in pod scope a pod, as a backend needs to know it.
 type Target struct {

@@ -38,11 +38,16 @@ type Backend struct {
 
 // live is what the backend knows since its last change. It is immutable.
 type live struct {
-	// point is where resctrl is mounted; empty before the first Apply.
+	// config is what was applied; nil before the first Apply.
+	config *Config
+	// point is where resctrl is mounted; empty before the first Apply. mount is how.
 	point string
+	mount resctrlMount
+	// domains are the root group's schemata, of which the IDs count: all caches that there are.
+	domains Schemata
 	// offered classes, and draining ones: those that are gone from the configuration but have a group still.
 	offered, draining map[string]bool
-	// effective are the schemata of our groups and, when configured, the root's, as the kernel has them.
+	// effective are the schemata of our groups, those that drain included, and, when configured, the root's, as the kernel has them.
 	effective map[string]Schemata
 	status    classes.BackendStatus
 }
@@ -130,14 +135,15 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	err = b.apply(c)
+	err = b.apply(c, nil)
 	if err != nil {
 		b.live.Store(b.live.Load().refused(err))
 	}
 	return err
 }
 
-func (b *Backend) apply(config *Config) error {
+// apply makes config the live one. Groups in kept, with their schemata, are there afterwards, too.
+func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 	mount, err := b.mounted(config)
 	if err != nil {
 		return err
@@ -151,6 +157,7 @@ func (b *Backend) apply(config *Config) error {
 	if !rootConfigured && b.root != nil {
 		wanted[rootGroup] = b.root
 	}
+	maps.Copy(wanted, kept)
 	t := tree{b.host, mount.point}
 	before := m.schemata(func(name string) bool { return name == rootGroup || isOurs(name) })
 	ops := make([]Op, 0, len(reclaim))
@@ -192,23 +199,33 @@ func (b *Backend) mounted(config *Config) (resctrlMount, error) {
 // settle makes an applied configuration the live one, and removes orphans: empty groups of ours that nobody can be on
 // the way to, because no configuration of this process has offered them.
 func (b *Backend) settle(config *Config, resolution *Resolution, m *machine, t tree, effective map[string]Schemata) {
-	next := &live{point: t.point, offered: map[string]bool{}, draining: map[string]bool{}, effective: effective}
+	next := &live{
+		config: config, point: t.point, mount: m.mount, domains: m.groups[rootGroup].schemata,
+		offered: map[string]bool{}, draining: map[string]bool{}, effective: effective,
+	}
 	for _, class := range config.ClassNames() {
 		next.offered[class] = true
 	}
-	var failures []error
-	left := m.surplus(resolution.Groups)
-	for _, name := range left {
-		switch known := b.isDraining(name); {
-		case !t.exists(name): // removed for its CLOSID
-		case known || !m.groups[name].empty:
-			next.draining[classOf(name)] = true
-		default:
-			if err := t.do(Op{Kind: Remove, Group: name}); err != nil {
-				failures = append(failures, err)
-				next.draining[classOf(name)] = true
-			}
+	for name := range effective {
+		if _, configured := resolution.Groups[name]; !configured && name != rootGroup {
+			next.draining[classOf(name)] = true // kept
 		}
+	}
+	var failures []error
+	for _, name := range m.surplus(resolution.Groups) {
+		_, kept := effective[name]
+		switch known := b.isDraining(name); {
+		case kept, !t.exists(name): // or removed for its CLOSID
+			continue
+		case !known && m.groups[name].empty:
+			err := t.do(Op{Kind: Remove, Group: name})
+			if err == nil {
+				continue
+			}
+			failures = append(failures, err)
+		}
+		next.draining[classOf(name)] = true
+		next.effective[name] = m.groups[name].schemata
 	}
 	next.status = describeStatus(config, resolution, m, next, errors.Join(failures...))
 	b.live.Store(next)

@@ -173,8 +173,9 @@ func (m *move) passBack(before string) (moved int, err error) {
 	return moved, errors.Join(append(problems, err)...)
 }
 
-// Observe implements classes.Backend. A target in somebody else's group has no class of ours that could be named.
-func (b *Backend) Observe(_ context.Context, target classes.Target) (class string, ok bool, err error) {
+// Observe implements classes.Backend. A target in somebody else's group has no class of ours that could be named. While resctrl is
+// not mounted, everything is in the system default.
+func (b *Backend) Observe(_ context.Context, target classes.Target, _ string) (class string, ok bool, err error) {
 	point := b.live.Load().point
 	if point == "" || target.PID == 0 {
 		return "", false, nil
@@ -182,7 +183,9 @@ func (b *Backend) Observe(_ context.Context, target classes.Target) (class strin
 	group, err := tree{b.host, point}.groupOfTask(target.PID)
 	switch {
 	case errors.Is(err, errEnded):
-		return "", false, nil
+		return "", false, fmt.Errorf("process %d: %w", target.PID, classes.ErrEnded)
+	case errors.Is(err, errUnmounted):
+		return classes.SystemDefault, true, nil
 	case err != nil:
 		return "", false, fmt.Errorf("process %d: %w", target.PID, err)
 	case group == rootGroup:

@@ -130,7 +130,7 @@ func TestEnforceMovesAllThreadsAndWhatTheyForkMeanwhile(t *testing.T) {
 						t.Errorf("thread %d is in %q", tid, group)
 					}
 				}
-				class, ok, err := b.Observe(t.Context(), target)
+				class, ok, err := b.Observe(t.Context(), target, "")
 				if class != to || !ok || err != nil {
 					t.Errorf("observed %q, %v, %v", class, ok, err)
 				}
@@ -220,8 +220,8 @@ func TestObserveNamesOnlyClasses(t *testing.T) {
 				OK    bool
 			}
 			for pid, want := range map[int]observed{10: {"gold", true}, 20: {"", false}, 21: {"", true}, 22: {"gold", true}, 99: {"", false}, 0: {"", false}} {
-				class, ok, err := b.Observe(t.Context(), classes.Target{PID: pid})
-				if got := (observed{class, ok}); got != want || err != nil {
+				class, ok, err := b.Observe(t.Context(), classes.Target{PID: pid}, "")
+				if got := (observed{class, ok}); got != want || errors.Is(err, classes.ErrEnded) != (pid == 99) || pid != 99 && err != nil {
 					t.Errorf("process %d: %v, %v; want %v", pid, got, err, want)
 				}
 			}

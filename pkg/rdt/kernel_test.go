@@ -184,7 +184,7 @@ func movesProcesses(t *testing.T, b *Backend, pids processes) {
 	for _, class := range []string{"gold", "bronze", ""} {
 		must(t, b.Enforce(t.Context(), target, previous, class))
 		for _, pid := range pids {
-			got, ok, err := b.Observe(t.Context(), classes.Target{PID: pid})
+			got, ok, err := b.Observe(t.Context(), classes.Target{PID: pid}, "")
 			if got != class || !ok || err != nil {
 				t.Errorf("process %d is in %q, %v, %v", pid, got, ok, err)
 			}

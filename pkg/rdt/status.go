@@ -51,6 +51,10 @@ func withCondition(conditions []classes.Condition, condition classes.Condition) 
 func (l *live) withDraining(draining map[string]bool) *live {
 	next := *l
 	next.draining = draining
+	next.effective = maps.Clone(l.effective)
+	maps.DeleteFunc(next.effective, func(name string, _ Schemata) bool {
+		return name != rootGroup && !l.offered[classOf(name)] && !draining[classOf(name)]
+	})
 	conditions := slices.DeleteFunc(slices.Clone(l.status.Conditions), func(c classes.Condition) bool { return c.Type == ConditionDraining })
 	next.status.Conditions = slices.Concat(conditions, drainingCondition(draining))
 	return &next

@@ -46,8 +46,12 @@ func ParseTaskGroup(data []byte) (group string, ok bool, err error) {
 	return strings.TrimPrefix(name, "/"), true, nil
 }
 
-// errEnded is for a thread that is no more.
-var errEnded = errors.New("thread has ended")
+var (
+	// errEnded is for a thread that is no more.
+	errEnded = errors.New("thread has ended")
+	// errUnmounted says that there are no groups at all.
+	errUnmounted = errors.New("resctrl has been unmounted")
+)
 
 // groupOfTask is the control group that a thread is in.
 func (t tree) groupOfTask(tid int) (string, error) {
@@ -57,7 +61,7 @@ func (t tree) groupOfTask(tid int) (string, error) {
 	case err == nil:
 		group, ok, err := ParseTaskGroup(data)
 		if err == nil && !ok {
-			err = errors.New("resctrl has been unmounted")
+			err = errUnmounted
 		}
 		return group, err
 	case errors.Is(err, syscall.ESRCH):
@@ -77,13 +81,12 @@ func (t tree) scanFor(tid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if !t.exists(rootGroup) {
+		return "", errUnmounted
+	}
 	for _, name := range groups {
-		data, err := t.host.ReadFile(t.path(name, "tasks"))
-		if err != nil {
-			continue // removed meanwhile, or locked to a part of the cache, and without tasks
-		}
-		tids, err := ParseTasks(data)
-		if err != nil {
+		tids, err := t.tasks(name)
+		if err != nil && !gone(err) {
 			return "", err
 		}
 		if slices.Contains(tids, tid) {
@@ -91,6 +94,15 @@ func (t tree) scanFor(tid int) (string, error) {
 		}
 	}
 	return "", errEnded
+}
+
+// tasks are the threads of a group. One that is locked to a part of the cache has no such file, and none.
+func (t tree) tasks(group string) ([]int, error) {
+	data, err := t.host.ReadFile(t.path(group, "tasks"))
+	if err != nil {
+		return nil, err
+	}
+	return ParseTasks(data)
 }
 
 // moveTask puts one thread into a group.

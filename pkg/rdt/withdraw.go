@@ -12,5 +12,5 @@ func (b *Backend) Withdraw(context.Context) error {
 	if b.live.Load().point == "" {
 		return nil
 	}
-	return b.apply(&Config{})
+	return b.apply(&Config{}, nil)
 }

@@ -22,7 +22,7 @@ type Backend struct {
 	classes []string
 	// enforced is the class of each target, by ID.
 	enforced map[string]string
-	// failures are returned by an operation: "check", "apply", "enforce" or "enforce <class>".
+	// failures are returned by an operation: "check", "apply", "mend", "gather", "enforce" or "enforce <class>".
 	failures map[string]error
 	// unavailable is what the machine lacks.
 	unavailable *classes.Unavailable
@@ -33,12 +33,16 @@ type Backend struct {
 	status   classes.BackendStatus
 	applied  int
 	released int
+	damage   classes.Mended
+	// strayed have threads outside of their class.
+	strayed  map[string]bool
+	gathered []string
 }
 
 // NewBackend makes a backend without classes.
 func NewBackend() *Backend {
 	return &Backend{
-		enforced: map[string]string{}, failures: map[string]error{}, stuck: map[string]<-chan struct{}{}, reached: map[string]func(){},
+		enforced: map[string]string{}, strayed: map[string]bool{}, failures: map[string]error{}, stuck: map[string]<-chan struct{}{}, reached: map[string]func(){},
 	}
 }
 
@@ -89,7 +93,7 @@ func (b *Backend) Preview(context.Context, classes.BackendConfig) (classes.Backe
 	return b.Status(), nil
 }
 
-// Stick lets an operation wait, as for a kernel that does not answer, until released is closed: "apply", "observe", "enforce" or
+// Stick lets an operation wait, as for a kernel that does not answer, until released is closed: "apply", "mend", "observe", "enforce" or
 // "enforce <class>". reached is closed when the first one waits.
 func (b *Backend) Stick(operation string, released <-chan struct{}) (reached <-chan struct{}) {
 	waits := make(chan struct{})
@@ -155,6 +159,60 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	return nil
 }
 
+// Mend is part of classes.Backend. It finds what Damage has said.
+func (b *Backend) Mend(context.Context) (classes.Mended, error) {
+	b.wait("mend")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	mended := b.damage
+	b.damage = classes.Mended{}
+	return mended, b.failures["mend"]
+}
+
+// Damage is what the next Mend finds.
+func (b *Backend) Damage(found classes.Mended) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.damage = found
+}
+
+// Stray puts a thread of a target outside of its class, as a process that the runtime starts in a container later is.
+func (b *Backend) Stray(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.strayed[id] = true
+}
+
+// Strayed says whether a target has threads outside of its class.
+func (b *Backend) Strayed(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.strayed[id]
+}
+
+// Gather is part of classes.Gatherer.
+func (b *Backend) Gather(_ context.Context, class string, targets []classes.Target) (strayed []string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, target := range targets {
+		b.gathered = append(b.gathered, target.ID+" "+class)
+		if b.strayed[target.ID] && b.failures["gather"] == nil {
+			delete(b.strayed, target.ID)
+			strayed = append(strayed, target.ID)
+		}
+	}
+	return strayed, b.failures["gather"]
+}
+
+// Gathered returns whose threads were looked for, with the class, since it was asked last.
+func (b *Backend) Gathered() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	gathered := b.gathered
+	b.gathered = nil
+	return gathered
+}
+
 // Withdraw is part of classes.Backend.
 func (b *Backend) Withdraw(context.Context) error {
 	b.mu.Lock()
@@ -201,7 +259,7 @@ func (b *Backend) Enforce(_ context.Context, target classes.Target, _, to string
 }
 
 // Observe is part of classes.Backend.
-func (b *Backend) Observe(_ context.Context, target classes.Target) (string, bool, error) {
+func (b *Backend) Observe(_ context.Context, target classes.Target, _ string) (string, bool, error) {
 	b.wait("observe")
 	b.mu.Lock()
 	defer b.mu.Unlock()

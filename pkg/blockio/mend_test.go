@@ -1,0 +1,128 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+func (f fixture) mend(want ...string) classes.Mended {
+	f.t.Helper()
+	mended, err := f.backend.Mend(f.t.Context())
+	if diff := cmp.Diff(want, mended.Found); err != nil || diff != "" {
+		f.t.Errorf("found (-want +got):\n%s%v", diff, err)
+	}
+	return mended
+}
+
+// observe checks in which class a container is that should be in one.
+func (f fixture) observe(should, want string) {
+	f.t.Helper()
+	if got, ok, err := f.backend.Observe(f.t.Context(), container(), should); got != want || !ok || err != nil {
+		f.t.Errorf("observed %q, %v, %v; want %q", got, ok, err, want)
+	}
+}
+
+func TestADiskThatComesIsThrottled(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.runtime("", "slower")
+	f.mend()
+	f.machine.AddDisk("sdc", 8, 32)
+	f.machine.AddDisk("nvme0n1", 259, 0) // of no class
+	if mended := f.mend("disk 8:32 (sdc) is new", "disk 259:0 (nvme0n1) is new"); mended.DevicesGone {
+		t.Error("no device is gone")
+	}
+	f.runtime("slower", "slower")
+	f.enforce(container(), "slower", "slower")
+	line := " rbps=1000000 wbps=max riops=100 wiops=max\n"
+	f.want(v2Dir+"/io.max", "8:32"+line+"8:16"+line+"8:0"+line)
+	f.observe("slower", "slower")
+	f.mend()
+}
+
+func TestADiskThatGoesDoesNoHarm(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.runtime("", "slower")
+	f.machine.RemoveDisk("sdb")
+	if mended := f.mend("disk 8:16 (sdb) is gone"); !mended.DevicesGone {
+		t.Error("a device is gone, and nobody is told")
+	}
+	f.observe("slower", "slower")
+	f.runtime("", "slower") // another container
+	f.runtime("slower", "slower")
+	f.want(v2Dir+"/io.max", "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n")
+
+	// Without its last disk, a class has nothing to say, and the runtime needs a value that does nothing.
+	f.machine.RemoveDisk("sda")
+	f.mend("disk 8:0 (sda) is gone")
+	adjustment, err := f.backend.Adjust("slower", "slower")
+	if want := "7:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment.Unified[ioMax] != want {
+		t.Errorf("got %v, %v; want %q", adjustment, err, want)
+	}
+	f.runtime("slower", "slower")
+	f.enforce(container(), "slower", "slower")
+	if degraded := f.backend.Status().Degraded["slower"]; !strings.Contains(degraded, "matches no block device") {
+		t.Errorf("degraded %q", degraded)
+	}
+
+	f.machine.AddDisk("sda", 8, 0)
+	f.mend("disk 8:0 (sda) is new")
+	f.runtime("slower", "slower")
+	f.want(v2Dir+"/io.max", "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n")
+}
+
+func TestAClassThatDrainsOutlivesItsDisk(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.runtime("", "slower")
+	f.apply(other)
+	for range 2 {
+		f.machine.RemoveDisk("sdb")
+		f.mend("disk 8:16 (sdb) is gone")
+		f.enforce(container(), "slower", "slower")
+		f.observe("slower", "slower")
+		f.machine.AddDisk("sdb", 8, 16)
+		f.mend("disk 8:16 (sdb) is new")
+		f.enforce(container(), "slower", "slower")
+		f.want(v2Dir+"/io.max", "8:16 rbps=1000000 wbps=max riops=100 wiops=max\n8:0 rbps=1000000 wbps=max riops=100 wiops=max\n")
+	}
+}
+
+func TestASchedulerThatChangesIsNoticed(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply("Classes: {heavy: [{Weight: 400}]}")
+	f.mend()
+	if err := f.machine.WriteFile("/sys/block/sda/queue/scheduler", []byte("bfq")); err != nil {
+		t.Fatal(err)
+	}
+	f.mend("device files or I/O schedulers changed")
+	if degraded := f.backend.Status().Degraded["heavy"]; degraded != "" {
+		t.Errorf("degraded: %s", degraded)
+	}
+}
+
+func TestAContainerThatEndedIsSeenToHaveEnded(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	for _, test := range []struct {
+		name  string
+		pid   int
+		ended bool
+	}{
+		{"its process is gone", 4711, true},
+		{"its process runs, elsewhere than its runtime says", 1, false},
+		{"its process is not known", 0, false},
+	} {
+		f.machine.AddProcess(groupPath, 1)
+		target := container()
+		target.CgroupsPath, target.PID = "/kubepods/pod1/gone", test.pid
+		_, _, err := f.backend.Observe(t.Context(), target, "slow")
+		if got := err != nil && strings.Contains(err.Error(), classes.ErrEnded.Error()); got != test.ended {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}

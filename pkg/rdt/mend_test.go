@@ -1,0 +1,208 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+func mustDo(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWhatOthersDidToResctrlIsPutRight does harm to a machine that has groups of ours, one of them of a class that drains, and of
+// somebody else.
+func TestWhatOthersDidToResctrlIsPutRight(t *testing.T) {
+	const point = sim.MountPoint
+	for _, test := range []struct {
+		name string
+		harm func(t *testing.T, fs *sim.FS)
+		want []string
+		// lost are groups that nobody can bring back.
+		lost []string
+	}{
+		{"nothing", func(*testing.T, *sim.FS) {}, nil, nil},
+		{"a group is removed", func(t *testing.T, fs *sim.FS) { mustDo(t, fs.Remove(point+"/qos-gold")) },
+			[]string{"resctrl group qos-gold was removed"}, nil},
+		{"the group of a class that drains is removed", func(t *testing.T, fs *sim.FS) { mustDo(t, fs.Remove(point+"/qos-tin")) },
+			[]string{"resctrl group qos-tin was removed"}, nil},
+		{"a group is rewritten", func(t *testing.T, fs *sim.FS) {
+			mustDo(t, fs.WriteFile(point+"/qos-gold/schemata", []byte("L3:0=7ff\n")))
+		}, []string{"resctrl group qos-gold was rewritten: L3 0 is 7ff instead of ff"}, nil},
+		{"groups are removed and rewritten", func(t *testing.T, fs *sim.FS) {
+			mustDo(t, fs.Remove(point+"/qos-gold"), fs.WriteFile(point+"/qos-tin/schemata", []byte("MB:1=20\n")))
+		}, []string{"resctrl group qos-gold was removed", "resctrl group qos-tin was rewritten: MB 1 is 20 instead of 50"}, nil},
+		{"resctrl is unmounted", func(_ *testing.T, fs *sim.FS) { fs.Unmount() }, []string{"resctrl was unmounted"}, []string{"theirs"}},
+		{"resctrl is mounted anew", func(t *testing.T, fs *sim.FS) {
+			fs.Unmount()
+			mustDo(t, fs.Mount("resctrl", point, "resctrl", ""))
+		}, []string{"resctrl group qos-bronze was removed", "resctrl group qos-gold was removed", "resctrl group qos-tin was removed"}, []string{"theirs"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			fs := sim.New(sim.IntelSpec())
+			mustDo(t, fs.Mkdir(point+"/theirs"), fs.WriteFile(point+"/theirs/schemata", []byte("L3:0=3\n")))
+			b := newBackend(fs, nil)
+			apply(t, b, strings.Replace(twoPartitions, "{bronze:", "{tin: {}, bronze:", 1))
+			fs.AddTask(7, "qos-tin")
+			apply(t, b, twoPartitions)
+			want := schemataIn(t, fs)
+			for _, group := range test.lost {
+				delete(want, group)
+			}
+			test.harm(t, fs)
+			fs.Inject(nil)
+			mended, err := b.Mend(t.Context())
+			if diff := cmp.Diff(test.want, mended.Found); err != nil || diff != "" {
+				t.Errorf("found (-want +got):\n%s%v", diff, err)
+			}
+			if diff := cmp.Diff(want, schemataIn(t, fs)); diff != "" {
+				t.Errorf("schemata (-want +got):\n%s", diff)
+			}
+			if calls := fs.Calls(); test.want == nil && calls != 0 {
+				t.Errorf("%d writes where nothing was wrong", calls)
+			}
+			if again, err := b.Mend(t.Context()); err != nil || len(again.Found) > 0 {
+				t.Errorf("a second look finds %v, %v", again.Found, err)
+			}
+		})
+	}
+}
+
+func TestResctrlUnderOtherMountOptionsIsUsedAsItIs(t *testing.T) {
+	fs := sim.New(sim.IntelSpec())
+	b := newBackend(fs, nil)
+	apply(t, b, twoPartitions)
+	fs.Unmount()
+	mustDo(t, fs.Mount("resctrl", sim.MountPoint, "resctrl", "cdp"))
+	mended, err := b.Mend(t.Context())
+	if err != nil || len(mended.Found) != 1 || !strings.HasPrefix(mended.Found[0], "resctrl was mounted anew: at /sys/fs/resctrl with ") {
+		t.Errorf("found %v, %v", mended.Found, err)
+	}
+	if got := dump(fs, "schemata")["qos-gold"]; !strings.Contains(got, "L3CODE:0=000ff") {
+		t.Errorf("gold has %q", got)
+	}
+}
+
+func TestWhatCannotBePutRightIsAnError(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		mount  bool
+		harm   func(t *testing.T, fs *sim.FS)
+		reason string
+		errno  error
+		// repair undoes the harm.
+		repair func(t *testing.T, fs *sim.FS)
+	}{
+		{"unmounted, and not ours to mount", false, func(_ *testing.T, fs *sim.FS) { fs.Unmount() }, NotMounted, nil,
+			func(t *testing.T, fs *sim.FS) { mustDo(t, fs.Mount("resctrl", sim.MountPoint, "resctrl", "")) }},
+		{"mounted with half of the CLOSIDs, of which others have taken all", true, func(t *testing.T, fs *sim.FS) {
+			fs.Unmount()
+			mustDo(t, fs.Mount("resctrl", sim.MountPoint, "resctrl", "cdp"))
+			for _, group := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
+				if fs.Mkdir(sim.MountPoint+"/"+group) != nil {
+					return
+				}
+			}
+		}, "", ErrNoCLOSID, func(t *testing.T, fs *sim.FS) { mustDo(t, fs.Remove(sim.MountPoint+"/a"), fs.Remove(sim.MountPoint+"/b")) }},
+		{"refused by the kernel", true, func(t *testing.T, fs *sim.FS) {
+			mustDo(t, fs.Remove(sim.MountPoint+"/qos-gold"))
+			fs.Inject(func(c sim.Call) *sim.Fault {
+				if c.Op == "mkdir" {
+					return &sim.Fault{Errno: syscall.ENOSPC}
+				}
+				return nil
+			})
+		}, "", syscall.ENOSPC, func(_ *testing.T, fs *sim.FS) { fs.Inject(nil) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			fs := sim.New(sim.IntelSpec())
+			b := New(Options{FS: fs, MountResctrl: test.mount})
+			apply(t, b, twoPartitions)
+			want := schemataIn(t, fs)["qos-gold"]
+			test.harm(t, fs)
+			_, err := b.Mend(t.Context())
+			var unavailable *classes.Unavailable
+			if err == nil || test.errno != nil && !errors.Is(err, test.errno) ||
+				test.reason != "" && (!errors.As(err, &unavailable) || unavailable.Reason != test.reason) {
+				t.Errorf("got %v", err)
+			}
+			if conditions := b.Status().Conditions; conditions[0].Type != ConditionApplied || conditions[0].Healthy {
+				t.Errorf("conditions %v", conditions)
+			}
+			test.repair(t, fs)
+			if _, err := b.Mend(t.Context()); err != nil {
+				t.Errorf("after the repair: %v", err)
+			}
+			if got := schemataIn(t, fs)["qos-gold"]; got != want && test.errno != ErrNoCLOSID {
+				t.Errorf("gold has %q after the repair, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestNothingIsMendedBeforeAnythingWasApplied(t *testing.T) {
+	fs := sim.New(sim.IntelSpec())
+	fs.Inject(nil)
+	if mended, err := newBackend(fs, nil).Mend(t.Context()); err != nil || len(mended.Found) > 0 || fs.Calls() > 0 {
+		t.Errorf("got %v, %v after %d writes", mended, err, fs.Calls())
+	}
+}
+
+// crowd are containers by their names.
+type crowd map[string]*container
+
+func (c crowd) Threads(target classes.Target) ([]int, error) {
+	if c[target.Container] == nil {
+		return nil, errors.New("no such cgroup")
+	}
+	return c[target.Container].Threads(target)
+}
+
+func TestThreadsElsewhereAreGathered(t *testing.T) {
+	fs := sim.New(sim.IntelSpec())
+	everybody := crowd{}
+	b := newBackend(fs, everybody)
+	apply(t, b, twoPartitions)
+	var targets []classes.Target
+	for i, group := range []string{"qos-gold", "qos-bronze", "qos-gold"} {
+		name := string(rune('a' + i))
+		fs.AddTask(10*i+10, "qos-gold")
+		fs.AddTask(10*i+11, group)
+		everybody[name] = &container{fs: fs, tids: []int{10*i + 10, 10*i + 11}}
+		targets = append(targets, classes.Target{ID: "id-" + name, Container: name})
+	}
+	// What is moved has forked by then.
+	everybody["b"].listed = func(c *container, n int) {
+		if n == 1 {
+			c.fork(21, 29)
+		}
+	}
+	targets = append(targets, classes.Target{ID: "id-gone", Container: "gone"})
+	strayed, err := b.Gather(t.Context(), "gold", targets)
+	if diff := cmp.Diff([]string{"id-b"}, strayed); diff != "" || err == nil || !strings.Contains(err.Error(), "no such cgroup") {
+		t.Errorf("strayed (-want +got):\n%s%v", diff, err)
+	}
+	for name, c := range everybody {
+		for tid, group := range c.groups() {
+			if group != "qos-gold" {
+				t.Errorf("thread %d of %s is in %q", tid, name, group)
+			}
+		}
+	}
+	fs.Inject(nil)
+	if strayed, err := b.Gather(t.Context(), "gold", targets[:3]); len(strayed) > 0 || err != nil || fs.Calls() > 0 {
+		t.Errorf("a second look finds %v, %v, and writes %d times", strayed, err, fs.Calls())
+	}
+}
