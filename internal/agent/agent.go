@@ -40,6 +40,8 @@ type Options struct {
 
 	MountResctrl bool
 	Version      string
+	// InspectInterval is how often the machine is compared with what should be.
+	InspectInterval time.Duration
 }
 
 // DefaultOptions are those of a node agent.
@@ -48,6 +50,7 @@ func DefaultOptions() Options {
 		Config: "/etc/qos-nri-plugin", NRISocket: "/var/run/nri/nri.sock", NRIIndex: "10",
 		APISocket: "/run/qos-nri-plugin/qos.sock", MetricsAddress: "127.0.0.1:9420",
 		HostRoot: "/", StateDir: "/run/qos-nri-plugin", MountResctrl: true,
+		InspectInterval: 15 * time.Second,
 	}
 }
 
@@ -119,6 +122,7 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 	group.Go(func() error { return plugin.Run(ctx) })
 	group.Go(func() error { return files.follow(ctx, hangup) })
 	group.Go(func() error { return a.releaseDrained(ctx, n) })
+	group.Go(func() error { return a.watchMachine(ctx, n) })
 	if listener != nil {
 		group.Go(func() error { return metrics.NewNodeServer(n, hooks).Serve(ctx, listener) })
 	}

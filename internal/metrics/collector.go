@@ -13,18 +13,20 @@ import (
 type collector struct {
 	node *node.Node
 
-	capacity, inUse, available, degraded, refusals, registered, reloaded, reloadTime *prometheus.Desc
+	capacity, inUse, available, degraded, refusals, mends, registered, reloaded, reloadTime *prometheus.Desc
 }
 
 func newCollector(n *node.Node) *collector {
 	class := []string{"resource", "class"}
 	return &collector{
-		node:       n,
-		capacity:   prometheus.NewDesc("qos_class_capacity", "Most simultaneous assignments of a class; 0 is unlimited.", class, nil),
-		inUse:      prometheus.NewDesc("qos_class_in_use", "Assignments of a class, those of classes that drain included.", class, nil),
-		degraded:   prometheus.NewDesc("qos_class_degraded", "1 when a class is enforced in part only; status says why.", class, nil),
-		available:  prometheus.NewDesc("qos_resource_available", "1 when this machine has a configured resource.", []string{"resource"}, nil),
-		refusals:   prometheus.NewDesc("qos_refusals_total", "Containers and pods that were refused, by reason.", []string{"reason"}, nil),
+		node:      n,
+		capacity:  prometheus.NewDesc("qos_class_capacity", "Most simultaneous assignments of a class; 0 is unlimited.", class, nil),
+		inUse:     prometheus.NewDesc("qos_class_in_use", "Assignments of a class, those of classes that drain included.", class, nil),
+		degraded:  prometheus.NewDesc("qos_class_degraded", "1 when a class is enforced in part only; status says why.", class, nil),
+		available: prometheus.NewDesc("qos_resource_available", "1 when this machine has a configured resource.", []string{"resource"}, nil),
+		refusals:  prometheus.NewDesc("qos_refusals_total", "Containers and pods that were refused, by reason.", []string{"reason"}, nil),
+		mends: prometheus.NewDesc("qos_mends_total", "What was found not to be as it should, and put right, by resource and by what it was.",
+			[]string{"resource", "what"}, nil),
 		registered: prometheus.NewDesc("qos_runtime_registered", "1 while the plugin is registered with the container runtime.", nil, nil),
 		reloaded:   prometheus.NewDesc("qos_config_last_reload_successful", "1 when the class files as last read are applied.", nil, nil),
 		reloadTime: prometheus.NewDesc("qos_config_last_reload_success_timestamp_seconds", "When class files were applied last.", nil, nil),
@@ -33,7 +35,7 @@ func newCollector(n *node.Node) *collector {
 
 // Describe is part of prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.capacity, c.inUse, c.degraded, c.available, c.refusals, c.registered, c.reloaded, c.reloadTime} {
+	for _, d := range []*prometheus.Desc{c.capacity, c.inUse, c.degraded, c.available, c.refusals, c.mends, c.registered, c.reloaded, c.reloadTime} {
 		ch <- d
 	}
 }
@@ -56,6 +58,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for reason, count := range status.Refusals {
 		ch <- prometheus.MustNewConstMetric(c.refusals, prometheus.CounterValue, float64(count), reason)
+	}
+	for mend, count := range status.Mends {
+		ch <- prometheus.MustNewConstMetric(c.mends, prometheus.CounterValue, float64(count), mend.Resource, mend.What)
 	}
 	gauge(ch, c.registered, truth(status.Runtime.Synchronized))
 	gauge(ch, c.reloaded, truth(status.Config.Err == nil && !status.Config.Loaded.IsZero()))

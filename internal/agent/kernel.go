@@ -1,0 +1,91 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/uevent"
+)
+
+// gatherInterval is how often processes are looked for that a runtime has started in a container whose class was changed.
+const gatherInterval = 500 * time.Millisecond
+
+// settling is when the machine is looked at after a device has come or gone: once its file is there, and again for the links
+// that udev makes.
+func settling() []time.Duration {
+	return []time.Duration{100 * time.Millisecond, time.Second, 2 * time.Second}
+}
+
+// watchMachine keeps what runs in its classes, whatever others do to the machine.
+func (a *Agent) watchMachine(ctx context.Context, n *node.Node) error {
+	disks := make(chan struct{}, 1)
+	go a.watchDisks(ctx, disks)
+	inspect, gather := time.NewTicker(a.options.InspectInterval), time.NewTicker(gatherInterval)
+	defer inspect.Stop()
+	defer gather.Stop()
+	settle := newSettler(settling())
+	defer settle.timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-disks:
+			settle.begin()
+		case <-settle.timer.C:
+			n.Inspect(ctx)
+			settle.next()
+		case <-inspect.C:
+			n.Inspect(ctx)
+		case <-gather.C:
+			n.Gather(ctx)
+		}
+	}
+}
+
+// watchDisks signals that disks came or went. Without the kernel's messages they are noticed by the next look at the machine.
+func (a *Agent) watchDisks(ctx context.Context, changed chan<- struct{}) {
+	listener, err := uevent.Listen()
+	if err == nil {
+		err = listener.Follow(ctx, "block", func() {
+			select {
+			case changed <- struct{}{}:
+			default: // signalled already
+			}
+		})
+	}
+	if err != nil {
+		a.log.Warn("disks that come or go are noticed late", "within", a.options.InspectInterval, "error", err)
+	}
+}
+
+// settler is a timer that fires some times after the last thing that happened.
+type settler struct {
+	timer  *time.Timer
+	delays []time.Duration
+	at     int // index of the delay that the timer waits for; len(delays): none
+}
+
+func newSettler(delays []time.Duration) *settler {
+	s := &settler{timer: time.NewTimer(time.Hour), delays: delays, at: len(delays)}
+	s.timer.Stop()
+	return s
+}
+
+// begin waits for the first delay, unless it does so already: events that go on and on must not put it off.
+func (s *settler) begin() {
+	if s.at > 0 {
+		s.at = 0
+		s.timer.Reset(s.delays[0])
+	}
+}
+
+// next waits for the next delay, if there is one.
+func (s *settler) next() {
+	if s.at++; s.at < len(s.delays) {
+		s.timer.Reset(s.delays[s.at])
+	}
+}
