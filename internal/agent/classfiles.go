@@ -18,6 +18,10 @@ import (
 // swapped by a symbolic link, so that watching files gains little and misses some.
 const lookInterval = 5 * time.Second
 
+// settleTime is after how long files that changed are looked at again before they are applied. Somebody may be writing them, and half a
+// file can be a class file, too.
+const settleTime = 200 * time.Millisecond
+
 // classFiles keeps a node's configuration in step with the files.
 type classFiles struct {
 	path  string
@@ -27,7 +31,8 @@ type classFiles struct {
 	log   *slog.Logger
 	// applied is called after each change of configuration; may be nil.
 	applied func()
-	seen    string // hash of what was read last
+	seen    string // hash of what was applied, or refused, last
+	changed string // hash of what was read last, when it is another
 }
 
 func (a *Agent) newClassFiles(n *node.Node) *classFiles {
@@ -41,7 +46,7 @@ func (f *classFiles) load(ctx context.Context) {
 }
 
 func (f *classFiles) apply(ctx context.Context, source node.Source) {
-	f.seen = source.Hash
+	f.seen, f.changed = source.Hash, ""
 	if err := f.node.Configure(ctx, source); err != nil {
 		for _, problem := range classes.SplitErrors(err) {
 			f.log.Error("class files are not applied", "problem", problem)
@@ -67,6 +72,7 @@ func (f *classFiles) apply(ctx context.Context, source node.Source) {
 func (f *classFiles) follow(ctx context.Context, hangup <-chan os.Signal) error {
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
+	var settled <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -74,9 +80,24 @@ func (f *classFiles) follow(ctx context.Context, hangup <-chan os.Signal) error 
 		case <-hangup:
 			f.load(ctx)
 		case <-ticker.C:
-			if source := config.Read(f.path, f.kinds, f.read); source.Hash != f.seen {
-				f.apply(ctx, source)
-			}
+			settled = f.look(ctx)
+		case <-settled:
+			settled = f.look(ctx)
 		}
 	}
+}
+
+// look applies what was the same the last time, and otherwise says when to look again.
+func (f *classFiles) look(ctx context.Context) (again <-chan time.Time) {
+	source := config.Read(f.path, f.kinds, f.read)
+	switch source.Hash {
+	case f.seen:
+		f.changed = ""
+		return nil
+	case f.changed:
+		f.apply(ctx, source)
+		return nil
+	}
+	f.changed = source.Hash
+	return time.After(settleTime)
 }

@@ -10,9 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
@@ -20,7 +20,7 @@ import (
 )
 
 // maxFileSize bounds a class file; what is longer is refused by the parser, which sees one byte more than allowed.
-const maxFileSize = 1 << 20
+const maxFileSize = 256 << 10
 
 // Read reads a class file, or all *.yaml and *.yml files of a directory in name order. readHostFile reads the files that
 // configFile fields name. What is wrong is in Source.Err, every problem at once.
@@ -41,46 +41,71 @@ func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]b
 	return source
 }
 
-func readFiles(path string) ([]classes.File, error) {
-	names, err := list(path)
+// versionLink is where the kubelet has the version of a mounted ConfigMap that is the live one (pkg/volume/util, AtomicWriter).
+const versionLink = "..data"
+
+// attempts to read a version of a ConfigMap that is taken away while it is read.
+const attempts = 3
+
+func readFiles(path string) (files []classes.File, err error) {
+	for range attempts {
+		files, err = readOnce(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return files, err
+}
+
+func readOnce(path string) ([]classes.File, error) {
+	places, err := list(path)
 	if err != nil {
 		return nil, err
 	}
 	var files []classes.File
 	var errs []error
-	for _, name := range names {
-		data, err := readBounded(name)
+	for _, place := range places {
+		data, err := readBounded(place.real)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		files = append(files, classes.File{Name: name, Data: data})
+		files = append(files, classes.File{Name: place.name, Data: data})
 	}
 	return files, errors.Join(errs...)
 }
 
-// list returns the class files of a directory. Names that begin with a dot are skipped: among them are the directories
-// that a mounted ConfigMap keeps its versions in.
-func list(path string) ([]string, error) {
+// place is a class file as users know it, and where it is read.
+type place struct{ name, real string }
+
+// list returns the class files of a directory. Names that begin with a dot are skipped. A mounted ConfigMap is listed in
+// its live version rather than by the links of its files, which lead through it: all files are of one version then.
+func list(path string) ([]place, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("read class files: %w; make it, or name another file or directory", err)
 	}
 	if !info.IsDir() {
-		return []string{path}, nil
+		return []place{{path, path}}, nil
 	}
-	entries, err := os.ReadDir(path)
+	dir := path
+	if _, err := os.Lstat(filepath.Join(path, versionLink)); err == nil {
+		if dir, err = filepath.EvalSymlinks(filepath.Join(path, versionLink)); err != nil {
+			return nil, fmt.Errorf("read class files: %w", err)
+		}
+	}
+	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
 		return nil, fmt.Errorf("read class files: %w", err)
 	}
-	var names []string
+	var places []place
 	for _, entry := range entries {
-		if ext := filepath.Ext(entry.Name()); !strings.HasPrefix(entry.Name(), ".") && (ext == ".yaml" || ext == ".yml") {
-			names = append(names, filepath.Join(path, entry.Name()))
+		name := entry.Name()
+		if ext := filepath.Ext(name); !strings.HasPrefix(name, ".") && (ext == ".yaml" || ext == ".yml") {
+			places = append(places, place{filepath.Join(path, name), filepath.Join(dir, name)})
 		}
 	}
-	slices.Sort(names)
-	return names, nil
+	return places, nil
 }
 
 // HostFiles reads the files that configFile fields name, below the directory where the host's files are.

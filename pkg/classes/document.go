@@ -17,8 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxFileSize of class files and of files that they refer to, in bytes.
-const maxFileSize = 1 << 20
+// maxFileSize of class files and of files that they refer to, in bytes. What is read takes some hundred times the memory.
+const maxFileSize = 256 << 10
 
 // document is one class file on its way from bytes to resources. It gathers problems and goes on.
 type document struct {
@@ -58,7 +58,7 @@ func (d *document) errs() []error {
 // load parses the file to its top node, free of aliases. It is nil when there is nothing in it, or nothing legible.
 func (d *document) load(data []byte) *yaml.Node {
 	if len(data) > maxFileSize {
-		d.fault(0, nil, "is larger than 1 MiB; split it, class files are read together")
+		d.fault(0, nil, "is larger than 256 KiB; split it, class files are read together")
 		return nil
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))

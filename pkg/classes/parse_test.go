@@ -37,6 +37,7 @@ func TestParseReadsWholeResources(t *testing.T) {
     classes: {gold: {}, bronze: {}, hidden: {}}
 - name: vendor.example/net
   scope: pod
+  onClassRemoved: evict
   network: {classes: {fast: {}, slow: {}}}
 `
 	got, err := parseText(text)
@@ -45,13 +46,15 @@ func TestParseReadsWholeResources(t *testing.T) {
 	}
 	want := &Config{Resources: []ResourceConfig{{
 		Resource: Resource{
-			Name: "k8s.io/rdt", Scope: ContainerScope, Mutable: true, DefaultClass: "bronze",
+			Name: "k8s.io/rdt", Scope: ContainerScope, Mutable: true, DefaultClass: "bronze", OnClassRemoved: Drain,
 			Classes: []Class{{Name: "gold", Capacity: 2, Description: "for few"}, {Name: "bronze"}},
 		},
 		Kind: "rdt", Backend: fakeConfig{"gold", "bronze", "hidden"}, File: "a.yaml", Line: 5,
 	}, {
-		Resource: Resource{Name: "vendor.example/net", Scope: PodScope, Classes: []Class{{Name: "fast"}, {Name: "slow"}}},
-		Kind:     "network", Backend: fakeConfig{"fast", "slow"}, File: "a.yaml", Line: 12,
+		Resource: Resource{
+			Name: "vendor.example/net", Scope: PodScope, OnClassRemoved: Evict, Classes: []Class{{Name: "fast"}, {Name: "slow"}},
+		},
+		Kind: "network", Backend: fakeConfig{"fast", "slow"}, File: "a.yaml", Line: 12,
 	}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -156,7 +159,7 @@ func TestConfigFileIsReadAndBlamed(t *testing.T) {
 		"/good.yaml":    "",
 		"/bad.yaml":     "/bad.yaml:3: classes.gold.bad: is bad\n/bad.yaml:4: other: unknown field",
 		"/explode.yaml": "/explode.yaml: exploded",
-		"/large.yaml":   "a.yaml:5: resources[0].rdt.configFile: /large.yaml is larger than 1 MiB",
+		"/large.yaml":   "a.yaml:5: resources[0].rdt.configFile: /large.yaml is larger than 256 KiB",
 		"/none.yaml":    "a.yaml:5: resources[0].rdt.configFile: read /none.yaml: file does not exist",
 	}
 	for path, want := range tests {
@@ -220,11 +223,11 @@ func TestHostileFilesAreRefusedInOneLine(t *testing.T) {
 		bomb += string(c) + ": &" + string(c) + " [" + strings.TrimSuffix(strings.Repeat("*"+string(c-1)+",", 9), ",") + "]\n"
 	}
 	tests := map[string]struct{ text, want string }{
-		"an alias bomb":        {bomb, "has aliases that stand for more than 100000 values; write fewer"},
+		"an alias bomb":        {bomb, "is beyond the 20000 values that a file may have, those that aliases stand for included; split it"},
 		"an alias to itself":   {"a: &a [*a]\n", "is nested deeper than 50 levels"},
 		"deep nesting":         {strings.Repeat("[", 9000) + strings.Repeat("]", 9000), "is nested deeper than 50 levels"},
 		"deeper than the YAML": {strings.Repeat("[", 500000), "is not YAML"},
-		"a large file":         {strings.Repeat("#", maxFileSize+1), "is larger than 1 MiB"},
+		"a large file":         {strings.Repeat("#", maxFileSize+1), "is larger than 256 KiB"},
 		"zeros":                {"\x00\x00\x00", "is not YAML"},
 		"an ELF file":          {"\x7fELF\x02\x01\x01\x00\xff\xfe", "is not YAML"},
 		"a truncated file":     {head + "- {name: rdt, classes: [", "is not YAML"},

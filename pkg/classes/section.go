@@ -136,7 +136,7 @@ func (p *parser) read(name string) ([]byte, error) {
 		return nil, fmt.Errorf("read %s: %w", clip(name), err)
 	}
 	if len(data) > maxFileSize {
-		return nil, fmt.Errorf("%s is larger than 1 MiB", clip(name))
+		return nil, fmt.Errorf("%s is larger than 256 KiB", clip(name))
 	}
 	return data, nil
 }

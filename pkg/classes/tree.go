@@ -8,8 +8,8 @@ import "go.yaml.in/yaml/v3"
 const (
 	// maxDepth is far more than any configuration has; it ends aliases to themselves, too.
 	maxDepth = 50
-	// maxCopies bounds the nodes that aliases stand for.
-	maxCopies = 100_000
+	// maxValues bounds the nodes of a file, those that aliases stand for included: some thousand classes.
+	maxValues = 20_000
 )
 
 // expand copies a tree without aliases, merge keys, comments and block texts, so that others can walk it without
@@ -26,17 +26,13 @@ func (d *document) expand(n *yaml.Node) *yaml.Node {
 
 type expander struct {
 	*document
-	// copies counts what aliases have multiplied.
-	copies int
-	// aliases is the number of aliases that the current node is within.
-	aliases int
+	// values counts the nodes so far.
+	values  int
 	stopped bool
 }
 
 func (e *expander) node(n *yaml.Node, at *path, depth int) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
-		e.aliases++
-		defer func() { e.aliases-- }()
 		return e.node(n.Alias, at, depth+1)
 	}
 	expanded := &yaml.Node{Kind: n.Kind, Tag: n.Tag, Value: n.Value, Line: n.Line, Column: n.Column}
@@ -65,16 +61,14 @@ func scalarStyle(style yaml.Style) yaml.Style {
 }
 
 func (e *expander) affordable(n *yaml.Node, at *path, depth int) bool {
-	if e.aliases > 0 {
-		e.copies++
-	}
+	e.values++
 	switch {
 	case e.stopped:
 		return false
 	case depth > maxDepth:
 		e.fault(n.Line, at, "is nested deeper than %d levels", maxDepth)
-	case e.copies > maxCopies:
-		e.fault(n.Line, at, "has aliases that stand for more than %d values; write fewer", maxCopies)
+	case e.values > maxValues:
+		e.fault(n.Line, at, "is beyond the %d values that a file may have, those that aliases stand for included; split it", maxValues)
 	default:
 		return true
 	}

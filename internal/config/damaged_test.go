@@ -1,0 +1,194 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf16"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
+	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
+)
+
+func wideOf(text string) string {
+	wide := []byte{0xff, 0xfe}
+	for _, unit := range utf16.Encode([]rune(text)) {
+		wide = append(wide, byte(unit), byte(unit>>8))
+	}
+	return string(wide)
+}
+
+func TestAFileThatIsNoTextIsRefusedByNameInAFewLines(t *testing.T) {
+	good := classFile("a", "{names: [x]}")
+	for name, content := range map[string]string{
+		"a program":                    "\x7fELF\x02\x01\x01\x00" + strings.Repeat("\x00\xff\x10", 4000),
+		"zeros":                        strings.Repeat("\x00", 4096),
+		"compressed":                   "\x1f\x8b\x08\x00\x00\x00\x00\x00" + strings.Repeat("\xa7\x03", 2000),
+		"Latin-1":                      strings.Replace(good, "[x]", "[\xe4\xf6]", 1),
+		"text with a zero in it":       strings.Replace(good, "[x]", "[x\x00y]", 1),
+		"a megabyte without an end":    "a: \"" + strings.Repeat("x", 1<<20-10),
+		"a megabyte of one name":       classFile(strings.Repeat("x", 1<<20-200), "{names: [x]}"),
+		"a megabyte of brackets":       strings.Repeat("[", 1<<20-1),
+		"a megabyte of empty items":    strings.Repeat("- \n", 1<<20/3-1),
+		"a megabyte of unknown fields": strings.Replace(good, "resources:", strings.Repeat("x: 1\n", 1<<17)+"resources:", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := directory(t, map[string]string{"damaged.yaml": content})
+			source := config.Read(dir, kinds(), os.ReadFile)
+			if source.Err == nil {
+				t.Fatalf("taken as %+v", source.Config)
+			}
+			text := source.Err.Error()
+			if !strings.Contains(text, filepath.Join(dir, "damaged.yaml")) {
+				t.Errorf("the error does not name the file: %.200s", text)
+			}
+			if lines := strings.Count(text, "\n") + 1; lines > 110 || len(text) > 64<<10 {
+				t.Errorf("the error has %d lines, %d bytes", lines, len(text))
+			}
+			if strings.ContainsAny(text, "\x00\x1b\r") {
+				t.Errorf("the error hands on control characters: %.200q", text)
+			}
+		})
+	}
+}
+
+func TestAByteOrderMarkIsNoDamage(t *testing.T) {
+	good := classFile("a", "{names: [x]}")
+	for name, content := range map[string]string{"UTF-8": "\ufeff" + good, "UTF-16": wideOf(good)} {
+		t.Run(name, func(t *testing.T) {
+			if source := config.Read(directory(t, map[string]string{"a.yaml": content}), kinds(), os.ReadFile); source.Err != nil {
+				t.Error(source.Err)
+			}
+		})
+	}
+}
+
+// maxMemory is what the DaemonSet in deploy/kubernetes gives to the plugin for all that it does.
+const maxMemory = 128 << 20
+
+// largestSet begins the line of /proc/PID/status with the most memory that the process has had, in kB.
+const largestSet = "VmHWM:"
+
+// fileVariable names the directory that TestReadInAProcessOfItsOwn reads.
+const fileVariable = "QOS_TEST_CLASS_FILES"
+
+// TestReadInAProcessOfItsOwn is no test, but what TestALargeFileDoesNotTakeMoreMemoryThanThereIs runs.
+func TestReadInAProcessOfItsOwn(t *testing.T) {
+	dir := os.Getenv(fileVariable)
+	if dir == "" {
+		t.Skip("nothing to read")
+	}
+	if source := config.Read(dir, realKinds(), os.ReadFile); source.Err != nil {
+		t.Logf("refused: %.200s", source.Err)
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	must(t, err)
+	for line := range strings.Lines(string(status)) {
+		if strings.HasPrefix(line, largestSet) {
+			t.Log(line)
+		}
+	}
+}
+
+// memoryOf is the most memory that a process has had, in bytes, as it says.
+func memoryOf(t *testing.T, status string) int {
+	t.Helper()
+	_, after, found := strings.Cut(status, largestSet)
+	number, _, _ := strings.Cut(strings.TrimSpace(after), " kB")
+	kilobytes, err := strconv.Atoi(number)
+	if !found || err != nil {
+		t.Fatalf("no %s in:\n%s", largestSet, status)
+	}
+	return kilobytes << 10
+}
+
+func TestALargeFileDoesNotTakeMoreMemoryThanThereIs(t *testing.T) {
+	const head = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n"
+	const blockIO, group = head + "- name: k8s.io/blockio\n  blockio: {Classes: {", head + "- name: k8s.io/rdt\n  rdt: {partitions: {p: {classes: {"
+	for _, test := range []struct {
+		name, begin, end string
+		each             func(i int) string
+	}{
+		{"of unknown fields", head + "- name: k8s.io/rdt\n", "", func(i int) string { return fmt.Sprintf("  x%d: 1\n", i) }},
+		{"of resources", head, "", func(i int) string { return fmt.Sprintf("- name: a.b/x%d\n  rdt: {}\n", i) }},
+		{"of one class again and again", group, "}}}}\n", func(int) string { return "gold: ," }},
+		{"of classes of disks", blockIO, "}}\n", func(i int) string { return fmt.Sprintf("c%d: ,", i) }},
+		{"of classes of groups", group, "}}}}\n", func(i int) string { return fmt.Sprintf("c%d: ,", i) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var text strings.Builder
+			text.WriteString(test.begin)
+			for i := 0; text.Len() < 256<<10-100; i++ {
+				text.WriteString(test.each(i))
+			}
+			text.WriteString(test.end)
+			command := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^TestReadInAProcessOfItsOwn$")
+			command.Env = append(os.Environ(), fileVariable+"="+directory(t, map[string]string{"a.yaml": text.String()}))
+			said, err := command.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v:\n%s", err, said)
+			}
+			if took := memoryOf(t, string(said)); took > maxMemory {
+				t.Errorf("%d MiB of memory were taken:\n%s", took>>20, said)
+			}
+		})
+	}
+}
+
+// realKinds are those of the product, without a machine.
+func realKinds() []classes.Kind {
+	return []classes.Kind{rdt.Kind(rdt.Options{}), blockio.Kind(blockio.Options{})}
+}
+
+// TestATruncatedFileIsRefusedOrSaysLess ends class files that we ship at each end of a line, and at many other bytes. What is left is refused, or is a
+// class file of its own: nothing in it was not in the whole one.
+func TestATruncatedFileIsRefusedOrSaysLess(t *testing.T) {
+	text, err := os.ReadFile("../../config/kep-example.yaml")
+	must(t, err)
+	whole := config.Read(directory(t, map[string]string{"a.yaml": string(text)}), realKinds(), os.ReadFile)
+	must(t, whole.Err)
+	dir := t.TempDir()
+	taken := 0
+	for n := range text {
+		if n%5 != 0 && text[n] != '\n' {
+			continue
+		}
+		must(t, os.WriteFile(filepath.Join(dir, "a.yaml"), text[:n], 0o600))
+		source := config.Read(dir, realKinds(), os.ReadFile)
+		if source.Err != nil {
+			continue
+		}
+		taken++
+		wantPart(t, n, whole.Config, source.Config)
+	}
+	if taken == 0 || taken > len(text)/5 {
+		t.Errorf("%d truncated files are class files", taken)
+	}
+}
+
+// wantPart wants every class of a part to be one of the whole.
+func wantPart(t *testing.T, n int, whole, part *classes.Config) {
+	t.Helper()
+	offered := map[string]bool{}
+	for _, resource := range whole.Resources {
+		for _, class := range resource.Classes {
+			offered[resource.Name+" "+class.Name] = true
+		}
+	}
+	for _, resource := range part.Resources {
+		for _, class := range resource.Classes {
+			if !offered[resource.Name+" "+class.Name] {
+				t.Errorf("after %d bytes there is a class %q of %s", n, class.Name, resource.Name)
+			}
+		}
+	}
+}
