@@ -110,15 +110,40 @@ func (n *Node) enforcement(target classes.Target, holder classes.Holder) func(co
 		return nil
 	}
 	return func(ctx context.Context) error {
-		for _, s := range steps {
-			if err := n.enforce(ctx, target, s); err != nil {
-				return n.failed(holder, err)
-			}
+		if err := n.enforceWithin(ctx, target, steps); err != nil {
+			return n.failed(holder, err)
 		}
 		n.arrived(holder.ID, steps)
 		n.accepted(holder.Owner)
 		return nil
 	}
+}
+
+// enforceWithin gives up waiting for the kernel when ctx ends. What goes on after that changes only what the runtime will end, and nobody
+// is told of it.
+func (n *Node) enforceWithin(ctx context.Context, target classes.Target, steps []step) error {
+	done := make(chan error, 1)
+	go func() { done <- n.enforceAll(ctx, target, steps) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	default:
+		return fmt.Errorf("enforcing its classes: %w", context.Cause(ctx))
+	}
+}
+
+func (n *Node) enforceAll(ctx context.Context, target classes.Target, steps []step) error {
+	for _, s := range steps {
+		if err := n.enforce(ctx, target, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // failed notes that a holder could not be brought into its classes, and returns why.

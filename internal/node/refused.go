@@ -51,6 +51,7 @@ func (n *Node) Refused() []Refused {
 
 // refuse notes that a holder could not be created or started, and returns the error. The caller holds mu.
 func (n *Node) refuse(h classes.Holder, err error) error {
+	err = oneLine{err}
 	now, r := n.now(), n.refused[h.Owner]
 	if reason := refusalReason(err); r.Reason != reason {
 		r = Refused{Owner: h.Owner, Reason: reason, First: now}
@@ -63,6 +64,13 @@ func (n *Node) refuse(h classes.Holder, err error) error {
 	}
 	return n.count(err)
 }
+
+// oneLine is an error of several, as runtimes and people want to read it.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
+
+func (e oneLine) Unwrap() error { return e.error }
 
 // count counts a refusal and returns it. The caller holds mu.
 func (n *Node) count(err error) error {

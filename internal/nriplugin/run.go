@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"path"
 	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+	"github.com/containerd/ttrpc"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
@@ -54,9 +56,10 @@ func (p *Plugin) connect(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("connect to the runtime's NRI socket: %w", err)
 	}
 	defer conn.close()
-	s := &session{plugin: p, synchronized: make(chan struct{}, 1)}
+	s := &session{plugin: p, synchronized: make(chan struct{}, 1), registered: make(chan struct{})}
 	s.stub, err = stub.New(s, stub.WithConnection(conn), stub.WithPluginName(Name), stub.WithPluginIdx(p.options.Index),
 		stub.WithLogger(logger{p.options.Log}), stub.WithOnClose(func() {}),
+		stub.WithTTRPCOptions([]ttrpc.ClientOpts{ttrpc.WithUnaryClientInterceptor(s.noteRegistration)}, nil),
 		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}))
 	if err != nil {
 		return false, err
@@ -110,11 +113,26 @@ func (s *session) register(ctx context.Context, conn *watchedConn) error {
 	case <-ctx.Done():
 	}
 	conn.close()
+	select {
+	case err := <-started: // it never came to wait
+		return err
+	case <-s.registered:
+	}
 	if service, ok := s.stub.(api.PluginService); ok && !s.configured.Swap(true) {
-		// Nobody waits for it: when stub.Start has failed meanwhile, there may be nobody to take its outcome.
-		go func() { _, _ = service.Configure(context.WithoutCancel(ctx), &api.ConfigureRequest{}) }()
+		_, _ = service.Configure(context.WithoutCancel(ctx), &api.ConfigureRequest{}) // what fails here, Start returns
 	}
 	return <-started
+}
+
+// noteRegistration sees the stub's calls of the runtime.
+func (s *session) noteRegistration(ctx context.Context, request *ttrpc.Request, response *ttrpc.Response, info *ttrpc.UnaryClientInfo,
+	invoke ttrpc.Invoker,
+) error {
+	err := invoke(ctx, request, response)
+	if err == nil && path.Base(info.FullMethod) == "RegisterPlugin" {
+		s.once.Do(func() { close(s.registered) })
+	}
+	return err
 }
 
 // watchedConn tells when its connection has ended, which the stub does not while it starts.

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,9 @@ type session struct {
 	// configured is set by the first who configures: the runtime, or register for one that died half-way. Whoever comes then
 	// fails, which is the one way to end a stub.Start that waits for it.
 	configured atomic.Bool
+	// registered is closed when the runtime has taken the registration; then the stub waits to be configured.
+	registered chan struct{}
+	once       sync.Once
 	// events are the hooks that the session is subscribed to.
 	events api.EventMask
 	// synchronized is signalled once after Synchronize.
@@ -95,12 +99,11 @@ func (s *session) CreateContainer(
 // StartContainer is called when the container's first process exists, before its first instruction.
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (err error) {
 	defer func(begin time.Time) { s.observe("StartContainer", begin, err) }(time.Now())
-	pod, ctr := podOf(p), containerOf(c)
-	enforce, err := s.plugin.node.StartContainer(pod, ctr)
+	enforce, err := s.plugin.node.StartContainer(podOf(p), containerOf(c))
 	if err != nil || enforce == nil {
 		return err
 	}
-	return s.within(ctx, fmt.Sprintf("pod %s/%s container %s", pod.Namespace, pod.Name, ctr.Name), enforce)
+	return s.within(ctx, enforce)
 }
 
 // StopContainer is called after a container has stopped.
@@ -125,7 +128,7 @@ func (s *session) RunPodSandbox(ctx context.Context, p *api.PodSandbox) (err err
 	if err != nil || enforce == nil {
 		return err
 	}
-	err = s.within(ctx, fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name), enforce)
+	err = s.within(ctx, enforce)
 	if err != nil {
 		s.plugin.node.Stop(pod.ID)
 	}
@@ -171,25 +174,13 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 	}
 }
 
-// within runs the part of a hook that waits for the kernel, and gives up waiting at the hook's deadline. What goes on after
-// that changes only what the runtime will end.
-func (s *session) within(ctx context.Context, subject string, enforce func(context.Context) error) error {
+// within runs the part of a hook that waits for the kernel, until the hook's deadline.
+func (s *session) within(ctx context.Context, enforce func(context.Context) error) error {
 	limit := s.limit()
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	late := fmt.Errorf("the kernel did not answer within %s: %w", limit, context.DeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- enforce(ctx) }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-done:
-		return err
-	default:
-		return fmt.Errorf("%s: enforcing its classes: the kernel did not answer within %s: %w", subject, limit, ctx.Err())
-	}
+	return enforce(ctx)
 }
 
 // limit is the time that a hook has. Runtimes before NRI 0.8 do not tell how long they wait.

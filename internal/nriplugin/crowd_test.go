@@ -1,0 +1,103 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+// TestManyContainersWithLargeSpecsAreAllKnownAfterASynchronization has more to tell than fits into one message.
+func TestManyContainersWithLargeSpecsAreAllKnownAfterASynchronization(t *testing.T) {
+	const containers, size = 500, 20 << 10
+	r := newMachineRig(t, simcgroup.New())
+	large := nriruntime.ContainerConfig{Name: "main", Env: []string{"LARGE=" + strings.Repeat("x", size)}}
+	requests := []string{"", "rdt=silver", "blockio=slow", "rdt=silver,blockio=slow", "rdt="}
+	for i := range containers {
+		pod := r.pod(t, fmt.Sprint("p", i), requests[i%len(requests)])
+		id, err := r.CreateContainer(t.Context(), pod, large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%10 == 0 {
+			continue // is not started yet
+		}
+		if err := r.StartContainer(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := usage(t)
+	for i := range 5 {
+		r.wantComesBack(t)
+		if i > 0 {
+			continue
+		}
+		r.world.Hold(t)
+	}
+	r.world.Hold(t)
+	// What is kept of a container is far less than its spec.
+	if grown := usage(t).heap - before.heap; grown > containers*1<<10 {
+		t.Errorf("%d KiB more are in memory than before", grown>>10)
+	}
+}
+
+// TestCreationsDuringSynchronizationsAreNeitherLostNorMisplaced lets the plugin come and go while containers are created, started
+// and removed.
+func TestCreationsDuringSynchronizationsAreNeitherLostNorMisplaced(t *testing.T) {
+	const comings, workers = 15, 6
+	r := newMachineRig(t, simcgroup.New())
+	done := make(chan struct{})
+	var working sync.WaitGroup
+	for worker := range workers {
+		working.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if err := r.work(t, worker, i); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for i := range comings {
+		r.stop()
+		r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
+		r.wait(t, i+2)
+	}
+	close(done)
+	working.Wait()
+	r.node.Reconcile(t.Context())
+	r.world.Hold(t)
+}
+
+// work makes a container, and ends it again or not. One that was created without the plugin may be refused later, and so may what
+// the plugin was asked for when it went.
+func (r *machineRig) work(t *testing.T, worker, i int) error {
+	t.Helper()
+	requests := []string{"rdt=silver", "", "blockio=slow", "rdt=,blockio=slow"}
+	config := nriruntime.PodConfig{Name: fmt.Sprintf("w%d-%d", worker, i)}
+	if request := requests[i%len(requests)]; request != "" {
+		config.Annotations = map[string]string{"qos.noderesource.dev/pod": request}
+	}
+	pod, err := r.RunPod(t.Context(), config)
+	if err != nil {
+		return err
+	}
+	_, err = r.run(t, pod)
+	switch {
+	case err == nil && i%3 == 0:
+		return nil // runs on
+	case err == nil, strings.Contains(err.Error(), "was created while qos-nri-plugin was not connected"), strings.Contains(err.Error(), "ttrpc: closed"):
+		return r.RemovePod(t.Context(), pod)
+	}
+	return err
+}

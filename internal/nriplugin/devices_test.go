@@ -1,0 +1,104 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"strings"
+	"testing"
+
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+// expect sets what a class of disks comes to.
+func (r *machineRig) expect(class, ioMax string) {
+	r.world.Expect.Limits[disks][class] = map[string]string{"io.max": ioMax}
+}
+
+func TestADiskThatGoesDoesNoHarmAndIsLimitedAgainWhenItIsBack(t *testing.T) {
+	p := newPeopled(t)
+	p.host.Cgroups().RemoveDisk("vda")
+	early := p.pod(t, "early", "blockio=fast")
+	if _, err := p.run(t, early); err == nil || !strings.Contains(err.Error(), "no such device") {
+		t.Errorf("error is %v, want that there is no such device", err)
+	}
+	if err := p.RemovePod(t.Context(), early); err != nil {
+		t.Error(err)
+	}
+	p.node.Inspect(t.Context())
+	p.expect("fast", "")
+	p.expect("slow", "254:16 rbps=1000000")
+	p.world.Hold(t)
+	p.mustStop(t, p.mustRun(t, p.pod(t, "other", "blockio=fast")))
+	for _, class := range []string{"slow", "", "fast"} {
+		if err := p.node.Update(t.Context(), p.owner(t, "gold"), map[string]string{"blockio": class}); err != nil {
+			t.Errorf("to class %q: %v", class, err)
+		}
+		p.world.Hold(t)
+	}
+	p.host.Cgroups().AddDisk("vda", 254, 0)
+	p.node.Inspect(t.Context())
+	p.world.Expect.Limits[disks] = limits()
+	p.world.Hold(t)
+	p.mustConfigure(t, machineFiles)
+	p.world.Hold(t)
+}
+
+// TestPatternsOfAllKindsOfDevicesAreWhatTheyMeanOnThisMachine has a partition, a logical volume, and a pattern that matches nothing.
+func TestPatternsOfAllKindsOfDevicesAreWhatTheyMeanOnThisMachine(t *testing.T) {
+	cgroups := simcgroup.New()
+	cgroups.AddDisk("dm-0", 253, 0)
+	cgroups.AddSymlink("/dev/mapper/data", "../dm-0")
+	r := newMachineRig(t, cgroups)
+	cgroups.AddPartition("vdb", "vdb1", 254, 17)
+	r.mustConfigure(t, changed("fast: [{Devices: [/dev/vda]", "fast: [{Devices: [/dev/mapper/data]", `slow: [{Devices: ["/dev/vd[ab]"]`, "slow: [{Devices: [/dev/vdb1]"))
+	r.expect("fast", "253:0 rbps=50000000")
+	r.expect("slow", "254:16 rbps=1000000")
+	r.mustRun(t, r.pod(t, "volume", "blockio=fast"))
+	r.mustRun(t, r.pod(t, "partition", "blockio=slow"))
+	r.world.Hold(t)
+	r.mustConfigure(t, changed("/dev/vda]", `"/dev/nvme*"]`, `"/dev/vd[ab]"`, `"/dev/null"`))
+	r.expect("fast", "")
+	r.expect("slow", "")
+	r.mustRun(t, r.pod(t, "nothing", "blockio=slow"))
+	r.world.Hold(t)
+	for _, resource := range r.node.Status().Resources {
+		if resource.Name == disks && len(resource.Degraded) != 2 {
+			t.Errorf("degraded are %v, want both", resource.Degraded)
+		}
+	}
+}
+
+// TestAnIOControllerThatIsTakenFromAPodIsToldAndNotHidden has somebody write to cgroup.subtree_control, which takes all limits below
+// with it.
+func TestAnIOControllerThatIsTakenFromAPodIsToldAndNotHidden(t *testing.T) {
+	p := newPeopled(t)
+	control := p.podDir(t, p.gold) + "/cgroup.subtree_control"
+	if err := p.host.Machine.WriteFile(control, []byte("-io")); err != nil {
+		t.Fatal(err)
+	}
+	err := p.node.Update(t.Context(), p.owner(t, "gold"), map[string]string{"blockio": "slow"})
+	if err == nil {
+		t.Error("an update was made")
+	}
+	p.node.Inspect(t.Context())
+	p.world.Hold(t)
+	p.wantReported(t, p.gold, disks, "/adopted")
+	p.wantReported(t, p.slow, disks, "slow/pod")
+	if err := p.host.Machine.WriteFile(control, []byte("+io")); err != nil {
+		t.Fatal(err)
+	}
+	p.node.Inspect(t.Context())
+	p.world.Hold(t)
+	p.wantReported(t, p.gold, disks, "fast/pod")
+}
+
+// podDir is the directory of the cgroup of a container's pod.
+func (p *peopled) podDir(t *testing.T, id string) string {
+	t.Helper()
+	c, err := p.Container(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "/sys/fs/cgroup" + c.Spec.CgroupsPath[:strings.LastIndex(c.Spec.CgroupsPath, "/")]
+}

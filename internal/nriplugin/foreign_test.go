@@ -1,0 +1,129 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// theirs is a container ID: runc names a group after the container where the spec has schemata but no group.
+const theirs = "4f1d6a0c2b9e8d7f6a5b4c3d2e1f00112233445566778899aabbccddeeff0011"
+
+// populate makes groups of others: an exclusive one, runc's for a container, and runc's for monitoring one.
+func populate(t *testing.T, m *sim.Machine) {
+	t.Helper()
+	write := func(file, text string) {
+		t.Helper()
+		if err := m.WriteFile(resctrl.MountPoint+"/"+file, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, group := range []string{"/alone", "/" + theirs, "/" + theirs + "/mon_groups/m"} {
+		if err := m.Mkdir(resctrl.MountPoint + group); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("schemata", "L3:0=1ff;1=1ff\nL2:0=7ffff;1=7ffff\n")
+	write(theirs+"/schemata", "L3:0=3;1=3\nL2:0=3ff;1=3ff\n")
+	write("alone/schemata", "L3:0=200;1=200\nL2:0=80000;1=80000\n")
+	write("alone/mode", "exclusive\n")
+	for i, group := range []string{"alone", theirs, theirs + "/mon_groups/m", ""} {
+		m.Resctrl().AddTask(50+i, group)
+	}
+	if err := m.MakePodCgroup("/kubepods/podm"); err != nil {
+		t.Fatal(err)
+	}
+	watched := nriruntime.Spec{ID: "monitored", CgroupsPath: "/kubepods/podm/monitored", Monitoring: true}
+	if _, err := m.Create(t.Context(), watched); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// apart are classes that leave the bits of the exclusive group alone.
+func apart(rest string) string {
+	return strings.NewReplacer(`exclusive: {l3Allocation: "50%"`, `exclusive: {l2Allocation: "0x3ff", l3Allocation: "0x3f"`,
+		`shared: {l3Allocation: "50%"`, `shared: {l2Allocation: "0x7fc00", l3Allocation: "`+rest+`"`).Replace(machineFiles)
+}
+
+func TestGroupsOfOthersAreLeftAsTheyAreWhateverIsDoneToOurs(t *testing.T) {
+	m := newMachine(simcgroup.New())
+	populate(t, m)
+	r := newMachineRigOn(t, m, apart("0x1c0"))
+	r.world.ForeignFiles = []string{resctrl.MountPoint + "/mon_groups/monitored/tasks"}
+	for _, file := range r.world.ForeignFiles {
+		text, err := r.host.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.world.Before[file] = string(text)
+	}
+	id := r.mustRun(t, r.pod(t, "a", "rdt=gold"))
+	r.world.Hold(t)
+
+	t.Run("a class that overlaps the exclusive one is refused, and it is named", func(t *testing.T) {
+		err := r.configure(t, apart("0x3c0"))
+		if !errors.Is(err, rdt.ErrExclusive) || !strings.Contains(err.Error(), "overlaps group alone, whose mode is exclusive") {
+			t.Errorf("error is %v", err)
+		}
+		r.mustStop(t, r.mustRun(t, r.pod(t, "b", "rdt=gold")))
+		r.world.Hold(t)
+	})
+	t.Run("other masks and classes", func(t *testing.T) {
+		for _, text := range []string{apart("0xc0"), strings.ReplaceAll(apart("0x1c0"), "gold", "platinum"), apart("0x1c0")} {
+			r.mustConfigure(t, text)
+			r.world.Hold(t)
+		}
+	})
+	t.Run("a move", func(t *testing.T) {
+		p := &peopled{machineRig: r}
+		for _, class := range []string{"bronze", "", "gold"} {
+			if err := r.node.Update(t.Context(), p.owner(t, "a"), map[string]string{"rdt": class}); err != nil {
+				t.Fatal(err)
+			}
+			r.world.Hold(t)
+		}
+	})
+	t.Run("no classes at all", func(t *testing.T) {
+		r.mustStop(t, id)
+		r.mustConfigure(t, without(t, groups))
+		if err := r.node.ReleaseUnused(t.Context()); err != nil {
+			t.Error(err)
+		}
+		r.world.Hold(t)
+	})
+}
+
+func TestResctrlThatIsReadOnlyFromNowOnIsSaidAndWhatRunsStays(t *testing.T) {
+	p := newPeopled(t)
+	p.host.readOnly.Store(true)
+	err := p.node.Update(t.Context(), p.owner(t, "gold"), map[string]string{"rdt": "silver"})
+	if !errors.Is(err, syscall.EROFS) {
+		t.Errorf("an update: error is %v", err)
+	}
+	p.world.Hold(t)
+	p.wantReported(t, p.gold, groups, "gold/pod")
+
+	p.mustConfigure(t, machineFiles)
+	_, err = p.run(t, p.pod(t, "late", "rdt=gold"))
+	if err == nil || !strings.Contains(err.Error(), "mount -o remount,rw /sys/fs/resctrl") {
+		t.Errorf("a creation: error is %v, want the remedy", err)
+	}
+	p.mustRun(t, p.pod(t, "other", "blockio=fast"))
+	p.world.Hold(t)
+	p.wantReported(t, p.gold, groups, "gold/pod")
+
+	p.host.readOnly.Store(false)
+	p.mustConfigure(t, machineFiles)
+	p.mustRun(t, p.pod(t, "again", "rdt=gold"))
+	p.world.Hold(t)
+}

@@ -1,0 +1,267 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+const machineFiles = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/rdt
+  defaultClass: bronze
+  classes: [{name: gold, capacity: 2}, {name: silver}, {name: bronze}]
+  rdt:
+    partitions:
+      exclusive: {l3Allocation: "50%", classes: {gold: {l3Allocation: "100%"}}}
+      shared: {l3Allocation: "50%", classes: {silver: {l3Allocation: "50%"}, bronze: {l3Allocation: "100%"}}}
+- name: k8s.io/blockio
+  classes: [{name: fast, capacity: 2}, {name: slow}]
+  blockio:
+    Classes:
+      fast: [{Devices: [/dev/vda], ThrottleReadBps: 50M}]
+      slow: [{Devices: ["/dev/vd[ab]"], ThrottleReadBps: 1M}]
+`
+
+// limits are what the classes of machineFiles come to in cgroup v2.
+func limits() map[string]map[string]string {
+	return map[string]map[string]string{
+		"fast": {"io.max": "254:0 rbps=50000000"}, "slow": {"io.max": "254:0 rbps=1000000\n254:16 rbps=1000000"},
+	}
+}
+
+// host is a simulated machine on which a test comes before everything that the plugin changes, but not before the runtime.
+type host struct {
+	*sim.Machine
+	before *atomic.Pointer[func(op, path string) error]
+	// readOnly says that resctrl is mounted so.
+	readOnly *atomic.Bool
+}
+
+// come sets what is called before each change, from then on; an error takes its place.
+func (h host) come(before func(op, path string) error) { h.before.Store(&before) }
+
+// ReadFile is part of rdt.FS and blockio.FS.
+func (h host) ReadFile(path string) ([]byte, error) {
+	data, err := h.Machine.ReadFile(path)
+	if h.readOnly.Load() && strings.HasSuffix(path, "/mounts") {
+		data = bytes.ReplaceAll(data, []byte(" resctrl rw,"), []byte(" resctrl ro,"))
+	}
+	return data, err
+}
+
+func (h host) ask(op, path string) error {
+	if h.readOnly.Load() && strings.HasPrefix(path, resctrl.MountPoint+"/") {
+		return &os.PathError{Op: op, Path: path, Err: syscall.EROFS}
+	}
+	before := h.before.Load()
+	if before == nil {
+		return nil
+	}
+	if err := (*before)(op, path); err != nil {
+		return &os.PathError{Op: op, Path: path, Err: err}
+	}
+	return nil
+}
+
+// WriteFile is part of rdt.FS and blockio.FS.
+func (h host) WriteFile(path string, data []byte) error {
+	if err := h.ask("write", path); err != nil {
+		return err
+	}
+	return h.Machine.WriteFile(path, data)
+}
+
+// Mkdir is part of rdt.FS.
+func (h host) Mkdir(path string) error {
+	if err := h.ask("mkdir", path); err != nil {
+		return err
+	}
+	return h.Machine.Mkdir(path)
+}
+
+// machineRig is the plugin with its own backends on a simulated machine, on which a runtime runs containers.
+type machineRig struct {
+	rig
+	host  host
+	kinds []classes.Kind
+	world invariant.Machine
+}
+
+// newMachineRig makes a rig on cgroups, with the classes of machineFiles.
+func newMachineRig(t *testing.T, cgroups *simcgroup.Machine) *machineRig {
+	t.Helper()
+	return newMachineRigOn(t, newMachine(cgroups), machineFiles)
+}
+
+// newMachine has the disks vda and vdb, and resctrl mounted.
+func newMachine(cgroups *simcgroup.Machine) *sim.Machine {
+	spec := resctrl.IntelSpec()
+	cgroups.AddDisk("vda", 254, 0)
+	cgroups.AddDisk("vdb", 254, 16)
+	return sim.New(sim.Options{RDT: &spec, Cgroups: cgroups})
+}
+
+// newMachineRigOn makes a rig on a machine, with the classes of a text. What the machine has in resctrl already is not to be touched.
+func newMachineRigOn(t *testing.T, m *sim.Machine, text string) *machineRig {
+	t.Helper()
+	r := &machineRig{host: host{m, &atomic.Pointer[func(op, path string) error]{}, &atomic.Bool{}}}
+	r.Runtime = r.newRuntime(t)
+	r.node = r.newNode(t)
+	var err error
+	if r.world.Before, err = invariant.ForeignOf(r.host); err != nil {
+		t.Fatal(err)
+	}
+	r.world.Host, r.world.Live, r.world.API = r.host, invariant.LiveIn(r.Runtime), serveAPI(t, r.node)
+	r.world.Expect.Limits = map[string]map[string]map[string]string{"k8s.io/blockio": limits()}
+	r.mustConfigure(t, text)
+	r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
+	r.wait(t, 1)
+	return r
+}
+
+func (r *machineRig) newRuntime(t *testing.T) *nriruntime.Runtime {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "qos") // t.TempDir is too long for a socket's path
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	runtime, err := nriruntime.New(dir, nriruntime.Options{OCI: r.host})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := runtime.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(runtime.Stop)
+	return runtime
+}
+
+func (r *machineRig) newNode(t *testing.T) *node.Node {
+	t.Helper()
+	tree, err := cgroup.Detect(r.host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	r.kinds = []classes.Kind{
+		rdt.Kind(rdt.Options{FS: r.host, Threads: tree, MountResctrl: true, Log: log}),
+		blockio.Kind(blockio.Options{FS: r.host, Tree: tree, Log: log}),
+	}
+	changes := checkpoint.Open(filepath.Join(t.TempDir(), "changes.json"), "this boot", log)
+	return node.New(node.Options{Kinds: r.kinds, Changes: changes, Log: log})
+}
+
+// serveAPI serves the node API until the end of the test.
+func serveAPI(t *testing.T, n *node.Node) qosv1alpha1.NodeQOSClient {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "qos")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "qos.sock")
+	ctx, cancel := context.WithCancel(t.Context())
+	server, ended := nodeapi.New(n, nodeapi.Options{Socket: socket, Log: slog.New(slog.DiscardHandler)}), make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the node API ended with %v", err)
+		}
+	})
+	<-server.Ready()
+	conn, err := nodeapi.Connect(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return qosv1alpha1.NewNodeQOSClient(conn)
+}
+
+// configure does what the agent does with class files that have changed.
+func (r *machineRig) configure(t *testing.T, text string) error {
+	t.Helper()
+	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, r.kinds, nil)
+	if err := r.node.Configure(t.Context(), node.Source{Config: config, Err: err}); err != nil {
+		return err
+	}
+	if r.plugin != nil {
+		r.plugin.Refresh()
+	}
+	r.node.Reconcile(t.Context())
+	return nil
+}
+
+func (r *machineRig) mustConfigure(t *testing.T, text string) {
+	t.Helper()
+	if err := r.configure(t, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mustStop ends containers.
+func (r *machineRig) mustStop(t *testing.T, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		if err := r.StopContainer(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// reported is the class of a container's resource, as "class/source".
+func (r *machineRig) reported(id, resource string) string {
+	for _, pod := range r.node.Assignments() {
+		for _, ctr := range pod.Containers {
+			for _, a := range ctr.Assignments {
+				if ctr.ID == id && a.Resource == resource {
+					return a.Class + "/" + string(a.Source)
+				}
+			}
+		}
+	}
+	return "not reported"
+}
+
+func (r *machineRig) wantReported(t *testing.T, id, resource, want string) {
+	t.Helper()
+	if got := r.reported(id, resource); got != want {
+		t.Errorf("%s of %.12s is reported as %q, want %q", resource, id, got, want)
+	}
+}
+
+func TestAMachineInOrderHolds(t *testing.T) {
+	r := newMachineRig(t, simcgroup.New())
+	r.world.Hold(t)
+	r.mustRun(t, r.pod(t, "asked", "rdt=gold,blockio=slow"))
+	id := r.mustRun(t, r.pod(t, "plain", ""))
+	r.world.Hold(t)
+	r.wantReported(t, id, "k8s.io/rdt", "bronze/default")
+}

@@ -1,0 +1,157 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+// gate lets what the plugin sends wait, as for a process that gets no CPU.
+type gate struct {
+	mu     sync.Mutex    // guards closed
+	closed chan struct{} // is closed when the gate opens again; nil while it is open
+}
+
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed == nil {
+		g.closed = make(chan struct{})
+	}
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed != nil {
+		close(g.closed)
+		g.closed = nil
+	}
+}
+
+func (g *gate) pass() {
+	g.mu.Lock()
+	closed := g.closed
+	g.mu.Unlock()
+	if closed != nil {
+		<-closed
+	}
+}
+
+// gated is a connection whose writes pass a gate.
+type gated struct {
+	net.Conn
+	gate *gate
+}
+
+func (c gated) Write(b []byte) (int, error) {
+	c.gate.pass()
+	return c.Conn.Write(b)
+}
+
+// startGated runs the plugin over connections that pass the gate.
+func (r *machineRig) startGated(t *testing.T) *gate {
+	t.Helper()
+	r.stop()
+	g := &gate{}
+	dial := func(ctx context.Context, socket string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		return gated{conn, g}, err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	plugin := nriplugin.New(r.node, nriplugin.Options{Socket: r.Socket(), Index: "10", Dial: dial, Log: slog.New(slog.DiscardHandler)})
+	ended := make(chan error, 1)
+	go func() { ended <- plugin.Run(ctx) }()
+	t.Cleanup(func() {
+		g.open()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	r.wait(t, r.Synchronizations()+1)
+	return g
+}
+
+// TestAnAnswerThatComesTooLateFailsItsRequestAndIsMadeUpForAfterwards is about a plugin that does not run for a while. The runtime fails
+// the request, as the plugin asks it to since NRI 0.12.5, and drops the plugin.
+func TestAnAnswerThatComesTooLateFailsItsRequestAndIsMadeUpForAfterwards(t *testing.T) {
+	adaptation.SetPluginRequestTimeout(200 * time.Millisecond)
+	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
+	r := newMachineRig(t, simcgroup.New())
+	g := r.startGated(t)
+	const request = "rdt=gold,blockio=fast"
+	runs := r.mustRun(t, r.pod(t, "runs", request))
+	ends := r.mustRun(t, r.pod(t, "ends", request))
+	for _, test := range []struct {
+		name string
+		do   func(t *testing.T) error
+		// fails says that the request is one that can fail.
+		fails bool
+	}{
+		{"a stop", func(t *testing.T) error { return r.StopContainer(t.Context(), ends) }, false},
+		{"a removal", func(t *testing.T) error { return r.RemoveContainer(t.Context(), ends) }, false},
+		{"a creation", func(t *testing.T) error {
+			_, err := r.run(t, r.pod(t, "late", request))
+			return err
+		}, true},
+		{"a start", func(t *testing.T) error {
+			id := r.created(t, g, request)
+			return r.StartContainer(t.Context(), id)
+		}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := r.Synchronizations()
+			g.shut()
+			err := test.do(t)
+			g.open()
+			if test.fails != (err != nil) || err != nil && !strings.Contains(err.Error(), "10-qos-nri-plugin failed to handle") {
+				t.Errorf("error is %v, want one: %t", err, test.fails)
+			}
+			r.wait(t, n+1)
+			r.node.Reconcile(t.Context())
+			r.world.Hold(t)
+			r.wantReported(t, runs, groups, "gold/pod")
+			r.wantOneMore(t, request)
+		})
+	}
+}
+
+// created makes a container with the gate open.
+func (r *machineRig) created(t *testing.T, g *gate, request string) string {
+	t.Helper()
+	g.open()
+	defer g.shut()
+	id, err := r.CreateContainer(t.Context(), r.pod(t, "made", request), nriruntime.ContainerConfig{Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// wantOneMore wants the second of two slots to be free, and takes it for a while.
+func (r *machineRig) wantOneMore(t *testing.T, request string) {
+	t.Helper()
+	pod := r.pod(t, "another", request)
+	r.mustRun(t, pod)
+	if _, err := r.run(t, r.pod(t, "too-many", request)); err == nil {
+		t.Error("there are more than two slots")
+	}
+	if err := r.RemovePod(t.Context(), pod); err != nil {
+		t.Error(err)
+	}
+	r.world.Hold(t)
+}

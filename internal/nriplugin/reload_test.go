@@ -1,0 +1,283 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+const (
+	groups = "k8s.io/rdt"
+	disks  = "k8s.io/blockio"
+)
+
+// changed is machineFiles with texts replaced, in pairs.
+func changed(texts ...string) string { return strings.NewReplacer(texts...).Replace(machineFiles) }
+
+// without is machineFiles without one of its resources.
+func without(t *testing.T, resource string) string {
+	t.Helper()
+	before, rest, found := strings.Cut(machineFiles, "- name: "+resource+"\n")
+	if !found {
+		t.Fatalf("there is no %s", resource)
+	}
+	if _, after, more := strings.Cut(rest, "\n- name: "); more {
+		return before + "- name: " + after
+	}
+	return before
+}
+
+// peopled is a rig with a container in each class, and one that asked for nothing.
+type peopled struct {
+	*machineRig
+	gold, slow, plain string
+}
+
+func newPeopled(t *testing.T) *peopled {
+	t.Helper()
+	r := newMachineRig(t, simcgroup.New())
+	p := &peopled{machineRig: r}
+	p.gold = r.mustRun(t, r.pod(t, "gold", "rdt=gold,blockio=fast"))
+	p.slow = r.mustRun(t, r.pod(t, "slow", "rdt=silver,blockio=slow"))
+	p.plain = r.mustRun(t, r.pod(t, "plain", ""))
+	r.world.Hold(t)
+	return p
+}
+
+func (p *peopled) schemata(t *testing.T, class string) string {
+	t.Helper()
+	data, err := p.host.ReadFile(resctrl.MountPoint + "/qos-" + class + "/schemata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestChangedMasksAndRatesReachWhatRuns(t *testing.T) {
+	p := newPeopled(t)
+	p.mustConfigure(t, changed(`exclusive: {l3Allocation: "50%"`, `exclusive: {l3Allocation: "75%"`, `shared: {l3Allocation: "50%"`, `shared: {l3Allocation: "25%"`,
+		"ThrottleReadBps: 1M", "ThrottleReadBps: 2M"))
+	p.world.Expect.Limits[disks]["slow"] = map[string]string{"io.max": "254:0 rbps=2000000\n254:16 rbps=2000000"}
+	p.world.Expect.Schemata = map[string]string{"gold": "L3:0=1ff;1=1ff", "bronze": "L3:0=e00;1=e00"}
+	p.world.Hold(t)
+	c, err := p.Container(p.slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Spec.Unified["io.max"]; !strings.Contains(got, "rbps=2000000") {
+		t.Errorf("the runtime would write %q at its next update", got)
+	}
+}
+
+func TestAChangedDefaultTakesThoseAlongThatHaveTheDefault(t *testing.T) {
+	p := newPeopled(t)
+	p.mustConfigure(t, changed("defaultClass: bronze", "defaultClass: silver"))
+	p.world.Hold(t)
+	p.wantReported(t, p.plain, groups, "silver/default")
+	p.wantReported(t, p.slow, groups, "silver/pod")
+	p.mustConfigure(t, changed("  defaultClass: bronze\n", ""))
+	p.world.Hold(t)
+	p.wantReported(t, p.plain, groups, "/")
+}
+
+func TestACapacityBelowUseEndsNobodyAndAdmitsNobody(t *testing.T) {
+	p := newPeopled(t)
+	second := p.mustRun(t, p.pod(t, "second", "rdt=gold"))
+	p.mustConfigure(t, changed("{name: gold, capacity: 2}", "{name: gold, capacity: 1}"))
+	p.world.Expect.Most = map[invariant.Class]uint64{{Resource: groups, Name: "gold"}: 2}
+	p.world.Hold(t)
+	for _, id := range []string{p.gold, second} {
+		p.wantReported(t, id, groups, "gold/pod")
+	}
+	for range 2 {
+		if _, err := p.run(t, p.pod(t, "late", "rdt=gold")); err == nil || !strings.Contains(err.Error(), "is full") {
+			t.Errorf("error is %v, want that the class is full", err)
+		}
+		if err := p.node.Update(t.Context(), p.owner(t, "plain"), map[string]string{"rdt": "gold"}); !errors.Is(err, classes.ErrClassFull) {
+			t.Errorf("an update: error is %v, want that the class is full", err)
+		}
+		p.mustStop(t, second) // one of one is left now
+	}
+	p.world.Expect.Most = nil
+	p.mustStop(t, p.gold)
+	p.mustRun(t, p.pod(t, "next", "rdt=gold"))
+	p.world.Hold(t)
+}
+
+func (p *peopled) owner(t *testing.T, pod string) classes.Owner {
+	t.Helper()
+	for _, a := range p.node.Assignments() {
+		if a.Name == pod {
+			return classes.Owner{PodUID: a.UID, Container: "main"}
+		}
+	}
+	t.Fatalf("no pod %s", pod)
+	return classes.Owner{}
+}
+
+// TestAClassThatIsGoneDrainsWithItsThreads takes away a class, gives it another name, and takes away its resource.
+func TestAClassThatIsGoneDrainsWithItsThreads(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		text func(t *testing.T) string
+		// offered says what is new beside it.
+		offered string
+	}{
+		{"a class that is removed", func(*testing.T) string {
+			return changed("{name: gold, capacity: 2}, ", "", `classes: {gold: {l3Allocation: "100%"}}`, "classes: {}",
+				"{name: fast, capacity: 2}, ", "", "fast: [{Devices: [/dev/vda], ThrottleReadBps: 50M}]\n", "")
+		}, ""},
+		{"a class that has another name", func(*testing.T) string { return changed("gold", "platinum", "fast", "quick") }, "platinum"},
+		{"a resource that is removed", func(t *testing.T) string { return without(t, groups) }, ""},
+		{"all resources", func(*testing.T) string {
+			return "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources: []\n"
+		}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := newPeopled(t)
+			p.mustConfigure(t, test.text(t))
+			p.world.Expect.Limits = nil // what drains has values that are written nowhere any more
+			p.world.Hold(t)
+			p.wantReported(t, p.gold, groups, "gold/pod")
+			if got := len(p.host.tasks(t, "qos-gold")); got == 0 {
+				t.Error("its threads are not in its group any more")
+			}
+			if _, err := p.run(t, p.pod(t, "late", "rdt=gold")); err == nil {
+				t.Error("a new container got it")
+			}
+			if test.offered != "" {
+				p.mustRun(t, p.pod(t, "new", "rdt="+test.offered))
+			}
+			p.mustStop(t, p.gold, p.slow, p.plain)
+			<-p.node.Drained()
+			if err := p.node.ReleaseUnused(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := p.node.Draining(); got != 0 {
+				t.Errorf("%d drain with nobody in them", got)
+			}
+			p.world.Hold(t)
+			if p.host.exists(resctrl.MountPoint + "/qos-gold") {
+				t.Error("its group is still there")
+			}
+			p.mustConfigure(t, machineFiles)
+			p.mustRun(t, p.pod(t, "again", "rdt=gold,blockio=fast"))
+			p.world.Hold(t)
+		})
+	}
+}
+
+func (h host) exists(dir string) bool {
+	_, err := h.ReadDir(dir)
+	return err == nil
+}
+
+// tasks are the threads of a group.
+func (h host) tasks(t *testing.T, group string) []string {
+	t.Helper()
+	data, err := h.ReadFile(resctrl.MountPoint + "/" + group + "/tasks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(data))
+}
+
+// TestAReloadThatTheKernelRefusesHalfWayChangesNothingForWhatRuns lets each change of a reload fail in turn.
+func TestAReloadThatTheKernelRefusesHalfWayChangesNothingForWhatRuns(t *testing.T) {
+	next := changed("gold", "platinum", `shared: {l3Allocation: "50%"`, `shared: {l3Allocation: "25%"`, "defaultClass: bronze", "defaultClass: silver")
+	for _, fault := range []struct {
+		op    string
+		errno syscall.Errno
+		least int // so many such operations there are
+	}{
+		{"write", syscall.EINVAL, 3}, {"write", syscall.EROFS, 3}, {"mkdir", syscall.ENOSPC, 1}, {"mkdir", syscall.EBUSY, 1}, {"mkdir", syscall.EROFS, 1},
+	} {
+		t.Run(fault.op+" "+fault.errno.Error(), func(t *testing.T) {
+			p := newPeopled(t)
+			p.world.Expect.Schemata = map[string]string{"gold": p.line(t, "gold"), "silver": p.line(t, "silver"), "bronze": p.line(t, "bronze")}
+			n := 0
+			for ; p.failsAt(t, n, fault.op, fault.errno, next); n++ {
+			}
+			if n < fault.least {
+				t.Errorf("only %d operations failed", n)
+			}
+			p.world.Expect = invariant.Expect{}
+			p.world.Hold(t)
+			p.wantReported(t, p.plain, groups, "silver/default")
+		})
+	}
+}
+
+// line is what a class's group has of the last-level cache.
+func (p *peopled) line(t *testing.T, class string) string {
+	t.Helper()
+	for line := range strings.Lines(p.schemata(t, class)) {
+		if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, "L3:") {
+			return trimmed
+		}
+	}
+	t.Fatalf("class %s has no L3", class)
+	return ""
+}
+
+// failsAt lets the operation after n of its kind fail, and says whether there was one.
+func (p *peopled) failsAt(t *testing.T, n int, op string, errno syscall.Errno, text string) bool {
+	t.Helper()
+	left, failed := n, false
+	p.host.come(func(done, path string) error {
+		if done != op || failed || done == "write" && !strings.HasSuffix(path, "/schemata") {
+			return nil
+		}
+		if left--; left >= 0 {
+			return nil
+		}
+		failed = true
+		return errno
+	})
+	err := p.configure(t, text)
+	p.host.come(func(string, string) error { return nil })
+	if !failed {
+		if err != nil {
+			t.Error(err)
+		}
+		return false
+	}
+	if !errors.Is(err, errno) || strings.Contains(err.Error(), "rolling back failed") {
+		t.Errorf("%s %d: error is %v", op, n, err)
+	}
+	if status := p.node.Status(); status.Config.Err == nil || status.Config.Generation != 1 {
+		t.Errorf("%s %d: the status says %v of generation %d", op, n, status.Config.Err, status.Config.Generation)
+	}
+	p.world.Hold(t)
+	p.mustStop(t, p.mustRun(t, p.pod(t, "new", "rdt=gold"))) // the old ones are live
+	if _, err := p.run(t, p.pod(t, "wrong", "rdt=platinum")); err == nil {
+		t.Error("a class of the refused files was given")
+	}
+	return true
+}
+
+func TestWhatCannotBeBroughtAlongIsToldAsItIsUntilItCan(t *testing.T) {
+	p := newPeopled(t)
+	p.host.come(func(_, path string) error {
+		if strings.HasSuffix(path, "/qos-silver/tasks") {
+			return syscall.EPERM
+		}
+		return nil
+	})
+	p.mustConfigure(t, changed("defaultClass: bronze", "defaultClass: silver"))
+	p.world.Hold(t)
+	p.wantReported(t, p.plain, groups, "bronze/adopted")
+	p.host.come(func(string, string) error { return nil })
+	p.node.Reconcile(t.Context())
+	p.world.Hold(t)
+	p.wantReported(t, p.plain, groups, "silver/default")
+}

@@ -1,0 +1,170 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"testing"
+	"testing/synctest"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/net/multiplex"
+	"github.com/containerd/ttrpc"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
+)
+
+// use is what a process has of the machine.
+type use struct{ goroutines, descriptors, heap int }
+
+// usage is what this process has, with nothing in memory that is not needed.
+func usage(t *testing.T) use {
+	t.Helper()
+	var stats runtime.MemStats
+	for range 3 { // what finalizers let go of is collected the next time
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&stats)
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return use{runtime.NumGoroutine(), len(files), int(stats.HeapAlloc)}
+}
+
+// wantNoGrowth allows for what the test and its runtime need for themselves, and not for one thing each time.
+func wantNoGrowth(t *testing.T, before, after use, times int) {
+	t.Helper()
+	if grown := after.goroutines - before.goroutines; grown > times/10 {
+		t.Errorf("%d goroutines more after %d times", grown, times)
+	}
+	if grown := after.descriptors - before.descriptors; grown > times/10 {
+		t.Errorf("%d descriptors more after %d times", grown, times)
+	}
+	if grown := after.heap - before.heap; grown > times<<10 {
+		t.Errorf("%d bytes more after %d times", grown, times)
+	}
+}
+
+// TestARuntimeThatComesAndGoesLeavesNothingBehind is in a bubble of its own time, since the plugin waits longer and longer. What it
+// has still running at the end would never end, and fail the test.
+func TestARuntimeThatComesAndGoesLeavesNothingBehind(t *testing.T) {
+	const warm, times = 20, 100
+	for _, test := range []struct {
+		name    string
+		runtime func(*testing.T) net.Conn
+	}{
+		{"after the plugin was configured", briefRuntime},
+		{"between the registration and Configure", unfinishedRuntime},
+		{"before the registration, not answering", silentRuntime},
+		{"having taken the connection only", droppingRuntime},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var before, after use
+				attempts := 0
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				dial := func(context.Context, string) (net.Conn, error) {
+					synctest.Wait()
+					switch attempts++; attempts {
+					case warm:
+						before = usage(t)
+					case warm + times:
+						after = usage(t)
+						cancel()
+						return nil, errors.New("the test is over")
+					}
+					return test.runtime(t), nil
+				}
+				n := node.New(node.Options{Log: slog.New(slog.DiscardHandler)})
+				if err := nriplugin.New(n, nriplugin.Options{Socket: "x", Index: "10", Dial: dial, Log: slog.New(slog.DiscardHandler)}).Run(ctx); err != nil {
+					t.Fatal(err)
+				}
+				wantNoGrowth(t, before, after, times)
+			})
+		})
+	}
+}
+
+// unfinishedRuntime is the plugin's end of a connection to a runtime that dies when it has registered the plugin.
+func unfinishedRuntime(t *testing.T) net.Conn {
+	here, there := net.Pipe()
+	go func() {
+		defer there.Close()
+		if err := registerOnly(there); err != nil {
+			t.Errorf("the runtime's side: %v", err)
+		}
+	}()
+	return here
+}
+
+func registerOnly(conn net.Conn) error {
+	mux := multiplex.Multiplex(conn, multiplex.WithBlockedRead())
+	defer mux.Close()
+	listener, err := mux.Listen(multiplex.RuntimeServiceConn)
+	if err != nil {
+		return err
+	}
+	server, err := ttrpc.NewServer()
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	service := registrations{done: make(chan struct{})}
+	api.RegisterRuntimeService(server, service)
+	go func() { _ = server.Serve(context.Background(), listener) }() // ends with the server
+	mux.Unblock()
+	<-service.done
+	synctest.Wait() // until the answer is out
+	return nil
+}
+
+// silentRuntime is one that hangs until the plugin gives up.
+func silentRuntime(*testing.T) net.Conn {
+	here, there := net.Pipe()
+	go func() {
+		defer there.Close()
+		for buffer := make([]byte, 1024); ; {
+			if _, err := there.Read(buffer); err != nil {
+				return
+			}
+		}
+	}()
+	return here
+}
+
+// droppingRuntime is one that closes every connection.
+func droppingRuntime(*testing.T) net.Conn {
+	here, there := net.Pipe()
+	_ = there.Close()
+	return here
+}
+
+// TestAHundredRestartsOfTheRuntimeLeaveNothingBehind is over sockets, with containers that run on.
+func TestAHundredRestartsOfTheRuntimeLeaveNothingBehind(t *testing.T) {
+	const warm, times = 10, 100
+	r := newRig(t)
+	id := r.mustRun(t, r.pod(t, "a", "test.example/cache=solo"))
+	var before use
+	for i := range warm + times {
+		if i == warm {
+			before = usage(t)
+		}
+		if err := r.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		r.wait(t, i+2)
+	}
+	wantNoGrowth(t, before, usage(t), times)
+	if got := r.backend.Enforced()[id]; got != "solo" || r.inUse("solo") != 1 {
+		t.Errorf("the container is in class %q, with %d slots in use", got, r.inUse("solo"))
+	}
+}

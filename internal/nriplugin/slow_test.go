@@ -1,0 +1,111 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+// hang lets every write below a cgroup wait until release is called; reached is closed when the first one does.
+func (r *machineRig) hang(t *testing.T, below string) (reached <-chan struct{}, release func()) {
+	t.Helper()
+	waits, released := make(chan struct{}), make(chan struct{})
+	arrive := sync.OnceFunc(func() { close(waits) })
+	release = sync.OnceFunc(func() { close(released) })
+	t.Cleanup(release)
+	r.host.come(func(op, path string) error {
+		if op == "write" && strings.Contains(path, below) {
+			arrive()
+			<-released
+		}
+		return nil
+	})
+	return waits, release
+}
+
+// TestAWriteThatTheKernelDoesNotFinishFailsItsHookAlone is on cgroup v1, where the plugin writes the values of disks before a
+// container starts.
+func TestAWriteThatTheKernelDoesNotFinishFailsItsHookAlone(t *testing.T) {
+	r := newMachineRig(t, simcgroup.NewLegacy())
+	r.world.Expect.Limits[disks] = map[string]map[string]string{
+		"fast": {"blkio.throttle.read_bps_device": "254:0 50000000"},
+		"slow": {"blkio.throttle.read_bps_device": "254:0 1000000\n254:16 1000000"},
+	}
+	pod := r.pod(t, "stuck", "blockio=fast,rdt=gold")
+	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reached, release := r.hang(t, id)
+	began := time.Now()
+	started := make(chan error, 1)
+	go func() { started <- r.StartContainer(t.Context(), id) }()
+	<-reached
+	other := r.mustRun(t, r.pod(t, "other", "blockio=fast,rdt=gold")) // the runtime lets it wait for the one before
+	err = <-started
+	// Half a second, and as much again for a machine that is busy with other things.
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("the hook took %s", took)
+	}
+	for _, part := range []string{"pod default/stuck container main", "the kernel did not answer within 500ms"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error is %v, want %q in it", err, part)
+		}
+	}
+	r.wantReported(t, other, disks, "fast/pod")
+	r.mustStop(t, r.mustRun(t, r.pod(t, "third", "blockio=fast,rdt=gold"))) // the slots are free, while the write hangs still
+	if got := r.Synchronizations(); got != 1 {
+		t.Error("the plugin was disconnected")
+	}
+	r.world.Hold(t)
+
+	// The kubelet makes it anew, and then the kernel answers after all.
+	again, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	if err := r.StartContainer(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	r.wantReported(t, again, disks, "fast/pod")
+	r.world.Hold(t)
+}
+
+// TestARefusalForALateKernelIsToldWhileItLasts wants it to be among the refusals as every other is, and not to come back when the
+// kernel answers at last.
+func TestARefusalForALateKernelIsToldWhileItLasts(t *testing.T) {
+	r := newMachineRig(t, simcgroup.NewLegacy())
+	pod := r.pod(t, "stuck", "blockio=fast")
+	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, release := r.hang(t, id)
+	if err := r.StartContainer(t.Context(), id); err == nil {
+		t.Fatal("it started")
+	}
+	if got := r.node.Refused(); len(got) != 1 || got[0].PodName != "stuck" || !strings.Contains(got[0].Message, "did not answer") {
+		t.Errorf("refused are %+v", got)
+	}
+	if got := r.node.Status().Refusals["EnforcementFailed"]; got != 1 {
+		t.Errorf("%d refusals are counted", got)
+	}
+	r.mustRun(t, pod)
+	changed := r.node.Changed()
+	release()
+	select {
+	case <-changed: // by the end of the write
+	case <-time.After(time.Second):
+	}
+	if got := r.node.Refused(); len(got) != 0 {
+		t.Errorf("the container runs, and refused are %+v", got)
+	}
+}
