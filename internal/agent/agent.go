@@ -83,9 +83,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	files := a.newClassFiles(n)
-	files.load(ctx)
-	return a.serve(ctx, n, files, hangup)
+	return a.serve(ctx, n, a.newClassFiles(n), hangup)
 }
 
 func (a *Agent) newNode() (*node.Node, error) {
@@ -119,10 +117,15 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 	case <-ctx.Done():
 		return waitAtMost(ctx, group, stopTime)
 	}
-	group.Go(func() error { return plugin.Run(ctx) })
-	group.Go(func() error { return files.follow(ctx, hangup) })
-	group.Go(func() error { return a.releaseDrained(ctx, n) })
-	group.Go(func() error { return a.watchMachine(ctx, n) })
+	group.Go(func() error {
+		files.load(ctx) // before any container may ask
+		parts, ctx := errgroup.WithContext(ctx)
+		parts.Go(func() error { return plugin.Run(ctx) })
+		parts.Go(func() error { return files.follow(ctx, hangup) })
+		parts.Go(func() error { return a.releaseDrained(ctx, n) })
+		parts.Go(func() error { return a.watchMachine(ctx, n) })
+		return parts.Wait()
+	})
 	if listener != nil {
 		group.Go(func() error { return metrics.NewNodeServer(n, hooks).Serve(ctx, listener) })
 	}

@@ -1,0 +1,267 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/agent"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// stopTime is what the end of the process may take after SIGTERM.
+const stopTime = 5 * time.Second
+
+// until asks for a page until it has a line.
+func (r *rig) until(t *testing.T, path, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		_, body := r.get(t, path)
+		if strings.Contains("\n"+body, "\n"+want+"\n") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s does not say %q:\n%s", path, want, body)
+		}
+	}
+}
+
+func (r *rig) hangUp(t *testing.T) {
+	t.Helper()
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWrongClassFilesLeaveTheOnesBeforeLiveAndAreSaid(t *testing.T) {
+	for name, wrong := range map[string]string{
+		"truncated":        files[:len(files)-20],
+		"empty":            "",
+		"binary":           "\x7fELF\x00\x01",
+		"a megabyte":       files + "# " + strings.Repeat("x", 1<<20),
+		"a wrong value":    strings.ReplaceAll(files, "capacity: 2", "capacity: -2"),
+		"an unknown field": strings.ReplaceAll(files, "classes:", "clases:"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, files)
+			r.start(t)
+			path := filepath.Join(r.options.Config, "classes.yaml")
+			write(t, path, wrong)
+			r.hangUp(t)
+			r.until(t, "/metrics", "qos_config_last_reload_successful 0")
+			if err := r.run(t, "test.example/cache=gold"); err != nil {
+				t.Errorf("a class of the files before is not given: %v", err)
+			}
+			if status, body := r.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, path) {
+				t.Errorf("/readyz answers %d: %s", status, body)
+			}
+			write(t, path, files)
+			r.hangUp(t)
+			r.until(t, "/metrics", "qos_config_last_reload_successful 1")
+			if status, body := r.get(t, "/readyz"); status != http.StatusOK {
+				t.Errorf("/readyz answers %d: %s", status, body)
+			}
+		})
+	}
+}
+
+// TestAConfigMapThatSwapsIsFollowed has the files in a directory as the kubelet makes it, and nobody sends a signal.
+func TestAConfigMapThatSwapsIsFollowed(t *testing.T) {
+	r := newRig(t, "")
+	dir := r.options.Config
+	remove(t, filepath.Join(dir, "classes.yaml"))
+	for version, text := range map[string]string{"1": files, "2": strings.ReplaceAll(files, "gold", "silver")} {
+		write(t, filepath.Join(dir, "..version_"+version, "classes.yaml"), text)
+	}
+	link(t, "..version_1", filepath.Join(dir, "..data"))
+	link(t, "..data/classes.yaml", filepath.Join(dir, "classes.yaml"))
+	r.start(t)
+	if err := r.run(t, "test.example/cache=gold"); err != nil {
+		t.Fatal(err)
+	}
+	link(t, "..version_2", filepath.Join(dir, "..data_tmp"))
+	if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
+		t.Fatal(err)
+	}
+	r.until(t, "/metrics", `qos_class_capacity{class="silver",resource="test.example/cache"} 2`)
+	if err := r.run(t, "test.example/cache=silver"); err != nil {
+		t.Error(err)
+	}
+}
+
+func link(t *testing.T, target, name string) {
+	t.Helper()
+	if err := os.Symlink(target, name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hanging is an agent whose kernel hangs in an operation, from when it is told to.
+type hanging struct {
+	*rig
+	backend *nodetest.Backend
+	cancel  context.CancelFunc
+	ended   chan error
+}
+
+func newHanging(t *testing.T) *hanging {
+	t.Helper()
+	return &hanging{rig: newRig(t, files), backend: nodetest.NewBackend(), ended: make(chan error, 1)}
+}
+
+// hang returns a channel that is closed when the operation hangs.
+func (h *hanging) hang(t *testing.T, operation string) (reached <-chan struct{}) {
+	t.Helper()
+	released := make(chan struct{})
+	t.Cleanup(func() { close(released) })
+	return h.backend.Stick(operation, released)
+}
+
+// begin runs the agent; terminate ends it.
+func (h *hanging) begin(t *testing.T) {
+	t.Helper()
+	backends := map[string]*nodetest.Backend{"test.example/cache": h.backend}
+	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope}, backends)}
+	ctx, cancel := context.WithCancel(t.Context())
+	h.cancel = cancel
+	t.Cleanup(cancel)
+	go func() { h.ended <- agent.New(h.options, kinds, slog.New(slog.DiscardHandler)).Run(ctx) }()
+}
+
+func (h *hanging) synchronized(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := h.runtime.WaitSynchronized(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// terminate does what SIGTERM does, and wants the agent to end in time.
+func (h *hanging) terminate(t *testing.T) error {
+	t.Helper()
+	h.cancel()
+	select {
+	case err := <-h.ended:
+		return err
+	case <-time.After(stopTime + time.Second):
+		t.Fatalf("it has not ended within %s", stopTime)
+		return nil
+	}
+}
+
+func TestSIGTERMInTheMiddleOfAHookEndsTheAgentInTime(t *testing.T) {
+	h := newHanging(t)
+	reached := h.hang(t, "enforce")
+	h.begin(t)
+	h.synchronized(t)
+	started := make(chan error, 1)
+	go func() { started <- h.rig.run(t, "test.example/cache=gold") }()
+	<-reached
+	if err := h.terminate(t); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := <-started; err == nil {
+		t.Error("the container was started, though nobody has seen it in its class")
+	}
+	// What was under way is nobody's any more: the next agent gives its slot away, both of them.
+	h.backend = nodetest.NewBackend()
+	h.begin(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := h.runtime.WaitSynchronized(ctx, 2); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := h.rig.run(t, "test.example/cache=gold"); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := h.terminate(t); err != nil {
+		t.Errorf("the next one ended with %v", err)
+	}
+}
+
+func TestSIGTERMWhileClassFilesHangInTheKernelEndsTheAgentInTime(t *testing.T) {
+	t.Run("at a reload", func(t *testing.T) {
+		h := newHanging(t)
+		h.begin(t)
+		h.synchronized(t)
+		reached := h.hang(t, "apply")
+		write(t, filepath.Join(h.options.Config, "classes.yaml"), strings.ReplaceAll(files, "gold", "silver"))
+		h.hangUp(t)
+		<-reached
+		if err := h.terminate(t); err != nil && !strings.Contains(err.Error(), "not all parts ended") {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+	t.Run("at the start", func(t *testing.T) {
+		h := newHanging(t)
+		reached := h.hang(t, "apply")
+		h.begin(t)
+		<-reached
+		if err := h.terminate(t); err != nil && !strings.Contains(err.Error(), "not all parts ended") {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+// What an update says then is told in internal/node.
+func TestAFullDiskUnderTheStateDirectoryStopsNoCreation(t *testing.T) {
+	h := newHanging(t)
+	h.begin(t)
+	h.synchronized(t)
+	if err := h.rig.run(t, "test.example/cache=gold"); err != nil {
+		t.Fatal(err)
+	}
+	link(t, "/dev/full", filepath.Join(h.options.StateDir, "changes.json.new"))
+	if err := h.rig.run(t, "test.example/cache=gold"); err != nil {
+		t.Errorf("a creation needs no state, but: %v", err)
+	}
+	if err := h.terminate(t); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAStateDirectoryThatCannotBeHadIsSaidBeforeAnybodyReliesOnThePlugin(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, o *agent.Options){
+		"a file is in its place": func(t *testing.T, o *agent.Options) { write(t, o.StateDir, "") },
+		"its lock is a directory": func(t *testing.T, o *agent.Options) {
+			write(t, filepath.Join(o.StateDir, "lock", "x"), "")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHanging(t)
+			spoil(t, &h.options)
+			h.begin(t)
+			err := <-h.ended
+			if err == nil || !strings.Contains(err.Error(), h.options.StateDir) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error is %v, want one line with %s", err, h.options.StateDir)
+			}
+			if path := (*os.PathError)(nil); !errors.As(err, &path) {
+				t.Errorf("the cause is not in %v", err)
+			}
+			if got := h.runtime.Synchronizations(); got != 0 {
+				t.Errorf("%d synchronizations", got)
+			}
+		})
+	}
+}
