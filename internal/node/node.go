@@ -65,6 +65,7 @@ type Node struct {
 	ledger   *classes.Ledger
 	tracked  map[string]tracked // by the ID of the container or sandbox
 	seen     uint64             // containers and sandboxes so far
+	unproven []string           // IDs of sandboxes that may have been made without the plugin
 	runtime  Runtime
 	info     RuntimeInfo
 	config   ConfigStatus

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -105,5 +107,35 @@ func TestAPodIsNotUpdatedIntoAFullClass(t *testing.T) {
 	}
 	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-b"}, map[string]string{net: "high"}); err != nil {
 		t.Errorf("the slot that a change has freed is not given: %v", err)
+	}
+}
+
+// TestPodsThatRanWithoutThePluginGetAClassAsFarAsThereIsRoom has two pods for a class of one, of which the kernel shows none in it, or the
+// second: nobody was there to refuse the other.
+func TestPodsThatRanWithoutThePluginGetAClassAsFarAsThereIsRoom(t *testing.T) {
+	for name, test := range map[string]struct {
+		in   func(t *testing.T, f *fixture)
+		want string
+	}{
+		"the first that is listed":                       {func(*testing.T, *fixture) {}, "a-1"},
+		"the one that had it before the plugin was away": {func(t *testing.T, f *fixture) { f.mustRunPod(t, sandbox("b", "b-1")) }, "b-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := bounded(t)
+			test.in(t, f)
+			f.restart(t)
+			f.configureBounded(t)
+			for range 2 { // also when the runtime restarts
+				f.Synchronize([]node.Pod{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
+				f.Reconcile(t.Context())
+				f.wantFull(t)
+				if diff := cmp.Diff(map[string]string{test.want: "high"}, f.backends[net].Enforced()); diff != "" {
+					t.Errorf("in their classes (-want +got):\n%s", diff)
+				}
+				if used := f.Status().Resources; used[len(used)-1].InUse["high"] != 1 {
+					t.Errorf("in use: %v", used[len(used)-1].InUse)
+				}
+			}
+		})
 	}
 }

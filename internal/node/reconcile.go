@@ -26,6 +26,7 @@ func (n *Node) Reconcile(ctx context.Context) (mended int) {
 
 // reconcile tells of each holder that it has brought into its classes, and by which steps.
 func (n *Node) reconcile(ctx context.Context, mended func(classes.Holder, []step)) {
+	n.provePods(ctx)
 	restored := true
 	for _, id := range n.startedIDs() {
 		if ctx.Err() != nil {

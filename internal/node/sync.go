@@ -4,6 +4,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -27,10 +28,12 @@ func (n *Node) Synchronize(pods []Pod, containers []Existing) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	podScope := n.podScope() // also by what the old ledger has in use
-	n.ledger, n.tracked = classes.NewLedger(), make(map[string]tracked, len(containers))
+	before := n.ledger
+	n.ledger, n.tracked, n.unproven = classes.NewLedger(), make(map[string]tracked, len(containers)), nil
 	if podScope {
 		for _, pod := range pods {
-			n.adoptPod(pod)
+			known, _ := before.Get(pod.ID)
+			n.adoptPod(pod, known.Assignments)
 		}
 	}
 	for _, e := range containers {
@@ -66,8 +69,9 @@ func (n *Node) podScope() bool {
 	return false
 }
 
-// adoptPod takes a pod for what it asks for: the runtime has no record of a pod's classes.
-func (n *Node) adoptPod(pod Pod) {
+// adoptPod takes a pod for what it asks for: the runtime has no record of a pod's classes. Where that is not what it was known to have, it
+// may have been made without the plugin; Reconcile looks at the kernel for that.
+func (n *Node) adoptPod(pod Pod, known []classes.Assignment) {
 	wanted, err := n.catalog.Resolve(podRequest(pod))
 	if err != nil {
 		n.log.Warn("a running pod asks for classes that this node cannot give; it keeps the system default", "error", err)
@@ -77,6 +81,52 @@ func (n *Node) adoptPod(pod Pod) {
 	}
 	n.ledger.Adopt(podHolder(pod, wanted))
 	n.track(pod, podTarget(pod), true, nil)
+	if !slices.Equal(known, wanted) {
+		n.unproven = append(n.unproven, pod.ID)
+	}
+}
+
+// provePods lets those pods keep their classes that the kernel shows in them, and gives them to the others as far as there is room.
+func (n *Node) provePods(ctx context.Context) {
+	n.mu.Lock()
+	ids := n.unproven
+	n.unproven = nil
+	n.mu.Unlock()
+	ids = slices.DeleteFunc(ids, func(id string) bool {
+		holder, t, known := n.live(id)
+		return !known || n.isIn(ctx, t.target, holder.Assignments)
+	})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var late []classes.Holder
+	for _, id := range ids {
+		if holder, known := n.ledger.Get(id); known {
+			late = append(late, holder)
+			n.ledger.Release(id)
+		}
+	}
+	for _, holder := range late {
+		if err := n.ledger.Admit(holder, n.catalog); err != nil {
+			n.log.Warn("a running pod cannot have the classes that it asks for; it keeps the system default", "error", err)
+			holder.Assignments = nil
+			n.ledger.Adopt(holder)
+			n.notify()
+		}
+	}
+}
+
+// isIn says whether the kernel shows a target in all of its classes.
+func (n *Node) isIn(ctx context.Context, target classes.Target, assignments []classes.Assignment) bool {
+	for _, a := range assignments {
+		backend, err := n.backend(a.Resource)
+		if err != nil {
+			continue
+		}
+		if class, ok, err := backend.Observe(ctx, target, a.Class); err != nil || !ok || class != a.Class {
+			return false
+		}
+	}
+	return true
 }
 
 func (n *Node) adoptRecorded(e Existing, has []classes.Assignment) {

@@ -56,6 +56,9 @@ func (n *Node) Update(ctx context.Context, owner classes.Owner, requests map[str
 		}
 		return nil
 	}
+	if _, _, lives := n.live(before.ID); !lives {
+		return fmt.Errorf("%s: %w any more: %w", describe(before), ErrNotFound, err)
+	}
 	n.revert(before)
 	n.look(ctx, before.ID, steps)
 	return errors.Join(fmt.Errorf("%s: %w", describe(before), err), n.remember(before.ID))
@@ -91,7 +94,7 @@ func (n *Node) holderOf(owner classes.Owner) (classes.Holder, tracked, error) {
 	newest, t := n.newest(owner)
 	switch {
 	case t.number == 0:
-		return newest, t, fmt.Errorf("container %q of pod %s: %w on this node", owner.Container, owner.PodUID, ErrNotFound)
+		return newest, t, fmt.Errorf("%s: %w on this node", owner, ErrNotFound)
 	case !t.started:
 		return newest, t, fmt.Errorf("%s: %w", describe(newest), ErrNotRunning)
 	}

@@ -1,0 +1,96 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package checkpoint_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// fill lets the next write of a checkpoint find the disk full: what is written goes to /dev/full.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Symlink("/dev/full", path+".new"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFullDiskChangesNothingAndIsSaid(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "changes.json")
+	c := open(path, "boot")
+	set(t, c, "c1", gold)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bronze := []classes.Assignment{{Resource: "k8s.io/rdt", Class: "bronze", Source: classes.SourceUpdate}}
+	for id, changed := range map[string][]classes.Assignment{"c1": bronze, "c2": gold, "c3": nil} {
+		fill(t, path)
+		err := c.Set(id, changed)
+		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: error is %v, want one that says that there is no space, and where", id, err)
+		}
+	}
+	after, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(before), string(after)); diff != "" {
+		t.Errorf("the checkpoint (-before +after):\n%s", diff)
+	}
+	if got, _ := c.Get("c1"); !cmp.Equal(got, gold) {
+		t.Errorf("c1 has %v in memory", got)
+	}
+	if left, err := filepath.Glob(path + ".*"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	set(t, c, "c2", gold)
+	for id, want := range map[string]bool{"c1": true, "c2": true, "c3": false} {
+		if _, got := open(path, "boot").Get(id); got != want {
+			t.Errorf("%s is remembered: %t, want %t once there is space again", id, got, want)
+		}
+	}
+}
+
+// What a process that was killed in a write has left behind is neither read nor in the way.
+func TestTheRestOfAWriteThatWasCutIsNeitherReadNorInTheWay(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "changes.json")
+	set(t, open(path, "boot"), "c1", gold)
+	if err := os.WriteFile(path+".new", []byte(`{"bootID":"boot","changes":{"c9":[{"Resource":"k8s.io/rdt","Cla`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := open(path, "boot")
+	for id, want := range map[string]bool{"c1": true, "c9": false} {
+		if _, got := c.Get(id); got != want {
+			t.Errorf("%s is remembered: %t, want %t", id, got, want)
+		}
+	}
+	set(t, c, "c2", gold)
+	if _, ok := open(path, "boot").Get("c2"); !ok {
+		t.Error("what was written after it is not there")
+	}
+}
+
+// A clock that is set says nothing of what is true: only the boot counts.
+func TestAClockThatWasSetDoesNotMakeACheckpointOld(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "changes.json")
+	set(t, open(path, "boot"), "c1", gold)
+	for _, when := range []time.Time{time.Unix(0, 0), time.Now().AddDate(100, 0, 0)} {
+		if err := os.Chtimes(path, when, when); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := open(path, "boot").Get("c1"); !ok {
+			t.Errorf("a checkpoint of %s is not believed", when)
+		}
+	}
+}
