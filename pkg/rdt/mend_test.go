@@ -206,3 +206,22 @@ func TestThreadsElsewhereAreGathered(t *testing.T) {
 		t.Errorf("a second look finds %v, %v, and writes %d times", strayed, err, fs.Calls())
 	}
 }
+
+func TestAGroupIsReleasedFromTheDeadButNotFromTheLiving(t *testing.T) {
+	fs := sim.New(sim.IntelSpec())
+	b := newBackend(fs, nil)
+	apply(t, b, strings.Replace(twoPartitions, "{bronze:", "{tin: {}, bronze:", 1))
+	fs.AddTask(7, "qos-tin")
+	fs.AddTask(8, "qos-tin")
+	apply(t, b, twoPartitions)
+	fs.End(7)
+	for _, alive := range []bool{true, false} {
+		if err := b.Release(t.Context(), nobody); err != nil {
+			t.Fatal(err)
+		}
+		if _, there := schemataIn(t, fs)["qos-tin"]; there != alive {
+			t.Errorf("with a process that lives %v: the group is there %v", alive, there)
+		}
+		fs.End(8)
+	}
+}

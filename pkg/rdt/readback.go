@@ -82,7 +82,7 @@ func (t tree) exists(name string) bool {
 	return err == nil
 }
 
-// release removes a group that no class has any more, unless something is in it.
+// release removes a group that no class has any more, unless something is in it that lives.
 func (t tree) release(name string, inUse bool) (done bool, err error) {
 	if inUse {
 		return false, nil
@@ -93,7 +93,7 @@ func (t tree) release(name string, inUse bool) (done bool, err error) {
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("%s: %w", groupText(name), err)
-	case !g.empty:
+	case !g.empty && !t.allEnded(name):
 		return false, nil
 	}
 	if err := t.do(Op{Kind: Remove, Group: name}); err != nil {

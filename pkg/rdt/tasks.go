@@ -105,6 +105,22 @@ func (t tree) tasks(group string) ([]int, error) {
 	return ParseTasks(data)
 }
 
+// allEnded says whether there are only processes in a group that have ended, and that nobody has waited for: nothing of them runs any more,
+// but their parents may leave them there for ever.
+func (t tree) allEnded(group string) bool {
+	tids, err := t.tasks(group)
+	return err == nil && !slices.ContainsFunc(tids, func(tid int) bool {
+		stat, err := t.host.ReadFile(path.Join("/proc", strconv.Itoa(tid), "stat"))
+		return err != nil && !gone(err) && !errors.Is(err, syscall.ESRCH) || err == nil && !isZombie(stat)
+	})
+}
+
+// isZombie reads the state in /proc/PID/stat (proc_pid_stat(5)), which comes after the name. The name may have any characters.
+func isZombie(stat []byte) bool {
+	_, after, found := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+	return found && (bytes.HasPrefix(after, []byte("Z")) || bytes.HasPrefix(after, []byte("X")))
+}
+
 // moveTask puts one thread into a group.
 func (t tree) moveTask(tid int, group string) error {
 	err := t.host.WriteFile(t.path(group, "tasks"), []byte(strconv.Itoa(tid)))

@@ -13,7 +13,11 @@ import (
 )
 
 // task is a thread. Without a group it is in the root group.
-type task struct{ group *group }
+type task struct {
+	group *group
+	// ended says that nobody has waited for it yet.
+	ended bool
+}
 
 // AddTask begins a thread in a group, named by its path below the mount point: "" for the root, "g", "g/mon_groups/m".
 func (f *FS) AddTask(tid int, group string) {
@@ -27,7 +31,7 @@ func (f *FS) AddTask(tid int, group string) {
 	if err != nil {
 		panic(err)
 	}
-	f.tasks[tid] = &task{g}
+	f.tasks[tid] = &task{group: g}
 }
 
 // Fork begins a thread where its parent is.
@@ -35,7 +39,7 @@ func (f *FS) Fork(parent, child int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if p := f.tasks[parent]; p != nil {
-		f.tasks[child] = &task{p.group}
+		f.tasks[child] = &task{group: p.group}
 	}
 }
 
@@ -44,6 +48,13 @@ func (f *FS) Exit(tid int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.tasks, tid)
+}
+
+// End ends a process that its parent does not wait for: it stays where it is until Exit.
+func (f *FS) End(tid int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tasks[tid].ended = true
 }
 
 // GroupOf is the control group of a thread; "" is the root.
@@ -171,8 +182,10 @@ func (f *FS) readProc(elements []string) (string, error) {
 		return "", syscall.ENOENT
 	}
 	switch {
+	case elements[1] == "stat" && t.ended:
+		return fmt.Sprintf("%d (task :) S) Z 1\n", tid), nil
 	case elements[1] == "stat":
-		return fmt.Sprintf("%d (task) S\n", tid), nil
+		return fmt.Sprintf("%d (task) S 1\n", tid), nil
 	case elements[1] == "cpu_resctrl_groups" && !f.spec.NoTaskFile:
 		return f.taskGroups(t), nil
 	}
