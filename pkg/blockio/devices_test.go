@@ -108,7 +108,7 @@ Classes:
 		},
 		Conditions: []classes.Condition{
 			{Type: "DevicesMatched", Reason: "SomeIgnored", Message: "/dev/null matches no block device; /dev/nvme9* matches no block device; " +
-				"/dev/null is ignored: stat /dev/null: not a block device; correct Devices, or reload the class files when the devices are there"},
+				"/dev/null is ignored: stat /dev/null: not a block device; correct Devices, or attach the devices"},
 			{Type: "WholeDisks", Reason: "PartitionMeansDisk",
 				Message: "/dev/sda1 is a partition: its disk sda (8:0) is meant, with all that is on it; name the disk"},
 		},

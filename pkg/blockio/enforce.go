@@ -166,9 +166,9 @@ func (g group) explain(write write, err error) error {
 	dev, parseErr := parseDevice(strings.Fields(write.data)[0])
 	switch {
 	case errors.Is(err, syscall.ENODEV) && parseErr == nil:
-		hint = fmt.Sprintf(": device %s is gone or is not a whole disk; reload the class files", g.machine.diskName(dev))
+		hint = fmt.Sprintf(": device %s is gone or is not a whole disk; try again in some seconds, when the machine has been looked at", g.machine.diskName(dev))
 	case errors.Is(err, syscall.EOPNOTSUPP) && parseErr == nil:
-		hint = fmt.Sprintf(": device %s no longer acts on weights; reload the class files, or %s",
+		hint = fmt.Sprintf(": device %s no longer acts on weights; try again in some seconds, or %s",
 			g.machine.diskName(dev), weightRemedy(g.machine.version))
 	}
 	return fmt.Errorf("write %q to %s: %w%s", write.data, write.file, err, hint)

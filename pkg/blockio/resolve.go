@@ -167,7 +167,7 @@ func weightRemedy(version int) string {
 	if version == 2 {
 		remedy += " or enable iocost for it (echo MAJ:MIN enable=1 > /sys/fs/cgroup/io.cost.qos)"
 	}
-	return remedy + ", then reload the class files (SIGHUP)"
+	return remedy
 }
 
 // conditions are what users should know of the configuration as a whole.
@@ -183,7 +183,7 @@ func (r *resolver) conditions(weighing bool) []classes.Condition {
 	slices.Sort(unmatched)
 	if complaints := slices.Concat(unmatched, r.ignored); len(complaints) > 0 {
 		devices.Healthy, devices.Reason = false, "SomeIgnored"
-		devices.Message = strings.Join(complaints, "; ") + "; correct Devices, or reload the class files when the devices are there"
+		devices.Message = strings.Join(complaints, "; ") + "; correct Devices, or attach the devices"
 	}
 	all := []classes.Condition{devices}
 	if len(r.partitions) > 0 {
