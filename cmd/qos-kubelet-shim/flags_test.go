@@ -15,7 +15,7 @@ func TestFlagsHaveTheDefaultsThatTheirDocumentationTells(t *testing.T) {
 		"api-socket":         "/run/qos-nri-plugin/qos.sock",
 		"kubelet-dir":        "/var/lib/kubelet",
 		"kubeconfig":         "",
-		"publish":            "[device-plugin,node-object,pod-conditions,events]",
+		"publish":            "[device-plugin,node-object,pod-conditions,events,evictions]",
 		"follow-annotations": "false",
 		"grace":              "30s",
 		"metrics-address":    "127.0.0.1:9421",

@@ -31,7 +31,8 @@ func newRootCommand() *cobra.Command {
 		Short: "Show this node's QoS classes, and who has them, to Kubernetes",
 		Long: `qos-kubelet-shim follows qos-nri-plugin over its node API. To the kubelet it is a device plugin for each class, so that
 capacities are in NodeStatus and pods get classes by extended resources. To the Kubernetes API it writes the node's
-NodeQOSResources object, a condition on each pod that has classes, and events.`,
+NodeQOSResources object, a condition on each pod that has classes, and events. It evicts pods of classes that were taken out of
+class files which say onClassRemoved: evict, if it has the right to.`,
 		Args: program.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := logging.Logger(cmd.ErrOrStderr())

@@ -25,7 +25,7 @@ func TestAWrongCommandLineIsOneLineAndExitCode2(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--publish=nodes"}, `--publish "nodes" is not one of device-plugin, node-object, pod-conditions, events`},
+		{[]string{"--publish=nodes"}, `--publish "nodes" is not one of device-plugin, node-object, pod-conditions, events, evictions`},
 		{[]string{"--grace=soon"}, `invalid argument "soon" for "--grace"`},
 		{[]string{"--log-level=loud"}, `--log-level "loud": use debug, info, warn or error`},
 		{[]string{"start"}, `unknown command "start"`},

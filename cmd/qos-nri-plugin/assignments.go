@@ -92,6 +92,7 @@ func (o *assignmentsOptions) watch(cmd *cobra.Command, client qosv1alpha1.NodeQO
 
 func (o *assignmentsOptions) selected(list *qosv1alpha1.ListAssignmentsResponse) *qosv1alpha1.ListAssignmentsResponse {
 	return &qosv1alpha1.ListAssignmentsResponse{
-		Pods: shell.SelectPods(list, o.pod), Refusals: shell.SelectRefusals(list, o.pod), Synchronized: list.GetSynchronized(),
+		Pods: shell.SelectPods(list, o.pod), Refusals: shell.SelectRefusals(list, o.pod),
+		Evictions: shell.SelectEvictions(list, o.pod), Synchronized: list.GetSynchronized(),
 	}
 }

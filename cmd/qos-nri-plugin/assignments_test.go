@@ -6,6 +6,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
 )
 
 func TestAssignments(t *testing.T) {
@@ -34,6 +36,7 @@ default    web  main       k8s.io/blockio          <system default>  -
 `}},
 		{"of a pod by its UID, in YAML", []string{"uid-web", "-o", "yaml"}, answer{Out: `
 ---
+evictions: []
 pods:
 - containers:
   - id: id-web-main
@@ -60,7 +63,7 @@ refusals: []
 synchronized: true
 `}},
 		{"of a namespace without pods", []string{"-n", "empty"}, answer{Out: "No pods with QoS-class resources run on this node.\n"}},
-		{"of a namespace without pods, in JSON", []string{"-n", "empty", "-o", "json"}, answer{Out: "{\n  \"pods\": [],\n  \"refusals\": [],\n  \"synchronized\": true\n}\n"}},
+		{"of a namespace without pods, in JSON", []string{"-n", "empty", "-o", "json"}, answer{Out: "{\n  \"pods\": [],\n  \"refusals\": [],\n  \"synchronized\": true,\n  \"evictions\": []\n}\n"}},
 		{"of an unknown pod name who there is", []string{"x/y"}, answer{
 			Code: 1, Errors: "Error: no pod \"x/y\" with QoS-class resources is on this node; there are default/web, kube-system/agent\n",
 		}},
@@ -93,5 +96,25 @@ func TestAssignmentsShowWhoWasRefused(t *testing.T) {
 	}
 	if got := f.ask(t, "assignments", "default/web"); strings.Contains(got.Out, "REFUSED") {
 		t.Errorf("another pod's refusal is shown: %+v", got)
+	}
+}
+
+func TestAssignmentsShowWhoIsToBeEvicted(t *testing.T) {
+	f := newFixture(t)
+	evicting := strings.Replace(apitest.Files, "  scope: pod\n", "  scope: pod\n  onClassRemoved: evict\n", 1)
+	for _, files := range []string{evicting, strings.NewReplacer("{name: fast}", "{name: slow}", "[fast]", "[slow]").Replace(evicting)} {
+		if err := f.Load(t.Context(), files); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := `
+NAMESPACE  POD  CONTAINER  TO BE EVICTED  MESSAGE
+default    web  <pod>      ClassRemoved   pod default/web: class "fast" of vendor.example/network was taken out of the class files, which say onClassRemoved: evict
+`
+	if got := f.ask(t, "assignments", "default/web"); got.Code != 0 || !strings.HasSuffix(got.Out, want) {
+		t.Errorf("answer is %+v; want it to end with%s", got, want)
+	}
+	if got := f.ask(t, "assignments", "kube-system/agent"); strings.Contains(got.Out, "EVICTED") {
+		t.Errorf("another pod's eviction is shown: %+v", got)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
+	"github.com/qos-nri/qos-nri-plugin/internal/podeviction"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
@@ -92,6 +93,11 @@ func (a *apiPublishers) parts(config *rest.Config) ([]part, error) {
 	}
 	if a.options.publishes(PodConditions) || a.options.publishes(Events) || a.options.FollowAnnotations {
 		parts = append(parts, podstatus.New(a.feed, client, a.podOptions()))
+	}
+	if a.options.publishes(Evictions) {
+		parts = append(parts, podeviction.New(a.feed, client, podeviction.Options{
+			NodeName: a.options.NodeName, Events: a.options.publishes(Events), Registry: a.registry, Log: a.log,
+		}))
 	}
 	return parts, nil
 }

@@ -22,7 +22,7 @@ func TestWhatIsPublished(t *testing.T) {
 		Parts                      []string
 		Conditions, Events, Follow bool
 	}
-	const object, pods = "*nodeobject.Publisher", "*podstatus.Publisher"
+	const object, pods, evictions = "*nodeobject.Publisher", "*podstatus.Publisher", "*podeviction.Evictor"
 	for _, test := range []struct {
 		name    string
 		publish []string
@@ -30,13 +30,14 @@ func TestWhatIsPublished(t *testing.T) {
 		want    outcome
 	}{
 		{"by default all but annotations that change", DefaultOptions().Publish, DefaultOptions().FollowAnnotations,
-			outcome{UsesAPI: true, Parts: []string{object, pods}, Conditions: true, Events: true}},
+			outcome{UsesAPI: true, Parts: []string{object, pods, evictions}, Conditions: true, Events: true}},
 		{"device plugins alone need no API", []string{DevicePlugin}, false, outcome{}},
 		{"nothing is device plugins alone", nil, false, outcome{}},
 		{"the node's object alone leaves pods unwatched", []string{NodeObject}, false, outcome{UsesAPI: true, Parts: []string{object}}},
 		{"conditions without events", []string{DevicePlugin, PodConditions}, false,
 			outcome{UsesAPI: true, Parts: []string{pods}, Conditions: true}},
 		{"events without conditions", []string{Events}, false, outcome{UsesAPI: true, Parts: []string{pods}, Events: true}},
+		{"evictions alone leave pods unwatched", []string{Evictions}, false, outcome{UsesAPI: true, Parts: []string{evictions}}},
 		{"annotations are followed without anything written", []string{DevicePlugin}, true,
 			outcome{UsesAPI: true, Parts: []string{pods}, Follow: true}},
 	} {

@@ -33,10 +33,14 @@ const (
 	PodConditions = "pod-conditions"
 	// Events tells on pods of refusals and changes.
 	Events = "events"
+	// Evictions evicts pods that have a class which was taken out of class files that ask for it.
+	Evictions = "evictions"
 )
 
 // Publications lists all that can be published.
-func Publications() []string { return []string{DevicePlugin, NodeObject, PodConditions, Events} }
+func Publications() []string {
+	return []string{DevicePlugin, NodeObject, PodConditions, Events, Evictions}
+}
 
 // Options of the process; its flags.
 type Options struct {
@@ -76,7 +80,7 @@ func (o Options) Validate() error {
 func (o Options) publishes(name string) bool { return slices.Contains(o.Publish, name) }
 
 func (o Options) usesAPI() bool {
-	return o.publishes(NodeObject) || o.publishes(PodConditions) || o.publishes(Events) || o.FollowAnnotations
+	return o.FollowAnnotations || slices.ContainsFunc(o.Publish, func(name string) bool { return name != DevicePlugin })
 }
 
 // Shim is the process.

@@ -114,9 +114,7 @@ func scopeOf(scope classes.Scope) qosv1alpha1.Scope {
 }
 
 func resourceOf(r node.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
-	// The API changes classes of containers only.
-	mutable := r.Mutable && r.Scope == classes.ContainerScope
-	info := &qosv1alpha1.QOSResourceInfo{Name: r.Name, Mutable: mutable, DefaultClass: r.DefaultClass}
+	info := &qosv1alpha1.QOSResourceInfo{Name: r.Name, Mutable: r.Mutable, DefaultClass: r.DefaultClass}
 	for _, class := range r.Classes {
 		message := classOf(r, class.Name)
 		message.Capacity, message.Description = class.Capacity, class.Description
@@ -201,5 +199,12 @@ func refusalOf(r node.Refused) *qosv1alpha1.Refusal {
 		PodUid: r.Owner.PodUID, Namespace: r.PodNamespace, Pod: r.PodName, Container: r.Owner.Container,
 		Reason: r.Reason, Message: r.Message, Count: r.Count,
 		FirstTime: timestamppb.New(r.First), LastTime: timestamppb.New(r.Last),
+	}
+}
+
+func evictionOf(e node.Eviction) *qosv1alpha1.Eviction {
+	return &qosv1alpha1.Eviction{
+		PodUid: e.Owner.PodUID, Namespace: e.PodNamespace, Pod: e.PodName, Container: e.Owner.Container,
+		Resource: e.Resource, Class: e.Class, Reason: e.Reason, Message: e.Message,
 	}
 }

@@ -95,7 +95,7 @@ func TestStatusTellsWhatTheNodeOffersAndWhatIsInUse(t *testing.T) {
 			healthy("RuntimeRegistered", "Registered", "Registered with the container runtime."),
 		},
 		Resources: &qosv1alpha1.ResourcesInfo{
-			PodQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: apitest.Network, Classes: []*qosv1alpha1.QOSResourceClassInfo{
+			PodQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: apitest.Network, Mutable: true, Classes: []*qosv1alpha1.QOSResourceClassInfo{
 				{Name: "fast", ExtendedResource: "vendor.example/network.fast"},
 			}}},
 			ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{
@@ -275,7 +275,7 @@ func TestUpdateErrorsHaveTheCodesThatTheAPIDocuments(t *testing.T) {
 		says    string
 	}{
 		{"no pod", ask("", "main", &resource{Name: "rdt"}), codes.InvalidArgument, "pod_uid is needed"},
-		{"no container", ask("uid-web", "", &resource{Name: "rdt"}), codes.InvalidArgument, "container is needed"},
+		{"no container for a resource of containers", ask("uid-web", "", &resource{Name: "rdt"}), codes.InvalidArgument, "assigned to a container"},
 		{"no resources", ask("uid-web", "main"), codes.InvalidArgument, "qos_resources is needed"},
 		{"a resource twice", ask("uid-web", "main", &resource{Name: "rdt"}, &resource{Name: apitest.RDT}), codes.InvalidArgument, "named twice"},
 		{"an unknown pod", ask("uid-none", "main", &resource{Name: "rdt"}), codes.NotFound, "uid-none"},

@@ -22,6 +22,7 @@ type Node interface {
 	Status() node.Status
 	Assignments() []node.PodAssignments
 	Refused() []node.Refused
+	Evictions() []node.Eviction
 	Synchronized() bool
 	Container(owner classes.Owner) (node.ContainerAssignments, bool)
 	// Changed returns a channel that is closed at the next change.
@@ -76,14 +77,22 @@ func (s *service) ListAssignments(
 func (s *service) assignments(namespace, podUID string) *qosv1alpha1.ListAssignmentsResponse {
 	// Asked first: what is listed is then at least as new.
 	list := &qosv1alpha1.ListAssignmentsResponse{Synchronized: s.node.Synchronized()}
+	asked := func(itsNamespace, uid string) bool {
+		return (namespace == "" || itsNamespace == namespace) && (podUID == "" || uid == podUID)
+	}
 	for _, pod := range s.node.Assignments() {
-		if (namespace == "" || pod.Namespace == namespace) && (podUID == "" || pod.UID == podUID) {
+		if asked(pod.Namespace, pod.UID) {
 			list.Pods = append(list.Pods, podOf(pod))
 		}
 	}
 	for _, r := range s.node.Refused() {
-		if (namespace == "" || r.PodNamespace == namespace) && (podUID == "" || r.Owner.PodUID == podUID) {
+		if asked(r.PodNamespace, r.Owner.PodUID) {
 			list.Refusals = append(list.Refusals, refusalOf(r))
+		}
+	}
+	for _, e := range s.node.Evictions() {
+		if asked(e.PodNamespace, e.Owner.PodUID) {
+			list.Evictions = append(list.Evictions, evictionOf(e))
 		}
 	}
 	return list
@@ -113,8 +122,7 @@ func (s *service) UpdateContainerQOSResources(
 	}
 	ctr, ok := s.node.Container(owner)
 	if !ok {
-		return nil, status.Errorf(codes.NotFound, "container %q of pod %s ended right after its classes were changed",
-			owner.Container, owner.PodUID)
+		return nil, status.Errorf(codes.NotFound, "%s ended right after its classes were changed", owner)
 	}
 	return &qosv1alpha1.UpdateContainerQOSResourcesResponse{Container: containerOf(ctr)}, nil
 }
@@ -125,8 +133,6 @@ func requestsOf(r *qosv1alpha1.UpdateContainerQOSResourcesRequest) (map[string]s
 	switch {
 	case r.GetPodUid() == "":
 		return nil, status.Error(codes.InvalidArgument, "pod_uid is needed")
-	case r.GetContainer() == "":
-		return nil, status.Error(codes.InvalidArgument, "container is needed; classes of a whole pod cannot be changed this way")
 	case len(r.GetQosResources()) == 0:
 		return nil, status.Error(codes.InvalidArgument, "qos_resources is needed: at least one resource with the class to change to")
 	}

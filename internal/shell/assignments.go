@@ -15,7 +15,8 @@ import (
 // wholePod is how people see what belongs to a pod rather than to one of its containers.
 const wholePod = "<pod>"
 
-// Assignments is who has which class, for people: a row for each container, or pod, and resource; then who was refused.
+// Assignments is who has which class, for people: a row for each container, or pod, and resource; then who was refused, and who is to
+// be evicted.
 func Assignments(list *qosv1alpha1.ListAssignmentsResponse) string {
 	rows := table{{"NAMESPACE", "POD", "CONTAINER", "RESOURCE", "CLASS", "SOURCE", "REQUESTED BY"}}
 	for _, pod := range list.GetPods() {
@@ -31,6 +32,7 @@ func Assignments(list *qosv1alpha1.ListAssignmentsResponse) string {
 		rows.appendTo(&text)
 	}
 	refusalTable(&text, list.GetRefusals())
+	evictionTable(&text, list.GetEvictions())
 	return text.String()
 }
 
@@ -40,16 +42,32 @@ func refusalTable(text *strings.Builder, refusals []*qosv1alpha1.Refusal) {
 	}
 	rows := table{{"NAMESPACE", "POD", "CONTAINER", "REFUSED", "TIMES", "LAST", "MESSAGE"}}
 	for _, r := range refusals {
-		container := r.GetContainer()
-		if container == "" {
-			container = wholePod
-		}
 		rows = append(rows, []string{
-			r.GetNamespace(), r.GetPod(), container, r.GetReason(), strconv.FormatUint(r.GetCount(), 10), timeText(r.GetLastTime()), r.GetMessage(),
+			r.GetNamespace(), r.GetPod(), containerText(r.GetContainer()), r.GetReason(), strconv.FormatUint(r.GetCount(), 10),
+			timeText(r.GetLastTime()), r.GetMessage(),
 		})
 	}
 	text.WriteByte('\n')
 	rows.appendTo(text)
+}
+
+func evictionTable(text *strings.Builder, evictions []*qosv1alpha1.Eviction) {
+	if len(evictions) == 0 {
+		return
+	}
+	rows := table{{"NAMESPACE", "POD", "CONTAINER", "TO BE EVICTED", "MESSAGE"}}
+	for _, e := range evictions {
+		rows = append(rows, []string{e.GetNamespace(), e.GetPod(), containerText(e.GetContainer()), e.GetReason(), e.GetMessage()})
+	}
+	text.WriteByte('\n')
+	rows.appendTo(text)
+}
+
+func containerText(name string) string {
+	if name == "" {
+		return wholePod
+	}
+	return name
 }
 
 func assignmentRows(pod *qosv1alpha1.PodAssignments, container string, assignments []*qosv1alpha1.Assignment) [][]string {
@@ -79,7 +97,11 @@ func Change(pod *qosv1alpha1.PodAssignments, before, after *qosv1alpha1.Containe
 		if before != nil {
 			what = describeChange(classText(classOf(before, resource)), to)
 		}
-		change := fmt.Sprintf("pod %s container %s: %s %s", PodName(pod), after.GetName(), resource, what)
+		subject := "pod " + PodName(pod)
+		if after.GetName() != "" {
+			subject += " container " + after.GetName()
+		}
+		change := fmt.Sprintf("%s: %s %s", subject, resource, what)
 		text.WriteString(columns.Plain(change) + "\n")
 	}
 	return text.String()

@@ -46,6 +46,20 @@ func SelectRefusals(list *qosv1alpha1.ListAssignmentsResponse, name string) []*q
 	return found
 }
 
+// SelectEvictions finds those of a pod, as SelectPods does.
+func SelectEvictions(list *qosv1alpha1.ListAssignmentsResponse, name string) []*qosv1alpha1.Eviction {
+	if name == "" {
+		return list.GetEvictions()
+	}
+	var found []*qosv1alpha1.Eviction
+	for _, e := range list.GetEvictions() {
+		if e.GetPodUid() == name || e.GetNamespace()+"/"+e.GetPod() == name {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
 // NoPod is the error for a name that selects nothing. It lists names that could have been meant.
 func NoPod(list *qosv1alpha1.ListAssignmentsResponse, name string) error {
 	var near, all []string
@@ -105,12 +119,15 @@ func ContainerNames(pod *qosv1alpha1.PodAssignments) []string {
 	return slices.Compact(names)
 }
 
-// Container finds a container of a pod by the runtime's ID; nil when there is none.
+// Container finds a container of a pod by the runtime's ID, or by that of its sandbox what the pod has itself; nil when there is none.
 func Container(pod *qosv1alpha1.PodAssignments, id string) *qosv1alpha1.ContainerAssignments {
 	for _, ctr := range pod.GetContainers() {
 		if ctr.GetId() == id {
 			return ctr
 		}
+	}
+	if id == pod.GetSandboxId() {
+		return &qosv1alpha1.ContainerAssignments{Id: id, QosResources: pod.GetQosResources()}
 	}
 	return nil
 }

@@ -25,11 +25,11 @@ var badFiles = []struct {
 	{"two documents", resource("name: rdt", gold) + "---\na: b\n", []string{"a.yaml:6: begins a second YAML document; write one document a file"}},
 	{"resources that are no list", head + "  a: b\n", []string{"a.yaml:3: resources: must be a list, not a mapping"}},
 	{"a resource that is a word", head + "- rdt\n", []string{
-		`a.yaml:4: resources[0]: must be a mapping with fields out of name, scope, defaultClass, classes, rdt, blockio, network, not "rdt"`,
+		`a.yaml:4: resources[0]: must be a mapping with fields out of name, scope, defaultClass, onClassRemoved, classes, rdt, blockio, network, not "rdt"`,
 	}},
 	{"unknown fields of everything", "spec: 1\n" + resource("name: rdt", "defaultclass: gold", "classes: [{name: gold, cap: 2}]", gold), []string{
 		"a.yaml:1: spec: unknown field; known are apiVersion, kind, resources",
-		"a.yaml:6: resources[0].defaultclass: unknown field; known are name, scope, defaultClass, classes, rdt, blockio, network",
+		"a.yaml:6: resources[0].defaultclass: unknown field; known are name, scope, defaultClass, onClassRemoved, classes, rdt, blockio, network",
 		"a.yaml:7: resources[0].classes[0].cap: unknown field; known are name, capacity, description",
 	}},
 	{"keys that are there twice", resource("name: rdt", "name: blockio", "rdt:", "  classes: {gold: {}, gold: {}}"), []string{
@@ -55,6 +55,11 @@ var badFiles = []struct {
 		"a.yaml:4: resources[0].name: is missing; write name: and a name like k8s.io/rdt or vendor.example/my-qos",
 	}},
 	{"a scope that is none", resource("name: rdt", "scope: node", gold), []string{`a.yaml:5: resources[0].scope: is "node"; write container or pod`}},
+	{"another end of a class", resource("name: rdt", "onClassRemoved: kill", gold), []string{`a.yaml:5: resources[0].onClassRemoved: is "kill"; write drain or evict`}},
+	{"an end of a class that was forgotten", resource("name: rdt", "onClassRemoved:", gold), []string{"a.yaml:5: resources[0].onClassRemoved: must be a string, not empty"}},
+	{"a truth value for the end of a class", resource("name: rdt", "onClassRemoved: true", gold), []string{
+		`a.yaml:5: resources[0].onClassRemoved: must be a string, not the truth value "true"; put it in quotes`,
+	}},
 	{"a scope that the kind has not", resource("name: vendor.example/x", "scope: pod", gold), []string{
 		"a.yaml:6: resources[0].rdt: cannot be in scope pod; rdt can be in scope container",
 	}},

@@ -16,6 +16,16 @@ const (
 // SystemDefault is the class of whatever no class is enforced on (KEP-3008, "Implicit defaults").
 const SystemDefault = ""
 
+// Removal says what becomes of what has asked for a class, and has it, when the class is taken out of the class files.
+type Removal string
+
+const (
+	// Drain lets it keep the class until it ends. It is what an empty Removal means.
+	Drain Removal = "drain"
+	// Evict has its pod evicted.
+	Evict Removal = "evict"
+)
+
 // Class is one class of a resource.
 type Class struct {
 	Name string
@@ -33,6 +43,8 @@ type Resource struct {
 	Mutable bool
 	// DefaultClass is given to what asks for nothing; SystemDefault without one.
 	DefaultClass string
+	// OnClassRemoved is about what asked for its class; what has the default follows the default.
+	OnClassRemoved Removal
 	// Classes are in the order of the class file.
 	Classes []Class
 }

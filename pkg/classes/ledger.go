@@ -14,6 +14,13 @@ import (
 // IDs, so that a restarted container never competes with its dead predecessor.
 type Owner struct{ PodUID, Container string }
 
+func (o Owner) String() string {
+	if o.Container == "" {
+		return "pod " + o.PodUID
+	}
+	return fmt.Sprintf("container %q of pod %s", o.Container, o.PodUID)
+}
+
 // Holder is one container, or pod sandbox, with its assignments.
 type Holder struct {
 	// ID is the runtime's, of the container or of the pod sandbox.

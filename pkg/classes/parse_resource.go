@@ -15,7 +15,7 @@ import (
 const maxCapacity = 100_000
 
 func (p *parser) readResource(d *document, e entry) {
-	known := append([]string{"name", "scope", "defaultClass", "classes"}, p.kindFields()...)
+	known := append([]string{"name", "scope", "defaultClass", "onClassRemoved", "classes"}, p.kindFields()...)
 	fields := d.mapping(e, known)
 	if fields == nil {
 		return
@@ -25,6 +25,7 @@ func (p *parser) readResource(d *document, e entry) {
 	r.readName(e)
 	r.readScope(fields)
 	r.readDefault()
+	r.readRemoval(fields)
 	p.readBackend(r, e, fields)
 	if classes, ok := fields["classes"]; ok {
 		r.readClasses(classes)
@@ -74,6 +75,22 @@ func (r *draft) readScope(fields map[string]entry) {
 func (r *draft) readDefault() {
 	if r.defaultClass.node != nil {
 		r.DefaultClass, _ = r.document.text(r.defaultClass)
+	}
+}
+
+func (r *draft) readRemoval(fields map[string]entry) {
+	r.OnClassRemoved = Drain
+	e, ok := fields["onClassRemoved"]
+	if !ok {
+		return
+	}
+	removal, ok := r.document.text(e)
+	switch {
+	case !ok: // noted already
+	case removal != string(Drain) && removal != string(Evict):
+		r.document.fault(e.line, e.at, "is %s; write %s or %s", quote(removal), Drain, Evict)
+	default:
+		r.OnClassRemoved = Removal(removal)
 	}
 }
 

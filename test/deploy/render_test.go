@@ -32,13 +32,21 @@ type installed struct {
 	daemons appsv1.DaemonSet
 	config  corev1.ConfigMap
 	roles   []rbacv1.ClusterRole
+	// bindings are those of the roles.
+	bindings []rbacv1.ClusterRoleBinding
 }
 
-// render does what "kubectl apply -k" does before it sends, and then what the API server does with unknown and doubled
-// fields under strict validation.
+// render is what is installed by default.
 func render(t *testing.T) *installed {
 	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "deploy/kubernetes"))
+	return renderAt(t, "deploy/kubernetes")
+}
+
+// renderAt does what "kubectl apply -k" does before it sends, and then what the API server does with unknown and doubled
+// fields under strict validation.
+func renderAt(t *testing.T, dir string) *installed {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +81,8 @@ func (i *installed) add(object runtime.Object) {
 		i.config = *o
 	case *rbacv1.ClusterRole:
 		i.roles = append(i.roles, *o)
+	case *rbacv1.ClusterRoleBinding:
+		i.bindings = append(i.bindings, *o)
 	}
 }
 

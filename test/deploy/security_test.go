@@ -144,9 +144,10 @@ func TestTheShimCannotLookIntoThePlugin(t *testing.T) {
 	}
 }
 
-func TestTheShimHasNoRightThatItDoesNotUse(t *testing.T) {
+// rights are verbs by group/resource.
+func (i *installed) rights() map[string][]string {
 	got := map[string][]string{}
-	for _, role := range render(t).roles {
+	for _, role := range i.roles {
 		for _, rule := range role.Rules {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
@@ -155,6 +156,10 @@ func TestTheShimHasNoRightThatItDoesNotUse(t *testing.T) {
 			}
 		}
 	}
+	return got
+}
+
+func TestTheShimHasNoRightThatItDoesNotUse(t *testing.T) {
 	want := map[string][]string{
 		"/nodes":                                {"get"},
 		"/pods":                                 {"list", "watch"},
@@ -163,8 +168,26 @@ func TestTheShimHasNoRightThatItDoesNotUse(t *testing.T) {
 		"qos.noderesource.dev/nodeqosresources": {"create", "list", "patch", "watch"},
 		"qos.noderesource.dev/nodeqosresources/status": {"patch"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, render(t).rights()); diff != "" {
 		t.Errorf("rights (-want +got):\n%s", diff)
+	}
+}
+
+// The right to evict is one to end any pod, so it is not among what everybody installs.
+func TestTheRightToEvictIsGivenToTheShimApart(t *testing.T) {
+	found := renderAt(t, "deploy/kubernetes-eviction")
+	if diff := cmp.Diff(map[string][]string{"/pods/eviction": {"create"}}, found.rights()); diff != "" {
+		t.Errorf("rights (-want +got):\n%s", diff)
+	}
+	if len(found.objects) != 2 || len(found.bindings) != 1 {
+		t.Fatalf("it has %d objects, want a role and its binding", len(found.objects))
+	}
+	got, usual := found.bindings[0], render(t).bindings[0]
+	if got.RoleRef.Name != found.roles[0].Name || got.RoleRef == usual.RoleRef {
+		t.Errorf("it binds %v", got.RoleRef)
+	}
+	if diff := cmp.Diff(usual.Subjects, got.Subjects); diff != "" {
+		t.Errorf("it is bound to others than the shim (-want +got):\n%s", diff)
 	}
 }
 

@@ -1055,7 +1055,11 @@ type ListAssignmentsResponse struct {
 	Refusals []*Refusal `protobuf:"bytes,2,rep,name=refusals,proto3" json:"refusals,omitempty"`
 	// Whether the plugin is registered with the container runtime and has been told all that runs. Without it, pods is what was
 	// known last, which is nothing after a start.
-	Synchronized  bool `protobuf:"varint,3,opt,name=synchronized,proto3" json:"synchronized,omitempty"`
+	Synchronized bool `protobuf:"varint,3,opt,name=synchronized,proto3" json:"synchronized,omitempty"`
+	// Who is to be evicted: what asked for a class that was since taken out of class files with "onClassRemoved: evict". The plugin
+	// evicts nobody itself. It is a state, like all of this: it ends when the class is back, or when what has it ends. Ordered as pods
+	// are, then by container.
+	Evictions     []*Eviction `protobuf:"bytes,4,rep,name=evictions,proto3" json:"evictions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1109,6 +1113,13 @@ func (x *ListAssignmentsResponse) GetSynchronized() bool {
 		return x.Synchronized
 	}
 	return false
+}
+
+func (x *ListAssignmentsResponse) GetEvictions() []*Eviction {
+	if x != nil {
+		return x.Evictions
+	}
+	return nil
 }
 
 // Refusal is a container, or a pod, that was not created or started because of the classes that it asks for.
@@ -1229,6 +1240,115 @@ func (x *Refusal) GetLastTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// Eviction is a container, or a pod, whose pod is to be evicted because of the class that it has.
+type Eviction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the pod in Kubernetes.
+	PodUid string `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	// Namespace of the pod.
+	Namespace string `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the pod.
+	Pod string `protobuf:"bytes,3,opt,name=pod,proto3" json:"pod,omitempty"`
+	// Name of the container that has the class; empty when the pod itself has it, of a resource of pod scope.
+	Container string `protobuf:"bytes,4,opt,name=container,proto3" json:"container,omitempty"`
+	// Name of the resource, e.g. "k8s.io/rdt".
+	Resource string `protobuf:"bytes,5,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Name of the class, as it was in the class files.
+	Class string `protobuf:"bytes,6,opt,name=class,proto3" json:"class,omitempty"`
+	// A word in CamelCase for programs: "ClassRemoved".
+	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	// A line for people that names pod, container, class and resource.
+	Message       string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Eviction) Reset() {
+	*x = Eviction{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Eviction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Eviction) ProtoMessage() {}
+
+func (x *Eviction) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Eviction.ProtoReflect.Descriptor instead.
+func (*Eviction) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Eviction) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *Eviction) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Eviction) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *Eviction) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *Eviction) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *Eviction) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *Eviction) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Eviction) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // WatchAssignmentsRequest asks for assignments and all changes of them. Conditions that are set must all hold.
 type WatchAssignmentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1242,7 +1362,7 @@ type WatchAssignmentsRequest struct {
 
 func (x *WatchAssignmentsRequest) Reset() {
 	*x = WatchAssignmentsRequest{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[15]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1374,7 @@ func (x *WatchAssignmentsRequest) String() string {
 func (*WatchAssignmentsRequest) ProtoMessage() {}
 
 func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[15]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1387,7 @@ func (x *WatchAssignmentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsRequest.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsRequest) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{15}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchAssignmentsRequest) GetNamespace() string {
@@ -1295,7 +1415,7 @@ type WatchAssignmentsResponse struct {
 
 func (x *WatchAssignmentsResponse) Reset() {
 	*x = WatchAssignmentsResponse{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[16]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1307,7 +1427,7 @@ func (x *WatchAssignmentsResponse) String() string {
 func (*WatchAssignmentsResponse) ProtoMessage() {}
 
 func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[16]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1320,7 +1440,7 @@ func (x *WatchAssignmentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchAssignmentsResponse.ProtoReflect.Descriptor instead.
 func (*WatchAssignmentsResponse) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{16}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchAssignmentsResponse) GetAssignments() *ListAssignmentsResponse {
@@ -1352,7 +1472,7 @@ type PodAssignments struct {
 
 func (x *PodAssignments) Reset() {
 	*x = PodAssignments{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[17]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1484,7 @@ func (x *PodAssignments) String() string {
 func (*PodAssignments) ProtoMessage() {}
 
 func (x *PodAssignments) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[17]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1497,7 @@ func (x *PodAssignments) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodAssignments.ProtoReflect.Descriptor instead.
 func (*PodAssignments) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{17}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PodAssignments) GetUid() string {
@@ -1437,7 +1557,7 @@ type ContainerAssignments struct {
 
 func (x *ContainerAssignments) Reset() {
 	*x = ContainerAssignments{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[18]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1569,7 @@ func (x *ContainerAssignments) String() string {
 func (*ContainerAssignments) ProtoMessage() {}
 
 func (x *ContainerAssignments) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[18]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1582,7 @@ func (x *ContainerAssignments) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerAssignments.ProtoReflect.Descriptor instead.
 func (*ContainerAssignments) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{18}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ContainerAssignments) GetName() string {
@@ -1503,7 +1623,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[19]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1635,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[19]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1648,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{19}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Assignment) GetName() string {
@@ -1559,13 +1679,13 @@ func (x *Assignment) GetRequestedBy() string {
 	return ""
 }
 
-// UpdateContainerQOSResourcesRequest asks for other classes for a running container
+// UpdateContainerQOSResourcesRequest asks for other classes for a running container, or for a pod itself
 // [UpdateContainerResourcesRequest].
 type UpdateContainerQOSResourcesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// UID of the pod in Kubernetes.
 	PodUid string `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
-	// Name of the container in the pod.
+	// Name of the container in the pod; empty is the pod itself, for resources of pod scope.
 	Container string `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"`
 	// The classes to change to. Resources that are not named stay as they are; at least one is needed.
 	QosResources  []*ContainerQOSResource `protobuf:"bytes,3,rep,name=qos_resources,json=qosResources,proto3" json:"qos_resources,omitempty"`
@@ -1575,7 +1695,7 @@ type UpdateContainerQOSResourcesRequest struct {
 
 func (x *UpdateContainerQOSResourcesRequest) Reset() {
 	*x = UpdateContainerQOSResourcesRequest{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[20]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1587,7 +1707,7 @@ func (x *UpdateContainerQOSResourcesRequest) String() string {
 func (*UpdateContainerQOSResourcesRequest) ProtoMessage() {}
 
 func (x *UpdateContainerQOSResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[20]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1600,7 +1720,7 @@ func (x *UpdateContainerQOSResourcesRequest) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use UpdateContainerQOSResourcesRequest.ProtoReflect.Descriptor instead.
 func (*UpdateContainerQOSResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{20}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UpdateContainerQOSResourcesRequest) GetPodUid() string {
@@ -1637,7 +1757,7 @@ type ContainerQOSResource struct {
 
 func (x *ContainerQOSResource) Reset() {
 	*x = ContainerQOSResource{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[21]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1769,7 @@ func (x *ContainerQOSResource) String() string {
 func (*ContainerQOSResource) ProtoMessage() {}
 
 func (x *ContainerQOSResource) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[21]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1782,7 @@ func (x *ContainerQOSResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerQOSResource.ProtoReflect.Descriptor instead.
 func (*ContainerQOSResource) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{21}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ContainerQOSResource) GetName() string {
@@ -1682,7 +1802,8 @@ func (x *ContainerQOSResource) GetClass() string {
 // UpdateContainerQOSResourcesResponse says that all changes were made.
 type UpdateContainerQOSResourcesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The class of every resource that the container has now.
+	// The class of every resource that the container has now; for a pod itself, that of every resource of pod scope, with the ID of
+	// its sandbox and no name.
 	Container     *ContainerAssignments `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1690,7 +1811,7 @@ type UpdateContainerQOSResourcesResponse struct {
 
 func (x *UpdateContainerQOSResourcesResponse) Reset() {
 	*x = UpdateContainerQOSResourcesResponse{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[22]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1702,7 +1823,7 @@ func (x *UpdateContainerQOSResourcesResponse) String() string {
 func (*UpdateContainerQOSResourcesResponse) ProtoMessage() {}
 
 func (x *UpdateContainerQOSResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[22]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1715,7 +1836,7 @@ func (x *UpdateContainerQOSResourcesResponse) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use UpdateContainerQOSResourcesResponse.ProtoReflect.Descriptor instead.
 func (*UpdateContainerQOSResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{22}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UpdateContainerQOSResourcesResponse) GetContainer() *ContainerAssignments {
@@ -1800,11 +1921,12 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\rlast_error_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\vlastErrorAt\"O\n" +
 	"\x16ListAssignmentsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
-	"\apod_uid\x18\x02 \x01(\tR\x06podUid\"\xa2\x01\n" +
+	"\apod_uid\x18\x02 \x01(\tR\x06podUid\"\xd8\x01\n" +
 	"\x17ListAssignmentsResponse\x120\n" +
 	"\x04pods\x18\x01 \x03(\v2\x1c.qos.v1alpha1.PodAssignmentsR\x04pods\x121\n" +
 	"\brefusals\x18\x02 \x03(\v2\x15.qos.v1alpha1.RefusalR\brefusals\x12\"\n" +
-	"\fsynchronized\x18\x03 \x01(\bR\fsynchronized\"\xac\x02\n" +
+	"\fsynchronized\x18\x03 \x01(\bR\fsynchronized\x124\n" +
+	"\tevictions\x18\x04 \x03(\v2\x16.qos.v1alpha1.EvictionR\tevictions\"\xac\x02\n" +
 	"\aRefusal\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
@@ -1815,7 +1937,16 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x05count\x18\a \x01(\x04R\x05count\x129\n" +
 	"\n" +
 	"first_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
-	"\tlast_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\"P\n" +
+	"\tlast_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\"\xd5\x01\n" +
+	"\bEviction\x12\x17\n" +
+	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03pod\x18\x03 \x01(\tR\x03pod\x12\x1c\n" +
+	"\tcontainer\x18\x04 \x01(\tR\tcontainer\x12\x1a\n" +
+	"\bresource\x18\x05 \x01(\tR\bresource\x12\x14\n" +
+	"\x05class\x18\x06 \x01(\tR\x05class\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\b \x01(\tR\amessage\"P\n" +
 	"\x17WatchAssignmentsRequest\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x17\n" +
 	"\apod_uid\x18\x02 \x01(\tR\x06podUid\"c\n" +
@@ -1883,7 +2014,7 @@ func file_qos_v1alpha1_qos_proto_rawDescGZIP() []byte {
 }
 
 var file_qos_v1alpha1_qos_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(Scope)(0),                                  // 0: qos.v1alpha1.Scope
 	(Source)(0),                                 // 1: qos.v1alpha1.Source
@@ -1902,15 +2033,16 @@ var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(*ListAssignmentsRequest)(nil),              // 14: qos.v1alpha1.ListAssignmentsRequest
 	(*ListAssignmentsResponse)(nil),             // 15: qos.v1alpha1.ListAssignmentsResponse
 	(*Refusal)(nil),                             // 16: qos.v1alpha1.Refusal
-	(*WatchAssignmentsRequest)(nil),             // 17: qos.v1alpha1.WatchAssignmentsRequest
-	(*WatchAssignmentsResponse)(nil),            // 18: qos.v1alpha1.WatchAssignmentsResponse
-	(*PodAssignments)(nil),                      // 19: qos.v1alpha1.PodAssignments
-	(*ContainerAssignments)(nil),                // 20: qos.v1alpha1.ContainerAssignments
-	(*Assignment)(nil),                          // 21: qos.v1alpha1.Assignment
-	(*UpdateContainerQOSResourcesRequest)(nil),  // 22: qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	(*ContainerQOSResource)(nil),                // 23: qos.v1alpha1.ContainerQOSResource
-	(*UpdateContainerQOSResourcesResponse)(nil), // 24: qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	(*timestamppb.Timestamp)(nil),               // 25: google.protobuf.Timestamp
+	(*Eviction)(nil),                            // 17: qos.v1alpha1.Eviction
+	(*WatchAssignmentsRequest)(nil),             // 18: qos.v1alpha1.WatchAssignmentsRequest
+	(*WatchAssignmentsResponse)(nil),            // 19: qos.v1alpha1.WatchAssignmentsResponse
+	(*PodAssignments)(nil),                      // 20: qos.v1alpha1.PodAssignments
+	(*ContainerAssignments)(nil),                // 21: qos.v1alpha1.ContainerAssignments
+	(*Assignment)(nil),                          // 22: qos.v1alpha1.Assignment
+	(*UpdateContainerQOSResourcesRequest)(nil),  // 23: qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	(*ContainerQOSResource)(nil),                // 24: qos.v1alpha1.ContainerQOSResource
+	(*UpdateContainerQOSResourcesResponse)(nil), // 25: qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	(*timestamppb.Timestamp)(nil),               // 26: google.protobuf.Timestamp
 }
 var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	10, // 0: qos.v1alpha1.StatusResponse.conditions:type_name -> qos.v1alpha1.Condition
@@ -1925,37 +2057,38 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	8,  // 9: qos.v1alpha1.QOSResourceInfo.classes:type_name -> qos.v1alpha1.QOSResourceClassInfo
 	10, // 10: qos.v1alpha1.QOSResourceInfo.conditions:type_name -> qos.v1alpha1.Condition
 	0,  // 11: qos.v1alpha1.UnavailableResource.scope:type_name -> qos.v1alpha1.Scope
-	25, // 12: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	25, // 13: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
-	25, // 14: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
-	25, // 15: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
-	25, // 16: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
-	19, // 17: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
+	26, // 12: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	26, // 13: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
+	26, // 14: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
+	26, // 15: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
+	26, // 16: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
+	20, // 17: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
 	16, // 18: qos.v1alpha1.ListAssignmentsResponse.refusals:type_name -> qos.v1alpha1.Refusal
-	25, // 19: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
-	25, // 20: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
-	15, // 21: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
-	21, // 22: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	20, // 23: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
-	21, // 24: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	1,  // 25: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
-	23, // 26: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
-	20, // 27: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
-	2,  // 28: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
-	4,  // 29: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
-	14, // 30: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
-	17, // 31: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
-	22, // 32: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	3,  // 33: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
-	5,  // 34: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
-	15, // 35: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
-	18, // 36: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
-	24, // 37: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	33, // [33:38] is the sub-list for method output_type
-	28, // [28:33] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	17, // 19: qos.v1alpha1.ListAssignmentsResponse.evictions:type_name -> qos.v1alpha1.Eviction
+	26, // 20: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
+	26, // 21: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
+	15, // 22: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
+	22, // 23: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	21, // 24: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
+	22, // 25: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	1,  // 26: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
+	24, // 27: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
+	21, // 28: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
+	2,  // 29: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
+	4,  // 30: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
+	14, // 31: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
+	18, // 32: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
+	23, // 33: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	3,  // 34: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
+	5,  // 35: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
+	15, // 36: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
+	19, // 37: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
+	25, // 38: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	34, // [34:39] is the sub-list for method output_type
+	29, // [29:34] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_qos_v1alpha1_qos_proto_init() }
@@ -1969,7 +2102,7 @@ func file_qos_v1alpha1_qos_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_qos_v1alpha1_qos_proto_rawDesc), len(file_qos_v1alpha1_qos_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

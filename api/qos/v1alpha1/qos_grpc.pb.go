@@ -56,10 +56,10 @@ type NodeQOSClient interface {
 	// WatchAssignments sends what ListAssignments would answer: once at the beginning, then at every change, on the terms
 	// of Watch. Each message is the whole state, not a difference.
 	WatchAssignments(ctx context.Context, in *WatchAssignmentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchAssignmentsResponse], error)
-	// UpdateContainerQOSResources changes classes of a running container, all of those asked for or none
+	// UpdateContainerQOSResources changes classes of a running container, or of a pod itself, all of those asked for or none
 	// [UpdateContainerResourcesRequest]. It returns when the kernel has been seen to enforce them.
 	//
-	// NOT_FOUND: no such pod or container. INVALID_ARGUMENT: unknown resource or class, a resource named twice, one of pod
+	// NOT_FOUND: no such pod or container. INVALID_ARGUMENT: unknown resource or class, a resource named twice, one of the other
 	// scope, a name that breaks the rules. FAILED_PRECONDITION: the resource is not mutable or not available, or the
 	// container does not run. RESOURCE_EXHAUSTED: the class is full. INTERNAL: runtime or kernel refused; everything is as
 	// it was before.
@@ -163,10 +163,10 @@ type NodeQOSServer interface {
 	// WatchAssignments sends what ListAssignments would answer: once at the beginning, then at every change, on the terms
 	// of Watch. Each message is the whole state, not a difference.
 	WatchAssignments(*WatchAssignmentsRequest, grpc.ServerStreamingServer[WatchAssignmentsResponse]) error
-	// UpdateContainerQOSResources changes classes of a running container, all of those asked for or none
+	// UpdateContainerQOSResources changes classes of a running container, or of a pod itself, all of those asked for or none
 	// [UpdateContainerResourcesRequest]. It returns when the kernel has been seen to enforce them.
 	//
-	// NOT_FOUND: no such pod or container. INVALID_ARGUMENT: unknown resource or class, a resource named twice, one of pod
+	// NOT_FOUND: no such pod or container. INVALID_ARGUMENT: unknown resource or class, a resource named twice, one of the other
 	// scope, a name that breaks the rules. FAILED_PRECONDITION: the resource is not mutable or not available, or the
 	// container does not run. RESOURCE_EXHAUSTED: the class is full. INTERNAL: runtime or kernel refused; everything is as
 	// it was before.

@@ -30,14 +30,18 @@ func TestDaemonSet(t *testing.T) {
 	t.Run("refusals are told on the pod", func(t *testing.T) { refusalsAreTold(t, n) })
 	t.Run("what cannot be meant is refused", func(t *testing.T) { wrongRequestsAreRefused(t, n) })
 	t.Run("a higher priority preempts", func(t *testing.T) { priorityPreempts(t, n) })
+	t.Run("what is reported is so", n.holds)
 	t.Run("a static pod takes a slot", func(t *testing.T) { staticPodTakesASlot(t, n) })
 	t.Run("the shim's token is closed to the plugin", func(t *testing.T) { tokenIsClosed(t) })
 	t.Run("the shim misses no right", func(t *testing.T) { shimMissesNothing(t, n) })
 	t.Run("classes come, go and change", func(t *testing.T) { classesChange(t, n, d) })
+	t.Run("what is reported is so", n.holds)
 	t.Run("capacity below use kills nothing", func(t *testing.T) { capacityBelowUse(t, n, d) })
+	t.Run("who has a class that is removed is evicted with the right to do so", func(t *testing.T) { evictionNeedsItsRight(t, n, d) })
 	t.Run("the API server may go and come", func(t *testing.T) { serverAway(t, n, d) })
 	t.Run("restarts leave pods alone", func(t *testing.T) { restartsLeavePodsAlone(t, n, d) })
 	t.Run("an update of the DaemonSet leaves pods alone", func(t *testing.T) { updateLeavesPodsAlone(t, n) })
+	t.Run("what is reported is so", n.holds)
 }
 
 // daemonSet is the installation as the DaemonSet's pod.

@@ -1,0 +1,159 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+)
+
+// evicting is files whose resources evict, but for the one that drains.
+var evicting = strings.NewReplacer(
+	"- name: test.example/cache\n", "- name: test.example/cache\n  onClassRemoved: evict\n",
+	"- name: test.example/net\n", "- name: test.example/net\n  onClassRemoved: evict\n",
+).Replace(files)
+
+// without are evicting class files, changed by pairs of what was and what is there.
+func without(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(evicting) }
+
+// Class files that lack something.
+var (
+	noGold = without("{name: gold, capacity: 1}, ", "", "names: [gold, silver, bronze]", "names: [silver, bronze]")
+	noHigh = without("[high, low]", "[low]")
+	noDisk = without("[{name: fast, capacity: 2}, {name: slow}]", "[{name: slow}]", "[fast, slow]", "[slow]")
+	noNet  = withoutNet(evicting)
+)
+
+// withoutNet leaves out the resource net, which is the last one.
+func withoutNet(text string) string {
+	text, _, _ = strings.Cut(text, "- name: test.example/net")
+	return text
+}
+
+func (f *fixture) mustConfigure(t *testing.T, text string) {
+	t.Helper()
+	if err := f.configure(t, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantEvicted takes lines of pod, container, resource and class.
+func (f *fixture) wantEvicted(t *testing.T, when string, want ...string) {
+	t.Helper()
+	var got []string
+	for _, e := range f.Evictions() {
+		got = append(got, strings.Join([]string{e.PodName, e.Owner.Container, e.Resource, e.Class}, " "))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+}
+
+func TestWhatAskedForAClassThatIsGoneIsEvictedWhereTheClassFilesSaySo(t *testing.T) {
+	f := newFixture(t)
+	f.mustConfigure(t, evicting)
+	f.mustRun(t, pod("asks", asking("test.example/cache=gold,test.example/disk=fast")), container("c1"))
+	f.mustRun(t, pod("asks-another", asking("test.example/cache=silver")), container("c2"))
+	f.mustRun(t, pod("asks-too", asking("test.example/cache=silver")), container("c3"))
+	f.mustRun(t, pod("by-default", nil), container("c4"))
+	f.mustRunPod(t, pod("whole", asking("test.example/net=high")))
+	f.wantEvicted(t, "while all classes are there")
+	for _, test := range []struct {
+		name, files string
+		want        []string
+	}{
+		{"a class is gone", noGold, []string{"asks main test.example/cache gold"}},
+		{"a class of pods is gone", noHigh, []string{"whole  test.example/net high"}},
+		{"a class is gone of a resource that lets it drain", noDisk, nil},
+		{"a resource is gone, which evicted at last", noNet, []string{"whole  test.example/net high"}},
+		{"the resource is back", evicting, nil},
+		{"classes have other names", without("gold", "platinum"), []string{"asks main test.example/cache gold"}},
+		{"what was the default is gone", without("bronze", "iron"), nil},
+		{"the class is gone, and the class files now let it drain", strings.ReplaceAll(noGold, "evict", "drain"), nil},
+		{"capacity is below use", without("{name: silver}", "{name: silver, capacity: 1}"), nil},
+	} {
+		f.mustConfigure(t, test.files)
+		f.wantEvicted(t, test.name, test.want...)
+		f.Reconcile(t.Context())
+		f.wantEvicted(t, test.name+", and defaults are followed", test.want...)
+		f.mustConfigure(t, evicting)
+		f.wantEvicted(t, "after: "+test.name)
+	}
+}
+
+func TestAnEvictionSaysWhoAndWhy(t *testing.T) {
+	f := newFixture(t)
+	f.mustConfigure(t, evicting)
+	p := pod("a", asking("test.example/cache=gold,test.example/net=high"))
+	f.mustRunPod(t, p)
+	f.mustRun(t, p, container("c1"))
+	f.mustConfigure(t, withoutNet(noGold))
+	want := []node.Eviction{{
+		PodNamespace: "ns", PodName: "a", Resource: net, Class: "high", Reason: "ClassRemoved",
+		Message: `pod ns/a: test.example/net was taken out of the class files, with class "high"; they said onClassRemoved: evict`,
+	}, {
+		PodNamespace: "ns", PodName: "a", Resource: cache, Class: "gold", Reason: "ClassRemoved",
+		Message: `pod ns/a container main: class "gold" of test.example/cache was taken out of the class files, which say onClassRemoved: evict`,
+	}}
+	want[0].Owner.PodUID, want[1].Owner = "uid-a", ownerA
+	if diff := cmp.Diff(want, f.Evictions()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAClassThatSomebodyChangedToCountsAsAskedFor(t *testing.T) {
+	f := newFixture(t)
+	f.mustConfigure(t, evicting)
+	f.mustRun(t, pod("a", nil), container("c1"))
+	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); err != nil {
+		t.Fatal(err)
+	}
+	f.mustConfigure(t, noGold)
+	f.wantEvicted(t, "the class that it was changed to is gone", "a main test.example/cache gold")
+	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "silver"}); err != nil {
+		t.Fatal(err)
+	}
+	f.wantEvicted(t, "it was changed to another class")
+}
+
+func TestAContainerAndItsDeadPredecessorAreOneEvictionUntilTheyEnd(t *testing.T) {
+	f := newFixture(t)
+	f.mustConfigure(t, evicting)
+	p := pod("a", asking("test.example/cache=gold"))
+	f.mustRun(t, p, container("c1"))
+	f.mustRun(t, p, container("c2"))
+	f.mustConfigure(t, noGold)
+	f.wantEvicted(t, "both are known", "a main test.example/cache gold")
+	f.Stop("c1")
+	f.wantEvicted(t, "the newer one runs", "a main test.example/cache gold")
+	f.Stop("c2")
+	f.wantEvicted(t, "none runs")
+}
+
+func TestClassFilesThatCannotBeAppliedEvictNobody(t *testing.T) {
+	f := newFixture(t)
+	f.mustConfigure(t, evicting)
+	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c1"))
+	f.backends[disk].Fail("apply", errors.New("no such device"))
+	if err := f.configure(t, noGold); err == nil {
+		t.Fatal("no error")
+	}
+	f.wantEvicted(t, "the ones before are in force")
+}
+
+func TestARestartKeepsEvictionsOfClasses(t *testing.T) {
+	f := newFixture(t)
+	f.mustConfigure(t, evicting)
+	p := pod("a", asking("test.example/cache=gold"))
+	c := f.mustRun(t, p, container("c1"))
+	f.restart(t)
+	f.mustConfigure(t, noGold)
+	f.Synchronize([]node.Pod{p}, []node.Existing{running(p, c)})
+	f.wantEvicted(t, "the class went while the plugin was away", "a main test.example/cache gold")
+}

@@ -1,0 +1,86 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeapi_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
+)
+
+// evicting has class files that evict, and withoutFast the same after class fast of pods was taken out.
+var (
+	evicting    = strings.Replace(apitest.Files, "  scope: pod\n", "  scope: pod\n  onClassRemoved: evict\n", 1)
+	withoutFast = strings.ReplaceAll(strings.ReplaceAll(evicting, "{name: fast}", "{name: slow}"), "[fast]", "[slow]")
+)
+
+func TestListAssignmentsTellsWhoIsToBeEvicted(t *testing.T) {
+	f := newFixture(t)
+	load := func(files string) {
+		t.Helper()
+		if err := f.Load(t.Context(), files); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load(evicting)
+	f.mustRun(t, "default", "web", "vendor.example/network=fast", "main")
+	f.mustRun(t, "other", "batch", "vendor.example/network=fast", "main")
+	load(withoutFast)
+	eviction := func(namespace, pod string) *qosv1alpha1.Eviction {
+		return &qosv1alpha1.Eviction{
+			PodUid: "uid-" + pod, Namespace: namespace, Pod: pod, Resource: apitest.Network, Class: "fast", Reason: "ClassRemoved",
+			Message: "pod " + namespace + "/" + pod +
+				`: class "fast" of vendor.example/network was taken out of the class files, which say onClassRemoved: evict`,
+		}
+	}
+	web, batch := eviction("default", "web"), eviction("other", "batch")
+	for _, test := range []struct {
+		name    string
+		request *qosv1alpha1.ListAssignmentsRequest
+		want    []*qosv1alpha1.Eviction
+	}{
+		{"of all pods", &qosv1alpha1.ListAssignmentsRequest{}, []*qosv1alpha1.Eviction{web, batch}},
+		{"of a namespace", &qosv1alpha1.ListAssignmentsRequest{Namespace: "other"}, []*qosv1alpha1.Eviction{batch}},
+		{"of a UID", &qosv1alpha1.ListAssignmentsRequest{PodUid: "uid-web"}, []*qosv1alpha1.Eviction{web}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			list, err := f.client.ListAssignments(t.Context(), test.request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, list.GetEvictions(), protocmp.Transform()); diff != "" {
+				t.Errorf("evictions differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAStreamTellsThatNobodyIsToBeEvictedAnyMore(t *testing.T) {
+	f := newFixture(t)
+	stream, err := f.client.WatchAssignments(t.Context(), &qosv1alpha1.WatchAssignmentsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.mustRun(t, "default", "web", "vendor.example/network=fast", "main")
+	for _, step := range []struct {
+		files string
+		want  int
+	}{{evicting, 0}, {withoutFast, 1}, {evicting, 0}} {
+		if err := f.Load(t.Context(), step.files); err != nil {
+			t.Fatal(err)
+		}
+		for got := -1; got != step.want; {
+			response, err := stream.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = len(response.GetAssignments().GetEvictions())
+		}
+	}
+}

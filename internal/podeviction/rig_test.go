@@ -1,0 +1,259 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podeviction_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed/feedtest"
+	"github.com/qos-nri/qos-nri-plugin/internal/podeviction"
+)
+
+var podsOf = schema.GroupResource{Resource: "pods"}
+
+// rig is an evictor within a bubble, with an API and a plugin.
+type rig struct {
+	t        *testing.T
+	feed     *feedtest.Feed
+	client   *fake.Clientset
+	registry *prometheus.Registry
+	log      text
+
+	mu sync.Mutex // guards all below
+	// answer is the API server's to the eviction of a pod, by its name; nil evicts it.
+	answer func(name string) error
+	// asked are the evictions that were asked for, by name.
+	asked []string
+}
+
+// text is a log that is read while it is written.
+type text struct {
+	mu      sync.Mutex // guards written
+	written strings.Builder
+}
+
+func (l *text) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.written.Write(p)
+}
+
+// take returns what was written since the last call.
+func (l *text) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.written.Reset()
+	return l.written.String()
+}
+
+// start runs an evictor until the test ends. The plugin has told nothing yet.
+func start(t *testing.T, pods ...*corev1.Pod) *rig {
+	t.Helper()
+	return startWith(t, podeviction.Options{NodeName: "worker", Events: true}, pods...)
+}
+
+func startWith(t *testing.T, o podeviction.Options, pods ...*corev1.Pod) *rig {
+	t.Helper()
+	r := &rig{
+		t: t, feed: feedtest.New(nodefeed.State{AwaySince: time.Now()}), client: fake.NewClientset(),
+		registry: prometheus.NewRegistry(), answer: allow,
+	}
+	for _, p := range pods {
+		if err := r.client.Tracker().Add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.client.PrependReactor("create", "pods", r.evict)
+	o.Registry, o.Log = r.registry, slog.New(slog.NewTextHandler(&r.log, nil))
+	evictor := podeviction.New(r.feed, r.client, o)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- evictor.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return r
+}
+
+// evict does what the API server does: it deletes the pod at once if it is that of the precondition.
+func (r *rig) evict(action clienttesting.Action) (bool, runtime.Object, error) {
+	create, ok := action.(clienttesting.CreateAction)
+	if !ok || create.GetSubresource() != "eviction" {
+		return false, nil, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	eviction := create.GetObject().(*policyv1.Eviction)
+	r.asked = append(r.asked, eviction.Name)
+	if err := r.answer(eviction.Name); err != nil {
+		return true, nil, err
+	}
+	pods := corev1.SchemeGroupVersion.WithResource("pods")
+	object, err := r.client.Tracker().Get(pods, create.GetNamespace(), eviction.Name)
+	if err != nil {
+		return true, nil, err
+	}
+	if want, is := *eviction.DeleteOptions.Preconditions.UID, object.(*corev1.Pod).UID; want != is {
+		return true, nil, apierrors.NewConflict(podsOf, eviction.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s)", want, is))
+	}
+	return true, nil, r.client.Tracker().Delete(pods, create.GetNamespace(), eviction.Name)
+}
+
+// answers changes what the API server answers to evictions from now on.
+func (r *rig) answers(answer func(name string) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = answer
+}
+
+// taken are the evictions that were asked for since the last call.
+func (r *rig) taken() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	asked := r.asked
+	r.asked = nil
+	return asked
+}
+
+func allow(string) error { return nil }
+
+func (r *rig) pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// wish has the plugin say that container main of each pod, namespace/name, is to be evicted.
+func (r *rig) wish(pods ...string) {
+	list := &qosv1alpha1.ListAssignmentsResponse{}
+	for _, p := range pods {
+		namespace, name, _ := strings.Cut(p, "/")
+		list.Evictions = append(list.Evictions, eviction(namespace, name, "main"))
+	}
+	r.feed.Set(nodefeed.State{Assignments: list, Status: &qosv1alpha1.StatusResponse{}})
+}
+
+func eviction(namespace, name, container string) *qosv1alpha1.Eviction {
+	return &qosv1alpha1.Eviction{
+		PodUid: "uid-" + name, Namespace: namespace, Pod: name, Container: container, Resource: "k8s.io/rdt", Class: "gold",
+		Reason: "ClassRemoved", Message: "container " + container + ": class gold was taken out",
+	}
+}
+
+// pod is one on the node, called namespace/name.
+func pod(path string, changes ...func(*corev1.Pod)) *corev1.Pod {
+	namespace, name, _ := strings.Cut(path, "/")
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-" + name)},
+		Spec:       corev1.PodSpec{NodeName: "worker"}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for _, change := range changes {
+		change(p)
+	}
+	return p
+}
+
+// several are pods a/p0 and so on, and their names.
+func several(count int) (pods []*corev1.Pod, names []string) {
+	for i := range count {
+		names = append(names, fmt.Sprintf("a/p%d", i))
+		pods = append(pods, pod(names[i]))
+	}
+	return pods, names
+}
+
+func (r *rig) wantAsked(when string, want ...string) {
+	r.t.Helper()
+	if asked := r.taken(); !slices.Equal(asked, want) {
+		r.t.Errorf("%s: evictions of %q were asked for, want %q", when, asked, want)
+	}
+}
+
+// wantLog takes a part of each line since the last call.
+func (r *rig) wantLog(when string, want ...string) {
+	r.t.Helper()
+	lines := strings.FieldsFunc(r.log.take(), func(c rune) bool { return c == '\n' })
+	if len(lines) != len(want) {
+		r.t.Errorf("%s: logged %q, want %d lines", when, lines, len(want))
+		return
+	}
+	for i, w := range want {
+		if !strings.Contains(lines[i], w) {
+			r.t.Errorf("%s: logged %s, want %s", when, lines[i], w)
+		}
+	}
+}
+
+func (r *rig) wantEvents(when string, want ...string) {
+	r.t.Helper()
+	list, err := r.client.CoreV1().Events("").List(r.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var got []string
+	for i := range list.Items {
+		e := &list.Items[i]
+		got = append(got, e.Type+" "+e.Reason+" "+string(e.InvolvedObject.UID)+": "+e.Message)
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		r.t.Errorf("%s: events %q, want %q", when, got, want)
+	}
+}
+
+// results are the counts of the metric.
+func (r *rig) results() map[string]int {
+	r.t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "qos_shim_evictions_total" {
+				counts[m.GetLabel()[0].GetValue()] = int(m.GetCounter().GetValue())
+			}
+		}
+	}
+	return counts
+}
+
+// ofBudget is the answer to the eviction of a pod whose PodDisruptionBudget does not allow it.
+func ofBudget() error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 1 healthy pods and has 1 currently",
+	}}
+	return err
+}
+
+// ofRights is the answer to who lacks the right to evict.
+func ofRights(name string) error {
+	return apierrors.NewForbidden(podsOf, name, fmt.Errorf(
+		`User "system:serviceaccount:qos-system:qos-kubelet-shim" cannot create resource "pods/eviction" in API group "" in the namespace "a"`))
+}
