@@ -72,9 +72,11 @@ func completeUpdate(cmd *cobra.Command, args []string, toComplete string) ([]str
 	case 0:
 		return completePod(cmd, nil, toComplete)
 	case 1:
-		return containerWords(lookForCompletion(cmd), args[0]), cobra.ShellCompDirectiveNoFileComp
+		state := lookForCompletion(cmd)
+		words := append(containerWords(state, args[0]), pairWords(state.status.GetResources().GetPodQosResources(), toComplete)...)
+		return words, cobra.ShellCompDirectiveNoFileComp
 	case 2:
-		words := pairWords(lookForCompletion(cmd), toComplete)
+		words := pairWords(lookForCompletion(cmd).status.GetResources().GetContainerQosResources(), toComplete)
 		return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp
@@ -89,13 +91,13 @@ func containerWords(state nodeState, pod string) []string {
 }
 
 // pairWords complete the last of "resource=class" pairs, with resources that can be changed and are not in the others.
-func pairWords(state nodeState, begun string) []string {
+func pairWords(resources []*qosv1alpha1.QOSResourceInfo, begun string) []string {
 	done, last := "", begun
 	if at := strings.LastIndex(begun, ","); at >= 0 {
 		done, last = begun[:at+1], begun[at+1:]
 	}
 	var words []string
-	for _, resource := range state.status.GetResources().GetContainerQosResources() {
+	for _, resource := range resources {
 		if !resource.GetMutable() || asked(done, resource.GetName()) {
 			continue
 		}

@@ -20,7 +20,7 @@ func TestCompletion(t *testing.T) {
 		{"of pods that were begun", "assignments", []string{"kube"}, "kube-system/agent"},
 		{"of UIDs that were begun", "update", []string{"uid-w"}, "uid-web"},
 		{"of nothing after the pod", "assignments", []string{"default/web", ""}, ""},
-		{"of containers", "update", []string{"kube-system/agent", ""}, "main side"},
+		{"of containers", "update", []string{"kube-system/agent", ""}, "main side vendor.example/network=fast"},
 		{"of classes", "update", []string{"default/web", "main", ""}, "rdt=gold rdt=bronze blockio=high-prio blockio=throttled"},
 		{"of a class that was begun", "update", []string{"default/web", "main", "rdt=g"}, "rdt=gold"},
 		{"of the full name of a resource", "update", []string{"default/web", "main", "k8s.io/r"}, "k8s.io/rdt=gold k8s.io/rdt=bronze"},

@@ -27,7 +27,7 @@ Config:   generation 1, hash 0123456789ab, loaded TIME: classes.yaml
 RESOURCE                SCOPE      MUTABLE  DEFAULT CLASS
 k8s.io/rdt              container  yes      bronze
 k8s.io/blockio          container  yes      <system default>
-vendor.example/network  pod        no       <system default>
+vendor.example/network  pod        yes      <system default>
 
 RESOURCE                CLASS      CAPACITY   IN USE  EXTENDED RESOURCE                       NOTE
 k8s.io/rdt              gold       1          1       qos.noderesource.dev/rdt.gold           for those in a hurry

@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// change is what update is asked to do.
+// change is what update is asked to do; without a container, to the pod itself.
 type change struct {
 	pod, container string
 	pairs          []classes.Pair
@@ -25,15 +25,17 @@ type change struct {
 func newUpdateCommand() *cobra.Command {
 	var api *apiOptions
 	cmd := &cobra.Command{
-		Use:   "update POD CONTAINER RESOURCE=CLASS[,RESOURCE=CLASS...]",
-		Short: "Change classes of a running container, all of them or none",
-		Long: `update asks the running plugin to change the classes of a container that runs, and returns when the kernel has been
-seen to enforce them. If one of them cannot be changed, none is. POD is a pod's UID, or namespace/name. The short names
-"rdt" and "blockio" may be used; an empty class ("rdt=") is the system default, which enforces nothing.
+		Use:   "update POD [CONTAINER] RESOURCE=CLASS[,RESOURCE=CLASS...]",
+		Short: "Change classes of a running container or pod, all of them or none",
+		Long: `update asks the running plugin to change the classes of a container that runs or, without a container, those that the pod
+itself has, of resources of pod scope. It returns when the kernel has been seen to enforce them. If one of them cannot be changed, none
+is. POD is a pod's UID, or namespace/name. The short names "rdt" and "blockio" may be used; an empty class ("rdt=") is the system
+default, which enforces nothing.
 
 Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.UpdateContainerQOSResourcesResponse.`,
 		Example: `  qos-nri-plugin update default/web main rdt=gold
-  qos-nri-plugin update default/web main rdt=gold,blockio=high-prio`,
+  qos-nri-plugin update default/web main rdt=gold,blockio=high-prio
+  qos-nri-plugin update default/web qos.noderesource.dev/pod-blockio=slow`,
 		ValidArgsFunction: completeUpdate,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wanted, err := parseChange(args)
@@ -52,14 +54,19 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.UpdateCo
 }
 
 func parseChange(args []string) (change, error) {
-	if len(args) != 3 {
-		return change{}, fmt.Errorf("POD, CONTAINER and RESOURCE=CLASS are needed, not %d arguments", len(args))
+	if len(args) != 2 && len(args) != 3 {
+		return change{}, fmt.Errorf("POD, CONTAINER and RESOURCE=CLASS, or POD and RESOURCE=CLASS, are needed, not %d arguments", len(args))
 	}
-	pairs, err := classes.ParsePairs(args[2])
+	wanted := change{pod: args[0]}
+	if len(args) == 3 {
+		wanted.container = args[1]
+	}
+	pairs, err := classes.ParsePairs(args[len(args)-1])
 	if err == nil && len(pairs) == 0 {
 		err = errors.New("the request is empty; write resource=class[,resource=class...]")
 	}
-	return change{pod: args[0], container: args[1], pairs: pairs}, err
+	wanted.pairs = pairs
+	return wanted, err
 }
 
 func (o *apiOptions) update(ctx context.Context, cmd *cobra.Command, client qosv1alpha1.NodeQOSClient, wanted change) error {
@@ -71,7 +78,10 @@ func (o *apiOptions) update(ctx context.Context, cmd *cobra.Command, client qosv
 	if err != nil {
 		return err
 	}
-	if err := shell.CheckContainer(pod, wanted.container); err != nil {
+	if wanted.container != "" {
+		err = shell.CheckContainer(pod, wanted.container)
+	}
+	if err != nil {
 		return err
 	}
 	answer, err := client.UpdateContainerQOSResources(ctx, wanted.request(pod.GetUid()))

@@ -26,6 +26,12 @@ func TestUpdate(t *testing.T) {
 		{"takes a class away", []string{"default/web", "main", "rdt="}, answer{
 			Out: "pod default/web container main: k8s.io/rdt gold -> <system default>\n",
 		}},
+		{"changes the class of a pod itself", []string{"default/web", "vendor.example/network="}, answer{
+			Out: "pod default/web: vendor.example/network fast -> <system default>\n",
+		}},
+		{"does not take a resource of containers for a pod", []string{"default/web", "rdt=bronze"}, answer{
+			Code: 1, Errors: "Error: pod default/web: k8s.io/rdt is assigned to a container, not to a pod: malformed QoS request\n",
+		}},
 		{"says that nothing changes", []string{"default/web", "main", "rdt=gold"}, answer{
 			Out: "pod default/web container main: k8s.io/rdt stays gold\n",
 		}},

@@ -200,19 +200,21 @@ func (c *cluster) completePairs(cmd *cobra.Command, args []string, begun string)
 		if err != nil || node == nil {
 			return nil
 		}
-		return pairWords(node, strings.Join(args[1:], ","), begun)
+		ofPod, _ := cmd.Flags().GetBool("pod")
+		return pairWords(node, ofPod, strings.Join(args[1:], ","), begun)
 	}), noFiles | cobra.ShellCompDirectiveNoSpace
 }
 
-// pairWords complete the last of "resource=class" pairs, with resources that are not in those before.
-func pairWords(node *nodeqosv1alpha1.NodeQOSResources, before, begun string) words {
+// pairWords complete the last of "resource=class" pairs, with resources that are not in those before; those of pods for a change of
+// the pod only.
+func pairWords(node *nodeqosv1alpha1.NodeQOSResources, ofPod bool, before, begun string) words {
 	done, last := "", begun
 	if at := strings.LastIndex(begun, ","); at >= 0 {
 		done, last = begun[:at+1], begun[at+1:]
 	}
 	var found words
 	for _, r := range scopedResources(node) {
-		if r.scope == nodeqosv1alpha1.ScopePod || !r.Mutable || names(before+","+done, r.Name) {
+		if r.scope == nodeqosv1alpha1.ScopePod && !ofPod || !r.Mutable || names(before+","+done, r.Name) {
 			continue
 		}
 		for _, class := range r.Classes {

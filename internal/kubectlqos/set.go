@@ -70,7 +70,7 @@ It is checked first, by the rules of the pod's node. qos-kubelet-shim on the nod
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.container, "container", "c", "", "The container; of a pod with one container it need not be named.")
-	flags.BoolVar(&o.wholePod, "pod", false, "Ask for all containers of the pod that do not ask for themselves.")
+	flags.BoolVar(&o.wholePod, "pod", false, "Ask for all containers of the pod that do not ask for themselves, and for the pod itself.")
 	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, `"none", "client" (check, and say what would be written) or "server" (have the API server check it, too).`)
 	flags.Lookup("dry-run").NoOptDefVal = dryRunClient
 	flags.BoolVar(&o.wait, "wait", true, "Wait until the class has changed, or is refused.")

@@ -67,6 +67,17 @@ func (r *setRig) annotation(t *testing.T, key string) string {
 	return pod.Annotations[key]
 }
 
+// addPodResource gives the node a resource of pods with a class fast.
+func (r *setRig) addPodResource(t *testing.T, name string, mutable bool) {
+	t.Helper()
+	r.updateNode(t, "n1", func(object map[string]any) {
+		resources := object["status"].(map[string]any)["qosResources"].(map[string]any)
+		resources["podQOSResources"] = []any{map[string]any{
+			"name": name, "mutable": mutable, "classes": []any{map[string]any{"name": "fast", "inUse": int64(0)}},
+		}}
+	})
+}
+
 func TestSetChangesTheAnnotationAndTellsWhatCameOfIt(t *testing.T) {
 	const full = `pod default/p container main: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; in effect: main: k8s.io/rdt gold (container)`
 	for _, c := range []struct {
@@ -90,6 +101,10 @@ func TestSetChangesTheAnnotationAndTellsWhatCameOfIt(t *testing.T) {
 				return false, nil, nil
 			})
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
+		{"the class of the pod itself", goldPod(), []string{"p", "--pod", "vendor.example/disk=fast"}, func(t *testing.T, r *setRig) {
+			r.addPodResource(t, "vendor.example/disk", true)
+			r.tellsAfter(t, time.Second, corev1.ConditionTrue, "Assigned", "pod: vendor.example/disk fast (update); main: k8s.io/rdt gold (container)")
+		}, answer{Out: "pod/p: vendor.example/disk <system default> -> fast\n"}, "rdt=gold"},
 		{"the only container needs no name", goldPod(), []string{"p", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.tellsAfter(t, time.Second, corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)")
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
@@ -159,10 +174,11 @@ func TestSetForThePodSparesContainersThatAskForThemselves(t *testing.T) {
 }
 
 func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
+	disk := func(t *testing.T, r *setRig) { r.addPodResource(t, "vendor.example/disk", true) }
 	network := func(t *testing.T, r *setRig) {
+		r.addPodResource(t, "vendor.example/network", false)
 		r.updateNode(t, "n1", func(object map[string]any) {
 			resources := object["status"].(map[string]any)["qosResources"].(map[string]any)
-			resources["podQOSResources"] = []any{map[string]any{"name": "vendor.example/network", "mutable": false, "classes": []any{map[string]any{"name": "fast", "inUse": int64(0)}}}}
 			resources["containerQOSResources"] = append(resources["containerQOSResources"].([]any),
 				map[string]any{"name": "vendor.example/fixed", "mutable": false, "classes": []any{map[string]any{"name": "a", "inUse": int64(0)}}})
 		})
@@ -188,6 +204,8 @@ func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
 		{"a class that drains", goldPod(), nil, []string{"p", "rdt=old"}, 1, `class "old" of k8s.io/rdt is no longer configured on n1, and takes nobody new; choose another`},
 		{"a resource that cannot be changed", goldPod(), network, []string{"p", "vendor.example/fixed=a"}, 1, "the class of vendor.example/fixed cannot be changed while a container runs; create the pod anew"},
 		{"a resource of pods", goldPod(), network, []string{"p", "--pod", "vendor.example/network=fast"}, 1, "the class of vendor.example/network is the pod's, and cannot be changed while it runs; create the pod anew"},
+		{"a resource of pods for a container", goldPod(), disk, []string{"p", "vendor.example/disk=fast"}, 1, "the class of vendor.example/disk is the pod's, not a container's; change it with --pod"},
+		{"an unknown class of pods", goldPod(), disk, []string{"p", "--pod", "vendor.example/disk=faster"}, 1, `pod/p class "faster" of vendor.example/disk does not exist on n1; available: fast`},
 		{"what contradicts the limits", aPod("p").on("n1").limited(gold).running(), nil, []string{"p", "rdt=silver"}, 1,
 			`pod/p container main: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; ask for the same one in the annotation and in resources.limits; limits of a running pod cannot be changed, so create the pod anew`},
 		{"for the pod, what all containers ask for themselves", goldPod(), nil, []string{"p", "--pod", "rdt=silver"}, 1, "the pod's request changes nothing: containers ask for themselves: main (by container.qos.noderesource.dev/main); name one with -c"},

@@ -128,7 +128,7 @@ func newSettingPlan(
 	}
 	v := &podView{pod: pod, node: node, offers: offersOf(node), told: toldBy(assignedCondition(pod)), now: now}
 	v.catalog = classes.NewCatalog(v.offers)
-	if err := v.checkOffers(c); err != nil {
+	if err := v.checkOffers(c, container); err != nil {
 		return nil, err
 	}
 	p.targets, err = v.targets(p, container, c)
@@ -136,14 +136,16 @@ func newSettingPlan(
 }
 
 // checkOffers refuses what can never be changed in a running pod. What else is wrong is found when the request is resolved.
-func (v *podView) checkOffers(c change) error {
+func (v *podView) checkOffers(c change, container string) error {
 	for _, resource := range c.resources {
 		offer, known := v.catalog.Lookup(resource)
 		switch {
 		case !known:
 			continue
-		case offer.Scope == classes.PodScope:
+		case offer.Scope == classes.PodScope && offer.Unavailable == nil && !offer.Mutable:
 			return fmt.Errorf("the class of %s is the pod's, and cannot be changed while it runs; create the pod anew", resource)
+		case offer.Scope == classes.PodScope && container != "":
+			return fmt.Errorf("the class of %s is the pod's, not a container's; change it with --pod", resource)
 		case offer.Unavailable == nil && !offer.Mutable:
 			return fmt.Errorf("the class of %s cannot be changed while a container runs; create the pod anew", resource)
 		}
@@ -163,7 +165,7 @@ func isPair(pair, resource, class string) bool {
 	return classes.CanonicalResource(name) == resource && of == class
 }
 
-// targets are the classes that containers shall have after a plan, by the rules of the node.
+// targets are the classes that containers, and the pod itself, shall have after a plan, by the rules of the node.
 func (v *podView) targets(p *settingPlan, container string, c change) ([]target, error) {
 	after := *v.pod
 	after.Annotations = maps.Clone(v.pod.Annotations)
@@ -176,7 +178,7 @@ func (v *podView) targets(p *settingPlan, container string, c change) ([]target,
 	}
 	var targets []target
 	var deaf []string // containers that something else asks for
-	for _, of := range containersOf(v.pod) {
+	for _, of := range append(containersOf(v.pod), containerView{}) {
 		alive, _ := v.alive(of)
 		if !alive || container != "" && of.name != container {
 			continue

@@ -122,7 +122,11 @@ func (o *setCommand) judge(plan *settingPlan, pod *corev1.Pod, node *nodeqosv1al
 	return outcome{}
 }
 
+// containerNamed finds a container; without a name, the pod itself.
 func containerNamed(pod *corev1.Pod, name string) (containerView, bool) {
+	if name == "" {
+		return containerView{}, true
+	}
 	for _, c := range containersOf(pod) {
 		if c.name == name {
 			return c, true

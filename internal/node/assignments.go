@@ -31,7 +31,7 @@ type ContainerAssignments struct {
 // that it should have is told as it is.
 func (n *Node) Assignments() []PodAssignments {
 	n.mu.Lock()
-	holders, offers := n.ledger.Holders(), n.catalog.Offers()
+	holders, offers := n.ledger.Holders(), n.told()
 	known := make(map[string]tracked, len(n.tracked))
 	for id, t := range n.tracked {
 		known[id] = t
@@ -69,7 +69,8 @@ func (n *Node) Synchronized() bool {
 	return n.info.Synchronized
 }
 
-// Container returns what the newest container of an owner has; ok is false when there is none that runs.
+// Container returns what the newest container of an owner has, or, for an owner without a container, what its pod has itself; ok is
+// false when there is none that runs.
 func (n *Node) Container(owner classes.Owner) (ctr ContainerAssignments, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,7 +78,10 @@ func (n *Node) Container(owner classes.Owner) (ctr ContainerAssignments, ok bool
 	if err != nil {
 		return ContainerAssignments{}, false
 	}
-	return containerAssignments(h, t, n.catalog.Offers()), true
+	if owner.Container == "" {
+		return ContainerAssignments{ID: h.ID, Assignments: complete(h, t, n.told(), classes.PodScope)}, true
+	}
+	return containerAssignments(h, t, n.told()), true
 }
 
 func containerAssignments(h classes.Holder, t tracked, offers []classes.Offer) ContainerAssignments {

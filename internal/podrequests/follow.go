@@ -105,12 +105,13 @@ func (f *Follower) Follow(
 	kept := map[string]bool{}
 	if len(has.GetQosResources()) > 0 {
 		kept[has.GetSandboxId()] = true
-		c.follow(has.GetSandboxId(), "", func(r *record) { c.tryPod(r, has.GetQosResources()) })
+		itself := &qosv1alpha1.ContainerAssignments{Id: has.GetSandboxId(), QosResources: has.GetQosResources()}
+		c.follow(itself.GetId(), "", func(r *record) { c.try(ctx, r, itself) })
 	}
 	for _, ctr := range has.GetContainers() {
 		kept[ctr.GetId()] = true
 		if running(pod, ctr.GetId()) && ctx.Err() == nil {
-			c.follow(ctr.GetId(), ctr.GetName(), func(r *record) { c.tryContainer(ctx, r, ctr) })
+			c.follow(ctr.GetId(), ctr.GetName(), func(r *record) { c.try(ctx, r, ctr) })
 		}
 	}
 	for id := range c.records {
@@ -182,11 +183,8 @@ func (c *call) recordOf(id, hash string) *record {
 	return r
 }
 
-func (c *call) tryPod(r *record, has []*qosv1alpha1.Assignment) {
-	r.settle(planPod(c.offers(), c.pod, has, r.first), "")
-}
-
-func (c *call) tryContainer(ctx context.Context, r *record, has *qosv1alpha1.ContainerAssignments) {
+// try asks for what a container, or without a name the pod, should have and has not.
+func (c *call) try(ctx context.Context, r *record, has *qosv1alpha1.ContainerAssignments) {
 	if r.byHand(has) {
 		r.settle(nil, "")
 		return

@@ -18,18 +18,19 @@ import (
 // errFixed refuses a change that can never be made to what runs.
 var errFixed = errors.New("cannot be changed while it runs")
 
-// plan says which classes a running container must change to, to have what its pod asks for now; none when it has all of
-// them. first says that the container is seen for the first time: then a class that came from neither a request nor a
+// plan says which classes a running container, or without a name its pod, must change to, to have what the pod asks for now; none when
+// it has all of them. first says that the container is seen for the first time: then a class that came from neither a request nor a
 // default is nobody's mistake, and is left.
 func plan(
 	catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments, first bool,
 ) ([]*qosv1alpha1.ContainerQOSResource, error) {
 	request := requestOf(pod)
-	request.Container = has.GetName()
-	request.ContainerAnnotations = told(catalog, pod, has)
+	if has.GetName() != "" {
+		request.Container, request.ContainerAnnotations = has.GetName(), told(catalog, pod, has)
+	}
 	wanted, err := catalog.Resolve(request)
 	if err != nil {
-		if first && has != nil && runsIn(err, has.GetQosResources()) {
+		if first && runsIn(err, has.GetQosResources()) {
 			return nil, nil
 		}
 		return nil, err
@@ -37,29 +38,18 @@ func plan(
 	var changes []*qosv1alpha1.ContainerQOSResource
 	for _, want := range different(wanted, has.GetQosResources(), first) {
 		if offer, ok := catalog.Lookup(want.Resource); ok && !offer.Mutable {
-			return nil, fixed(pod, "container "+has.GetName()+": ", want, "restart the container in a new pod")
+			return nil, fixed(pod, has.GetName(), want)
 		}
 		changes = append(changes, &qosv1alpha1.ContainerQOSResource{Name: want.Resource, Class: want.Class})
 	}
 	return changes, nil
 }
 
-// planPod refuses what cannot be changed: the node API changes classes of containers only.
-func planPod(catalog *classes.Catalog, pod *corev1.Pod, has []*qosv1alpha1.Assignment, first bool) error {
-	wanted, err := catalog.Resolve(requestOf(pod))
-	if err != nil {
-		if first && runsIn(err, has) {
-			return nil
-		}
-		return err
+func fixed(pod *corev1.Pod, container string, want classes.Assignment) error {
+	remedy := "create the pod anew"
+	if container != "" {
+		container, remedy = "container "+container+": ", "restart the container in a new pod"
 	}
-	for _, want := range different(wanted, has, first) {
-		return fixed(pod, "", want, "create the pod anew")
-	}
-	return nil
-}
-
-func fixed(pod *corev1.Pod, container string, want classes.Assignment, remedy string) error {
 	return fmt.Errorf("pod %s/%s: %sclass of %s %w, to %s; %s",
 		pod.Namespace, pod.Name, container, want.Resource, errFixed, ClassName(want.Class), remedy)
 }

@@ -33,7 +33,10 @@ func offered() *qosv1alpha1.StatusResponse {
 				{Name: "k8s.io/rdt", Mutable: true, DefaultClass: "bronze", Classes: classes("gold", "silver", "bronze")},
 				{Name: "vendor.example/fixed", Classes: classes("a", "b")},
 			},
-			PodQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: "vendor.example/network", Classes: classes("fast", "slow")}},
+			PodQosResources: []*qosv1alpha1.QOSResourceInfo{
+				{Name: "vendor.example/network", Classes: classes("fast", "slow")},
+				{Name: "vendor.example/disk", Mutable: true, Classes: classes("fast", "slow")},
+			},
 		},
 		UnavailableResources: []*qosv1alpha1.UnavailableResource{
 			{Name: "k8s.io/blockio", Scope: qosv1alpha1.Scope_SCOPE_CONTAINER, Message: "no io controller"},
@@ -139,14 +142,27 @@ func TestTheKubeletsOtherAnnotationsStayInForce(t *testing.T) {
 	}
 }
 
-func TestAPodsOwnClassIsRefused(t *testing.T) {
-	has := []*qosv1alpha1.Assignment{{Name: "vendor.example/network", Class: "fast", Source: qosv1alpha1.Source_SOURCE_POD}}
-	err := planPod(Catalog(offered()), webPod(map[string]string{podKey: "vendor.example/network=slow"}), has, false)
-	want := `pod default/web: class of vendor.example/network cannot be changed while it runs, to slow; create the pod anew`
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v; want %s", err, want)
-	}
-	if err := planPod(Catalog(offered()), webPod(map[string]string{podKey: "vendor.example/network=fast"}), has, false); err != nil {
-		t.Errorf("refused what it has: %v", err)
+func TestAPodsOwnClassIsChangedWhereItCanBe(t *testing.T) {
+	has := &qosv1alpha1.ContainerAssignments{QosResources: []*qosv1alpha1.Assignment{
+		{Name: "vendor.example/network", Class: "fast", Source: qosv1alpha1.Source_SOURCE_POD},
+		{Name: "vendor.example/disk", Class: "fast", Source: qosv1alpha1.Source_SOURCE_POD},
+	}}
+	for request, want := range map[string]string{
+		"vendor.example/network=fast,vendor.example/disk=fast": "",
+		"vendor.example/network=fast,vendor.example/disk=slow": "vendor.example/disk=slow",
+		"vendor.example/network=slow,vendor.example/disk=slow": "pod default/web: class of vendor.example/network cannot be changed while it runs, " +
+			"to slow; create the pod anew",
+	} {
+		changes, err := plan(Catalog(offered()), webPod(map[string]string{podKey: request}), has, false)
+		var got []string
+		for _, change := range changes {
+			got = append(got, change.GetName()+"="+change.GetClass())
+		}
+		if err != nil {
+			got = append(got, err.Error())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: got %q, want %q", request, got, want)
+		}
 	}
 }
