@@ -183,8 +183,13 @@ func (n *Node) ReleaseUnused(ctx context.Context) error {
 	return n.releaseUnused(ctx)
 }
 
+// releaseUnused does nothing before the runtime has told what runs: who has a class is not known until then.
 func (n *Node) releaseUnused(ctx context.Context) error {
 	n.mu.Lock()
+	if n.info.Since.IsZero() {
+		n.mu.Unlock()
+		return nil
+	}
 	backends := make(map[string]classes.Backend, len(n.backends))
 	for name, b := range n.backends {
 		backends[name] = b.Backend

@@ -20,9 +20,7 @@ func (n *Node) Gather(ctx context.Context) {
 
 // Which containers gather looks at, by the classes that they have and were created in.
 func changedContainers(has, created string) bool { return has != created }
-func everyContainer(has, created string) bool {
-	return has != created || has != classes.SystemDefault
-}
+func everyContainer(string, string) bool         { return true }
 
 func (n *Node) gather(ctx context.Context, which func(has, created string) bool) {
 	for key, targets := range n.gatherable(which) {

@@ -133,6 +133,8 @@ func (n *Node) deviations(ctx context.Context, holder classes.Holder, t tracked)
 			n.arrived(holder.ID, []step{{resource: a.Resource, to: a.Class}})
 		case backend.unavailable != nil:
 			n.lost(holder.ID, a, class, ok)
+		case ok && n.drains(a):
+			steps = append(steps, step{resource: a.Resource, from: a.Class, to: a.Class}) // into it again, since nothing new gets in
 		case ok:
 			steps = append(steps, step{resource: a.Resource, from: class, to: a.Class})
 		case astray:
@@ -160,6 +162,13 @@ func (n *Node) canEnforce(a classes.Assignment) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.offered(a) && n.backends[a.Resource].unavailable == nil
+}
+
+// drains says whether a class is not offered any more.
+func (n *Node) drains(a classes.Assignment) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return a.Class != classes.SystemDefault && !n.offered(a)
 }
 
 // look notes in which classes a holder is after steps that failed: as the kernel shows, or else as before.

@@ -34,25 +34,21 @@ func (n *Node) Status() Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	status := Status{Runtime: n.info, Config: n.config, Refusals: maps.Clone(n.refusals), Mends: maps.Clone(n.mends)}
-	for _, offer := range append(n.catalog.Offers(), n.gone()...) {
-		used := n.ledger.Used(offer.Name)
-		if n.isGone(offer.Name) && len(used) == 0 {
-			continue
-		}
+	for _, offer := range n.told() {
 		backend := n.backends[offer.Name].Status()
 		status.Resources = append(status.Resources, ResourceStatus{
-			Offer: offer, InUse: used, Degraded: backend.Degraded,
+			Offer: offer, InUse: n.ledger.Used(offer.Name), Degraded: backend.Degraded,
 			Conditions: slices.Concat(backend.Conditions, n.findings[offer.Name].condition()),
 		})
 	}
 	return status
 }
 
-// gone are the resources that are not configured any more, without classes. The caller holds mu.
-func (n *Node) gone() []classes.Offer {
-	var offers []classes.Offer
+// told are the resources that are configured, and those that are not any more and in use still, without classes. The caller holds mu.
+func (n *Node) told() []classes.Offer {
+	offers := slices.Clone(n.catalog.Offers())
 	for _, name := range slices.Sorted(maps.Keys(n.backends)) {
-		if n.isGone(name) {
+		if n.isGone(name) && len(n.ledger.Used(name)) > 0 {
 			resource := n.backends[name].config.Resource
 			offers = append(offers, classes.Offer{Resource: classes.Resource{Name: name, Scope: resource.Scope, Mutable: resource.Mutable}})
 		}
@@ -89,10 +85,14 @@ func (n *Node) signalDrained(ended []classes.Assignment) {
 		if a.Class == classes.SystemDefault || n.offered(a) {
 			continue
 		}
-		select {
-		case n.drained <- struct{}{}:
-		default: // signalled already
-		}
+		n.signalRelease()
+	}
+}
+
+func (n *Node) signalRelease() {
+	select {
+	case n.drained <- struct{}{}:
+	default: // signalled already
 	}
 }
 

@@ -46,6 +46,7 @@ func (n *Node) Synchronize(pods []Pod, containers []Existing) {
 			n.adoptUnrecorded(e)
 		}
 	}
+	n.signalRelease() // what was kept as long as nobody had told what runs
 	n.changes.Keep(func(id string) bool { _, known := n.ledger.Get(id); return known })
 	if !n.info.Synchronized {
 		n.info.Synchronized, n.info.Since = true, time.Now()
@@ -74,7 +75,8 @@ func (n *Node) podScope() bool {
 func (n *Node) adoptPod(pod Pod, known []classes.Assignment) {
 	wanted, err := n.catalog.Resolve(podRequest(pod))
 	if err != nil {
-		n.log.Warn("a running pod asks for classes that this node cannot give; it keeps the system default", "error", err)
+		n.log.Warn("a running pod asks for classes that this node cannot give; it has those of pods that ask for none", "error", err)
+		wanted = n.defaults(podHolder(pod, nil))
 	}
 	if changed, ok := n.changes.Get(pod.ID); ok {
 		wanted = classes.Overlay(wanted, changed)
@@ -86,7 +88,8 @@ func (n *Node) adoptPod(pod Pod, known []classes.Assignment) {
 	}
 }
 
-// provePods lets those pods keep their classes that the kernel shows in them, and gives them to the others as far as there is room.
+// provePods takes those pods that the kernel does not show elsewhere for what they have, and gives the others their classes as far as
+// there is room.
 func (n *Node) provePods(ctx context.Context) {
 	n.mu.Lock()
 	ids := n.unproven
@@ -94,7 +97,7 @@ func (n *Node) provePods(ctx context.Context) {
 	n.mu.Unlock()
 	ids = slices.DeleteFunc(ids, func(id string) bool {
 		holder, t, known := n.live(id)
-		return !known || n.isIn(ctx, t.target, holder.Assignments)
+		return !known || !n.isElsewhere(ctx, t.target, holder.Assignments)
 	})
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -107,26 +110,25 @@ func (n *Node) provePods(ctx context.Context) {
 	}
 	for _, holder := range late {
 		if err := n.ledger.Admit(holder, n.catalog); err != nil {
-			n.log.Warn("a running pod cannot have the classes that it asks for; it keeps the system default", "error", err)
+			n.log.Warn("a running pod cannot have the classes that it asks for; it has those of pods that ask for none", "error", err)
 			holder.Assignments = nil
+			holder.Assignments = n.defaults(holder)
 			n.ledger.Adopt(holder)
 			n.notify()
 		}
 	}
 }
 
-// isIn says whether the kernel shows a target in all of its classes.
-func (n *Node) isIn(ctx context.Context, target classes.Target, assignments []classes.Assignment) bool {
-	for _, a := range assignments {
+// isElsewhere says whether the kernel shows a target in another class than its own, the system default included.
+func (n *Node) isElsewhere(ctx context.Context, target classes.Target, assignments []classes.Assignment) bool {
+	return slices.ContainsFunc(assignments, func(a classes.Assignment) bool {
 		backend, err := n.backend(a.Resource)
 		if err != nil {
-			continue
-		}
-		if class, ok, err := backend.Observe(ctx, target, a.Class); err != nil || !ok || class != a.Class {
 			return false
 		}
-	}
-	return true
+		class, ok, err := backend.Observe(ctx, target, a.Class)
+		return err == nil && ok && class != a.Class
+	})
 }
 
 func (n *Node) adoptRecorded(e Existing, has []classes.Assignment) {
@@ -147,14 +149,20 @@ func (n *Node) adoptRecorded(e Existing, has []classes.Assignment) {
 // adoptUnrecorded takes a container that was created in no class. It does not get into a class that is full.
 func (n *Node) adoptUnrecorded(e Existing) {
 	wanted, err := n.catalog.Resolve(containerRequest(e.Pod, e.Container))
+	if err != nil {
+		wanted = n.defaults(containerHolder(e.Pod, e.Container, nil))
+	}
 	if changed, ok := n.changes.Get(e.Container.ID); ok {
 		wanted = classes.Overlay(wanted, changed)
 	}
 	holder := containerHolder(e.Pod, e.Container, wanted)
-	if err = errors.Join(err, n.ledger.Admit(holder, n.catalog)); err != nil {
-		n.log.Warn("a running container cannot have the classes that it asks for; it keeps the system default", "error", err)
-		holder.Assignments = nil
+	if admitErr := n.ledger.Admit(holder, n.catalog); admitErr != nil {
+		holder.Assignments = n.defaults(containerHolder(e.Pod, e.Container, nil))
 		n.ledger.Adopt(holder)
+		err = errors.Join(err, admitErr)
+	}
+	if err != nil {
+		n.log.Warn("a running container cannot have the classes that it asks for; it has those of containers that ask for none", "error", err)
 	}
 	n.track(e.Pod, containerTarget(e.Pod, e.Container), true, nil)
 	n.foundIn(holder.ID, nil)

@@ -45,7 +45,8 @@ type live struct {
 	mount resctrlMount
 	// domains are the root group's schemata, of which the IDs count: all caches that there are.
 	domains Schemata
-	// offered classes, and draining ones: those that are gone from the configuration but have a group still.
+	// offered classes, and draining ones: those that are gone from the configuration, or were in one of a former run, but have a
+	// group still.
 	offered, draining map[string]bool
 	// effective are the schemata of our groups, those that drain included, and, when configured, the root's, as the kernel has them.
 	effective map[string]Schemata
@@ -196,8 +197,8 @@ func (b *Backend) mounted(config *Config) (resctrlMount, error) {
 	return locate(b.host)
 }
 
-// settle makes an applied configuration the live one, and removes orphans: empty groups of ours that nobody can be on
-// the way to, because no configuration of this process has offered them.
+// settle makes an applied configuration the live one. Groups of ours that no class has drain, also those of a former run: somebody may be on
+// the way to them.
 func (b *Backend) settle(config *Config, resolution *Resolution, m *machine, t tree, effective map[string]Schemata) {
 	next := &live{
 		config: config, point: t.point, mount: m.mount, domains: m.groups[rootGroup].schemata,
@@ -211,23 +212,14 @@ func (b *Backend) settle(config *Config, resolution *Resolution, m *machine, t t
 			next.draining[classOf(name)] = true // kept
 		}
 	}
-	var failures []error
 	for _, name := range m.surplus(resolution.Groups) {
-		_, kept := effective[name]
-		switch known := b.isDraining(name); {
-		case kept, !t.exists(name): // or removed for its CLOSID
+		if _, kept := effective[name]; kept || !t.exists(name) { // or removed for its CLOSID
 			continue
-		case !known && m.groups[name].empty:
-			err := t.do(Op{Kind: Remove, Group: name})
-			if err == nil {
-				continue
-			}
-			failures = append(failures, err)
 		}
 		next.draining[classOf(name)] = true
 		next.effective[name] = m.groups[name].schemata
 	}
-	next.status = describeStatus(config, resolution, m, next, errors.Join(failures...))
+	next.status = describeStatus(config, resolution, m, next)
 	b.live.Store(next)
 	b.log.Info("applied RDT configuration", "classes", len(next.offered), "draining", len(next.draining))
 }

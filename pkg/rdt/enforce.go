@@ -74,6 +74,8 @@ type move struct {
 	back map[int]string
 	// begun says that something was moved.
 	begun bool
+	// only are the groups to take threads from; nil is all.
+	only func(group string) bool
 }
 
 func (m *move) run(ctx context.Context) error {
@@ -101,7 +103,7 @@ func (m *move) remember() error {
 // pass moves what is outside the group, and says how many threads that were.
 func (m *move) pass(ctx context.Context) (moved int, err error) {
 	return m.each(func(tid int, group string) (bool, error) {
-		if err := ctx.Err(); err != nil || group == m.to {
+		if err := ctx.Err(); err != nil || group == m.to || m.only != nil && !m.only(group) {
 			return false, err
 		}
 		if _, known := m.back[tid]; !known {

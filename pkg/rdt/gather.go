@@ -7,12 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // Gather implements classes.Gatherer. It reads the tasks of the class's group once for all targets, and touches only those that have
-// threads elsewhere.
+// threads elsewhere; in the system default, only threads in groups of ours, since others may have put theirs somewhere.
 func (b *Backend) Gather(ctx context.Context, class string, targets []classes.Target) (strayed []string, err error) {
 	point := b.live.Load().point
 	if point == "" {
@@ -27,50 +28,48 @@ func (b *Backend) Gather(ctx context.Context, class string, targets []classes.Ta
 			problems = append(problems, fmt.Errorf("list threads: %w", err))
 		}
 	}
-	inside, err := t.taskSet(GroupOf(class))
+	outside, err := t.outside(class)
 	if err != nil {
 		return nil, errors.Join(append(problems, err)...)
 	}
 	for i, target := range targets {
-		moved, err := b.gather(ctx, t, GroupOf(class), target, outside(threads[i], inside))
-		if moved {
+		if !slices.ContainsFunc(threads[i], outside) {
+			continue
+		}
+		m := &move{tree: t, list: func() ([]int, error) { return b.threadsOf(target) }, to: GroupOf(class), back: map[int]string{}}
+		if class == classes.SystemDefault {
+			m.only = isOurs
+		}
+		// What it has moved stays: the rest is found the next time.
+		if err := m.run(ctx); err != nil {
+			problems = append(problems, fmt.Errorf("container %s: %w", target.Container, err))
+		}
+		if m.begun {
 			strayed = append(strayed, target.ID)
 		}
-		problems = append(problems, err)
 	}
 	return strayed, errors.Join(problems...)
 }
 
-func (t tree) taskSet(group string) (map[int]bool, error) {
-	tids, err := t.tasks(group)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", groupText(group), err)
+// outside says whether a thread is not where those of a class are.
+func (t tree) outside(class string) (func(tid int) bool, error) {
+	groups, inside := []string{GroupOf(class)}, true
+	if class == classes.SystemDefault {
+		names, err := groupNames(t.host, t.point)
+		if err != nil {
+			return nil, fmt.Errorf("list resctrl groups: %w", err)
+		}
+		groups, inside = slices.DeleteFunc(names, func(name string) bool { return !isOurs(name) }), false
 	}
-	set := make(map[int]bool, len(tids))
-	for _, tid := range tids {
-		set[tid] = true
-	}
-	return set, nil
-}
-
-func outside(threads []int, inside map[int]bool) (out []int) {
-	for _, tid := range threads {
-		if !inside[tid] {
-			out = append(out, tid)
+	set := map[int]bool{}
+	for _, group := range groups {
+		tids, err := t.tasks(group)
+		if err != nil && !gone(err) {
+			return nil, fmt.Errorf("%s: %w", groupText(group), err)
+		}
+		for _, tid := range tids {
+			set[tid] = true
 		}
 	}
-	return out
-}
-
-// gather moves what is outside. What those threads fork meanwhile is looked for too; it stays where it is on an error, and is
-// found the next time.
-func (b *Backend) gather(ctx context.Context, t tree, group string, target classes.Target, out []int) (moved bool, err error) {
-	if len(out) == 0 {
-		return false, nil
-	}
-	m := &move{tree: t, list: func() ([]int, error) { return b.threadsOf(target) }, to: group, back: map[int]string{}}
-	if err := m.run(ctx); err != nil {
-		return m.begun, fmt.Errorf("container %s: %w", target.Container, err)
-	}
-	return m.begun, nil
+	return func(tid int) bool { return set[tid] != inside }, nil
 }

@@ -115,7 +115,9 @@ func TestWhatCannotBePutRightIsAnError(t *testing.T) {
 					return
 				}
 			}
-		}, "", ErrNoCLOSID, func(t *testing.T, fs *sim.FS) { mustDo(t, fs.Remove(sim.MountPoint+"/a"), fs.Remove(sim.MountPoint+"/b")) }},
+		}, "", ErrNoCLOSID, func(t *testing.T, fs *sim.FS) {
+			mustDo(t, fs.Remove(sim.MountPoint+"/a"), fs.Remove(sim.MountPoint+"/b"))
+		}},
 		{"refused by the kernel", true, func(t *testing.T, fs *sim.FS) {
 			mustDo(t, fs.Remove(sim.MountPoint+"/qos-gold"))
 			fs.Inject(func(c sim.Call) *sim.Fault {
@@ -223,5 +225,23 @@ func TestAGroupIsReleasedFromTheDeadButNotFromTheLiving(t *testing.T) {
 			t.Errorf("with a process that lives %v: the group is there %v", alive, there)
 		}
 		fs.End(8)
+	}
+}
+
+func TestOnlyOurGroupsAreLeftForTheSystemDefault(t *testing.T) {
+	fs := sim.New(sim.IntelSpec())
+	mustDo(t, fs.Mkdir(sim.MountPoint+"/theirs"))
+	c := &container{fs: fs, tids: []int{10, 11, 12}}
+	b := newBackend(fs, c)
+	apply(t, b, twoPartitions)
+	for tid, group := range map[int]string{10: "", 11: "qos-gold", 12: "theirs"} {
+		fs.AddTask(tid, group)
+	}
+	strayed, err := b.Gather(t.Context(), classes.SystemDefault, []classes.Target{{ID: "id", Container: "c"}})
+	if err != nil || len(strayed) != 1 {
+		t.Errorf("strayed %v, %v", strayed, err)
+	}
+	if diff := cmp.Diff(map[int]string{10: "", 11: "", 12: "theirs"}, c.groups()); diff != "" {
+		t.Errorf("groups (-want +got):\n%s", diff)
 	}
 }

@@ -36,5 +36,5 @@ func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (clas
 	for _, class := range c.ClassNames() {
 		next.offered[class] = true
 	}
-	return describeStatus(c, resolution, m, next, nil), nil
+	return describeStatus(c, resolution, m, next), nil
 }

@@ -20,7 +20,6 @@ const (
 	ConditionCLOSIDs     = "CLOSIDsFree"
 	ConditionForeign     = "ForeignGroups"
 	ConditionDraining    = "ClassesDraining"
-	ConditionOrphans     = "OrphansRemoved"
 	ConditionCodeAndData = "CodeAndDataApart"
 	ConditionBandwidth   = "BandwidthExact"
 	ConditionDenials     = "AnnotationDenials"
@@ -60,7 +59,7 @@ func (l *live) withDraining(draining map[string]bool) *live {
 	return &next
 }
 
-func describeStatus(config *Config, resolution *Resolution, m *machine, next *live, orphans error) classes.BackendStatus {
+func describeStatus(config *Config, resolution *Resolution, m *machine, next *live) classes.BackendStatus {
 	status := classes.BackendStatus{Degraded: map[string]string{}}
 	for class, reasons := range resolution.Ignored {
 		if class != classes.SystemDefault {
@@ -77,7 +76,6 @@ func describeStatus(config *Config, resolution *Resolution, m *machine, next *li
 		},
 		foreignCondition(m),
 		drainingCondition(next.draining),
-		orphansCondition(orphans),
 		codeAndDataConditions(config, m.info),
 		bandwidthCondition(resolution, next.effective),
 		denialsCondition(config),
@@ -113,13 +111,6 @@ func drainingCondition(draining map[string]bool) []classes.Condition {
 	}
 	return []classes.Condition{{Type: ConditionDraining, Healthy: true, Reason: "InUse",
 		Message: "no longer configured, and kept until what runs in them ends: " + names(draining)}}
-}
-
-func orphansCondition(err error) []classes.Condition {
-	if err == nil {
-		return nil
-	}
-	return []classes.Condition{{Type: ConditionOrphans, Reason: "RemovalFailed", Message: err.Error()}}
 }
 
 // codeAndDataConditions tell who asked for code and data apart that they are not.

@@ -115,6 +115,7 @@ func TestAProcessThatDiesAtAnyOperationIsMadeUpForByTheNext(t *testing.T) {
 		}
 		b := newBackend(fs, nil)
 		apply(t, b, others)
+		must(t, b.Release(t.Context(), nobody))
 		if diff := cmp.Diff(schemataIn(t, whole), schemataIn(t, fs)); diff != "" {
 			t.Fatalf("killed at operation %d: %s", n, diff)
 		}

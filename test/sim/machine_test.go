@@ -121,12 +121,13 @@ func TestARefusedCreationLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAnExecutionWhoseGroupIsGoneIsRefused(t *testing.T) {
+func TestAnExecutionWhoseGroupIsGoneIsInTheRootGroup(t *testing.T) {
 	m := newMachine(t)
 	create(t, m, spec())
 	check(t, m.Remove(gold))
-	if _, err := m.Exec(t.Context(), spec()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("got %v", err)
+	pid, err := m.Exec(t.Context(), spec())
+	if group := m.Resctrl().GroupOf(pid); err != nil || group != "" {
+		t.Errorf("got %v, in %q", err, group)
 	}
 }
 

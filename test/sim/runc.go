@@ -126,8 +126,9 @@ func (m *Machine) Exec(_ context.Context, spec nriruntime.Spec) (int, error) {
 	m.cgroups.AddProcess(c.cgroup, pid)
 	m.resctrl.AddTask(pid, "")
 	if group := groupOf(spec); group != "" {
+		// A group that is gone is passed over in silence (setnsProcess.start).
 		tasks := path.Join(resctrl.MountPoint, group, "tasks")
-		if err := m.resctrl.WriteFile(tasks, fmt.Append(nil, pid)); err != nil {
+		if err := m.resctrl.WriteFile(tasks, fmt.Append(nil, pid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			m.exit(pid)
 			return 0, fmt.Errorf("unable to join the resctrl group: %w", err)
 		}
