@@ -157,18 +157,18 @@ func podScope(t *testing.T, n *node) {
 	n.wantAssignment(t, p, "", &qos.Assignment{Name: podBlockio, Class: "slow", Source: qos.Source_SOURCE_POD, RequestedBy: podKey})
 	_, err := n.tryPod(t, "scope-unknown", map[string]string{podKey: podBlockio + "=fast"})
 	wantRefusal(t, err, podRefused+`pod default/scope-unknown: class "fast" of qos.noderesource.dev/pod-blockio does not exist on this node; `+
-		`available: slow (asked by annotation qos.noderesource.dev/pod)`)
-	n.wantPodClasses(t, "slow 1")
+		`available: slow, slower (asked by annotation qos.noderesource.dev/pod)`)
+	n.wantPodClasses(t, "slow 1", "slower 0")
 
 	another := map[string]string{podKey: podBlockio + "=slow"}
 	_, err = n.tryPod(t, "scope-full", another)
 	wantRefusal(t, err, podRefused+`pod default/scope-full: class "slow" of qos.noderesource.dev/pod-blockio is full: 1 of 1 in use; `+
-		`available: none`)
+		`available: slower`)
 	_, err = n.runtime.StopPodSandbox(requestContext(t), &cri.StopPodSandboxRequest{PodSandboxId: p.id})
 	must(t, err)
-	n.wantPodClasses(t, "slow 0")
+	n.wantPodClasses(t, "slow 0", "slower 0")
 	n.runPod(t, "scope-next", another)
-	n.wantPodClasses(t, "slow 1")
+	n.wantPodClasses(t, "slow 1", "slower 0")
 }
 
 // wantPodClasses checks how often classes of pod scope are in use.

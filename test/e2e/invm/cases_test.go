@@ -31,31 +31,47 @@ func TestNode(t *testing.T) {
 	}
 	t.Run("what ran before the plugin is reported as the kernel has it", func(t *testing.T) { ranBefore(t, n, early) })
 	early.remove(t)
+	n.foreign = foreignNow(t)
 	t.Run("the kernel has the schemata of the class file", func(t *testing.T) { schemata(t, n) })
 	t.Run("a class of pod scope is on the pod's cgroup", func(t *testing.T) { podScope(t, n) })
 
 	p := n.runPod(t, "shared", requests())
+	// What does not depend on CPU or cgroup version is tried on one machine, since each takes minutes.
+	everywhere, intelV2, intelV1, amdV2 := true, n.cgroupV2 && !n.amd, !n.cgroupV2, n.amd
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *pod)
+		here bool
 	}{
-		{"containers and what is exec'd into them are in their groups", groups},
-		{"throttles are in place before the first instruction and hold", throttles},
-		{"weights stand in the kernel, and the status says whether a disk acts on them", weights},
-		{"an unknown class or resource is refused with what there is", unknownClass},
-		{"a full class is refused until a slot is free", fullClass},
-		{"a restarted container is not refused against itself", restartedContainer},
-		{"an update moves all of a container or nothing", changedClass},
-		{"a change of the class file reaches what runs unless it is wrong", changedFiles},
-		{"restarts leave everything as it was", restarts},
+		{"containers and what is exec'd into them are in their groups", groups, everywhere},
+		{"throttles are in place before the first instruction and hold", throttles, everywhere},
+		{"weights stand in the kernel, and the status says whether a disk acts on them", weights, everywhere},
+		{"an unknown class or resource is refused with what there is", unknownClass, everywhere},
+		{"a full class is refused until a slot is free", fullClass, everywhere},
+		{"a restarted container is not refused against itself", restartedContainer, everywhere},
+		{"an update moves all of a container or nothing", changedClass, everywhere},
+		{"what is exec'd after an update is brought into the new class", laterProcesses, intelV1},
+		{"classes survive a resize of the container", resizes, intelV2 || intelV1},
+		{"the class of a pod is changed", podChanges, amdV2},
+		{"a container that forks all the time is moved whole or not at all", forks, intelV1},
+		{"a change of the class file reaches what runs unless it is wrong", changedFiles, everywhere},
+		{"a class that is removed drains, and comes back", removedClass, amdV2},
+		{"what others do to resctrl groups is put right", damagedGroups, intelV2},
+		{"disks come and go under what runs", disksComeAndGo, intelV2 || intelV1},
+		{"restarts leave everything as it was", restarts, everywhere},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.run(t, p) })
+		if c.here {
+			t.Run(c.name, func(t *testing.T) { c.run(t, p); n.holds(t) })
+		}
 	}
 	t.Run("resctrl groups of others are as they were", func(t *testing.T) {
 		if diff := cmp.Diff(theirs, readForeign(t)); diff != "" {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
 	})
+	if amdV2 {
+		t.Run("resctrl is taken away under what runs", func(t *testing.T) { remounted(t, p); n.holds(t) })
+	}
 }
 
 // beforePlugin are the cases without the plugin. It mounts resctrl and returns what others have in it; with QOS_UNMOUNTED it leaves that

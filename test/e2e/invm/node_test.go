@@ -6,6 +6,7 @@
 package invm
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,9 @@ type node struct {
 	containerd *process
 	plugin     *process
 	cgroupV2   bool
-	amd        bool
+	// foreign is what stands in resctrl that is not the plugin's; nil is not known.
+	foreign map[string]string
+	amd     bool
 }
 
 // startNode brings containerd up, with the tests' image; both end with t.
@@ -49,6 +52,15 @@ func startNode(t *testing.T) *node {
 	t.Cleanup(func() { n.containerd.end(t, syscall.SIGTERM) })
 	_, err = output("ctr", "-a", runtimeSocket, "-n", "k8s.io", "images", "import", "/share/image.tar")
 	must(t, err)
+	// The CRI learns of it by an event of containerd's, a moment later.
+	images := cri.NewImageServiceClient(connection)
+	eventually(t, "the CRI knows the image", func() error {
+		found, err := images.ImageStatus(requestContext(t), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}})
+		if err == nil && found.GetImage() == nil {
+			err = errors.New("no such image yet")
+		}
+		return err
+	})
 	return n
 }
 

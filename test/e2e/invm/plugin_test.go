@@ -56,10 +56,11 @@ resources:
       weighted: [{Weight: 400}, {Devices: [/dev/vdb], Weight: 200}]
 - name: qos.noderesource.dev/pod-blockio
   scope: pod
-  classes: [{name: slow, capacity: 1}]
+  classes: [{name: slow, capacity: 1}, {name: slower}]
   blockio:
     Classes:
       slow: [{Devices: [/dev/vda], ThrottleReadBps: 3M}]
+      slower: [{Devices: [/dev/vda], ThrottleReadBps: 600k}]
 `
 
 // startPlugin starts the plugin and waits until it is registered with the runtime.

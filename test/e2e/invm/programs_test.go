@@ -61,7 +61,7 @@ func (n *node) findings(t testing.TB) []string {
 		lines = append(lines, "warning: "+podBlockio+": not on this machine (NoHierarchyInV1): cgroup v1 does not apply the limits "+
 			"of a pod's cgroup")
 	}
-	return append(lines, "1 file, 3 resources, 8 classes: OK",
+	return append(lines, "1 file, 3 resources, 9 classes: OK",
 		"runtime: ok: the runtime is containerd 2.",
 		"runtime: ok: NRI of containerd 2.",
 		"runtime: ok: NRI is on: /run/nri/nri.sock answers",

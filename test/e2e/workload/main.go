@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,6 +22,9 @@ const usage = `usage: workload                                wait for SIGTERM
        workload show FILE…                     print files, first thing, then wait for SIGTERM
        workload cat FILE…                      print files
        workload spawn N                        start N children that wait, then wait for SIGTERM
+       workload await FILE TEXT                wait until a file has a text; prints how many milliseconds that took
+       workload forks N SECONDS                N children that start one process after another for a while, then wait for SIGTERM
+       workload fork SECONDS                   one of them
        workload io read|write DEVICE SECONDS   direct I/O for a while; prints bytes and nanoseconds`
 
 func main() {
@@ -44,6 +48,12 @@ func run(args []string) error {
 		return cat(args[1:])
 	case args[0] == "spawn" && len(args) == 2:
 		return spawn(args[1])
+	case args[0] == "await" && len(args) == 3:
+		return await(args[1], args[2])
+	case args[0] == "forks" && len(args) == 3:
+		return forks(args[1], args[2])
+	case args[0] == "fork" && len(args) == 2:
+		return fork(args[1])
 	case args[0] == "io" && len(args) == 4:
 		return directIO(args[1], args[2], args[3])
 	}
@@ -80,6 +90,51 @@ func spawn(count string) error {
 	}
 	for range n {
 		if err := exec.Command("/proc/self/exe").Start(); err != nil {
+			return err
+		}
+	}
+	return wait()
+}
+
+// await gives up after a minute, long after what it waits for should have come.
+func await(file, text string) error {
+	start := time.Now()
+	for {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(string(data), text) {
+			fmt.Println(time.Since(start).Milliseconds())
+			return nil
+		}
+		if time.Since(start) > time.Minute {
+			return fmt.Errorf("%s has %q, not %q", file, data, text)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func forks(count, seconds string) error {
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		return fmt.Errorf("number of children: %w", err)
+	}
+	for range n {
+		if err := exec.Command("/proc/self/exe", "fork", seconds).Start(); err != nil {
+			return err
+		}
+	}
+	return wait()
+}
+
+func fork(seconds string) error {
+	limit, err := strconv.Atoi(seconds)
+	if err != nil {
+		return fmt.Errorf("seconds: %w", err)
+	}
+	for start := time.Now(); time.Since(start) < time.Duration(limit)*time.Second; {
+		if err := exec.Command("/proc/self/exe", "cat").Run(); err != nil {
 			return err
 		}
 	}

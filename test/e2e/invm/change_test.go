@@ -1,0 +1,153 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+// laterProcesses: what is exec'd into a container after a change of its class is put into the old one by the runtime, and has to be
+// brought into the new one.
+func laterProcesses(t *testing.T, p *pod) {
+	n := p.node
+	c := p.run(t, spec{name: "changed"})
+	if got := c.exec(t, "await", "/proc/self/cpu_resctrl_groups", "res:qos-silver"); strings.TrimSpace(got) == "" {
+		t.Error("no answer")
+	}
+	_, err := output("qos-nri-plugin", "update", p.name(), "changed", "rdt=gold")
+	must(t, err)
+	for _, after := range []string{"a change", "a restart of the plugin", "a restart of the runtime"} {
+		switch after {
+		case "a restart of the plugin":
+			n.restartPlugin(t)
+		case "a restart of the runtime":
+			n.containerd.end(t, syscall.SIGTERM)
+			n.startContainerd(t)
+			n.waitRegistered(t)
+		}
+		took, err := strconv.Atoi(strings.TrimSpace(c.exec(t, "await", "/proc/self/cpu_resctrl_groups", "res:qos-gold")))
+		must(t, err)
+		t.Logf("after %s, an exec'd process was in the new class after %d ms", after, took)
+	}
+	// Whatever it starts is found, too.
+	c.exec(t, "cat", "/proc/self/cpu_resctrl_groups")
+}
+
+// resizes: the kubelet's in-place resize of a container makes the runtime set again all that it has stored.
+func resizes(t *testing.T, p *pod) {
+	n := p.node
+	c := p.run(t, spec{name: "changed"})
+	resize := func(shares int64) {
+		_, err := n.runtime.UpdateContainerResources(requestContext(t), &cri.UpdateContainerResourcesRequest{
+			ContainerId: c.id, Linux: &cri.LinuxContainerResources{CpuShares: shares},
+		})
+		must(t, err)
+	}
+	resize(512)
+	c.wantGroup(t, "qos-silver")
+	wantLimits(t, n.limits(t, c.cgroup()), throttled(t))
+	_, err := output("qos-nri-plugin", "update", p.name(), "changed", "rdt=gold,blockio=slower")
+	must(t, err)
+	slower := ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "700000"}}
+	for i, before := range []func(){func() {}, func() { n.restartPlugin(t) }} {
+		before()
+		resize(int64(300 + i))
+		c.wantGroup(t, "qos-gold")
+		wantLimits(t, n.limits(t, c.cgroup()), slower)
+	}
+	_, err = output("qos-nri-plugin", "update", p.name(), "changed", "blockio=")
+	must(t, err)
+	resize(1024)
+	wantLimits(t, n.limits(t, c.cgroup()), ioLimits{})
+}
+
+// forks: a container that does nothing but fork is moved as a whole, or not at all.
+func forks(t *testing.T, p *pod) {
+	n := p.node
+	c := p.run(t, spec{name: "changed", args: []string{"forks", "4", "20"}})
+	for _, class := range []string{"gold", "silver", "gold"} {
+		_, err := output("qos-nri-plugin", "update", p.name(), "changed", "rdt="+class)
+		t.Logf("update to %s: %v", class, err)
+		if err != nil && !strings.Contains(err.Error(), "new threads kept appearing outside the group qos-"+class) {
+			t.Errorf("update: %v", err)
+		}
+		want := n.assignment(t, p, "changed", "k8s.io/rdt").GetClass()
+		if err == nil && want != class {
+			t.Errorf("reported in %q after a change to %q", want, class)
+		}
+		eventually(t, "all of it is in the class that is reported", func() error { return c.inGroup(groupOf(want)) })
+	}
+}
+
+// podChanges: classes of pods are changed as those of containers are.
+func podChanges(t *testing.T, shared *pod) {
+	n := shared.node
+	p := n.runPod(t, "changing", map[string]string{"qos.noderesource.dev/pod": "qos.noderesource.dev/pod-blockio=slow"})
+	c := p.run(t, spec{name: "main"})
+	_, err := output("qos-nri-plugin", "update", p.name(), "qos.noderesource.dev/pod-blockio=slower")
+	must(t, err)
+	slower := ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "600000"}}
+	wantLimits(t, n.limits(t, p.cgroup()), slower)
+	wantLimits(t, n.limits(t, c.cgroup()), ioLimits{})
+	n.restartPlugin(t)
+	n.wantAssignment(t, p, "", &qos.Assignment{Name: podBlockio, Class: "slower", Source: qos.Source_SOURCE_UPDATE})
+	wantLimits(t, n.limits(t, p.cgroup()), slower)
+	_, err = output("qos-nri-plugin", "update", p.name(), "qos.noderesource.dev/pod-blockio=none")
+	if err == nil || !strings.Contains(err.Error(), `class "none" of qos.noderesource.dev/pod-blockio`) {
+		t.Errorf("an unknown class: %v", err)
+	}
+	wantLimits(t, n.limits(t, p.cgroup()), slower)
+	_, err = output("qos-nri-plugin", "update", p.name(), "qos.noderesource.dev/pod-blockio=")
+	must(t, err)
+	wantLimits(t, n.limits(t, p.cgroup()), ioLimits{})
+}
+
+// removedClass: a class that is gone from the file stays for who has it, and is gone when the last one has ended.
+func removedClass(t *testing.T, p *pod) {
+	n := p.node
+	c := p.run(t, spec{name: "main"})
+	before := schemataLines(t, "qos-gold")
+	t.Cleanup(func() { writeClassFile(t, classFile) })
+	writeClassFile(t, strings.NewReplacer("{name: gold, capacity: 2}, ", "", "classes: {gold: {l3Allocation: \"100%\", mbAllocation: [\"100%\"]}}",
+		"classes: {other: {l3Allocation: \"100%\", mbAllocation: [\"100%\"]}}", "{name: bronze}]", "{name: bronze}, {name: other}]").Replace(classFile))
+	eventually(t, "the class drains", func() error {
+		for _, r := range n.status(t).GetResources().GetContainerQosResources() {
+			for _, class := range r.GetClasses() {
+				if class.GetName() == "gold" && class.GetDraining() {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("status %v", n.status(t).GetResources())
+	})
+	c.wantGroup(t, "qos-gold")
+	if diff := cmp.Diff(before, schemataLines(t, "qos-gold")); diff != "" {
+		t.Errorf("schemata of what drains (-before +after):\n%s", diff)
+	}
+	_, err := p.create(t, spec{name: "one"})
+	if err == nil || !strings.Contains(err.Error(), `class "gold"`) {
+		t.Errorf("a new container in a class that drains: %v", err)
+	}
+	n.holds(t)
+	c.remove(t)
+	eventually(t, "the group of the class is gone", func() error { return emptyAndGone("qos-gold") })
+	writeClassFile(t, classFile)
+	eventually(t, "the class is back", func() error {
+		if gone(resctrlRoot+"/qos-gold") == nil || n.status(t).GetConfig().GetLastError() != "" {
+			return fmt.Errorf("not yet: %s", n.status(t).GetConfig().GetLastError())
+		}
+		return nil
+	})
+}

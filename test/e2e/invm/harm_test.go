@@ -1,0 +1,170 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// gone says why a file is not gone.
+func gone(path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return fmt.Errorf("%s is there", path)
+	}
+	return nil
+}
+
+// emptyAndGone says what is in a group that is not gone.
+func emptyAndGone(group string) error {
+	directory := filepath.Join(resctrlRoot, group)
+	if err := gone(directory); err == nil {
+		return nil
+	}
+	tasks, err := os.ReadFile(filepath.Join(directory, "tasks"))
+	if err != nil {
+		return err
+	}
+	var found []string
+	for _, thread := range strings.Fields(string(tasks)) {
+		stat, _ := os.ReadFile(filepath.Join("/proc", thread, "stat")) // with its name, state and parent
+		cgroup, _ := os.ReadFile(filepath.Join("/proc", thread, "cgroup"))
+		found = append(found, fmt.Sprintf("%.60q in %q", stat, cgroup))
+	}
+	return fmt.Errorf("%s is there with %s", directory, strings.Join(found, "; "))
+}
+
+// damagedGroups: what somebody else does to the plugin's groups is put right, with all that runs in them.
+func damagedGroups(t *testing.T, p *pod) {
+	n := p.node
+	c := p.run(t, spec{name: "main", args: []string{"spawn", "2"}})
+	before := schemataLines(t, "qos-gold")
+	whole := func() error {
+		if diff := cmp.Diff(before, schemataLinesOr(t, "qos-gold")); diff != "" {
+			return fmt.Errorf("schemata (-before +after):\n%s", diff)
+		}
+		return c.inGroup("qos-gold")
+	}
+	for _, harm := range []struct {
+		name string
+		do   func() error
+	}{
+		{"removed", func() error { return os.Remove(filepath.Join(resctrlRoot, "qos-gold")) }},
+		{"rewritten", func() error {
+			return os.WriteFile(filepath.Join(resctrlRoot, "qos-gold/schemata"), []byte("L3:0=1;1=1\n"), 0)
+		}},
+		{"robbed of a process", func() error {
+			processes := n.processes(t, c.cgroup())
+			return os.WriteFile(filepath.Join(resctrlRoot, "tasks"), []byte(processes[len(processes)-1]), 0)
+		}},
+	} {
+		must(t, harm.do())
+		if whole() == nil {
+			t.Errorf("%s: no harm was done", harm.name)
+		}
+		began := time.Now()
+		eventually(t, "a group that was "+harm.name+" is whole", whole)
+		t.Logf("a group that was %s was whole after %s", harm.name, time.Since(began).Round(time.Millisecond))
+	}
+}
+
+// schemataLinesOr is schemataLines for a group that may not be there.
+func schemataLinesOr(t testing.TB, group string) []string {
+	if gone(filepath.Join(resctrlRoot, group)) == nil {
+		return nil
+	}
+	return schemataLines(t, group)
+}
+
+// remounted: resctrl is taken away under what runs. The groups of others are lost with it, so this comes last.
+func remounted(t *testing.T, p *pod) {
+	n := p.node
+	c := p.run(t, spec{name: "main"})
+	before := schemataLines(t, "qos-gold")
+	must(t, unix.Unmount(resctrlRoot, 0))
+	n.foreign = nil
+	eventually(t, "resctrl is mounted again, with all groups", func() error {
+		if diff := cmp.Diff(before, schemataLinesOr(t, "qos-gold")); diff != "" {
+			return fmt.Errorf("schemata (-before +after):\n%s", diff)
+		}
+		return c.inGroup("qos-gold")
+	})
+	n.holds(t)
+	for _, condition := range n.rdtConditions(t) {
+		if strings.HasPrefix(condition, "KernelStateKept") {
+			t.Log(condition)
+		}
+	}
+	p.run(t, spec{name: "one"}).wantGroup(t, "qos-gold")
+}
+
+func (n *node) rdtConditions(t testing.TB) (texts []string) {
+	t.Helper()
+	for _, r := range n.status(t).GetResources().GetContainerQosResources() {
+		for _, c := range r.GetConditions() {
+			if r.GetName() == "k8s.io/rdt" {
+				texts = append(texts, c.GetType()+": "+c.GetMessage())
+			}
+		}
+	}
+	return texts
+}
+
+// disksComeAndGo takes a disk out of the running machine, and puts it back.
+func disksComeAndGo(t *testing.T, p *pod) {
+	n := p.node
+	c := p.run(t, spec{name: "limited"})
+	whole, vda := throttled(t), deviceNumber(t, "/dev/vda")
+	rest := ioLimits{vda: whole[vda]}
+	limits := func(want ioLimits) func() error {
+		return func() error {
+			if got := n.limits(t, c.cgroup()); fmt.Sprint(got) != fmt.Sprint(want) {
+				return fmt.Errorf("throttles %v, want %v", got, want)
+			}
+			return nil
+		}
+	}
+	device, err := filepath.EvalSymlinks("/sys/block/vdb")
+	must(t, err)
+	pci := filepath.Join(device, "../../..")
+	must(t, os.WriteFile(filepath.Join(pci, "remove"), []byte("1"), 0))
+	eventually(t, "the class says that a disk is missing", func() error {
+		for _, r := range n.status(t).GetResources().GetContainerQosResources() {
+			for _, class := range r.GetClasses() {
+				if class.GetName() == "throttled" && strings.Contains(class.GetDegraded(), "/dev/vdb") {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("%v", n.status(t).GetResources())
+	})
+	must(t, limits(rest)())
+	eventually(t, "a resize does not fail for the sake of the disk", func() error {
+		_, err := n.runtime.UpdateContainerResources(requestContext(t), &cri.UpdateContainerResourcesRequest{
+			ContainerId: c.id, Linux: &cri.LinuxContainerResources{CpuShares: 512},
+		})
+		return err
+	})
+	p.run(t, spec{name: "weighed"}) // its class names the disk, too
+	_, err = output("qos-nri-plugin", "update", p.name(), "limited", "blockio=single")
+	must(t, err)
+	_, err = output("qos-nri-plugin", "update", p.name(), "limited", "blockio=throttled")
+	must(t, err)
+	must(t, limits(rest)())
+
+	began := time.Now()
+	must(t, os.WriteFile("/sys/bus/pci/rescan", []byte("1"), 0))
+	eventually(t, "the disk is throttled again", limits(whole))
+	t.Logf("a new disk was throttled %s after the bus was asked for it", time.Since(began).Round(time.Millisecond))
+}

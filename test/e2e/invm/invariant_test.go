@@ -1,0 +1,57 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"context"
+	"path"
+	"testing"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+)
+
+// holds checks what must hold whenever nothing is under way; see package invariant.
+func (n *node) holds(t testing.TB) {
+	t.Helper()
+	machine := invariant.Machine{
+		API: n.api(t), Host: hostfs.Root("/"), Live: invariant.LiveByCRI(n.runtime, cgroupIn), Before: n.foreign,
+		Expect: invariant.Expect{Limits: n.limitsOfClasses(t)},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, violation := range machine.Wait(ctx) {
+		t.Error(violation)
+	}
+}
+
+// cgroupIn is where a container of a pod is, or the pod itself.
+func cgroupIn(p *cri.PodSandbox, id string) string {
+	return path.Join(podConfig(p.GetMetadata().GetName(), nil).Linux.CgroupParent, id)
+}
+
+func foreignNow(t testing.TB) map[string]string {
+	t.Helper()
+	found, err := invariant.ForeignOf(hostfs.Root("/"))
+	must(t, err)
+	return found
+}
+
+// limitsOfClasses are those of classFile; the files of cgroup v1 are compared by the cases themselves.
+func (n *node) limitsOfClasses(t testing.TB) map[string]map[string]map[string]string {
+	if !n.cgroupV2 {
+		return nil
+	}
+	vda, vdb := deviceNumber(t, "/dev/vda"), deviceNumber(t, "/dev/vdb")
+	return map[string]map[string]map[string]string{"k8s.io/blockio": {
+		"throttled": {"io.max": vda + " rbps=2000000 wbps=1000000 riops=max wiops=max\n" + vdb + " rbps=1000000 wbps=2000000 riops=max wiops=max\n"},
+		"slower":    {"io.max": vda + " rbps=700000 wbps=max riops=max wiops=max\n"},
+		"single":    {"io.max": vda + " rbps=max wbps=max riops=1000 wiops=max\n" + vdb + " rbps=max wbps=max riops=1000 wiops=max\n"},
+		"weighted":  {},
+	}}
+}

@@ -1,0 +1,216 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package invariant
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+// Violations is what is wrong with a world in which nothing is under way, one line each; none is as it should be. Classes of
+// resources that the API calls unavailable, or does not know, are nobody's promise and are not looked at.
+func Violations(w World) []string {
+	c := newCheck(w)
+	c.ledger()
+	c.sandboxes()
+	c.counts()
+	c.capacity()
+	c.groups()
+	c.schemata()
+	c.classes()
+	c.foreign()
+	return c.found
+}
+
+// Always is what is wrong though it must hold at every moment: bounded classes have no more than their capacity, and what is
+// foreign is as before.
+func Always(w World) []string {
+	c := newCheck(w)
+	c.capacity()
+	c.foreign()
+	return c.found
+}
+
+type check struct {
+	World
+	// told are the resources that the API offers, or lets drain, by name.
+	told map[string]*qosv1alpha1.QOSResourceInfo
+	// podScope are those of them that are assigned to pods.
+	podScope map[string]bool
+	// holders are the containers, and for pod-scope resources the pods, that the API reports.
+	holders []holder
+	found   []string
+}
+
+// holder is a container or, without a container's name, a pod as the API reports it.
+type holder struct {
+	pod       *qosv1alpha1.PodAssignments
+	container string
+	id        string
+	classes   []*qosv1alpha1.Assignment
+}
+
+func (h holder) String() string {
+	text := fmt.Sprintf("pod %s/%s", h.pod.GetNamespace(), h.pod.GetName())
+	if h.container != "" {
+		text += " container " + h.container
+	}
+	return text + " (" + clip(h.id) + ")"
+}
+
+func (c Container) String() string {
+	return fmt.Sprintf("pod %s/%s container %s (%s)", c.PodNamespace, c.PodName, c.Name, clip(c.ID))
+}
+
+// clip shortens an ID as people know it.
+func clip(id string) string { return id[:min(len(id), 12)] }
+
+func newCheck(w World) *check {
+	c := &check{World: w, told: map[string]*qosv1alpha1.QOSResourceInfo{}, podScope: map[string]bool{}}
+	for _, r := range w.Status.GetResources().GetContainerQosResources() {
+		c.told[r.GetName()] = r
+	}
+	for _, r := range w.Status.GetResources().GetPodQosResources() {
+		c.told[r.GetName()], c.podScope[r.GetName()] = r, true
+	}
+	for _, pod := range w.Assignments.GetPods() {
+		c.holders = append(c.holders, holder{pod: pod, id: pod.GetSandboxId(), classes: pod.GetQosResources()})
+		for _, ctr := range pod.GetContainers() {
+			c.holders = append(c.holders, holder{pod: pod, container: ctr.GetName(), id: ctr.GetId(), classes: ctr.GetQosResources()})
+		}
+	}
+	return c
+}
+
+func (c *check) wrong(format string, args ...any) {
+	c.found = append(c.found, fmt.Sprintf(format, args...))
+}
+
+// ledger compares the containers that are reported with those that there are. One that asks for nothing and has not started
+// may be known to the runtime alone.
+func (c *check) ledger() {
+	reported := map[string]bool{}
+	live := map[string]Container{}
+	for _, ctr := range c.Live.Containers {
+		live[ctr.ID] = ctr
+	}
+	for _, h := range c.holders {
+		ctr, lives := live[h.id]
+		switch {
+		case h.container == "":
+		case reported[h.id]:
+			c.wrong("%s is reported twice", h)
+		case !lives:
+			c.wrong("%s is reported, and is not there any more", h)
+		case ctr.PodUID != h.pod.GetUid() || ctr.Name != h.container:
+			c.wrong("%s is reported as %s", ctr, h)
+		}
+		reported[h.id] = true
+	}
+	for _, ctr := range c.Live.Containers {
+		if !reported[ctr.ID] && (ctr.Started || ctr.Recorded) {
+			c.wrong("%s is there, and is not reported", ctr)
+		}
+	}
+}
+
+// sandboxes compares the pods that are reported with those that there are. All of them are reported only where pods have classes.
+func (c *check) sandboxes() {
+	live, reported := map[string]bool{}, map[string]bool{}
+	for _, pod := range c.Live.Pods {
+		live[pod.UID+" "+pod.ID] = true
+	}
+	for _, h := range c.holders {
+		if h.container != "" {
+			continue
+		}
+		if reported[h.pod.GetUid()] = true; !live[h.pod.GetUid()+" "+h.id] {
+			c.wrong("%s is reported, and is not there any more", h)
+		}
+	}
+	for _, pod := range c.Live.Pods {
+		if len(c.podScope) > 0 && !reported[pod.UID] {
+			c.wrong("pod %s/%s (%s) is there, and is not reported", pod.Namespace, pod.Name, clip(pod.ID))
+		}
+	}
+}
+
+// counts compares the numbers in use with the assignments. A holder that is reported in a class other than its own, since it could
+// not be brought there, has a slot in some class.
+func (c *check) counts() {
+	for _, name := range slices.Sorted(maps.Keys(c.told)) {
+		owners, astray := c.owners(name)
+		told := map[string]bool{}
+		for _, class := range c.told[name].GetClasses() {
+			told[class.GetName()] = true
+			has := uint64(len(owners[class.GetName()]))
+			if used := class.GetInUse(); used < has || used > has+uint64(astray) {
+				c.wrong("class %q of %s is told to be in use by %d, and %d are reported in it", class.GetName(), name, used, has)
+			}
+		}
+		for _, class := range slices.Sorted(maps.Keys(owners)) {
+			if !told[class] {
+				c.wrong("%d are reported in class %q of %s, and the status has no such class", len(owners[class]), class, name)
+			}
+		}
+	}
+}
+
+// owners are those that are reported in a class, by class. Containers of one name in a pod are one.
+func (c *check) owners(resource string) (owners map[string]map[string]bool, astray int) {
+	owners = map[string]map[string]bool{}
+	for _, h := range c.holders {
+		for _, a := range h.classes {
+			switch {
+			case a.GetName() != resource:
+			case a.GetSource() == qosv1alpha1.Source_SOURCE_ADOPTED:
+				astray++
+			case a.GetClass() != "":
+				if owners[a.GetClass()] == nil {
+					owners[a.GetClass()] = map[string]bool{}
+				}
+				owners[a.GetClass()][h.pod.GetUid()+" "+h.container] = true
+			}
+		}
+	}
+	return owners, astray
+}
+
+func (c *check) capacity() {
+	for _, name := range slices.Sorted(maps.Keys(c.told)) {
+		for _, class := range c.told[name].GetClasses() {
+			most := max(class.GetCapacity(), c.Expect.Most[Class{name, class.GetName()}])
+			if class.GetCapacity() > 0 && class.GetInUse() > most {
+				c.wrong("class %q of %s is in use by %d, more than its capacity of %d and more than had it before",
+					class.GetName(), name, class.GetInUse(), class.GetCapacity())
+			}
+		}
+	}
+}
+
+func (c *check) foreign() {
+	if c.Before == nil {
+		return
+	}
+	for _, path := range slices.Sorted(maps.Keys(c.Before)) {
+		now, there := c.Foreign[path]
+		switch {
+		case !there:
+			c.wrong("%s is not ours, and is gone", path)
+		case now != c.Before[path]:
+			c.wrong("%s is not ours, and was changed from %s to %s", path, oneLine(c.Before[path]), oneLine(now))
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(c.Foreign)) {
+		if _, before := c.Before[path]; !before {
+			c.wrong("%s is not ours, and is new", path)
+		}
+	}
+}
+
+func oneLine(text string) string { return fmt.Sprintf("%q", strings.Join(strings.Fields(text), " ")) }

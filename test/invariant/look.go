@@ -1,0 +1,164 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package invariant
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+)
+
+// recordAnnotation is where the plugin has the runtime keep what it has assigned (docs/plugin.md).
+const recordAnnotation = "assigned.qos.noderesource.dev"
+
+// Machine is what a world is looked at through.
+type Machine struct {
+	// API is the plugin's.
+	API qosv1alpha1.NodeQOSClient
+	// Host has the kernel's files; nil without any.
+	Host FS
+	// Live asks the runtime.
+	Live func(context.Context) (Live, error)
+	// Classes, if set, tells of a fake kernel; see Kernel.Classes.
+	Classes func() map[string]map[string]string
+	// Before is what ForeignOf returned before; nil leaves out what is foreign.
+	Before map[string]string
+	// ForeignFiles are more of those that are not ours.
+	ForeignFiles []string
+	Expect       Expect
+	// Settled, if set, completes a world before Wait looks at it, and says what is not at rest yet.
+	Settled func(w *World) []string
+	// Ignore, if set, says which violations do not count.
+	Ignore func(violation string) bool
+}
+
+// Look asks API, runtime and kernel, one after another.
+func (m Machine) Look(ctx context.Context) (World, error) {
+	w := World{Before: m.Before, Expect: m.Expect}
+	var err error
+	if w.Status, err = m.API.Status(ctx, &qosv1alpha1.StatusRequest{}); err != nil {
+		return w, fmt.Errorf("ask for the status: %w", err)
+	}
+	if w.Assignments, err = m.API.ListAssignments(ctx, &qosv1alpha1.ListAssignmentsRequest{}); err != nil {
+		return w, fmt.Errorf("ask for the assignments: %w", err)
+	}
+	if w.Live, err = m.Live(ctx); err != nil {
+		return w, fmt.Errorf("ask the runtime: %w", err)
+	}
+	if m.Host != nil {
+		if w.Kernel, err = KernelOf(m.Host, w.Live); err != nil {
+			return w, fmt.Errorf("look at the kernel: %w", err)
+		}
+	}
+	if m.Classes != nil {
+		w.Kernel.Classes = m.Classes()
+	}
+	if m.Before != nil {
+		if w.Foreign, err = ForeignOf(m.Host, m.ForeignFiles...); err != nil {
+			return w, fmt.Errorf("look at what is foreign: %w", err)
+		}
+	}
+	return w, nil
+}
+
+// lookInterval is how often is looked again while something is under way.
+const lookInterval = 20 * time.Millisecond
+
+// Wait looks again and again until nothing is wrong, and returns nothing then. When ctx ends it returns what is wrong still.
+func (m Machine) Wait(ctx context.Context) []string {
+	again := time.NewTicker(lookInterval)
+	defer again.Stop()
+	var found []string
+	for {
+		w, err := m.Look(ctx)
+		switch {
+		case err == nil && !w.Assignments.GetSynchronized():
+			found = []string{"the plugin is not registered with the runtime"}
+		case err == nil:
+			if found = m.wrong(w); len(found) == 0 {
+				return nil
+			}
+		case len(found) == 0 || ctx.Err() == nil && status.Code(err) != codes.DeadlineExceeded: // else it is the last look that fails
+			found = []string{err.Error()}
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return found
+		}
+	}
+}
+
+// wrong is all that is wrong, or not at rest yet.
+func (m Machine) wrong(w World) []string {
+	var found []string
+	if m.Settled != nil {
+		found = m.Settled(&w) // first: it completes the world
+	}
+	found = append(found, Violations(w)...)
+	if m.Ignore != nil {
+		found = slices.DeleteFunc(found, m.Ignore)
+	}
+	return found
+}
+
+// patience is how long Hold waits for what is under way; only a failing test waits that long.
+const patience = time.Minute
+
+// TB is a test.
+type TB interface {
+	Helper()
+	Context() context.Context
+	Errorf(format string, args ...any)
+}
+
+// Hold waits until everything holds, and fails the test with what does not.
+func (m Machine) Hold(t TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, violation := range m.Wait(ctx) {
+		t.Errorf("%s", violation)
+	}
+}
+
+// LiveIn tells what runs in a runtime, for Machine.Live.
+func LiveIn(r interface {
+	Snapshot() ([]*api.PodSandbox, []*api.Container)
+}) func(context.Context) (Live, error) {
+	return func(context.Context) (Live, error) {
+		pods, containers := r.Snapshot()
+		return liveOf(pods, containers), nil
+	}
+}
+
+func liveOf(pods []*api.PodSandbox, containers []*api.Container) Live {
+	var live Live
+	byID := map[string]*api.PodSandbox{}
+	for _, p := range pods {
+		byID[p.GetId()] = p
+		live.Pods = append(live.Pods, Pod{
+			UID: p.GetUid(), Namespace: p.GetNamespace(), Name: p.GetName(), ID: p.GetId(),
+			Cgroup: nriruntime.CgroupDir(p.GetLinux().GetCgroupParent()),
+		})
+	}
+	for _, c := range containers {
+		p := byID[c.GetPodSandboxId()]
+		live.Containers = append(live.Containers, Container{
+			PodUID: p.GetUid(), PodNamespace: p.GetNamespace(), PodName: p.GetName(), Name: c.GetName(), ID: c.GetId(),
+			Cgroup:   nriruntime.CgroupDir(c.GetLinux().GetCgroupsPath()),
+			Started:  c.GetState() == api.ContainerState_CONTAINER_RUNNING,
+			Recorded: c.GetAnnotations()[recordAnnotation] != "",
+		})
+	}
+	return live
+}
