@@ -77,6 +77,18 @@ func (r Root) ReadDir(path string) ([]string, error) {
 	return names, errors.Join(err, dir.Close())
 }
 
+// Subdirs returns the names of the directories in a directory, sorted.
+func (r Root) Subdirs(path string) ([]string, error) {
+	entries, err := os.ReadDir(r.path(path))
+	var names []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			names = append(names, entry.Name())
+		}
+	}
+	return names, err
+}
+
 // Glob returns the host paths that match a pattern, sorted.
 func (r Root) Glob(pattern string) ([]string, error) {
 	matches, err := filepath.Glob(r.path(pattern))

@@ -157,3 +157,22 @@ func TestARefusedMountKeepsTheErrno(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestSubdirsAreDirectoriesAlone(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"b", "a"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Root(dir).Subdirs("/")
+	if err != nil || !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if _, err := Root(dir).Subdirs("/none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}

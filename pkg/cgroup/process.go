@@ -111,11 +111,11 @@ func (t *Tree) threadsBelow(dir, file string) ([]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path.Join(dir, file), err)
 	}
-	names, err := t.fs.ReadDir(dir)
+	names, err := t.below(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read cgroup: %w", err)
 	}
-	for _, name := range names { // the names of files too: a cgroup may have any name, and a failing open costs little
+	for _, name := range names {
 		below, err := t.threadsBelow(path.Join(dir, name), file)
 		if err != nil && !vanished(err) {
 			return nil, err

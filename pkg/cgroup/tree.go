@@ -30,6 +30,19 @@ type FS interface {
 	ReadDir(path string) ([]string, error)
 }
 
+// dirLister is an FS that knows what is a directory, which saves to find that out for each of the many files of a cgroup.
+type dirLister interface {
+	Subdirs(path string) ([]string, error)
+}
+
+// below are the names of the cgroups in one, and perhaps of files.
+func (t *Tree) below(dir string) ([]string, error) {
+	if lister, ok := t.fs.(dirLister); ok {
+		return lister.Subdirs(dir)
+	}
+	return t.fs.ReadDir(dir)
+}
+
 // Tree is the machine's cgroup hierarchies as they were mounted at Detect. It is immutable and safe for concurrent use.
 type Tree struct {
 	fs          FS
