@@ -146,24 +146,26 @@ func (n *Node) adoptRecorded(e Existing, has []classes.Assignment) {
 	n.foundIn(e.Container.ID, has)
 }
 
-// adoptUnrecorded takes a container that was created in no class. It does not get into a class that is full.
+// adoptUnrecorded takes a container that was created in no class. It does not get into a class that is full. What it was changed to since,
+// it keeps: that was admitted then.
 func (n *Node) adoptUnrecorded(e Existing) {
+	nothing := containerHolder(e.Pod, e.Container, nil)
 	wanted, err := n.catalog.Resolve(containerRequest(e.Pod, e.Container))
 	if err != nil {
-		wanted = n.defaults(containerHolder(e.Pod, e.Container, nil))
+		wanted = n.defaults(nothing)
 	}
-	if changed, ok := n.changes.Get(e.Container.ID); ok {
-		wanted = classes.Overlay(wanted, changed)
-	}
-	holder := containerHolder(e.Pod, e.Container, wanted)
-	if admitErr := n.ledger.Admit(holder, n.catalog); admitErr != nil {
-		holder.Assignments = n.defaults(containerHolder(e.Pod, e.Container, nil))
-		n.ledger.Adopt(holder)
-		err = errors.Join(err, admitErr)
+	changed, _ := n.changes.Get(e.Container.ID)
+	asked := slices.DeleteFunc(slices.Clone(wanted), func(a classes.Assignment) bool {
+		return slices.ContainsFunc(changed, func(c classes.Assignment) bool { return c.Resource == a.Resource })
+	})
+	if admitErr := n.ledger.Admit(containerHolder(e.Pod, e.Container, asked), n.catalog); admitErr != nil {
+		wanted, err = n.defaults(nothing), errors.Join(err, admitErr)
 	}
 	if err != nil {
 		n.log.Warn("a running container cannot have the classes that it asks for; it has those of containers that ask for none", "error", err)
 	}
+	holder := containerHolder(e.Pod, e.Container, classes.Overlay(wanted, changed))
+	n.ledger.Adopt(holder)
 	n.track(e.Pod, containerTarget(e.Pod, e.Container), true, nil)
 	n.foundIn(holder.ID, nil)
 }

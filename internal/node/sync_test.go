@@ -176,3 +176,34 @@ func TestThePodOfASandboxWhoseCgroupIsGoneHoldsNothing(t *testing.T) {
 		t.Errorf("assignments are %+v", got)
 	}
 }
+
+// TestWhatAContainerWithoutARecordWasChangedToIsKept is of one that was created while the plugin was away, whose request, or whose class, is
+// not in the class files any more when the plugin starts again.
+func TestWhatAContainerWithoutARecordWasChangedToIsKept(t *testing.T) {
+	for name, test := range map[string]struct{ request, change, without string }{
+		"what it asks for is gone":         {"test.example/cache=gold", "slow", "gold"},
+		"what it was changed to is gone":   {"test.example/cache=silver", "slow", "slow"},
+		"neither is gone":                  {"test.example/cache=silver", "slow", "none"},
+		"it asked for another class of it": {"test.example/disk=fast", "slow", "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			p, c := pod("a", asking(test.request)), container("c-a")
+			c.PID = 1
+			exist := []node.Existing{{Pod: p, Container: c, Started: true}}
+			f.Synchronize(nil, exist)
+			f.Reconcile(t.Context())
+			if err := f.Update(t.Context(), ownerA, map[string]string{disk: test.change}); err != nil {
+				t.Fatal(err)
+			}
+			f.restart(t)
+			without := strings.NewReplacer("{name: "+test.without+", capacity: 1}, ", "", ", {name: "+test.without+"}", "").Replace(files)
+			if err := f.configure(t, without); err != nil {
+				t.Fatal(err)
+			}
+			f.Synchronize(nil, exist)
+			f.Reconcile(t.Context())
+			f.wantClass(t, "c-a", disk, "slow/update")
+		})
+	}
+}
