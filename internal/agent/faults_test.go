@@ -174,7 +174,7 @@ func TestSIGTERMInTheMiddleOfAHookEndsTheAgentInTime(t *testing.T) {
 	h.begin(t)
 	h.synchronized(t)
 	started := make(chan error, 1)
-	go func() { started <- h.rig.run(t, "test.example/cache=gold") }()
+	go func() { started <- h.run(t, "test.example/cache=gold") }()
 	<-reached
 	if err := h.terminate(t); err != nil {
 		t.Errorf("it ended with %v", err)
@@ -191,7 +191,7 @@ func TestSIGTERMInTheMiddleOfAHookEndsTheAgentInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := h.rig.run(t, "test.example/cache=gold"); err != nil {
+		if err := h.run(t, "test.example/cache=gold"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -229,11 +229,11 @@ func TestAFullDiskUnderTheStateDirectoryStopsNoCreation(t *testing.T) {
 	h := newHanging(t)
 	h.begin(t)
 	h.synchronized(t)
-	if err := h.rig.run(t, "test.example/cache=gold"); err != nil {
+	if err := h.run(t, "test.example/cache=gold"); err != nil {
 		t.Fatal(err)
 	}
 	link(t, "/dev/full", filepath.Join(h.options.StateDir, "changes.json.new"))
-	if err := h.rig.run(t, "test.example/cache=gold"); err != nil {
+	if err := h.run(t, "test.example/cache=gold"); err != nil {
 		t.Errorf("a creation needs no state, but: %v", err)
 	}
 	if err := h.terminate(t); err != nil {

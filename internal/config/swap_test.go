@@ -74,7 +74,7 @@ func TestAConfigMapIsNeverTakenHalfOfOneVersionAndHalfOfAnother(t *testing.T) {
 	go func() { ended <- m.swapUntil(done) }()
 	whole := [][]string{{"a of 1", "b of 1", "c of 1", "d of 1"}, {"a of 2", "b of 2", "c of 2", "d of 2"}}
 	seen := map[string]bool{}
-	for range 1000 {
+	for range 200 {
 		source := config.Read(string(m), kinds(), os.ReadFile)
 		if source.Err != nil {
 			continue

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
@@ -16,12 +17,14 @@ import (
 // TestManyContainersWithLargeSpecsAreAllKnownAfterASynchronization has more to tell than fits into one message.
 func TestManyContainersWithLargeSpecsAreAllKnownAfterASynchronization(t *testing.T) {
 	const containers, size = 500, 20 << 10
-	r := newMachineRig(t, simcgroup.New())
+	r := newRig(t)
+	world := invariant.Machine{API: serveAPI(t, r.node), Live: invariant.LiveIn(r.Runtime), Classes: func() map[string]map[string]string {
+		return map[string]map[string]string{"test.example/cache": r.backend.Enforced()}
+	}}
 	large := nriruntime.ContainerConfig{Name: "main", Env: []string{"LARGE=" + strings.Repeat("x", size)}}
-	requests := []string{"", "rdt=silver", "blockio=slow", "rdt=silver,blockio=slow", "rdt="}
+	requests := []string{"", "test.example/cache=bronze", "test.example/cache="}
 	for i := range containers {
-		pod := r.pod(t, fmt.Sprint("p", i), requests[i%len(requests)])
-		id, err := r.CreateContainer(t.Context(), pod, large)
+		id, err := r.CreateContainer(t.Context(), r.pod(t, fmt.Sprint("p", i), requests[i%len(requests)]), large)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,17 +35,14 @@ func TestManyContainersWithLargeSpecsAreAllKnownAfterASynchronization(t *testing
 			t.Fatal(err)
 		}
 	}
+	world.Hold(t)
 	before := usage(t)
-	for i := range 5 {
+	for range 5 {
 		r.wantComesBack(t)
-		if i > 0 {
-			continue
-		}
-		r.world.Hold(t)
 	}
-	r.world.Hold(t)
+	world.Hold(t)
 	// What is kept of a container is far less than its spec.
-	if grown := usage(t).heap - before.heap; grown > containers*1<<10 {
+	if grown := usage(t).heap - before.heap; grown > containers<<10 {
 		t.Errorf("%d KiB more are in memory than before", grown>>10)
 	}
 }

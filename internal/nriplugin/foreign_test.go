@@ -19,7 +19,7 @@ import (
 // theirs is a container ID: runc names a group after the container where the spec has schemata but no group.
 const theirs = "4f1d6a0c2b9e8d7f6a5b4c3d2e1f00112233445566778899aabbccddeeff0011"
 
-// populate makes groups of others: an exclusive one, runc's for a container, and runc's for monitoring one.
+// populate makes groups of others: an exclusive one, one with nobody in it, runc's for a container, and runc's for monitoring one.
 func populate(t *testing.T, m *sim.Machine) {
 	t.Helper()
 	write := func(file, text string) {
@@ -28,13 +28,14 @@ func populate(t *testing.T, m *sim.Machine) {
 			t.Fatal(err)
 		}
 	}
-	for _, group := range []string{"/alone", "/" + theirs, "/" + theirs + "/mon_groups/m"} {
+	for _, group := range []string{"/alone", "/idle", "/" + theirs, "/" + theirs + "/mon_groups/m"} {
 		if err := m.Mkdir(resctrl.MountPoint + group); err != nil {
 			t.Fatal(err)
 		}
 	}
 	write("schemata", "L3:0=1ff;1=1ff\nL2:0=7ffff;1=7ffff\n")
 	write(theirs+"/schemata", "L3:0=3;1=3\nL2:0=3ff;1=3ff\n")
+	write("idle/schemata", "L3:0=3;1=3\nL2:0=3ff;1=3ff\n")
 	write("alone/schemata", "L3:0=200;1=200\nL2:0=80000;1=80000\n")
 	write("alone/mode", "exclusive\n")
 	for i, group := range []string{"alone", theirs, theirs + "/mon_groups/m", ""} {

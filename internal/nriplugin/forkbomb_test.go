@@ -13,54 +13,87 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// bomb forks processes of a container as fast as it can, each from any of those before, until it has so many.
-func (r *machineRig) bomb(id string, seed uint64, most int) error {
-	c, err := r.Container(id)
-	if err != nil {
-		return err
-	}
-	random, pids := rand.New(rand.NewPCG(seed, 0)), []int{c.PID}
-	for len(pids) < most {
-		child, err := r.host.Fork(id, pids[random.IntN(len(pids))])
-		if err != nil {
-			return err
-		}
-		pids = append(pids, child)
-	}
-	return nil
+// bomb is a container that forks, each time from any of its processes, until it has forked so many times.
+type bomb struct {
+	*machineRig
+	id     string
+	random *rand.Rand
+
+	mu   sync.Mutex // guards what follows
+	pids []int
+	left int
 }
 
-// TestEveryProcessOfABoundedForkBombIsInOneClassAfterAMove moves a container to and fro while it forks.
+func (b *bomb) fork() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.left == 0 {
+		return nil
+	}
+	child, err := b.host.Fork(b.id, b.pids[b.random.IntN(len(b.pids))])
+	b.pids, b.left = append(b.pids, child), b.left-1
+	return err
+}
+
+// goOn forks until it has forked enough.
+func (b *bomb) goOn() error {
+	for {
+		b.mu.Lock()
+		left := b.left
+		b.mu.Unlock()
+		if left == 0 {
+			return nil
+		}
+		if err := b.fork(); err != nil {
+			return err
+		}
+	}
+}
+
+// TestEveryProcessOfABoundedForkBombIsInOneClassAfterAMove moves a container while it forks: before each of its processes is moved, or
+// as fast as it can.
 func TestEveryProcessOfABoundedForkBombIsInOneClassAfterAMove(t *testing.T) {
-	const bombs, each = 4, 250
-	r := newMachineRig(t, simcgroup.New())
-	p := &peopled{machineRig: r}
-	id := r.mustRun(t, r.pod(t, "bomb", "rdt=silver"))
-	owner, moves := p.owner(t, "bomb"), 0
-	for round, class := range []string{"gold", "bronze", "", "silver"} {
-		var forking sync.WaitGroup
-		for i := range bombs {
-			forking.Go(func() {
-				if err := r.bomb(id, uint64(round*bombs+i), each); err != nil {
+	const most = 250
+	for name, fast := range map[string]bool{"at each step of the plugin": false, "as fast as it can": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newMachineRig(t, simcgroup.New())
+			p := &peopled{machineRig: r}
+			id := r.mustRun(t, r.pod(t, "bomb", "rdt=silver"))
+			c, err := r.Container(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := &bomb{machineRig: r, id: id, random: rand.New(rand.NewPCG(1, 2)), pids: []int{c.PID}}
+			moves := 0
+			for _, class := range []string{"gold", "bronze", "", "silver"} {
+				b.left = most
+				var forking sync.WaitGroup
+				if fast {
+					forking.Go(func() {
+						if err := b.goOn(); err != nil {
+							t.Error(err)
+						}
+					})
+				} else {
+					r.host.come(func(string, string) error { return b.fork() })
+				}
+				before := r.reported(id, groups)
+				err := r.node.Update(t.Context(), p.owner(t, "bomb"), map[string]string{"rdt": class})
+				forking.Wait()
+				switch {
+				case err == nil:
+					moves++
+					r.wantReported(t, id, groups, class+"/update")
+				case errors.Is(err, rdt.ErrUnsettled):
+					r.wantReported(t, id, groups, before)
+				default:
 					t.Error(err)
 				}
-			})
-		}
-		before := r.reported(id, groups)
-		err := r.node.Update(t.Context(), owner, map[string]string{"rdt": class})
-		forking.Wait()
-		switch {
-		case err == nil:
-			moves++
-			r.wantReported(t, id, groups, class+"/update")
-		case errors.Is(err, rdt.ErrUnsettled):
-			r.wantReported(t, id, groups, before)
-		default:
-			t.Error(err)
-		}
-		r.world.Hold(t)
-	}
-	if moves == 0 {
-		t.Error("no move succeeded")
+				r.world.Hold(t)
+			}
+			if moves == 0 {
+				t.Error("no move succeeded")
+			}
+		})
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
@@ -146,6 +147,17 @@ func (r *rig) run(t *testing.T, pod string) (string, error) {
 	return id, r.StartContainer(t.Context(), id)
 }
 
+// holds checks what must hold of what runs; see package invariant.
+func (r *rig) holds(t *testing.T) {
+	t.Helper()
+	invariant.Machine{
+		API: serveAPI(t, r.node), Live: invariant.LiveIn(r.Runtime),
+		Classes: func() map[string]map[string]string {
+			return map[string]map[string]string{"test.example/cache": r.backend.Enforced(), "test.example/net": r.backend.Enforced()}
+		},
+	}.Hold(t)
+}
+
 func (r *rig) mustRun(t *testing.T, pod string) string {
 	t.Helper()
 	id, err := r.run(t, pod)
@@ -223,6 +235,7 @@ func TestExactlyAsManyAsTheCapacityAreAdmittedOfManyAtOnce(t *testing.T) {
 	if admitted != 10 || refused != 90 {
 		t.Errorf("admitted %d, refused %d as full; want 10 and 90", admitted, refused)
 	}
+	r.holds(t)
 }
 
 func TestACrashLoopInAClassOfOneIsNeverRefusedAgainstItself(t *testing.T) {
@@ -243,6 +256,7 @@ func TestACrashLoopInAClassOfOneIsNeverRefusedAgainstItself(t *testing.T) {
 	if got := r.node.Status().Resources[0].InUse["solo"]; got != 1 {
 		t.Errorf("%d slots are in use, want 1", got)
 	}
+	r.holds(t)
 }
 
 func TestACreationThatFailsLaterFreesItsSlot(t *testing.T) {
@@ -253,6 +267,7 @@ func TestACreationThatFailsLaterFreesItsSlot(t *testing.T) {
 	}
 	r.backend.Fail("enforce", nil)
 	r.mustRun(t, r.pod(t, "b", "test.example/cache=solo"))
+	r.holds(t)
 }
 
 func TestThePluginComesBackAfterTheRuntimeRestarts(t *testing.T) {
@@ -268,6 +283,7 @@ func TestThePluginComesBackAfterTheRuntimeRestarts(t *testing.T) {
 	if _, err := r.run(t, r.pod(t, "b", "test.example/cache=solo")); err == nil || !strings.Contains(err.Error(), "is full") {
 		t.Errorf("error is %v; the slot of what runs is to be known after a restart", err)
 	}
+	r.holds(t)
 }
 
 func TestANewPluginKnowsWhatRuns(t *testing.T) {
@@ -281,6 +297,8 @@ func TestANewPluginKnowsWhatRuns(t *testing.T) {
 	if len(pods) != 1 || len(pods[0].Containers) != 1 || pods[0].Containers[0].ID != id || pods[0].Containers[0].Assignments[0].Class != "solo" {
 		t.Errorf("assignments are %+v", pods)
 	}
+	r.node = second
+	r.holds(t)
 }
 
 func TestARuntimeThatDiesInTheHandshakeDoesNotBlockThePlugin(t *testing.T) {

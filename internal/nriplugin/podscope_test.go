@@ -57,6 +57,7 @@ func TestABoundedClassOfPods(t *testing.T) {
 	}
 	r.wait(t, 3)
 	r.wantPodRefused(t)
+	r.holds(t)
 
 	if err := r.StopPod(t.Context(), second); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,10 @@ import (
 	"testing"
 	"time"
 
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
 )
@@ -176,6 +180,22 @@ func (r *rig) mustRefuse(t *testing.T, name, class string, words ...string) {
 	}
 }
 
+// holds checks what must hold of what runs; see package invariant.
+func (r *rig) holds(t *testing.T) {
+	t.Helper()
+	conn, err := nodeapi.Connect(filepath.Join(r.dir, "qos.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	// By KEP-2254's conversion of weights from 10 to 1000 into those from 1 to 10000.
+	weights := map[string]map[string]string{"solo": {"io.weight": "default 3940"}, "heavy": {"io.weight": "default 10000"}}
+	invariant.Machine{
+		API: qosv1alpha1.NewNodeQOSClient(conn), Host: hostfs.Root(r.host.Root), Live: invariant.LiveIn(r.Runtime),
+		Expect: invariant.Expect{Limits: map[string]map[string]map[string]string{"k8s.io/blockio": weights}},
+	}.Hold(t)
+}
+
 func TestRuntimeSideOfContainerd24(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "qos-nri-plugin")
 	build := exec.Command("go", "build", "-C", "../..", "-o", binary, "./cmd/qos-nri-plugin")
@@ -201,6 +221,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.mustRun(t, "third", "solo")
+		r.holds(t)
 	})
 	t.Run("after a restart of the runtime the plugin is back and knows what runs", func(t *testing.T) {
 		r := newRunningRig(t, binary)
@@ -210,6 +231,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 		}
 		r.wait(t, 2)
 		r.mustRefuse(t, "second", "solo", "solo")
+		r.holds(t)
 	})
 	t.Run("a new plugin after a killed one knows what runs", func(t *testing.T) {
 		r := newRunningRig(t, binary)
@@ -218,6 +240,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 		r.startPlugin(t)
 		r.wait(t, 2)
 		r.mustRefuse(t, "second", "solo", "solo")
+		r.holds(t)
 	})
 	t.Run("a second process ends at once, and the first one goes on", func(t *testing.T) {
 		r := newRunningRig(t, binary)

@@ -1,0 +1,57 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"testing"
+	"time"
+)
+
+// monotonic says whether a time is counted by the clock that nobody can set, too.
+func monotonic(when time.Time) bool { return when != when.Round(0) }
+
+// TestAClockThatIsSetMakesNothingOldOrNew wants all that is compared with the time to be so by the monotonic clock.
+func TestAClockThatIsSetMakesNothingOldOrNew(t *testing.T) {
+	f := newFixture(t)
+	p, c := wanting("a", "a1", cache+"=none-such")
+	if _, _, err := f.CreateContainer(p, c); err == nil {
+		t.Fatal("a container of an unknown class was created")
+	}
+	for _, r := range f.Refused() {
+		if !monotonic(r.First) || !monotonic(r.Last) {
+			t.Errorf("a refusal is dated %s to %s by the wall clock alone", r.First, r.Last)
+		}
+	}
+	f.Synchronize(nil, nil)
+	if status := f.Status(); !monotonic(status.Config.Loaded) || !monotonic(status.Runtime.Since) {
+		t.Errorf("loaded at %s, synchronized since %s", status.Config.Loaded, status.Runtime.Since)
+	}
+}
+
+// TestRefusalsSurviveAClockThatIsSetBackAndAreForgottenAfterIt has the worst case, a clock without a monotonic part.
+func TestRefusalsSurviveAClockThatIsSetBackAndAreForgottenAfterIt(t *testing.T) {
+	f, c := timed(t)
+	p, ctr := wanting("a", "a1", cache+"=none-such")
+	refuse := func() {
+		t.Helper()
+		if _, _, err := f.CreateContainer(p, ctr); err == nil {
+			t.Fatal("a container of an unknown class was created")
+		}
+	}
+	refuse()
+	c.time = c.time.Add(-24 * time.Hour)
+	f.ForgetRefused()
+	if len(f.Refused()) != 1 {
+		t.Error("a refusal was forgotten at once")
+	}
+	refuse() // the kubelet tries again
+	if got := f.Refused(); len(got) != 1 || got[0].Count != 2 || !got[0].Last.Equal(c.time) {
+		t.Errorf("refusals: %+v", got)
+	}
+	c.time = c.time.Add(11 * time.Minute)
+	f.ForgetRefused()
+	if got := f.Refused(); len(got) != 0 {
+		t.Errorf("refusals: %+v", got)
+	}
+}

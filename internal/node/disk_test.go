@@ -1,0 +1,86 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// fullDisk lets writes of the checkpoint find the disk full.
+type fullDisk struct {
+	node.ChangeStore
+	t    *testing.T
+	path string
+	full bool
+}
+
+func (d *fullDisk) Set(id string, changed []classes.Assignment) error {
+	if d.full {
+		if err := os.Symlink("/dev/full", d.path+".new"); err != nil {
+			d.t.Error(err)
+		}
+	}
+	return d.ChangeStore.Set(id, changed)
+}
+
+func TestAnUpdateThatCannotBeWrittenDownIsNotMade(t *testing.T) {
+	f := newFixture(t)
+	p := pod("a", asking("test.example/disk=slow"))
+	c := f.mustRun(t, p, container("c1"))
+	d := &fullDisk{t: t, path: f.path, full: true}
+	f.restartOn(t, d)
+	f.Synchronize(nil, []node.Existing{running(p, c)})
+	f.Reconcile(t.Context())
+	before := f.Assignments()
+	for range 2 {
+		err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"})
+		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), f.path) {
+			t.Errorf("error is %v, want one that names the file and says that there is no space", err)
+		}
+		if diff := cmp.Diff(before, f.Assignments()); diff != "" {
+			t.Errorf("(-before +after):\n%s", diff)
+		}
+		f.wantClass(t, "c1", cache, "bronze/default")
+		f.wantClass(t, "c1", disk, "slow/pod")
+	}
+	if _, err := f.run(t, pod("b", asking("test.example/cache=gold")), container("c2")); err != nil {
+		t.Errorf("the slot of the update is not free: %v", err)
+	}
+	f.Stop("c2")
+	d.full = false
+	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"}); err != nil {
+		t.Fatalf("there is space again: %v", err)
+	}
+	f.restart(t)
+	if err := f.configure(t, files); err != nil {
+		t.Fatal(err)
+	}
+	f.Synchronize(nil, []node.Existing{running(p, c)})
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c1", cache, "gold/update")
+	f.wantClass(t, "c1", disk, "fast/update")
+}
+
+// restartOn makes the node anew, with a disk that is full for a while.
+func (f *fixture) restartOn(t *testing.T, d *fullDisk) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	d.ChangeStore = checkpoint.Open(f.path, "boot", log)
+	f.Node = node.New(node.Options{Kinds: f.kinds, Changes: d, Log: log})
+	f.Connected(f, node.RuntimeInfo{Name: "test"})
+	if err := f.configure(t, files); err != nil {
+		t.Fatal(err)
+	}
+}

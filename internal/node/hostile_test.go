@@ -1,0 +1,255 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// hostileNames would lead out of the directory of a class, or be something else than a name.
+func hostileNames() []string {
+	return []string{
+		"../theirs", "/../theirs", "..", ".", "/", "a/b", "gold/../../theirs", "gold/mon_groups/m", "\x00", "gold\nx", " gold", "-gold",
+		"%2e%2e", "..\\theirs", strings.Repeat("../", 50) + "etc", strings.Repeat("x", 1<<20), "schemata", "info", "mon_groups", "$(reboot)", "ü",
+	}
+}
+
+// watchedHost notes the paths of everything that is changed.
+type watchedHost struct {
+	*sim.Machine
+	mu      *sync.Mutex // guards changed
+	changed *[]string
+}
+
+func (h watchedHost) note(path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	*h.changed = append(*h.changed, path)
+}
+
+func (h watchedHost) WriteFile(path string, data []byte) error {
+	h.note(path)
+	return h.Machine.WriteFile(path, data)
+}
+
+func (h watchedHost) Mkdir(path string) error {
+	h.note(path)
+	return h.Machine.Mkdir(path)
+}
+
+func (h watchedHost) Remove(path string) error {
+	h.note(path)
+	return h.Machine.Remove(path)
+}
+
+// grouped is a node with the backend of resctrl, beside a group of others.
+type grouped struct {
+	*node.Node
+	host watchedHost
+	path string // of the checkpoint
+}
+
+const groupFiles = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/rdt
+  defaultClass: bronze
+  rdt: {partitions: {p: {l3Allocation: "100%", classes: {gold: {l3Allocation: "50%"}, bronze: {}}}}}
+`
+
+func newGrouped(t *testing.T) *grouped {
+	t.Helper()
+	spec := resctrl.IntelSpec()
+	g := &grouped{host: watchedHost{sim.New(sim.Options{RDT: &spec}), &sync.Mutex{}, &[]string{}}, path: path.Join(t.TempDir(), "changes.json")}
+	if err := g.host.Machine.Mkdir(resctrl.MountPoint + "/theirs"); err != nil {
+		t.Fatal(err)
+	}
+	g.reborn(t)
+	return g
+}
+
+// reborn makes the process anew.
+func (g *grouped) reborn(t *testing.T) {
+	t.Helper()
+	tree, err := cgroup.Detect(g.host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	kinds := []classes.Kind{rdt.Kind(rdt.Options{FS: g.host, Threads: tree, Log: log})}
+	g.Node = node.New(node.Options{Kinds: kinds, Changes: checkpoint.Open(g.path, "boot", log), Log: log})
+	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(groupFiles)}}, kinds, nil)
+	if err := g.Configure(t.Context(), node.Source{Config: config, Err: err}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantInside wants nothing to have been changed but in our own groups.
+func (g *grouped) wantInside(t *testing.T) {
+	t.Helper()
+	g.host.mu.Lock()
+	defer g.host.mu.Unlock()
+	for _, name := range *g.host.changed {
+		rest, inside := strings.CutPrefix(path.Clean(name), resctrl.MountPoint+"/")
+		group, _, _ := strings.Cut(rest, "/")
+		if ours := group == "qos-gold" || group == "qos-bronze" || rest == "tasks"; !inside || !ours {
+			t.Errorf("%.200q was changed", name)
+		}
+	}
+	*g.host.changed = nil
+}
+
+// run runs a container of the machine in the root group.
+func (g *grouped) run(t *testing.T, id string) int {
+	t.Helper()
+	g.host.Cgroups().AddCgroup("/kubepods/" + id)
+	pid := 100
+	g.host.Cgroups().AddProcess("/kubepods/"+id, pid)
+	g.host.Resctrl().AddTask(pid, "")
+	return pid
+}
+
+func TestNoRequestLeadsOutOfTheGroupsOfClasses(t *testing.T) {
+	for _, name := range hostileNames() {
+		t.Run(fmt.Sprintf("%.20q", name), func(t *testing.T) {
+			g := newGrouped(t)
+			for key, value := range map[string]string{
+				"qos.noderesource.dev/pod":                   "rdt=" + name,
+				"container.qos.noderesource.dev/main":        "rdt=" + name,
+				"rdt.resources.kubernetes.io/default":        name,
+				"rdt.resources.kubernetes.io/container.main": name,
+			} {
+				p := pod("a", map[string]string{key: value})
+				if _, _, err := g.CreateContainer(p, container("c1")); err == nil {
+					g.Stop("c1")
+					t.Errorf("%s: the request was granted", key)
+				} else if len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\n\x00") {
+					t.Errorf("%s: the refusal is %.1000q", key, err)
+				}
+			}
+			c := container("c1")
+			for _, key := range []string{"allocated.qos.noderesource.dev/rdt.x", "io.kubernetes.cri.rdt-class"} {
+				c.Annotations = map[string]string{key: strings.TrimPrefix("rdt="+name, map[bool]string{true: "rdt="}[strings.HasPrefix(key, "io.")])}
+				if _, _, err := g.CreateContainer(pod("a", nil), c); err == nil {
+					g.Stop("c1")
+					t.Errorf("%s: the request was granted", key)
+				}
+			}
+			g.wantInside(t)
+		})
+	}
+}
+
+// TestNoRecordAndNoCheckpointLeadsOutOfTheGroupsOfClasses has a record that another plugin of the runtime could have written, and a
+// checkpoint that is not ours.
+func TestNoRecordAndNoCheckpointLeadsOutOfTheGroupsOfClasses(t *testing.T) {
+	for _, name := range hostileNames() {
+		for _, by := range []string{"record", "checkpoint"} {
+			t.Run(fmt.Sprintf("%s %.20q", by, name), func(t *testing.T) {
+				g := newGrouped(t)
+				assigned := []classes.Assignment{{Resource: "k8s.io/rdt", Class: name, Source: classes.SourceUpdate}}
+				c := node.Container{ID: "c1", Name: "main", CgroupsPath: "/kubepods/c1", PID: g.run(t, "c1")}
+				if by == "record" {
+					c.Annotations = map[string]string{node.RecordAnnotation: marshal(t, assigned)}
+				} else {
+					content := marshal(t, map[string]any{"bootID": "boot", "changes": map[string]any{"c1": assigned}})
+					if err := os.WriteFile(g.path, []byte(content), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				g.reborn(t)
+				g.wantInside(t)
+				g.Synchronize(nil, []node.Existing{running(pod("a", nil), c)})
+				g.Reconcile(t.Context())
+				g.wantInside(t)
+				if group := g.host.Resctrl().GroupOf(c.PID); group != "" && group != "qos-bronze" {
+					t.Errorf("the container is in group %q", group)
+				}
+				if got := g.Assignments(); len(got) != 1 || got[0].Containers[0].Assignments[0].Class == name {
+					t.Errorf("reported are %.300v", got)
+				}
+			})
+		}
+	}
+}
+
+func marshal(t *testing.T, value any) string {
+	t.Helper()
+	data, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestAnnotationsOfAMegabyteAreNotKept has pods as the API server would not take them; a runtime without a kubelet may.
+func TestAnnotationsOfAMegabyteAreNotKept(t *testing.T) {
+	const size, pods, most = 1 << 20, 60, 2 << 20
+	for _, test := range []struct {
+		name  string
+		notes func(large string) map[string]string
+	}{
+		{"of others", func(large string) map[string]string {
+			return map[string]string{"other.example/x": large, "qos.noderesource.dev/pod": "test.example/disk=slow"}
+		}},
+		{"of ours, with a class in them", func(large string) map[string]string {
+			return map[string]string{"qos.noderesource.dev/pod": strings.Repeat(" ", len(large)) + "test.example/disk=slow"}
+		}},
+		{"of ours, of one name", func(large string) map[string]string {
+			return map[string]string{"qos.noderesource.dev/pod": "test.example/disk=" + large}
+		}},
+		{"of ours, of many pairs", func(large string) map[string]string {
+			return map[string]string{"qos.noderesource.dev/pod": strings.Repeat("test.example/disk=slow,", len(large)/23)}
+		}},
+		{"of a key", func(large string) map[string]string {
+			return map[string]string{"container.qos.noderesource.dev/" + large: "test.example/disk=slow"}
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t)
+			before := heap()
+			for i := range pods {
+				large := strings.Repeat(string(rune('a'+i%26)), size)
+				p := pod(fmt.Sprint("p", i), test.notes(large))
+				c := container(fmt.Sprint("c", i))
+				_, err := f.run(t, p, c)
+				if err != nil && (len(err.Error()) > 1000 || strings.Contains(err.Error(), "\n")) {
+					t.Fatalf("the refusal is %.1000q", err)
+				}
+				if i == 0 {
+					before = heap() // with what is made once
+				}
+			}
+			if grown := heap() - before; grown > most {
+				t.Errorf("%d KiB are kept of %d pods", grown>>10, pods)
+			}
+			runtime.KeepAlive(f)
+		})
+	}
+}
+
+func heap() int {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int(stats.HeapAlloc)
+}

@@ -1,0 +1,363 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nri0123_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
+)
+
+// What the weights of classFile come to in io.weight.
+const (
+	soloWeight    = "default 3940\n"
+	initialWeight = "default 100\n"
+)
+
+// process is a plugin that a test does things to.
+type process struct {
+	*exec.Cmd
+	ended chan error
+}
+
+// start begins a plugin, of which the rig knows nothing.
+func (r *rig) start(t *testing.T) *process {
+	t.Helper()
+	log := &output{}
+	p := &process{r.command("state"), make(chan error, 1)}
+	p.Stderr = log
+	n := r.Synchronizations()
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { p.ended <- p.Wait() }()
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		if t.Failed() {
+			t.Logf("the plugin said:\n%s", log)
+		}
+	})
+	r.wait(t, n+1)
+	return p
+}
+
+func (p *process) signal(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	if err := p.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stopped waits until the kernel has stopped every thread of it.
+func (p *process) stopped(t *testing.T) {
+	t.Helper()
+	p.signal(t, syscall.SIGSTOP)
+	for deadline := time.Now().Add(patience); ; {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, rest, _ := strings.Cut(string(data), ") "); strings.HasPrefix(rest, "T") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not stopped: %s", data)
+		}
+	}
+}
+
+// status is a number of /proc/PID/status.
+func (p *process) status(t *testing.T, field string) int {
+	t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if value, found := strings.CutPrefix(line, field+":"); found {
+			number, err := strconv.Atoi(strings.Fields(value)[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return number
+		}
+	}
+	t.Fatalf("no %s in:\n%s", field, data)
+	return 0
+}
+
+func (p *process) descriptors(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+// weight is io.weight of a container.
+func (r *rig) weight(t *testing.T, id string) string {
+	t.Helper()
+	weight, err := r.host.ReadFile(id, "io.weight")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return weight
+}
+
+// create makes a container in a pod of its own that asks for a class.
+func (r *rig) create(t *testing.T, name, class string) string {
+	t.Helper()
+	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: name,
+		Annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=" + class}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "qos-nri-plugin")
+	build := exec.Command("go", "build", "-C", "../..", "-o", binary, "./cmd/qos-nri-plugin")
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the plugin: %v\n%s", err, text)
+	}
+	for name, test := range map[string]func(*testing.T, *rig){
+		"a plugin that gets no CPU for a while makes up for what it missed":     missesRequests,
+		"a container created meanwhile is not started without its class":        refusesWhatItMissed,
+		"five hundred containers with large specs are all known":                knowsACrowd,
+		"a hundred restarts of the runtime leave nothing behind":                outlivesRestarts,
+		"SIGTERM in the middle of a hook ends it, and the next makes up for it": endsInAHook,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, binary)
+			if err := r.Start(); err != nil {
+				t.Fatal(err)
+			}
+			test(t, r)
+		})
+	}
+}
+
+// shortRequests lets the runtime wait for less than two seconds, until the end of the test.
+func shortRequests(t *testing.T) {
+	t.Helper()
+	adaptation.SetPluginRequestTimeout(400 * time.Millisecond)
+	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
+}
+
+// missesRequests has a runtime that goes on without the plugin when it is late, as those before NRI 0.12.5 do.
+func missesRequests(t *testing.T, r *rig) {
+	shortRequests(t)
+	p := r.start(t)
+	before := r.mustRun(t, "before", "heavy")
+	p.stopped(t)
+	first, second := r.mustRun(t, "first", "solo"), r.mustRun(t, "second", "solo")
+	p.signal(t, syscall.SIGCONT)
+	r.wait(t, 2)
+	r.mustRefuse(t, "third", "solo", "solo")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for r.weight(t, first) == initialWeight && r.weight(t, second) == initialWeight && ctx.Err() == nil {
+		// It is brought into its class when the plugin gets to it.
+	}
+	weights := []string{r.weight(t, first), r.weight(t, second)}
+	if (weights[0] == soloWeight) == (weights[1] == soloWeight) || r.weight(t, before) != "default 10000\n" {
+		t.Errorf("the two that ask for the class of one have %q, and the one before has %q", weights, r.weight(t, before))
+	}
+	for _, id := range []string{first, second} {
+		if err := r.RemoveContainer(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.mustRun(t, "fourth", "solo")
+}
+
+func refusesWhatItMissed(t *testing.T, r *rig) {
+	shortRequests(t)
+	p := r.start(t)
+	p.stopped(t)
+	id := r.create(t, "missed", "solo")
+	p.signal(t, syscall.SIGCONT)
+	r.wait(t, 2)
+	if err := r.StartContainer(t.Context(), id); err == nil || !strings.Contains(err.Error(), "created while qos-nri-plugin was not connected") {
+		t.Errorf("error is %v", err)
+	}
+	r.mustRun(t, "anew", "solo")
+}
+
+func knowsACrowd(t *testing.T, r *rig) {
+	const containers, size = 500, 20 << 10
+	p := r.start(t)
+	r.mustRun(t, "solo", "solo")
+	large := nriruntime.ContainerConfig{Name: "main", Env: []string{"LARGE=" + strings.Repeat("x", size)}}
+	for i := range containers {
+		pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: fmt.Sprint("p", i),
+			Annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=heavy"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := r.CreateContainer(t.Context(), pod, large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.StartContainer(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3 {
+		if err := r.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		r.wait(t, i+2)
+	}
+	if got := strings.Count(r.assignments(t), "heavy"); got != containers {
+		t.Errorf("%d are reported in the class, want %d", got, containers)
+	}
+	r.mustRefuse(t, "late", "solo", "solo")
+	// The DaemonSet gives 128 MiB to the plugin.
+	if took := p.status(t, "VmHWM"); took > 128<<10 {
+		t.Errorf("%d MiB of memory were taken", took>>10)
+	}
+}
+
+// assignments is what the plugin tells of them.
+func (r *rig) assignments(t *testing.T) string {
+	t.Helper()
+	text, err := exec.Command(r.binary, "assignments", "--api-socket", filepath.Join(r.dir, "qos.sock")).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// outlivesRestarts restarts the runtime a hundred times; in every fifth one it dies between the registration of the plugin and its
+// configuration.
+func outlivesRestarts(t *testing.T, r *rig) {
+	const warm, times = 10, 100
+	p := r.start(t)
+	id := r.mustRun(t, "solo", "solo")
+	var descriptors, threads, memory int
+	for i := range warm + times {
+		if i == warm {
+			descriptors, threads, memory = p.descriptors(t), p.status(t, "Threads"), p.status(t, "VmRSS")
+		}
+		r.Stop()
+		if i%5 == 0 {
+			died, err := nriruntime.DieDuringHandshake(r.Socket())
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-died
+		}
+		if err := r.Start(); err != nil {
+			t.Fatal(err)
+		}
+		r.wait(t, i+2)
+	}
+	if got := p.descriptors(t); got > descriptors+times/10 {
+		t.Errorf("%d descriptors, %d before", got, descriptors)
+	}
+	if got := p.status(t, "Threads"); got > threads+times/10 {
+		t.Errorf("%d threads, %d before", got, threads)
+	}
+	if got := p.status(t, "VmRSS"); got > memory+10<<10 {
+		t.Errorf("%d KiB of memory, %d before", got, memory)
+	}
+	if got := r.weight(t, id); got != soloWeight {
+		t.Errorf("io.weight is %q", got)
+	}
+	r.mustRefuse(t, "late", "solo", "solo")
+}
+
+// slowKernel is a host on which the values of some containers cannot be read.
+type slowKernel struct {
+	*hostdir.Host
+	// next says that the next container is one; the path of what cannot be read is sent then.
+	next *atomic.Bool
+	fifo chan string
+}
+
+// Create puts a pipe in the place of a file: who reads it waits for one who writes.
+func (s slowKernel) Create(ctx context.Context, spec nriruntime.Spec) (int, error) {
+	pid, err := s.Host.Create(ctx, spec)
+	if err != nil || !s.next.Swap(false) {
+		return pid, err
+	}
+	file := filepath.Join(s.Root, "sys/fs/cgroup", nriruntime.CgroupDir(spec.CgroupsPath), "io.weight")
+	err = errors.Join(os.Remove(file), syscall.Mkfifo(file, 0o600))
+	s.fifo <- file
+	return pid, err
+}
+
+// endsInAHook has a hook read what nobody writes when SIGTERM comes.
+func endsInAHook(t *testing.T, r *rig) {
+	r.Stop()
+	kernel := slowKernel{r.host, &atomic.Bool{}, make(chan string, 1)}
+	var err error
+	if r.Runtime, err = nriruntime.New(r.dir, nriruntime.Options{OCI: kernel}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+	p := r.start(t)
+	before := r.mustRun(t, "before", "heavy")
+	id := r.create(t, "hangs", "solo")
+	kernel.next.Store(true)
+	started := make(chan error, 1)
+	go func() { started <- r.StartContainer(t.Context(), id) }()
+	defer awaitReader(t, <-kernel.fifo).Close()
+	began := time.Now()
+	p.signal(t, syscall.SIGTERM)
+	if err := <-p.ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %s to end", took)
+	}
+	<-started // this runtime lets it run: it goes on without a plugin that is gone
+	if err := r.RemoveContainer(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	r.start(t)
+	r.mustRun(t, "next", "solo")
+	r.mustRefuse(t, "late", "solo", "solo")
+	if got := r.weight(t, before); got != "default 10000\n" {
+		t.Errorf("io.weight of what ran all the time is %q", got)
+	}
+}
+
+// awaitReader waits until somebody reads a pipe, and lets him wait for what is written.
+func awaitReader(t *testing.T, fifo string) *os.File {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		file, err := os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err == nil {
+			return file
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no hook has come to read the file: %v", err)
+		}
+	}
+}
