@@ -39,6 +39,7 @@ func machines() []machine {
 		{name: "intel-cgroupv2", test: "TestNode", vendor: "intel", cgroup: "v2"},
 		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2", unmounted: true},
 		{name: "intel-cgroupv1", test: "TestNode", vendor: "intel", cgroup: "v1"},
+		{name: "intel-soak", test: "TestSoak", vendor: "intel", cgroup: "v2"},
 	}
 }
 
@@ -104,6 +105,11 @@ func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 	environment := []string{"QOS_LOGS=/share/logs/" + m.name, "QOS_TEST=" + m.test, "QOS_RESCTRL=" + m.resctrl}
 	if m.unmounted {
 		environment = append(environment, "QOS_UNMOUNTED=yes")
+	}
+	for _, name := range []string{"QOS_SOAK_MINUTES", "QOS_SOAK_SEED"} {
+		if value := os.Getenv(name); value != "" {
+			environment = append(environment, name+"="+value)
+		}
 	}
 	vm := exec.CommandContext(ctx, filepath.Join(r.source, "test/e2e/vm/boot.sh"), append([]string{dir, m.vendor}, environment...)...)
 	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "KERNEL="+r.kernel)

@@ -35,6 +35,16 @@ func (n *node) runPod(t testing.TB, name string, annotations map[string]string) 
 // tryPod is runPod for a pod that may be refused.
 func (n *node) tryPod(t testing.TB, name string, annotations map[string]string) (*pod, error) {
 	t.Helper()
+	p, err := n.makePod(t, name, annotations)
+	if err == nil {
+		t.Cleanup(func() { p.remove(t) })
+	}
+	return p, err
+}
+
+// makePod is tryPod for a pod that somebody removes.
+func (n *node) makePod(t testing.TB, name string, annotations map[string]string) (*pod, error) {
+	t.Helper()
 	p := &pod{node: n, config: podConfig(name, annotations)}
 	must(t, os.MkdirAll(p.config.LogDirectory, 0o755))
 	p.makeCgroup(t)
@@ -43,7 +53,6 @@ func (n *node) tryPod(t testing.TB, name string, annotations map[string]string) 
 		return nil, err
 	}
 	p.id = response.PodSandboxId
-	t.Cleanup(func() { p.remove(t) })
 	return p, nil
 }
 

@@ -1,0 +1,62 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
+)
+
+// TestSoak does random things for QOS_SOAK_MINUTES, 1 by default, with the seed of QOS_SOAK_SEED or another one each time.
+func TestSoak(t *testing.T) {
+	// The runtime reads some of our keys itself, and would refuse them.
+	n := startNode(t, "ignore_rdt_not_enabled_errors = true", "ignore_blockio_not_enabled_errors = true")
+	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
+	makeForeignGroups(t)
+	site := &soakSite{node: n, t: t, pods: map[string]*pod{}, containers: map[string]*container{}}
+	t.Cleanup(func() {
+		if n.plugin != nil {
+			n.plugin.end(t, syscall.SIGTERM)
+		}
+	})
+	o := steps.Options{
+		Seed: fromEnvironment(t, "QOS_SOAK_SEED", uint64(time.Now().Unix())),
+		For:  time.Duration(fromEnvironment(t, "QOS_SOAK_MINUTES", 1)) * time.Minute,
+		// An emulated machine is slow.
+		Steps: 6, Patience: 2 * time.Minute, Progress: time.Minute, Sabotage: true, Out: testLog{t}, Deeds: testLog{t},
+	}
+	t.Logf("seed %d", o.Seed)
+	summary, err := steps.Run(t.Context(), site, o)
+	t.Log(summary)
+	must(t, err)
+}
+
+func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	number, err := strconv.ParseUint(text, 10, 64)
+	must(t, err)
+	return number
+}
+
+// testLog writes lines into the log of a test.
+type testLog struct{ t *testing.T }
+
+func (l testLog) Write(line []byte) (int, error) {
+	l.t.Log(strings.TrimSuffix(string(line), "\n"))
+	return len(line), nil
+}
