@@ -22,6 +22,9 @@ PACKAGES ?= ./...
 E2E_TIMEOUT ?= 60m
 # Chooses tests on real parts by name, as in go test -run.
 E2E_RUN ?= .
+# How long a soak lasts, and the number that decides what it does; 0 is another one each time.
+MINUTES ?= 5
+SEED ?= 0
 # Whose kind of RDT the VM has: intel or amd.
 VENDOR ?= intel
 # REAL=1 lets the demo use this machine's resctrl and cgroups; it then needs root.
@@ -126,6 +129,10 @@ vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VEN
 .PHONY: bench
 bench: ## Measure hooks and memory beside a plugin that does nothing; a table in Markdown.
 	$(GO) run ./test/bench
+
+.PHONY: soak
+soak: ## Do random things to a simulated node and look whether it holds; MINUTES=5, SEED=N does the same again.
+	$(GO) run ./test/soak -minutes $(MINUTES) -seed $(SEED)
 
 .PHONY: cover
 cover: ## Show how much of the code the tests reach, by function, into cover.out and on the terminal.

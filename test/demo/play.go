@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
@@ -128,6 +130,19 @@ func (p *play) change(pod, container, resource, class string) {
 		QosResources: []*qosv1alpha1.ContainerQOSResource{{Name: resource, Class: class}},
 	})
 	p.keep(err)
+}
+
+// hold wants all that was told to be so: what is reported, what runs and what the kernel has agree.
+func (p *play) hold() {
+	if p.err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
+	defer cancel()
+	machine := invariant.Machine{API: p.api, Host: p.host, Live: invariant.LiveIn(p.runtime)}
+	for _, violation := range machine.Wait(ctx) {
+		p.keep(errors.New(violation))
+	}
 }
 
 // over ends all pods.

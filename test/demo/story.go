@@ -69,6 +69,7 @@ func run(ctx context.Context, real bool, out io.Writer) (err error) {
 	}
 	p := &play{stage: s, ctx: ctx, out: out, ids: map[string]string{}}
 	tell(p, real)
+	p.hold()
 	return p.over()
 }
 

@@ -1,0 +1,28 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "regexp"
+
+// regexpFlag is a regular expression on the command line.
+type regexpFlag struct{ expression *regexp.Regexp }
+
+// String is part of flag.Value.
+func (f *regexpFlag) String() string {
+	if f.expression == nil {
+		return ""
+	}
+	return f.expression.String()
+}
+
+// Set is part of flag.Value.
+func (f *regexpFlag) Set(text string) (err error) {
+	f.expression, err = regexp.Compile(text)
+	return err
+}
+
+// matches says whether there is an expression, and text matches it.
+func (f *regexpFlag) matches(text string) bool {
+	return f.expression != nil && f.expression.MatchString(text)
+}

@@ -1,0 +1,72 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command soak does random things to a node for some minutes, a seed saying which: pods and containers come and go, classes are
+// changed, class files are replaced, the plugin is killed in the middle of what it does. After each round it looks whether what must
+// hold holds (test/invariant). It prints what it did, and ends with exit code 1 when something did not hold.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/test/soak/simulated"
+	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
+)
+
+func main() {
+	minutes := flag.Float64("minutes", 5, "how long")
+	o := steps.Options{Out: os.Stdout, Progress: time.Minute}
+	flag.Uint64Var(&o.Seed, "seed", 0, "what is done; 0 is another one each time")
+	flag.IntVar(&o.Steps, "steps", 20, "steps of a round, after which everything is looked at")
+	flag.IntVar(&o.Rounds, "rounds", 0, "end after so many rounds; 0 is no limit")
+	flag.DurationVar(&o.Patience, "patience", 45*time.Second, "how long the node has to come to rest after a round")
+	flag.BoolVar(&o.Sabotage, "sabotage", true, "let disks come and go, and others change what is the plugin's")
+	ignored := regexpFlag{}
+	flag.Var(&ignored, "ignore", "regular expression of violations that do not count, being known")
+	verbose := flag.Bool("v", false, "print everything that is done")
+	flag.Parse()
+	o.Ignore = ignored.matches
+	if *verbose {
+		o.Deeds = os.Stdout
+	}
+	o.For = time.Duration(*minutes * float64(time.Minute))
+	if o.Seed == 0 {
+		o.Seed = rand.Uint64N(1 << 32)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// run prints the seed, the progress, and the summary; with the plugin's log when something did not hold.
+func run(ctx context.Context, o steps.Options, out io.Writer) error {
+	fmt.Fprintf(out, "seed %d, for %s\n", o.Seed, o.For)
+	log := &tail{}
+	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	slog.SetDefault(logger) // that of the runtime side of NRI
+	site, err := simulated.New(logger)
+	if err != nil {
+		return err
+	}
+	summary, err := steps.Run(ctx, site, o)
+	err = errors.Join(err, site.Close())
+	if err != nil {
+		fmt.Fprintf(out, "\nThe end of the log:\n%s\n", log)
+	}
+	fmt.Fprintf(out, "\n%s", summary)
+	return err
+}

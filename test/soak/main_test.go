@@ -1,0 +1,114 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
+)
+
+func options(seed uint64, rounds int) steps.Options {
+	return steps.Options{
+		Seed: seed, For: time.Hour, Rounds: rounds, Steps: 20, Patience: time.Minute, Sabotage: true, Progress: time.Minute,
+	}
+}
+
+func TestASoakOfSomeRoundsFindsNothingWrong(t *testing.T) {
+	var out strings.Builder
+	if err := run(t.Context(), options(1, 12), &out); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	for _, want := range []string{"seed 1", "12 rounds", "0 violations", "create", "update", "ClassFull", "goroutines"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the summary does not tell %q:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestAnInterruptEndsItWithASummary(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out strings.Builder
+	if err := run(ctx, options(1, 0), &out); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "0 rounds") {
+		t.Errorf("it has gone on, or says nothing:\n%s", out.String())
+	}
+}
+
+func TestWhatDoesNotHoldIsToldWithTheSeedAndTheLastDeeds(t *testing.T) {
+	o := options(3, 1)
+	o.Patience = 0 // there is no such node
+	var out strings.Builder
+	if err := run(t.Context(), o, &out); !errors.Is(err, steps.ErrViolated) {
+		t.Errorf("error is %v", err)
+	}
+	for _, want := range []string{"with seed 3", "Violations:", "not at rest after 0s", "The end of the log:"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("it does not tell %q:\n%s", want, out.String())
+		}
+	}
+}
+
+func TestASeedDecidesWhatIsDone(t *testing.T) {
+	deeds := func(seed uint64) []string {
+		var told strings.Builder
+		o := options(seed, 1)
+		o.Deeds = &told
+		if err := run(t.Context(), o, &strings.Builder{}); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(told.String(), "\n")
+		for i, line := range lines {
+			// What came of it, and process IDs in that, are the machine's.
+			lines[i], _, _ = strings.Cut(line, ": ")
+		}
+		return lines
+	}
+	first := deeds(5)
+	if diff := cmp.Diff(first, deeds(5)); diff != "" {
+		t.Errorf("the same seed does something else:\n%s", diff)
+	}
+	if cmp.Equal(first, deeds(6)) {
+		t.Error("another seed does the same")
+	}
+}
+
+func TestOnlyTheEndOfTheLogIsKept(t *testing.T) {
+	var log tail
+	for range 100_000 {
+		_, _ = log.Write([]byte("something happened\n"))
+	}
+	text := log.String()
+	if len(text) > keptLog || len(text) < keptLog/2 || !strings.HasPrefix(text, "something") || !strings.HasSuffix(text, "happened\n") {
+		t.Errorf("%d bytes, from %q", len(text), text[:min(len(text), 20)])
+	}
+	if len(log.text) > 2*keptLog {
+		t.Errorf("%d bytes are kept", len(log.text))
+	}
+}
+
+func TestIgnoredViolationsAreThoseThatMatch(t *testing.T) {
+	var ignored regexpFlag
+	if ignored.matches("anything") {
+		t.Error("without an expression something matches")
+	}
+	if err := ignored.Set("^class .* over"); err != nil {
+		t.Fatal(err)
+	}
+	if !ignored.matches("class gold is over") || ignored.matches("a class is over") {
+		t.Error("it matches something else")
+	}
+	if err := ignored.Set("("); err == nil {
+		t.Error("( is taken")
+	}
+}

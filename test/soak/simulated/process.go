@@ -1,0 +1,147 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/agent"
+	"github.com/qos-nri/qos-nri-plugin/internal/kinds"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+)
+
+// endTime is how long an agent may take to end.
+const endTime = 15 * time.Second
+
+// checkpoint is the agent's file in its state directory.
+const checkpoint = "changes.json"
+
+// process is the real agent, in this process. When it is killed, its connections are cut, it cannot reach the machine any more, and
+// what it still writes into its checkpoint is undone.
+type process struct {
+	options agent.Options
+	host    *mortal
+	cable   *cable
+	conn    *grpc.ClientConn
+	api     qosv1alpha1.NodeQOSClient
+	cancel  context.CancelFunc
+	// ended is closed when the agent has ended, with err.
+	ended chan struct{}
+	err   error
+	// killed is closed at its death, and dead when checkpoint is what it had written until then.
+	killed, dead chan struct{}
+	checkpoint   []byte
+}
+
+// startProcess starts an agent on a machine, with a way to the runtime's socket, and waits until it answers.
+func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, runtime string, log *slog.Logger) (*process, error) {
+	p := &process{options: o, ended: make(chan struct{}), killed: make(chan struct{}), dead: make(chan struct{})}
+	p.host = &mortal{machine: machine, died: p.die}
+	tree, err := cgroup.Detect(p.host)
+	if err != nil {
+		return nil, err
+	}
+	if p.cable, err = newCable(o.NRISocket, runtime); err != nil {
+		return nil, err
+	}
+	if p.conn, err = nodeapi.Connect(o.APISocket); err != nil {
+		return nil, errors.Join(err, p.cable.end())
+	}
+	p.api = qosv1alpha1.NewNodeQOSClient(p.conn)
+	known := kinds.All(
+		rdt.Options{FS: p.host, Threads: tree, MountResctrl: o.MountResctrl, Log: log},
+		blockio.Options{FS: p.host, Tree: tree, Log: log},
+	)
+	// It outlives the request that starts it.
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.cancel = cancel
+	go func() {
+		defer close(p.ended)
+		p.err = agent.New(o, known, log).Run(running)
+	}()
+	if _, err := p.api.Status(ctx, &qosv1alpha1.StatusRequest{}, grpc.WaitForReady(true)); err != nil {
+		return nil, errors.Join(fmt.Errorf("the agent does not answer: %w", err), p.end())
+	}
+	return p, nil
+}
+
+// die is the moment of its death. What it has answered before is in the checkpoint; what it answers afterwards, nobody hears.
+func (p *process) die() {
+	close(p.killed)
+	_ = p.conn.Close()
+	p.checkpoint, _ = os.ReadFile(filepath.Join(p.options.StateDir, checkpoint)) // there may be none yet
+	p.cable.cut()
+	p.cancel()
+	close(p.dead)
+}
+
+func (p *process) wasKilled() bool {
+	select {
+	case <-p.killed:
+		return true
+	default:
+		return false
+	}
+}
+
+// endedByItself says why it has ended though nobody wanted it to.
+func (p *process) endedByItself() error {
+	select {
+	case <-p.ended:
+	default:
+		return nil
+	}
+	if p.wasKilled() {
+		return nil
+	}
+	return fmt.Errorf("the agent has ended: %w", p.err)
+}
+
+// end lets the agent end, and waits until nothing is left of it. What it leaves is what a killed process leaves, if it was killed:
+// a checkpoint of that moment, and a socket that nobody serves.
+func (p *process) end() error {
+	p.cancel()
+	late := time.NewTimer(endTime)
+	defer late.Stop()
+	select {
+	case <-p.ended:
+	case <-late.C:
+		return fmt.Errorf("the agent has not ended within %s", endTime)
+	}
+	if p.wasKilled() {
+		return errors.Join(p.cable.end(), p.leave())
+	}
+	return errors.Join(p.conn.Close(), p.cable.end(), p.err)
+}
+
+func (p *process) leave() error {
+	<-p.dead
+	path := filepath.Join(p.options.StateDir, checkpoint)
+	var err error
+	if p.checkpoint == nil {
+		err = os.RemoveAll(path)
+	} else {
+		err = os.WriteFile(path, p.checkpoint, 0o600)
+	}
+	listener, listenErr := net.ListenUnix("unix", &net.UnixAddr{Name: p.options.APISocket})
+	if listenErr != nil {
+		return errors.Join(err, listenErr)
+	}
+	listener.SetUnlinkOnClose(false)
+	return errors.Join(err, listener.Close())
+}

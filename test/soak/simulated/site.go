@@ -1,0 +1,240 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simulated is a node for a soak, all in this process: the simulated machine, the real runtime side of NRI, and the real agent.
+package simulated
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	"github.com/containerd/nri/pkg/api"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/agent"
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
+)
+
+// inspectInterval is how often the plugin compares the machine with what should be: more often than a node does, so that a soak sees
+// more of it.
+const inspectInterval = 2 * time.Second
+
+// Site is a node with 12 ways of cache, and disks that come and go.
+type Site struct {
+	*nriruntime.Runtime
+
+	dir     string
+	machine *sim.Machine
+	options agent.Options
+	log     *slog.Logger
+	hangups chan os.Signal
+
+	// process is the last one that was started; nil when it was ended since. It is used by one goroutine.
+	process *process
+	late    bool
+
+	mu        sync.Mutex     // guards what follows
+	pids      map[string]int // of containers' first processes
+	disks     map[string]string
+	foreign   map[string]bool
+	strangers int
+}
+
+var _ interface {
+	steps.Site
+	steps.Disks
+	steps.Others
+	steps.Saboteur
+} = (*Site)(nil)
+
+// New makes a site in a directory of its own, with a runtime and without a plugin. Close removes it.
+func New(log *slog.Logger) (*Site, error) {
+	dir, err := os.MkdirTemp("", "soak") // the path of a socket must be short
+	if err != nil {
+		return nil, err
+	}
+	s := &Site{dir: dir, machine: sim.New(sim.Options{}), log: log, hangups: make(chan os.Signal, 1),
+		pids: map[string]int{}, disks: map[string]string{"vda": "254:0", "vdb": "254:16"}, foreign: map[string]bool{}}
+	// Without a plugin nobody else takes the signal, which would end this process.
+	signal.Notify(s.hangups, syscall.SIGHUP)
+	// A slow machine is to show the same: with NRI's two seconds for a hook, a plugin that is late is dropped.
+	adaptation.SetPluginRegistrationTimeout(time.Minute)
+	adaptation.SetPluginRequestTimeout(time.Minute)
+	if err := s.furnish(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Site) furnish() error {
+	path := func(name string) string { return filepath.Join(s.dir, name) }
+	s.options = agent.DefaultOptions()
+	s.options.Config, s.options.HostRoot, s.options.StateDir = path("classes.yaml"), path("host"), path("state")
+	s.options.NRISocket, s.options.APISocket, s.options.MetricsAddress = path("cable.sock"), path("qos.sock"), ""
+	s.options.Version, s.options.InspectInterval = "soak", inspectInterval
+	bootID := path("host/proc/sys/kernel/random/boot_id")
+	err := errors.Join(os.MkdirAll(filepath.Dir(bootID), 0o755), os.WriteFile(bootID, []byte("soak\n"), 0o600), s.makeForeign())
+	if err != nil {
+		return err
+	}
+	if err := s.machine.WriteFile("/sys/block/vda/queue/scheduler", []byte("bfq")); err != nil {
+		return err
+	}
+	if s.Runtime, err = nriruntime.New(s.dir, nriruntime.Options{OCI: s.machine}); err != nil {
+		return err
+	}
+	return s.Start()
+}
+
+// Close ends plugin and runtime, and removes all files.
+func (s *Site) Close() error {
+	var err error
+	if s.process != nil {
+		err = s.process.end()
+	}
+	if s.Runtime != nil {
+		s.Stop()
+	}
+	signal.Stop(s.hangups)
+	return errors.Join(err, os.RemoveAll(s.dir))
+}
+
+// Host is part of steps.Site.
+func (s *Site) Host() invariant.FS { return s.machine }
+
+// Live is part of steps.Site.
+func (s *Site) Live(ctx context.Context) (invariant.Live, error) {
+	s.machine.Cgroups().Writes() // of which nobody here wants to know
+	return invariant.LiveIn(s.Runtime)(ctx)
+}
+
+// Machine is part of steps.Site.
+func (s *Site) Machine() steps.Machine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := steps.Machine{Ways: 12, Domains: []int{0, 1}, Notices: inspectInterval + time.Second, Weights: map[string]string{
+		// io.weight by KEP-2254's conversion of 10 to 1000 into 1 to 10000.
+		"io.bfq.weight": "default 400", "io.weight": "default 3940",
+	}}
+	for _, number := range s.disks {
+		m.Disks = append(m.Disks, number)
+	}
+	return m
+}
+
+// RunPod is part of steps.Runtime.
+func (s *Site) RunPod(ctx context.Context, pod steps.Pod) (id string, err error) {
+	return s.Runtime.RunPod(ctx, nriruntime.PodConfig{Name: pod.Name, UID: pod.UID, Annotations: pod.Annotations})
+}
+
+// CreateContainer is part of steps.Runtime.
+func (s *Site) CreateContainer(ctx context.Context, pod string, c steps.Container) (id string, err error) {
+	return s.Runtime.CreateContainer(ctx, pod, nriruntime.ContainerConfig{Name: c.Name, Annotations: c.Annotations})
+}
+
+// ExitContainer is part of steps.Runtime.
+func (s *Site) ExitContainer(ctx context.Context, id string) error {
+	_, err := s.Exit(ctx, id)
+	return err
+}
+
+// Exec is part of steps.Runtime.
+func (s *Site) Exec(ctx context.Context, id string) error {
+	_, err := s.Runtime.Exec(ctx, id)
+	return err
+}
+
+// Fork is part of steps.Runtime. The first process forks.
+func (s *Site) Fork(_ context.Context, id string) error {
+	c, err := s.Container(id)
+	if err != nil {
+		return err
+	}
+	_, err = s.machine.Fork(id, c.PID)
+	return err
+}
+
+// Resize is part of steps.Runtime.
+func (s *Site) Resize(ctx context.Context, id string) error {
+	shares := &api.LinuxCPU{Shares: api.UInt64(uint64(1024))}
+	return s.UpdateContainer(ctx, id, &api.LinuxResources{Cpu: shares})
+}
+
+// RestartRuntime is part of steps.Runtime.
+func (s *Site) RestartRuntime(context.Context) error { return s.Restart() }
+
+// WriteClasses is part of steps.Plugin. A reader sees the file as it was or as it is.
+func (s *Site) WriteClasses(text string) error {
+	next := filepath.Join(s.dir, "next")
+	return errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, s.options.Config))
+}
+
+// Hangup is part of steps.Plugin.
+func (s *Site) Hangup() error { return syscall.Kill(os.Getpid(), syscall.SIGHUP) }
+
+// StartPlugin is part of steps.Plugin.
+func (s *Site) StartPlugin(ctx context.Context) error {
+	if s.process != nil {
+		if !s.process.wasKilled() {
+			return errors.New("the plugin runs already")
+		}
+		if err := s.StopPlugin(ctx); err != nil {
+			return err
+		}
+	}
+	process, err := startProcess(ctx, s.options, s.machine, s.Socket(), s.log)
+	s.process = process
+	return err
+}
+
+// StopPlugin is part of steps.Plugin.
+func (s *Site) StopPlugin(context.Context) error {
+	if s.process == nil {
+		return errors.New("the plugin does not run")
+	}
+	ending := s.process
+	s.process = nil
+	return ending.end()
+}
+
+// KillPlugin is part of steps.Plugin. Every other one dies right after the write.
+func (s *Site) KillPlugin(_ context.Context, at int) error {
+	if s.process == nil {
+		return errors.New("the plugin does not run")
+	}
+	s.late = !s.late
+	s.process.host.kill(at, s.late)
+	return nil
+}
+
+// PluginRuns is part of steps.Plugin.
+func (s *Site) PluginRuns() (bool, error) {
+	if s.process == nil || s.process.wasKilled() {
+		return false, nil
+	}
+	err := s.process.endedByItself()
+	return err == nil, err
+}
+
+// API is part of steps.Plugin.
+func (s *Site) API() qosv1alpha1.NodeQOSClient {
+	if s.process == nil {
+		return nil
+	}
+	return s.process.api
+}
+
+// number is what a disk has as vd[a-z].
+func number(letter int) string { return fmt.Sprintf("254:%d", 16*letter) }

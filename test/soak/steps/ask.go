@@ -1,0 +1,149 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// ask is what a pod with one container, "main", asks for.
+type ask struct {
+	// pod are the pod's annotations, cri those that the kubelet sets on the container.
+	pod, cri map[string]string
+	// rdt, blockIO and podIO are the classes that are asked for; asked says of which resources any is.
+	rdt, blockIO, podIO string
+	asked               map[string]bool
+	// never is the reason why nothing of the kind is ever given; empty for what can be given.
+	never string
+}
+
+func (a ask) String() string {
+	var parts []string
+	for key, value := range a.pod {
+		parts = append(parts, key+": "+value[:min(len(value), 60)])
+	}
+	for key, value := range a.cri {
+		parts = append(parts, key+": "+value)
+	}
+	slices.Sort(parts)
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+const (
+	ofMain = "container.qos.noderesource.dev/main"
+	ofPod  = "qos.noderesource.dev/pod"
+)
+
+func pick(random *rand.Rand, from ...string) string { return from[random.IntN(len(from))] }
+
+// newAsk asks in one of the ways that there are, mostly for classes that there can be.
+func newAsk(random *rand.Rand) ask {
+	a := ask{pod: map[string]string{}, cri: map[string]string{}, asked: map[string]bool{}}
+	class := pick(random, "gold", "gold", "silver", "bronze", "")
+	switch random.IntN(15) {
+	case 0, 1, 2:
+		return a
+	case 3:
+		a.pod[ofPod] = "rdt=" + class
+		a.wants(rdt, class)
+	case 4:
+		a.cri["allocated.qos.noderesource.dev/rdt.gold"] = rdt + "=gold"
+		a.wants(rdt, "gold")
+	case 5:
+		a.pod["rdt.resources.beta.kubernetes.io/container.main"] = class
+		a.wants(rdt, class)
+	case 6, 10:
+		a.pod[ofPod] = podIO + "=low"
+		a.wants(podIO, "low")
+	case 7, 8:
+		io := pick(random, "slow", "heavy", "")
+		a.pod[ofMain] = "blockio=" + io + ",rdt=" + class
+		a.wants(rdt, class)
+		a.wants(blockIO, io)
+	case 9:
+		return newWrongAsk(a, random)
+	default:
+		a.pod[ofMain] = "rdt=" + class
+		a.wants(rdt, class)
+	}
+	return a
+}
+
+// newBoundedAsk asks for a class that has a capacity, as a rule.
+func newBoundedAsk(random *rand.Rand) ask {
+	a := ask{asked: map[string]bool{}}
+	switch random.IntN(3) {
+	case 0:
+		a.pod = map[string]string{ofPod: podIO + "=low"}
+		a.wants(podIO, "low")
+	case 1:
+		a.pod = map[string]string{ofMain: "blockio=heavy"}
+		a.wants(blockIO, "heavy")
+	default:
+		a.pod = map[string]string{ofPod: "rdt=gold"}
+		a.wants(rdt, "gold")
+	}
+	return a
+}
+
+func (a *ask) wants(resource, class string) {
+	a.asked[resource] = true
+	switch resource {
+	case rdt:
+		a.rdt = class
+	case blockIO:
+		a.blockIO = class
+	case podIO:
+		a.podIO = class
+	}
+}
+
+// newWrongAsk asks for what nobody is ever given.
+func newWrongAsk(a ask, random *rand.Rand) ask {
+	switch random.IntN(6) {
+	case 0:
+		a.pod[ofMain], a.never = "rdt=platinum", unknownClass
+	case 1:
+		a.pod[ofMain], a.never = "vendor.example/none=fast", unknownResource
+	case 2:
+		a.pod[ofMain], a.never = "rdt = bronze", badRequest
+	case 3:
+		a.pod[ofMain], a.never = podIO+"=low", badRequest
+	case 4:
+		a.pod[ofMain], a.never = strings.Repeat("x", 200_000), badRequest
+	case 5:
+		a.pod[ofMain], a.never = "rdt=bronze", contradiction
+		a.cri["allocated.qos.noderesource.dev/rdt.gold"] = rdt + "=gold"
+	}
+	return a
+}
+
+// may are the reasons for which a class file lets it be refused, and must says that it has to be.
+func (a ask) may(c classFile) (reasons []string, must bool) {
+	if a.never != "" {
+		// What is not configured is unknown, whatever else is wrong.
+		return []string{a.never, unknownResource, unknownClass}, true
+	}
+	for resource, class := range a.classes() {
+		switch known := c.classes(resource); {
+		case known == nil:
+			reasons, must = append(reasons, unknownResource), true
+		case class != "" && !slices.Contains(known, class):
+			reasons, must = append(reasons, unknownClass), true
+		case c.bounded(class):
+			reasons = append(reasons, classFull)
+		}
+	}
+	return reasons, must
+}
+
+// classes are those that are asked for, by resource.
+func (a ask) classes() map[string]string {
+	asked := map[string]string{rdt: a.rdt, blockIO: a.blockIO, podIO: a.podIO}
+	maps.DeleteFunc(asked, func(resource, _ string) bool { return !a.asked[resource] })
+	return asked
+}

@@ -1,0 +1,188 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+)
+
+// The resources of class files.
+const (
+	rdt     = "k8s.io/rdt"
+	blockIO = "k8s.io/blockio"
+	podIO   = "qos.noderesource.dev/pod-blockio"
+)
+
+// classFile is one state of the class file. Class bronze is always there.
+type classFile struct {
+	// number is told in the classes' descriptions, so that it is known which file is in force.
+	number int
+	// wrong files are refused.
+	wrong string
+	// defaultClass of RDT; empty is the system default.
+	defaultClass string
+	// gold and silver say whether there are such classes, goldCapacity and lowCapacity bound gold and low.
+	gold, silver, blockIO, podIO bool
+	goldCapacity, lowCapacity    int
+	// share of the cache, in per cent, is gold's alone; bandwidth is that of bronze.
+	share, bandwidth int
+	// rate is how many bytes a second class slow may read.
+	rate int
+}
+
+func firstClassFile() classFile {
+	return classFile{number: 1, defaultClass: "bronze", gold: true, silver: true, blockIO: true, podIO: true,
+		goldCapacity: 2, lowCapacity: 3, share: 50, bandwidth: 20, rate: 1000}
+}
+
+// changed is another file.
+func (c classFile) changed(random *rand.Rand, number int) classFile {
+	c.number, c.wrong = number, ""
+	for range 1 + random.IntN(2) {
+		switch random.IntN(10) {
+		case 0:
+			c.gold = random.IntN(4) > 0
+		case 1:
+			c.silver = random.IntN(3) > 0
+		case 2:
+			c.goldCapacity = random.IntN(5)
+		case 3:
+			c.lowCapacity = random.IntN(4)
+		case 4:
+			c.share = 25 * (1 + random.IntN(3))
+		case 5:
+			c.bandwidth = 10 * (1 + random.IntN(10))
+		case 6:
+			c.rate = 1000 * (1 + random.IntN(9))
+		case 7:
+			c.blockIO = random.IntN(3) > 0
+		case 8:
+			c.podIO = random.IntN(3) > 0
+		case 9:
+			c.defaultClass = []string{"", "bronze", "silver"}[random.IntN(3)]
+		}
+	}
+	if c.defaultClass == "silver" {
+		c.silver = true
+	}
+	return c
+}
+
+// broken is the file with an error in it.
+func (c classFile) broken(random *rand.Rand, number int) classFile {
+	c.number = number
+	c.wrong = []string{
+		"resources: [\n", "kind: Wrong\n", "# a resource without a backend\n- name: vendor.example/none\n",
+		"- name: k8s.io/rdt\n  rdt: {partitions: {p: {l3Allocation: \"0%\", classes: {c: {}}}}}\n",
+		"\x00\x01\x02", strings.Repeat("- ", 1<<19),
+	}[random.IntN(6)]
+	return c
+}
+
+// Text is the class file.
+func (c classFile) text() string {
+	var text strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
+	say("apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- name: %s", rdt)
+	if c.defaultClass != "" {
+		say("  defaultClass: %s", c.defaultClass)
+	}
+	say("  classes:\n  - {name: bronze, description: file %d}", c.number)
+	if c.gold {
+		say("  - {name: gold, capacity: %d, description: file %d}", c.goldCapacity, c.number)
+	}
+	if c.silver {
+		say("  - {name: silver, description: file %d}", c.number)
+	}
+	say("  rdt:\n    partitions:")
+	if c.gold {
+		say("      exclusive: {l3Allocation: %d%%, mbAllocation: [100%%], classes: {gold: {l3Allocation: 100%%}}}", c.share)
+	}
+	say("      shared:\n        l3Allocation: %d%%\n        mbAllocation: [100%%]\n        classes:", 100-c.share)
+	say("          bronze: {l3Allocation: 100%%, mbAllocation: [%d%%]}", c.bandwidth)
+	if c.silver {
+		say("          silver: {l3Allocation: 100%%}")
+	}
+	if c.blockIO {
+		say("- name: %s\n  classes: [{name: slow, description: file %d}, {name: heavy, capacity: 4}]", blockIO, c.number)
+		say("  blockio:\n    Classes:")
+		say("      slow: [{Devices: [\"/dev/vd[a-z]\"], ThrottleReadBps: %d}]\n      heavy: [{Weight: 400}]", c.rate)
+	}
+	if c.podIO {
+		say("- name: %s\n  scope: pod\n  classes: [{name: low, capacity: %d, description: file %d}]", podIO, c.lowCapacity, c.number)
+		say("  blockio: {Classes: {low: [{Devices: [\"/dev/vd[a-z]\"], ThrottleWriteBps: 7000}]}}")
+	}
+	return text.String() + c.wrong
+}
+
+// classes are those of a resource of container scope; nil when it is not configured.
+func (c classFile) classes(resource string) []string {
+	switch {
+	case resource == blockIO && c.blockIO:
+		return []string{"slow", "heavy"}
+	case resource == podIO && c.podIO:
+		return []string{"low"}
+	case resource != rdt:
+		return nil
+	}
+	names := []string{"bronze"}
+	if c.gold {
+		names = append(names, "gold")
+	}
+	if c.silver {
+		names = append(names, "silver")
+	}
+	return names
+}
+
+// bounded says whether a class has a capacity.
+func (c classFile) bounded(class string) bool {
+	return class == "gold" && c.goldCapacity > 0 || class == "low" && c.lowCapacity > 0 || class == "heavy"
+}
+
+// expect is what the classes come to on a machine.
+func (c classFile) expect(m Machine) invariant.Expect {
+	gold := 0
+	if c.gold {
+		gold = m.Ways * c.share / 100
+	}
+	shared := (1<<(m.Ways*(100-c.share)/100) - 1) << gold
+	group := func(mask, bandwidth int) string {
+		caches, memory := make([]string, len(m.Domains)), make([]string, len(m.Domains))
+		for i, id := range m.Domains {
+			caches[i], memory[i] = fmt.Sprintf("%d=%x", id, mask), fmt.Sprintf("%d=%d", id, bandwidth)
+		}
+		return "L3:" + strings.Join(caches, ";") + "\nMB:" + strings.Join(memory, ";")
+	}
+	e := invariant.Expect{
+		Schemata: map[string]string{"bronze": group(shared, c.bandwidth)},
+		Limits:   map[string]map[string]map[string]string{},
+	}
+	if c.gold {
+		e.Schemata["gold"] = group(1<<gold-1, 100)
+	}
+	if c.silver {
+		e.Schemata["silver"] = group(shared, 100)
+	}
+	if c.blockIO {
+		e.Limits[blockIO] = map[string]map[string]string{"slow": limits(m.Disks, "rbps", c.rate), "heavy": m.Weights}
+	}
+	if c.podIO {
+		e.Limits[podIO] = map[string]map[string]string{"low": limits(m.Disks, "wbps", 7000)}
+	}
+	return e
+}
+
+func limits(disks []string, kind string, rate int) map[string]string {
+	var text strings.Builder
+	for _, disk := range slices.Sorted(slices.Values(disks)) {
+		fmt.Fprintf(&text, "%s %s=%d\n", disk, kind, rate)
+	}
+	return map[string]string{"io.max": text.String()}
+}

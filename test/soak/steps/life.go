@@ -1,0 +1,328 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+// mostPods is how many pods there are at a time.
+const mostPods = 25
+
+// life is what pods and containers do.
+func life() []action {
+	return []action{
+		{weight: 20, plan: (*Soak).newPod},
+		{weight: 10, plan: (*Soak).newContainer},
+		{weight: 4, plan: (*Soak).start},
+		{weight: 8, plan: (*Soak).exit},
+		{weight: 6, plan: (*Soak).removeContainer},
+		{weight: 8, plan: (*Soak).endPod},
+		{weight: 6, plan: (*Soak).crashLoop},
+		{weight: 8, plan: (*Soak).exec},
+		{weight: 2, plan: (*Soak).execEverywhere, alone: true},
+		{weight: 8, plan: (*Soak).fork},
+		{weight: 3, plan: (*Soak).resize},
+		{weight: 16, plan: (*Soak).update},
+		{weight: 3, plan: (*Soak).updateAtTheEnd},
+	}
+}
+
+// newPod runs a pod with a container, which in some is created only.
+func (s *Soak) newPod() *deed { return s.newPodAsking(newAsk(s.random)) }
+
+func (s *Soak) newPodAsking(a ask) *deed {
+	if len(s.pods) >= mostPods {
+		return nil
+	}
+	s.made++
+	name := fmt.Sprintf("p%d", s.made)
+	p := &pod{config: Pod{Name: name, UID: "uid-" + name, Annotations: a.pod}, ask: a}
+	start := s.random.IntN(8) > 0
+	d := &deed{action: "create", what: fmt.Sprintf("%s %s, started: %t", name, a, start), judged: true}
+	d.may, d.must = a.may(s.file)
+	id := ""
+	d.do = func(ctx context.Context) error {
+		var err error
+		if p.id, err = s.site.RunPod(ctx, p.config); err != nil {
+			return err
+		}
+		id, err = s.runContainer(ctx, p, "main", start)
+		return err
+	}
+	d.then = func(error) {
+		if p.id != "" {
+			s.pods = append(s.pods, p)
+		}
+		p.note(id, "main", start)
+	}
+	return d
+}
+
+// note adds a container that was made to the model.
+func (p *pod) note(id, name string, started bool) {
+	if id == "" {
+		return
+	}
+	in := created
+	if started {
+		in = running
+	}
+	p.containers = append(p.containers, &container{pod: p, id: id, name: name, state: in})
+}
+
+// runContainer creates a container and starts it, if it is to be. The ID is empty when that failed. A container that was started in
+// calm is to be in its class at once.
+func (s *Soak) runContainer(ctx context.Context, p *pod, name string, start bool) (id string, err error) {
+	id, err = s.site.CreateContainer(ctx, p.id, Container{Name: name, Annotations: p.ask.cri})
+	if err != nil || !start {
+		return id, err
+	}
+	if err := s.startOrRemove(ctx, id); err != nil {
+		return "", err
+	}
+	if name != "main" || !s.calm {
+		return id, nil
+	}
+	return id, s.placed(ctx, id, p.ask)
+}
+
+// startOrRemove removes what cannot be started, as the kubelet does when it tries again. Runtimes do not tell plugins of all that they
+// could not start.
+func (s *Soak) startOrRemove(ctx context.Context, id string) error {
+	err := s.site.StartContainer(ctx, id)
+	if err != nil {
+		err = errors.Join(err, s.site.RemoveContainer(ctx, id))
+	}
+	return err
+}
+
+// newContainer adds a container to a pod, or the next one of a name after the former has ended.
+func (s *Soak) newContainer() *deed {
+	p := s.anyPod()
+	if p == nil {
+		return nil
+	}
+	name := pick(s.random, "main", "side", "extra")
+	if slices.ContainsFunc(p.containers, func(c *container) bool { return c.name == name && c.state != ended }) {
+		return nil
+	}
+	start, id := s.random.IntN(4) > 0, ""
+	d := &deed{action: "create", what: fmt.Sprintf("%s/%s, started: %t", p.config.Name, name, start), judged: name == "main", touches: p}
+	d.may, d.must = p.ask.may(s.file)
+	d.do = func(ctx context.Context) (err error) {
+		id, err = s.runContainer(ctx, p, name, start)
+		return err
+	}
+	d.then = func(error) { p.note(id, name, start) }
+	return d
+}
+
+// start starts a container that was created some time ago, perhaps while the plugin was away or had other class files.
+func (s *Soak) start() *deed {
+	c := s.anyContainer(created)
+	if c == nil {
+		return nil
+	}
+	return &deed{action: "start", what: c.String(), touches: c.pod,
+		do: func(ctx context.Context) error { return s.startOrRemove(ctx, c.id) },
+		then: func(err error) {
+			c.state = running
+			if err != nil {
+				c.pod.remove(c)
+			}
+		}}
+}
+
+func (s *Soak) exit() *deed {
+	c := s.anyContainer(running)
+	if c == nil {
+		return nil
+	}
+	return &deed{action: "exit", what: c.String(), touches: c.pod, judged: true,
+		do:   func(ctx context.Context) error { return s.site.ExitContainer(ctx, c.id) },
+		then: func(error) { c.state = ended }}
+}
+
+func (s *Soak) removeContainer() *deed {
+	c := s.anyContainer(created, running, ended, ended)
+	if c == nil {
+		return nil
+	}
+	return &deed{action: "remove", what: c.String(), touches: c.pod, judged: true,
+		do:   func(ctx context.Context) error { return s.site.RemoveContainer(ctx, c.id) },
+		then: func(error) { c.pod.remove(c) }}
+}
+
+func (s *Soak) endPod() *deed {
+	p := s.anyPod()
+	if p == nil {
+		return nil
+	}
+	return &deed{action: "remove pod", what: p.config.Name, touches: p, judged: true,
+		do:   func(ctx context.Context) error { return s.site.RemovePod(ctx, p.id) },
+		then: func(error) { s.removePod(p) }}
+}
+
+// crashLoop ends a container some times. The kubelet makes the next one before it removes the one before.
+func (s *Soak) crashLoop() *deed {
+	c := s.anyContainer(running)
+	if c == nil {
+		return nil
+	}
+	times := 2 + s.random.IntN(5)
+	d := &deed{action: "crash loop", what: fmt.Sprintf("%s, %d times", c, times), touches: c.pod, judged: c.name == "main"}
+	d.may, _ = c.pod.ask.may(s.file)
+	d.do = func(ctx context.Context) error {
+		for range times {
+			if err := s.site.ExitContainer(ctx, c.id); err != nil {
+				return err
+			}
+			c.state = ended
+			id, err := s.runContainer(ctx, c.pod, c.name, true)
+			if err = errors.Join(err, s.site.RemoveContainer(ctx, c.id)); id != "" {
+				c.state = running
+			}
+			if c.id, c.changed = id, nil; err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	d.then = func(error) {
+		if c.id == "" {
+			c.pod.remove(c)
+		}
+	}
+	return d
+}
+
+func (s *Soak) exec() *deed {
+	c := s.anyContainer(running)
+	if c == nil {
+		return nil
+	}
+	return &deed{action: "exec", what: c.String(), touches: c.pod, judged: true, then: func(error) {},
+		do: func(ctx context.Context) error { return s.site.Exec(ctx, c.id) }}
+}
+
+// execEverywhere starts a process in all that runs, whatever class it was created in and has now.
+func (s *Soak) execEverywhere() *deed {
+	var all []*container
+	for _, p := range s.pods {
+		for _, c := range p.containers {
+			if c.state == running && !s.busy[p] {
+				all = append(all, c)
+			}
+		}
+	}
+	return &deed{action: "exec everywhere", what: fmt.Sprint(all), judged: true, then: func(error) {},
+		do: func(ctx context.Context) error {
+			var errs []error
+			for _, c := range all {
+				if err := s.site.Exec(ctx, c.id); err != nil {
+					errs = append(errs, fmt.Errorf("%s: %w", c, err))
+				}
+			}
+			return errors.Join(errs...)
+		}}
+}
+
+func (s *Soak) fork() *deed {
+	c := s.anyContainer(running)
+	if c == nil {
+		return nil
+	}
+	times := 1 + s.random.IntN(10)
+	return &deed{action: "fork", what: fmt.Sprintf("%s, %d times", c, times), touches: c.pod, judged: true, then: func(error) {},
+		do: func(ctx context.Context) error {
+			for range times {
+				if err := s.site.Fork(ctx, c.id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}}
+}
+
+func (s *Soak) resize() *deed {
+	c := s.anyContainer(running)
+	if c == nil {
+		return nil
+	}
+	return &deed{action: "resize", what: c.String(), touches: c.pod, judged: true, then: func(error) {},
+		do: func(ctx context.Context) error { return s.site.Resize(ctx, c.id) }}
+}
+
+// update changes the classes of a running container, of one or two resources.
+func (s *Soak) update() *deed {
+	c := s.anyContainer(running)
+	if c == nil {
+		return nil
+	}
+	request := &qosv1alpha1.UpdateContainerQOSResourcesRequest{PodUid: c.pod.config.UID, Container: c.name}
+	d := &deed{action: "update", touches: c.pod, judged: true}
+	asks := ask{asked: map[string]bool{}}
+	which := s.random.IntN(4)
+	if which > 0 {
+		asks.wants(rdt, pick(s.random, "gold", "gold", "silver", "bronze", "", "platinum"))
+	}
+	if which < 2 {
+		asks.wants(blockIO, pick(s.random, "slow", "heavy", "", "none"))
+	}
+	for resource, class := range asks.classes() {
+		request.QosResources = append(request.QosResources, &qosv1alpha1.ContainerQOSResource{Name: resource, Class: class})
+	}
+	// What it has already is not refused, whatever class files say by now.
+	d.may, _ = asks.may(s.file)
+	d.what = fmt.Sprintf("%s to %v", c, asks.classes())
+	d.do = func(ctx context.Context) error { return s.change(ctx, request) }
+	d.then = func(err error) { c.note(asks.classes(), err) }
+	return d
+}
+
+// note notes a change. Of one that was neither made nor refused, the outcome is not known, and so not which classes the container has.
+func (c *container) note(classes map[string]string, err error) {
+	refusals := []string{classFull, unknownClass, unknownResource, unavailable, notRunning}
+	switch {
+	case err == nil && c.changed == nil:
+		c.changed = classes
+	case err == nil:
+		maps.Copy(c.changed, classes)
+	case !slices.Contains(refusals, reasonOf(err)):
+		c.changed = nil
+	}
+}
+
+func (s *Soak) change(ctx context.Context, request *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
+	api := s.site.API()
+	if api == nil {
+		return errNoPlugin
+	}
+	_, err := api.UpdateContainerQOSResources(ctx, request)
+	return err
+}
+
+// updateAtTheEnd changes the class of a container that ends at the same time.
+func (s *Soak) updateAtTheEnd() *deed {
+	c := s.anyContainer(running)
+	if c == nil {
+		return nil
+	}
+	request := &qosv1alpha1.UpdateContainerQOSResourcesRequest{PodUid: c.pod.config.UID, Container: c.name,
+		QosResources: []*qosv1alpha1.ContainerQOSResource{{Name: rdt, Class: "bronze"}, {Name: blockIO, Class: ""}}}
+	return &deed{action: "update while it exits", what: c.String(), touches: c.pod, then: func(error) { c.state = ended },
+		do: func(ctx context.Context) error {
+			exited := make(chan error, 1)
+			go func() { exited <- s.site.ExitContainer(ctx, c.id) }()
+			err := s.change(ctx, request)
+			return errors.Join(<-exited, err)
+		}}
+}

@@ -1,0 +1,110 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+)
+
+// pod is a pod that was run, with its containers in the order of their creation.
+type pod struct {
+	id         string
+	config     Pod
+	ask        ask
+	containers []*container
+}
+
+// container is a container as the runtime has it.
+type container struct {
+	pod      *pod
+	id, name string
+	state    state
+	// changed are the classes that it was changed to, by resource, and must keep; nil when that is not known.
+	changed map[string]string
+}
+
+type state int
+
+const (
+	created state = iota
+	running
+	ended
+)
+
+func (c *container) String() string { return c.pod.config.Name + "/" + c.name }
+
+// deed is something that is done to the node.
+type deed struct {
+	action, what string
+	do           func(ctx context.Context) error
+	// then notes in the model what came of it. Deeds that are done at the same time are noted one after another.
+	then func(err error)
+	// may are the reasons for which it may fail while nothing else happens that explains it; must says that it has to.
+	may  []string
+	must bool
+	// judged is false for what may fail at any time.
+	judged bool
+	// touches is the pod that no other deed of the same time may touch.
+	touches *pod
+}
+
+// action makes deeds of a kind; nil when there is nothing to do it to.
+type action struct {
+	weight int
+	plan   func(s *Soak) *deed
+	// alone is done by itself; so is trouble, which explains failures of what is done afterwards.
+	alone, trouble bool
+}
+
+// choose picks an action by weight.
+func choose(random *rand.Rand, actions []action) action {
+	total := 0
+	for _, a := range actions {
+		total += a.weight
+	}
+	at := random.IntN(total)
+	for _, a := range actions {
+		if at -= a.weight; at < 0 {
+			return a
+		}
+	}
+	return actions[0]
+}
+
+// anyContainer picks a container in a state, of a pod that is not busy.
+func (s *Soak) anyContainer(in ...state) *container {
+	var found []*container
+	for _, p := range s.pods {
+		if s.busy[p] {
+			continue
+		}
+		for _, c := range p.containers {
+			if slices.Contains(in, c.state) {
+				found = append(found, c)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return found[s.random.IntN(len(found))]
+}
+
+func (s *Soak) anyPod() *pod {
+	free := slices.DeleteFunc(slices.Clone(s.pods), func(p *pod) bool { return s.busy[p] })
+	if len(free) == 0 {
+		return nil
+	}
+	return free[s.random.IntN(len(free))]
+}
+
+func (p *pod) remove(c *container) {
+	p.containers = slices.DeleteFunc(p.containers, func(other *container) bool { return other == c })
+}
+
+func (s *Soak) removePod(p *pod) {
+	s.pods = slices.DeleteFunc(s.pods, func(other *pod) bool { return other == p })
+}

@@ -1,0 +1,64 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Reasons why something was not done.
+const (
+	classFull       = "ClassFull"
+	unknownClass    = "UnknownClass"
+	unknownResource = "UnknownResource"
+	unavailable     = "Unavailable"
+	contradiction   = "Contradiction"
+	badRequest      = "BadRequest"
+	withoutPlugin   = "CreatedWithoutPlugin"
+	pluginAway      = "PluginAway"
+	pluginKilled    = "PluginKilled"
+	notRunning      = "NotRunning"
+	other           = "Other"
+)
+
+// reasonOf finds the reason in what the plugin said to the runtime, or to who asked for a change.
+func reasonOf(err error) string {
+	text := err.Error()
+	for _, known := range []struct{ words, reason string }{
+		{"created while qos-nri-plugin was not connected", withoutPlugin},
+		{" is full: ", classFull},
+		{" contradicts the ", contradiction},
+		{"is unavailable on this node", unavailable},
+		{"resource \"", unknownResource},
+		{" does not exist on this node; available: ", unknownClass},
+		{": the request ", badRequest},
+		{"is for pods, not for containers", badRequest},
+		{"is assigned to a ", badRequest},
+		{"this node has ", unknownResource},
+		{"not running yet", notRunning},
+		{"not connected to the container runtime", pluginAway},
+		{"input/output error", pluginKilled}, // what is left of it has no machine any more
+		{"ttrpc: closed", pluginKilled},
+		{"no such cgroup", notRunning},
+	} {
+		if strings.Contains(text, known.words) {
+			return known.reason
+		}
+	}
+	switch code := status.Code(err); {
+	case code == codes.Unavailable, code == codes.Canceled, errors.Is(err, context.Canceled), errors.Is(err, errNoPlugin):
+		return pluginAway
+	case code == codes.NotFound:
+		return notRunning
+	}
+	return other
+}
+
+// errNoPlugin is returned for what needs the plugin while it does not run.
+var errNoPlugin = errors.New("the plugin does not run")

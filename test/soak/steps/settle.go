@@ -1,0 +1,191 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+)
+
+// settle has the plugin run, waits until all is at rest, and looks whether all that must hold holds.
+func (s *Soak) settle(ctx context.Context) error {
+	began := time.Now()
+	if err := s.revive(ctx); err != nil {
+		return s.violated([]string{fmt.Sprintf("the plugin does not start: %v", err)})
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.options.Patience)
+	defer cancel()
+	if _, err := s.watchForeign(); err != nil {
+		return err
+	}
+	var last invariant.World
+	registered := &registration{since: time.Now(), restarted: s.restarted}
+	machine := invariant.Machine{API: s.site.API(), Host: s.site.Host(), Live: s.site.Live, Before: s.before, Ignore: s.options.Ignore}
+	if others, ok := s.site.(Others); ok {
+		machine.ForeignFiles = others.ForeignFiles()
+	}
+	machine.Settled = func(w *invariant.World) []string {
+		s.keepForeign(w.Foreign)
+		w.Before = s.before
+		w.Expect = s.known[fileInForce(w.Status)].expect(s.site.Machine())
+		w.Expect.Most = s.most(w.Status)
+		last = *w
+		return append(registered.unsettled(w.Status), s.unsettled(w)...)
+	}
+	wrong := machine.Wait(ctx)
+	s.summary.settled = append(s.summary.settled, time.Since(began))
+	if len(wrong) > 0 {
+		wrong[0] = fmt.Sprintf("not at rest after %s: %s", s.options.Patience, wrong[0])
+		return s.violated(wrong)
+	}
+	s.calm = s.known[fileInForce(last.Status)].sameAs(s.file) && time.Since(s.sabotaged) > s.site.Machine().Notices
+	return s.violated(s.watch(ctx, 0))
+}
+
+// quietTime is how long the plugin has to stay registered before all is at rest: a runtime that has ended, or class files that need
+// other hooks, are not noticed at once.
+const quietTime = 100 * time.Millisecond
+
+// registration is that of the plugin with the runtime, as it was seen last.
+type registration struct {
+	at               time.Time // by the plugin
+	since, restarted time.Time
+}
+
+// unsettled says that the plugin is on its way to be registered anew.
+func (r *registration) unsettled(status *qosv1alpha1.StatusResponse) []string {
+	if at := status.GetRuntime().GetRegisteredAt().AsTime(); at != r.at {
+		r.at, r.since = at, time.Now()
+	}
+	if r.at.Before(r.restarted) || time.Since(r.since) < quietTime {
+		return []string{"the plugin has not registered anew with a runtime that was restarted, or has just done so"}
+	}
+	return nil
+}
+
+// revive has a plugin run that is not about to be killed.
+func (s *Soak) revive(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, deedTime)
+	defer cancel()
+	if s.pluginRuns() && s.summary.killed() {
+		if err := s.site.KillPlugin(ctx, 0); err != nil {
+			return err
+		}
+	}
+	if s.pluginRuns() {
+		return nil
+	}
+	return s.site.StartPlugin(ctx)
+}
+
+func (s *Soak) pluginRuns() bool {
+	runs, _ := s.site.PluginRuns() // why not is looked at after every step
+	return runs
+}
+
+// unsettled says what is on its way still: the class file that was written last, and containers that are not in their class.
+func (s *Soak) unsettled(w *invariant.World) []string {
+	var wrong []string
+	config := w.Status.GetConfig()
+	refused, unknown := config.GetLastError() != "", s.unknownFile(w.Status)
+	switch {
+	case s.file.wrong != "" && !refused:
+		wrong = append(wrong, "a wrong class file is not refused")
+	case s.file.wrong == "" && refused:
+		wrong = append(wrong, "the class file is refused: "+config.GetLastError())
+	case s.file.wrong == "" && !unknown && fileInForce(w.Status) != s.file.number:
+		wrong = append(wrong, fmt.Sprintf("class file %d is in force, and not %d", fileInForce(w.Status), s.file.number))
+	}
+	wrong = append(wrong, astray(w)...)
+	wrong = append(wrong, s.lostChanges(w)...)
+	for _, r := range w.Status.GetUnavailableResources() {
+		wrong = append(wrong, fmt.Sprintf("%s is unavailable: %s", r.GetName(), r.GetMessage()))
+	}
+	return wrong
+}
+
+// astray are the containers that run and are not in their class. One that has not started gets there when it does.
+func astray(w *invariant.World) []string {
+	var wrong []string
+	for _, ctr := range w.Live.Containers {
+		for _, a := range assignmentsOf(w, ctr.ID) {
+			if ctr.Started && a.GetSource() == qosv1alpha1.Source_SOURCE_ADOPTED && !lacks(w.Status, a.GetName()) {
+				wrong = append(wrong, fmt.Sprintf("%s is not in its class of %s but in %q", ctr, a.GetName(), a.GetClass()))
+			}
+		}
+	}
+	return wrong
+}
+
+// lostChanges are the containers that are not in the class any more that they were changed to.
+func (s *Soak) lostChanges(w *invariant.World) []string {
+	var wrong []string
+	for _, p := range s.pods {
+		for _, c := range p.containers {
+			for _, a := range assignmentsOf(w, c.id) {
+				want, changed := c.changed[a.GetName()]
+				if changed && a.GetClass() != want && !lacks(w.Status, a.GetName()) {
+					wrong = append(wrong, fmt.Sprintf("%s was changed to class %q of %s, and has %q", c, want, a.GetName(), a.GetClass()))
+				}
+			}
+		}
+	}
+	return wrong
+}
+
+func assignmentsOf(w *invariant.World, id string) []*qosv1alpha1.Assignment {
+	for _, pod := range w.Assignments.GetPods() {
+		for _, ctr := range pod.GetContainers() {
+			if ctr.GetId() == id {
+				return ctr.GetQosResources()
+			}
+		}
+	}
+	return nil
+}
+
+// unknownFile says that no class is offered that tells which file it is from.
+func (s *Soak) unknownFile(status *qosv1alpha1.StatusResponse) bool { return fileInForce(status) == 0 }
+
+// lacks says that nothing is promised of a resource now.
+func lacks(status *qosv1alpha1.StatusResponse, resource string) bool {
+	told := map[string]bool{}
+	eachClass(status, func(name string, _ *qosv1alpha1.QOSResourceClassInfo) { told[name] = true })
+	return !told[resource]
+}
+
+// sameAs says whether two files have the same classes.
+func (c classFile) sameAs(other classFile) bool {
+	other.number, other.wrong = c.number, c.wrong
+	return c == other
+}
+
+// placed wants a container that was just started in the class that it asked for, in the kernel.
+func (s *Soak) placed(ctx context.Context, id string, a ask) error {
+	if !a.asked[rdt] || a.rdt == "" {
+		return nil
+	}
+	live, err := s.site.Live(ctx)
+	if err != nil {
+		return err
+	}
+	live = invariant.Live{Containers: slices.DeleteFunc(live.Containers, func(c invariant.Container) bool { return c.ID != id })}
+	kernel, err := invariant.KernelOf(s.site.Host(), live)
+	if err != nil {
+		return err
+	}
+	group := kernel.Groups["qos-"+a.rdt]
+	for _, thread := range kernel.Cgroups[id].Threads {
+		if !slices.Contains(group.Tasks, thread) {
+			return fmt.Errorf("thread %d has started outside of qos-%s; there are %v", thread, a.rdt, slices.Sorted(maps.Keys(kernel.Groups)))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/kinds"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+func parse(c classFile) error {
+	_, err := classes.Parse([]classes.File{{Name: "classes.yaml", Data: []byte(c.text())}}, kinds.Offline(), nil)
+	return err
+}
+
+func TestEveryClassFileIsRightUnlessItIsToBeWrong(t *testing.T) {
+	random, c := rand.New(rand.NewPCG(1, 1)), firstClassFile()
+	for number := range 500 {
+		c = c.changed(random, number)
+		if err := parse(c); err != nil {
+			t.Fatalf("%v\n%s", err, c.text())
+		}
+		if wrong := c.broken(random, number); parse(wrong) == nil {
+			t.Fatalf("is not refused: %q", wrong.wrong[:min(len(wrong.wrong), 80)])
+		}
+	}
+}
+
+func TestWhatClassesComeToFollowsFromTheFile(t *testing.T) {
+	machine := Machine{Ways: 12, Domains: []int{0, 1}, Disks: []string{"254:16", "254:0"}}
+	c := firstClassFile()
+	e := c.expect(machine)
+	want := map[string]string{
+		"gold":   "L3:0=3f;1=3f\nMB:0=100;1=100",
+		"silver": "L3:0=fc0;1=fc0\nMB:0=100;1=100",
+		"bronze": "L3:0=fc0;1=fc0\nMB:0=20;1=20",
+	}
+	if diff := cmp.Diff(want, e.Schemata); diff != "" {
+		t.Errorf("schemata (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"io.max": "254:0 rbps=1000\n254:16 rbps=1000\n"}, e.Limits[blockIO]["slow"]); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	c.gold, c.blockIO = false, false
+	e = c.expect(machine)
+	if got := e.Schemata["bronze"]; got != "L3:0=3f;1=3f\nMB:0=20;1=20" || e.Schemata["gold"] != "" || e.Limits[blockIO] != nil {
+		t.Errorf("without gold and block I/O there are %v", e)
+	}
+}
+
+func TestARefusalIsExpectedWhereTheClassFileHasAReason(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		ask    func(*ask)
+		change func(*classFile)
+		want   []string
+		must   bool
+	}{
+		{"nothing is asked for", func(*ask) {}, func(*classFile) {}, nil, false},
+		{"a class without capacity", func(a *ask) { a.wants(rdt, "silver") }, func(*classFile) {}, nil, false},
+		{"a bounded class", func(a *ask) { a.wants(rdt, "gold") }, func(*classFile) {}, []string{classFull}, false},
+		{"a class whose bound was taken away", func(a *ask) { a.wants(rdt, "gold") }, func(c *classFile) { c.goldCapacity = 0 }, nil, false},
+		{"a class that is gone", func(a *ask) { a.wants(rdt, "gold") }, func(c *classFile) { c.gold = false }, []string{unknownClass}, true},
+		{"a resource that is gone", func(a *ask) { a.wants(podIO, "low") }, func(c *classFile) { c.podIO = false }, []string{unknownResource}, true},
+		{"the system default", func(a *ask) { a.wants(blockIO, "") }, func(*classFile) {}, nil, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a, c := ask{asked: map[string]bool{}}, firstClassFile()
+			test.ask(&a)
+			test.change(&c)
+			got, must := a.may(c)
+			if diff := cmp.Diff(test.want, got); diff != "" || must != test.must {
+				t.Errorf("must be refused: %t, as one of (-want +got):\n%s", must, diff)
+			}
+		})
+	}
+}
+
+func TestReasonsAreFoundInWhatThePluginSays(t *testing.T) {
+	for text, want := range map[string]string{
+		`pod default/a container main: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: bronze`:          classFull,
+		`class "platin" of k8s.io/rdt does not exist on this node; available: gold`:                                   unknownClass,
+		`resource "x" does not exist on this node; available: none`:                                                   unknownResource,
+		`pod default/a container main: the request has "rdt = gold" where resource=class, without spaces, is needed`:  badRequest,
+		`class "a" of k8s.io/rdt contradicts the allocated class "b"; ask for`:                                        contradiction,
+		`class "gold" of k8s.io/rdt is unavailable on this node: resctrl is not mounted`:                              unavailable,
+		`class "gold" of k8s.io/rdt: the container was created while qos-nri-plugin was not connected to the runtime`: withoutPlugin,
+		`write /sys/fs/resctrl/qos-gold/tasks: input/output error`:                                                    pluginKilled,
+		`write /sys/fs/resctrl/qos-gold/tasks: device or resource busy`:                                               other,
+		`pod default/a container extra: unknown QoS resource: "k8s.io/blockio"; this node has k8s.io/rdt`:             unknownResource,
+	} {
+		if got := reasonOf(errors.New(text)); got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
+	}
+	if got := reasonOf(status.Error(codes.Unavailable, "it ends")); got != pluginAway {
+		t.Errorf("got %s of a plugin that ends", got)
+	}
+}
+
+func TestInCalmEveryOutcomeNeedsAReason(t *testing.T) {
+	busy := errors.New("device or resource busy")
+	for _, test := range []struct {
+		name         string
+		deed         deed
+		err          error
+		calm, others bool
+		want         string
+	}{
+		{"done", deed{judged: true}, nil, true, false, ""},
+		{"done though it could not be", deed{judged: true, must: true, may: []string{unknownClass}}, nil, true, false, "should have been refused"},
+		{"failed for a reason", deed{judged: true, may: []string{classFull}}, errors.New("x is full: 2"), true, false, ""},
+		{"failed without one", deed{judged: true, may: []string{classFull}}, busy, true, false, "failed without a reason: device or resource busy"},
+		{"failed without one, in trouble", deed{judged: true}, busy, false, false, ""},
+		{"what may always fail", deed{}, busy, true, false, ""},
+		{"others had the last slot", deed{judged: true}, errors.New("x is full: 2"), true, true, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := judge(&test.deed, test.err, test.calm, test.others)
+			if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestMoreThanThereWasIsFoundInTheEnd(t *testing.T) {
+	start := resources{goroutines: 10, descriptors: 10, memory: 1 << 20}
+	for name, change := range map[string]func(*resources){
+		"goroutines":   func(r *resources) { r.goroutines += moreGoroutines + 1 },
+		"descriptors":  func(r *resources) { r.descriptors += moreDescriptors + 1 },
+		"bytes in use": func(r *resources) { r.memory += moreMemory + 1 },
+	} {
+		s := newSummary(1)
+		s.warm, s.end = start, start
+		if err := s.grown(); err != nil {
+			t.Errorf("as before, and there is more: %v", err)
+		}
+		change(&s.end)
+		if err := s.grown(); !errors.Is(err, ErrViolated) || !strings.Contains(err.Error(), name) {
+			t.Errorf("more %s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/columns"
+)
+
+// warmUp is after how many rounds memory is measured first.
+const warmUp = 5
+
+// What may be more at the end than after the first rounds.
+const (
+	moreGoroutines  = 10
+	moreDescriptors = 10
+	moreMemory      = 16 << 20 // bytes
+)
+
+// keptDeeds are how many of the last deeds are told when something is wrong.
+const keptDeeds = 60
+
+// Summary is what was done and what came of it.
+type Summary struct {
+	seed                uint64
+	round, step, checks int
+	// kills are those that came: the plugin may not write as often.
+	kills   int
+	took    time.Duration
+	actions map[string]*tally
+	reasons map[string]int
+	// unknown are failures whose reason is not known, each once.
+	unknown    map[string]bool
+	settled    []time.Duration
+	violations []string
+	last       []string
+	// armed says that the plugin is to be killed in the round.
+	armed     bool
+	warm, end resources
+}
+
+// tally counts the outcomes of an action.
+type tally struct{ done, failed int }
+
+// resources are what this process has.
+type resources struct {
+	goroutines, descriptors int
+	memory                  uint64 // bytes in use
+}
+
+func newSummary(seed uint64) *Summary {
+	return &Summary{seed: seed, actions: map[string]*tally{}, reasons: map[string]int{}, unknown: map[string]bool{}}
+}
+
+// done counts a deed, and returns a line about it.
+func (s *Summary) done(d *deed, err error) string {
+	t := s.actions[d.action]
+	if t == nil {
+		t = &tally{}
+		s.actions[d.action] = t
+	}
+	outcome := "done"
+	if err == nil {
+		t.done++
+	} else {
+		t.failed++
+		reason := reasonOf(err)
+		s.reasons[reason]++
+		outcome = strings.ReplaceAll(err.Error(), "\n", "; ")
+		if reason == other && len(s.unknown) < 10 {
+			s.unknown[d.action+": "+outcome[:min(len(outcome), 300)]] = true
+		}
+	}
+	s.armed = s.armed || strings.HasPrefix(d.action, "kill")
+	line := fmt.Sprintf("round %d step %d: %s %s: %s", s.round, s.step, d.action, d.what, outcome[:min(len(outcome), 500)])
+	s.last = append(s.last, line)
+	s.last = s.last[max(0, len(s.last)-keptDeeds):]
+	return line
+}
+
+// killed says, once, that the plugin was to be killed since it was asked for last.
+func (s *Summary) killed() bool {
+	was := s.armed
+	s.armed = false
+	return was
+}
+
+func (s *Summary) progress(since time.Duration) string {
+	deeds := 0
+	for _, t := range s.actions {
+		deeds += t.done + t.failed
+	}
+	return fmt.Sprintf("%s: %d rounds, %d deeds, %d kills, %d looks, %d violations",
+		since.Round(time.Second), s.round, deeds, s.kills, s.checks, len(s.violations))
+}
+
+// String is the table of what was done.
+func (s *Summary) String() string {
+	rows := [][]string{{"ACTION", "DONE", "REFUSED OR FAILED"}}
+	for _, action := range slices.Sorted(maps.Keys(s.actions)) {
+		t := s.actions[action]
+		rows = append(rows, []string{action, fmt.Sprint(t.done), fmt.Sprint(t.failed)})
+	}
+	rows = append(rows, []string{}, []string{"REASON", "TIMES"})
+	for _, reason := range slices.Sorted(maps.Keys(s.reasons)) {
+		rows = append(rows, []string{reason, fmt.Sprint(s.reasons[reason])})
+	}
+	slices.Sort(s.settled)
+	rows = append(rows, []string{}, []string{"MEASURE", "AFTER THE FIRST ROUNDS", "AT THE END", "MOST"},
+		measureRow("goroutines", s.warm.goroutines, s.end.goroutines, moreGoroutines),
+		measureRow("descriptors", s.warm.descriptors, s.end.descriptors, moreDescriptors),
+		measureRow("memory, KiB", int(s.warm.memory>>10), int(s.end.memory>>10), moreMemory>>10))
+	var text strings.Builder
+	text.WriteString((&columns.Widths{}).Format(rows, "", 2))
+	fmt.Fprintf(&text, "\nseed %d, %s\n", s.seed, s.progress(s.took))
+	if n := len(s.settled); n > 0 {
+		fmt.Fprintf(&text, "at rest after a round within %s, half of the rounds; %s at most\n",
+			s.settled[n/2].Round(time.Millisecond), s.settled[n-1].Round(time.Millisecond))
+	}
+	for _, failure := range slices.Sorted(maps.Keys(s.unknown)) {
+		fmt.Fprintf(&text, "other: %s\n", failure)
+	}
+	if len(s.violations) > 0 {
+		fmt.Fprintf(&text, "\nThe last that was done, with seed %d:\n%s\n\nViolations:\n%s\n", s.seed,
+			strings.Join(s.last, "\n"), strings.Join(s.violations, "\n"))
+	}
+	return text.String()
+}
+
+func measureRow(name string, warm, end, more int) []string {
+	return []string{name, fmt.Sprint(warm), fmt.Sprint(end), fmt.Sprint(warm + more)}
+}
+
+// measure looks at this process when no pod is there and everything is at rest.
+func (s *Soak) measure(ctx context.Context, into *resources) error {
+	clear(s.busy)
+	for len(s.pods) > 0 {
+		if err := s.perform(ctx, []*deed{s.endPod()}); err != nil {
+			return err
+		}
+	}
+	if err := s.settle(ctx); err != nil {
+		return err
+	}
+	runtime.GC()
+	runtime.GC() // what was found to be garbage with a finalizer
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	descriptors, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("count descriptors: %w", err)
+	}
+	*into = resources{goroutines: runtime.NumGoroutine(), descriptors: len(descriptors), memory: memory.HeapAlloc}
+	return nil
+}
+
+// grown says what there is more of at the end than there may be.
+func (s *Summary) grown() error {
+	if s.warm == (resources{}) {
+		return nil // it was interrupted before
+	}
+	var wrong []string
+	if s.end.goroutines > s.warm.goroutines+moreGoroutines {
+		wrong = append(wrong, fmt.Sprintf("%d goroutines have become %d", s.warm.goroutines, s.end.goroutines))
+	}
+	if s.end.descriptors > s.warm.descriptors+moreDescriptors {
+		wrong = append(wrong, fmt.Sprintf("%d descriptors have become %d", s.warm.descriptors, s.end.descriptors))
+	}
+	if s.end.memory > s.warm.memory+moreMemory {
+		wrong = append(wrong, fmt.Sprintf("%d bytes in use have become %d", s.warm.memory, s.end.memory))
+	}
+	s.violations = append(s.violations, wrong...)
+	if len(wrong) > 0 {
+		return errors.Join(ErrViolated, errors.New(strings.Join(wrong, "; ")))
+	}
+	return nil
+}

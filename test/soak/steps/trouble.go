@@ -1,0 +1,159 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// trouble is what happens to the node itself.
+func (s *Soak) trouble() []action {
+	actions := []action{
+		{weight: 10, plan: (*Soak).reload},
+		{weight: 2, plan: (*Soak).spoil},
+		{weight: 20, plan: (*Soak).kill},
+		{weight: 4, plan: (*Soak).stop},
+		{weight: 60, plan: (*Soak).startPlugin},
+		{weight: 3, plan: (*Soak).restartRuntime},
+	}
+	if others, ok := s.site.(Others); ok {
+		actions = append(actions, action{weight: 3, plan: func(s *Soak) *deed { return s.foreigners(others) }})
+	}
+	if disks, ok := s.site.(Disks); ok && s.options.Sabotage {
+		actions = append(actions, action{weight: 4, plan: func(s *Soak) *deed { return s.toggleDisk(disks) }})
+	}
+	if saboteur, ok := s.site.(Saboteur); ok && s.options.Sabotage {
+		actions = append(actions, action{weight: 6, plan: func(s *Soak) *deed { return s.sabotage(saboteur) }})
+	}
+	for i := range actions {
+		actions[i].trouble = true
+	}
+	return actions
+}
+
+// reload writes another class file. Most are read at once, others when the plugin looks.
+func (s *Soak) reload() *deed {
+	s.files++
+	next := s.file.changed(s.random, s.files)
+	return s.write("reload", next)
+}
+
+// spoil writes a class file with an error in it: the one before stays in force.
+func (s *Soak) spoil() *deed {
+	s.files++
+	return s.write("wrong file", s.file.broken(s.random, s.files))
+}
+
+func (s *Soak) write(action string, next classFile) *deed {
+	s.file = next
+	s.known[next.number] = next
+	atOnce := s.random.IntN(4) > 0
+	return &deed{action: action, what: fmt.Sprintf("%+v, at once: %t", next.short(), atOnce), judged: true, then: func(error) {},
+		do: func(context.Context) error {
+			if err := s.site.WriteClasses(next.text()); err != nil || !atOnce {
+				return err
+			}
+			return s.site.Hangup()
+		}}
+}
+
+// short is the file without a long error.
+func (c classFile) short() classFile {
+	c.wrong = c.wrong[:min(len(c.wrong), 20)]
+	return c
+}
+
+// kill ends the plugin at once, or in the middle of something that it does next.
+func (s *Soak) kill() *deed {
+	if !s.pluginRuns() {
+		return nil
+	}
+	if s.random.IntN(6) == 0 {
+		return &deed{action: "kill", judged: true, then: func(error) {},
+			do: func(ctx context.Context) error { return s.site.KillPlugin(ctx, 0) }}
+	}
+	provoke := choose(s.random, []action{
+		{weight: 4, plan: (*Soak).reload}, {weight: 4, plan: (*Soak).update},
+		{weight: 1, plan: (*Soak).newPod}, {weight: 1, plan: (*Soak).restartRuntime},
+	})
+	inner, at := provoke.plan(s), 1+s.random.IntN(6)
+	if inner == nil {
+		return nil
+	}
+	return &deed{
+		action: "kill in " + inner.action, what: fmt.Sprintf("at write %d: %s", at, inner.what), then: inner.then, touches: inner.touches,
+		do: func(ctx context.Context) error {
+			if err := s.site.KillPlugin(ctx, at); err != nil {
+				return err
+			}
+			return inner.do(ctx)
+		},
+	}
+}
+
+func (s *Soak) stop() *deed {
+	if !s.pluginRuns() {
+		return nil
+	}
+	return &deed{action: "stop", judged: true, then: func(error) {}, do: s.site.StopPlugin}
+}
+
+func (s *Soak) startPlugin() *deed {
+	if s.pluginRuns() {
+		return nil
+	}
+	return &deed{action: "start plugin", judged: true, then: func(error) {}, do: s.site.StartPlugin}
+}
+
+func (s *Soak) restartRuntime() *deed {
+	s.restarted = time.Now()
+	return &deed{action: "restart runtime", judged: true, then: func(error) {}, do: s.site.RestartRuntime}
+}
+
+// foreigners use resctrl as they please. What they have then is not to be changed.
+func (s *Soak) foreigners(others Others) *deed {
+	n := s.random.IntN(1 << 16)
+	return &deed{action: "foreign group", what: fmt.Sprint(n), judged: true,
+		do:   func(ctx context.Context) error { return others.ChangeForeign(ctx, n) },
+		then: func(error) { s.foreignChanged = true }}
+}
+
+func (s *Soak) toggleDisk(disks Disks) *deed {
+	return &deed{action: "disk", judged: true, then: func(error) { s.sabotaged = time.Now() }, do: disks.ToggleDisk}
+}
+
+// sabotage changes what is the plugin's.
+func (s *Soak) sabotage(saboteur Saboteur) *deed {
+	group := "qos-" + pick(s.random, "gold", "silver", "bronze")
+	d := &deed{action: "sabotage", judged: true, then: func(error) { s.sabotaged = time.Now() }}
+	c := s.anyContainer(running)
+	switch s.random.IntN(8) {
+	case 0, 1:
+		d.what, d.do = "remove "+group, func(ctx context.Context) error { return saboteur.RemoveGroup(ctx, group) }
+	case 2, 3:
+		schemata := pick(s.random, "L3:0=1\n", "L3:1=3\n", "MB:0=50\n")
+		d.what, d.do = fmt.Sprintf("write %q to %s", schemata, group), func(ctx context.Context) error {
+			return saboteur.RewriteGroup(ctx, group, schemata)
+		}
+	case 4:
+		again := s.random.IntN(2) == 0
+		d.what, d.do = fmt.Sprintf("unmount resctrl, and mount it again: %t", again), func(ctx context.Context) error {
+			return saboteur.Remount(ctx, again)
+		}
+		d.then = func(error) { s.foreignChanged, s.sabotaged = true, time.Now() }
+	case 5, 6:
+		if c == nil {
+			return nil
+		}
+		d.what, d.do = "move a thread of "+c.String(), func(ctx context.Context) error { return saboteur.Stray(ctx, c.id) }
+	case 7:
+		if c == nil {
+			return nil
+		}
+		d.what, d.do = "take the limits of "+c.String(), func(ctx context.Context) error { return saboteur.Unlimit(ctx, c.id) }
+	}
+	return d
+}

@@ -1,0 +1,122 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+)
+
+// lookTime bounds one look at the plugin between steps, which may have been killed.
+const lookTime = 10 * time.Second
+
+// seen is what was seen last of a plugin that runs.
+type seen struct {
+	// file is the number of the class file that was in force.
+	file int
+	// most is how many had each class, by resource and class.
+	most map[string]uint64
+	// unseen deeds were done since.
+	unseen uint64
+}
+
+func key(resource, class string) string { return resource + " " + class }
+
+// watch looks, between steps, at what must hold at every moment. A class may have more than its capacity only as far as it had them
+// before: when the capacity was lowered.
+func (s *Soak) watch(ctx context.Context, deeds int) []string {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	wrong, err := s.watchForeign()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	s.seen.unseen += uint64(deeds)
+	status := s.status(ctx)
+	if !status.GetRuntime().GetRegistered() {
+		return wrong
+	}
+	expect := invariant.Expect{Most: s.most(status)}
+	wrong = append(wrong, invariant.Always(invariant.World{Status: status, Expect: expect})...)
+	s.seen.file, s.seen.unseen = fileInForce(status), 0
+	// What is not told may be there all the same: after a restart, nobody knows of classes that are not configured.
+	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
+		s.seen.most[key(resource, class.GetName())] = class.GetInUse()
+	})
+	return wrong
+}
+
+// watchForeign looks at what is foreign, and takes a change that others have made for what is to be kept.
+func (s *Soak) watchForeign() ([]string, error) {
+	others, ok := s.site.(Others)
+	if !ok {
+		return nil, nil
+	}
+	now, err := invariant.ForeignOf(s.site.Host(), others.ForeignFiles()...)
+	if err != nil {
+		return nil, fmt.Errorf("look at what is foreign: %w", err)
+	}
+	s.keepForeign(now)
+	return invariant.Always(invariant.World{Foreign: now, Before: s.before}), nil
+}
+
+// keepForeign takes what others have made of their own for what is to be kept. While resctrl is not mounted, that is to come.
+func (s *Soak) keepForeign(now map[string]string) {
+	if s.foreignChanged {
+		_, mounted := now["/sys/fs/resctrl/schemata"]
+		s.before, s.foreignChanged = now, !mounted
+	}
+}
+
+// status is that of the plugin; nil while there is none.
+func (s *Soak) status(ctx context.Context) *qosv1alpha1.StatusResponse {
+	api := s.site.API()
+	if api == nil {
+		return nil
+	}
+	status, err := api.Status(ctx, &qosv1alpha1.StatusRequest{})
+	if err != nil {
+		return nil // it may have been killed meanwhile
+	}
+	return status
+}
+
+// most is how many may have a class. What was done while nobody looked, or while the class file changed, may have added to it.
+func (s *Soak) most(status *qosv1alpha1.StatusResponse) map[invariant.Class]uint64 {
+	most := map[invariant.Class]uint64{}
+	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
+		before := s.seen.most[key(resource, class.GetName())]
+		if s.seen.unseen > 1 || fileInForce(status) != s.seen.file {
+			before += s.seen.unseen
+		}
+		most[invariant.Class{Resource: resource, Name: class.GetName()}] = before
+	})
+	return most
+}
+
+func eachClass(status *qosv1alpha1.StatusResponse, do func(resource string, class *qosv1alpha1.QOSResourceClassInfo)) {
+	resources := status.GetResources()
+	for _, r := range slices.Concat(resources.GetPodQosResources(), resources.GetContainerQosResources()) {
+		for _, class := range r.GetClasses() {
+			do(r.GetName(), class)
+		}
+	}
+}
+
+// fileInForce is the number of the class file, as its classes tell it; 0 when there is none.
+func fileInForce(status *qosv1alpha1.StatusResponse) int {
+	number := 0
+	eachClass(status, func(_ string, class *qosv1alpha1.QOSResourceClassInfo) {
+		if text, found := strings.CutPrefix(class.GetDescription(), "file "); found {
+			_, _ = fmt.Sscan(text, &number) // it is ours
+		}
+	})
+	return number
+}
