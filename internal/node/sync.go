@@ -109,13 +109,15 @@ func (n *Node) provePods(ctx context.Context) {
 		}
 	}
 	for _, holder := range late {
-		if err := n.ledger.Admit(holder, n.catalog); err != nil {
-			n.log.Warn("a running pod cannot have the classes that it asks for; it has those of pods that ask for none", "error", err)
-			holder.Assignments = nil
-			holder.Assignments = n.defaults(holder)
-			n.ledger.Adopt(holder)
-			n.notify()
+		err := n.ledger.Admit(holder, n.catalog)
+		if err == nil {
+			continue
 		}
+		n.log.Warn("a running pod cannot have the classes that it asks for; it has those of pods that ask for none", "error", err)
+		holder.Assignments = nil
+		holder.Assignments = n.defaults(holder)
+		n.ledger.Adopt(holder)
+		n.notify()
 	}
 }
 

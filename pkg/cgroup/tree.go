@@ -35,20 +35,20 @@ type dirLister interface {
 	Subdirs(path string) ([]string, error)
 }
 
-// below are the names of the cgroups in one, and perhaps of files.
-func (t *Tree) below(dir string) ([]string, error) {
-	if lister, ok := t.fs.(dirLister); ok {
-		return lister.Subdirs(dir)
-	}
-	return t.fs.ReadDir(dir)
-}
-
 // Tree is the machine's cgroup hierarchies as they were mounted at Detect. It is immutable and safe for concurrent use.
 type Tree struct {
 	fs          FS
 	hierarchies []hierarchy
 	// io is the index of the hierarchy with the io controller, or -1.
 	io int
+}
+
+// below are the names of the cgroups in one, and perhaps of files.
+func (t *Tree) below(dir string) ([]string, error) {
+	if lister, ok := t.fs.(dirLister); ok {
+		return lister.Subdirs(dir)
+	}
+	return t.fs.ReadDir(dir)
 }
 
 // Detect finds out how cgroups are mounted on the host: from what its first process sees, or this one where that may not

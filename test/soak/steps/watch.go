@@ -40,8 +40,9 @@ func (s *Soak) watch(ctx context.Context, deeds int) []string {
 	}
 	s.seen.unseen += uint64(deeds)
 	status := s.status(ctx)
-	if !status.GetRuntime().GetRegistered() {
-		return wrong
+	runtime := status.GetRuntime()
+	if !runtime.GetRegistered() || time.Since(runtime.GetRegisteredAt().AsTime()) < quietTime {
+		return wrong // it is not known yet who has what
 	}
 	expect := invariant.Expect{Most: s.most(status)}
 	wrong = append(wrong, invariant.Always(invariant.World{Status: status, Expect: expect})...)
