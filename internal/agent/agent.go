@@ -24,6 +24,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
+	"github.com/qos-nri/qos-nri-plugin/internal/uevent"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -93,7 +94,7 @@ func (a *Agent) newNode() (*node.Node, error) {
 	}
 	path := filepath.Join(a.options.StateDir, "changes.json")
 	changes := checkpoint.Open(path, strings.TrimSpace(string(bootID)), a.log)
-	return node.New(node.Options{Kinds: a.kinds, Changes: changes, Log: a.log}), nil
+	return node.New(node.Options{Kinds: a.kinds, Changes: changes, Log: a.log, StartTime: processTimes(a.host)}), nil
 }
 
 func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hangup <-chan os.Signal) error {
@@ -118,12 +119,15 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 		return waitAtMost(ctx, group, stopTime)
 	}
 	group.Go(func() error {
+		listener, err := uevent.Listen() // before disks are looked at
+		disks := make(chan struct{}, 1)
 		files.load(ctx) // before any container may ask
 		parts, ctx := errgroup.WithContext(ctx)
 		parts.Go(func() error { return plugin.Run(ctx) })
 		parts.Go(func() error { return files.follow(ctx, hangup) })
 		parts.Go(func() error { return a.releaseDrained(ctx, n) })
-		parts.Go(func() error { return a.watchMachine(ctx, n) })
+		parts.Go(func() error { return a.watchDisks(ctx, listener, err, disks) })
+		parts.Go(func() error { return a.watchMachine(ctx, n, disks) })
 		return parts.Wait()
 	})
 	if listener != nil {

@@ -21,9 +21,7 @@ func settling() []time.Duration {
 }
 
 // watchMachine keeps what runs in its classes, whatever others do to the machine.
-func (a *Agent) watchMachine(ctx context.Context, n *node.Node) error {
-	disks := make(chan struct{}, 1)
-	go a.watchDisks(ctx, disks)
+func (a *Agent) watchMachine(ctx context.Context, n *node.Node, disks <-chan struct{}) error {
 	inspect, gather := time.NewTicker(a.options.InspectInterval), time.NewTicker(gatherInterval)
 	defer inspect.Stop()
 	defer gather.Stop()
@@ -47,8 +45,7 @@ func (a *Agent) watchMachine(ctx context.Context, n *node.Node) error {
 }
 
 // watchDisks signals that disks came or went. Without the kernel's messages they are noticed by the next look at the machine.
-func (a *Agent) watchDisks(ctx context.Context, changed chan<- struct{}) {
-	listener, err := uevent.Listen()
+func (a *Agent) watchDisks(ctx context.Context, listener *uevent.Listener, err error, changed chan<- struct{}) error {
 	if err == nil {
 		err = listener.Follow(ctx, "block", func() {
 			select {
@@ -60,6 +57,7 @@ func (a *Agent) watchDisks(ctx context.Context, changed chan<- struct{}) {
 	if err != nil {
 		a.log.Warn("disks that come or go are noticed late", "within", a.options.InspectInterval, "error", err)
 	}
+	return nil
 }
 
 // settler is a timer that fires some times after the last thing that happened.
@@ -75,12 +73,18 @@ func newSettler(delays []time.Duration) *settler {
 	return s
 }
 
-// begin waits for the first delay, unless it does so already: events that go on and on must not put it off.
+// begin waits for the first delay, or for the second one if that has passed a moment ago: events that go on and on neither put it off
+// nor make it fire without a pause.
 func (s *settler) begin() {
-	if s.at > 0 {
+	switch {
+	case s.at == len(s.delays):
 		s.at = 0
-		s.timer.Reset(s.delays[0])
+	case s.at > 1:
+		s.at = 1
+	default:
+		return // it waits already
 	}
+	s.timer.Reset(s.delays[s.at])
 }
 
 // next waits for the next delay, if there is one.

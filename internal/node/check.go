@@ -21,8 +21,10 @@ func (n *Node) Check(ctx context.Context, source Source) ([]ResourceStatus, erro
 	if source.Err != nil {
 		return nil, source.Err
 	}
-	n.changing.Lock()
-	defer n.changing.Unlock()
+	if err := n.changing.take(ctx); err != nil {
+		return nil, err
+	}
+	defer n.changing.leave()
 	next, err := n.check(ctx, source.Config)
 	if err != nil {
 		return nil, err

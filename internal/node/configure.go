@@ -26,8 +26,10 @@ type Source struct {
 // or not at all, the one before staying live. The outcome is in Status too. A resource that the machine does not have
 // is no error; it is offered as unavailable.
 func (n *Node) Configure(ctx context.Context, source Source) error {
-	n.changing.Lock()
-	defer n.changing.Unlock()
+	if err := n.changing.take(ctx); err != nil {
+		return err
+	}
+	defer n.changing.leave()
 	err := source.Err
 	if err == nil {
 		err = n.apply(ctx, source)
@@ -178,8 +180,10 @@ func (n *Node) goLive(source Source, next map[string]backend) (gone []string) {
 
 // ReleaseUnused drops what backends keep only for classes that are gone from the configuration and in use no more.
 func (n *Node) ReleaseUnused(ctx context.Context) error {
-	n.changing.Lock()
-	defer n.changing.Unlock()
+	if err := n.changing.take(ctx); err != nil {
+		return err
+	}
+	defer n.changing.leave()
 	return n.releaseUnused(ctx)
 }
 

@@ -48,8 +48,8 @@ func (n *Node) Evictions() []Eviction {
 // isEvicted says whether who has an assignment is to be evicted. The caller holds mu.
 func (n *Node) isEvicted(a classes.Assignment) bool {
 	asked := a.Class != classes.SystemDefault && a.Source != classes.SourceDefault && a.Source != classes.SourceNone
-	// The backend of a resource that is gone has the configuration that was its last.
-	return asked && !n.offered(a) && n.backends[a.Resource].config.OnClassRemoved == classes.Evict
+	// The backend of a resource that is gone has the configuration that was its last. Without any class file nothing was said.
+	return asked && !n.offered(a) && len(n.config.Files) > 0 && n.backends[a.Resource].config.OnClassRemoved == classes.Evict
 }
 
 // eviction says who is evicted, and why. The caller holds mu.

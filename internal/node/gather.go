@@ -13,8 +13,10 @@ import (
 // created in: the runtime puts processes that it starts in them later, as for "kubectl exec", into that one. It is to be called
 // twice a second, and costs nothing when no such container runs.
 func (n *Node) Gather(ctx context.Context) {
-	n.changing.Lock()
-	defer n.changing.Unlock()
+	if err := n.changing.take(ctx); err != nil {
+		return
+	}
+	defer n.changing.leave()
 	n.gather(ctx, changedContainers)
 }
 
@@ -25,9 +27,8 @@ func everyContainer(string, string) bool         { return true }
 func (n *Node) gather(ctx context.Context, which func(has, created string) bool) {
 	for key, targets := range n.gatherable(which) {
 		strayed, err := key.gatherer.Gather(ctx, key.class, targets)
-		if err != nil && ctx.Err() == nil {
-			n.log.Warn("threads could not be brought into the class of their container; it is tried again",
-				"resource", key.resource, "class", key.class, "error", err)
+		if ctx.Err() == nil {
+			n.sayGathered(key, err)
 		}
 		if len(strayed) > 0 {
 			n.mu.Lock()
@@ -63,4 +64,20 @@ func (n *Node) gatherable(which func(has, created string) bool) map[gathering][]
 		}
 	}
 	return found
+}
+
+// sayGathered warns of what could not be done once, and not twice a second.
+func (n *Node) sayGathered(key gathering, err error) {
+	text := ""
+	if err != nil {
+		text = oneLine{err}.Error()
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	name := key.resource + "=" + key.class
+	if text != "" && text != n.gathers[name] {
+		n.log.Warn("threads could not be brought into the class of their container; it is tried again",
+			"resource", key.resource, "class", key.class, "error", text)
+	}
+	n.gathers[name] = text
 }

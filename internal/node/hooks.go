@@ -109,8 +109,13 @@ func (n *Node) enforcement(target classes.Target, holder classes.Holder) func(co
 		n.accept(holder.Owner)
 		return nil
 	}
+	n.setEnforcing(holder.ID, true)
 	return func(ctx context.Context) error {
-		if err := n.enforceWithin(ctx, target, steps); err != nil {
+		err := n.enforceWithin(ctx, target, steps)
+		n.mu.Lock()
+		n.setEnforcing(holder.ID, false)
+		n.mu.Unlock()
+		if err != nil {
 			return n.failed(holder, err)
 		}
 		n.arrived(holder.ID, steps)
@@ -119,11 +124,31 @@ func (n *Node) enforcement(target classes.Target, holder classes.Holder) func(co
 	}
 }
 
+// setEnforcing notes that a hook is about to bring a holder into its classes, or has done so. The caller holds mu.
+func (n *Node) setEnforcing(id string, enforcing bool) {
+	if t, known := n.tracked[id]; known {
+		t.enforcing = enforcing
+		n.tracked[id] = t
+	}
+}
+
+// mostStuck bounds the threads of this process that wait in a kernel that does not answer.
+const mostStuck = 100
+
+var errStuck = errors.New("the kernel has not answered for many containers before; see what its processes hang in")
+
 // enforceWithin gives up waiting for the kernel when ctx ends. What goes on after that changes only what the runtime will end, and nobody
 // is told of it.
 func (n *Node) enforceWithin(ctx context.Context, target classes.Target, steps []step) error {
+	if n.stuck.Add(1) > mostStuck {
+		n.stuck.Add(-1)
+		return errStuck
+	}
 	done := make(chan error, 1)
-	go func() { done <- n.enforceAll(ctx, target, steps) }()
+	go func() {
+		defer n.stuck.Add(-1)
+		done <- n.enforceAll(ctx, target, steps)
+	}()
 	select {
 	case err := <-done:
 		return err
@@ -190,6 +215,7 @@ func (n *Node) release(id string) {
 	n.ledger.Release(id)
 	n.signalDrained(holder.Assignments)
 	delete(n.tracked, id)
+	delete(n.stale, id)
 	n.changes.Forget(id)
 	n.notify()
 }

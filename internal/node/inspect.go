@@ -36,14 +36,18 @@ type finding struct {
 	count uint64
 	last  string
 	at    time.Time
+	// failed says that it could not be put right yet.
+	failed bool
 }
 
 // Inspect compares the machine with what should be, and puts right what differs: what the backends have applied, then whatever runs
 // and all of its threads. A resource that cannot be put right is withdrawn, and offered again once it can. It is to be called now
 // and then, and when devices come or go.
 func (n *Node) Inspect(ctx context.Context) {
-	n.changing.Lock()
-	defer n.changing.Unlock()
+	if err := n.changing.take(ctx); err != nil {
+		return
+	}
+	defer n.changing.leave()
 	for _, name := range n.backendNames() {
 		n.inspect(ctx, name)
 	}
@@ -72,8 +76,16 @@ func (n *Node) inspect(ctx context.Context, name string) {
 	} else if err = b.Check(ctx, b.config.Backend); err == nil {
 		err = b.Apply(ctx, b.config.Backend)
 	}
-	if len(mended.Found) > 0 {
+	switch {
+	case len(mended.Found) > 0:
 		n.foundDamage(name, mended, err)
+	case err == nil:
+		n.foundRepaired(name)
+	}
+	if mended.DevicesGone {
+		n.mu.Lock()
+		n.noteGone(name)
+		n.mu.Unlock()
 	}
 	n.setUnavailable(name, unavailableBy(err))
 }
@@ -97,13 +109,22 @@ func (n *Node) foundDamage(name string, mended classes.Mended, err error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.stale[name] = n.stale[name] || mended.DevicesGone
-	f := n.findings[name]
-	n.findings[name] = finding{count: f.count + 1, last: found, at: n.now()}
+	n.findings[name] = finding{count: n.findings[name].count + 1, last: found, at: n.now(), failed: err != nil}
 	if err == nil {
 		n.mends[Mend{name, MendedConfiguration}]++
 	}
 	n.notify()
+}
+
+// foundRepaired notes that what could not be put right at first is right now.
+func (n *Node) foundRepaired(name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if f := n.findings[name]; f.failed {
+		f.failed = false
+		n.findings[name] = f
+		n.mends[Mend{name, MendedConfiguration}]++
+	}
 }
 
 // condition tells of findings; nil without any.
@@ -111,7 +132,11 @@ func (f finding) condition() []classes.Condition {
 	if f.count == 0 {
 		return nil
 	}
-	return []classes.Condition{{Type: "KernelStateKept", Healthy: true, Reason: "PutRight", Message: fmt.Sprintf(
+	reason := "PutRight"
+	if f.failed {
+		reason = "NotPutRight"
+	}
+	return []classes.Condition{{Type: "KernelStateKept", Healthy: !f.failed, Reason: reason, Message: fmt.Sprintf(
 		"%d times something was found not as it had been left; the last time, at %s: %s", f.count, f.at.UTC().Format(time.RFC3339), f.last)}}
 }
 

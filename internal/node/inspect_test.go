@@ -4,10 +4,13 @@
 package node_test
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -224,4 +227,158 @@ func TestProcessesThatAreStartedLaterAreGathered(t *testing.T) {
 	if looked := f.backends[cache].Gathered(); len(looked) != 3 {
 		t.Errorf("looked at %v, want all", looked)
 	}
+}
+
+// slowRuntime answers nobody, or not those of some containers.
+type slowRuntime struct {
+	asked   []string
+	refuses map[string]error
+}
+
+func (r *slowRuntime) SetUnified(_ context.Context, id string, _ map[string]string) error {
+	r.asked = append(r.asked, id)
+	return r.refuses[id]
+}
+
+func TestARuntimeThatDoesNotAnswerIsAskedOnceInARound(t *testing.T) {
+	f := newFixture(t)
+	runtime := &slowRuntime{refuses: map[string]error{}}
+	for _, name := range []string{"a", "b", "c"} {
+		f.mustRun(t, pod(name, asking("test.example/disk=slow")), container("c-"+name))
+		runtime.refuses["c-"+name] = context.DeadlineExceeded
+	}
+	f.Connected(runtime, node.RuntimeInfo{Name: "test"})
+	f.backends[disk].Damage(classes.Mended{Found: []string{"disk vdb is gone"}, DevicesGone: true})
+	f.Inspect(t.Context())
+	if len(runtime.asked) != 1 {
+		t.Errorf("asked for %v", runtime.asked)
+	}
+	// One that cannot be told does not keep the others, nor are those told again.
+	runtime.asked, runtime.refuses = nil, map[string]error{"c-b": errors.New("no such task")}
+	for range 2 {
+		f.Inspect(t.Context())
+	}
+	if diff := cmp.Diff([]string{"c-a", "c-b", "c-c", "c-b"}, runtime.asked); diff != "" {
+		t.Errorf("asked (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatTheRuntimeHasStoredOfAGoneDeviceIsReplacedAfterARestart(t *testing.T) {
+	f := newFixture(t)
+	var exist []node.Existing
+	for name, stored := range map[string]map[string]string{"a": {"test.class": "slow gone"}, "b": {"test.class": "slow"}, "c": nil} {
+		p := pod(name, asking("test.example/disk=slow"))
+		c := f.mustRun(t, p, container("c-"+name))
+		c.Unified = stored
+		exist = append(exist, running(p, c))
+	}
+	f.restart(t)
+	if err := f.configure(t, files); err != nil {
+		t.Fatal(err)
+	}
+	f.Synchronize(nil, exist)
+	clear(f.unified)
+	for range 2 {
+		f.Reconcile(t.Context())
+	}
+	if diff := cmp.Diff(map[string]map[string]string{"c-a": {"test.class": "slow"}}, f.unified); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+// TestWhatCannotBeToldApartIsNotTakenForEnforced is of a class whose container the kernel shows in no class at all.
+func TestWhatCannotBeToldApartIsNotTakenForEnforced(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("a", asking("test.example/disk=slow")), container("c-a"))
+	f.backends[disk].Blur(true)
+	f.backends[disk].Fail("enforce slow", errors.New("refused"))
+	for range 2 {
+		f.Inspect(t.Context())
+		if got := f.has("c-a", disk); got != "/adopted" {
+			t.Errorf("reported %q", got)
+		}
+	}
+	f.backends[disk].Fail("enforce slow", nil)
+	f.Inspect(t.Context())
+	f.wantClass(t, "c-a", disk, "slow/pod")
+}
+
+func TestAProcessThatIsGoneOrAnotherOneEndsItsContainer(t *testing.T) {
+	for name, later := range map[string]map[int]uint64{"gone": {}, "another one has its number": {1: 700}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			processes := map[int]uint64{1: 500}
+			f.Node = node.New(node.Options{Kinds: f.kinds, Log: slog.New(slog.DiscardHandler), StartTime: func(pid int) (uint64, bool) {
+				at, exists := processes[pid]
+				return at, exists
+			}})
+			f.Connected(f, node.RuntimeInfo{Name: "test"})
+			if err := f.configure(t, files); err != nil {
+				t.Fatal(err)
+			}
+			f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
+			f.Inspect(t.Context())
+			f.wantClass(t, "c-a", cache, "gold/pod")
+			processes = later
+			f.Inspect(t.Context())
+			if left := f.Assignments(); len(left) > 0 {
+				t.Errorf("still known: %v", left)
+			}
+		})
+	}
+}
+
+func TestAPodThatCouldNotBeLookedAtIsLookedAtAgain(t *testing.T) {
+	f := bounded(t)
+	f.Synchronize([]node.Pod{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
+	f.backends[net].Fail("observe", errors.New("not now"))
+	f.Reconcile(t.Context())
+	f.backends[net].Fail("observe", nil)
+	for id := range f.backends[net].Enforced() {
+		f.backends[net].Lose(id)
+	}
+	f.Reconcile(t.Context())
+	if got := f.Status().Resources[2].InUse["high"]; got != 1 {
+		t.Errorf("%d of class high are in use, want 1", got)
+	}
+}
+
+func TestThreadsThatCannotBeGatheredAreWarnedOfOnce(t *testing.T) {
+	f := newFixture(t)
+	var log strings.Builder
+	f.Node = node.New(node.Options{Kinds: f.kinds, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	f.Connected(f, node.RuntimeInfo{Name: "test"})
+	if err := f.configure(t, files); err != nil {
+		t.Fatal(err)
+	}
+	f.mustRun(t, pod("a", asking("test.example/cache=silver")), container("c-a"))
+	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, failure := range []error{errors.New("no group"), errors.New("no group"), nil, errors.New("no group")} {
+		f.backends[cache].Fail("gather", failure)
+		f.Gather(t.Context())
+	}
+	if warned := strings.Count(log.String(), "could not be brought into the class of their container"); warned != 2 {
+		t.Errorf("warned %d times:\n%s", warned, &log)
+	}
+}
+
+func TestAChangeThatWaitsForAnotherGivesUpInTime(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("a", nil), container("c-a"))
+	released := make(chan struct{})
+	reached := f.backends[cache].Stick("mend", released)
+	inspected := make(chan struct{})
+	go func() { f.Inspect(t.Context()); close(inspected) }()
+	<-reached
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	err := f.Update(ctx, ownerA, map[string]string{cache: "gold"})
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another change has not ended yet") {
+		t.Errorf("error is %v", err)
+	}
+	close(released)
+	<-inspected
+	f.wantClass(t, "c-a", cache, "bronze/default")
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -27,6 +28,8 @@ type Container struct {
 	Annotations map[string]string
 	// CgroupsPath is as in the OCI runtime spec.
 	CgroupsPath string
+	// Unified are cgroup v2 files and their values as the runtime has them stored. Synchronize looks at them.
+	Unified map[string]string
 	// PID is in the host's namespace; 0 when there is no process yet.
 	PID int
 }
@@ -45,6 +48,8 @@ type Options struct {
 	Log     *slog.Logger
 	// Now tells the time; nil is time.Now.
 	Now func() time.Time
+	// StartTime tells when a process of the host was started, in any unit, and whether there is one; nil is not known.
+	StartTime func(pid int) (at uint64, exists bool)
 }
 
 // Node is safe for concurrent use. Its hooks do no I/O while they hold a lock.
@@ -53,10 +58,17 @@ type Node struct {
 	changes ChangeStore
 	log     *slog.Logger
 	now     func() time.Time
+	// startTime may be nil.
+	startTime func(pid int) (at uint64, exists bool)
 
 	// changing serializes whatever changes the kernel outside of hooks: Configure, Update, Reconcile, Inspect, Gather and
 	// ReleaseUnused. It is taken before mu, and held while the runtime and the kernel are waited for; no hook takes it.
-	changing sync.Mutex
+	changing turn
+	// away is why the runtime is asked for nothing more in this round of changes. It belongs to who has the turn.
+	away error
+
+	// stuck counts what hooks have begun in the kernel and has not ended.
+	stuck atomic.Int64
 
 	// mu guards all below. It is held for work in memory only, since the hooks of all containers wait for it.
 	mu       sync.Mutex
@@ -73,7 +85,8 @@ type Node struct {
 	refused  map[classes.Owner]Refused
 	mends    map[Mend]uint64
 	findings map[string]finding // by resource
-	stale    map[string]bool    // resources of which the runtime has stored values of devices that are gone
+	gathers  map[string]string  // why threads could not be gathered the last time, by resource and class
+	stale    map[string]bool    // IDs of containers of which the runtime has stored values of devices that are gone
 	watchers chan struct{}      // closed and replaced at every change
 	drained  chan struct{}      // signalled when an assignment of a class that is offered no more has ended
 }
@@ -85,8 +98,10 @@ type tracked struct {
 	sandbox string
 	// number orders the holders of one owner: the newest has the highest.
 	number uint64
-	// started is false until the first process is about to run.
-	started bool
+	// started is false until the first process is about to run. enforcing is true while a hook brings it into its classes.
+	started, enforcing bool
+	// began is when its first process was started, as it was seen first; 0 is not known.
+	began uint64
 	// created are the classes that it was created in, which the runtime has stored.
 	created []classes.Assignment
 	// astray is, by resource, the class that it is in as far as is known, where that is not the ledger's. It is never
@@ -144,10 +159,10 @@ type Refusals map[string]uint64
 // New makes a node that offers nothing yet.
 func New(o Options) *Node {
 	n := &Node{
-		kinds: map[string]classes.Kind{}, changes: o.Changes, log: o.Log, now: o.Now,
+		changing: newTurn(), kinds: map[string]classes.Kind{}, changes: o.Changes, log: o.Log, now: o.Now, startTime: o.StartTime,
 		catalog: classes.NewCatalog(nil), backends: map[string]backend{}, ledger: classes.NewLedger(),
 		tracked: map[string]tracked{}, refused: map[classes.Owner]Refused{},
-		mends: map[Mend]uint64{}, findings: map[string]finding{}, stale: map[string]bool{},
+		mends: map[Mend]uint64{}, findings: map[string]finding{}, gathers: map[string]string{}, stale: map[string]bool{},
 		refusals: Refusals{}, watchers: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
 	for _, kind := range o.Kinds {

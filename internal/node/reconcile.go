@@ -18,28 +18,28 @@ import (
 // outside of hooks. What cannot be mended keeps its slot, is reported as it is, and is tried again at the next Inspect. It
 // returns how many containers and pods it has mended.
 func (n *Node) Reconcile(ctx context.Context) (mended int) {
-	n.changing.Lock()
-	defer n.changing.Unlock()
+	if err := n.changing.take(ctx); err != nil {
+		return 0
+	}
+	defer n.changing.leave()
 	n.reconcile(ctx, func(classes.Holder, []step) { mended++ })
 	return mended
 }
 
 // reconcile tells of each holder that it has brought into its classes, and by which steps.
 func (n *Node) reconcile(ctx context.Context, mended func(classes.Holder, []step)) {
+	n.away = nil
 	n.provePods(ctx)
-	restored := true
 	for _, id := range n.startedIDs() {
 		if ctx.Err() != nil {
 			return
 		}
 		n.followDefaults(id)
-		restored = n.restore(ctx, id) && restored
+		n.restore(ctx, id)
 		n.mend(ctx, id, mended)
 	}
-	if restored {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		clear(n.stale)
+	if n.away != nil && ctx.Err() == nil {
+		n.log.Warn("the runtime cannot be told of changes; it is tried again", "error", n.away)
 	}
 }
 
@@ -48,7 +48,7 @@ func (n *Node) startedIDs() []string {
 	defer n.mu.Unlock()
 	var ids []string
 	for _, h := range n.ledger.Holders() {
-		if n.tracked[h.ID].started {
+		if t := n.tracked[h.ID]; t.started && !t.enforcing {
 			ids = append(ids, h.ID)
 		}
 	}
@@ -62,7 +62,7 @@ func (n *Node) mend(ctx context.Context, id string, mended func(classes.Holder, 
 		return
 	}
 	steps, err := n.deviations(ctx, holder, t)
-	if errors.Is(err, classes.ErrEnded) || errors.Is(err, fs.ErrNotExist) && holder.Owner.Container == "" {
+	if n.hasEnded(id, t) || errors.Is(err, classes.ErrEnded) || errors.Is(err, fs.ErrNotExist) && holder.Owner.Container == "" {
 		n.log.Debug("ended without a word of the runtime", "container", describe(holder))
 		n.Stop(id)
 		return
@@ -79,6 +79,24 @@ func (n *Node) mend(ctx context.Context, id string, mended func(classes.Holder, 
 	mended(holder, steps)
 }
 
+// hasEnded says whether a container's first process is not there any more, whoever has its number now.
+func (n *Node) hasEnded(id string, t tracked) bool {
+	if n.startTime == nil || t.target.PID <= 0 || t.target.Container == "" {
+		return false
+	}
+	at, exists := n.startTime(t.target.PID)
+	if !exists || t.began != 0 && at != t.began {
+		return true
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now, known := n.tracked[id]; known {
+		now.began = at
+		n.tracked[id] = now
+	}
+	return false
+}
+
 // sayAstray logs what could not be brought into its class; again and again only for those who look closely.
 func (n *Node) sayAstray(holder classes.Holder, t tracked, steps []step, err error) {
 	log := n.log.Debug
@@ -88,30 +106,6 @@ func (n *Node) sayAstray(holder classes.Holder, t tracked, steps []step, err err
 		}
 	}
 	log("what runs could not be brought into its class; it is tried again", "container", describe(holder), "error", err)
-}
-
-// restore takes values of devices that are gone out of what the runtime has stored of a container.
-func (n *Node) restore(ctx context.Context, id string) bool {
-	holder, t, known := n.live(id)
-	var steps []step
-	n.mu.Lock()
-	for _, a := range holder.Assignments {
-		if created := classOf(t.created, a.Resource); n.stale[a.Resource] && (created != classes.SystemDefault || a.Class != classes.SystemDefault) {
-			steps = append(steps, step{resource: a.Resource, from: created, to: a.Class})
-		}
-	}
-	n.mu.Unlock()
-	if !known || holder.Owner.Container == "" || len(steps) == 0 {
-		return true
-	}
-	unified, err := n.unified(steps)
-	if err == nil {
-		err = n.updateRuntime(ctx, t.target, unified)
-	}
-	if err != nil {
-		n.log.Warn("the runtime still has values of a device that is gone; it is tried again", "container", describe(holder), "error", err)
-	}
-	return err == nil
 }
 
 // deviations compares a holder's classes with what the kernel shows. What cannot be seen counts as right, unless
@@ -177,6 +171,9 @@ func (n *Node) look(ctx context.Context, id string, steps []step) {
 	_, t, _ := n.live(id)
 	for _, s := range steps {
 		class := s.from
+		if s.from == s.to {
+			class = classes.SystemDefault // all of the class that may be missing
+		}
 		if backend, err := n.backend(s.resource); err == nil {
 			if seen, ok, err := backend.Observe(ctx, t.target, s.to); err == nil && ok {
 				class = seen

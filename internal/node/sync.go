@@ -36,7 +36,9 @@ func (n *Node) Synchronize(pods []Pod, containers []Existing) {
 			n.adoptPod(pod, known.Assignments)
 		}
 	}
+	clear(n.stale)
 	for _, e := range containers {
+		n.noteStored(e.Container.ID, e.Container.Unified)
 		if has := recordOf(e.Pod, e.Container); has != nil {
 			n.adoptRecorded(e, has)
 		}
@@ -89,25 +91,37 @@ func (n *Node) adoptPod(pod Pod, known []classes.Assignment) {
 }
 
 // provePods takes those pods that the kernel does not show elsewhere for what they have, and gives the others their classes as far as
-// there is room.
+// there is room. Those that could not be looked at are left for the next time.
 func (n *Node) provePods(ctx context.Context) {
 	n.mu.Lock()
 	ids := n.unproven
 	n.unproven = nil
 	n.mu.Unlock()
-	ids = slices.DeleteFunc(ids, func(id string) bool {
-		holder, t, known := n.live(id)
-		return !known || !n.isElsewhere(ctx, t.target, holder.Assignments)
-	})
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	var unknown []string
 	var late []classes.Holder
 	for _, id := range ids {
-		if holder, known := n.ledger.Get(id); known {
+		holder, t, known := n.live(id)
+		elsewhere, err := n.isElsewhere(ctx, t.target, holder.Assignments)
+		switch {
+		case known && err != nil:
+			unknown = append(unknown, id)
+		case known && elsewhere:
 			late = append(late, holder)
-			n.ledger.Release(id)
 		}
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.unproven = append(n.unproven, unknown...)
+	n.admitPods(late)
+}
+
+// admitPods gives pods the classes that they have in the ledger, as far as there is room. The caller holds mu.
+func (n *Node) admitPods(late []classes.Holder) {
+	late = slices.DeleteFunc(late, func(h classes.Holder) bool {
+		_, lives := n.ledger.Get(h.ID)
+		n.ledger.Release(h.ID)
+		return !lives
+	})
 	for _, holder := range late {
 		err := n.ledger.Admit(holder, n.catalog)
 		if err == nil {
@@ -122,15 +136,18 @@ func (n *Node) provePods(ctx context.Context) {
 }
 
 // isElsewhere says whether the kernel shows a target in another class than its own, the system default included.
-func (n *Node) isElsewhere(ctx context.Context, target classes.Target, assignments []classes.Assignment) bool {
-	return slices.ContainsFunc(assignments, func(a classes.Assignment) bool {
+func (n *Node) isElsewhere(ctx context.Context, target classes.Target, assignments []classes.Assignment) (bool, error) {
+	for _, a := range assignments {
 		backend, err := n.backend(a.Resource)
 		if err != nil {
-			return false
+			continue // nothing is there to look with
 		}
 		class, ok, err := backend.Observe(ctx, target, a.Class)
-		return err == nil && ok && class != a.Class
-	})
+		if err != nil || ok && class != a.Class {
+			return true, err
+		}
+	}
+	return false, ctx.Err()
 }
 
 func (n *Node) adoptRecorded(e Existing, has []classes.Assignment) {

@@ -39,8 +39,11 @@ func classOf(assignments []classes.Assignment, resource string) string {
 // Update changes classes of a running container, or with an empty container name of a pod: all of them or none
 // (KEP-3008, "UpdateContainerResourcesRequest"). requests are classes by resource; short names may be used.
 func (n *Node) Update(ctx context.Context, owner classes.Owner, requests map[string]string) error {
-	n.changing.Lock()
-	defer n.changing.Unlock()
+	if err := n.changing.take(ctx); err != nil {
+		return fmt.Errorf("%s: another change has not ended yet: %w", owner, err)
+	}
+	defer n.changing.leave()
+	n.away = nil
 	before, t, steps, err := n.admitChange(owner, requests)
 	if err != nil {
 		return err
@@ -153,6 +156,9 @@ func (n *Node) take(ctx context.Context, target classes.Target, steps []step) er
 	if err != nil {
 		return err
 	}
+	if n.away != nil && len(unified) > 0 {
+		return n.away
+	}
 	err = n.updateRuntime(ctx, target, unified)
 	if errors.Is(err, ErrNotConnected) {
 		return err
@@ -171,6 +177,7 @@ func (n *Node) take(ctx context.Context, target classes.Target, steps []step) er
 // undo takes all steps back, also those that were not made: that does nothing. It goes on after an error.
 func (n *Node) undo(ctx context.Context, target classes.Target, steps []step) error {
 	ctx = context.WithoutCancel(ctx)
+	n.away = nil // what was asked may have been done all the same
 	var errs []error
 	var all classes.Adjustment
 	var back []step
@@ -221,13 +228,18 @@ func (n *Node) updateRuntime(ctx context.Context, target classes.Target, unified
 	if len(unified) == 0 {
 		return nil
 	}
+	if n.away != nil {
+		return n.away
+	}
 	n.mu.Lock()
 	runtime := n.runtime
 	n.mu.Unlock()
-	if runtime == nil {
-		return ErrNotConnected
+	err := ErrNotConnected
+	if runtime != nil {
+		err = runtime.SetUnified(ctx, target.ID, unified)
 	}
-	return runtime.SetUnified(ctx, target.ID, unified)
+	n.noteAway(err)
+	return err
 }
 
 // revert gives a holder back what it had, if it is still there.

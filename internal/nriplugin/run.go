@@ -56,7 +56,7 @@ func (p *Plugin) connect(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("connect to the runtime's NRI socket: %w", err)
 	}
 	defer conn.close()
-	s := &session{plugin: p, synchronized: make(chan struct{}, 1), registered: make(chan struct{})}
+	s := &session{plugin: p, synchronized: make(chan struct{}, 1), registered: make(chan struct{}), updating: make(chan struct{}, 1)}
 	s.stub, err = stub.New(s, stub.WithConnection(conn), stub.WithPluginName(Name), stub.WithPluginIdx(p.options.Index),
 		stub.WithLogger(logger{p.options.Log}), stub.WithOnClose(func() {}),
 		stub.WithTTRPCOptions([]ttrpc.ClientOpts{ttrpc.WithUnaryClientInterceptor(s.noteRegistration)}, nil),

@@ -33,6 +33,8 @@ type session struct {
 	// registered is closed when the runtime has taken the registration; then the stub waits to be configured.
 	registered chan struct{}
 	once       sync.Once
+	// updating has what was asked of the runtime, and is not answered yet.
+	updating chan struct{}
 	// events are the hooks that the session is subscribed to.
 	events api.EventMask
 	// synchronized is signalled once after Synchronize.
@@ -158,8 +160,15 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxUpdateTime)
 	defer cancel()
+	// One at a time: those that a runtime does not answer stay with it until the connection ends.
+	select {
+	case s.updating <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("update container %s through the runtime, which has not answered before: %w", id, ctx.Err())
+	}
 	done := make(chan error, 1)
 	go func() {
+		defer func() { <-s.updating }()
 		failed, err := s.stub.UpdateContainers([]*api.ContainerUpdate{update})
 		if err == nil && len(failed) > 0 {
 			err = fmt.Errorf("the runtime could not update container %s", id)
@@ -209,6 +218,7 @@ func containerOf(c *api.Container) node.Container {
 	return node.Container{
 		ID: c.GetId(), Name: c.GetName(), Annotations: c.GetAnnotations(),
 		CgroupsPath: c.GetLinux().GetCgroupsPath(), PID: int(c.GetPid()),
+		Unified: c.GetLinux().GetResources().GetUnified(),
 	}
 }
 

@@ -69,6 +69,8 @@ type Backend struct {
 	scope classes.Scope
 	log   *slog.Logger
 	live  atomic.Pointer[snapshot]
+	// gone says that an Apply has found disks gone that containers may have values of.
+	gone atomic.Bool
 	// unavailable is why the last Check or Apply found no io controller.
 	unavailable atomic.Pointer[classes.Unavailable]
 }
@@ -94,7 +96,11 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	if err != nil {
 		return err
 	}
-	next.inherit(b.live.Load())
+	now := b.live.Load()
+	if now.config != nil && now.loses(next) {
+		b.gone.Store(true) // for Mend to tell
+	}
+	next.inherit(now)
 	b.live.Store(next)
 	for class, reason := range next.status.Degraded {
 		b.log.Warn("a class is enforced in part only", "class", class, "reason", reason)
@@ -130,11 +136,8 @@ func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	if err != nil || !s.byRuntime(b.scope) {
 		return classes.Adjustment{}, err
 	}
-	adjustment := classes.Adjustment{Unified: unifiedMap(s.withoutGone(change))}
-	if adjustment.Unified[ioMax] == "" && len(change.rates) > 0 { // all of its disks are gone
-		adjustment = adjustment.Merge(classes.Adjustment{Unified: s.machine.idle()})
-	}
-	return adjustment, nil
+	text := unifiedMap(s.withoutGone(s.present(change)))
+	return classes.Adjustment{Unified: text}.Merge(classes.Adjustment{Unified: s.machine.idle(change, text)}), nil
 }
 
 // Status implements classes.Backend.

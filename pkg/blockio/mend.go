@@ -9,12 +9,13 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // Mend implements classes.Backend. Nothing of a configuration is in the kernel but in the cgroups of containers; what it looks at are
-// disks that came or went, and what they do with weights.
+// disks that came or went, and what they do with weights. Disks of no class are nobody's business.
 func (b *Backend) Mend(context.Context) (classes.Mended, error) {
 	now := b.live.Load()
 	if now.config == nil {
@@ -24,12 +25,47 @@ func (b *Backend) Mend(context.Context) (classes.Mended, error) {
 	if err != nil {
 		return classes.Mended{}, err
 	}
-	mended := classes.Mended{Found: now.differences(next), DevicesGone: len(missing(now.machine, next.machine)) > 0}
-	if len(mended.Found) > 0 {
-		next.inherit(now)
+	next.inherit(now)
+	mended := classes.Mended{DevicesGone: b.gone.Swap(false) || now.loses(next)}
+	if mended.DevicesGone || !now.means(next) {
+		mended.Found = now.differences(next)
+	}
+	if !reflect.DeepEqual(now.machine, next.machine) || len(mended.Found) > 0 {
 		b.live.Store(next)
 	}
 	return mended, nil
+}
+
+// loses says whether containers may have values of a disk that there is no more.
+func (s *snapshot) loses(now *snapshot) bool {
+	touched := s.touched()
+	return slices.ContainsFunc(missing(s.machine, now.machine), touched.mentions)
+}
+
+func (v values) mentions(dev device) bool {
+	_, limited := v.rates[dev]
+	for _, w := range v.weights {
+		_, weighed := w.devices[dev]
+		limited = limited || weighed
+	}
+	return limited
+}
+
+// StoresGone implements classes.Storer.
+func (b *Backend) StoresGone(unified map[string]string) bool {
+	s := b.live.Load()
+	if s.config == nil {
+		return false
+	}
+	for _, file := range []string{ioMax, string(ioWeight), string(ioBFQWeight)} {
+		for line := range strings.Lines(unified[file]) {
+			first, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if dev, err := parseDevice(first); err == nil && s.machine.names[dev] == "" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // differences between what is live and the same configuration as the machine is now, a sentence each.
@@ -46,14 +82,14 @@ func (s *snapshot) differences(now *snapshot) (found []string) {
 	return found
 }
 
-// means says whether the offered classes of both come to the same.
+// means says whether the classes of both come to the same.
 func (s *snapshot) means(other *snapshot) bool {
 	for name, live := range other.classes {
 		if !reflect.DeepEqual(live.values, s.classes[name].values) {
 			return false
 		}
 	}
-	return reflect.DeepEqual(s.machine, other.machine) && reflect.DeepEqual(s.status, other.status)
+	return reflect.DeepEqual(s.status, other.status)
 }
 
 // missing are the disks that another machine has not.
@@ -86,12 +122,18 @@ func (s *snapshot) present(all values) values {
 	return present
 }
 
-// idle is a line of io.max that does nothing, for some disk; runtimes do not forget a file that they were once told, but take
-// another text for it.
-func (m *machine) idle() map[string]string {
+// idle are texts that do nothing, for the files that a change is about and that its own text leaves out, the disks being gone: runtimes
+// do not forget a file that they were once told, but take another text for it.
+func (m *machine) idle(change values, text map[string]string) map[string]string {
+	idle := map[string]string{}
 	disks := slices.SortedFunc(maps.Keys(m.names), compareDevices)
-	if len(disks) == 0 {
-		return nil
+	if text[ioMax] == "" && len(change.rates) > 0 && len(disks) > 0 {
+		idle[ioMax] = ioMaxLine(disks[0], unlimited())
 	}
-	return map[string]string{ioMax: ioMaxLine(disks[0], unlimited())}
+	for file := range change.weights {
+		if text[string(file)] == "" {
+			idle[string(file)] = fmt.Sprintf("default %d", file.initial())
+		}
+	}
+	return idle
 }

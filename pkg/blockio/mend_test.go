@@ -35,8 +35,7 @@ func TestADiskThatComesIsThrottled(t *testing.T) {
 	f.runtime("", "slower")
 	f.mend()
 	f.machine.AddDisk("sdc", 8, 32)
-	f.machine.AddDisk("nvme0n1", 259, 0) // of no class
-	if mended := f.mend("disk 8:32 (sdc) is new", "disk 259:0 (nvme0n1) is new"); mended.DevicesGone {
+	if mended := f.mend("disk 8:32 (sdc) is new"); mended.DevicesGone {
 		t.Error("no device is gone")
 	}
 	f.runtime("slower", "slower")
@@ -124,5 +123,74 @@ func TestAContainerThatEndedIsSeenToHaveEnded(t *testing.T) {
 		if got := err != nil && strings.Contains(err.Error(), classes.ErrEnded.Error()); got != test.ended {
 			t.Errorf("%s: %v", test.name, err)
 		}
+	}
+}
+
+func TestADiskOfNoClassIsNobodysBusiness(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.runtime("", "slower")
+	f.machine.RemoveDisk("dm-0")
+	if mended := f.mend(); mended.DevicesGone {
+		t.Error("the runtime has stored nothing of it")
+	}
+	f.machine.AddDisk("nvme0n1", 259, 0)
+	f.mend()
+	if err := f.backend.Withdraw(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.mend()
+}
+
+func TestADiskThatIsGoneBeforeAReloadIsToldOf(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	f.machine.RemoveDisk("sdb")
+	f.apply(throttling)
+	for _, want := range []bool{true, false} {
+		if mended, err := f.backend.Mend(t.Context()); err != nil || mended.DevicesGone != want {
+			t.Errorf("got %+v, %v; want %v", mended, err, want)
+		}
+	}
+}
+
+func TestWhatARuntimeHasStoredIsLookedThroughForDisksThatAreGone(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope)
+	stored := map[string]string{ioMax: "8:0 rbps=1 wbps=max riops=max wiops=max\n8:16 rbps=1 wbps=max riops=max wiops=max"}
+	if f.backend.StoresGone(stored) {
+		t.Error("nothing is known before anything was applied")
+	}
+	f.apply(throttling)
+	for _, test := range []struct {
+		stored map[string]string
+		want   bool
+	}{
+		{nil, false},
+		{stored, false},
+		{map[string]string{ioMax: "8:0 rbps=1\n9:9 rbps=max"}, true},
+		{map[string]string{"io.bfq.weight": "default 100\n9:9 200"}, true},
+		{map[string]string{"io.weight": "default 100"}, false},
+		{map[string]string{"memory.max": "9:9 1", ioMax: "nonsense"}, false},
+	} {
+		if got := f.backend.StoresGone(test.stored); got != test.want {
+			t.Errorf("%v: got %v", test.stored, got)
+		}
+	}
+	f.machine.RemoveDisk("sdb")
+	f.apply(throttling)
+	if !f.backend.StoresGone(stored) {
+		t.Error("the disk is gone, and it is not seen")
+	}
+}
+
+func TestAWeightOfADiskThatIsGoneIsReplacedByOneThatDoesNothing(t *testing.T) {
+	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {heavy: [{Devices: [/dev/sda], Weight: 400}]}")
+	before, err := f.backend.Adjust("", "heavy")
+	if want := "8:0 400"; err != nil || before.Unified["io.bfq.weight"] != want {
+		t.Fatalf("got %v, %v; want %q", before, err, want)
+	}
+	f.machine.RemoveDisk("sda")
+	f.mend("disk 8:0 (sda) is gone")
+	after, err := f.backend.Adjust("heavy", "heavy")
+	if want := "default 100"; err != nil || after.Unified["io.bfq.weight"] != want {
+		t.Errorf("got %v, %v; want %q", after, err, want)
 	}
 }

@@ -8,7 +8,10 @@ import "context"
 // Withdraw implements classes.Backend. It touches no cgroup: what runs keeps its values.
 func (b *Backend) Withdraw(context.Context) error {
 	previous := b.live.Load()
-	next := &snapshot{config: &Config{}, machine: previous.machine, classes: map[string]liveClass{}}
+	next, err := b.resolve(&Config{})
+	if err != nil { // the machine cannot be looked at now
+		next = &snapshot{config: &Config{}, machine: previous.machine, classes: map[string]liveClass{}}
+	}
 	next.inherit(previous)
 	b.live.Store(next)
 	b.unavailable.Store(nil)

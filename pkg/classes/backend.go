@@ -82,12 +82,18 @@ type Gatherer interface {
 	Gather(ctx context.Context, class string, targets []Target) (strayed []string, err error)
 }
 
+// Storer is a Backend whose values runtimes store, and set again when they change something else of a container.
+type Storer interface {
+	Backend
+	// StoresGone says whether stored cgroup v2 files name a device that the machine has no more. It does no I/O.
+	StoresGone(unified map[string]string) bool
+}
+
 // Mended is what Mend found and did.
 type Mended struct {
 	// Found are sentences about what was not as it had been left; none is the usual case.
 	Found []string
-	// DevicesGone says that values of devices which the machine has no more are to be taken out of what the runtime has stored of
-	// containers: it would fail to set them again.
+	// DevicesGone says that a runtime may have stored values of devices that the machine has no more.
 	DevicesGone bool
 }
 

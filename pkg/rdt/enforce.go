@@ -4,6 +4,7 @@
 package rdt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,6 +75,8 @@ type move struct {
 	back map[int]string
 	// begun says that something was moved.
 	begun bool
+	// passes are how many there may be; 0 is maxPasses.
+	passes int
 	// only are the groups to take threads from; nil is all.
 	only func(group string) bool
 }
@@ -82,13 +85,14 @@ func (m *move) run(ctx context.Context) error {
 	if err := m.remember(); err != nil {
 		return err
 	}
-	for range maxPasses {
+	passes := cmp.Or(m.passes, maxPasses)
+	for range passes {
 		moved, err := m.pass(ctx)
 		if err != nil || moved == 0 {
 			return err
 		}
 	}
-	return fmt.Errorf("%w %s after %d passes", ErrUnsettled, m.to, maxPasses)
+	return fmt.Errorf("%w %s after %d passes", ErrUnsettled, m.to, passes)
 }
 
 // remember notes where the threads are before any is moved.

@@ -12,6 +12,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
+// gatherPasses are few: what a container that does nothing but fork has made meanwhile is found the next time.
+const gatherPasses = 3
+
 // Gather implements classes.Gatherer. It reads the tasks of the class's group once for all targets, and touches only those that have
 // threads elsewhere; in the system default, only threads in groups of ours, since others may have put theirs somewhere.
 func (b *Backend) Gather(ctx context.Context, class string, targets []classes.Target) (strayed []string, err error) {
@@ -36,7 +39,7 @@ func (b *Backend) Gather(ctx context.Context, class string, targets []classes.Ta
 		if !slices.ContainsFunc(threads[i], outside) {
 			continue
 		}
-		m := &move{tree: t, list: func() ([]int, error) { return b.threadsOf(target) }, to: GroupOf(class), back: map[int]string{}}
+		m := &move{tree: t, list: func() ([]int, error) { return b.threadsOf(target) }, to: GroupOf(class), back: map[int]string{}, passes: gatherPasses}
 		if class == classes.SystemDefault {
 			m.only = isOurs
 		}

@@ -23,10 +23,10 @@ func options(seed uint64, rounds int) steps.Options {
 
 func TestASoakOfSomeRoundsFindsNothingWrong(t *testing.T) {
 	var out strings.Builder
-	if err := run(t.Context(), options(1, 12), &out); err != nil {
+	if err := run(t.Context(), options(1, 8), &out); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	for _, want := range []string{"seed 1", "12 rounds", "0 violations", "create", "update", "ClassFull", "goroutines"} {
+	for _, want := range []string{"seed 1", "8 rounds", "0 violations", "create", "update", "ClassFull", "goroutines"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the summary does not tell %q:\n%s", want, out.String())
 		}

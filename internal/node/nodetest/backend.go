@@ -8,6 +8,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"sigs.k8s.io/yaml"
@@ -34,6 +35,7 @@ type Backend struct {
 	applied  int
 	released int
 	damage   classes.Mended
+	blurred  bool
 	// strayed have threads outside of their class.
 	strayed  map[string]bool
 	gathered []string
@@ -190,6 +192,18 @@ func (b *Backend) Strayed(id string) bool {
 	return b.strayed[id]
 }
 
+// Blur lets the kernel show no target's class.
+func (b *Backend) Blur(blurred bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.blurred = blurred
+}
+
+// StoresGone is part of classes.Storer: of what ends in "gone".
+func (b *Backend) StoresGone(unified map[string]string) bool {
+	return strings.HasSuffix(unified["test.class"], "gone")
+}
+
 // Gather is part of classes.Gatherer.
 func (b *Backend) Gather(_ context.Context, class string, targets []classes.Target) (strayed []string, err error) {
 	b.mu.Lock()
@@ -266,7 +280,7 @@ func (b *Backend) Observe(_ context.Context, target classes.Target, _ string) (s
 	if err := b.failures["observe"]; err != nil {
 		return "", false, err
 	}
-	return b.enforced[target.ID], true, nil
+	return b.enforced[target.ID], !b.blurred, nil
 }
 
 // Status is part of classes.Backend.
