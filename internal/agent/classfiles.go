@@ -22,6 +22,9 @@ const lookInterval = 5 * time.Second
 // file can be a class file, too.
 const settleTime = 200 * time.Millisecond
 
+// retryTime is after how long the machine is asked again for what it did not take: somebody may have been in the way.
+const retryTime = 15 * time.Second
+
 // classFiles keeps a node's configuration in step with the files.
 type classFiles struct {
 	path  string
@@ -33,6 +36,9 @@ type classFiles struct {
 	applied func()
 	seen    string // hash of what was applied, or refused, last
 	changed string // hash of what was read last, when it is another
+	// refused is when, and why, the machine did not take what was right by itself; zero when it did.
+	refused time.Time
+	said    string
 }
 
 func (a *Agent) newClassFiles(n *node.Node) *classFiles {
@@ -46,13 +52,20 @@ func (f *classFiles) load(ctx context.Context) {
 }
 
 func (f *classFiles) apply(ctx context.Context, source node.Source) {
-	f.seen, f.changed = source.Hash, ""
+	f.seen, f.changed, f.refused = source.Hash, "", time.Time{}
 	if err := f.node.Configure(ctx, source); err != nil {
-		for _, problem := range classes.SplitErrors(err) {
-			f.log.Error("class files are not applied", "problem", problem)
+		if source.Err == nil {
+			f.refused = time.Now()
+		}
+		if f.said != err.Error() {
+			f.said = err.Error()
+			for _, problem := range classes.SplitErrors(err) {
+				f.log.Error("class files are not applied", "problem", problem)
+			}
 		}
 		return
 	}
+	f.said = ""
 	if f.applied != nil {
 		f.applied()
 	}
@@ -93,6 +106,9 @@ func (f *classFiles) look(ctx context.Context) (again <-chan time.Time) {
 	switch source.Hash {
 	case f.seen:
 		f.changed = ""
+		if !f.refused.IsZero() && time.Since(f.refused) > retryTime {
+			f.apply(ctx, source)
+		}
 		return nil
 	case f.changed:
 		f.apply(ctx, source)

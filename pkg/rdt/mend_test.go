@@ -245,3 +245,23 @@ func TestOnlyOurGroupsAreLeftForTheSystemDefault(t *testing.T) {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
 }
+
+func TestTheGroupOfAClassOfAFormerRunIsMadeAgain(t *testing.T) {
+	fs := sim.New(sim.IntelSpec())
+	apply(t, newBackend(fs, nil), strings.Replace(twoPartitions, "{bronze:", "{tin: {}, bronze:", 1))
+	fs.AddTask(7, "qos-tin")
+	want := schemataIn(t, fs)
+	b := newBackend(fs, nil)
+	apply(t, b, twoPartitions)
+	mustDo(t, fs.Remove(sim.MountPoint+"/qos-tin"))
+	mended, err := b.Mend(t.Context())
+	if diff := cmp.Diff([]string{"resctrl group qos-tin was removed"}, mended.Found); err != nil || diff != "" {
+		t.Errorf("found (-want +got):\n%s%v", diff, err)
+	}
+	if diff := cmp.Diff(want, schemataIn(t, fs)); diff != "" {
+		t.Errorf("schemata (-want +got):\n%s", diff)
+	}
+	if _, err := b.Adjust("tin", "tin"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,77 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// newFiles is a class file with its node, whose machine refuses nothing.
+func newFiles(t *testing.T) (*classFiles, *nodetest.Backend) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "classes.yaml")
+	f := &classFiles{path: path, read: os.ReadFile, log: slog.New(slog.DiscardHandler)}
+	backend := nodetest.NewBackend()
+	f.kinds = []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope}, map[string]*nodetest.Backend{"a.example/x": backend})}
+	f.node = node.New(node.Options{Kinds: f.kinds, Log: f.log})
+	return f, backend
+}
+
+func (f *classFiles) write(t *testing.T, resources string) {
+	t.Helper()
+	text := "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources: " + resources + "\n"
+	if err := os.WriteFile(f.path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const oneClass = "[{name: a.example/x, test: {names: [gold]}}]"
+
+func TestAFileIsAppliedOnceTwoLooksAgree(t *testing.T) {
+	f, _ := newFiles(t)
+	f.write(t, "[]")
+	f.load(t.Context())
+	for i, text := range []string{"[] # half", oneClass} {
+		f.write(t, text)
+		if again := f.look(t.Context()); again == nil {
+			t.Errorf("look %d does not wait for what is written", i)
+		}
+		if generation := f.node.Status().Config.Generation; generation != 1 {
+			t.Errorf("look %d has applied generation %d", i, generation)
+		}
+	}
+	if again := f.look(t.Context()); again != nil || f.node.Status().Config.Generation != 2 {
+		t.Error("what was the same twice is not applied")
+	}
+}
+
+func TestWhatTheMachineDidNotTakeIsTriedAgain(t *testing.T) {
+	f, backend := newFiles(t)
+	f.write(t, oneClass)
+	backend.Fail("apply", errors.New("somebody removed a group"))
+	f.load(t.Context())
+	backend.Fail("apply", nil)
+	if f.look(t.Context()); f.node.Status().Config.Err == nil {
+		t.Error("tried again at once")
+	}
+	f.refused = time.Now().Add(-retryTime - time.Second)
+	if f.look(t.Context()); f.node.Status().Config.Err != nil {
+		t.Errorf("not tried again: %v", f.node.Status().Config.Err)
+	}
+	// What is wrong by itself is not.
+	f.write(t, "{}")
+	f.load(t.Context())
+	if !f.refused.IsZero() {
+		t.Error("a wrong file is to be tried again")
+	}
+}
