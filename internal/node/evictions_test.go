@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // evicting is files whose resources evict, but for the one that drains.
@@ -156,4 +157,20 @@ func TestARestartKeepsEvictionsOfClasses(t *testing.T) {
 	f.mustConfigure(t, noGold)
 	f.Synchronize([]node.Pod{p}, []node.Existing{running(p, c)})
 	f.wantEvicted(t, "the class went while the plugin was away", "a main test.example/cache gold")
+}
+
+func TestWithoutAnyClassFileNobodyIsEvicted(t *testing.T) {
+	f := newFixture(t)
+	if err := f.configure(t, strings.ReplaceAll(files, "  defaultClass: bronze", "  onClassRemoved: evict")); err != nil {
+		t.Fatal(err)
+	}
+	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
+	for _, names := range [][]string{nil, {"a.yaml"}} {
+		if err := f.Configure(t.Context(), node.Source{Config: &classes.Config{}, Files: names}); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Evictions(); len(got) != len(names) {
+			t.Errorf("with the files %q: %v", names, got)
+		}
+	}
 }
