@@ -44,15 +44,17 @@ func (n *Node) Update(ctx context.Context, owner classes.Owner, requests map[str
 	}
 	defer n.changing.leave()
 	n.away = nil
-	before, t, steps, err := n.admitChange(owner, requests)
+	before, t, changes, err := n.admitChange(owner, requests)
 	if err != nil {
 		return err
 	}
+	steps := stepsTo(changes, before, t)
 	err = n.remember(before.ID)
 	if err == nil {
 		err = n.take(ctx, t.target, steps)
 	}
 	if err == nil {
+		n.confirm(before.ID, changes)
 		n.arrived(before.ID, steps)
 		for _, s := range steps {
 			n.log.Info("class changed", "container", describe(before), "resource", s.resource, "from", s.from, "to", s.to)
@@ -67,15 +69,38 @@ func (n *Node) Update(ctx context.Context, owner classes.Owner, requests map[str
 	return errors.Join(fmt.Errorf("%s: %w", describe(before), err), n.remember(before.ID))
 }
 
+// confirm sees to it that a holder has what it was changed to. A synchronization in between does not know of it yet.
+func (n *Node) confirm(id string, changes []classes.Assignment) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if holder, known := n.ledger.Get(id); known {
+		holder.Assignments = classes.Overlay(holder.Assignments, changes)
+		n.ledger.Adopt(holder)
+		n.notify()
+	}
+}
+
+// stepsTo are those that a change needs from where a holder is.
+func stepsTo(changes []classes.Assignment, before classes.Holder, t tracked) (steps []step) {
+	for _, a := range changes {
+		if from := t.classOf(before, a.Resource); from != a.Class {
+			steps = append(steps, step{resource: a.Resource, from: from, to: a.Class})
+		}
+	}
+	return steps
+}
+
 // admitChange checks a change and takes the slots for it. It returns the holder as it was before.
-func (n *Node) admitChange(owner classes.Owner, requests map[string]string) (before classes.Holder, t tracked, steps []step, err error) {
+func (n *Node) admitChange(
+	owner classes.Owner, requests map[string]string,
+) (before classes.Holder, t tracked, changes []classes.Assignment, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	before, t, err = n.holderOf(owner)
 	if err != nil {
 		return before, t, nil, err
 	}
-	changes, err := n.requested(before, requests)
+	changes, err = n.requested(before, requests)
 	if err != nil {
 		return before, t, nil, fmt.Errorf("%s: %w", describe(before), err)
 	}
@@ -84,12 +109,7 @@ func (n *Node) admitChange(owner classes.Owner, requests map[string]string) (bef
 	}
 	n.signalDrained(before.Assignments)
 	n.notify()
-	for _, a := range changes {
-		if from := t.classOf(before, a.Resource); from != a.Class {
-			steps = append(steps, step{resource: a.Resource, from: from, to: a.Class})
-		}
-	}
-	return before, t, steps, nil
+	return before, t, changes, nil
 }
 
 // holderOf returns the newest holder of an owner, which must be running. The caller holds mu.

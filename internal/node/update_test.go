@@ -6,12 +6,14 @@ package node_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -170,4 +172,35 @@ func TestOfTwoSandboxesOfAPodTheNewerIsChangedAndShown(t *testing.T) {
 	if got.SandboxID != "aa-newer" || got.Assignments[0].Class != "low" {
 		t.Errorf("%q of sandbox %s is shown, want low of aa-newer", got.Assignments[0].Class, got.SandboxID)
 	}
+}
+
+// interrupted does something else before it writes down a change.
+type interrupted struct {
+	node.ChangeStore
+	by func()
+}
+
+func (i interrupted) Set(id string, changed []classes.Assignment) error {
+	i.by()
+	return i.ChangeStore.Set(id, changed)
+}
+
+// TestASynchronizationInTheMiddleOfAChangeDoesNotUndoIt has the runtime come back before the change is written down.
+func TestASynchronizationInTheMiddleOfAChangeDoesNotUndoIt(t *testing.T) {
+	f := newFixture(t)
+	log := slog.New(slog.DiscardHandler)
+	var exist []node.Existing
+	changes := interrupted{checkpoint.Open(f.path, "boot", log), func() { f.Synchronize(nil, exist) }}
+	f.Node = node.New(node.Options{Kinds: f.kinds, Changes: changes, Log: log})
+	f.Connected(f, node.RuntimeInfo{Name: "test"})
+	if err := f.configure(t, files); err != nil {
+		t.Fatal(err)
+	}
+	p := pod("a", asking("test.example/cache=silver"))
+	exist = []node.Existing{running(p, f.mustRun(t, p, container("c-a")))}
+	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); err != nil {
+		t.Fatal(err)
+	}
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c-a", cache, "gold/update")
 }

@@ -38,11 +38,11 @@ type node struct {
 	amd     bool
 }
 
-// startNode brings containerd up, with the tests' image and more settings of its CRI; both end with t.
-func startNode(t *testing.T, settings ...string) *node {
+// startNode brings containerd up, with the tests' image; both end with t.
+func startNode(t *testing.T) *node {
 	n := &node{cgroupV2: cgroupV2(t), amd: isAMD(t)}
 	must(t, os.MkdirAll("/etc/containerd", 0o755))
-	mustWrite(t, "/etc/containerd/config.toml", strings.Replace(containerdConfig, "# more\n", strings.Join(settings, "\n")+"\n", 1))
+	mustWrite(t, "/etc/containerd/config.toml", containerdConfig)
 	connection, err := grpc.NewClient("unix://"+runtimeSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
 	t.Cleanup(func() { must(t, connection.Close()) })
@@ -87,7 +87,6 @@ sandbox = "localhost/workload:1"
 [plugins."io.containerd.cri.v1.runtime"]
 restrict_oom_score_adj = true
 tolerate_missing_hugetlb_controller = true
-# more
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.nri.v1.nri"]

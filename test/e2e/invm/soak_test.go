@@ -20,8 +20,7 @@ import (
 
 // TestSoak does random things for QOS_SOAK_MINUTES, 1 by default, with the seed of QOS_SOAK_SEED or another one each time.
 func TestSoak(t *testing.T) {
-	// The runtime reads some of our keys itself, and would refuse them.
-	n := startNode(t, "ignore_rdt_not_enabled_errors = true", "ignore_blockio_not_enabled_errors = true")
+	n := startNode(t)
 	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
 	makeForeignGroups(t)
 	site := &soakSite{node: n, t: t, pods: map[string]*pod{}, containers: map[string]*container{}}

@@ -24,6 +24,7 @@ const (
 	pluginAway      = "PluginAway"
 	pluginKilled    = "PluginKilled"
 	notRunning      = "NotRunning"
+	runtimesOwn     = "RuntimesOwn"
 	other           = "Other"
 )
 
@@ -32,6 +33,7 @@ func reasonOf(err error) string {
 	text := err.Error()
 	for _, known := range []struct{ words, reason string }{
 		{"created while qos-nri-plugin was not connected", withoutPlugin},
+		{"RDT not initialized", runtimesOwn}, // containerd reads some of our keys itself
 		{" is full: ", classFull},
 		{" contradicts the ", contradiction},
 		{"is unavailable on this node", unavailable},

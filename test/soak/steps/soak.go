@@ -232,7 +232,7 @@ func judge(d *deed, err error, calm, others bool) string {
 	switch {
 	case err == nil && d.must:
 		return fmt.Sprintf("%s %s: was done, and should have been refused as one of %q", d.action, d.what, d.may)
-	case err == nil, slices.Contains(d.may, reasonOf(err)):
+	case err == nil, slices.Contains(d.may, reasonOf(err)), reasonOf(err) == runtimesOwn:
 		return ""
 	case others && reasonOf(err) == classFull:
 		return "" // the others had it first
