@@ -18,7 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
 )
 
-// TestSoak does random things for QOS_SOAK_MINUTES, 1 by default, with the seed of QOS_SOAK_SEED or another one each time.
+// TestSoak does random things: those of the seed QOS_SOAK_SEED, or of 1, for QOS_SOAK_MINUTES, or in three rounds.
 func TestSoak(t *testing.T) {
 	n := startNode(t)
 	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
@@ -30,10 +30,13 @@ func TestSoak(t *testing.T) {
 		}
 	})
 	o := steps.Options{
-		Seed: fromEnvironment(t, "QOS_SOAK_SEED", uint64(time.Now().Unix())),
-		For:  time.Duration(fromEnvironment(t, "QOS_SOAK_MINUTES", 1)) * time.Minute,
+		Seed: fromEnvironment(t, "QOS_SOAK_SEED", 1),
+		For:  time.Duration(fromEnvironment(t, "QOS_SOAK_MINUTES", 0)) * time.Minute,
 		// An emulated machine is slow.
 		Steps: 6, Patience: 2 * time.Minute, Progress: time.Minute, Sabotage: true, Out: testLog{t}, Deeds: testLog{t},
+	}
+	if o.For == 0 {
+		o.For, o.Rounds = time.Hour, 3
 	}
 	t.Logf("seed %d", o.Seed)
 	summary, err := steps.Run(t.Context(), site, o)
