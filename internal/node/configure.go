@@ -39,8 +39,10 @@ func (n *Node) Configure(ctx context.Context, source Source) error {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.config.Err, n.config.Failed = err, time.Now()
-	n.notify()
+	if before := n.config.Err; before == nil || before.Error() != err.Error() { // else nobody wants to hear of it again
+		n.config.Err, n.config.Failed = err, time.Now()
+		n.notify()
+	}
 	return err
 }
 

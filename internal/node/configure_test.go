@@ -170,3 +170,23 @@ func TestAResourceThatIsGoneIsTakenBack(t *testing.T) {
 		t.Errorf("classes %v stay applied", live)
 	}
 }
+
+func TestTheSameErrorIsToldOnce(t *testing.T) {
+	f := newFixture(t)
+	f.backends[cache].Fail("apply", errors.New("no room"))
+	if err := f.configure(t, files); err == nil {
+		t.Fatal("no error")
+	}
+	changed, failed := f.Changed(), f.Status().Config.Failed
+	if err := f.configure(t, files); err == nil {
+		t.Fatal("no error")
+	}
+	select {
+	case <-changed:
+		t.Error("told again")
+	default:
+	}
+	if now := f.Status().Config.Failed; !now.Equal(failed) {
+		t.Errorf("failed at %s, and then at %s", failed, now)
+	}
+}
