@@ -177,6 +177,7 @@ func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 	switch {
 	case !rootConfigured:
 		b.root = nil
+		delete(effective, rootGroup) // its values are not ours any more
 	case b.root == nil:
 		b.root = before[rootGroup].restrictedTo(wanted[rootGroup])
 	}

@@ -20,7 +20,7 @@ func (b *Backend) Mend(context.Context) (classes.Mended, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.live.Load()
-	if now.config == nil {
+	if len(now.effective) == 0 { // nothing is configured, and nothing drains: others may do with resctrl what they like
 		return classes.Mended{}, nil
 	}
 	found, err := b.damage(now)

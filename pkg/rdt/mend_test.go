@@ -154,11 +154,23 @@ func TestWhatCannotBePutRightIsAnError(t *testing.T) {
 	}
 }
 
-func TestNothingIsMendedBeforeAnythingWasApplied(t *testing.T) {
-	fs := sim.New(sim.IntelSpec())
-	fs.Inject(nil)
-	if mended, err := newBackend(fs, nil).Mend(t.Context()); err != nil || len(mended.Found) > 0 || fs.Calls() > 0 {
-		t.Errorf("got %v, %v after %d writes", mended, err, fs.Calls())
+func TestNothingIsMendedWhereNothingIsOurs(t *testing.T) {
+	for name, do := range map[string]func(*Backend) error{
+		"before anything was applied": func(*Backend) error { return nil },
+		"after all was withdrawn": func(b *Backend) error {
+			return errors.Join(b.Apply(t.Context(), parse(t, others)), b.Withdraw(t.Context()), b.Release(t.Context(), nobody))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fs := sim.New(sim.IntelSpec())
+			b := newBackend(fs, nil)
+			mustDo(t, do(b), fs.WriteFile(sim.MountPoint+"/schemata", []byte("L3:0=ff\n")))
+			fs.Unmount()
+			fs.Inject(nil)
+			if mended, err := b.Mend(t.Context()); err != nil || len(mended.Found) > 0 || fs.Calls() > 0 {
+				t.Errorf("got %v, %v after %d writes", mended, err, fs.Calls())
+			}
+		})
 	}
 }
 
