@@ -24,7 +24,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
-	"github.com/qos-nri/qos-nri-plugin/internal/uevent"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -119,16 +118,14 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 		return waitAtMost(ctx, group, stopTime)
 	}
 	group.Go(func() error {
-		listener, err := uevent.Listen() // before disks are looked at
 		disks := make(chan struct{}, 1)
-		files.load(ctx) // before any container may ask
-		parts, ctx := errgroup.WithContext(ctx)
-		parts.Go(func() error { return plugin.Run(ctx) })
-		parts.Go(func() error { return files.follow(ctx, hangup) })
-		parts.Go(func() error { return a.releaseDrained(ctx, n) })
-		parts.Go(func() error { return a.watchDisks(ctx, listener, err, disks) })
-		parts.Go(func() error { return a.watchMachine(ctx, n, disks) })
-		return parts.Wait()
+		a.followDisks(ctx, group, disks) // before they are looked at
+		files.load(ctx)                  // before any container may ask
+		group.Go(func() error { return plugin.Run(ctx) })
+		group.Go(func() error { return files.follow(ctx, hangup) })
+		group.Go(func() error { return a.releaseDrained(ctx, n) })
+		group.Go(func() error { return a.watchMachine(ctx, n, disks) })
+		return nil
 	})
 	if listener != nil {
 		group.Go(func() error { return metrics.NewNodeServer(n, hooks).Serve(ctx, listener) })

@@ -7,6 +7,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/uevent"
 )
@@ -44,20 +46,30 @@ func (a *Agent) watchMachine(ctx context.Context, n *node.Node, disks <-chan str
 	}
 }
 
-// watchDisks signals that disks came or went. Without the kernel's messages they are noticed by the next look at the machine.
-func (a *Agent) watchDisks(ctx context.Context, listener *uevent.Listener, err error, changed chan<- struct{}) error {
-	if err == nil {
-		err = listener.Follow(ctx, "block", func() {
+// followDisks listens from now on, and signals when disks came or went. Without the kernel's messages they are noticed by the next look
+// at the machine.
+func (a *Agent) followDisks(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) {
+	listener, err := uevent.Listen()
+	if err != nil {
+		a.warnOfDisks(err)
+		return
+	}
+	group.Go(func() error {
+		err := listener.Follow(ctx, "block", func() {
 			select {
 			case changed <- struct{}{}:
 			default: // signalled already
 			}
 		})
-	}
-	if err != nil {
-		a.log.Warn("disks that come or go are noticed late", "within", a.options.InspectInterval, "error", err)
-	}
-	return nil
+		if err != nil {
+			a.warnOfDisks(err)
+		}
+		return nil
+	})
+}
+
+func (a *Agent) warnOfDisks(err error) {
+	a.log.Warn("disks that come or go are noticed late", "within", a.options.InspectInterval, "error", err)
 }
 
 // settler is a timer that fires some times after the last thing that happened.

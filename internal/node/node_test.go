@@ -145,18 +145,7 @@ func (f *fixture) mustRun(t *testing.T, p node.Pod, c node.Container) node.Conta
 }
 
 // has returns the class and source of a container's resource, as reported.
-func (f *fixture) has(id, resource string) string {
-	for _, p := range f.Assignments() {
-		for _, c := range p.Containers {
-			for _, a := range c.Assignments {
-				if c.ID == id && a.Resource == resource {
-					return a.Class + "/" + string(a.Source)
-				}
-			}
-		}
-	}
-	return "not reported"
-}
+func (f *fixture) has(id, resource string) string { return nodetest.Has(f.Assignments(), id, resource) }
 
 func (f *fixture) wantClass(t *testing.T, id, resource, want string) {
 	t.Helper()

@@ -133,7 +133,7 @@ func (n *Node) deviations(ctx context.Context, holder classes.Holder, t tracked)
 			steps = append(steps, step{resource: a.Resource, from: class, to: a.Class})
 		case astray:
 			steps = append(steps, step{resource: a.Resource, from: from, to: a.Class})
-		case a.Class != classes.SystemDefault && n.canEnforce(a):
+		case a.Class != classes.SystemDefault && !n.drains(a):
 			steps = append(steps, step{resource: a.Resource, from: a.Class, to: a.Class})
 		}
 	}
@@ -149,13 +149,6 @@ func (n *Node) lost(id string, want classes.Assignment, class string, seen bool)
 		n.found(id, want, class)
 		n.notify()
 	}
-}
-
-// canEnforce says whether a class can be enforced again: it is configured, and this machine has the resource.
-func (n *Node) canEnforce(a classes.Assignment) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.offered(a) && n.backends[a.Resource].unavailable == nil
 }
 
 // drains says whether a class is not offered any more.

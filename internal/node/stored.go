@@ -32,13 +32,13 @@ func (n *Node) noteGone(resource string) {
 
 // restore takes values of devices that are gone out of what the runtime has stored of a container that is marked.
 func (n *Node) restore(ctx context.Context, id string) {
-	holder, t, known := n.live(id)
 	n.mu.Lock()
 	marked := n.stale[id]
 	n.mu.Unlock()
 	if !marked {
 		return
 	}
+	holder, t, known := n.live(id)
 	unified, err := n.unified(storedSteps(holder, t))
 	if known && err == nil {
 		err = n.updateRuntime(ctx, t.target, unified)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
@@ -77,7 +78,7 @@ func TestEveryProcessOfABoundedForkBombIsInOneClassAfterAMove(t *testing.T) {
 				} else {
 					r.host.come(func(string, string) error { return b.fork() })
 				}
-				before := r.reported(id, groups)
+				before := nodetest.Has(r.node.Assignments(), id, groups)
 				err := r.node.Update(t.Context(), p.owner(t, "bomb"), map[string]string{"rdt": class})
 				forking.Wait()
 				switch {

@@ -17,6 +17,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
@@ -236,23 +237,9 @@ func (r *machineRig) mustStop(t *testing.T, ids ...string) {
 	}
 }
 
-// reported is the class of a container's resource, as "class/source".
-func (r *machineRig) reported(id, resource string) string {
-	for _, pod := range r.node.Assignments() {
-		for _, ctr := range pod.Containers {
-			for _, a := range ctr.Assignments {
-				if ctr.ID == id && a.Resource == resource {
-					return a.Class + "/" + string(a.Source)
-				}
-			}
-		}
-	}
-	return "not reported"
-}
-
 func (r *machineRig) wantReported(t *testing.T, id, resource, want string) {
 	t.Helper()
-	if got := r.reported(id, resource); got != want {
+	if got := nodetest.Has(r.node.Assignments(), id, resource); got != want {
 		t.Errorf("%s of %.12s is reported as %q, want %q", resource, id, got, want)
 	}
 }

@@ -13,12 +13,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/containerd/nri/pkg/api"
-	"github.com/containerd/nri/pkg/net/multiplex"
-	"github.com/containerd/ttrpc"
-
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
 // use is what a process has of the machine.
@@ -99,32 +96,11 @@ func unfinishedRuntime(t *testing.T) net.Conn {
 	here, there := net.Pipe()
 	go func() {
 		defer there.Close()
-		if err := registerOnly(there); err != nil {
+		if err := nriruntime.AnswerRegistration(there); err != nil {
 			t.Errorf("the runtime's side: %v", err)
 		}
 	}()
 	return here
-}
-
-func registerOnly(conn net.Conn) error {
-	mux := multiplex.Multiplex(conn, multiplex.WithBlockedRead())
-	defer mux.Close()
-	listener, err := mux.Listen(multiplex.RuntimeServiceConn)
-	if err != nil {
-		return err
-	}
-	server, err := ttrpc.NewServer()
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	service := registrations{done: make(chan struct{})}
-	api.RegisterRuntimeService(server, service)
-	go func() { _ = server.Serve(context.Background(), listener) }() // ends with the server
-	mux.Unblock()
-	<-service.done
-	synctest.Wait() // until the answer is out
-	return nil
 }
 
 // silentRuntime is one that hangs until the plugin gives up.

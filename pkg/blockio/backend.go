@@ -136,7 +136,7 @@ func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	if err != nil || !s.byRuntime(b.scope) {
 		return classes.Adjustment{}, err
 	}
-	text := unifiedMap(s.withoutGone(s.present(change)))
+	text := unifiedMap(s.settable(change))
 	return classes.Adjustment{Unified: text}.Merge(classes.Adjustment{Unified: s.machine.idle(change, text)}), nil
 }
 

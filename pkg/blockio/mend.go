@@ -30,9 +30,7 @@ func (b *Backend) Mend(context.Context) (classes.Mended, error) {
 	if mended.DevicesGone || !now.means(next) {
 		mended.Found = now.differences(next)
 	}
-	if !reflect.DeepEqual(now.machine, next.machine) || len(mended.Found) > 0 {
-		b.live.Store(next)
-	}
+	b.live.Store(next)
 	return mended, nil
 }
 

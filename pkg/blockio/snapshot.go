@@ -128,22 +128,12 @@ func (s *snapshot) touched() values {
 	return all
 }
 
-// withoutGone drops the clearing of disks that this machine no longer has: the kernel would refuse it, and there is nothing to clear.
-func (s *snapshot) withoutGone(change values) values {
-	present := newValues()
-	for dev, limits := range change.rates {
-		if limits != unlimited() || s.machine.names[dev] != "" {
-			present.rates[dev] = limits
-		}
-	}
-	for file, w := range change.weights {
-		kept := weights{base: w.base, devices: map[device]uint64{}}
-		for dev, weight := range w.devices {
-			if weight != 0 || s.machine.accepts[file][dev] {
-				kept.devices[dev] = weight
-			}
-		}
-		present.weights[file] = kept
+// settable is the part of a change that the kernel takes: that of disks which the machine has, and without the clearing of weights that
+// they do not take.
+func (s *snapshot) settable(change values) values {
+	present := s.present(change)
+	for file, w := range present.weights {
+		maps.DeleteFunc(w.devices, func(dev device, weight uint64) bool { return weight == 0 && !s.machine.accepts[file][dev] })
 	}
 	return present
 }

@@ -27,13 +27,14 @@ func DieDuringHandshake(socket string) (died <-chan struct{}, err error) {
 		defer listener.Close()
 		if conn, err := listener.Accept(); err == nil {
 			defer conn.Close()
-			_ = answerRegistration(conn)
+			_ = AnswerRegistration(conn)
 		}
 	}()
 	return done, nil
 }
 
-func answerRegistration(conn net.Conn) error {
+// AnswerRegistration lets a plugin register over a connection, and does no more.
+func AnswerRegistration(conn net.Conn) error {
 	mux := multiplex.Multiplex(conn, multiplex.WithBlockedRead())
 	defer mux.Close()
 	listener, err := mux.Listen(multiplex.RuntimeServiceConn)
