@@ -19,7 +19,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// gate lets what the plugin sends wait, as for a process that gets no CPU.
+// gate lets what the plugin sends wait, as for a process that gets no CPU. The runtime waits only shortly for what cannot come; while
+// the gate is open it waits as long as ever, so that a slow machine does not fail a request that the plugin answers.
 type gate struct {
 	mu     sync.Mutex    // guards closed
 	closed chan struct{} // is closed when the gate opens again; nil while it is open
@@ -29,6 +30,7 @@ func (g *gate) shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed == nil {
+		adaptation.SetPluginRequestTimeout(200 * time.Millisecond)
 		g.closed = make(chan struct{})
 	}
 }
@@ -37,6 +39,7 @@ func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed != nil {
+		adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout)
 		close(g.closed)
 		g.closed = nil
 	}
@@ -89,8 +92,6 @@ func (r *machineRig) startGated(t *testing.T) *gate {
 // TestAnAnswerThatComesTooLateFailsItsRequestAndIsMadeUpForAfterwards is about a plugin that does not run for a while. The runtime fails
 // the request, as the plugin asks it to since NRI 0.12.5, and drops the plugin.
 func TestAnAnswerThatComesTooLateFailsItsRequestAndIsMadeUpForAfterwards(t *testing.T) {
-	adaptation.SetPluginRequestTimeout(200 * time.Millisecond)
-	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
 	r := newMachineRig(t, simcgroup.New())
 	g := r.startGated(t)
 	const request = "rdt=gold,blockio=fast"

@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/containerd/nri/pkg/adaptation"
-
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
 )
@@ -158,16 +156,8 @@ func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 	}
 }
 
-// shortRequests lets the runtime wait for less than two seconds, until the end of the test.
-func shortRequests(t *testing.T) {
-	t.Helper()
-	adaptation.SetPluginRequestTimeout(400 * time.Millisecond)
-	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
-}
-
 // missesRequests has a runtime that goes on without the plugin when it is late, as those before NRI 0.12.5 do.
 func missesRequests(t *testing.T, r *rig) {
-	shortRequests(t)
 	p := r.start(t)
 	before := r.mustRun(t, "before", "heavy")
 	p.stopped(t)
@@ -193,7 +183,6 @@ func missesRequests(t *testing.T, r *rig) {
 }
 
 func refusesWhatItMissed(t *testing.T, r *rig) {
-	shortRequests(t)
 	p := r.start(t)
 	p.stopped(t)
 	id := r.create(t, "missed", "solo")
