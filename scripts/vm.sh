@@ -4,7 +4,7 @@
 #
 # vm.sh intel|amd [KERNEL ARGUMENT…]: a shell in the VM of test/e2e/vm, with real resctrl and two disks. The programs in bin/ and
 # containerd, ctr and runc are in /share/bin, which is in PATH; /share/config has the checkout's class files. QOS_CGROUP=v1 is for
-# cgroup v1. The VM ends with the shell; what it wrote is lost.
+# cgroup v1, QOS_INIT=systemd for a machine with systemd. The VM ends with the shell; what it wrote is lost.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 eval "$(test/e2e/vm/setup.sh)"
@@ -18,7 +18,7 @@ restore() {
 trap restore EXIT
 
 mkdir -p "$dir/share/bin"
-cp bin/* "$RUNTIMES"/* "$dir/share/bin/"
+find bin "$RUNTIMES" -maxdepth 1 -type f -executable -exec cp -t "$dir/share/bin" {} +
 cp -r config "$dir/share/config"
 cat >"$dir/share/run" <<'RUN'
 #!/bin/sh
