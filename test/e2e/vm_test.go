@@ -24,6 +24,7 @@ type machine struct {
 	test   string // of package invm
 	vendor string // "intel" or "amd"
 	cgroup string // "v1" or "v2"
+	init   string // "systemd", or "" for a script
 	// resctrl are mount options for the test.
 	resctrl string
 	// unmounted leaves it to the plugin to mount resctrl.
@@ -39,6 +40,7 @@ func machines() []machine {
 		{name: "intel-cgroupv2", test: "TestNode", vendor: "intel", cgroup: "v2"},
 		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2", unmounted: true},
 		{name: "intel-cgroupv1", test: "TestNode", vendor: "intel", cgroup: "v1"},
+		{name: "intel-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd"},
 		{name: "intel-soak", test: "TestSoak", vendor: "intel", cgroup: "v2"},
 	}
 }
@@ -112,7 +114,7 @@ func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 		}
 	}
 	vm := exec.CommandContext(ctx, filepath.Join(r.source, "test/e2e/vm/boot.sh"), append([]string{dir, m.vendor}, environment...)...)
-	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "KERNEL="+r.kernel)
+	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "QOS_INIT="+m.init, "KERNEL="+r.kernel)
 	var diagnostics bytes.Buffer
 	vm.Stderr = &diagnostics
 	converter := exec.Command(r.test2json)

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,7 +64,7 @@ func podConfig(name string, annotations map[string]string) *cri.PodSandboxConfig
 		Annotations:  annotations,
 		LogDirectory: filepath.Join("/var/log/pods", uid),
 		Linux: &cri.LinuxPodSandboxConfig{
-			CgroupParent: "/kubepods/pod" + uid,
+			CgroupParent: podCgroup(uid),
 			SecurityContext: &cri.LinuxSandboxSecurityContext{
 				NamespaceOptions: &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_CONTAINER},
 			},
@@ -74,6 +75,10 @@ func podConfig(name string, annotations map[string]string) *cri.PodSandboxConfig
 // makeCgroup makes the pod's cgroup, which is the kubelet's to make, with the controllers that it enables there.
 func (p *pod) makeCgroup(t testing.TB) {
 	t.Helper()
+	if bySystemd() {
+		makeSlice(t, path.Base(p.cgroup()))
+		return
+	}
 	roots := []string{"/sys/fs/cgroup"}
 	if !p.node.cgroupV2 {
 		roots = []string{"/sys/fs/cgroup/blkio", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids"}
@@ -164,7 +169,7 @@ func (p *pod) create(t testing.TB, s spec) (*container, error) {
 	return &container{pod: p, id: response.ContainerId, log: filepath.Join(p.config.LogDirectory, config.LogPath)}, nil
 }
 
-func (c *container) cgroup() string { return filepath.Join(c.pod.cgroup(), c.id) }
+func (c *container) cgroup() string { return containerCgroup(c.pod.cgroup(), c.id) }
 
 // exec runs workload in the container and returns what it prints.
 func (c *container) exec(t testing.TB, args ...string) string {

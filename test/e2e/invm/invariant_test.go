@@ -7,7 +7,6 @@ package invm
 
 import (
 	"context"
-	"path"
 	"testing"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -32,7 +31,7 @@ func (n *node) holds(t testing.TB) {
 
 // cgroupIn is where a container of a pod is, or the pod itself.
 func cgroupIn(p *cri.PodSandbox, id string) string {
-	return path.Join(podConfig(p.GetMetadata().GetName(), nil).Linux.CgroupParent, id)
+	return containerCgroup(podConfig(p.GetMetadata().GetName(), nil).Linux.CgroupParent, id)
 }
 
 func foreignNow(t testing.TB) map[string]string {

@@ -7,6 +7,7 @@ package invm
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +43,7 @@ type node struct {
 func startNode(t *testing.T) *node {
 	n := &node{cgroupV2: cgroupV2(t), amd: isAMD(t)}
 	must(t, os.MkdirAll("/etc/containerd", 0o755))
-	mustWrite(t, "/etc/containerd/config.toml", containerdConfig)
+	mustWrite(t, "/etc/containerd/config.toml", fmt.Sprintf(containerdConfig, bySystemd()))
 	connection, err := grpc.NewClient("unix://"+runtimeSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
 	t.Cleanup(func() { must(t, connection.Close()) })
@@ -89,6 +90,7 @@ restrict_oom_score_adj = true
 tolerate_missing_hugetlb_controller = true
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
+options.SystemdCgroup = %t
 [plugins."io.containerd.nri.v1.nri"]
 disable = false
 socket_path = "/run/nri/nri.sock"

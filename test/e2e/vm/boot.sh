@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # boot.sh DIR intel|amd [KERNEL ARGUMENT…]: boots the test VM and runs DIR/share/run in it, as root; this process becomes QEMU.
-# DIR/share is /share in the VM; what is in DIR/programs, if that exists, is in memory there, in /opt. /dev/vda (2 GiB) and /dev/vdb (256 MiB) are empty disks. The kernel's console goes to
-# DIR/console.log, the streams of "run" are this script's. QOS_CGROUP=v1 gives it cgroup v1 instead of v2.
+# DIR/share is /share in the VM; what is in DIR/programs, if that exists, is in memory there, in /opt. /dev/vda (2 GiB) and /dev/vdb
+# (256 MiB) are empty disks. The kernel's console goes to DIR/console.log, the streams of "run" are this script's. QOS_CGROUP=v1 gives
+# it cgroup v1 instead of v2; QOS_INIT=systemd makes systemd, that of this machine, its first process, and "run" a service.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"
@@ -16,10 +17,20 @@ case ${2:-intel} in
 esac
 shift 2
 
+# put_programs DIR PROGRAM…: copies programs with the libraries that they are linked with.
+put_programs() {
+  local root=$1 file
+  shift
+  for file in "$@" $(ldd "$@" | grep -o '/[^ ]*\.so[^ ]*' | sort -u); do
+    install -D -m 755 "$(realpath "$file")" "$root$file"
+  done
+}
+
 mkdir -p "$dir/initrd/bin" "$dir/initrd/opt"
 [ ! -d "$dir/programs" ] || cp -r "$dir/programs/." "$dir/initrd/opt/"
 cp "$(command -v busybox)" "$dir/initrd/bin/"
 install -m 755 "$here/init" "$dir/initrd/init"
+[ "${QOS_INIT:-}" != systemd ] || put_programs "$dir/initrd/systemd" /lib/systemd/systemd /bin/systemctl
 (cd "$dir/initrd" && find . | cpio -o -H newc --quiet) >"$dir/initrd.cpio"
 truncate -s 2G "$dir/vda"
 truncate -s 256M "$dir/vdb"
@@ -29,7 +40,7 @@ truncate -s 256M "$dir/vdb"
 # Intel's CPUs only cost time here.
 exec qemu-system-x86_64 -accel tcg,thread=single -cpu "$cpu" -smp 2,sockets=2 -m 4096 \
   -display none -no-reboot -nic none -kernel "$KERNEL" -initrd "$dir/initrd.cpio" \
-  -append "console=ttyS0 quiet panic=1 no_timer_check mitigations=off QOS_CGROUP=${QOS_CGROUP:-v2} $*" \
+  -append "console=ttyS0 quiet panic=1 no_timer_check mitigations=off QOS_CGROUP=${QOS_CGROUP:-v2} QOS_INIT=${QOS_INIT:-} $*" \
   -serial "file:$dir/console.log" -serial stdio -monitor none \
   -virtfs "local,path=$dir/share,mount_tag=share,security_model=none,multidevs=remap" \
   -drive "file=$dir/vda,format=raw,if=virtio" -drive "file=$dir/vdb,format=raw,if=virtio"

@@ -1,0 +1,138 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// bySystemd says that systemd runs this machine, and makes the cgroups of pods and containers.
+func bySystemd() bool {
+	_, err := os.Stat("/run/systemd/private")
+	return err == nil
+}
+
+// podCgroup is what the kubelet names the cgroup of a pod.
+func podCgroup(uid string) string {
+	if bySystemd() {
+		return "/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
+	}
+	return "/kubepods/pod" + uid
+}
+
+// containerCgroup is where the runtime puts a container of a pod.
+func containerCgroup(pod, id string) string {
+	if bySystemd() {
+		id = "cri-containerd-" + id + ".scope"
+	}
+	return path.Join(pod, id)
+}
+
+// makeSlice makes a pod's slice, with the accounting that the kubelet asks for.
+func makeSlice(t testing.TB, slice string) {
+	t.Helper()
+	systemctl(t, "start", slice)
+	systemctl(t, "set-property", "--runtime", slice, "CPUAccounting=yes", "MemoryAccounting=yes", "IOAccounting=yes", "TasksAccounting=yes")
+}
+
+func systemctl(t testing.TB, args ...string) {
+	t.Helper()
+	_, err := output("systemctl", args...)
+	must(t, err)
+}
+
+// TestSystemd is of a machine whose first process is systemd, with the systemd cgroup driver of runtime and kubelet.
+func TestSystemd(t *testing.T) {
+	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
+	n := startNode(t)
+	writeClassFile(t, classFile)
+	n.startPlugin(t)
+	t.Cleanup(func() { n.plugin.end(t, syscall.SIGTERM) })
+	n.foreign = foreignNow(t)
+	p := n.runPod(t, "shared", requests())
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, *pod)
+	}{
+		{"containers and what is exec'd into them are in their groups", groups},
+		{"systemd is reloaded under what runs", reloadsOfSystemd},
+		{"units are changed under what runs", changedUnits},
+		{"classes survive a resize of the container", resizes},
+		{"restarts leave everything as it was", restarts},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, p); n.holds(t) })
+	}
+}
+
+// unitFiles are those that systemd writes for a unit with accounting of I/O.
+func unitFiles(n *node, cgroup string) map[string]string {
+	found := map[string]string{}
+	for _, file := range []string{"io.max", "io.weight", "io.bfq.weight"} {
+		found[file] = string(readOrNothing(filepath.Join(n.ioCgroup(cgroup), file)))
+	}
+	return found
+}
+
+// reloadsOfSystemd: systemd leaves groups and throttles alone when it reads its units again, as after each upgrade of a package with a
+// service, but not weights.
+func reloadsOfSystemd(t *testing.T, p *pod) {
+	n := p.node
+	limited := p.run(t, spec{name: "changed", args: []string{"show", "/sys/fs/cgroup/io.max"}})
+	atStart := ioLimits{}
+	atStart.add("", limited.printed(t))
+	wantLimits(t, atStart, throttled(t))
+	weighed := p.run(t, spec{name: "weighed"})
+	scope := n.runPod(t, "scope", map[string]string{podKey: podBlockio + "=slow"})
+	weights := unitFiles(n, weighed.cgroup())
+	for _, verb := range []string{"daemon-reload", "daemon-reexec"} {
+		systemctl(t, verb)
+		limited.wantGroup(t, "qos-silver")
+		wantLimits(t, n.limits(t, limited.cgroup()), throttled(t))
+		wantLimits(t, n.limits(t, scope.cgroup()), ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "3000000"}})
+		t.Logf("after %s the weights are %v", verb, unitFiles(n, weighed.cgroup()))
+		n.wantBack(t, weighed.cgroup(), weights)
+	}
+}
+
+// changedUnits: what somebody tells systemd of the cgroup of a container or pod is not the last word, also when systemd remembers it.
+func changedUnits(t *testing.T, p *pod) {
+	n := p.node
+	weighed := p.run(t, spec{name: "weighed"}).cgroup()
+	scope := n.runPod(t, "units", map[string]string{podKey: podBlockio + "=slow"}).cgroup()
+	before := map[string]map[string]string{weighed: unitFiles(n, weighed), scope: unitFiles(n, scope)}
+	systemctl(t, "set-property", "--runtime", path.Base(weighed), "IOWeight=50")
+	systemctl(t, "set-property", "--runtime", path.Base(scope), "IOReadBandwidthMax=/dev/vda 5000000")
+	for cgroup, files := range before {
+		n.wantBack(t, cgroup, files)
+	}
+	systemctl(t, "daemon-reload")
+	for cgroup, files := range before {
+		n.wantBack(t, cgroup, files)
+	}
+}
+
+// wantBack waits until the files of a cgroup have their values again.
+func (n *node) wantBack(t testing.TB, cgroup string, want map[string]string) {
+	t.Helper()
+	began := time.Now()
+	eventually(t, cgroup+" has its values again", func() error {
+		if diff := cmp.Diff(want, unitFiles(n, cgroup)); diff != "" {
+			return fmt.Errorf("(-want +got):\n%s", diff)
+		}
+		return nil
+	})
+	t.Logf("its values were back after %s", time.Since(began).Round(time.Millisecond))
+}
