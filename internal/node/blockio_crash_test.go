@@ -12,11 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
-	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -97,18 +94,8 @@ func newThrottled(t *testing.T, legacy bool, class string) *throttled {
 
 func (f *throttled) reborn(t *testing.T) {
 	t.Helper()
-	tree, err := cgroup.Detect(f.host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := slog.New(slog.DiscardHandler)
-	kinds := []classes.Kind{blockio.Kind(blockio.Options{FS: f.host, Tree: tree, Log: log})}
-	f.Node = node.New(node.Options{Kinds: kinds, Changes: checkpoint.Open(f.path, "boot", log), Log: log})
-	f.Connected(f, node.RuntimeInfo{Name: "test"})
-	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(blockioFiles)}}, kinds, nil)
-	if err := f.Configure(t.Context(), node.Source{Config: config, Err: err}); err != nil {
-		t.Fatal(err)
-	}
+	kind := blockio.Kind(blockio.Options{FS: f.host, Tree: treeOf(t, f.host), Log: slog.New(slog.DiscardHandler)})
+	f.Node = restarted(t, f, f.path, blockioFiles, kind)
 }
 
 // SetUnified is part of node.Runtime. The runtime writes one file after another, and goes on when the plugin dies.

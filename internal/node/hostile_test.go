@@ -6,7 +6,6 @@ package node_test
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
 	"path"
 	"runtime"
@@ -14,11 +13,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
-	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
-	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
@@ -89,17 +85,7 @@ func newGrouped(t *testing.T) *grouped {
 // reborn makes the process anew.
 func (g *grouped) reborn(t *testing.T) {
 	t.Helper()
-	tree, err := cgroup.Detect(g.host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := slog.New(slog.DiscardHandler)
-	kinds := []classes.Kind{rdt.Kind(rdt.Options{FS: g.host, Threads: tree, Log: log})}
-	g.Node = node.New(node.Options{Kinds: kinds, Changes: checkpoint.Open(g.path, "boot", log), Log: log})
-	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(groupFiles)}}, kinds, nil)
-	if err := g.Configure(t.Context(), node.Source{Config: config, Err: err}); err != nil {
-		t.Fatal(err)
-	}
+	g.Node = restarted(t, nil, g.path, groupFiles, rdtOn(t, g.host))
 }
 
 // wantInside wants nothing to have been changed but in our own groups.

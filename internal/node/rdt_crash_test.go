@@ -4,16 +4,12 @@
 package node_test
 
 import (
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
-	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
@@ -91,28 +87,12 @@ func newMoving(t *testing.T, request string) *moving {
 // reborn makes the process anew. It has not seen yet what runs.
 func (f *moving) reborn(t *testing.T) {
 	t.Helper()
-	tree, err := cgroup.Detect(f.host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := slog.New(slog.DiscardHandler)
-	kinds := []classes.Kind{rdt.Kind(rdt.Options{FS: f.host, Threads: tree, Log: log})}
-	f.Node = node.New(node.Options{Kinds: kinds, Changes: checkpoint.Open(f.path, "boot", log), Log: log})
-	f.Connected(nil, node.RuntimeInfo{Name: "test"})
-	f.configure(t)
+	f.Node = restarted(t, nil, f.path, f.text, rdtOn(t, f.host))
 }
 
 func (f *moving) configure(t *testing.T) {
 	t.Helper()
-	tree, err := cgroup.Detect(f.host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kinds := []classes.Kind{rdt.Kind(rdt.Options{FS: f.host, Threads: tree})}
-	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(f.text)}}, kinds, nil)
-	if err := f.Configure(t.Context(), node.Source{Config: config, Err: err}); err != nil {
-		t.Fatal(err)
-	}
+	configureWith(t, f.Node, f.text, rdtOn(t, f.host))
 }
 
 // recover is a new process that has seen what runs, and has had the time to bring it into its classes.
