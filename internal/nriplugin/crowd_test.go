@@ -37,7 +37,7 @@ func TestManyContainersWithLargeSpecsAreAllKnownAfterASynchronization(t *testing
 	}
 	world.Hold(t)
 	before := usage(t)
-	for range 5 {
+	for range 3 {
 		r.wantComesBack(t)
 	}
 	world.Hold(t)

@@ -152,8 +152,7 @@ func TestAHookThatTheKernelDoesNotAnswerFailsByItselfAndHoldsUpNobody(t *testing
 		{"within a quarter of what the runtime gives", 1200 * time.Millisecond, "the kernel did not answer within 300ms"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			adaptation.SetPluginRequestTimeout(test.timeout)
-			t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
+			runtimeWaitsFor(t, test.timeout)
 			r := newRig(t)
 			r.reconfigure(t, onePod)
 			r.wait(t, 2)

@@ -39,7 +39,7 @@ func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed != nil {
-		adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout)
+		adaptation.SetPluginRequestTimeout(runtimeWaits)
 		close(g.closed)
 		g.closed = nil
 	}

@@ -58,6 +58,22 @@ func newRig(t *testing.T, options ...adaptation.Option) *rig {
 	return r
 }
 
+// runtimeWaits is how long the runtime waits for an answer, but in tests of just that: on a machine that is busy with other things, the
+// race detector makes 2 s too few for the synchronization of a crowd.
+const runtimeWaits = time.Minute
+
+func TestMain(m *testing.M) {
+	adaptation.SetPluginRequestTimeout(runtimeWaits)
+	os.Exit(m.Run())
+}
+
+// runtimeWaitsFor has the runtime wait for so long, until the end of the test.
+func runtimeWaitsFor(t *testing.T, timeout time.Duration) {
+	t.Helper()
+	adaptation.SetPluginRequestTimeout(timeout)
+	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(runtimeWaits) })
+}
+
 func newRuntime(t *testing.T, options ...adaptation.Option) *nriruntime.Runtime {
 	t.Helper()
 	// t.TempDir is too long for a socket's path.

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/nri/pkg/adaptation"
+
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
@@ -34,8 +36,14 @@ resources:
       heavy: [{Weight: "1000"}]
 `
 
-// patience is how long to wait for the plugin, which tries again with backoff; only a failing test waits that long.
+// patience is how long tests wait for the plugin, which tries again with backoff, and the runtime for its answers; only a failing test
+// waits that long.
 const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	adaptation.SetPluginRequestTimeout(patience)
+	os.Exit(m.Run())
+}
 
 // rig is a runtime with the plugin as a process of its own.
 type rig struct {
