@@ -69,7 +69,7 @@ func (c gated) Write(b []byte) (int, error) {
 func (r *machineRig) startGated(t *testing.T) *gate {
 	t.Helper()
 	r.stop()
-	g := &gate{}
+	g, n := &gate{}, r.Synchronizations()
 	dial := func(ctx context.Context, socket string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		return gated{conn, g}, err
@@ -85,7 +85,7 @@ func (r *machineRig) startGated(t *testing.T) *gate {
 			t.Error(err)
 		}
 	})
-	r.wait(t, r.Synchronizations()+1)
+	r.wait(t, n+1)
 	return g
 }
 
