@@ -82,7 +82,7 @@ func (s *Summary) done(d *deed, err error) string {
 		}
 	}
 	s.armed = s.armed || strings.HasPrefix(d.action, "kill")
-	line := fmt.Sprintf("round %d step %d: %s %s: %s", s.round, s.step, d.action, d.what, outcome[:min(len(outcome), 500)])
+	line := fmt.Sprintf("round %d step %d: %s %s -> %s", s.round, s.step, d.action, d.what, outcome[:min(len(outcome), 500)])
 	s.last = append(s.last, line)
 	s.last = s.last[max(0, len(s.last)-keptDeeds):]
 	return line
