@@ -68,6 +68,9 @@ func bench(ctx context.Context, o options) error {
 		return err
 	}
 	pause.For(ctx, settling)
+	if err := measureRest(ctx, o, sides); err != nil {
+		return err
+	}
 	return report(os.Stdout, o, sides, all)
 }
 
@@ -178,6 +181,26 @@ func measureSynchronizations(ctx context.Context, o options, sides []*side, all 
 			}
 			all.add(synchronize, s, took)
 		}
+	}
+	return nil
+}
+
+// measureRest sees what plugins take while no container comes or goes.
+func measureRest(ctx context.Context, o options, sides []*side) error {
+	for _, s := range sides {
+		before, err := s.cpuTime()
+		if err != nil {
+			return err
+		}
+		s.atRest = -before
+	}
+	pause.For(ctx, o.rest)
+	for _, s := range sides {
+		after, err := s.cpuTime()
+		if err != nil {
+			return err
+		}
+		s.atRest += after
 	}
 	return nil
 }

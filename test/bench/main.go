@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 type options struct {
@@ -26,6 +27,8 @@ type options struct {
 	creations, synchronizations int
 	// live containers during creations, and during synchronizations.
 	live, many int
+	// rest is how long nothing happens, to see what the plugin takes then.
+	rest time.Duration
 }
 
 func main() {
@@ -36,6 +39,7 @@ func main() {
 	flag.IntVar(&o.synchronizations, "synchronizations", 15, "synchronizations")
 	flag.IntVar(&o.live, "live", 250, "containers that there are during creations")
 	flag.IntVar(&o.many, "many", 500, "containers that there are during synchronizations")
+	flag.DurationVar(&o.rest, "rest", time.Minute, "how long to see what is taken when nothing happens")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -38,9 +38,9 @@ func report(w io.Writer, o options, sides []*side, all results) error {
 	for _, g := range goals() {
 		fmt.Fprintln(w, g.line(all[g.row]))
 	}
-	fmt.Fprintf(w, "\n| Memory with %d containers | resident, MiB | goal | | at most ever, MiB |\n|---|--:|--:|---|--:|\n", o.many)
+	fmt.Fprintf(w, "\n| With %d containers | resident, MiB | goal | | at most ever, MiB | CPU while nothing happens |\n|---|--:|--:|---|--:|--:|\n", o.many)
 	for _, s := range sides[:2] {
-		if err := reportMemory(w, s); err != nil {
+		if err := reportProcess(w, o, s); err != nil {
 			return err
 		}
 	}
@@ -60,7 +60,7 @@ func (g goal) line(bySide map[string][]time.Duration) string {
 		ratio, wanted, met, noise)
 }
 
-func reportMemory(w io.Writer, s *side) error {
+func reportProcess(w io.Writer, o options, s *side) error {
 	now, most, err := s.memory()
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func reportMemory(w io.Writer, s *side) error {
 	if s.name == ours {
 		wanted, met = fmt.Sprintf("≤ %d", mostMemory), verdict(now <= mostMemory)
 	}
-	_, err = fmt.Fprintf(w, "| %s | %.1f | %s | %s | %.1f |\n", s.name, now, wanted, met, most)
+	_, err = fmt.Fprintf(w, "| %s | %.1f | %s | %s | %.1f | %.2f %% |\n", s.name, now, wanted, met, most, 100*s.atRest.Seconds()/o.rest.Seconds())
 	return err
 }
 

@@ -28,6 +28,7 @@ type side struct {
 	said    bytes.Buffer // read only when the process has ended
 	pods    [2]string    // for creations: without and with a request
 	last    map[string]time.Duration
+	atRest  time.Duration // of CPU
 }
 
 // newSide makes a runtime in a directory, and starts the command that makeCommand makes for its socket and host.
@@ -142,4 +143,20 @@ func (s *side) memory() (now, most float64, err error) {
 		}
 	}
 	return now, most, nil
+}
+
+// cpuTime is what the process has taken of CPUs, in steps of 10 ms: utime and stime of proc_pid_stat(5).
+func (s *side) cpuTime() (time.Duration, error) {
+	const tick, state, user = 10 * time.Millisecond, 3, 14
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < user+2-state {
+		return 0, fmt.Errorf("no times of %s in %q", s.name, stat)
+	}
+	inUser, err := strconv.Atoi(fields[user-state])
+	inKernel, errKernel := strconv.Atoi(fields[user+1-state])
+	return time.Duration(inUser+inKernel) * tick, errors.Join(err, errKernel)
 }
