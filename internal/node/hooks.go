@@ -216,6 +216,7 @@ func (n *Node) release(id string) {
 	n.signalDrained(holder.Assignments)
 	delete(n.tracked, id)
 	delete(n.stale, id)
+	n.settleDebt(id, holder.Owner)
 	n.changes.Forget(id)
 	n.notify()
 }

@@ -75,9 +75,10 @@ type Node struct {
 	catalog  *classes.Catalog
 	backends map[string]backend // by resource
 	ledger   *classes.Ledger
-	tracked  map[string]tracked // by the ID of the container or sandbox
-	seen     uint64             // containers and sandboxes so far
-	unproven []string           // IDs of sandboxes that may have been made without the plugin
+	tracked  map[string]tracked         // by the ID of the container or sandbox
+	seen     uint64                     // containers and sandboxes so far
+	unproven []sandbox                  // those that may have been made without the plugin
+	owed     map[string]classes.Request // what runs without the classes that it asks for, by the ID of the container or sandbox
 	runtime  Runtime
 	info     RuntimeInfo
 	config   ConfigStatus
@@ -162,7 +163,7 @@ func New(o Options) *Node {
 		changing: newTurn(), kinds: map[string]classes.Kind{}, changes: o.Changes, log: o.Log, now: o.Now, startTime: o.StartTime,
 		catalog: classes.NewCatalog(nil), backends: map[string]backend{}, ledger: classes.NewLedger(),
 		tracked: map[string]tracked{}, refused: map[classes.Owner]Refused{},
-		mends: map[Mend]uint64{}, findings: map[string]finding{}, gathers: map[string]string{}, stale: map[string]bool{},
+		mends: map[Mend]uint64{}, findings: map[string]finding{}, gathers: map[string]string{}, stale: map[string]bool{}, owed: map[string]classes.Request{},
 		refusals: Refusals{}, watchers: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
 	for _, kind := range o.Kinds {

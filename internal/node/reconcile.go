@@ -35,6 +35,7 @@ func (n *Node) reconcile(ctx context.Context, mended func(classes.Holder, []step
 			return
 		}
 		n.followDefaults(id)
+		n.claim(id)
 		n.restore(ctx, id)
 		n.mend(ctx, id, mended)
 	}
@@ -240,6 +241,11 @@ func (n *Node) defaults(holder classes.Holder) []classes.Assignment {
 		asked := i >= 0 && holder.Assignments[i].Source != classes.SourceDefault && holder.Assignments[i].Source != classes.SourceNone
 		if offer.Scope == scope && !asked {
 			now = append(now, offer.Default())
+		}
+	}
+	for _, a := range holder.Assignments {
+		if a.Source == classes.SourceDefault && n.isGone(a.Resource) {
+			now = append(now, classes.Assignment{Resource: a.Resource}) // it never asked for what drains
 		}
 	}
 	return now

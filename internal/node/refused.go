@@ -21,7 +21,8 @@ const (
 	maxRefused = 1000
 )
 
-// Refused is a container, or a pod, that was not created or started because of its classes, and has not been since.
+// Refused is a container, or a pod, that was not created or started because of its classes, and has not been since; or that was made without
+// the plugin and runs without them.
 type Refused struct {
 	Owner                 classes.Owner
 	PodNamespace, PodName string
@@ -52,6 +53,23 @@ func (n *Node) Refused() []Refused {
 // refuse notes that a holder could not be created or started, and returns the error. The caller holds mu.
 func (n *Node) refuse(h classes.Holder, err error) error {
 	err = oneLine{err}
+	n.noteRefused(h, err)
+	return n.count(err)
+}
+
+// refuseStill notes that nothing has changed for a holder that was refused. That is not counted. The caller holds mu.
+func (n *Node) refuseStill(h classes.Holder, err error) {
+	err = oneLine{err}
+	if r, told := n.refused[h.Owner]; told && r.Message == err.Error() {
+		r.Last = n.now()
+		n.refused[h.Owner] = r
+		return
+	}
+	n.noteRefused(h, err)
+	n.notify()
+}
+
+func (n *Node) noteRefused(h classes.Holder, err error) {
 	now, r := n.now(), n.refused[h.Owner]
 	if reason := refusalReason(err); r.Reason != reason {
 		r = Refused{Owner: h.Owner, Reason: reason, First: now}
@@ -62,7 +80,6 @@ func (n *Node) refuse(h classes.Holder, err error) error {
 	for len(n.refused) > maxRefused {
 		n.forgetOldestRefused()
 	}
-	return n.count(err)
 }
 
 // oneLine is an error of several, as runtimes and people want to read it.

@@ -29,7 +29,9 @@ func (n *Node) Synchronize(pods []Pod, containers []Existing) {
 	defer n.mu.Unlock()
 	podScope := n.podScope() // also by what the old ledger has in use
 	before := n.ledger
+	owed := n.owed
 	n.ledger, n.tracked, n.unproven = classes.NewLedger(), make(map[string]tracked, len(containers)), nil
+	n.owed = map[string]classes.Request{}
 	if podScope {
 		for _, pod := range pods {
 			known, _ := before.Get(pod.ID)
@@ -48,12 +50,23 @@ func (n *Node) Synchronize(pods []Pod, containers []Existing) {
 			n.adoptUnrecorded(e)
 		}
 	}
+	for id, request := range owed {
+		if _, still := n.owed[id]; !still {
+			n.accept(classes.Owner{PodUID: request.PodUID, Container: request.Container})
+		}
+	}
 	n.signalRelease() // what was kept as long as nobody had told what runs
 	n.changes.Keep(func(id string) bool { _, known := n.ledger.Get(id); return known })
 	if !n.info.Synchronized {
 		n.info.Synchronized, n.info.Since = true, time.Now()
 	}
 	n.notify()
+}
+
+// sandbox is a pod with what it asks for.
+type sandbox struct {
+	id      string
+	request classes.Request
 }
 
 // HasPodScope says whether a resource of pods is configured, or was and is still in use.
@@ -79,6 +92,7 @@ func (n *Node) adoptPod(pod Pod, known []classes.Assignment) {
 	if err != nil {
 		n.log.Warn("a running pod asks for classes that this node cannot give; it has those of pods that ask for none", "error", err)
 		wanted = n.defaults(podHolder(pod, nil))
+		n.owe(podHolder(pod, nil), podRequest(pod), err)
 	}
 	if changed, ok := n.changes.Get(pod.ID); ok {
 		wanted = classes.Overlay(wanted, changed)
@@ -86,7 +100,7 @@ func (n *Node) adoptPod(pod Pod, known []classes.Assignment) {
 	n.ledger.Adopt(podHolder(pod, wanted))
 	n.track(pod, podTarget(pod), true, nil)
 	if !slices.Equal(known, wanted) {
-		n.unproven = append(n.unproven, pod.ID)
+		n.unproven = append(n.unproven, sandbox{pod.ID, podRequest(pod).Kept()})
 	}
 }
 
@@ -94,19 +108,18 @@ func (n *Node) adoptPod(pod Pod, known []classes.Assignment) {
 // there is room. Those that could not be looked at are left for the next time.
 func (n *Node) provePods(ctx context.Context) {
 	n.mu.Lock()
-	ids := n.unproven
+	unproven := n.unproven
 	n.unproven = nil
 	n.mu.Unlock()
-	var unknown []string
-	var late []classes.Holder
-	for _, id := range ids {
-		holder, t, known := n.live(id)
+	var unknown, late []sandbox
+	for _, s := range unproven {
+		holder, t, known := n.live(s.id)
 		elsewhere, err := n.isElsewhere(ctx, t.target, holder.Assignments)
 		switch {
 		case known && err != nil:
-			unknown = append(unknown, id)
+			unknown = append(unknown, s)
 		case known && elsewhere:
-			late = append(late, holder)
+			late = append(late, s)
 		}
 	}
 	n.mu.Lock()
@@ -116,17 +129,22 @@ func (n *Node) provePods(ctx context.Context) {
 }
 
 // admitPods gives pods the classes that they have in the ledger, as far as there is room. The caller holds mu.
-func (n *Node) admitPods(late []classes.Holder) {
-	late = slices.DeleteFunc(late, func(h classes.Holder) bool {
-		_, lives := n.ledger.Get(h.ID)
-		n.ledger.Release(h.ID)
-		return !lives
-	})
-	for _, holder := range late {
+func (n *Node) admitPods(late []sandbox) {
+	var holders []classes.Holder
+	requests := map[string]classes.Request{}
+	for _, s := range late {
+		if holder, lives := n.ledger.Get(s.id); lives {
+			holders = append(holders, holder)
+			requests[s.id] = s.request
+			n.ledger.Release(s.id)
+		}
+	}
+	for _, holder := range holders {
 		err := n.ledger.Admit(holder, n.catalog)
 		if err == nil {
 			continue
 		}
+		n.owe(holder, requests[holder.ID], err)
 		n.log.Warn("a running pod cannot have the classes that it asks for; it has those of pods that ask for none", "error", err)
 		holder.Assignments = nil
 		holder.Assignments = n.defaults(holder)
@@ -182,6 +200,7 @@ func (n *Node) adoptUnrecorded(e Existing) {
 	}
 	if err != nil {
 		n.log.Warn("a running container cannot have the classes that it asks for; it has those of containers that ask for none", "error", err)
+		n.owe(nothing, containerRequest(e.Pod, e.Container), err)
 	}
 	holder := containerHolder(e.Pod, e.Container, classes.Overlay(wanted, changed))
 	n.ledger.Adopt(holder)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -278,8 +277,7 @@ func (n *Node) remember(id string) error {
 	if !known {
 		return nil
 	}
-	updated := slices.DeleteFunc(slices.Clone(holder.Assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceUpdate })
-	return n.changes.Set(id, updated)
+	return n.changes.Set(id, updated(holder.Assignments))
 }
 
 func (n *Node) live(id string) (classes.Holder, tracked, bool) {

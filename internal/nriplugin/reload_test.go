@@ -131,23 +131,29 @@ func TestAClassThatIsGoneDrainsWithItsThreads(t *testing.T) {
 		text func(t *testing.T) string
 		// offered says what is new beside it.
 		offered string
+		// noDefault says that there is no default any more; who has one by it never asked for what goes away.
+		noDefault bool
 	}{
 		{"a class that is removed", func(*testing.T) string {
 			return changed("{name: gold, capacity: 2}, ", "", `classes: {gold: {l3Allocation: "100%"}}`, "classes: {}",
 				"{name: fast, capacity: 2}, ", "", "fast: [{Devices: [/dev/vda], ThrottleReadBps: 50M}]\n", "")
-		}, ""},
-		{"a class that has another name", func(*testing.T) string { return changed("gold", "platinum", "fast", "quick") }, "platinum"},
-		{"a resource that is removed", func(t *testing.T) string { return without(t, groups) }, ""},
+		}, "", false},
+		{"a class that has another name", func(*testing.T) string { return changed("gold", "platinum", "fast", "quick") }, "platinum", false},
+		{"a resource that is removed", func(t *testing.T) string { return without(t, groups) }, "", true},
 		{"all resources", func(*testing.T) string {
 			return "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources: []\n"
-		}, ""},
+		}, "", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := newPeopled(t)
 			p.mustConfigure(t, test.text(t))
 			p.world.Expect.Limits = nil // what drains has values that are written nowhere any more
+			p.mustRelease(t)
 			p.world.Hold(t)
 			p.wantReported(t, p.gold, groups, "gold/pod")
+			if got := p.host.exists(resctrl.MountPoint + "/qos-bronze"); got == test.noDefault {
+				t.Errorf("the group of the default is there: %t", got)
+			}
 			if got := len(p.host.tasks(t, "qos-gold")); got == 0 {
 				t.Error("its threads are not in its group any more")
 			}
@@ -159,9 +165,7 @@ func TestAClassThatIsGoneDrainsWithItsThreads(t *testing.T) {
 			}
 			p.mustStop(t, p.gold, p.slow, p.plain)
 			<-p.node.Drained()
-			if err := p.node.ReleaseUnused(t.Context()); err != nil {
-				t.Error(err)
-			}
+			p.mustRelease(t)
 			if got := p.node.Draining(); got != 0 {
 				t.Errorf("%d drain with nobody in them", got)
 			}
@@ -173,6 +177,14 @@ func TestAClassThatIsGoneDrainsWithItsThreads(t *testing.T) {
 			p.mustRun(t, p.pod(t, "again", "rdt=gold,blockio=fast"))
 			p.world.Hold(t)
 		})
+	}
+}
+
+// mustRelease cleans up after classes that nobody has any more.
+func (p *peopled) mustRelease(t *testing.T) {
+	t.Helper()
+	if err := p.node.ReleaseUnused(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -58,7 +58,7 @@ func IsPodRequest(key string) bool {
 	if key == PodKey || strings.HasPrefix(key, ContainerKeyPrefix) {
 		return true
 	}
-	for _, name := range []string{"rdt", "blockio"} {
+	for _, name := range familyNames() {
 		f := familyOf(name)
 		if key == f.pod || key == f.betaPod || strings.HasPrefix(key, f.container) || strings.HasPrefix(key, f.betaContainer) {
 			return true
@@ -66,3 +66,19 @@ func IsPodRequest(key string) bool {
 	}
 	return false
 }
+
+// isContainerRequest says whether an annotation that the kubelet sets on a container with this key can ask for classes.
+func isContainerRequest(key string) bool {
+	if strings.HasPrefix(key, AllocatedKeyPrefix) {
+		return true
+	}
+	for _, name := range familyNames() {
+		if key == familyOf(name).cri {
+			return true
+		}
+	}
+	return false
+}
+
+// familyNames are the short names of the resources with annotations of others.
+func familyNames() []string { return []string{"rdt", "blockio"} }
