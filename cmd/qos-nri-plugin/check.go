@@ -29,14 +29,14 @@ import (
 type checkOptions struct {
 	path, hostRoot, runtimeEndpoint, nriSocket string
 
-	offline bool
+	offline, mountResctrl bool
 	// kinds are made for a host; for no host with offline.
-	kinds func(hostRoot string, offline bool) ([]classes.Kind, error)
+	kinds func(o *checkOptions) ([]classes.Kind, error)
 }
 
 func newCheckCommand() *cobra.Command { return newCheckCommandFor(kindsToCheck) }
 
-func newCheckCommandFor(known func(hostRoot string, offline bool) ([]classes.Kind, error)) *cobra.Command {
+func newCheckCommandFor(known func(o *checkOptions) ([]classes.Kind, error)) *cobra.Command {
 	defaults := agent.DefaultOptions()
 	o := checkOptions{kinds: known}
 	cmd := &cobra.Command{
@@ -62,6 +62,7 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 	flags := cmd.Flags()
 	flags.StringVar(&o.path, "config", defaults.Config, "class file, or directory of class files (*.yaml), without PATH")
 	flags.StringVar(&o.hostRoot, "host-root", defaults.HostRoot, "where the host's /sys, /dev, /proc and /etc are")
+	flags.BoolVar(&o.mountResctrl, "mount-resctrl", defaults.MountResctrl, "say what a plugin finds that mounts resctrl when it is not mounted")
 	flags.BoolVar(&o.offline, "offline", false, "check the files alone, not this machine")
 	flags.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "", "CRI socket of the container runtime to ask, as unix:///path")
 	flags.StringVar(&o.nriSocket, "nri-socket", defaults.NRISocket, "NRI socket of the container runtime")
@@ -75,16 +76,16 @@ func atMostOnePath(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// kindsToCheck are all kinds, with the options that run has by default. Checking writes nothing, and mounts nothing.
-func kindsToCheck(hostRoot string, offline bool) ([]classes.Kind, error) {
-	if offline {
+// kindsToCheck are all kinds. Checking writes nothing, and mounts nothing.
+func kindsToCheck(o *checkOptions) ([]classes.Kind, error) {
+	if o.offline {
 		return kinds.Offline(), nil
 	}
-	return kindsOn(hostRoot, true, slog.New(slog.DiscardHandler))
+	return kindsOn(o.hostRoot, o.mountResctrl, slog.New(slog.DiscardHandler))
 }
 
 func (o *checkOptions) run(cmd *cobra.Command) error {
-	known, err := o.kinds(o.hostRoot, o.offline)
+	known, err := o.kinds(o)
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func newCheckFixture(t *testing.T, files map[string]string) *checkFixture {
 func (f *checkFixture) check(t *testing.T, args ...string) answer {
 	t.Helper()
 	var out, errs strings.Builder
-	cmd := newCheckCommandFor(func(string, bool) ([]classes.Kind, error) { return f.Kinds, nil })
+	cmd := newCheckCommandFor(func(*checkOptions) ([]classes.Kind, error) { return f.Kinds, nil })
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true

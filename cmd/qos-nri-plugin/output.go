@@ -92,7 +92,7 @@ func plainError(err error) error {
 	}
 	switch s.Code() {
 	case codes.DeadlineExceeded:
-		return fmt.Errorf("the plugin did not answer in time: %s", s.Message())
+		return fmt.Errorf("not done in time: %s", s.Message())
 	case codes.Unimplemented:
 		return fmt.Errorf("the plugin does not know this request; is it older than this command? %s", s.Message())
 	default:
