@@ -89,9 +89,12 @@ func readMachine(host FS, mount resctrlMount) (*machine, error) {
 	return m, nil
 }
 
-func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) }
+// gone says that there is no such group: ENOTDIR is of a file that resctrl has on kernels newer than this program, or with "-o debug".
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOTDIR)
+}
 
-// groupNames are those of the control groups: the root and every directory that is not resctrl's own.
+// groupNames are those of the control groups: the root and all that is not known to be resctrl's own. What turns out to be a file is gone.
 func groupNames(host FS, point string) ([]string, error) {
 	entries, err := host.ReadDir(point)
 	if err != nil {

@@ -56,7 +56,7 @@ func systemctl(t testing.TB, args ...string) {
 
 // TestSystemd is of a machine whose first process is systemd, with the systemd cgroup driver of runtime and kubelet.
 func TestSystemd(t *testing.T) {
-	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
+	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, "debug")) // which has more files, as newer kernels do
 	n := startNode(t)
 	writeClassFile(t, classFile)
 	n.startPlugin(t)

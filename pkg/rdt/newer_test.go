@@ -1,0 +1,57 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"io/fs"
+	"strings"
+	"syscall"
+	"testing"
+
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// newer is a resctrl whose root directory has a file that this program knows nothing of.
+type newer struct {
+	*sim.FS
+	file string
+}
+
+func (n newer) ReadDir(path string) ([]string, error) {
+	names, err := n.FS.ReadDir(path)
+	if err == nil && path == sim.MountPoint {
+		names = append(names, n.file)
+	}
+	return names, err
+}
+
+func (n newer) ReadFile(path string) ([]byte, error) {
+	if strings.HasPrefix(path, sim.MountPoint+"/"+n.file+"/") {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
+	}
+	return n.FS.ReadFile(path)
+}
+
+// TestFilesOfNewerKernelsAreNoGroups has files of kernels after 6.12, and of one that is mounted with "-o debug".
+func TestFilesOfNewerKernelsAreNoGroups(t *testing.T) {
+	for _, file := range []string{"mba_MBps_event", "mbm_L3_assignments", "ctrl_hw_id"} {
+		t.Run(file, func(t *testing.T) {
+			host := newer{sim.New(sim.IntelSpec()), file}
+			b := newBackend(host, nil)
+			if err := b.Check(t.Context(), parse(t, twoPartitions)); err != nil {
+				t.Errorf("check: %v", err)
+			}
+			if err := b.Apply(t.Context(), parse(t, twoPartitions)); err != nil {
+				t.Errorf("apply: %v", err)
+			}
+			if _, err := b.Mend(t.Context()); err != nil {
+				t.Errorf("mend: %v", err)
+			}
+			host.AddTask(100, "qos-gold")
+			if got, err := (tree{host, sim.MountPoint}).scanFor(100); err != nil || got != "qos-gold" {
+				t.Errorf("a thread is found in %q: %v", got, err)
+			}
+		})
+	}
+}
