@@ -66,12 +66,9 @@ func (n *Node) inspect(ctx context.Context, name string) {
 	n.mu.Lock()
 	b, gone := n.backends[name], n.isGone(name)
 	n.mu.Unlock()
-	if gone && b.unavailable != nil {
-		return
-	}
 	var mended classes.Mended
 	var err error
-	if b.unavailable == nil {
+	if gone || b.unavailable == nil {
 		mended, err = b.Mend(ctx)
 	} else if err = b.Check(ctx, b.config.Backend); err == nil {
 		err = b.Apply(ctx, b.config.Backend)

@@ -139,3 +139,27 @@ func TestPodsThatRanWithoutThePluginGetAClassAsFarAsThereIsRoom(t *testing.T) {
 		})
 	}
 }
+
+// TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles has the plugin register anew once they are right, since it needs other hooks then.
+func TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles(t *testing.T) {
+	f := newFixture(t)
+	p := pod("a", asking("test.example/net=high"))
+	f.mustRunPod(t, p)
+	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"}); err != nil {
+		t.Fatal(err)
+	}
+	f.restart(t)
+	if err := f.Configure(t.Context(), node.Source{Err: errors.New("a.yaml:3: wrong")}); err == nil {
+		t.Fatal("wrong class files are applied")
+	}
+	f.Synchronize([]node.Pod{p}, nil)
+	f.Reconcile(t.Context())
+	if err := f.configure(t, files); err != nil {
+		t.Fatal(err)
+	}
+	f.Synchronize([]node.Pod{p}, nil)
+	f.Reconcile(t.Context())
+	if got := f.backends[net].Enforced()[p.ID]; got != "low" {
+		t.Errorf("the pod is in class %q", got)
+	}
+}

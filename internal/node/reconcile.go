@@ -86,12 +86,12 @@ func (n *Node) hasEnded(id string, t tracked) bool {
 		return false
 	}
 	at, exists := n.startTime(t.target.PID)
-	if !exists || t.began != 0 && at != t.began {
+	if !exists || t.began != 0 && at != 0 && at != t.began {
 		return true
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if now, known := n.tracked[id]; known {
+	if now, known := n.tracked[id]; known && at != 0 {
 		now.began = at
 		n.tracked[id] = now
 	}

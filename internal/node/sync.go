@@ -56,7 +56,10 @@ func (n *Node) Synchronize(pods []Pod, containers []Existing) {
 		}
 	}
 	n.signalRelease() // what was kept as long as nobody had told what runs
-	n.changes.Keep(func(id string) bool { _, known := n.ledger.Get(id); return known })
+	n.changes.Keep(func(id string) bool {
+		_, known := n.ledger.Get(id)
+		return known || slices.ContainsFunc(pods, func(p Pod) bool { return p.ID == id })
+	})
 	if !n.info.Synchronized {
 		n.info.Synchronized, n.info.Since = true, time.Now()
 	}

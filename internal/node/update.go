@@ -196,7 +196,6 @@ func (n *Node) take(ctx context.Context, target classes.Target, steps []step) er
 // undo takes all steps back, also those that were not made: that does nothing. It goes on after an error.
 func (n *Node) undo(ctx context.Context, target classes.Target, steps []step) error {
 	ctx = context.WithoutCancel(ctx)
-	n.away = nil // what was asked may have been done all the same
 	var errs []error
 	var all classes.Adjustment
 	var back []step
@@ -209,6 +208,10 @@ func (n *Node) undo(ctx context.Context, target classes.Target, steps []step) er
 		errs = append(errs, err)
 		all, back = all.Merge(one), append(back, s)
 	}
+	if len(back) == 0 {
+		return nil
+	}
+	n.away = nil // what was asked may have been done all the same
 	errs = append(errs, n.updateRuntime(ctx, target, all.Unified))
 	for _, s := range back {
 		errs = append(errs, n.enforce(ctx, target, s))
