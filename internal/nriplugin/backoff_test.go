@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +33,7 @@ func TestAttemptsToRegisterAreSpacedAndBeginAnewAfterASuccess(t *testing.T) {
 			case all:
 				cancel()
 			case failures + 1:
-				return briefRuntime(t), nil
+				return briefRuntime(t, time.Minute), nil
 			}
 			return nil, errors.New("connection refused")
 		}
@@ -59,19 +60,63 @@ func TestAttemptsToRegisterAreSpacedAndBeginAnewAfterASuccess(t *testing.T) {
 	})
 }
 
-// briefRuntime is the plugin's end of a connection to a runtime that registers and configures the plugin, and then goes away.
-func briefRuntime(t *testing.T) net.Conn {
+// TestARuntimeThatDropsThePluginEachTimeIsNotAskedAtOnce has a runtime that does not wait for the end of a synchronization, or does not begin
+// one.
+func TestARuntimeThatDropsThePluginEachTimeIsNotAskedAtOnce(t *testing.T) {
+	for name, synchronize := range map[string]time.Duration{"before it synchronizes": 0, "in a synchronization": 2 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				attempts := 0
+				dial := func(context.Context, string) (net.Conn, error) {
+					attempts++
+					return briefRuntime(t, synchronize), nil
+				}
+				n := node.New(node.Options{Log: slog.New(slog.DiscardHandler)})
+				var log strings.Builder
+				slow := slog.New(slowLog{slog.NewTextHandler(&log, nil)})
+				options := nriplugin.Options{Socket: "x", Index: "10", Dial: dial, Log: slow}
+				if err := nriplugin.New(n, options).Run(ctx); err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(time.Minute) // the last hook has ended
+				synctest.Wait()
+				if attempts > 20 {
+					t.Errorf("it has registered %d times in a minute", attempts)
+				}
+				if !strings.Contains(log.String(), "has dropped the plugin before it was synchronized") {
+					t.Errorf("the log does not say so:\n%s", log.String())
+				}
+			})
+		})
+	}
+}
+
+// slowLog takes longer than the runtime waits for the line that a synchronization with an odd container has.
+type slowLog struct{ slog.Handler }
+
+func (l slowLog) Handle(ctx context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, "without its pod") {
+		<-time.After(3 * time.Second)
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
+// briefRuntime is the plugin's end of a connection to a runtime that registers and configures the plugin, and then goes away. It waits for
+// a synchronization in between, if that is not 0.
+func briefRuntime(t *testing.T, synchronization time.Duration) net.Conn {
 	here, there := net.Pipe()
 	go func() {
 		defer there.Close()
-		if err := registerAndConfigure(there); err != nil {
+		if err := registerAndConfigure(there, synchronization); err != nil {
 			t.Errorf("the runtime's side: %v", err)
 		}
 	}()
 	return here
 }
 
-func registerAndConfigure(conn net.Conn) error {
+func registerAndConfigure(conn net.Conn, synchronization time.Duration) error {
 	mux := multiplex.Multiplex(conn, multiplex.WithBlockedRead())
 	defer mux.Close()
 	listener, err := mux.Listen(multiplex.RuntimeServiceConn)
@@ -94,8 +139,18 @@ func registerAndConfigure(conn net.Conn) error {
 	go func() { _ = server.Serve(context.Background(), listener) }() // ends with the server
 	mux.Unblock()
 	<-service.done
-	_, err = api.NewPluginClient(client).Configure(context.Background(), &api.ConfigureRequest{RuntimeName: "brief", RuntimeVersion: "v1"})
+	plugin := api.NewPluginClient(client)
+	_, err = plugin.Configure(context.Background(), &api.ConfigureRequest{RuntimeName: "brief", RuntimeVersion: "v1"})
 	synctest.Wait() // until the plugin serves
+	if synchronization > 0 && err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), synchronization)
+		defer cancel()
+		_, err = plugin.Synchronize(ctx, &api.SynchronizeRequest{Containers: []*api.Container{{Id: "odd"}}})
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = nil
+		}
+		synctest.Wait()
+	}
 	return err
 }
 

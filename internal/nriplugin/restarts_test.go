@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
@@ -58,7 +59,8 @@ func TestARuntimeThatComesAndGoesLeavesNothingBehind(t *testing.T) {
 		name    string
 		runtime func(*testing.T) net.Conn
 	}{
-		{"after the plugin was configured", briefRuntime},
+		{"after the plugin was configured", func(t *testing.T) net.Conn { return briefRuntime(t, 0) }},
+		{"after the plugin was synchronized", func(t *testing.T) net.Conn { return briefRuntime(t, time.Minute) }},
 		{"between the registration and Configure", unfinishedRuntime},
 		{"before the registration, not answering", silentRuntime},
 		{"having taken the connection only", droppingRuntime},

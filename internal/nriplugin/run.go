@@ -5,6 +5,7 @@ package nriplugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -32,11 +33,11 @@ func (p *Plugin) Run(ctx context.Context) error {
 	defer p.converging.Wait()
 	backoff := firstBackoff
 	for ctx.Err() == nil {
-		connected, err := p.connect(ctx)
+		err := p.connect(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if connected {
+		if err == nil {
 			backoff = firstBackoff
 			p.options.Log.Warn("the connection to the container runtime is lost", "socket", p.options.Socket)
 		} else {
@@ -48,12 +49,15 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return nil
 }
 
-// connect registers over a new connection, with a new stub, and serves until the connection or ctx ends. It says whether
-// the plugin was registered.
-func (p *Plugin) connect(ctx context.Context) (bool, error) {
+// errDropped is of a runtime to which it would be no use to come back at once: it would have to tell all that runs each time.
+var errDropped = errors.New("the runtime has dropped the plugin before it was synchronized; a synchronization may take longer than the runtime waits")
+
+// connect registers over a new connection, with a new stub, and serves until the connection or ctx ends. The error is nil if the plugin was
+// registered and synchronized.
+func (p *Plugin) connect(ctx context.Context) error {
 	conn, err := p.dial(ctx)
 	if err != nil {
-		return false, fmt.Errorf("connect to the runtime's NRI socket: %w", err)
+		return fmt.Errorf("connect to the runtime's NRI socket: %w", err)
 	}
 	defer conn.close()
 	s := &session{plugin: p, synchronized: make(chan struct{}, 1), registered: make(chan struct{}), updating: make(chan struct{}, 1)}
@@ -62,16 +66,20 @@ func (p *Plugin) connect(ctx context.Context) (bool, error) {
 		stub.WithTTRPCOptions([]ttrpc.ClientOpts{ttrpc.WithUnaryClientInterceptor(s.noteRegistration)}, nil),
 		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}))
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer p.node.Disconnected()
 	if err := s.register(ctx, conn); err != nil {
-		return false, err
+		return err
 	}
+	began := time.Now()
 	defer s.stub.Stop()
 	p.options.Log.Info("registered with the container runtime", "nri", s.stub.RuntimeNRIVersion())
 	s.serve(ctx, conn)
-	return true, nil
+	if !s.inTime.Load() && time.Since(began) < lastBackoff {
+		return errDropped
+	}
+	return nil
 }
 
 // serve waits for the end of the connection, and after each synchronization brings what runs into its classes. It does not wait

@@ -37,8 +37,9 @@ type session struct {
 	updating chan struct{}
 	// events are the hooks that the session is subscribed to.
 	events api.EventMask
-	// synchronized is signalled once after Synchronize.
+	// synchronized is signalled once after Synchronize; inTime says that the runtime waited until then.
 	synchronized chan struct{}
+	inTime       atomic.Bool
 }
 
 // Configure is called once, when the plugin has registered.
@@ -53,7 +54,7 @@ func (s *session) Configure(_ context.Context, _, name, version string) (api.Eve
 }
 
 // Synchronize tells what runs already.
-func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+func (s *session) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer s.observe("Synchronize", time.Now(), nil)
 	byID := make(map[string]node.Pod, len(pods))
 	sandboxes := make([]node.Pod, 0, len(pods))
@@ -75,6 +76,7 @@ func (s *session) Synchronize(_ context.Context, pods []*api.PodSandbox, contain
 		}
 	}
 	s.plugin.node.Synchronize(sandboxes, existing)
+	s.inTime.Store(ctx.Err() == nil)
 	select {
 	case s.synchronized <- struct{}{}:
 	default:
