@@ -235,6 +235,11 @@ func (n *Node) RunPod(pod Pod) (enforce func(context.Context) error, err error) 
 		return nil, n.refuse(holder, err)
 	}
 	n.track(pod, podTarget(pod), true, nil)
+	for id, t := range n.tracked {
+		if id != pod.ID && t.target.PodUID == pod.UID && t.target.Container == "" {
+			n.release(id) // a sandbox before this one: it is dead, and the cgroup is this one's
+		}
+	}
 	n.notify()
 	return n.enforcement(podTarget(pod), holder), nil
 }

@@ -20,6 +20,8 @@ type Pod struct {
 	Annotations              map[string]string
 	// CgroupParent is the pod's cgroup: a path, or a slice with the systemd driver.
 	CgroupParent string
+	// PID is that of the sandbox, in the host's namespace; 0 when it has none, or the runtime does not tell.
+	PID int
 }
 
 // Container is a container as the runtime shows it.

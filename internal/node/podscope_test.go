@@ -163,3 +163,40 @@ func TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles(t *testing.T) {
 		t.Errorf("the pod is in class %q", got)
 	}
 }
+
+// TestADeadSandboxOfAPodHasNoSayInItsClass has a sandbox that has ended and was not removed yet, before or after the live one in the runtime's
+// list, or seen by the plugin when the live one came.
+func TestADeadSandboxOfAPodHasNoSayInItsClass(t *testing.T) {
+	dead, live := sandbox("a", "dead"), sandbox("a", "live")
+	live.PID = 1
+	for name, begin := range map[string]func(t *testing.T, f *fixture){
+		"listed first": func(_ *testing.T, f *fixture) { f.Synchronize([]node.Pod{dead, live}, nil) },
+		"listed last":  func(_ *testing.T, f *fixture) { f.Synchronize([]node.Pod{live, dead}, nil) },
+		"replaced": func(t *testing.T, f *fixture) {
+			f.mustRunPod(t, dead)
+			f.mustRunPod(t, live)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			begin(t, f)
+			f.Reconcile(t.Context())
+			if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"}); err != nil {
+				t.Fatal(err)
+			}
+			f.Inspect(t.Context())
+			f.Stop("dead")
+			f.Inspect(t.Context())
+			if got := f.backends[net].Enforced()["live"]; got != "low" {
+				t.Errorf("the pod is in class %q", got)
+			}
+			pods := f.Assignments()
+			if len(pods) != 1 || pods[0].SandboxID != "live" || len(pods[0].Assignments) != 1 || pods[0].Assignments[0].Class != "low" {
+				t.Errorf("reported are %+v", pods)
+			}
+			if mends := f.Status().Mends[node.Mend{Resource: net, What: node.MendedAssignment}]; mends > 1 {
+				t.Errorf("it was mended %d times", mends)
+			}
+		})
+	}
+}

@@ -25,6 +25,7 @@ type Existing struct {
 // a record, which was created while the plugin was away, gets what it asks for if there is room. Of two containers of
 // one name the newer comes later. It builds anew and then swaps; whatever is not in its class yet is left to Reconcile.
 func (n *Node) Synchronize(pods []Pod, containers []Existing) {
+	pods = withoutDead(pods)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	podScope := n.podScope() // also by what the old ledger has in use
@@ -64,6 +65,16 @@ func (n *Node) Synchronize(pods []Pod, containers []Existing) {
 		n.info.Synchronized, n.info.Since = true, time.Now()
 	}
 	n.notify()
+}
+
+// withoutDead leaves out the sandboxes of a pod that have no process where another one has: runtimes keep dead ones until the kubelet removes
+// them, and tell of them in any order. The cgroup is that of the live one.
+func withoutDead(pods []Pod) []Pod {
+	lives := map[string]bool{}
+	for _, pod := range pods {
+		lives[pod.UID] = lives[pod.UID] || pod.PID > 0
+	}
+	return slices.DeleteFunc(slices.Clone(pods), func(pod Pod) bool { return pod.PID <= 0 && lives[pod.UID] })
 }
 
 // sandbox is a pod with what it asks for.

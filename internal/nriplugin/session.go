@@ -212,7 +212,7 @@ func (s *session) observe(hook string, begin time.Time, err error) {
 func podOf(p *api.PodSandbox) node.Pod {
 	return node.Pod{
 		ID: p.GetId(), UID: p.GetUid(), Name: p.GetName(), Namespace: p.GetNamespace(),
-		Annotations: p.GetAnnotations(), CgroupParent: p.GetLinux().GetCgroupParent(),
+		Annotations: p.GetAnnotations(), CgroupParent: p.GetLinux().GetCgroupParent(), PID: int(p.GetPid()),
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/containerd/nri/pkg/api"
 )
@@ -32,9 +33,13 @@ type PodConfig struct {
 }
 
 type pod struct {
-	id     string
-	config PodConfig
+	id      string
+	config  PodConfig
+	stopped atomic.Bool
 }
+
+// sandboxPID is told of the first process of every sandbox that has not been stopped, as containerd tells it; nobody looks at the process.
+const sandboxPID = 1
 
 // RunPod makes a pod's cgroup and sandbox and returns the sandbox's ID.
 func (r *Runtime) RunPod(ctx context.Context, config PodConfig) (id string, err error) {
@@ -66,6 +71,7 @@ func (r *Runtime) StopPod(ctx context.Context, id string) error {
 		}
 	}
 	defer r.bridge.blockSync()()
+	p.stopped.Store(true)
 	r.told(ctx, "stop of pod", r.bridge.stopPod(ctx, p.nri()))
 	return nil
 }
@@ -142,8 +148,13 @@ func (p *pod) nri() *api.PodSandbox {
 	annotations["io.kubernetes.cri.sandbox-name"] = p.config.Name
 	annotations["io.kubernetes.cri.sandbox-namespace"] = p.config.Namespace
 	annotations["io.kubernetes.cri.sandbox-uid"] = p.config.UID
+	var pid uint32
+	if !p.stopped.Load() {
+		pid = sandboxPID
+	}
 	return &api.PodSandbox{
 		Id:             p.id,
+		Pid:            pid,
 		Name:           p.config.Name,
 		Uid:            p.config.UID,
 		Namespace:      p.config.Namespace,
