@@ -10,13 +10,21 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// noteStored marks a container of which the runtime has stored values of a device that is gone: it would fail to set them again, as at a
-// resize. The caller holds mu.
+// noteStored marks a container of which the runtime has stored values of a device that is gone, or of another class than it has: it would fail
+// to set them again, as at a resize, or set them. The caller holds mu.
 func (n *Node) noteStored(id string, unified map[string]string) {
-	for _, b := range n.backends {
-		if storer, ok := b.Backend.(classes.Storer); ok && len(unified) > 0 && storer.StoresGone(unified) {
-			n.stale[id] = true
+	holder, known := n.ledger.Get(id)
+	if !known || len(unified) == 0 {
+		return
+	}
+	for name, b := range n.backends {
+		if storer, ok := b.Backend.(classes.Storer); ok && b.config.Scope != classes.PodScope {
+			other := storer.Recall(classOf(holder.Assignments, name), unified)
+			n.stale[id] = n.stale[id] || other || storer.StoresGone(unified)
 		}
+	}
+	if !n.stale[id] {
+		delete(n.stale, id)
 	}
 }
 
@@ -30,7 +38,7 @@ func (n *Node) noteGone(resource string) {
 	}
 }
 
-// restore takes values of devices that are gone out of what the runtime has stored of a container that is marked.
+// restore takes values that are not its class's out of what the runtime has stored of a container that is marked.
 func (n *Node) restore(ctx context.Context, id string) {
 	n.mu.Lock()
 	marked := n.stale[id]
@@ -49,7 +57,7 @@ func (n *Node) restore(ctx context.Context, id string) {
 		delete(n.stale, id)
 		n.mu.Unlock()
 	case n.away == nil: // else it is the runtime that does not answer
-		n.log.Debug("the runtime still has values of a device that is gone; it is tried again", "container", describe(holder), "error", err)
+		n.log.Debug("the runtime still has values that are not those of the class; it is tried again", "container", describe(holder), "error", err)
 	}
 }
 

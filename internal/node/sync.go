@@ -41,7 +41,6 @@ func (n *Node) Synchronize(pods []Pod, containers []Existing) {
 	}
 	clear(n.stale)
 	for _, e := range containers {
-		n.noteStored(e.Container.ID, e.Container.Unified)
 		if has := recordOf(e.Pod, e.Container); has != nil {
 			n.adoptRecorded(e, has)
 		}
@@ -50,6 +49,9 @@ func (n *Node) Synchronize(pods []Pod, containers []Existing) {
 		if _, adopted := n.ledger.Get(e.Container.ID); !adopted && e.Started {
 			n.adoptUnrecorded(e)
 		}
+	}
+	for _, e := range containers {
+		n.noteStored(e.Container.ID, e.Container.Unified)
 	}
 	for id, request := range owed {
 		if _, still := n.owed[id]; !still {

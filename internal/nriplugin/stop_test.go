@@ -49,9 +49,16 @@ func TestAPluginThatIsStoppedInTheMiddleOfAHookEndsAtOnceAndTheNextOneMakesUpFor
 // startNew begins a new process of the plugin.
 func (r *machineRig) startNew(t *testing.T) {
 	t.Helper()
+	r.startNewWith(t, machineFiles)
+}
+
+// startNewWith begins a new process of the plugin with other class files.
+func (r *machineRig) startNewWith(t *testing.T, text string) {
+	t.Helper()
+	r.stop()
 	n := r.Synchronizations()
 	r.node, r.plugin = r.newNode(t), nil
-	r.mustConfigure(t, machineFiles)
+	r.mustConfigure(t, text)
 	r.world.API = serveAPI(t, r.node)
 	r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
 	r.wait(t, n+1)

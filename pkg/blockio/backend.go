@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -69,6 +70,8 @@ type Backend struct {
 	scope classes.Scope
 	log   *slog.Logger
 	live  atomic.Pointer[snapshot]
+	// replacing is held while live is replaced, which hooks do not wait for.
+	replacing sync.Mutex
 	// gone says that an Apply has found disks gone that containers may have values of.
 	gone atomic.Bool
 	// unavailable is why the last Check or Apply found no io controller.
@@ -96,16 +99,25 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	if err != nil {
 		return err
 	}
-	now := b.live.Load()
-	if now.config != nil && now.loses(next) {
-		b.gone.Store(true) // for Mend to tell
-	}
-	next.inherit(now)
-	b.live.Store(next)
+	b.goLive(func(now *snapshot) *snapshot {
+		if now.config != nil && now.loses(next) {
+			b.gone.Store(true) // for Mend to tell
+		}
+		return next.inherit(now)
+	})
 	for class, reason := range next.status.Degraded {
 		b.log.Warn("a class is enforced in part only", "class", class, "reason", reason)
 	}
 	return nil
+}
+
+// goLive replaces what is live by what is made of it, in memory only.
+func (b *Backend) goLive(next func(now *snapshot) *snapshot) {
+	b.replacing.Lock()
+	defer b.replacing.Unlock()
+	s := next(b.live.Load())
+	s.named = s.touched()
+	b.live.Store(s)
 }
 
 func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
@@ -122,7 +134,16 @@ func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 
 // Release implements classes.Backend. It touches no cgroup: those of gone containers are gone with them.
 func (b *Backend) Release(_ context.Context, inUse func(class string) bool) error {
-	b.live.Store(b.live.Load().released(inUse))
+	used := map[string]bool{}
+	for class := range b.live.Load().classes {
+		used[class] = inUse(class) // which may wait for a lock
+	}
+	b.goLive(func(now *snapshot) *snapshot {
+		return now.released(func(class string) bool {
+			is, asked := used[class]
+			return is || !asked
+		})
+	})
 	return nil
 }
 

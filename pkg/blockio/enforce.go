@@ -31,7 +31,7 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Target, from, to s
 		return err
 	}
 	if !target.Starting {
-		change = s.touched().changeTo(change)
+		change = s.named.changeTo(change)
 	}
 	if change.isEmpty() && known {
 		return nil

@@ -25,19 +25,17 @@ func (b *Backend) Mend(context.Context) (classes.Mended, error) {
 	if err != nil {
 		return classes.Mended{}, err
 	}
-	next.inherit(now)
+	b.goLive(next.inherit)
 	mended := classes.Mended{DevicesGone: b.gone.Swap(false) || now.loses(next)}
 	if mended.DevicesGone || !now.means(next) {
 		mended.Found = now.differences(next)
 	}
-	b.live.Store(next)
 	return mended, nil
 }
 
 // loses says whether containers may have values of a disk that there is no more.
 func (s *snapshot) loses(now *snapshot) bool {
-	touched := s.touched()
-	return slices.ContainsFunc(missing(s.machine, now.machine), touched.mentions)
+	return slices.ContainsFunc(missing(s.machine, now.machine), s.named.mentions)
 }
 
 func (v values) mentions(dev device) bool {

@@ -13,8 +13,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Observe implements classes.Backend. A class is recognized when the cgroup has its values and no others, and it is the wanted one,
-// or no other class, the system default included, has the same.
+// Observe implements classes.Backend. A class is recognized when the cgroup has its values and no others of any class, and it is the wanted
+// one, or no other class, the system default included, has the same. What no class names is nobody's business.
 func (b *Backend) Observe(ctx context.Context, target classes.Target, want string) (class string, ok bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", false, fmt.Errorf("observe: %w", err)
@@ -31,6 +31,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Target, want strin
 	if err != nil && !errors.Is(err, ErrNotEnabled) {
 		return "", false, err
 	}
+	state = state.within(s.named)
 	if wanted, err := s.valuesOf(want); err == nil && state.equals(wanted) {
 		return want, true, nil
 	}

@@ -30,11 +30,14 @@ func TestObserve(t *testing.T) {
 			"8:0 rbps=10000000", "b", "b", true},
 		{"Other values are of no class", "Classes: {slow: [" + slow + "]}", "8:0 rbps=7000", "slow", "", false},
 		{"More than the values of a class is of no class", "Classes: {slow: [" + slow + "]}", "8:0 rbps=10000000 wbps=7000", "slow", "", false},
-		{"Values for another disk are of no class", "Classes: {slow: [" + slow + "]}", "8:16 rbps=10000000", "slow", "", false},
+		{"Values for a disk of no class are nobody's business", "Classes: {slow: [" + slow + "]}",
+			"8:0 rbps=10000000\n8:16 rbps=7000", "slow", "slow", true},
+		{"Values for a disk of another class are of no class", "Classes: {slow: [" + slow + "], other: [{Devices: [/dev/sdb], ThrottleReadBps: 10M}]}",
+			"8:0 rbps=10000000\n8:16 rbps=7000", "slow", "", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(test.section)
-			if err := f.machine.WriteFile(v2Dir+"/io.max", []byte(test.ioMax)); err != nil {
+			if err := f.machine.SetUnified(groupPath, map[string]string{ioMax: test.ioMax}); err != nil {
 				t.Fatal(err)
 			}
 			got, ok, err := f.backend.Observe(t.Context(), container(), test.should)

@@ -17,6 +17,11 @@ type snapshot struct {
 	machine machine
 	classes map[string]liveClass
 	status  classes.BackendStatus
+	// recalled are values of former configurations, of disks and weights that no class had when they were found.
+	recalled values
+	// named are the values of all classes, and those that are recalled: what a container that has run for a while may have. A process that
+	// was killed in the middle of a change can have left some of a class that nobody remembers.
+	named values
 }
 
 // liveClass is a class with all that leaving it has to clear.
@@ -72,7 +77,8 @@ func (s *snapshot) byRuntime(scope classes.Scope) bool {
 }
 
 // inherit keeps of the previous snapshot what running containers may have.
-func (s *snapshot) inherit(previous *snapshot) {
+func (s *snapshot) inherit(previous *snapshot) *snapshot {
+	s.recalled = previous.recalled
 	for name, old := range previous.classes {
 		live, stays := s.classes[name]
 		if !stays {
@@ -86,6 +92,7 @@ func (s *snapshot) inherit(previous *snapshot) {
 		live.touched = old.touched.merge(live.values)
 		s.classes[name] = live
 	}
+	return s
 }
 
 // released is the snapshot without what is kept for classes that are not in use.
@@ -115,13 +122,11 @@ func (s *snapshot) change(from, to string) (change values, known bool, err error
 	if from == classes.SystemDefault {
 		left, known = liveClass{}, true
 	}
-	return left.touched.changeTo(target), known, nil
+	return left.touched.merge(s.recalled).changeTo(target), known, nil
 }
 
-// touched are the values of all classes: what a container that has run for a while may have. A process that was killed in the middle
-// of a change can have left some of a class that nobody remembers.
 func (s *snapshot) touched() values {
-	all := newValues()
+	all := newValues().merge(s.recalled)
 	for _, live := range s.classes {
 		all = all.merge(live.touched)
 	}

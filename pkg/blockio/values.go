@@ -140,6 +140,64 @@ func (v values) merge(other values) values {
 	return merged
 }
 
+// within is the part of a state that others name.
+func (v values) within(named values) values {
+	part := newValues()
+	for dev, limits := range v.rates {
+		if _, is := named.rates[dev]; is {
+			part.rates[dev] = limits
+		}
+	}
+	for file, w := range v.weights {
+		if of, is := named.weights[file]; is {
+			part.weights[file] = w.within(of)
+		}
+	}
+	return part
+}
+
+func (w weights) within(named weights) weights {
+	part := weights{devices: map[device]uint64{}}
+	if named.base != 0 {
+		part.base = w.base
+	}
+	for dev, weight := range w.devices {
+		if _, is := named.devices[dev]; is {
+			part.devices[dev] = weight
+		}
+	}
+	return part
+}
+
+// without is the part of a state that others do not name.
+func (v values) without(named values) values {
+	part := newValues()
+	for dev, limits := range v.rates {
+		if _, is := named.rates[dev]; !is {
+			part.rates[dev] = limits
+		}
+	}
+	for file, w := range v.weights {
+		if rest := w.without(named.weights[file]); rest.base != 0 || len(rest.devices) > 0 {
+			part.weights[file] = rest
+		}
+	}
+	return part
+}
+
+func (w weights) without(named weights) weights {
+	part := weights{devices: map[device]uint64{}}
+	if named.base == 0 {
+		part.base = w.base
+	}
+	for dev, weight := range w.devices {
+		if _, is := named.devices[dev]; !is {
+			part.devices[dev] = weight
+		}
+	}
+	return part
+}
+
 // clearsOnly says whether a change takes away and sets nothing.
 func (v values) clearsOnly() bool {
 	for _, limits := range v.rates {

@@ -12,8 +12,7 @@ func (b *Backend) Withdraw(context.Context) error {
 	if err != nil { // the machine cannot be looked at now
 		next = &snapshot{config: &Config{}, machine: previous.machine, classes: map[string]liveClass{}}
 	}
-	next.inherit(previous)
-	b.live.Store(next)
+	b.goLive(next.inherit)
 	b.unavailable.Store(nil)
 	return nil
 }

@@ -87,6 +87,10 @@ type Storer interface {
 	Backend
 	// StoresGone says whether stored cgroup v2 files name a device that the machine has no more. It does no I/O.
 	StoresGone(unified map[string]string) bool
+	// Recall is told what a runtime has stored of a container that is to be in a class, or in the system default, and says whether that is
+	// something else than the class. Values that no class names are a former configuration's; they are cleared with a class from then on. It
+	// does no I/O.
+	Recall(class string, unified map[string]string) (other bool)
 }
 
 // Mended is what Mend found and did.

@@ -204,6 +204,9 @@ func (b *Backend) StoresGone(unified map[string]string) bool {
 	return strings.HasSuffix(unified["test.class"], "gone")
 }
 
+// Recall is part of classes.Storer: what is stored is always the class's.
+func (b *Backend) Recall(string, map[string]string) bool { return false }
+
 // Gather is part of classes.Gatherer.
 func (b *Backend) Gather(_ context.Context, class string, targets []classes.Target) (strayed []string, err error) {
 	b.mu.Lock()

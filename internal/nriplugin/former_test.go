@@ -1,0 +1,106 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+// ioMax is what the kernel has of a container, and what the runtime has stored of it.
+func (r *machineRig) ioMax(t *testing.T, id string) (kernel, stored string) {
+	t.Helper()
+	c, err := r.Container(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := r.host.ReadFile("/sys/fs/cgroup" + c.Spec.CgroupsPath + "/io.max")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(data)), c.Spec.Unified["io.max"]
+}
+
+// resize is the kubelet's: the runtime sets again all that it has stored.
+func (r *machineRig) resize(t *testing.T, id string) {
+	t.Helper()
+	if err := r.UpdateContainer(t.Context(), id, &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(512))}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLimitsOfFormerClassFilesGoWithThem changes class files while the plugin is away, as a DaemonSet that is rolled out together with
+// its ConfigMap.
+func TestLimitsOfFormerClassFilesGoWithThem(t *testing.T) {
+	const ofDefault = "- name: k8s.io/blockio\n  defaultClass: slow\n"
+	for name, test := range map[string]struct{ before, request, after, kernel, reported string }{
+		"a disk is taken out of a class": {
+			before: changed("fast: [{Devices: [/dev/vda]", "fast: [{Devices: [/dev/vda, /dev/vdc]"), request: "blockio=fast", after: machineFiles,
+			kernel: "254:0 rbps=50000000 wbps=max riops=max wiops=max", reported: "fast/pod",
+		},
+		"a default class is removed": {
+			before: changed("- name: k8s.io/blockio\n", ofDefault), request: "",
+			after:  changed(", {name: slow}]", "]", `      slow: [{Devices: ["/dev/vd[ab]"], ThrottleReadBps: 1M}]`, ""),
+			kernel: "", reported: "/",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cgroups := simcgroup.New()
+			cgroups.AddDisk("vdc", 254, 32)
+			r := newMachineRig(t, cgroups)
+			r.world.Expect.Limits = nil
+			r.mustConfigure(t, test.before)
+			id := r.mustRun(t, r.pod(t, "a", test.request))
+			if before, _ := r.ioMax(t, id); before == test.kernel {
+				t.Fatalf("before there is %q", before)
+			}
+			r.startNewWith(t, test.after)
+			r.wantReported(t, id, disks, test.reported)
+			mends := r.node.Status().Mends
+			for range 2 {
+				r.resize(t, id)
+				r.node.Inspect(t.Context())
+				kernel, stored := r.ioMax(t, id)
+				if kernel != test.kernel || strings.Contains(stored, "254:32 rbps=5") {
+					t.Errorf("the kernel has %q, and the runtime %q stored", kernel, stored)
+				}
+			}
+			if got := r.node.Status().Mends; got[node.Mend{Resource: disks, What: node.MendedAssignment}] != mends[node.Mend{Resource: disks, What: node.MendedAssignment}] {
+				t.Errorf("it is mended again and again: %v, before %v", got, mends)
+			}
+			r.world.Hold(t)
+		})
+	}
+}
+
+// TestLimitsOfOthersOnDisksOfNoClassAreLeftAlone has somebody limit a container that has a class on a disk that no class names.
+func TestLimitsOfOthersOnDisksOfNoClassAreLeftAlone(t *testing.T) {
+	cgroups := simcgroup.New()
+	cgroups.AddDisk("vdc", 254, 32)
+	r := newMachineRig(t, cgroups)
+	id := r.mustRun(t, r.pod(t, "a", "blockio=fast"))
+	c, err := r.Container(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.host.Machine.WriteFile("/sys/fs/cgroup"+c.Spec.CgroupsPath+"/io.max", []byte("254:32 wbps=5000000")); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := r.ioMax(t, id)
+	for range 3 {
+		r.node.Inspect(t.Context())
+	}
+	if after, _ := r.ioMax(t, id); after != before || !strings.Contains(after, "254:32") {
+		t.Errorf("there is %q, and was %q", after, before)
+	}
+	if mends := r.node.Status().Mends; len(mends) > 0 {
+		t.Errorf("mended are %v", mends)
+	}
+	r.wantReported(t, id, disks, "fast/pod")
+}

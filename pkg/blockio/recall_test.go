@@ -1,0 +1,85 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+func TestWhatTheRuntimeHasStoredOfAClassIsTheClass(t *testing.T) {
+	for name, machine := range map[string]*simcgroup.Machine{"v2 without weights": disks(simcgroup.New()), "v2 with bfq": bfqOnAll(simcgroup.New())} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, machine, classes.ContainerScope).apply(everything)
+			for _, from := range []string{"", "before", "after"} {
+				for _, to := range []string{"", "before", "after"} {
+					stored, err := f.backend.Adjust(from, to)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if f.backend.Recall(to, stored.Unified) {
+						t.Errorf("from %q to %q: %q is not taken for what the class has", from, to, stored.Unified)
+					}
+					if other := "before"; to == "after" && !f.backend.Recall(other, stored.Unified) {
+						t.Errorf("%q is taken for what another class has", stored.Unified)
+					}
+				}
+			}
+			if f.backend.Recall("", map[string]string{"memory.max": "8:0 1", ioMax: "nonsense"}) {
+				t.Error("something is read out of nonsense")
+			}
+		})
+	}
+}
+
+// TestValuesOfAFormerConfigurationAreClearedOnceTheyAreKnown has a disk and a weight that no class names any more.
+func TestValuesOfAFormerConfigurationAreClearedOnceTheyAreKnown(t *testing.T) {
+	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
+	stored := map[string]string{ioMax: "8:0 rbps=10000000 wbps=max riops=max wiops=max\n8:16 rbps=5000000 wbps=max riops=max wiops=max",
+		"io.bfq.weight": "default 400\n8:16 200"}
+	if err := f.machine.SetUnified(groupPath, stored); err != nil {
+		t.Fatal(err)
+	}
+	if !f.backend.Recall("slow", stored) {
+		t.Error("it is taken for what the class has")
+	}
+	for _, from := range []string{"slow", "of-a-former-run"} {
+		adjustment, err := f.backend.Adjust(from, "slow")
+		want := map[string]string{
+			ioMax:           "8:0 rbps=10000000 wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max",
+			"io.bfq.weight": "default 100\n8:16 default",
+		}
+		if diff := cmp.Diff(want, adjustment.Unified); diff != "" || err != nil {
+			t.Errorf("from %s: %v (-want +got):\n%s", from, err, diff)
+		}
+	}
+	if _, ok, err := f.backend.Observe(t.Context(), container(), "slow"); ok || err != nil {
+		t.Errorf("it is in the class, with a limit of another disk: %v", err)
+	}
+	f.enforce(container(), "slow", "slow")
+	if got, ok, err := f.backend.Observe(t.Context(), container(), "slow"); got != "slow" || !ok || err != nil {
+		t.Errorf("got %q, %v, %v", got, ok, err)
+	}
+}
+
+// TestWhatIsRecalledWhileClassFilesAreAppliedIsKept does both at the same time, for the race detector too.
+func TestWhatIsRecalledWhileClassFilesAreAppliedIsKept(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
+	config := f.parse("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 1M}]}")
+	applied := make(chan error, 1)
+	go func() { applied <- f.backend.Apply(t.Context(), config) }()
+	f.backend.Recall("slow", map[string]string{ioMax: "8:16 rbps=5000000 wbps=max riops=max wiops=max"})
+	if err := <-applied; err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.backend.Adjust("slow", "slow")
+	want := "8:0 rbps=1000000 wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max"
+	if err != nil || got.Unified[ioMax] != want {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
