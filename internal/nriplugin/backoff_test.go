@@ -146,8 +146,8 @@ func registerAndConfigure(conn net.Conn, synchronization time.Duration) error {
 		ctx, cancel := context.WithTimeout(context.Background(), synchronization)
 		defer cancel()
 		_, err = plugin.Synchronize(ctx, &api.SynchronizeRequest{Containers: []*api.Container{{Id: "odd"}}})
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = nil
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ttrpc.ErrClosed) {
+			err = nil // the plugin is late, or the test at its end
 		}
 		synctest.Wait()
 	}

@@ -54,6 +54,7 @@ func Kind(opts Options) classes.Kind {
 	return classes.Kind{
 		Field:   "blockio",
 		Scopes:  []classes.Scope{classes.ContainerScope, classes.PodScope},
+		Single:  true,
 		Mutable: true,
 		Parse:   Parse,
 		New: func(resource string, scope classes.Scope) classes.Backend {

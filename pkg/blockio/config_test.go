@@ -5,6 +5,7 @@ package blockio
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -135,4 +136,30 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("unsorted: %q", names)
 		}
 	})
+}
+
+// TestAResourceOfEachScopeIsTheMost is for what runtimes store: one text for all limits of a container.
+func TestAResourceOfEachScopeIsTheMost(t *testing.T) {
+	const head, own = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n", "  blockio: {Classes: {slow: [{Weight: 100}]}}\n"
+	for _, test := range []struct{ scopes, want string }{
+		{"container pod", ""},
+		{"container container", "a.yaml:7: resources[1].blockio: can back one resource of container scope of a node, and v.example/r0, at a.yaml:4, has it"},
+		{"pod pod", "a.yaml:9: resources[1].blockio: can back one resource of pod scope of a node, and v.example/r0, at a.yaml:4, has it"},
+	} {
+		text := head
+		for i, scope := range strings.Fields(test.scopes) {
+			text += fmt.Sprintf("- name: v.example/r%d\n", i)
+			if scope == "pod" {
+				text += "  scope: pod\n"
+			}
+			text += own
+		}
+		got := ""
+		if _, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, []classes.Kind{Kind(Options{})}, nil); err != nil {
+			got = err.Error()
+		}
+		if got != test.want {
+			t.Errorf("%s: got %q, want %q", test.scopes, got, test.want)
+		}
+	}
 }

@@ -16,7 +16,7 @@ type Kind struct {
 	Field string
 	// Scopes in which a resource of this kind may be.
 	Scopes []Scope
-	// Single kinds back at most one resource of a node.
+	// Single kinds back at most one resource of each scope of a node.
 	Single bool
 	// Mutable says whether Backend.Enforce can change the class of something that runs.
 	Mutable bool

@@ -56,12 +56,15 @@ func (p *parser) crossCheck() {
 }
 
 func (r *draft) checkSingle(seen map[string]*draft) {
-	if first := seen[r.Kind]; first != nil {
-		r.document.fault(r.section.line, r.section.at, "can back one resource of a node, and %s, at %s, has it",
-			first.called(), first.place())
+	key, what := r.Kind, "one resource of a node"
+	if len(r.kind.Scopes) > 1 {
+		key, what = r.Kind+" "+string(r.Scope), fmt.Sprintf("one resource of %s scope of a node", r.Scope)
+	}
+	if first := seen[key]; first != nil {
+		r.document.fault(r.section.line, r.section.at, "can back %s, and %s, at %s, has it", what, first.called(), first.place())
 		return
 	}
-	seen[r.Kind] = r
+	seen[key] = r
 }
 
 func (r *draft) called() string {
