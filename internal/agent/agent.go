@@ -156,6 +156,7 @@ func waitAtMost(ctx context.Context, group *errgroup.Group, limit time.Duration)
 func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 	retry := time.NewTicker(releaseInterval)
 	defer retry.Stop()
+	warned := ""
 	for {
 		select {
 		case <-ctx.Done():
@@ -164,9 +165,14 @@ func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 		case <-retry.C: // what still had processes the last time
 			n.ForgetRefused()
 		}
+		why := ""
 		if err := n.ReleaseUnused(ctx); err != nil {
-			a.log.Warn("classes that are gone could not be cleaned up", "error", err)
+			why = err.Error()
 		}
+		if why != "" && why != warned && ctx.Err() == nil {
+			a.log.Warn("classes that are gone could not be cleaned up; it is tried again", "error", why)
+		}
+		warned = why
 	}
 }
 

@@ -37,7 +37,7 @@ func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]b
 			return data, err
 		})
 	}
-	source.Hash = hash(files)
+	source.Hash = hash(files, err)
 	return source
 }
 
@@ -130,9 +130,12 @@ func readBounded(name string) ([]byte, error) {
 	return data, errors.Join(err, file.Close())
 }
 
-// hash identifies what was read, the files that configFile fields name included.
-func hash(files []classes.File) string {
+// hash identifies what was read, the files that configFile fields name included, and why something could not be.
+func hash(files []classes.File, unread error) string {
 	sum := sha256.New()
+	if unread != nil {
+		_, _ = fmt.Fprintf(sum, "%v\x00", unread)
+	}
 	for _, file := range files {
 		_, _ = fmt.Fprintf(sum, "%s\x00%d\x00", file.Name, len(file.Data))
 		_, _ = sum.Write(file.Data)

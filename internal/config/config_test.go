@@ -81,6 +81,18 @@ func TestTheHashFollowsFilesThatClassFilesName(t *testing.T) {
 	}
 }
 
+func TestADirectoryThatIsMadeLaterHasAnotherHash(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "classes")
+	missing := config.Read(dir, kinds(), os.ReadFile)
+	if err := os.Mkdir(dir, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	empty := config.Read(dir, kinds(), os.ReadFile)
+	if missing.Err == nil || empty.Err != nil || missing.Hash == empty.Hash {
+		t.Errorf("hash %s with error %v, then %s with %v", missing.Hash, missing.Err, empty.Hash, empty.Err)
+	}
+}
+
 func TestWhatCannotBeReadIsSaid(t *testing.T) {
 	large := string(bytes.Repeat([]byte("# much\n"), 200_000))
 	cases := map[string]struct {

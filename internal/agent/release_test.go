@@ -1,0 +1,44 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+)
+
+// TestWhatCannotBeCleanedUpIsWarnedOfOnce tries again for ten minutes, and once more after it has gone well in between.
+func TestWhatCannotBeCleanedUpIsWarnedOfOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, backend := newFiles(t)
+		f.write(t, oneClass)
+		f.load(t.Context())
+		var log strings.Builder
+		a := &Agent{log: slog.New(slog.NewTextHandler(&log, nil))}
+		n := f.node
+		n.Connected(nil, node.RuntimeInfo{})
+		n.Synchronize(nil, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- a.releaseDrained(ctx, n) }()
+		for _, err := range []error{errors.New("read-only file system"), nil, errors.New("read-only file system")} {
+			backend.Fail("release", err)
+			<-time.After(10 * time.Minute)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if got := strings.Count(log.String(), "read-only file system"); got != 2 {
+			t.Errorf("%d lines in the log:\n%s", got, log.String())
+		}
+	})
+}
