@@ -18,13 +18,15 @@ func (n *Node) noteStored(id string, unified map[string]string) {
 		return
 	}
 	for name, b := range n.backends {
-		if storer, ok := b.Backend.(classes.Storer); ok && b.config.Scope != classes.PodScope {
-			other := storer.Recall(classOf(holder.Assignments, name), unified)
-			n.stale[id] = n.stale[id] || other || storer.StoresGone(unified)
+		storer, ok := b.Backend.(classes.Storer)
+		if !ok || b.config.Scope == classes.PodScope {
+			continue
 		}
-	}
-	if !n.stale[id] {
-		delete(n.stale, id)
+		class, created := classOf(holder.Assignments, name), classOf(n.tracked[id].created, name)
+		ours := class != classes.SystemDefault || created != classes.SystemDefault
+		if other := ours && storer.Recall(class, unified); other || storer.StoresGone(unified) {
+			n.stale[id] = true
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -92,9 +93,24 @@ func TestLimitsOfOthersOnDisksOfNoClassAreLeftAlone(t *testing.T) {
 	if err := r.host.Machine.WriteFile("/sys/fs/cgroup"+c.Spec.CgroupsPath+"/io.max", []byte("254:32 wbps=5000000")); err != nil {
 		t.Fatal(err)
 	}
+	// Somebody else has a runtime set one for a container of no class.
+	pod := r.pod(t, "b", "")
+	other, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{
+		Name: "main", Resources: &api.LinuxResources{Unified: map[string]string{"io.max": "254:32 rbps=6000000 wbps=max riops=max wiops=max"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.StartContainer(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	r.wantComesBack(t)
 	before, _ := r.ioMax(t, id)
 	for range 3 {
 		r.node.Inspect(t.Context())
+	}
+	if kernel, stored := r.ioMax(t, other); !strings.Contains(kernel, "rbps=6000000") || !strings.Contains(stored, "rbps=6000000") {
+		t.Errorf("of the other one there is %q, and stored %q", kernel, stored)
 	}
 	if after, _ := r.ioMax(t, id); after != before || !strings.Contains(after, "254:32") {
 		t.Errorf("there is %q, and was %q", after, before)
