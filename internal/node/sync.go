@@ -49,8 +49,6 @@ func (n *Node) Synchronize(pods []Pod, containers []Existing) {
 		if _, adopted := n.ledger.Get(e.Container.ID); !adopted && e.Started {
 			n.adoptUnrecorded(e)
 		}
-	}
-	for _, e := range containers {
 		n.noteStored(e.Container.ID, e.Container.Unified)
 	}
 	for id, request := range owed {

@@ -31,7 +31,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Target, want strin
 	if err != nil && !errors.Is(err, ErrNotEnabled) {
 		return "", false, err
 	}
-	state = state.within(s.named)
+	state, _ = state.split(s.named)
 	if wanted, err := s.valuesOf(want); err == nil && state.equals(wanted) {
 		return want, true, nil
 	}

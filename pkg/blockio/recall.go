@@ -12,7 +12,7 @@ func (b *Backend) Recall(class string, unified map[string]string) (other bool) {
 		return false
 	}
 	stored := now.stored(unified)
-	if former := stored.without(now.named); !former.isEmpty() {
+	if _, former := stored.split(now.named); !former.isEmpty() {
 		b.goLive(func(now *snapshot) *snapshot {
 			next := *now
 			next.recalled = now.recalled.merge(former)

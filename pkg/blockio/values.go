@@ -83,9 +83,7 @@ func (v values) remaining(state values) values {
 		}
 	}
 	for file, want := range v.weights {
-		if missing := want.remaining(state.weights[file]); missing.base != 0 || len(missing.devices) > 0 {
-			rest.weights[file] = missing
-		}
+		rest.setWeights(file, want.remaining(state.weights[file]))
 	}
 	return rest
 }
@@ -140,62 +138,45 @@ func (v values) merge(other values) values {
 	return merged
 }
 
-// within is the part of a state that others name.
-func (v values) within(named values) values {
-	part := newValues()
+// split parts a state into what others name, and the rest.
+func (v values) split(named values) (in, rest values) {
+	in, rest = newValues(), newValues()
 	for dev, limits := range v.rates {
+		part := rest
 		if _, is := named.rates[dev]; is {
-			part.rates[dev] = limits
+			part = in
 		}
+		part.rates[dev] = limits
 	}
 	for file, w := range v.weights {
-		if of, is := named.weights[file]; is {
-			part.weights[file] = w.within(of)
-		}
+		one, other := w.split(named.weights[file])
+		in.setWeights(file, one)
+		rest.setWeights(file, other)
 	}
-	return part
+	return in, rest
 }
 
-func (w weights) within(named weights) weights {
-	part := weights{devices: map[device]uint64{}}
+func (v values) setWeights(file weightFile, w weights) {
+	if w.base != 0 || len(w.devices) > 0 {
+		v.weights[file] = w
+	}
+}
+
+func (w weights) split(named weights) (in, rest weights) {
+	in, rest = weights{devices: map[device]uint64{}}, weights{devices: map[device]uint64{}}
 	if named.base != 0 {
-		part.base = w.base
+		in.base = w.base
+	} else {
+		rest.base = w.base
 	}
 	for dev, weight := range w.devices {
+		part := rest
 		if _, is := named.devices[dev]; is {
-			part.devices[dev] = weight
+			part = in
 		}
+		part.devices[dev] = weight
 	}
-	return part
-}
-
-// without is the part of a state that others do not name.
-func (v values) without(named values) values {
-	part := newValues()
-	for dev, limits := range v.rates {
-		if _, is := named.rates[dev]; !is {
-			part.rates[dev] = limits
-		}
-	}
-	for file, w := range v.weights {
-		if rest := w.without(named.weights[file]); rest.base != 0 || len(rest.devices) > 0 {
-			part.weights[file] = rest
-		}
-	}
-	return part
-}
-
-func (w weights) without(named weights) weights {
-	part := weights{devices: map[device]uint64{}}
-	if named.base == 0 {
-		part.base = w.base
-	}
-	for dev, weight := range w.devices {
-		if _, is := named.devices[dev]; !is {
-			part.devices[dev] = weight
-		}
-	}
-	return part
+	return in, rest
 }
 
 // clearsOnly says whether a change takes away and sets nothing.
