@@ -18,13 +18,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
 // Feed has the state of the plugin; changed is closed when there is another one.
 type Feed interface {
-	Get() (state nodefeed.State, changed <-chan struct{})
+	Get() (state nodecache.State, changed <-chan struct{})
 }
 
 // Options are those of a Publisher.
@@ -195,7 +195,7 @@ func after(while time.Duration) <-chan time.Time {
 
 // publish has the endpoints list what is right in a state. That is good until the next change, or, unless it is 0, for
 // again; restless is whether kubelet should be asked again some time.
-func (p *Publisher) publish(ctx context.Context, state nodefeed.State, now time.Time) (again time.Duration, restless bool) {
+func (p *Publisher) publish(ctx context.Context, state nodecache.State, now time.Time) (again time.Duration, restless bool) {
 	if state.Status == nil {
 		return 0, false
 	}
@@ -210,7 +210,7 @@ func (p *Publisher) publish(ctx context.Context, state nodefeed.State, now time.
 		}
 		return p.offer(ctx, state, now, false)
 	}
-	if left := p.grace - now.Sub(state.AwaySince); left > 0 {
+	if left := p.grace - now.Sub(state.NotReadySince); left > 0 {
 		return left, false
 	}
 	if p.begunAlready() {
@@ -226,7 +226,7 @@ func (p *Publisher) begunAlready() bool {
 	return p.begun
 }
 
-func (p *Publisher) tellWithheld(state nodefeed.State) {
+func (p *Publisher) tellWithheld(state nodecache.State) {
 	if !p.withheld {
 		p.withheld = true
 		p.log.Warn("qos-nri-plugin has been away for too long: kubelet is told that no free device of a class is healthy; "+
@@ -235,7 +235,7 @@ func (p *Publisher) tellWithheld(state nodefeed.State) {
 }
 
 // offer publishes the classes of a plugin; away is that it has been away for too long, and nothing is to be had.
-func (p *Publisher) offer(ctx context.Context, state nodefeed.State, now time.Time, away bool) (again time.Duration, restless bool) {
+func (p *Publisher) offer(ctx context.Context, state nodecache.State, now time.Time, away bool) (again time.Duration, restless bool) {
 	held, err := p.askKubelet(ctx)
 	if ctx.Err() != nil {
 		return 0, false

@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
 )
 
@@ -31,16 +31,16 @@ const (
 // feed is a plugin that tells what a test wants.
 type feed struct {
 	mu      sync.Mutex // guards all below
-	state   nodefeed.State
+	state   nodecache.State
 	changed chan struct{}
 	looks   int // at the present state
 }
 
 func newFeed() *feed {
-	return &feed{state: nodefeed.State{AwaySince: time.Now(), Problem: "it has not answered yet"}, changed: make(chan struct{})}
+	return &feed{state: nodecache.State{NotReadySince: time.Now(), Problem: "it has not answered yet"}, changed: make(chan struct{})}
 }
 
-func (f *feed) Get() (state nodefeed.State, changed <-chan struct{}) {
+func (f *feed) Get() (state nodecache.State, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.looks++
@@ -54,7 +54,7 @@ func (f *feed) seen() bool {
 	return f.looks > 0
 }
 
-func (f *feed) change(change func(*nodefeed.State)) {
+func (f *feed) change(change func(*nodecache.State)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(&f.state)
@@ -66,13 +66,13 @@ func (f *feed) change(change func(*nodefeed.State)) {
 // ready has the plugin offer classes and tell who has them.
 func (f *feed) ready(resources *qosv1alpha1.ResourcesInfo, pods ...*qosv1alpha1.PodAssignments) {
 	status := &qosv1alpha1.StatusResponse{Resources: resources}
-	f.change(func(s *nodefeed.State) {
-		*s = nodefeed.State{Status: status, Latest: status, Assignments: assignments(pods...)}
+	f.change(func(s *nodecache.State) {
+		*s = nodecache.State{Status: status, Latest: status, Assignments: assignments(pods...)}
 	})
 }
 
 func (f *feed) away() {
-	f.change(func(s *nodefeed.State) { s.AwaySince, s.Problem, s.Latest = time.Now(), "it has gone", nil })
+	f.change(func(s *nodecache.State) { s.NotReadySince, s.Problem, s.Latest = time.Now(), "it has gone", nil })
 }
 
 // rdt has the class gold of some capacity, bronze, and one that cannot be an extended resource; net is of pods.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
 	"github.com/qos-nri/qos-nri-plugin/internal/podeviction"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
@@ -31,7 +31,7 @@ const credentialsInterval = 30 * time.Second
 // apiPublishers are the parts that need the Kubernetes API. Whatever becomes of them, the kubelet is told.
 type apiPublishers struct {
 	options  Options
-	feed     *nodefeed.Feed
+	feed     *nodecache.Cache
 	update   podrequests.Update
 	registry prometheus.Registerer
 	log      *slog.Logger

@@ -6,17 +6,17 @@ package kubeletshim
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
 // collector tells what is known of plugin and program.
 type collector struct {
-	feed        *nodefeed.Feed
+	feed        *nodecache.Cache
 	version     string
 	ready, info *prometheus.Desc
 }
 
-func newCollector(feed *nodefeed.Feed, version string) *collector {
+func newCollector(feed *nodecache.Cache, version string) *collector {
 	return &collector{
 		feed: feed, version: version,
 		ready: prometheus.NewDesc("qos_shim_plugin_ready", "Whether qos-nri-plugin answers, with classes in force and a runtime (1) or not (0).", nil, nil),

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
 // TestWhatIsPublished says which parts run, and what of pods is written, for what --publish has.
@@ -48,7 +48,7 @@ func TestWhatIsPublished(t *testing.T) {
 				t.Fatal(err)
 			}
 			log := slog.New(slog.DiscardHandler)
-			a := &apiPublishers{options: options, feed: nodefeed.New("/none", log), registry: prometheus.NewRegistry(), log: log}
+			a := &apiPublishers{options: options, feed: nodecache.New("/none", log), registry: prometheus.NewRegistry(), log: log}
 			parts, err := a.parts(&rest.Config{Host: "https://127.0.0.1:1"})
 			if err != nil {
 				t.Fatal(err)

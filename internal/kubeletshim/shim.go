@@ -20,7 +20,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/deviceplugin"
 	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
 // What the shim can publish.
@@ -105,7 +105,7 @@ func (s *Shim) Run(ctx context.Context) error {
 	}
 	defer func() { _ = conn.Close() }()
 	registry := metrics.NewRegistry()
-	feed := nodefeed.New(s.options.APISocket, s.log)
+	feed := nodecache.New(s.options.APISocket, s.log)
 	devices := deviceplugin.New(feed, deviceplugin.Options{
 		KubeletDir: s.options.KubeletDir, Grace: s.options.Grace, Registry: registry, Log: s.log,
 	})
@@ -129,7 +129,7 @@ func (s *Shim) Run(ctx context.Context) error {
 }
 
 // ready says why capacity is not published as the plugin has it; the Kubernetes API has no part in it.
-func ready(feed *nodefeed.Feed, devices *deviceplugin.Publisher) error {
+func ready(feed *nodecache.Cache, devices *deviceplugin.Publisher) error {
 	if state, _ := feed.Get(); !state.Ready() {
 		return errors.New(state.Problem)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -150,7 +150,7 @@ func TestTheObjectSaysWhatRealBackendsFindOnTheMachine(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			told := toldOf(t, test.spec, test.mount, weighable(t, test.scheduler))
 			synctest.Test(t, func(t *testing.T) {
-				r := start(t, serve(t, "uid-1"), nodefeed.State{Status: told, Latest: told, Assignments: &qosv1alpha1.ListAssignmentsResponse{}})
+				r := start(t, serve(t, "uid-1"), nodecache.State{Status: told, Latest: told, Assignments: &qosv1alpha1.ListAssignmentsResponse{}})
 				pass(time.Minute)
 				if diff := cmp.Diff(test.want, said(t, r.get())); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)

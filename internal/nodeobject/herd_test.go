@@ -22,7 +22,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi/busytest"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed/feedtest"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache/cachetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
 )
 
@@ -95,9 +95,9 @@ func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
 		server := busytest.New()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		feeds := make([]*feedtest.Feed, many)
+		feeds := make([]*cachetest.Cache, many)
 		for i := range feeds {
-			feeds[i] = feedtest.New(ready(0))
+			feeds[i] = cachetest.New(ready(0))
 			s := &share{Server: server}
 			p := nodeobject.New(feeds[i], s, s, nodeobject.Options{
 				NodeName: fmt.Sprint("n", i), Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),

@@ -16,7 +16,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
 // How often the object is written: the first change after quiet waits for those that come with it, and then there is a pause. It is a
@@ -27,10 +27,10 @@ const (
 	holdersInterval = 30 * time.Second
 )
 
-// Feed has the latest state of the plugin; nodefeed.Feed is one.
+// Feed has the latest state of the plugin; nodecache.Cache is one.
 type Feed interface {
 	// Get returns the state, and a channel that is closed when there is another.
-	Get() (state nodefeed.State, changed <-chan struct{})
+	Get() (state nodecache.State, changed <-chan struct{})
 }
 
 // Options say what a Publisher publishes for.
@@ -91,7 +91,7 @@ func (p *Publisher) followFeed(ctx context.Context) error {
 		state, changed := p.feed.Get()
 		p.loop.Trigger()
 		var over <-chan time.Time
-		if left := awayGrace - p.now().Sub(state.AwaySince); !state.Ready() && left > 0 {
+		if left := awayGrace - p.now().Sub(state.NotReadySince); !state.Ready() && left > 0 {
 			over = time.After(left)
 		}
 		select {

@@ -12,7 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
 func TestPublisher(t *testing.T) {
@@ -92,7 +92,7 @@ func TestPublisher(t *testing.T) {
 		"a shim that restarts before the plugin leaves what there is": func(t *testing.T) {
 			r := settled(t)
 			r.stop()
-			restarted := start(t, r.api, nodefeed.State{AwaySince: time.Now(), Problem: "not yet"})
+			restarted := start(t, r.api, nodecache.State{NotReadySince: time.Now(), Problem: "not yet"})
 			pass(29 * time.Second)
 			restarted.expectRequests(t, list, watch)
 			restarted.plugin.Set(ready(0))
@@ -102,7 +102,7 @@ func TestPublisher(t *testing.T) {
 		"a plugin that restarts is no news": func(t *testing.T) {
 			r := settled(t)
 			away := ready(0)
-			away.Latest, away.AwaySince, away.Problem = nil, time.Now(), "gone"
+			away.Latest, away.NotReadySince, away.Problem = nil, time.Now(), "gone"
 			r.plugin.Set(away)
 			pass(29 * time.Second)
 			r.plugin.Set(ready(0))
@@ -112,8 +112,8 @@ func TestPublisher(t *testing.T) {
 		"a plugin that stays away is told once, with its classes left as they were, and so is its return": func(t *testing.T) {
 			r := settled(t)
 			away := ready(2)
-			away.Latest, away.AwaySince, away.Problem = nil, time.Now(), "does not answer"
-			began := away.AwaySince
+			away.Latest, away.NotReadySince, away.Problem = nil, time.Now(), "does not answer"
+			began := away.NotReadySince
 			r.plugin.Set(away)
 			pass(time.Hour)
 			r.expectInUse(t, 2)

@@ -24,8 +24,8 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed/feedtest"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache/cachetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
 )
 
@@ -39,7 +39,7 @@ const (
 )
 
 // ready is the state of a plugin that started now and has inUse assignments of gold.
-func ready(inUse uint64) nodefeed.State {
+func ready(inUse uint64) nodecache.State {
 	now := timestamppb.Now()
 	status := &qosv1alpha1.StatusResponse{
 		Conditions: []*qosv1alpha1.Condition{{Type: "ConfigurationApplied", Healthy: true, Reason: "Applied", LastTransitionTime: now}},
@@ -49,11 +49,11 @@ func ready(inUse uint64) nodefeed.State {
 		Config: &qosv1alpha1.ConfigInfo{Generation: 1, Hash: "abc", LoadedAt: now},
 		Plugin: &qosv1alpha1.PluginInfo{Version: "v1", StartedAt: now},
 	}
-	return nodefeed.State{Status: status, Assignments: &qosv1alpha1.ListAssignmentsResponse{}, Latest: status}
+	return nodecache.State{Status: status, Assignments: &qosv1alpha1.ListAssignmentsResponse{}, Latest: status}
 }
 
 // described is ready with a class whose description is another with every number, too.
-func described(inUse uint64) nodefeed.State {
+func described(inUse uint64) nodecache.State {
 	state := ready(inUse)
 	state.Status.Resources.ContainerQosResources[0].Classes[0].Description = strings.Repeat("x", int(inUse)) //nolint:gosec // it is small
 	return state
@@ -62,14 +62,14 @@ func described(inUse uint64) nodefeed.State {
 // rig is a publisher with its plugin and API server, in a bubble.
 type rig struct {
 	*api
-	plugin *feedtest.Feed
+	plugin *cachetest.Cache
 	stop   func()
 	log    bytes.Buffer
 }
 
-func start(t *testing.T, a *api, state nodefeed.State) *rig {
+func start(t *testing.T, a *api, state nodecache.State) *rig {
 	t.Helper()
-	r := &rig{api: a, plugin: feedtest.New(state)}
+	r := &rig{api: a, plugin: cachetest.New(state)}
 	config := a.config()
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
 // awayGrace is how long the plugin may be away before that is told, so that its restart is no news.
@@ -28,8 +28,8 @@ const (
 // tell yet.
 //
 // While the plugin is away, all that it told last stays; if it has not told anything since the shim started, all that the object says stays.
-func statusOf(state nodefeed.State, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time) (status nodeqosv1alpha1.NodeQOSResourcesStatus, ok bool) {
-	away := !state.Ready() && now.Sub(state.AwaySince) >= awayGrace
+func statusOf(state nodecache.State, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time) (status nodeqosv1alpha1.NodeQOSResourcesStatus, ok bool) {
+	away := !state.Ready() && now.Sub(state.NotReadySince) >= awayGrace
 	switch {
 	case state.Status != nil:
 		status = told(state.Status, state.Assignments, before, now)
@@ -74,14 +74,14 @@ func node(status *nodeqosv1alpha1.NodeQOSResourcesStatus, s *qosv1alpha1.StatusR
 	}
 }
 
-func pluginReady(state nodefeed.State, away bool) metav1.Condition {
+func pluginReady(state nodecache.State, away bool) metav1.Condition {
 	ready := metav1.Condition{
 		Type: nodeqosv1alpha1.ConditionPluginReady, Status: metav1.ConditionTrue, Reason: "Ready",
 		Message: "qos-nri-plugin answers, has class files in force and is registered with the container runtime.",
 	}
 	if away {
 		ready.Status, ready.Message = metav1.ConditionFalse, cut(state.Problem, longestMessage)
-		ready.Reason, ready.LastTransitionTime = "NotReady", metav1.NewTime(state.AwaySince)
+		ready.Reason, ready.LastTransitionTime = "NotReady", metav1.NewTime(state.NotReadySince)
 		if state.Latest == nil {
 			ready.Reason = notAnswering
 		}

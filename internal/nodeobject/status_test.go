@@ -17,7 +17,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
 // at is a time of day on the day of the tests.
@@ -57,8 +57,8 @@ func container(name, class string) *qosv1alpha1.ContainerAssignments {
 	return &qosv1alpha1.ContainerAssignments{Name: name, QosResources: []*qosv1alpha1.Assignment{{Name: "k8s.io/rdt", Class: class}}}
 }
 
-func state(s *qosv1alpha1.StatusResponse) nodefeed.State {
-	return nodefeed.State{Status: s, Latest: s, Assignments: &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{
+func state(s *qosv1alpha1.StatusResponse) nodecache.State {
+	return nodecache.State{Status: s, Latest: s, Assignments: &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{
 		{Namespace: "a", Name: "web", Containers: []*qosv1alpha1.ContainerAssignments{container("app", "gold"), container("app", "gold"), container("log", "")},
 			QosResources: []*qosv1alpha1.Assignment{{Name: "qos.noderesource.dev/pod-blockio", Class: "slow"}}},
 		{Namespace: "b", Name: "job", Containers: []*qosv1alpha1.ContainerAssignments{container("work", "bronze")}},
@@ -110,19 +110,19 @@ func notReady(reason, message string) metav1.Condition {
 
 func TestStatusOf(t *testing.T) {
 	eight := state(status(at(8, 0, 0)))
-	away := func(latest *qosv1alpha1.StatusResponse) nodefeed.State {
+	away := func(latest *qosv1alpha1.StatusResponse) nodecache.State {
 		s := eight
-		s.Latest, s.AwaySince, s.Problem = latest, at(9, 30, 0), "gone"
+		s.Latest, s.NotReadySince, s.Problem = latest, at(9, 30, 0), "gone"
 		return s
 	}
-	unsaid := nodefeed.State{AwaySince: at(9, 30, 0), Problem: "gone"}
+	unsaid := nodecache.State{NotReadySince: at(9, 30, 0), Problem: "gone"}
 	refused := status(at(10, 0, 0))
 	refused.Conditions[0].Healthy, refused.Conditions[0].Reason = false, "Refused"
 	refused.Config = &qosv1alpha1.ConfigInfo{LastError: "gold.yaml:1: no"}
 	others := status(at(10, 0, 0))
 	others.Config.Hash = "def"
 	for name, test := range map[string]struct {
-		state  nodefeed.State
+		state  nodecache.State
 		before nodeqosv1alpha1.NodeQOSResourcesStatus
 		now    time.Time
 		want   nodeqosv1alpha1.NodeQOSResourcesStatus
@@ -215,7 +215,7 @@ func TestCut(t *testing.T) {
 }
 
 // crowd is a node with so many pods of so many containers, each in a class of so many resources, and names of so many characters.
-func crowd(pods, containers, resources, name int) nodefeed.State {
+func crowd(pods, containers, resources, name int) nodecache.State {
 	long := func(i int) string { return fmt.Sprintf("%0*d", name, i) }
 	s := &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{}}
 	var assigned []*qosv1alpha1.Assignment
@@ -232,12 +232,12 @@ func crowd(pods, containers, resources, name int) nodefeed.State {
 		}
 		list.Pods = append(list.Pods, pod)
 	}
-	return nodefeed.State{Status: s, Latest: s, Assignments: list}
+	return nodecache.State{Status: s, Latest: s, Assignments: list}
 }
 
 func TestSize(t *testing.T) {
 	for name, test := range map[string]struct {
-		state nodefeed.State
+		state nodecache.State
 		bytes int // at most
 		all   bool
 	}{

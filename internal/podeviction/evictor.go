@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
@@ -31,9 +31,9 @@ const (
 	requestTime = 30 * time.Second
 )
 
-// Feed has what the plugin told last; nodefeed.Feed is one.
+// Feed has what the plugin told last; nodecache.Cache is one.
 type Feed interface {
-	Get() (state nodefeed.State, changed <-chan struct{})
+	Get() (state nodecache.State, changed <-chan struct{})
 }
 
 // Options say whose pods are evicted.
@@ -140,7 +140,7 @@ func rest(ctx context.Context, changed <-chan struct{}, wait time.Duration) {
 
 // next returns the pod that has been due for the longest time; without one, how long it is until then. 0 is not before something
 // changes.
-func (e *Evictor) next(state nodefeed.State) (due *wish, wait time.Duration) {
+func (e *Evictor) next(state nodecache.State) (due *wish, wait time.Duration) {
 	if !state.Ready() {
 		return nil, 0
 	}

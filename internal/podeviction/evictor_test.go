@@ -19,7 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podeviction"
 )
 
@@ -43,7 +43,7 @@ func TestEvictions(t *testing.T) {
 		},
 		"a pod with several containers is one": func(t *testing.T) {
 			r := start(t, pod("a/web"))
-			r.feed.Set(nodefeed.State{Assignments: &qosv1alpha1.ListAssignmentsResponse{
+			r.feed.Set(nodecache.State{Assignments: &qosv1alpha1.ListAssignmentsResponse{
 				Evictions: []*qosv1alpha1.Eviction{eviction("a", "web", "main"), eviction("a", "web", "side")},
 			}})
 			r.pass(time.Minute)
@@ -67,7 +67,7 @@ func TestEvictions(t *testing.T) {
 			r.wish("a/web")
 			state, _ := r.feed.Get()
 			away := state
-			away.AwaySince = time.Now()
+			away.NotReadySince = time.Now()
 			r.feed.Set(away)
 			r.pass(time.Hour)
 			r.wantAsked("while it is away")

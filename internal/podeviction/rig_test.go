@@ -26,8 +26,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed/feedtest"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache/cachetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/podeviction"
 )
 
@@ -36,7 +36,7 @@ var podsOf = schema.GroupResource{Resource: "pods"}
 // rig is an evictor within a bubble, with an API and a plugin.
 type rig struct {
 	t        *testing.T
-	feed     *feedtest.Feed
+	feed     *cachetest.Cache
 	client   *fake.Clientset
 	registry *prometheus.Registry
 	log      text
@@ -77,7 +77,7 @@ func start(t *testing.T, pods ...*corev1.Pod) *rig {
 func startWith(t *testing.T, o podeviction.Options, pods ...*corev1.Pod) *rig {
 	t.Helper()
 	r := &rig{
-		t: t, feed: feedtest.New(nodefeed.State{AwaySince: time.Now()}), client: fake.NewClientset(),
+		t: t, feed: cachetest.New(nodecache.State{NotReadySince: time.Now()}), client: fake.NewClientset(),
 		registry: prometheus.NewRegistry(), answer: allow,
 	}
 	for _, p := range pods {
@@ -154,7 +154,7 @@ func (r *rig) wish(pods ...string) {
 		namespace, name, _ := strings.Cut(p, "/")
 		list.Evictions = append(list.Evictions, eviction(namespace, name, "main"))
 	}
-	r.feed.Set(nodefeed.State{Assignments: list, Status: &qosv1alpha1.StatusResponse{}})
+	r.feed.Set(nodecache.State{Assignments: list, Status: &qosv1alpha1.StatusResponse{}})
 }
 
 func eviction(namespace, name, container string) *qosv1alpha1.Eviction {

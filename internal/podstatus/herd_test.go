@@ -22,8 +22,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi/busytest"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed/feedtest"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache/cachetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
 
@@ -76,7 +76,7 @@ func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
 		var running sync.WaitGroup
 		plugins := make([]*plugin, many)
 		for i := range plugins {
-			plugins[i] = &plugin{feedtest.New(nodefeed.State{AwaySince: time.Now()})}
+			plugins[i] = &plugin{cachetest.New(nodecache.State{NotReadySince: time.Now()})}
 			plugins[i].tell(nil, "a=gold")
 			p := podstatus.New(plugins[i], share{server: server}, podstatus.Options{
 				NodeName: fmt.Sprint("n", i), Conditions: true, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),

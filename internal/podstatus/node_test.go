@@ -21,7 +21,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
 
@@ -44,7 +44,7 @@ func nodeOf(t *testing.T, client kubernetes.Interface, nodeName string) *apitest
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, feed := qosv1alpha1.NewNodeQOSClient(conn), nodefeed.New(served.Socket, slog.New(slog.DiscardHandler))
+	api, feed := qosv1alpha1.NewNodeQOSClient(conn), nodecache.New(served.Socket, slog.New(slog.DiscardHandler))
 	p := podstatus.New(feed, client, podstatus.Options{
 		NodeName: nodeName, Conditions: true, Events: true, FollowAnnotations: true,
 		Update: func(ctx context.Context, r *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {

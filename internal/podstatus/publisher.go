@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 )
 
@@ -41,9 +41,9 @@ const (
 	writeBurst      = 10
 )
 
-// Feed has what the plugin told last; nodefeed.Feed is one.
+// Feed has what the plugin told last; nodecache.Cache is one.
 type Feed interface {
-	Get() (state nodefeed.State, changed <-chan struct{})
+	Get() (state nodecache.State, changed <-chan struct{})
 }
 
 // Options say what a Publisher tells.

@@ -174,7 +174,7 @@ func TestWhatIsToldStaysWhileThePluginIsAway(t *testing.T) {
 		r.start(follow)
 		defer r.stop()
 		state, _ := r.plugin.Get()
-		state.AwaySince = time.Now()
+		state.NotReadySince = time.Now()
 		r.plugin.Set(state)
 		r.annotate("web", "rdt=silver")
 		r.pass(time.Hour)

@@ -23,13 +23,13 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed/feedtest"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache/cachetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
 
 // plugin is one whose state a test sets.
-type plugin struct{ *feedtest.Feed }
+type plugin struct{ *cachetest.Cache }
 
 // tell says which class of k8s.io/rdt the container main of each pod has, and what was refused.
 func (p *plugin) tell(refusals []*qosv1alpha1.Refusal, classes ...string) {
@@ -48,7 +48,7 @@ func (p *plugin) tell(refusals []*qosv1alpha1.Refusal, classes ...string) {
 		})
 	}
 	offered := []*qosv1alpha1.QOSResourceInfo{{Name: "k8s.io/rdt", Mutable: true, Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "gold"}, {Name: "silver"}}}}
-	p.Set(nodefeed.State{Assignments: list, Status: &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{ContainerQosResources: offered}}})
+	p.Set(nodecache.State{Assignments: list, Status: &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{ContainerQosResources: offered}}})
 }
 
 func pod(name string) *corev1.Pod {
@@ -81,7 +81,7 @@ type rig struct {
 // cluster makes an API with pods, and a plugin that has told nothing.
 func cluster(t *testing.T, pods ...runtime.Object) *rig {
 	return &rig{
-		t: t, plugin: &plugin{feedtest.New(nodefeed.State{AwaySince: time.Now()})},
+		t: t, plugin: &plugin{cachetest.New(nodecache.State{NotReadySince: time.Now()})},
 		client: fake.NewClientset(pods...), log: &strings.Builder{}, registry: prometheus.NewRegistry(),
 	}
 }

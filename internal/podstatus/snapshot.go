@@ -16,7 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 )
 
@@ -28,7 +28,7 @@ type snapshot struct {
 	refusals map[string][]*qosv1alpha1.Refusal      // by UID of the pod
 }
 
-func newSnapshot(state nodefeed.State) *snapshot {
+func newSnapshot(state nodecache.State) *snapshot {
 	s := &snapshot{
 		ready: state.Ready(), status: state.Status,
 		pods: map[string]*qosv1alpha1.PodAssignments{}, refusals: map[string][]*qosv1alpha1.Refusal{},

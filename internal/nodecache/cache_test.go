@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodefeed_test
+package nodecache_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
 // serve runs a node API until stop is called.
@@ -32,27 +32,27 @@ func serve(t *testing.T, socket string, n *apitest.Node) (stop func()) {
 	}
 }
 
-func follow(t *testing.T, socket string) *nodefeed.Feed {
+func startCache(t *testing.T, socket string) *nodecache.Cache {
 	t.Helper()
-	feed := nodefeed.New(socket, slog.New(slog.DiscardHandler))
+	cache := nodecache.New(socket, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- feed.Run(ctx) }()
+	go func() { done <- cache.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Errorf("feed: %v", err)
+			t.Errorf("cache: %v", err)
 		}
 	})
-	return feed
+	return cache
 }
 
 // await waits for a state.
-func await(t *testing.T, feed *nodefeed.Feed, what string, good func(nodefeed.State) bool) nodefeed.State {
+func await(t *testing.T, cache *nodecache.Cache, what string, good func(nodecache.State) bool) nodecache.State {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
 	for {
-		state, changed := feed.Get()
+		state, changed := cache.Get()
 		if good(state) {
 			return state
 		}
@@ -64,11 +64,11 @@ func await(t *testing.T, feed *nodefeed.Feed, what string, good func(nodefeed.St
 	}
 }
 
-func ready(s nodefeed.State) bool { return s.Ready() }
+func ready(s nodecache.State) bool { return s.Ready() }
 
 func socketPath(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "feed")
+	dir, err := os.MkdirTemp("", "cache")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,45 +76,45 @@ func socketPath(t *testing.T) string {
 	return filepath.Join(dir, "qos.sock")
 }
 
-func TestItFollowsThePluginAndKeepsTheLastStateWhileThatIsAway(t *testing.T) {
+func TestTheLastReadyStateIsKeptWhileThePluginIsNotReady(t *testing.T) {
 	socket := socketPath(t)
-	feed := follow(t, socket)
-	away := await(t, feed, "told that nobody answers", func(s nodefeed.State) bool { return strings.Contains(s.Problem, socket) })
-	if away.Ready() || away.Status != nil {
-		t.Errorf("ready before the plugin ever was: %+v", away)
+	cache := startCache(t, socket)
+	early := await(t, cache, "reported that nothing answers", func(s nodecache.State) bool { return strings.Contains(s.Problem, socket) })
+	if early.Ready() || early.Status != nil {
+		t.Errorf("ready before the plugin ever was: %+v", early)
 	}
 
 	n := apitest.NewNode()
 	stop := serve(t, socket, n)
-	waiting := await(t, feed, "told of missing class files", func(s nodefeed.State) bool { return strings.Contains(s.Problem, "class files") })
+	waiting := await(t, cache, "reported missing class files", func(s nodecache.State) bool { return strings.Contains(s.Problem, "class files") })
 	if waiting.Latest == nil || waiting.Status != nil {
 		t.Errorf("without class files: latest %v, status %v; want only the latest", waiting.Latest, waiting.Status)
 	}
 	if err := n.Load(t.Context(), apitest.Files); err != nil {
 		t.Fatal(err)
 	}
-	await(t, feed, "ready", ready)
+	await(t, cache, "ready", ready)
 	if err := n.RunPod(t.Context(), "default", "web", "rdt=gold", "main"); err != nil {
 		t.Fatal(err)
 	}
-	await(t, feed, "told of the pod", func(s nodefeed.State) bool { return len(s.Assignments.GetPods()) == 1 })
+	await(t, cache, "had the pod", func(s nodecache.State) bool { return len(s.Assignments.GetPods()) == 1 })
 
 	n.Disconnected()
-	kept := await(t, feed, "told that the runtime is away", func(s nodefeed.State) bool {
+	kept := await(t, cache, "reported that the runtime is gone", func(s nodecache.State) bool {
 		return !s.Ready() && !s.Latest.GetRuntime().GetRegistered() // by both streams
 	})
 	if !kept.Status.GetRuntime().GetRegistered() || len(kept.Assignments.GetPods()) != 1 {
-		t.Errorf("without the runtime: %+v; want the state of before, and the latest beside it", kept)
+		t.Errorf("without the runtime: %+v; want the last ready state, and the latest beside it", kept)
 	}
 	stop()
-	gone := await(t, feed, "told that the plugin is away", func(s nodefeed.State) bool { return s.Latest == nil })
-	if !gone.AwaySince.Equal(kept.AwaySince) || gone.Status == nil {
-		t.Errorf("away since %v; want since it was not ready, %v, with the state of then", gone.AwaySince, kept.AwaySince)
+	gone := await(t, cache, "reported that the plugin is gone", func(s nodecache.State) bool { return s.Latest == nil })
+	if !gone.NotReadySince.Equal(kept.NotReadySince) || gone.Status == nil {
+		t.Errorf("not ready since %v with status %v; want since %v, with the last ready status", gone.NotReadySince, gone.Status, kept.NotReadySince)
 	}
 	defer serve(t, socket, restarted(t))()
-	back := await(t, feed, "ready again", ready)
+	back := await(t, cache, "ready again", ready)
 	if len(back.Assignments.GetPods()) != 0 {
-		t.Errorf("the plugin that came back has %v; want its own assignments", back.Assignments)
+		t.Errorf("the restarted plugin has %v; want its own assignments", back.Assignments)
 	}
 }
 

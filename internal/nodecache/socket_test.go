@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodefeed_test
+package nodecache_test
 
 import (
 	"context"
@@ -12,19 +12,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/nodefeed"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/test/nobody"
 )
 
-// told is a log that hands on its lines.
-type told chan string
+// logLines is a log that sends each of its lines.
+type logLines chan string
 
-func (l told) Write(line []byte) (int, error) {
+func (l logLines) Write(line []byte) (int, error) {
 	l <- string(line)
 	return len(line), nil
 }
 
-// listen makes a socket that nobody accepts from.
+// listen makes a socket that does not accept connections.
 func listen(t *testing.T, socket string) *net.UnixListener {
 	t.Helper()
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
@@ -35,23 +35,23 @@ func listen(t *testing.T, socket string) *net.UnixListener {
 	return listener
 }
 
-func TestAWrongSocketIsOneLineWithTheRemedy(t *testing.T) {
+func TestAnUnusableSocketIsLoggedOnceWithTheRemedy(t *testing.T) {
 	for _, test := range []struct {
 		name, kernel, remedy string
 		prepare              func(t *testing.T, socket string)
 	}{
-		{"that is not there", "no such file or directory", "does it run, with the same --api-socket?", func(*testing.T, string) {}},
-		{"of a plugin that is gone", "connection refused", "does it run, with the same --api-socket?", func(t *testing.T, socket string) {
+		{"missing", "no such file or directory", "does it run, with the same --api-socket?", func(*testing.T, string) {}},
+		{"left by a plugin that ended", "connection refused", "does it run, with the same --api-socket?", func(t *testing.T, socket string) {
 			listener := listen(t, socket)
 			listener.SetUnlinkOnClose(false)
 			_ = listener.Close()
 		}},
-		{"that is a file", "connection refused", "does it run, with the same --api-socket?", func(t *testing.T, socket string) {
+		{"a regular file", "connection refused", "does it run, with the same --api-socket?", func(t *testing.T, socket string) {
 			if err := os.WriteFile(socket, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{"of others", "permission denied", "run as root, or in the group that its --api-socket-group names", func(t *testing.T, socket string) {
+		{"without permission", "permission denied", "run as root, or in the group that its --api-socket-group names", func(t *testing.T, socket string) {
 			listen(t, socket)
 			if err := os.Chmod(filepath.Dir(socket), 0o755); err != nil {
 				t.Fatal(err)
@@ -65,15 +65,15 @@ func TestAWrongSocketIsOneLineWithTheRemedy(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			socket := socketPath(t)
 			test.prepare(t, socket)
-			lines := make(told, 100)
-			feed := nodefeed.New(socket, slog.New(slog.NewTextHandler(lines, nil)))
+			lines := make(logLines, 100)
+			cache := nodecache.New(socket, slog.New(slog.NewTextHandler(lines, nil)))
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
-			go func() { done <- feed.Run(ctx) }()
+			go func() { done <- cache.Run(ctx) }()
 			want := "qos-nri-plugin does not answer on " + socket +
 				`: connection error: desc = "transport: Error while dialing: dial unix ` + socket + ": connect: " + test.kernel + `"; ` + test.remedy
-			state := await(t, feed, "told what is wrong", func(s nodefeed.State) bool { return s.Problem == want })
-			_, again := feed.Get()
+			state := await(t, cache, "reported the problem", func(s nodecache.State) bool { return s.Problem == want })
+			_, again := cache.Get()
 			<-again // after the next attempt
 			cancel()
 			if err := <-done; err != nil {
@@ -82,9 +82,9 @@ func TestAWrongSocketIsOneLineWithTheRemedy(t *testing.T) {
 			if state.Ready() {
 				t.Error("ready")
 			}
-			if said := <-lines; len(lines) > 0 || strings.Count(said, "\n") != 1 || !strings.Contains(said, "level=WARN") ||
-				!strings.Contains(said, test.remedy) {
-				t.Errorf("the log has %q, and %d lines more; want one line", said, len(lines))
+			if line := <-lines; len(lines) > 0 || strings.Count(line, "\n") != 1 || !strings.Contains(line, "level=WARN") ||
+				!strings.Contains(line, test.remedy) {
+				t.Errorf("the log has %q, and %d lines more; want one line", line, len(lines))
 			}
 		})
 	}
