@@ -11,10 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
-
-	"github.com/qos-nri/qos-nri-plugin/test/e2e/image"
 )
 
 // rig is what all machines share.
@@ -45,10 +44,8 @@ func prepare(t *testing.T) *rig {
 	r.test2json = filepath.Join(t.TempDir(), "test2json")
 	r.build(t, "build", "-o", r.test2json, "cmd/test2json")
 
-	archive, err := os.Create(filepath.Join(r.share, "image.tar"))
-	must(t, err)
-	must(t, image.Write(archive, "localhost/workload:1", workload))
-	must(t, archive.Close())
+	r.build(t, "-C", "tools/image", "run", ".", "-output", filepath.Join(r.share, "image.tar"),
+		"-name", "localhost/workload:1", "-platform", "linux/"+runtime.GOARCH, workload)
 	must(t, os.WriteFile(filepath.Join(r.share, "run"), []byte(runInside()), 0o755))
 	return r
 }

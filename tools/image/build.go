@@ -21,14 +21,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// documentsDir is where licences are.
+// documentsDir is the directory of the licences.
 const documentsDir = "/usr/share/doc/qos-nri-plugin"
 
-// build makes the image: documents in a layer, and each program in one, so that nodes fetch only what has changed.
+// build returns the image. The documents are one layer and each program is another, so that nodes fetch only what changed.
 func build(s spec) (v1.Image, error) {
 	if err := checkPrograms(s); err != nil {
 		return nil, err
 	}
+
 	image, err := mutate.ConfigFile(mutate.MediaType(empty.Image, types.OCIManifestSchema1), &v1.ConfigFile{
 		Architecture: s.platform.Architecture,
 		OS:           s.platform.OS,
@@ -46,6 +47,7 @@ func build(s spec) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
 	if image, err = appendLayer(image, s, documentsDir, 0o644, s.documents); err != nil {
 		return nil, err
@@ -58,7 +60,7 @@ func build(s spec) (v1.Image, error) {
 	return image, nil
 }
 
-// appendLayer adds a layer of files, all of one mode, in a directory of the image.
+// appendLayer adds a layer with files of the same mode in one directory of the image.
 func appendLayer(image v1.Image, s spec, dir string, mode int64, files []string) (v1.Image, error) {
 	if len(files) == 0 {
 		return image, nil
@@ -67,6 +69,7 @@ func appendLayer(image v1.Image, s spec, dir string, mode int64, files []string)
 	if err != nil {
 		return nil, err
 	}
+
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive)), nil }
 	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
@@ -85,26 +88,29 @@ func baseNames(files []string) string {
 	return strings.Join(names, ",")
 }
 
-// layerArchive is a tar of files and of the directories that they are in, owned by root, without anything of this machine.
+// layerArchive returns a tar of files and their directories, owned by root. It contains nothing that depends on this machine.
 func layerArchive(dir string, mode int64, at time.Time, files []string) ([]byte, error) {
 	var buffer bytes.Buffer
 	archive := tar.NewWriter(&buffer)
+
 	for _, parent := range parents(dir) {
 		header := tar.Header{Typeflag: tar.TypeDir, Name: parent + "/", Mode: 0o755, ModTime: at, Format: tar.FormatPAX}
 		if err := archive.WriteHeader(&header); err != nil {
 			return nil, err
 		}
 	}
+
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("%w; build or name it first", err)
+			return nil, fmt.Errorf("%w; build the file first, or correct its path", err)
 		}
 		name := strings.TrimPrefix(path.Join(dir, filepath.Base(file)), "/")
 		if err := addFile(archive, name, mode, at, data); err != nil {
 			return nil, err
 		}
 	}
+
 	if err := archive.Close(); err != nil {
 		return nil, err
 	}
@@ -120,7 +126,7 @@ func addFile(archive *tar.Writer, name string, mode int64, at time.Time, data []
 	return err
 }
 
-// parents are the directories on the way to dir, dir included and / not, outermost first.
+// parents returns dir and the directories above it, outermost first, without /.
 func parents(dir string) []string {
 	var all []string
 	for dir = strings.Trim(dir, "/"); dir != "" && dir != "."; dir = path.Dir(dir) {

@@ -57,8 +57,8 @@ func document(t *testing.T) string {
 	return file
 }
 
-// makeImage runs the command and returns the archive and what it said.
-func makeImage(t *testing.T, args ...string) (archive, said string, err error) {
+// makeImage runs the command, and returns the archive and what it printed.
+func makeImage(t *testing.T, args ...string) (archive, printed string, err error) {
 	t.Helper()
 	archive = filepath.Join(t.TempDir(), "image.tar")
 	var out bytes.Buffer
@@ -115,7 +115,7 @@ func imageOf(t *testing.T, archive string) (v1.Image, v1.Descriptor) {
 
 func TestTheImageRunsTheProgramsAndNothingElse(t *testing.T) {
 	files := programs(t, "amd64", "shim", "plugin")
-	archive, said, err := makeImage(t, append([]string{"-name", "registry.example/qos:v1", "-platform", "linux/amd64", "-epoch", "1700000000",
+	archive, printed, err := makeImage(t, append([]string{"-name", "registry.example/qos:v1", "-platform", "linux/amd64", "-epoch", "1700000000",
 		"-version", "v1", "-revision", "abc", "-title", "t", "-source", "s", "-licenses", "Apache-2.0", "-entrypoint", "plugin",
 		"-documents", document(t)}, files...)...)
 	if err != nil {
@@ -129,12 +129,12 @@ func TestTheImageRunsTheProgramsAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("it starts the entrypoint, as root, with a PATH", func(t *testing.T) {
+	t.Run("it starts the entrypoint as root with a PATH", func(t *testing.T) {
 		if !slices.Equal(config.Config.Entrypoint, []string{"/plugin"}) || !slices.Equal(config.Config.Env, []string{"PATH=/"}) || config.Config.User != "0:0" {
 			t.Errorf("the configuration is %+v", config.Config)
 		}
 	})
-	t.Run("it says what it is", func(t *testing.T) {
+	t.Run("its labels and platform describe it", func(t *testing.T) {
 		for label, want := range map[string]string{"title": "t", "source": "s", "version": "v1", "revision": "abc", "licenses": "Apache-2.0"} {
 			if got := config.Config.Labels["org.opencontainers.image."+label]; got != want {
 				t.Errorf("label %s is %q, want %q", label, got, want)
@@ -152,12 +152,12 @@ func TestTheImageRunsTheProgramsAndNothingElse(t *testing.T) {
 			t.Errorf("it has %q", files)
 		}
 	})
-	t.Run("what it said is name and digest", func(t *testing.T) {
-		if !strings.Contains(said, "registry.example/qos:v1") || !strings.Contains(said, descriptor.Digest.String()) {
-			t.Errorf("it said %q", said)
+	t.Run("it prints name and digest", func(t *testing.T) {
+		if !strings.Contains(printed, "registry.example/qos:v1") || !strings.Contains(printed, descriptor.Digest.String()) {
+			t.Errorf("it printed %q", printed)
 		}
 	})
-	t.Run("containerd finds the full name, others the tag", func(t *testing.T) {
+	t.Run("containerd finds the full name, other tools the tag", func(t *testing.T) {
 		a := descriptor.Annotations
 		if a["io.containerd.image.name"] != "registry.example/qos:v1" || a["org.opencontainers.image.ref.name"] != "v1" {
 			t.Errorf("annotations are %v", a)
@@ -165,7 +165,7 @@ func TestTheImageRunsTheProgramsAndNothingElse(t *testing.T) {
 	})
 }
 
-// listing gives mode and name of every file, sorted, and fails for owners other than root and other times.
+// listing returns mode and name of every file, sorted. It fails for owners other than root and for other times.
 func listing(t *testing.T, image v1.Image, at int64) []string {
 	t.Helper()
 	content := mutate.Extract(image)
@@ -212,7 +212,7 @@ func TestDockerFindsTheSameImage(t *testing.T) {
 	}
 }
 
-func TestTheSameInputMakesTheSameArchive(t *testing.T) {
+func TestTheSameInputResultsInTheSameArchive(t *testing.T) {
 	licence := document(t)
 	files := programs(t, "amd64", "plugin", "shim")
 	read := func(epoch string) []byte {
@@ -227,20 +227,20 @@ func TestTheSameInputMakesTheSameArchive(t *testing.T) {
 		return data
 	}
 	first := read("1700000000")
-	for _, file := range append(files, licence) { // what a build or a checkout does again has other times and modes
+	for _, file := range append(files, licence) { // another build or checkout has other times and modes
 		if err := errors.Join(os.Chtimes(file, time.Unix(1, 0), time.Unix(2, 0)), os.Chmod(file, 0o500)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if !bytes.Equal(first, read("1700000000")) {
-		t.Error("the same input made another archive")
+		t.Error("the same input resulted in another archive")
 	}
 	if bytes.Equal(first, read("1700000001")) {
 		t.Error("the time is not in the archive")
 	}
 }
 
-func TestWhatCannotBecomeAnImageIsRefusedWithARemedy(t *testing.T) {
+func TestWrongInputIsRefusedWithARemedy(t *testing.T) {
 	plugin := programs(t, "amd64", "plugin")
 	foreign := programs(t, "arm64", "plugin")
 	script := filepath.Join(t.TempDir(), "script")
@@ -271,7 +271,7 @@ func TestWhatCannotBecomeAnImageIsRefusedWithARemedy(t *testing.T) {
 				t.Errorf("error is %v, want one with %q", err, test.want)
 			}
 			if _, err := os.Stat(archive); err == nil {
-				t.Error("there is an archive all the same")
+				t.Error("there is an archive in spite of the error")
 			}
 		})
 	}
@@ -288,7 +288,7 @@ func TestAProgramThatNeedsADynamicLinkerIsRefused(t *testing.T) {
 	}
 }
 
-// dynamicProgram is the head of an ELF file for amd64 that names a dynamic linker.
+// dynamicProgram returns the header of an ELF file for amd64 with a dynamic linker.
 func dynamicProgram(t *testing.T) []byte {
 	t.Helper()
 	header := elf.Header64{

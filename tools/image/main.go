@@ -1,11 +1,11 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command image puts static programs into an OCI image, without a container engine and without a registry.
+// Command image builds an OCI image of static programs, without a container engine and without a registry.
 //
-// The archive that it writes is an OCI image layout in a tar file that also has the index of "docker save", so that
-// "ctr images import", "podman load", "skopeo copy oci-archive:" and "docker load" all read it. What is in it follows from
-// the arguments and the files alone: the same input makes the same digest.
+// The archive is a tar file of an OCI image layout and of docker's manifest.json. "ctr images import", "podman load",
+// "skopeo copy oci-archive:" and "docker load" read it. Its content depends only on the arguments and the files: the same
+// input results in the same digest.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	}
 }
 
-// run makes the image that the arguments describe, and says on out what it is.
+// run builds the image that the arguments describe, and prints its name and digest to out.
 func run(args []string, out, usage io.Writer) error {
 	s, output, err := parse(args, usage)
 	if err != nil {
@@ -35,20 +35,21 @@ func run(args []string, out, usage io.Writer) error {
 	if err != nil {
 		return err
 	}
-	size, err := save(output, s, image)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", output, err)
-	}
 	digest, err := image.Digest()
 	if err != nil {
 		return err
+	}
+
+	size, err := save(output, s, image)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", output, err)
 	}
 	fmt.Fprintf(out, "name:     %s\ndigest:   %s\nplatform: %s\nsize:     %.1f MB in %s\n",
 		s.name.Name(), digest, s.platform, float64(size)/1e6, output)
 	return nil
 }
 
-// parse reads the command line.
+// parse returns the image that the command line describes, and the archive to write.
 func parse(args []string, usage io.Writer) (spec, string, error) {
 	var s spec
 	var name, platform, documents string
@@ -56,28 +57,30 @@ func parse(args []string, usage io.Writer) (spec, string, error) {
 	flags.SetOutput(usage)
 	output := flags.String("output", "image.tar", "archive to write")
 	flags.StringVar(&name, "name", "", "name of the image, as registry/name:tag")
-	flags.StringVar(&platform, "platform", "", "as linux/amd64; what the programs are built for")
-	epoch := flags.Int64("epoch", 0, "time of everything in the image, in seconds since 1970")
+	flags.StringVar(&platform, "platform", "", "platform that the programs are built for, e.g. linux/amd64")
+	epoch := flags.Int64("epoch", 0, "time of the image and of its files, in seconds since 1970")
 	flags.StringVar(&documents, "documents", "", "files to put into "+documentsDir+", separated by commas")
-	flags.StringVar(&s.title, "title", "", "what the image is")
-	flags.StringVar(&s.source, "source", "", "where its source is")
+	flags.StringVar(&s.title, "title", "", "title of the image")
+	flags.StringVar(&s.source, "source", "", "URL of the source")
 	flags.StringVar(&s.version, "version", "", "version of the programs")
-	flags.StringVar(&s.revision, "revision", "", "commit that they are built from")
-	flags.StringVar(&s.licenses, "licenses", "", "SPDX expression")
-	flags.StringVar(&s.entrypoint, "entrypoint", "", "name of the program that is started; the first one if empty")
+	flags.StringVar(&s.revision, "revision", "", "commit that the programs are built from")
+	flags.StringVar(&s.licenses, "licenses", "", "licences as an SPDX expression")
+	flags.StringVar(&s.entrypoint, "entrypoint", "", "name of the program to start; the first one if empty")
 	if err := flags.Parse(args); err != nil {
 		return s, "", fmt.Errorf("%w; see -help", err)
 	}
+
 	s.created, s.programs = time.Unix(*epoch, 0).UTC(), flags.Args()
 	if documents != "" {
 		s.documents = strings.Split(documents, ",")
 	}
 	if len(s.programs) == 0 {
-		return s, "", fmt.Errorf("no program is named; give the files to put into the image after the flags")
+		return s, "", fmt.Errorf("no program is named; name the files for the image after the flags")
 	}
 	if s.entrypoint == "" {
 		s.entrypoint = filepath.Base(s.programs[0])
 	}
+
 	var err error
 	if s.name, err = parseName(name); err != nil {
 		return s, "", err

@@ -12,27 +12,29 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// checkProgram refuses what would not run in an image that has nothing else: programs for another platform, and those that
-// need a dynamic linker.
+// checkProgram returns an error for programs that cannot run in an image without other files: those for another platform,
+// and those that need a dynamic linker.
 func checkProgram(path string, platform v1.Platform) error {
 	file, err := elf.Open(path)
 	if err != nil {
 		return fmt.Errorf("%s is not a program for Linux: %w; build it with GOOS=linux", path, err)
 	}
 	defer file.Close() //nolint:errcheck // it was only read
+
 	machine, known := machineOf(platform)
 	if known && file.Machine != machine {
-		return fmt.Errorf("%s is for %s, and the image for %s; build it with GOARCH=%s",
+		return fmt.Errorf("%s is built for %s, but the image is for %s; build it with GOARCH=%s",
 			path, file.Machine, platform, platform.Architecture)
 	}
+
 	isInterpreter := func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }
 	if slices.ContainsFunc(file.Progs, isInterpreter) {
-		return fmt.Errorf("%s needs a dynamic linker, and the image has none; build it with CGO_ENABLED=0", path)
+		return fmt.Errorf("%s needs a dynamic linker, which the image does not have; build it with CGO_ENABLED=0", path)
 	}
 	return nil
 }
 
-// machineOf is how ELF names a platform's architecture; of those that are not known here nothing is checked.
+// machineOf returns ELF's name of a platform's architecture. Programs for other architectures are not checked.
 func machineOf(platform v1.Platform) (elf.Machine, bool) {
 	machine, known := map[string]elf.Machine{
 		"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "riscv64": elf.EM_RISCV, "ppc64le": elf.EM_PPC64, "s390x": elf.EM_S390,
@@ -40,7 +42,7 @@ func machineOf(platform v1.Platform) (elf.Machine, bool) {
 	return machine, known
 }
 
-// checkPrograms checks all, and that the entrypoint is one of them.
+// checkPrograms checks every program, and that the entrypoint is one of them.
 func checkPrograms(s spec) error {
 	var names []string
 	for _, path := range s.programs {
@@ -49,10 +51,11 @@ func checkPrograms(s spec) error {
 		}
 		name := filepath.Base(path)
 		if slices.Contains(names, name) {
-			return fmt.Errorf("two programs are named %s; an image has one file of a name", name)
+			return fmt.Errorf("two programs are named %s; rename one of them", name)
 		}
 		names = append(names, name)
 	}
+
 	if !slices.Contains(names, s.entrypoint) {
 		return fmt.Errorf("-entrypoint %s is not among the programs %v; name one of them", s.entrypoint, names)
 	}

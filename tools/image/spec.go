@@ -12,7 +12,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// spec is all that an image follows from.
+// spec describes an image.
 type spec struct {
 	name     imageName
 	platform v1.Platform
@@ -21,13 +21,13 @@ type spec struct {
 
 	title, source, version, revision, licenses string
 
-	// entrypoint is the name of the program that is started.
+	// entrypoint is the name of the program to start.
 	entrypoint string
-	// programs and documents are files to put into the image, by their base names.
+	// programs and documents are files for the image, which has them under their base names.
 	programs, documents []string
 }
 
-// labels describe the image to people and tools: the pre-defined keys of the OCI image specification.
+// labels returns the image's labels, with the predefined keys of the OCI image specification.
 func (s spec) labels() map[string]string {
 	labels := map[string]string{}
 	for key, value := range map[string]string{
@@ -46,13 +46,13 @@ type imageName struct{ name.Tag }
 func parseName(text string) (imageName, error) {
 	tag, err := name.NewTag(text, name.StrictValidation)
 	if err != nil {
-		return imageName{}, fmt.Errorf("-name %q is not the name of an image: %w; write it as registry/name:tag, e.g. localhost/qos-nri-plugin:dev",
+		return imageName{}, fmt.Errorf("-name %q is not a valid image name: %w; write registry/name:tag, e.g. localhost/qos-nri-plugin:dev",
 			text, err)
 	}
 	return imageName{tag}, nil
 }
 
-// Name is the full name, as container engines keep it: Docker Hub's registry answers at another host than it is named for.
+// Name returns the full name as container engines store it: with docker.io instead of the host of Docker Hub's registry.
 func (n imageName) Name() string {
 	if rest, found := strings.CutPrefix(n.Tag.Name(), name.DefaultRegistry+"/"); found {
 		return "docker.io/" + rest
@@ -63,7 +63,7 @@ func (n imageName) Name() string {
 func parsePlatform(text string) (v1.Platform, error) {
 	platform, err := v1.ParsePlatform(text)
 	if err != nil || platform.OS != "linux" || platform.Architecture == "" {
-		return v1.Platform{}, fmt.Errorf("-platform %q is not one that the programs run on; write linux/ and Go's name of the architecture, e.g. linux/arm64", text)
+		return v1.Platform{}, fmt.Errorf("-platform %q is not supported; write linux/ and Go's name of the architecture, e.g. linux/arm64", text)
 	}
 	return *platform, nil
 }

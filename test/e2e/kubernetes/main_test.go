@@ -18,8 +18,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/qos-nri/qos-nri-plugin/test/e2e/image"
 )
 
 // rigVariable names the directory of the rig for the test program inside of the namespaces.
@@ -133,11 +131,12 @@ func prepare(dir string) error {
 	if err := makeImage(dir); err != nil {
 		return err
 	}
-	archive, err := os.Create(filepath.Join(dir, "workload.tar"))
-	if err != nil {
-		return err
+	image := exec.Command("go", "-C", "../../../tools/image", "run", ".", "-output", filepath.Join(dir, "workload.tar"),
+		"-name", workloadImage, "-platform", "linux/"+runtime.GOARCH, filepath.Join(bin, "workload"))
+	if output, err := image.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", workloadImage, err, output)
 	}
-	return errors.Join(image.Write(archive, workloadImage, filepath.Join(bin, "workload")), archive.Close())
+	return nil
 }
 
 // makeImage builds the image as users do.
