@@ -106,7 +106,7 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 }
 
 // checkFiles prints what is wrong with class files, or a summary, and returns the number of problems.
-func checkFiles(ctx context.Context, out io.Writer, source node.Source, known []classes.Kind, offline bool) int {
+func checkFiles(ctx context.Context, out io.Writer, source classes.FileSet, known []classes.Kind, offline bool) int {
 	var resources []node.ResourceStatus
 	err := source.Err
 	if err == nil && !offline {

@@ -20,7 +20,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/agent"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
 )
@@ -56,7 +56,7 @@ func (o *apiOptions) connect(ctx context.Context, use func(ctx context.Context, 
 	if err := probe(ctx, o.socket); err != nil {
 		return err
 	}
-	conn, err := nodeapi.Connect(o.socket)
+	conn, err := nodeclient.Connect(o.socket)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (f *classFiles) load(ctx context.Context) {
 	f.apply(ctx, config.Read(f.path, f.kinds, f.read))
 }
 
-func (f *classFiles) apply(ctx context.Context, source node.Source) {
+func (f *classFiles) apply(ctx context.Context, source classes.FileSet) {
 	f.seen, f.changed, f.refused = source.Hash, "", time.Time{}
 	if err := f.node.Configure(ctx, source); err != nil {
 		if source.Err == nil {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -36,7 +35,7 @@ func PrintProblems(out io.Writer, err error) int {
 }
 
 // PrintSummary says what was read without problems; offline, that no machine was asked.
-func PrintSummary(out io.Writer, source node.Source, offline bool) {
+func PrintSummary(out io.Writer, source classes.FileSet, offline bool) {
 	offered := 0
 	for _, r := range source.Config.Resources {
 		offered += len(r.Classes)

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -24,9 +23,9 @@ const maxFileSize = 256 << 10
 
 // Read reads a class file, or all *.yaml and *.yml files of a directory in name order. readHostFile reads the files that
 // configFile fields name. What is wrong is in Source.Err, every problem at once.
-func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) node.Source {
+func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) classes.FileSet {
 	files, err := readFiles(path)
-	source := node.Source{Err: err}
+	source := classes.FileSet{Err: err}
 	for _, file := range files {
 		source.Files = append(source.Files, file.Name)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // configMap is a directory as the kubelet mounts a ConfigMap: each version in a directory of its own, "..data" a link to the live
@@ -56,7 +56,7 @@ func must(t *testing.T, err error) {
 }
 
 // versions are the files that were read, each with the version that it is of.
-func versions(source node.Source) (read []string) {
+func versions(source classes.FileSet) (read []string) {
 	for _, resource := range source.Config.Resources {
 		class, _ := resource.Backend.(nodetest.Config)
 		read = append(read, filepath.Base(resource.Name)+" of "+class.Names[0])

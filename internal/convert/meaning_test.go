@@ -82,7 +82,7 @@ func given(t *testing.T, catalog *classes.Catalog, o *kepObject) map[string]stri
 	t.Helper()
 	classesOf := map[string]string{}
 	resolve := func(container string, allocated map[string]string) {
-		assignments, err := catalog.Resolve(classes.Request{
+		assignments, err := catalog.Resolve(classes.Holder{
 			PodName: "web", Container: container, PodAnnotations: o.Metadata.Annotations, ContainerAnnotations: allocated,
 		})
 		if err != nil {

@@ -75,8 +75,8 @@ func union(all, more []classes.Class) []classes.Class {
 
 // requestOf is what the plugin gets to know of a container, or with no name of a pod, when it is created. What the kubelet will
 // hand over follows from the container's limits.
-func requestOf(offers []classes.Offer, pod *corev1.Pod, container string) classes.Request {
-	request := classes.Request{
+func requestOf(offers []classes.Offer, pod *corev1.Pod, container string) classes.Holder {
+	request := classes.Holder{
 		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: string(pod.UID), Container: container, PodAnnotations: pod.Annotations,
 	}
 	if container != "" {

@@ -19,8 +19,8 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/deviceplugin"
 	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 )
 
 // What the shim can publish.
@@ -99,7 +99,7 @@ func (s *Shim) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conn, err := nodeapi.Connect(s.options.APISocket)
+	conn, err := nodeclient.Connect(s.options.APISocket)
 	if err != nil {
 		return err
 	}

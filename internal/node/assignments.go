@@ -31,7 +31,7 @@ type ContainerAssignments struct {
 // that it should have is told as it is.
 func (n *Node) Assignments() []PodAssignments {
 	n.mu.Lock()
-	holders, offers := n.ledger.Holders(), n.told()
+	holders, offers := n.ledger.Holdings(), n.told()
 	known := make(map[string]tracked, len(n.tracked))
 	for id, t := range n.tracked {
 		known[id] = t
@@ -40,13 +40,13 @@ func (n *Node) Assignments() []PodAssignments {
 	pods := map[string]*PodAssignments{}
 	newest := map[string]uint64{} // number of the newest sandbox, by pod
 	for _, h := range holders {
-		t, uid := known[h.ID], h.Owner.PodUID
+		t, uid := known[h.ID], h.Owner().PodUID
 		pod := pods[uid]
 		if pod == nil {
 			pod = &PodAssignments{UID: uid, Namespace: h.PodNamespace, Name: h.PodName, SandboxID: t.sandbox}
 			pods[uid] = pod
 		}
-		if h.Owner.Container != "" {
+		if h.Owner().Container != "" {
 			pod.Containers = append(pod.Containers, containerAssignments(h, t, offers))
 		} else if t.number > newest[uid] {
 			newest[uid], pod.SandboxID = t.number, t.sandbox
@@ -84,13 +84,13 @@ func (n *Node) Container(owner classes.Owner) (ctr ContainerAssignments, ok bool
 	return containerAssignments(h, t, n.told()), true
 }
 
-func containerAssignments(h classes.Holder, t tracked, offers []classes.Offer) ContainerAssignments {
-	return ContainerAssignments{ID: h.ID, Name: h.Owner.Container, Assignments: complete(h, t, offers, classes.ContainerScope)}
+func containerAssignments(h classes.Holding, t tracked, offers []classes.Offer) ContainerAssignments {
+	return ContainerAssignments{ID: h.ID, Name: h.Owner().Container, Assignments: complete(h, t, offers, classes.ContainerScope)}
 }
 
 // complete returns what a holder has of every resource: also of those that were configured after it got its assignments,
 // and as it is where that is not as it should be.
-func complete(h classes.Holder, t tracked, offers []classes.Offer, scope classes.Scope) []classes.Assignment {
+func complete(h classes.Holding, t tracked, offers []classes.Offer, scope classes.Scope) []classes.Assignment {
 	all := slices.Clone(h.Assignments)
 	for i, a := range all {
 		if class, astray := t.astray[a.Resource]; astray {

@@ -17,7 +17,7 @@ type Previewer interface {
 
 // Check says whether a set of class files could be made live on this machine, and what would be offered. It changes
 // nothing. A resource that the machine does not have is no error, but unavailable in what is returned.
-func (n *Node) Check(ctx context.Context, source Source) ([]ResourceStatus, error) {
+func (n *Node) Check(ctx context.Context, source classes.FileSet) ([]ResourceStatus, error) {
 	if source.Err != nil {
 		return nil, source.Err
 	}

@@ -12,20 +12,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Source is a set of class files that was read, and what became of reading it.
-type Source struct {
-	Files []string
-	// Hash identifies the content of the files.
-	Hash string
-	// Config is what they say; nil when Err says why they could not be read.
-	Config *classes.Config
-	Err    error
-}
-
 // Configure makes a set of class files the live configuration: it is checked against the machine, then applied whole,
 // or not at all, the one before staying live. The outcome is in Status too. A resource that the machine does not have
 // is no error; it is offered as unavailable.
-func (n *Node) Configure(ctx context.Context, source Source) error {
+func (n *Node) Configure(ctx context.Context, source classes.FileSet) error {
 	if err := n.changing.take(ctx); err != nil {
 		return err
 	}
@@ -46,7 +36,7 @@ func (n *Node) Configure(ctx context.Context, source Source) error {
 	return err
 }
 
-func (n *Node) apply(ctx context.Context, source Source) error {
+func (n *Node) apply(ctx context.Context, source classes.FileSet) error {
 	next, err := n.check(ctx, source.Config)
 	if err != nil {
 		return err
@@ -161,7 +151,7 @@ func (n *Node) putBack(ctx context.Context, applied []classes.ResourceConfig, ne
 
 // goLive offers what was applied. Backends whose resource is gone are kept for what still runs in their classes, and
 // their names returned.
-func (n *Node) goLive(source Source, next map[string]backend) (gone []string) {
+func (n *Node) goLive(source classes.FileSet, next map[string]backend) (gone []string) {
 	offers := make([]classes.Offer, 0, len(source.Config.Resources))
 	for _, resource := range source.Config.Resources {
 		offers = append(offers, classes.Offer{Resource: resource.Resource, Unavailable: next[resource.Name].unavailable})

@@ -53,13 +53,13 @@ type mortal struct {
 	blind  bool
 }
 
-func (m mortal) Enforce(ctx context.Context, target classes.Target, from, to string) error {
+func (m mortal) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
 	m.killer.step()
 	defer m.killer.step()
 	return m.Backend.Enforce(ctx, target, from, to)
 }
 
-func (m mortal) Observe(ctx context.Context, target classes.Target, want string) (string, bool, error) {
+func (m mortal) Observe(ctx context.Context, target classes.Holder, want string) (string, bool, error) {
 	m.killer.step()
 	class, ok, err := m.Backend.Observe(ctx, target, want)
 	return class, ok && !m.blind, err

@@ -31,7 +31,7 @@ func (n *Node) Evictions() []Eviction {
 	defer n.mu.Unlock()
 	var list []Eviction
 	listed := map[Eviction]bool{} // a container and its dead predecessor are one owner
-	for _, h := range n.ledger.Holders() {
+	for _, h := range n.ledger.Holdings() {
 		for _, a := range h.Assignments {
 			if !n.isEvicted(a) {
 				continue
@@ -53,13 +53,13 @@ func (n *Node) isEvicted(a classes.Assignment) bool {
 }
 
 // eviction says who is evicted, and why. The caller holds mu.
-func (n *Node) eviction(h classes.Holder, a classes.Assignment) Eviction {
+func (n *Node) eviction(h classes.Holding, a classes.Assignment) Eviction {
 	what := fmt.Sprintf("class %q of %s was taken out of the class files, which say onClassRemoved: evict", a.Class, a.Resource)
 	if n.isGone(a.Resource) {
 		what = fmt.Sprintf("%s was taken out of the class files, with class %q; they said onClassRemoved: evict", a.Resource, a.Class)
 	}
 	return Eviction{
-		Owner: h.Owner, PodNamespace: h.PodNamespace, PodName: h.PodName, Resource: a.Resource, Class: a.Class,
+		Owner: h.Owner(), PodNamespace: h.PodNamespace, PodName: h.PodName, Resource: a.Resource, Class: a.Class,
 		Reason: ReasonClassRemoved, Message: describe(h) + ": " + what,
 	}
 }

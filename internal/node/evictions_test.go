@@ -166,7 +166,7 @@ func TestWithoutAnyClassFileNobodyIsEvicted(t *testing.T) {
 	}
 	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
 	for _, names := range [][]string{nil, {"a.yaml"}} {
-		if err := f.Configure(t.Context(), node.Source{Config: &classes.Config{}, Files: names}); err != nil {
+		if err := f.Configure(t.Context(), classes.FileSet{Config: &classes.Config{}, Files: names}); err != nil {
 			t.Fatal(err)
 		}
 		if got := f.Evictions(); len(got) != len(names) {

@@ -26,7 +26,7 @@ func everyContainer(string, string) bool         { return true }
 
 func (n *Node) gather(ctx context.Context, which func(has, created string) bool) {
 	for key, targets := range n.gatherable(which) {
-		strayed, err := key.gatherer.Gather(ctx, key.class, targets)
+		strayed, err := key.gatherer.MoveThreads(ctx, key.class, targets)
 		if ctx.Err() == nil {
 			n.sayGathered(key, err)
 		}
@@ -39,15 +39,15 @@ func (n *Node) gather(ctx context.Context, which func(has, created string) bool)
 }
 
 type gathering struct {
-	gatherer        classes.Gatherer
+	gatherer        classes.ThreadMover
 	resource, class string
 }
 
 // gatherable are the containers to look at, by the class that they are in.
-func (n *Node) gatherable(which func(has, created string) bool) map[gathering][]classes.Target {
+func (n *Node) gatherable(which func(has, created string) bool) map[gathering][]classes.Holder {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	found := map[gathering][]classes.Target{}
+	found := map[gathering][]classes.Holder{}
 	for id, t := range n.tracked {
 		if !t.started || t.target.Container == "" {
 			continue
@@ -56,7 +56,7 @@ func (n *Node) gatherable(which func(has, created string) bool) map[gathering][]
 		for _, a := range holder.Assignments {
 			_, astray := t.astray[a.Resource]
 			b := n.backends[a.Resource]
-			gatherer, ok := b.Backend.(classes.Gatherer)
+			gatherer, ok := b.Backend.(classes.ThreadMover)
 			if ok && b.unavailable == nil && !astray && which(a.Class, classOf(t.created, a.Resource)) {
 				key := gathering{gatherer, a.Resource, a.Class}
 				found[key] = append(found[key], t.target)

@@ -35,7 +35,7 @@ func (n *Node) CreateContainer(pod Pod, ctr Container) (classes.Adjustment, []cl
 }
 
 // adjust merges what the backends need for the classes of a new holder. The caller holds mu.
-func (n *Node) adjust(holder classes.Holder) (classes.Adjustment, error) {
+func (n *Node) adjust(holder classes.Holding) (classes.Adjustment, error) {
 	var all classes.Adjustment
 	for _, a := range holder.Assignments {
 		if a.Class == classes.SystemDefault {
@@ -97,7 +97,7 @@ func (n *Node) admitLate(pod Pod, ctr Container) error {
 
 // enforcement returns what brings a new holder into its classes, to be called without the lock; nil when it has none. The
 // caller holds mu.
-func (n *Node) enforcement(target classes.Target, holder classes.Holder) func(context.Context) error {
+func (n *Node) enforcement(target classes.Holder, holder classes.Holding) func(context.Context) error {
 	var steps []step
 	for _, a := range holder.Assignments {
 		if a.Class != classes.SystemDefault {
@@ -106,7 +106,7 @@ func (n *Node) enforcement(target classes.Target, holder classes.Holder) func(co
 		}
 	}
 	if len(steps) == 0 {
-		n.accept(holder.Owner)
+		n.accept(holder.Owner())
 		return nil
 	}
 	n.setEnforcing(holder.ID, true)
@@ -119,7 +119,7 @@ func (n *Node) enforcement(target classes.Target, holder classes.Holder) func(co
 			return n.failed(holder, err)
 		}
 		n.arrived(holder.ID, steps)
-		n.accepted(holder.Owner)
+		n.accepted(holder.Owner())
 		return nil
 	}
 }
@@ -139,7 +139,7 @@ var errStuck = errors.New("the kernel has not answered for many containers befor
 
 // enforceWithin gives up waiting for the kernel when ctx ends. What goes on after that changes only what the runtime will end, and nobody
 // is told of it.
-func (n *Node) enforceWithin(ctx context.Context, target classes.Target, steps []step) error {
+func (n *Node) enforceWithin(ctx context.Context, target classes.Holder, steps []step) error {
 	if n.stuck.Add(1) > mostStuck {
 		n.stuck.Add(-1)
 		return errStuck
@@ -162,7 +162,7 @@ func (n *Node) enforceWithin(ctx context.Context, target classes.Target, steps [
 	}
 }
 
-func (n *Node) enforceAll(ctx context.Context, target classes.Target, steps []step) error {
+func (n *Node) enforceAll(ctx context.Context, target classes.Holder, steps []step) error {
 	for _, s := range steps {
 		if err := n.enforce(ctx, target, s); err != nil {
 			return err
@@ -172,13 +172,13 @@ func (n *Node) enforceAll(ctx context.Context, target classes.Target, steps []st
 }
 
 // failed notes that a holder could not be brought into its classes, and returns why.
-func (n *Node) failed(holder classes.Holder, err error) error {
+func (n *Node) failed(holder classes.Holding, err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.refuse(holder, fmt.Errorf("%s: %w", describe(holder), err))
 }
 
-func (n *Node) enforce(ctx context.Context, target classes.Target, s step) error {
+func (n *Node) enforce(ctx context.Context, target classes.Holder, s step) error {
 	backend, err := n.backend(s.resource)
 	if err != nil {
 		return err
@@ -216,7 +216,7 @@ func (n *Node) release(id string) {
 	n.signalDrained(holder.Assignments)
 	delete(n.tracked, id)
 	delete(n.stale, id)
-	n.settleDebt(id, holder.Owner)
+	n.settleDebt(id, holder.Owner())
 	n.changes.Forget(id)
 	n.notify()
 }

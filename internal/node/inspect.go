@@ -66,10 +66,10 @@ func (n *Node) inspect(ctx context.Context, name string) {
 	n.mu.Lock()
 	b, gone := n.backends[name], n.isGone(name)
 	n.mu.Unlock()
-	var mended classes.Mended
+	var mended classes.Drift
 	var err error
 	if gone || b.unavailable == nil {
-		mended, err = b.Mend(ctx)
+		mended, err = b.Repair(ctx)
 	} else if err = b.Check(ctx, b.config.Backend); err == nil {
 		err = b.Apply(ctx, b.config.Backend)
 	}
@@ -97,7 +97,7 @@ func unavailableBy(err error) *classes.Unavailable {
 }
 
 // foundDamage notes what was not as it had been left.
-func (n *Node) foundDamage(name string, mended classes.Mended, err error) {
+func (n *Node) foundDamage(name string, mended classes.Drift, err error) {
 	found := strings.Join(mended.Found, "; ")
 	if err == nil {
 		n.log.Warn("the machine was not as it had been left; it is put right", "resource", name, "found", found)
@@ -163,7 +163,7 @@ func (n *Node) setUnavailable(name string, why *classes.Unavailable) {
 }
 
 // countAssignments counts steps that were needed to bring what runs into its classes.
-func (n *Node) countAssignments(holder classes.Holder, steps []step) {
+func (n *Node) countAssignments(holder classes.Holding, steps []step) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, s := range steps {

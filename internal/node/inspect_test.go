@@ -68,7 +68,7 @@ func TestWhatLostItsClassIsBroughtBack(t *testing.T) {
 
 func TestDamageToAConfigurationIsTold(t *testing.T) {
 	f := newFixture(t)
-	f.backends[disk].Damage(classes.Mended{Found: []string{"disk vdb is gone", "disk vdc is new"}})
+	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone", "disk vdc is new"}})
 	for range 2 {
 		f.Inspect(t.Context())
 	}
@@ -155,7 +155,7 @@ func TestTheRuntimeForgetsDevicesThatAreGone(t *testing.T) {
 	if len(f.unified) > 0 {
 		t.Errorf("the runtime was told %v while nothing is gone", f.unified)
 	}
-	f.backends[disk].Damage(classes.Mended{Found: []string{"disk vdb is gone"}, DevicesGone: true})
+	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone"}, DevicesGone: true})
 	f.Disconnected()
 	f.Inspect(t.Context())
 	f.Connected(f, node.RuntimeInfo{Name: "test"})
@@ -248,7 +248,7 @@ func TestARuntimeThatDoesNotAnswerIsAskedOnceInARound(t *testing.T) {
 		runtime.refuses["c-"+name] = context.DeadlineExceeded
 	}
 	f.Connected(runtime, node.RuntimeInfo{Name: "test"})
-	f.backends[disk].Damage(classes.Mended{Found: []string{"disk vdb is gone"}, DevicesGone: true})
+	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone"}, DevicesGone: true})
 	f.Inspect(t.Context())
 	if len(runtime.asked) != 1 {
 		t.Errorf("asked for %v", runtime.asked)

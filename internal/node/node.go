@@ -77,10 +77,10 @@ type Node struct {
 	catalog  *classes.Catalog
 	backends map[string]backend // by resource
 	ledger   *classes.Ledger
-	tracked  map[string]tracked         // by the ID of the container or sandbox
-	seen     uint64                     // containers and sandboxes so far
-	unproven []sandbox                  // those that may have been made without the plugin
-	owed     map[string]classes.Request // what runs without the classes that it asks for, by the ID of the container or sandbox
+	tracked  map[string]tracked        // by the ID of the container or sandbox
+	seen     uint64                    // containers and sandboxes so far
+	unproven []sandbox                 // those that may have been made without the plugin
+	owed     map[string]classes.Holder // what runs without the classes that it asks for, by the ID of the container or sandbox
 	runtime  Runtime
 	info     RuntimeInfo
 	config   ConfigStatus
@@ -96,7 +96,7 @@ type Node struct {
 
 // tracked is what is known of a holder beside its assignments.
 type tracked struct {
-	target classes.Target
+	target classes.Holder
 	// sandbox is the ID of the pod's sandbox.
 	sandbox string
 	// number orders the holders of one owner: the newest has the highest.
@@ -113,7 +113,7 @@ type tracked struct {
 }
 
 // classOf is the class that a holder is in.
-func (t tracked) classOf(holder classes.Holder, resource string) string {
+func (t tracked) classOf(holder classes.Holding, resource string) string {
 	if class, ok := t.astray[resource]; ok {
 		return class
 	}
@@ -121,7 +121,7 @@ func (t tracked) classOf(holder classes.Holder, resource string) string {
 }
 
 // track begins to follow a holder. The caller holds mu.
-func (n *Node) track(pod Pod, target classes.Target, started bool, created []classes.Assignment) {
+func (n *Node) track(pod Pod, target classes.Holder, started bool, created []classes.Assignment) {
 	n.seen++
 	n.tracked[target.ID] = tracked{target: target, sandbox: pod.ID, number: n.seen, started: started, created: created}
 }
@@ -165,7 +165,7 @@ func New(o Options) *Node {
 		changing: newTurn(), kinds: map[string]classes.Kind{}, changes: o.Changes, log: o.Log, now: o.Now, startTime: o.StartTime,
 		catalog: classes.NewCatalog(nil), backends: map[string]backend{}, ledger: classes.NewLedger(),
 		tracked: map[string]tracked{}, refused: map[classes.Owner]Refused{},
-		mends: map[Mend]uint64{}, findings: map[string]finding{}, gathers: map[string]string{}, stale: map[string]bool{}, owed: map[string]classes.Request{},
+		mends: map[Mend]uint64{}, findings: map[string]finding{}, gathers: map[string]string{}, stale: map[string]bool{}, owed: map[string]classes.Holder{},
 		refusals: Refusals{}, watchers: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
 	for _, kind := range o.Kinds {

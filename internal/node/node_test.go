@@ -76,7 +76,7 @@ func (f *fixture) restart(*testing.T) {
 func (f *fixture) configure(t *testing.T, text string) error {
 	t.Helper()
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, f.kinds, nil)
-	return f.Configure(t.Context(), node.Source{Config: config, Err: err, Files: []string{"a.yaml"}})
+	return f.Configure(t.Context(), classes.FileSet{Config: config, Err: err, Files: []string{"a.yaml"}})
 }
 
 // SetUnified is part of node.Runtime.

@@ -15,9 +15,9 @@ const mostOwed = 16 << 10
 
 // owe notes that a container or pod, which was made while the plugin was away, runs without the classes that it asks for. It is told like
 // who is refused, for as long as it runs. The caller holds mu.
-func (n *Node) owe(holder classes.Holder, request classes.Request, err error) {
+func (n *Node) owe(holder classes.Holding, request classes.Holder, err error) {
 	_ = n.refuse(holder, runsWithout(err))
-	if kept := request.Kept(); kept.Size() <= mostOwed {
+	if kept := request.WithoutUnusedAnnotations(); kept.AnnotationsSize() <= mostOwed {
 		n.owed[holder.ID] = kept
 	}
 }
@@ -50,7 +50,7 @@ func (n *Node) claim(id string) {
 	for _, a := range after.Assignments {
 		n.found(id, a, t.classOf(before, a.Resource))
 	}
-	n.settleDebt(id, before.Owner)
+	n.settleDebt(id, before.Owner())
 	n.notify()
 }
 

@@ -149,7 +149,7 @@ func TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.restart(t)
-	if err := f.Configure(t.Context(), node.Source{Err: errors.New("a.yaml:3: wrong")}); err == nil {
+	if err := f.Configure(t.Context(), classes.FileSet{Err: errors.New("a.yaml:3: wrong")}); err == nil {
 		t.Fatal("wrong class files are applied")
 	}
 	f.Synchronize([]node.Pod{p}, nil)

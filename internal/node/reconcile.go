@@ -22,12 +22,12 @@ func (n *Node) Reconcile(ctx context.Context) (mended int) {
 		return 0
 	}
 	defer n.changing.leave()
-	n.reconcile(ctx, func(classes.Holder, []step) { mended++ })
+	n.reconcile(ctx, func(classes.Holding, []step) { mended++ })
 	return mended
 }
 
 // reconcile tells of each holder that it has brought into its classes, and by which steps.
-func (n *Node) reconcile(ctx context.Context, mended func(classes.Holder, []step)) {
+func (n *Node) reconcile(ctx context.Context, mended func(classes.Holding, []step)) {
 	n.away = nil
 	n.provePods(ctx)
 	for _, id := range n.startedIDs() {
@@ -48,7 +48,7 @@ func (n *Node) startedIDs() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var ids []string
-	for _, h := range n.ledger.Holders() {
+	for _, h := range n.ledger.Holdings() {
 		if t := n.tracked[h.ID]; t.started && !t.enforcing {
 			ids = append(ids, h.ID)
 		}
@@ -57,13 +57,13 @@ func (n *Node) startedIDs() []string {
 }
 
 // mend enforces what the kernel does not show of a holder's classes.
-func (n *Node) mend(ctx context.Context, id string, mended func(classes.Holder, []step)) {
+func (n *Node) mend(ctx context.Context, id string, mended func(classes.Holding, []step)) {
 	holder, t, known := n.live(id)
 	if !known {
 		return
 	}
 	steps, err := n.deviations(ctx, holder, t)
-	if n.hasEnded(id, t) || errors.Is(err, classes.ErrEnded) || errors.Is(err, fs.ErrNotExist) && holder.Owner.Container == "" {
+	if n.hasEnded(id, t) || errors.Is(err, classes.ErrEnded) || errors.Is(err, fs.ErrNotExist) && holder.Owner().Container == "" {
 		n.log.Debug("ended without a word of the runtime", "container", describe(holder))
 		n.Stop(id)
 		return
@@ -99,7 +99,7 @@ func (n *Node) hasEnded(id string, t tracked) bool {
 }
 
 // sayAstray logs what could not be brought into its class; again and again only for those who look closely.
-func (n *Node) sayAstray(holder classes.Holder, t tracked, steps []step, err error) {
+func (n *Node) sayAstray(holder classes.Holding, t tracked, steps []step, err error) {
 	log := n.log.Debug
 	for _, s := range steps {
 		if _, astray := t.astray[s.resource]; !astray {
@@ -111,7 +111,7 @@ func (n *Node) sayAstray(holder classes.Holder, t tracked, steps []step, err err
 
 // deviations compares a holder's classes with what the kernel shows. What cannot be seen counts as right, unless
 // it is known to be wrong.
-func (n *Node) deviations(ctx context.Context, holder classes.Holder, t tracked) (steps []step, err error) {
+func (n *Node) deviations(ctx context.Context, holder classes.Holding, t tracked) (steps []step, err error) {
 	for _, a := range holder.Assignments {
 		n.mu.Lock()
 		backend, there := n.backends[a.Resource]
@@ -230,9 +230,9 @@ func (n *Node) followDefaults(id string) {
 }
 
 // defaults are the assignments of a holder that asked for nothing, as they would be now. The caller holds mu.
-func (n *Node) defaults(holder classes.Holder) []classes.Assignment {
+func (n *Node) defaults(holder classes.Holding) []classes.Assignment {
 	scope := classes.ContainerScope
-	if holder.Owner.Container == "" {
+	if holder.Owner().Container == "" {
 		scope = classes.PodScope
 	}
 	var now []classes.Assignment

@@ -51,32 +51,32 @@ func (n *Node) Refused() []Refused {
 }
 
 // refuse notes that a holder could not be created or started, and returns the error. The caller holds mu.
-func (n *Node) refuse(h classes.Holder, err error) error {
+func (n *Node) refuse(h classes.Holding, err error) error {
 	err = oneLine{err}
 	n.noteRefused(h, err)
 	return n.count(err)
 }
 
 // refuseStill notes that nothing has changed for a holder that was refused. That is not counted. The caller holds mu.
-func (n *Node) refuseStill(h classes.Holder, err error) {
+func (n *Node) refuseStill(h classes.Holding, err error) {
 	err = oneLine{err}
-	if r, told := n.refused[h.Owner]; told && r.Message == err.Error() {
+	if r, told := n.refused[h.Owner()]; told && r.Message == err.Error() {
 		r.Last = n.now()
-		n.refused[h.Owner] = r
+		n.refused[h.Owner()] = r
 		return
 	}
 	n.noteRefused(h, err)
 	n.notify()
 }
 
-func (n *Node) noteRefused(h classes.Holder, err error) {
-	now, r := n.now(), n.refused[h.Owner]
+func (n *Node) noteRefused(h classes.Holding, err error) {
+	now, r := n.now(), n.refused[h.Owner()]
 	if reason := refusalReason(err); r.Reason != reason {
-		r = Refused{Owner: h.Owner, Reason: reason, First: now}
+		r = Refused{Owner: h.Owner(), Reason: reason, First: now}
 	}
 	r.PodNamespace, r.PodName, r.Message, r.Last = h.PodNamespace, h.PodName, err.Error(), now
 	r.Count++
-	n.refused[h.Owner] = r
+	n.refused[h.Owner()] = r
 	for len(n.refused) > maxRefused {
 		n.forgetOldestRefused()
 	}

@@ -29,7 +29,7 @@ func restarted(t *testing.T, runtime node.Runtime, path, text string, kind class
 func configureWith(t *testing.T, n *node.Node, text string, kind classes.Kind) {
 	t.Helper()
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, []classes.Kind{kind}, nil)
-	if err := n.Configure(t.Context(), node.Source{Config: config, Err: err}); err != nil {
+	if err := n.Configure(t.Context(), classes.FileSet{Config: config, Err: err}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -66,7 +66,7 @@ func (n *Node) Draining() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	count := 0
-	for _, h := range n.ledger.Holders() {
+	for _, h := range n.ledger.Holdings() {
 		for _, a := range h.Assignments {
 			if a.Class != classes.SystemDefault && !n.offered(a) {
 				count++

@@ -18,13 +18,13 @@ func (n *Node) noteStored(id string, unified map[string]string) {
 		return
 	}
 	for name, b := range n.backends {
-		storer, ok := b.Backend.(classes.Storer)
+		storer, ok := b.Backend.(classes.StoredValueChecker)
 		if !ok || b.config.Scope == classes.PodScope {
 			continue
 		}
 		class, created := classOf(holder.Assignments, name), classOf(n.tracked[id].created, name)
 		ours := class != classes.SystemDefault || created != classes.SystemDefault
-		if other := ours && storer.Recall(class, unified); other || storer.StoresGone(unified) {
+		if ours && storer.IsStale(class, unified) {
 			n.stale[id] = true
 		}
 	}
@@ -64,13 +64,13 @@ func (n *Node) restore(ctx context.Context, id string) {
 }
 
 // storedSteps set what a holder has once more: into its class from the class itself, which clears what that had before.
-func storedSteps(holder classes.Holder, t tracked) (steps []step) {
+func storedSteps(holder classes.Holding, t tracked) (steps []step) {
 	for _, a := range holder.Assignments {
 		from := a.Class
 		if from == classes.SystemDefault {
 			from = classOf(t.created, a.Resource)
 		}
-		if from != classes.SystemDefault && holder.Owner.Container != "" {
+		if from != classes.SystemDefault && holder.Owner().Container != "" {
 			steps = append(steps, step{resource: a.Resource, from: from, to: a.Class})
 		}
 	}

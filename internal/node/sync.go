@@ -32,7 +32,7 @@ func (n *Node) Synchronize(pods []Pod, containers []Existing) {
 	before := n.ledger
 	owed := n.owed
 	n.ledger, n.tracked, n.unproven = classes.NewLedger(), make(map[string]tracked, len(containers)), nil
-	n.owed = map[string]classes.Request{}
+	n.owed = map[string]classes.Holder{}
 	if podScope {
 		for _, pod := range pods {
 			known, _ := before.Get(pod.ID)
@@ -80,7 +80,7 @@ func withoutDead(pods []Pod) []Pod {
 // sandbox is a pod with what it asks for.
 type sandbox struct {
 	id      string
-	request classes.Request
+	request classes.Holder
 }
 
 // HasPodScope says whether a resource of pods is configured, or was and is still in use.
@@ -114,7 +114,7 @@ func (n *Node) adoptPod(pod Pod, known []classes.Assignment) {
 	n.ledger.Adopt(podHolder(pod, wanted))
 	n.track(pod, podTarget(pod), true, nil)
 	if !slices.Equal(known, wanted) {
-		n.unproven = append(n.unproven, sandbox{pod.ID, podRequest(pod).Kept()})
+		n.unproven = append(n.unproven, sandbox{pod.ID, podRequest(pod).WithoutUnusedAnnotations()})
 	}
 }
 
@@ -144,8 +144,8 @@ func (n *Node) provePods(ctx context.Context) {
 
 // admitPods gives pods the classes that they have in the ledger, as far as there is room. The caller holds mu.
 func (n *Node) admitPods(late []sandbox) {
-	var holders []classes.Holder
-	requests := map[string]classes.Request{}
+	var holders []classes.Holding
+	requests := map[string]classes.Holder{}
 	for _, s := range late {
 		if holder, lives := n.ledger.Get(s.id); lives {
 			holders = append(holders, holder)
@@ -168,7 +168,7 @@ func (n *Node) admitPods(late []sandbox) {
 }
 
 // isElsewhere says whether the kernel shows a target in another class than its own, the system default included.
-func (n *Node) isElsewhere(ctx context.Context, target classes.Target, assignments []classes.Assignment) (bool, error) {
+func (n *Node) isElsewhere(ctx context.Context, target classes.Holder, assignments []classes.Assignment) (bool, error) {
 	for _, a := range assignments {
 		backend, err := n.backend(a.Resource)
 		if err != nil {

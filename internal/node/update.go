@@ -80,7 +80,7 @@ func (n *Node) confirm(id string, changes []classes.Assignment) {
 }
 
 // stepsTo are those that a change needs from where a holder is.
-func stepsTo(changes []classes.Assignment, before classes.Holder, t tracked) (steps []step) {
+func stepsTo(changes []classes.Assignment, before classes.Holding, t tracked) (steps []step) {
 	for _, a := range changes {
 		if from := t.classOf(before, a.Resource); from != a.Class {
 			steps = append(steps, step{resource: a.Resource, from: from, to: a.Class})
@@ -92,7 +92,7 @@ func stepsTo(changes []classes.Assignment, before classes.Holder, t tracked) (st
 // admitChange checks a change and takes the slots for it. It returns the holder as it was before.
 func (n *Node) admitChange(
 	owner classes.Owner, requests map[string]string,
-) (before classes.Holder, t tracked, changes []classes.Assignment, err error) {
+) (before classes.Holding, t tracked, changes []classes.Assignment, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	before, t, err = n.holderOf(owner)
@@ -112,7 +112,7 @@ func (n *Node) admitChange(
 }
 
 // holderOf returns the newest holder of an owner, which must be running. The caller holds mu.
-func (n *Node) holderOf(owner classes.Owner) (classes.Holder, tracked, error) {
+func (n *Node) holderOf(owner classes.Owner) (classes.Holding, tracked, error) {
 	newest, t := n.newest(owner)
 	switch {
 	case t.number == 0:
@@ -124,9 +124,9 @@ func (n *Node) holderOf(owner classes.Owner) (classes.Holder, tracked, error) {
 }
 
 // newest returns the newest holder of an owner; the number is 0 when there is none. The caller holds mu.
-func (n *Node) newest(owner classes.Owner) (newest classes.Holder, t tracked) {
-	for _, h := range n.ledger.Holders() {
-		if h.Owner == owner && n.tracked[h.ID].number > t.number {
+func (n *Node) newest(owner classes.Owner) (newest classes.Holding, t tracked) {
+	for _, h := range n.ledger.Holdings() {
+		if h.Owner() == owner && n.tracked[h.ID].number > t.number {
 			newest, t = h, n.tracked[h.ID]
 		}
 	}
@@ -134,9 +134,9 @@ func (n *Node) newest(owner classes.Owner) (newest classes.Holder, t tracked) {
 }
 
 // requested returns the assignments that a change asks for, if it may be made. The caller holds mu.
-func (n *Node) requested(holder classes.Holder, requests map[string]string) ([]classes.Assignment, error) {
+func (n *Node) requested(holder classes.Holding, requests map[string]string) ([]classes.Assignment, error) {
 	scope := classes.ContainerScope
-	if holder.Owner.Container == "" {
+	if holder.Owner().Container == "" {
 		scope = classes.PodScope
 	}
 	var changes []classes.Assignment
@@ -170,7 +170,7 @@ func (n *Node) offeredNames() string {
 
 // take makes the steps: first through the runtime, which then knows of them, then by the backends, which also verify.
 // On error what was done is undone, as far as possible.
-func (n *Node) take(ctx context.Context, target classes.Target, steps []step) error {
+func (n *Node) take(ctx context.Context, target classes.Holder, steps []step) error {
 	unified, err := n.unified(steps)
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (n *Node) take(ctx context.Context, target classes.Target, steps []step) er
 }
 
 // undo takes all steps back, also those that were not made: that does nothing. It goes on after an error.
-func (n *Node) undo(ctx context.Context, target classes.Target, steps []step) error {
+func (n *Node) undo(ctx context.Context, target classes.Holder, steps []step) error {
 	ctx = context.WithoutCancel(ctx)
 	var errs []error
 	var all classes.Adjustment
@@ -246,7 +246,7 @@ func (n *Node) adjustment(s step) (classes.Adjustment, error) {
 	return one, nil
 }
 
-func (n *Node) updateRuntime(ctx context.Context, target classes.Target, unified map[string]string) error {
+func (n *Node) updateRuntime(ctx context.Context, target classes.Holder, unified map[string]string) error {
 	if len(unified) == 0 {
 		return nil
 	}
@@ -265,7 +265,7 @@ func (n *Node) updateRuntime(ctx context.Context, target classes.Target, unified
 }
 
 // revert gives a holder back what it had, if it is still there.
-func (n *Node) revert(holder classes.Holder) {
+func (n *Node) revert(holder classes.Holding) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, known := n.ledger.Get(holder.ID); known {
@@ -283,7 +283,7 @@ func (n *Node) remember(id string) error {
 	return n.changes.Set(id, updated(holder.Assignments))
 }
 
-func (n *Node) live(id string) (classes.Holder, tracked, bool) {
+func (n *Node) live(id string) (classes.Holding, tracked, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	holder, known := n.ledger.Get(id)

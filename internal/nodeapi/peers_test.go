@@ -23,6 +23,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 )
 
 // askSocket makes the test program a client of the socket that it names, and print the code of the answer.
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 	if socket == "" {
 		os.Exit(m.Run())
 	}
-	conn, err := Connect(socket)
+	conn, err := nodeclient.Connect(socket)
 	if err == nil {
 		_, err = qosv1alpha1.NewNodeQOSClient(conn).Status(context.Background(), &qosv1alpha1.StatusRequest{})
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -46,7 +47,7 @@ func serve(t *testing.T, n nodeapi.Node) (*apitest.Served, qosv1alpha1.NodeQOSCl
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := nodeapi.Connect(served.Socket)
+	conn, err := nodeclient.Connect(served.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 )
 
 // State is the plugin's state as the cache has it. Its messages are shared and must not be modified.
@@ -71,7 +71,7 @@ func (c *Cache) Get() (state State, changed <-chan struct{}) {
 
 // Run follows the node API until ctx ends, and reconnects whenever the connection is lost.
 func (c *Cache) Run(ctx context.Context) error {
-	conn, err := nodeapi.Connect(c.socket)
+	conn, err := nodeclient.Connect(c.socket)
 	if err != nil {
 		return err
 	}

@@ -17,9 +17,9 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -52,7 +52,7 @@ func toldOf(t *testing.T, spec simresctrl.Spec, mountResctrl bool, m *simcgroup.
 	}
 	n := node.New(node.Options{Kinds: kinds, Log: log})
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(classFile)}}, kinds, nil)
-	if err := n.Configure(t.Context(), node.Source{Config: config, Err: err}); err != nil {
+	if err := n.Configure(t.Context(), classes.FileSet{Config: config, Err: err}); err != nil {
 		t.Fatal(err)
 	}
 	return ask(t, n)
@@ -71,7 +71,7 @@ func ask(t *testing.T, n *node.Node) *qosv1alpha1.StatusResponse {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = served.Stop() })
-	conn, err := nodeapi.Connect(served.Socket)
+	conn, err := nodeclient.Connect(served.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}

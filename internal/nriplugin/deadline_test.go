@@ -13,7 +13,6 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -129,7 +128,7 @@ func (r *rig) configureAgain() error {
 	if err != nil {
 		return err
 	}
-	return r.node.Configure(context.Background(), node.Source{Config: config})
+	return r.node.Configure(context.Background(), classes.FileSet{Config: config})
 }
 
 // update changes the class of a pod's container.

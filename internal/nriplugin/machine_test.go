@@ -19,6 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -198,7 +199,7 @@ func serveAPI(t *testing.T, n *node.Node) qosv1alpha1.NodeQOSClient {
 		}
 	})
 	<-server.Ready()
-	conn, err := nodeapi.Connect(socket)
+	conn, err := nodeclient.Connect(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +211,7 @@ func serveAPI(t *testing.T, n *node.Node) qosv1alpha1.NodeQOSClient {
 func (r *machineRig) configure(t *testing.T, text string) error {
 	t.Helper()
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, r.kinds, nil)
-	if err := r.node.Configure(t.Context(), node.Source{Config: config, Err: err}); err != nil {
+	if err := r.node.Configure(t.Context(), classes.FileSet{Config: config, Err: err}); err != nil {
 		return err
 	}
 	if r.plugin != nil {

@@ -110,7 +110,7 @@ func configure(t *testing.T, n *node.Node, kinds []classes.Kind, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Configure(t.Context(), node.Source{Config: config}); err != nil {
+	if err := n.Configure(t.Context(), classes.FileSet{Config: config}); err != nil {
 		t.Fatal(err)
 	}
 }

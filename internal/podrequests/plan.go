@@ -54,8 +54,8 @@ func fixed(pod *corev1.Pod, container string, want classes.Assignment) error {
 		pod.Namespace, pod.Name, container, want.Resource, errFixed, ClassName(want.Class), remedy)
 }
 
-func requestOf(pod *corev1.Pod) classes.Request {
-	return classes.Request{
+func requestOf(pod *corev1.Pod) classes.Holder {
+	return classes.Holder{
 		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: UID(pod), PodAnnotations: pod.Annotations,
 	}
 }

@@ -76,7 +76,7 @@ func TestOfHostileAnnotationsLittleIsKept(t *testing.T) {
 	offers := classes.NewCatalog([]classes.Offer{{Resource: classes.Resource{
 		Name: "k8s.io/rdt", Scope: classes.ContainerScope, Classes: []classes.Class{{Name: "gold"}},
 	}}})
-	request := classes.Request{Container: "main", PodAnnotations: map[string]string{"qos.noderesource.dev/pod": kept["qos.noderesource.dev/pod"]}}
+	request := classes.Holder{Container: "main", PodAnnotations: map[string]string{"qos.noderesource.dev/pod": kept["qos.noderesource.dev/pod"]}}
 	if _, err := offers.Resolve(request); err == nil || !strings.Contains(err.Error(), "is longer than") {
 		t.Errorf("what is cut is taken for %v; want it refused as too long", err)
 	}

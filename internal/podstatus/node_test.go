@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
 
@@ -40,7 +40,7 @@ func nodeOf(t *testing.T, client kubernetes.Interface, nodeName string) *apitest
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := nodeapi.Connect(served.Socket)
+	conn, err := nodeclient.Connect(served.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}

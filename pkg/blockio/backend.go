@@ -35,7 +35,7 @@ type Tree interface {
 	// Unified says whether runtimes take values for cgroup v2 files.
 	Unified() bool
 	// IODir is where the io controller's files of a target are.
-	IODir(target classes.Target) (dir string, version int, err error)
+	IODir(target classes.Holder) (dir string, version int, err error)
 }
 
 // Options are what the backends of a kind work on.
@@ -102,7 +102,7 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	}
 	b.goLive(func(now *snapshot) *snapshot {
 		if now.config != nil && now.loses(next) {
-			b.gone.Store(true) // for Mend to tell
+			b.gone.Store(true) // for Repair to tell
 		}
 		return next.inherit(now)
 	})

@@ -77,15 +77,15 @@ func (f fixture) apply(section string) fixture {
 	return f
 }
 
-func container() classes.Target {
-	return classes.Target{PodName: "pod", PodUID: "1", Container: "c1", CgroupsPath: groupPath}
+func container() classes.Holder {
+	return classes.Holder{PodName: "pod", PodUID: "1", Container: "c1", CgroupsPath: groupPath}
 }
 
-func pod() classes.Target {
-	return classes.Target{PodName: "pod", PodUID: "1", CgroupsPath: path.Dir(groupPath)}
+func pod() classes.Holder {
+	return classes.Holder{PodName: "pod", PodUID: "1", CgroupsPath: path.Dir(groupPath)}
 }
 
-func (f fixture) enforce(target classes.Target, from, to string) {
+func (f fixture) enforce(target classes.Holder, from, to string) {
 	f.t.Helper()
 	if err := f.backend.Enforce(f.t.Context(), target, from, to); err != nil {
 		f.t.Fatal(err)

@@ -24,7 +24,7 @@ var (
 )
 
 // Enforce implements classes.Backend: what the cgroup lacks of the class is written, and read back.
-func (b *Backend) Enforce(ctx context.Context, target classes.Target, from, to string) error {
+func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
 	s := b.live.Load()
 	change, known, err := s.change(from, to)
 	if err != nil {
@@ -68,7 +68,7 @@ type group struct {
 	backend   *Backend
 }
 
-func (b *Backend) open(s *snapshot, target classes.Target) (group, error) {
+func (b *Backend) open(s *snapshot, target classes.Holder) (group, error) {
 	dir, version, err := b.opts.Tree.IODir(target)
 	if err != nil {
 		return group{}, fmt.Errorf("find the cgroup: %w", err)

@@ -14,19 +14,19 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Mend implements classes.Backend. Nothing of a configuration is in the kernel but in the cgroups of containers; what it looks at are
+// Repair implements classes.Backend. Nothing of a configuration is in the kernel but in the cgroups of containers; what it looks at are
 // disks that came or went, and what they do with weights. Disks of no class are nobody's business.
-func (b *Backend) Mend(context.Context) (classes.Mended, error) {
+func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	now := b.live.Load()
 	if now.config == nil {
-		return classes.Mended{}, nil
+		return classes.Drift{}, nil
 	}
 	next, err := b.resolve(now.config)
 	if err != nil {
-		return classes.Mended{}, err
+		return classes.Drift{}, err
 	}
 	b.goLive(next.inherit)
-	mended := classes.Mended{DevicesGone: b.gone.Swap(false) || now.loses(next)}
+	mended := classes.Drift{DevicesGone: b.gone.Swap(false) || now.loses(next)}
 	if mended.DevicesGone || !now.means(next) {
 		mended.Found = now.differences(next)
 	}
@@ -47,7 +47,7 @@ func (v values) mentions(dev device) bool {
 	return limited
 }
 
-// StoresGone implements classes.Storer.
+// StoresGone reports whether stored cgroup v2 files name a device that the machine has no more.
 func (b *Backend) StoresGone(unified map[string]string) bool {
 	s := b.live.Load()
 	if s.config == nil {

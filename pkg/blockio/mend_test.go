@@ -13,9 +13,9 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-func (f fixture) mend(want ...string) classes.Mended {
+func (f fixture) mend(want ...string) classes.Drift {
 	f.t.Helper()
-	mended, err := f.backend.Mend(f.t.Context())
+	mended, err := f.backend.Repair(f.t.Context())
 	if diff := cmp.Diff(want, mended.Found); err != nil || diff != "" {
 		f.t.Errorf("found (-want +got):\n%s%v", diff, err)
 	}
@@ -146,7 +146,7 @@ func TestADiskThatIsGoneBeforeAReloadIsToldOf(t *testing.T) {
 	f.machine.RemoveDisk("sdb")
 	f.apply(throttling)
 	for _, want := range []bool{true, false} {
-		if mended, err := f.backend.Mend(t.Context()); err != nil || mended.DevicesGone != want {
+		if mended, err := f.backend.Repair(t.Context()); err != nil || mended.DevicesGone != want {
 			t.Errorf("got %+v, %v; want %v", mended, err, want)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // Observe implements classes.Backend. A class is recognized when the cgroup has its values and no others of any class, and it is the wanted
 // one, or no other class, the system default included, has the same. What no class names is nobody's business.
-func (b *Backend) Observe(ctx context.Context, target classes.Target, want string) (class string, ok bool, err error) {
+func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (class string, ok bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", false, fmt.Errorf("observe: %w", err)
 	}
@@ -40,7 +40,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Target, want strin
 }
 
 // ended is asked of targets without a cgroup. Where the runtime tells paths that are not the host's, processes run all the same.
-func (b *Backend) ended(target classes.Target) bool {
+func (b *Backend) ended(target classes.Holder) bool {
 	if target.Container == "" {
 		return true
 	}

@@ -5,7 +5,12 @@ package blockio
 
 import "strings"
 
-// Recall implements classes.Storer.
+// IsStale implements classes.StoredValueChecker.
+func (b *Backend) IsStale(class string, stored map[string]string) bool {
+	return b.Recall(class, stored) || b.StoresGone(stored)
+}
+
+// Recall returns whether stored values are not those of the class, and remembers those that no class has.
 func (b *Backend) Recall(class string, unified map[string]string) (other bool) {
 	now := b.live.Load()
 	if now.config == nil || !now.byRuntime(b.scope) {

@@ -55,7 +55,7 @@ func parseProcCgroup(data []byte, h hierarchy) (string, error) {
 // Threads returns the IDs of all threads that are in the target's cgroup or below it right now, in the PID namespace of the
 // host's /proc, sorted. A cgroup that vanishes meanwhile has none. On hybrid machines any hierarchy will do in which the
 // runtime has put them.
-func (t *Tree) Threads(target classes.Target) ([]int, error) {
+func (t *Tree) Threads(target classes.Holder) ([]int, error) {
 	var failed []error
 	found := false
 	for _, h := range t.hierarchies {
@@ -75,7 +75,7 @@ func (t *Tree) Threads(target classes.Target) ([]int, error) {
 	return nil, fmt.Errorf("list threads: %w", errors.Join(append(failed, noHierarchy(t.hierarchies))...))
 }
 
-func (t *Tree) threadsIn(h hierarchy, target classes.Target) ([]int, error) {
+func (t *Tree) threadsIn(h hierarchy, target classes.Holder) ([]int, error) {
 	dir, err := t.dir(h, target)
 	if err != nil {
 		return nil, err

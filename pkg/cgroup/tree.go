@@ -104,7 +104,7 @@ func (t *Tree) Unified() bool {
 
 // IODir returns the directory in which the io controller's files of a target are, and the version of their hierarchy.
 // The error is ErrNoIO, ErrNoCgroup or ErrBadPath.
-func (t *Tree) IODir(target classes.Target) (dir string, version int, err error) {
+func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error) {
 	if t.io < 0 {
 		return "", 0, ErrNoIO
 	}
@@ -118,7 +118,7 @@ func (t *Tree) IODir(target classes.Target) (dir string, version int, err error)
 
 // dir is the target's directory in a hierarchy: where its cgroups path leads or, for a container with a process, where the
 // kernel says that the process is.
-func (t *Tree) dir(h hierarchy, target classes.Target) (string, error) {
+func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	group, err := Path(target.CgroupsPath)
 	switch {
 	case target.CgroupsPath == "":
@@ -146,14 +146,14 @@ func (t *Tree) dir(h hierarchy, target classes.Target) (string, error) {
 
 // isOwn says whether the cgroup in which a container's process is can be the container's own. It is somebody else's, such as
 // the runtime's service, in hierarchies that the runtime does not use.
-func isOwn(target classes.Target, group, actual string) bool {
+func isOwn(target classes.Holder, group, actual string) bool {
 	return group != "" && group != "/" && strings.HasSuffix(actual, group) || target.ID != "" && strings.Contains(actual, target.ID)
 }
 
 // payloadDir is dir, or the cgroup "container" in it: crun, told so, makes a scope with such a child, and gives the values to the
 // child. The cgroup is asked for the process rather than the other way round: a reader in a cgroup namespace of its own, as in
 // a container, is told paths that begin in that.
-func (t *Tree) payloadDir(target classes.Target, dir string) string {
+func (t *Tree) payloadDir(target classes.Holder, dir string) string {
 	if target.PID <= 0 || target.Container == "" || !isSystemd(target.CgroupsPath) {
 		return dir
 	}

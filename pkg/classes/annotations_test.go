@@ -32,7 +32,7 @@ func TestWhatAPodCanAskBy(t *testing.T) {
 		"rdt.resources.beta.kubernetes.io/somethingcontainer.": "gold",
 	} {
 		t.Run(key, func(t *testing.T) {
-			got, err := catalog.Resolve(classes.Request{Container: "main", PodAnnotations: map[string]string{key: value}})
+			got, err := catalog.Resolve(classes.Holder{Container: "main", PodAnnotations: map[string]string{key: value}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,7 +34,7 @@ type BackendConfig interface {
 
 // Backend applies the classes of one resource on this machine.
 //
-// Check, Apply, Mend, Withdraw and Release are never called at the same time as each other, but may be at the same time as the rest.
+// Check, Apply, Repair, Withdraw and Release are never called at the same time as each other, but may be at the same time as the rest.
 type Backend interface {
 	// Check says whether config can be applied on this machine, without writing anything. The error joins all
 	// reasons why not; an *Unavailable error means that the machine has no such resource at all.
@@ -44,10 +44,10 @@ type Backend interface {
 	// Classes that are gone but in use stay enforced until Release.
 	Apply(ctx context.Context, config BackendConfig) error
 
-	// Mend brings back what somebody else has changed of what Apply made live, and looks at the machine again, whose devices may have
+	// Repair brings back what somebody else has changed of what Apply made live, and looks at the machine again, whose devices may have
 	// come or gone. After an error the resource cannot be relied on; an *Unavailable error means that the machine lost it.
 	// It may be called before any Apply, and after Withdraw.
-	Mend(ctx context.Context) (Mended, error)
+	Repair(ctx context.Context) (Drift, error)
 
 	// Withdraw takes back what Apply made live, for a resource that is not configured any more: nothing is offered then,
 	// and classes in use stay enforced until Release. It may be called again, and before any Apply.
@@ -63,38 +63,37 @@ type Backend interface {
 	// Enforce does what the runtime cannot do to take the target from one class to another, and verifies by reading
 	// back that the target is in class "to" now, whoever did it. It is called before the first instruction of a
 	// container (from SystemDefault), and for changes of what runs. On error the target is as it was before.
-	Enforce(ctx context.Context, target Target, from, to string) error
+	Enforce(ctx context.Context, target Holder, from, to string) error
 
 	// Observe says in which class the kernel has a running target; ok is false when the kernel cannot tell. Where classes look
 	// the same, it is want, the one that the target should be in. The error is ErrEnded for what runs no more.
-	Observe(ctx context.Context, target Target, want string) (class string, ok bool, err error)
+	Observe(ctx context.Context, target Holder, want string) (class string, ok bool, err error)
 
 	// Status is the state of the live configuration as last seen; it does no I/O.
 	Status() BackendStatus
 }
 
-// Gatherer is a Backend whose classes are of threads rather than of cgroups: what a runtime starts in a container later, as for
+// ThreadMover is a Backend whose classes are of threads rather than of cgroups: what a runtime starts in a container later, as for
 // "kubectl exec", is in the class that the container was created in.
-type Gatherer interface {
+type ThreadMover interface {
 	Backend
-	// Gather brings the threads of targets that are outside of their class into it, and returns the IDs of the targets that had
+	// MoveThreads brings the threads of targets that are outside of their class into it, and returns the IDs of the targets that had
 	// any. It goes on after an error.
-	Gather(ctx context.Context, class string, targets []Target) (strayed []string, err error)
+	MoveThreads(ctx context.Context, class string, targets []Holder) (strayed []string, err error)
 }
 
-// Storer is a Backend whose values runtimes store, and set again when they change something else of a container.
-type Storer interface {
+// StoredValueChecker is a Backend with values that runtimes store for a container, and set again when they change something
+// else of it, as for a resize.
+type StoredValueChecker interface {
 	Backend
-	// StoresGone says whether stored cgroup v2 files name a device that the machine has no more. It does no I/O.
-	StoresGone(unified map[string]string) bool
-	// Recall is told what a runtime has stored of a container that is to be in a class, or in the system default, and says whether that is
-	// something else than the class. Values that no class names are a former configuration's; they are cleared with a class from then on. It
-	// does no I/O.
-	Recall(class string, unified map[string]string) (other bool)
+	// IsStale reports whether the cgroup v2 files that a runtime has stored for a container of a class differ from the class: they
+	// have another class's values, or name a device that the machine lost. Values that no class has come from a former configuration;
+	// from then on they are cleared with a class. It does no I/O.
+	IsStale(class string, stored map[string]string) bool
 }
 
-// Mended is what Mend found and did.
-type Mended struct {
+// Drift is what Repair found and did.
+type Drift struct {
 	// Found are sentences about what was not as it had been left; none is the usual case.
 	Found []string
 	// DevicesGone says that a runtime may have stored values of devices that the machine has no more.
@@ -103,23 +102,6 @@ type Mended struct {
 
 // ErrEnded is for a target that runs no more.
 var ErrEnded = errors.New("has ended")
-
-// Target is a container, or in pod scope a pod, as a backend needs to know it.
-type Target struct {
-	PodUID, PodName, PodNamespace string
-	// Container is its name in the pod; empty in pod scope.
-	Container string
-	// ID is the runtime's, of the container or of the pod sandbox.
-	ID string
-	// CgroupsPath is as in the OCI runtime spec: a path below the cgroup root, or "slice:prefix:name" with the
-	// systemd driver. In pod scope it is the pod's cgroup parent: a path or a slice.
-	CgroupsPath string
-	// PID is that of the container's first process in the host's PID namespace; 0 when it has none yet.
-	PID int
-	// Starting is true from the creation of the container's first process to its first instruction: whatever the
-	// runtime had to set is set by then, and nothing has been forked yet.
-	Starting bool
-}
 
 // Adjustment is what the runtime must set on a container.
 type Adjustment struct {

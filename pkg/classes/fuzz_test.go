@@ -111,7 +111,7 @@ func FuzzResolve(f *testing.F) {
 	f.Fuzz(func(t *testing.T, container, key1, value1, key2, value2 string) {
 		annotations := notes{key1: value1, key2: value2}
 		c := testCatalog()
-		got, err := c.Resolve(Request{
+		got, err := c.Resolve(Holder{
 			PodNamespace: "default", PodName: "web", Container: container,
 			PodAnnotations: annotations, ContainerAnnotations: annotations,
 		})

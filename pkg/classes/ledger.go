@@ -4,52 +4,28 @@
 package classes
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 )
-
-// Owner is who has a slot: a container of a pod by its name, or with Container empty the pod. It outlives container
-// IDs, so that a restarted container never competes with its dead predecessor.
-type Owner struct{ PodUID, Container string }
-
-func (o Owner) String() string {
-	if o.Container == "" {
-		return "pod " + o.PodUID
-	}
-	return fmt.Sprintf("container %q of pod %s", o.Container, o.PodUID)
-}
-
-// Holder is one container, or pod sandbox, with its assignments.
-type Holder struct {
-	// ID is the runtime's, of the container or of the pod sandbox.
-	ID    string
-	Owner Owner
-	// PodNamespace and PodName are for messages.
-	PodNamespace, PodName string
-	// Assignments are read-only.
-	Assignments []Assignment
-}
 
 type slot struct{ resource, class string }
 
 // Ledger knows who has which class. It is not locked; its user guards it.
 type Ledger struct {
-	holders map[string]Holder
+	holders map[string]Holding
 	// slots counts the holders of each owner. System default is not counted.
 	slots map[slot]map[Owner]int
 }
 
 // NewLedger makes an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{holders: map[string]Holder{}, slots: map[slot]map[Owner]int{}}
+	return &Ledger{holders: map[string]Holding{}, slots: map[slot]map[Owner]int{}}
 }
 
 // Admit adds a holder if all of its classes have room, else nothing. An owner that has a class already needs no
 // other slot in it. A holder with the same ID is replaced. Errors are *CapacityError, or *RequestError for a class
 // that the catalog does not have.
-func (l *Ledger) Admit(h Holder, c *Catalog) error {
+func (l *Ledger) Admit(h Holding, c *Catalog) error {
 	for _, a := range h.Assignments {
 		if err := l.room(&h, a, c); err != nil {
 			return err
@@ -60,11 +36,11 @@ func (l *Ledger) Admit(h Holder, c *Catalog) error {
 }
 
 // Adopt adds a holder without asking: what runs already is never refused. A holder with the same ID is replaced.
-func (l *Ledger) Adopt(h Holder) {
+func (l *Ledger) Adopt(h Holding) {
 	l.Release(h.ID)
 	l.holders[h.ID] = h
 	for _, a := range h.Assignments {
-		l.take(slot{a.Resource, a.Class}, h.Owner)
+		l.take(slot{a.Resource, a.Class}, h.Owner())
 	}
 }
 
@@ -92,23 +68,23 @@ func (l *Ledger) Release(id string) {
 	}
 	delete(l.holders, id)
 	for _, a := range h.Assignments {
-		l.free(slot{a.Resource, a.Class}, h.Owner)
+		l.free(slot{a.Resource, a.Class}, h.Owner())
 	}
 }
 
 // Get finds a holder by its ID.
-func (l *Ledger) Get(id string) (Holder, bool) {
+func (l *Ledger) Get(id string) (Holding, bool) {
 	h, ok := l.holders[id]
 	return h, ok
 }
 
-// Holders are sorted by pod, container and ID.
-func (l *Ledger) Holders() []Holder {
-	all := make([]Holder, 0, len(l.holders))
+// Holdings are sorted by pod, container and ID.
+func (l *Ledger) Holdings() []Holding {
+	all := make([]Holding, 0, len(l.holders))
 	for _, h := range l.holders {
 		all = append(all, h)
 	}
-	slices.SortFunc(all, compareHolders)
+	slices.SortFunc(all, compareHoldings)
 	return all
 }
 
@@ -155,9 +131,9 @@ func (l *Ledger) free(s slot, owner Owner) {
 
 // room says why a holder cannot have an assignment. What its owner has already is never refused, whatever the
 // catalog says by now.
-func (l *Ledger) room(h *Holder, a Assignment, c *Catalog) error {
+func (l *Ledger) room(h *Holding, a Assignment, c *Catalog) error {
 	owners := l.slots[slot{a.Resource, a.Class}]
-	if a.Class == SystemDefault || owners[h.Owner] > 0 {
+	if a.Class == SystemDefault || owners[h.Owner()] > 0 {
 		return nil
 	}
 	offer, ok := c.Lookup(a.Resource)
@@ -172,14 +148,14 @@ func (l *Ledger) room(h *Holder, a Assignment, c *Catalog) error {
 		return nil
 	}
 	return &CapacityError{
-		PodNamespace: h.PodNamespace, PodName: h.PodName, Container: h.Owner.Container, Resource: a.Resource,
+		PodNamespace: h.PodNamespace, PodName: h.PodName, Container: h.Container, Resource: a.Resource,
 		Class: a.Class, Capacity: class.Capacity, InUse: len(owners), Available: l.withRoom(offer),
 	}
 }
 
-func (h *Holder) refuse(a Assignment, why refusal) error {
+func (h *Holding) refuse(a Assignment, why refusal) error {
 	return &RequestError{
-		PodNamespace: h.PodNamespace, PodName: h.PodName, Container: h.Owner.Container,
+		PodNamespace: h.PodNamespace, PodName: h.PodName, Container: h.Container,
 		Resource: a.Resource, Class: a.Class, Key: a.Key, Problem: why.problem, Err: why.reason,
 	}
 }
@@ -199,16 +175,6 @@ func (l *Ledger) withRoom(offer *Offer) []string {
 	return names
 }
 
-func compareHolders(a, b Holder) int {
-	return cmp.Or(
-		strings.Compare(a.PodNamespace, b.PodNamespace),
-		strings.Compare(a.PodName, b.PodName),
-		strings.Compare(a.Owner.PodUID, b.Owner.PodUID),
-		strings.Compare(a.Owner.Container, b.Owner.Container),
-		strings.Compare(a.ID, b.ID),
-	)
-}
-
 // Overlay returns base with the assignments of over in place of those for the same resources; those of other resources
 // come last.
 func Overlay(base, over []Assignment) []Assignment {
@@ -222,4 +188,14 @@ func Overlay(base, over []Assignment) []Assignment {
 		}
 	}
 	return after
+}
+
+// ClassOf returns the class of a resource among assignments; SystemDefault when there is none.
+func ClassOf(assignments []Assignment, resource string) string {
+	for _, a := range assignments {
+		if a.Resource == resource {
+			return a.Class
+		}
+	}
+	return SystemDefault
 }

@@ -14,16 +14,16 @@ import (
 )
 
 // holder of a class of k8s.io/rdt: container "main" of a pod, whose UID is its name.
-func holder(id, pod, class string) Holder {
-	return Holder{
-		ID: id, Owner: Owner{"uid-" + pod, "main"}, PodNamespace: "default", PodName: pod,
+func holder(id, pod, class string) Holding {
+	return Holding{
+		Holder:      Holder{ID: id, PodUID: "uid-" + pod, Container: "main", PodNamespace: "default", PodName: pod},
 		Assignments: []Assignment{{Resource: RDTResource, Class: class}, {Resource: BlockIOResource}},
 	}
 }
 
-func admit(t *testing.T, l *Ledger, holders ...Holder) {
+func admit(t *testing.T, l *Ledger, holdings ...Holding) {
 	t.Helper()
-	for _, h := range holders {
+	for _, h := range holdings {
 		if err := l.Admit(h, testCatalog()); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestHoldersAreInStableOrder(t *testing.T) {
 		l.Adopt(holder(fmt.Sprintf("%02d", i), fmt.Sprint("p", i/10), "bronze"))
 	}
 	var ids []string
-	for _, h := range l.Holders() {
+	for _, h := range l.Holdings() {
 		ids = append(ids, h.ID)
 	}
 	if len(ids) != 20 || !slices.IsSorted(ids) {
@@ -172,25 +172,25 @@ func TestHoldersAreInStableOrder(t *testing.T) {
 }
 
 // model is a ledger that counts anew each time.
-type model map[string]Holder
+type model map[string]Holding
 
 func (m model) inUse(class string) int {
 	owners := map[Owner]bool{}
 	for _, h := range m {
 		if h.Assignments[0].Class == class {
-			owners[h.Owner] = true
+			owners[h.Owner()] = true
 		}
 	}
 	return len(owners)
 }
 
 // admits says whether h may have its class, of which only "gold", with two slots, is bounded.
-func (m model) admits(h Holder) bool {
+func (m model) admits(h Holding) bool {
 	if h.Assignments[0].Class != "gold" {
 		return true
 	}
 	for _, other := range m {
-		if other.Owner == h.Owner && other.Assignments[0].Class == "gold" {
+		if other.Owner() == h.Owner() && other.Assignments[0].Class == "gold" {
 			return true
 		}
 	}
@@ -211,7 +211,7 @@ func (m model) step(l *Ledger, c *Catalog, pick func(n int) int) error {
 		delete(m, h.ID)
 	case 3, 4:
 		_, err := l.Change(h.ID, h.Assignments[:1], c)
-		h.Owner = known.Owner
+		h.PodUID, h.Container = known.PodUID, known.Container
 		h.PodName = known.PodName
 		if allowed := exists && m.admits(h); (err == nil) != allowed {
 			return fmt.Errorf("change %s to %q: allowed %v, but %w", h.ID, class, allowed, err)
@@ -234,8 +234,8 @@ func (m model) compare(l *Ledger) error {
 	if gold, bronze := l.InUse("rdt", "gold"), l.InUse("rdt", "bronze"); gold != m.inUse("gold") || bronze != m.inUse("bronze") {
 		return fmt.Errorf("%d gold, %d bronze, want %d, %d", gold, bronze, m.inUse("gold"), m.inUse("bronze"))
 	}
-	if len(l.Holders()) != len(m) {
-		return fmt.Errorf("%d holders, want %d", len(l.Holders()), len(m))
+	if len(l.Holdings()) != len(m) {
+		return fmt.Errorf("%d holders, want %d", len(l.Holdings()), len(m))
 	}
 	return nil
 }

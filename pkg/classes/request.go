@@ -30,36 +30,3 @@ type Assignment struct {
 	// Key of the annotation that said it, if one did.
 	Key string
 }
-
-// Request is what is known of a container, or with Container empty of a pod, when it is created.
-type Request struct {
-	PodNamespace, PodName, PodUID        string
-	Container                            string
-	PodAnnotations, ContainerAnnotations map[string]string
-}
-
-// Kept is the request without the annotations that Resolve does not look at.
-func (r Request) Kept() Request {
-	r.PodAnnotations, r.ContainerAnnotations = requestsAmong(r.PodAnnotations), requestsAmong(r.ContainerAnnotations)
-	return r
-}
-
-func requestsAmong(annotations map[string]string) map[string]string {
-	kept := map[string]string{}
-	for key, value := range annotations {
-		if IsPodRequest(key) || isContainerRequest(key) {
-			kept[key] = value
-		}
-	}
-	return kept
-}
-
-// Size is that of the annotations, in bytes.
-func (r Request) Size() (bytes int) {
-	for _, annotations := range []map[string]string{r.PodAnnotations, r.ContainerAnnotations} {
-		for key, value := range annotations {
-			bytes += len(key) + len(value)
-		}
-	}
-	return bytes
-}

@@ -43,7 +43,7 @@ type asks [levels]ask
 // containers do, and costs no memory.
 type resolver struct {
 	catalog *Catalog
-	request *Request
+	request *Holder
 	// asks are by index of the offer.
 	asks []asks
 }
@@ -55,7 +55,7 @@ type resolver struct {
 // of the runtimes, the container annotations of the KEP and of the runtimes, the pod's annotation, the pod
 // annotations of the KEP and of the runtimes, and the resource's default. An empty class is a request for the system
 // default. A container's annotation that contradicts its allocation is an error.
-func (c *Catalog) Resolve(r Request) ([]Assignment, error) {
+func (c *Catalog) Resolve(r Holder) ([]Assignment, error) {
 	s := resolver{catalog: c, request: &r}
 	if r.Container == "" {
 		if err := s.readPairs(podLevel, r.PodAnnotations, PodKey); err != nil {

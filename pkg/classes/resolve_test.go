@@ -31,7 +31,7 @@ func testCatalog() *Catalog {
 type notes = map[string]string
 
 func resolveMain(c *Catalog, pod, container notes) ([]Assignment, error) {
-	return c.Resolve(Request{
+	return c.Resolve(Holder{
 		PodNamespace: "default", PodName: "web", PodUID: "u", Container: "main", PodAnnotations: pod, ContainerAnnotations: container,
 	})
 }
@@ -247,7 +247,7 @@ func TestResolveOfPods(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := testCatalog().Resolve(Request{PodNamespace: "default", PodName: "web", PodAnnotations: test.pod})
+			got, err := testCatalog().Resolve(Holder{PodNamespace: "default", PodName: "web", PodAnnotations: test.pod})
 			if test.reason != nil {
 				if !errors.Is(err, test.reason) || !strings.HasPrefix(err.Error(), "pod default/web: ") {
 					t.Errorf("got %v", err)
@@ -373,7 +373,7 @@ func TestWhatAPodSaysItselfIsNotTakenForTheKubeletsWord(t *testing.T) {
 			{"copied from the pod", own, "bronze"}, // the default
 		} {
 			t.Run(key+" "+test.name, func(t *testing.T) {
-				got, err := testCatalog().Resolve(Request{PodName: "web", Container: "main", PodAnnotations: test.pod, ContainerAnnotations: own})
+				got, err := testCatalog().Resolve(Holder{PodName: "web", Container: "main", PodAnnotations: test.pod, ContainerAnnotations: own})
 				if err != nil {
 					t.Fatal(err)
 				}

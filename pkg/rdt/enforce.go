@@ -25,7 +25,7 @@ const maxPasses = 50
 
 // Enforce implements classes.Backend. At creation it only verifies: the runtime has put the first process into its group.
 // Later it moves all threads, until a pass over them finds none outside.
-func (b *Backend) Enforce(ctx context.Context, target classes.Target, from, to string) error {
+func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
 	point := b.live.Load().point
 	if point == "" {
 		return fmt.Errorf("RDT class %q: no configuration is applied", to)
@@ -45,14 +45,14 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Target, from, to s
 }
 
 // threadsOf lists a target's threads; it always has its first process.
-func (b *Backend) threadsOf(target classes.Target) ([]int, error) {
+func (b *Backend) threadsOf(target classes.Holder) ([]int, error) {
 	if b.threads == nil {
 		return nil, errors.New("threads of containers are unknown")
 	}
 	return b.threads.Threads(target)
 }
 
-func (t tree) verify(target classes.Target, want string) error {
+func (t tree) verify(target classes.Holder, want string) error {
 	if target.PID == 0 {
 		return errors.New("the runtime has not said which process to look at; its RDT class cannot be verified")
 	}
@@ -181,7 +181,7 @@ func (m *move) passBack(before string) (moved int, err error) {
 
 // Observe implements classes.Backend. A target in somebody else's group has no class of ours that could be named. While resctrl is
 // not mounted, everything is in the system default.
-func (b *Backend) Observe(_ context.Context, target classes.Target, _ string) (class string, ok bool, err error) {
+func (b *Backend) Observe(_ context.Context, target classes.Holder, _ string) (class string, ok bool, err error) {
 	point := b.live.Load().point
 	if point == "" || target.PID == 0 {
 		return "", false, nil

@@ -27,7 +27,7 @@ type container struct {
 	n      int
 }
 
-func (c *container) Threads(classes.Target) ([]int, error) {
+func (c *container) Threads(classes.Holder) ([]int, error) {
 	tids := slices.Clone(c.tids)
 	if c.listed != nil {
 		c.listed(c, c.n)
@@ -62,7 +62,7 @@ func newContainer(t testing.TB, spec sim.Spec, group string) (*container, *Backe
 	return c, b
 }
 
-var target = classes.Target{ID: "c", PID: 10}
+var target = classes.Holder{ID: "c", PID: 10}
 
 func kernels() map[string]sim.Spec {
 	old := sim.IntelSpec()
@@ -220,7 +220,7 @@ func TestObserveNamesOnlyClasses(t *testing.T) {
 				OK    bool
 			}
 			for pid, want := range map[int]observed{10: {"gold", true}, 20: {"", false}, 21: {"", true}, 22: {"gold", true}, 99: {"", false}, 0: {"", false}} {
-				class, ok, err := b.Observe(t.Context(), classes.Target{PID: pid}, "")
+				class, ok, err := b.Observe(t.Context(), classes.Holder{PID: pid}, "")
 				if got := (observed{class, ok}); got != want || errors.Is(err, classes.ErrEnded) != (pid == 99) || pid != 99 && err != nil {
 					t.Errorf("process %d: %v, %v; want %v", pid, got, err, want)
 				}

@@ -15,9 +15,9 @@ import (
 // gatherPasses are few: what a container that does nothing but fork has made meanwhile is found the next time.
 const gatherPasses = 3
 
-// Gather implements classes.Gatherer. It reads the tasks of the class's group once for all targets, and touches only those that have
+// MoveThreads implements classes.ThreadMover. It reads the tasks of the class's group once for all targets, and touches only those that have
 // threads elsewhere; in the system default, only threads in groups of ours, since others may have put theirs somewhere.
-func (b *Backend) Gather(ctx context.Context, class string, targets []classes.Target) (strayed []string, err error) {
+func (b *Backend) MoveThreads(ctx context.Context, class string, targets []classes.Holder) (strayed []string, err error) {
 	point := b.live.Load().point
 	if point == "" {
 		return nil, nil

@@ -43,7 +43,7 @@ func kernelSpec(t *testing.T) sim.Spec {
 // processes are the threads of real processes.
 type processes []int
 
-func (p processes) Threads(classes.Target) ([]int, error) {
+func (p processes) Threads(classes.Holder) ([]int, error) {
 	var tids []int
 	for _, pid := range p {
 		names, err := hostfs.Root("/").ReadDir(fmt.Sprintf("/proc/%d/task", pid))
@@ -175,7 +175,7 @@ func reasonOf(err error) string {
 }
 
 func movesProcesses(t *testing.T, b *Backend, pids processes) {
-	target := classes.Target{PID: pids[0], Starting: true}
+	target := classes.Holder{PID: pids[0], Starting: true}
 	if err := b.Enforce(t.Context(), target, "", "gold"); !errors.Is(err, ErrRuntimeIgnored) {
 		t.Errorf("got %v", err)
 	}
@@ -184,14 +184,14 @@ func movesProcesses(t *testing.T, b *Backend, pids processes) {
 	for _, class := range []string{"gold", "bronze", ""} {
 		must(t, b.Enforce(t.Context(), target, previous, class))
 		for _, pid := range pids {
-			got, ok, err := b.Observe(t.Context(), classes.Target{PID: pid}, "")
+			got, ok, err := b.Observe(t.Context(), classes.Holder{PID: pid}, "")
 			if got != class || !ok || err != nil {
 				t.Errorf("process %d is in %q, %v, %v", pid, got, ok, err)
 			}
 		}
 		previous = class
 	}
-	starting := classes.Target{PID: pids[0], Starting: true}
+	starting := classes.Holder{PID: pids[0], Starting: true}
 	must(t, b.Enforce(t.Context(), target, "", "bronze"))
 	must(t, b.Enforce(t.Context(), starting, "", "bronze"))
 	must(t, b.Enforce(t.Context(), target, "bronze", ""))

@@ -23,7 +23,7 @@ type FS interface {
 // Threads lists what runs in a container.
 type Threads interface {
 	// Threads returns the IDs, in the host's PID namespace, of all threads that the target has at this moment.
-	Threads(target classes.Target) ([]int, error)
+	Threads(target classes.Holder) ([]int, error)
 }
 
 // Options are what the backend needs of its surroundings.

@@ -14,14 +14,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Mend implements classes.Backend. It reads the mounts and the schemata of our groups, and applies the live configuration again if
+// Repair implements classes.Backend. It reads the mounts and the schemata of our groups, and applies the live configuration again if
 // anything is not as it was left: unmounted, mounted anew, domains that came or went with their CPUs, groups removed or rewritten.
-func (b *Backend) Mend(context.Context) (classes.Mended, error) {
+func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.live.Load()
 	if len(now.effective) == 0 { // nothing is configured, and nothing drains: others may do with resctrl what they like
-		return classes.Mended{}, nil
+		return classes.Drift{}, nil
 	}
 	found, err := b.damage(now)
 	if err == nil && len(found) > 0 {
@@ -30,7 +30,7 @@ func (b *Backend) Mend(context.Context) (classes.Mended, error) {
 	if err != nil {
 		b.live.Store(now.refused(err))
 	}
-	return classes.Mended{Found: found}, err
+	return classes.Drift{Found: found}, err
 }
 
 // applyAnew keeps the groups that drain, too: where there is no room for one of those any more, what runs in it is where the

@@ -63,7 +63,7 @@ func TestWhatOthersDidToResctrlIsPutRight(t *testing.T) {
 			}
 			test.harm(t, fs)
 			fs.Inject(nil)
-			mended, err := b.Mend(t.Context())
+			mended, err := b.Repair(t.Context())
 			if diff := cmp.Diff(test.want, mended.Found); err != nil || diff != "" {
 				t.Errorf("found (-want +got):\n%s%v", diff, err)
 			}
@@ -73,7 +73,7 @@ func TestWhatOthersDidToResctrlIsPutRight(t *testing.T) {
 			if calls := fs.Calls(); test.want == nil && calls != 0 {
 				t.Errorf("%d writes where nothing was wrong", calls)
 			}
-			if again, err := b.Mend(t.Context()); err != nil || len(again.Found) > 0 {
+			if again, err := b.Repair(t.Context()); err != nil || len(again.Found) > 0 {
 				t.Errorf("a second look finds %v, %v", again.Found, err)
 			}
 		})
@@ -86,7 +86,7 @@ func TestResctrlUnderOtherMountOptionsIsUsedAsItIs(t *testing.T) {
 	apply(t, b, twoPartitions)
 	fs.Unmount()
 	mustDo(t, fs.Mount("resctrl", sim.MountPoint, "resctrl", "cdp"))
-	mended, err := b.Mend(t.Context())
+	mended, err := b.Repair(t.Context())
 	if err != nil || len(mended.Found) != 1 || !strings.HasPrefix(mended.Found[0], "resctrl was mounted anew: at /sys/fs/resctrl with ") {
 		t.Errorf("found %v, %v", mended.Found, err)
 	}
@@ -134,7 +134,7 @@ func TestWhatCannotBePutRightIsAnError(t *testing.T) {
 			apply(t, b, twoPartitions)
 			want := schemataIn(t, fs)["qos-gold"]
 			test.harm(t, fs)
-			_, err := b.Mend(t.Context())
+			_, err := b.Repair(t.Context())
 			var unavailable *classes.Unavailable
 			if err == nil || test.errno != nil && !errors.Is(err, test.errno) ||
 				test.reason != "" && (!errors.As(err, &unavailable) || unavailable.Reason != test.reason) {
@@ -144,7 +144,7 @@ func TestWhatCannotBePutRightIsAnError(t *testing.T) {
 				t.Errorf("conditions %v", conditions)
 			}
 			test.repair(t, fs)
-			if _, err := b.Mend(t.Context()); err != nil {
+			if _, err := b.Repair(t.Context()); err != nil {
 				t.Errorf("after the repair: %v", err)
 			}
 			if got := schemataIn(t, fs)["qos-gold"]; got != want && !errors.Is(test.errno, ErrNoCLOSID) {
@@ -167,7 +167,7 @@ func TestNothingIsMendedWhereNothingIsOurs(t *testing.T) {
 			mustDo(t, do(b), fs.WriteFile(sim.MountPoint+"/schemata", []byte("L3:0=ff\n")))
 			fs.Unmount()
 			fs.Inject(nil)
-			if mended, err := b.Mend(t.Context()); err != nil || len(mended.Found) > 0 || fs.Calls() > 0 {
+			if mended, err := b.Repair(t.Context()); err != nil || len(mended.Found) > 0 || fs.Calls() > 0 {
 				t.Errorf("got %v, %v after %d writes", mended, err, fs.Calls())
 			}
 		})
@@ -177,7 +177,7 @@ func TestNothingIsMendedWhereNothingIsOurs(t *testing.T) {
 // crowd are containers by their names.
 type crowd map[string]*container
 
-func (c crowd) Threads(target classes.Target) ([]int, error) {
+func (c crowd) Threads(target classes.Holder) ([]int, error) {
 	if c[target.Container] == nil {
 		return nil, errors.New("no such cgroup")
 	}
@@ -189,13 +189,13 @@ func TestThreadsElsewhereAreGathered(t *testing.T) {
 	everybody := crowd{}
 	b := newBackend(fs, everybody)
 	apply(t, b, twoPartitions)
-	var targets []classes.Target
+	var targets []classes.Holder
 	for i, group := range []string{"qos-gold", "qos-bronze", "qos-gold"} {
 		name := string(rune('a' + i))
 		fs.AddTask(10*i+10, "qos-gold")
 		fs.AddTask(10*i+11, group)
 		everybody[name] = &container{fs: fs, tids: []int{10*i + 10, 10*i + 11}}
-		targets = append(targets, classes.Target{ID: "id-" + name, Container: name})
+		targets = append(targets, classes.Holder{ID: "id-" + name, Container: name})
 	}
 	// What is moved has forked by then.
 	everybody["b"].listed = func(c *container, n int) {
@@ -203,8 +203,8 @@ func TestThreadsElsewhereAreGathered(t *testing.T) {
 			c.fork(21, 29)
 		}
 	}
-	targets = append(targets, classes.Target{ID: "id-gone", Container: "gone"})
-	strayed, err := b.Gather(t.Context(), "gold", targets)
+	targets = append(targets, classes.Holder{ID: "id-gone", Container: "gone"})
+	strayed, err := b.MoveThreads(t.Context(), "gold", targets)
 	if diff := cmp.Diff([]string{"id-b"}, strayed); diff != "" || err == nil || !strings.Contains(err.Error(), "no such cgroup") {
 		t.Errorf("strayed (-want +got):\n%s%v", diff, err)
 	}
@@ -216,7 +216,7 @@ func TestThreadsElsewhereAreGathered(t *testing.T) {
 		}
 	}
 	fs.Inject(nil)
-	if strayed, err := b.Gather(t.Context(), "gold", targets[:3]); len(strayed) > 0 || err != nil || fs.Calls() > 0 {
+	if strayed, err := b.MoveThreads(t.Context(), "gold", targets[:3]); len(strayed) > 0 || err != nil || fs.Calls() > 0 {
 		t.Errorf("a second look finds %v, %v, and writes %d times", strayed, err, fs.Calls())
 	}
 }
@@ -249,7 +249,7 @@ func TestOnlyOurGroupsAreLeftForTheSystemDefault(t *testing.T) {
 	for tid, group := range map[int]string{10: "", 11: "qos-gold", 12: "theirs"} {
 		fs.AddTask(tid, group)
 	}
-	strayed, err := b.Gather(t.Context(), classes.SystemDefault, []classes.Target{{ID: "id", Container: "c"}})
+	strayed, err := b.MoveThreads(t.Context(), classes.SystemDefault, []classes.Holder{{ID: "id", Container: "c"}})
 	if err != nil || len(strayed) != 1 {
 		t.Errorf("strayed %v, %v", strayed, err)
 	}
@@ -266,7 +266,7 @@ func TestTheGroupOfAClassOfAFormerRunIsMadeAgain(t *testing.T) {
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)
 	mustDo(t, fs.Remove(sim.MountPoint+"/qos-tin"))
-	mended, err := b.Mend(t.Context())
+	mended, err := b.Repair(t.Context())
 	if diff := cmp.Diff([]string{"resctrl group qos-tin was removed"}, mended.Found); err != nil || diff != "" {
 		t.Errorf("found (-want +got):\n%s%v", diff, err)
 	}

@@ -45,7 +45,7 @@ func TestFilesOfNewerKernelsAreNoGroups(t *testing.T) {
 			if err := b.Apply(t.Context(), parse(t, twoPartitions)); err != nil {
 				t.Errorf("apply: %v", err)
 			}
-			if _, err := b.Mend(t.Context()); err != nil {
+			if _, err := b.Repair(t.Context()); err != nil {
 				t.Errorf("mend: %v", err)
 			}
 			host.AddTask(100, "qos-gold")

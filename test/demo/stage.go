@@ -16,6 +16,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
@@ -86,13 +87,13 @@ func (s *stage) newNode(ctx context.Context) (*node.Node, error) {
 	}
 	n := node.New(node.Options{Kinds: kinds, Log: log})
 	s.close = append(s.close, func() error { return s.clean(n) })
-	return n, n.Configure(ctx, node.Source{Config: config, Files: []string{"classes.yaml"}, Hash: "demo"})
+	return n, n.Configure(ctx, classes.FileSet{Config: config, Files: []string{"classes.yaml"}, Hash: "demo"})
 }
 
 // clean takes the classes off the machine again.
 func (s *stage) clean(n *node.Node) error {
 	ctx := context.Background()
-	if err := n.Configure(ctx, node.Source{Config: &classes.Config{}}); err != nil {
+	if err := n.Configure(ctx, classes.FileSet{Config: &classes.Config{}}); err != nil {
 		return err
 	}
 	// The node says in the log only what could not be taken back; here it is to be an error.
@@ -125,7 +126,7 @@ func (s *stage) startPlugin(ctx context.Context, n *node.Node, socket string) er
 		cancel()
 		return errors.Join(<-ended, <-ended)
 	})
-	conn, err := nodeapi.Connect(socket)
+	conn, err := nodeclient.Connect(socket)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
@@ -191,7 +191,7 @@ func (r *rig) mustRefuse(t *testing.T, name, class string, words ...string) {
 // holds checks what must hold of what runs; see package invariant.
 func (r *rig) holds(t *testing.T) {
 	t.Helper()
-	conn, err := nodeapi.Connect(filepath.Join(r.dir, "qos.sock"))
+	conn, err := nodeclient.Connect(filepath.Join(r.dir, "qos.sock"))
 	if err != nil {
 		t.Fatal(err)
 	}

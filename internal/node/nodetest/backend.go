@@ -34,7 +34,7 @@ type Backend struct {
 	status   classes.BackendStatus
 	applied  int
 	released int
-	damage   classes.Mended
+	damage   classes.Drift
 	blurred  bool
 	// strayed have threads outside of their class.
 	strayed  map[string]bool
@@ -161,18 +161,18 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	return nil
 }
 
-// Mend is part of classes.Backend. It finds what Damage has said.
-func (b *Backend) Mend(context.Context) (classes.Mended, error) {
+// Repair is part of classes.Backend. It finds what Damage has said.
+func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	b.wait("mend")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	mended := b.damage
-	b.damage = classes.Mended{}
+	b.damage = classes.Drift{}
 	return mended, b.failures["mend"]
 }
 
-// Damage is what the next Mend finds.
-func (b *Backend) Damage(found classes.Mended) {
+// Damage is what the next Repair finds.
+func (b *Backend) Damage(found classes.Drift) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.damage = found
@@ -199,16 +199,13 @@ func (b *Backend) Blur(blurred bool) {
 	b.blurred = blurred
 }
 
-// StoresGone is part of classes.Storer: of what ends in "gone".
-func (b *Backend) StoresGone(unified map[string]string) bool {
-	return strings.HasSuffix(unified["test.class"], "gone")
+// IsStale is part of classes.StoredValueChecker: values that end in "gone" are stale.
+func (b *Backend) IsStale(_ string, stored map[string]string) bool {
+	return strings.HasSuffix(stored["test.class"], "gone")
 }
 
-// Recall is part of classes.Storer: what is stored is always the class's.
-func (b *Backend) Recall(string, map[string]string) bool { return false }
-
-// Gather is part of classes.Gatherer.
-func (b *Backend) Gather(_ context.Context, class string, targets []classes.Target) (strayed []string, err error) {
+// MoveThreads is part of classes.ThreadMover.
+func (b *Backend) MoveThreads(_ context.Context, class string, targets []classes.Holder) (strayed []string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, target := range targets {
@@ -257,7 +254,7 @@ func (b *Backend) Adjust(_, to string) (classes.Adjustment, error) {
 }
 
 // Enforce is part of classes.Backend.
-func (b *Backend) Enforce(_ context.Context, target classes.Target, _, to string) error {
+func (b *Backend) Enforce(_ context.Context, target classes.Holder, _, to string) error {
 	b.wait("enforce")
 	b.wait("enforce " + to)
 	b.mu.Lock()
@@ -276,7 +273,7 @@ func (b *Backend) Enforce(_ context.Context, target classes.Target, _, to string
 }
 
 // Observe is part of classes.Backend.
-func (b *Backend) Observe(_ context.Context, target classes.Target, _ string) (string, bool, error) {
+func (b *Backend) Observe(_ context.Context, target classes.Holder, _ string) (string, bool, error) {
 	b.wait("observe")
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -65,7 +65,7 @@ func NewNode() *Node {
 // Load configures the node with one class file.
 func (n *Node) Load(ctx context.Context, file string) error {
 	config, err := classes.Parse([]classes.File{{Name: "classes.yaml", Data: []byte(file)}}, n.Kinds, nil)
-	return n.Configure(ctx, node.Source{Files: []string{"classes.yaml"}, Hash: "0123456789ab", Config: config, Err: err})
+	return n.Configure(ctx, classes.FileSet{Files: []string{"classes.yaml"}, Hash: "0123456789ab", Config: config, Err: err})
 }
 
 // RunPod runs a pod "namespace/name" of the UID "uid-name" with containers; request is its annotation.

@@ -18,7 +18,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/agent"
 	"github.com/qos-nri/qos-nri-plugin/internal/kinds"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
@@ -59,7 +59,7 @@ func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, ru
 	if p.cable, err = newCable(o.NRISocket, runtime); err != nil {
 		return nil, err
 	}
-	if p.conn, err = nodeapi.Connect(o.APISocket); err != nil {
+	if p.conn, err = nodeclient.Connect(o.APISocket); err != nil {
 		return nil, errors.Join(err, p.cable.end())
 	}
 	p.api = qosv1alpha1.NewNodeQOSClient(p.conn)

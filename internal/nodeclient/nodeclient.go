@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package nodeapi
+// Package nodeclient connects clients to the node API.
+package nodeclient
 
 import (
 	"context"
@@ -12,19 +13,19 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// maxMessageSize is the largest answer that a client takes, in bytes: room for thousands of pods.
+// maxMessageSize is the largest response that a client accepts, in bytes: room for thousands of pods.
 const maxMessageSize = 64 << 20
 
-// Connect makes a connection to the node API on a unix socket. Nothing is sent before the first request. The caller
-// closes it.
+// Connect returns a connection to the node API on a unix socket. It sends nothing before the first request. The caller
+// closes the connection.
 func Connect(socket string) (*grpc.ClientConn, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}
 	conn, err := grpc.NewClient("passthrough:///localhost",
-		// Not by a unix: address, which is a URL, and not every path is one.
+		// A unix: address is a URL, and not every path can be written as one.
 		grpc.WithContextDialer(dial),
-		// Who may connect is the kernel's to say; there is nothing on the way that could read or change what is sent.
+		// The kernel decides which processes may connect; nothing in between can read or change messages.
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize)),
 	)
