@@ -1,0 +1,151 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podevents writes events of pods: one event for each series of like occurrences, with a count that rises.
+package podevents
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+)
+
+const (
+	component = "qos-kubelet-shim"
+	// maxMessage and maxName are the API server's limits, in bytes.
+	maxMessage = 1024
+	maxName    = 253
+)
+
+// Record describes a series of like occurrences at a pod.
+type Record struct {
+	Reason  string
+	Warning bool
+	// Container is empty for an occurrence of the pod itself.
+	Container string
+	// Series distinguishes series of one reason and container. The message may vary within a series.
+	Series, Message string
+	// Count is the number of occurrences between First and Last.
+	Count       uint64
+	First, Last time.Time
+}
+
+// identity is what the records of one series have in common.
+func (r Record) identity() [3]string { return [...]string{r.Container, r.Reason, r.Series} }
+
+// Pod identifies a pod in the API.
+type Pod struct {
+	Namespace, Name string
+	UID             types.UID
+}
+
+// Recorder writes events synchronously, so that its caller decides about rates and retries.
+type Recorder struct {
+	client corev1client.EventsGetter
+	writes *kubeapi.Writes
+	node   string
+}
+
+// NewRecorder makes a recorder that counts its writes. It does no I/O.
+func NewRecorder(client corev1client.EventsGetter, writes *kubeapi.Writes, node string) *Recorder {
+	return &Recorder{client: client, writes: writes, node: node}
+}
+
+// Write creates the event of a record, or raises the count of the existing one, which may be from before a restart. Events of a namespace
+// that is being deleted are dropped.
+func (r *Recorder) Write(ctx context.Context, pod Pod, record Record) error {
+	err := r.write(ctx, r.eventOf(pod, record), record)
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return nil
+	}
+	return err
+}
+
+func (r *Recorder) write(ctx context.Context, event *corev1.Event, record Record) error {
+	events := r.client.Events(event.Namespace)
+	if record.Count == 1 { // the event hardly ever exists
+		_, err := events.Create(ctx, event, metav1.CreateOptions{})
+		if r.writes.Count("event", err); !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+
+	// An empty patch reads the event without the right to read all of them.
+	existing, err := events.Patch(ctx, event.Name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) { // Kubernetes deletes events after an hour
+		_, err = events.Create(ctx, event, metav1.CreateOptions{})
+		return r.writes.Count("event", err)
+	}
+	if err != nil {
+		return err
+	}
+
+	count, changed := countOf(existing, record)
+	if !changed {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": existing.UID, "resourceVersion": existing.ResourceVersion},
+		"message":  event.Message, "count": count, "lastTimestamp": event.LastTimestamp,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = events.Patch(ctx, event.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return r.writes.Count("event", err)
+}
+
+// countOf returns the count of an existing event together with a record; changed is false when the event includes the record. The event
+// may be from before a restart of the shim or the plugin. The API has times in whole seconds.
+func countOf(event *corev1.Event, record Record) (count int32, changed bool) {
+	last := event.LastTimestamp.Time
+	switch {
+	case !record.Last.Truncate(time.Second).After(last):
+		return event.Count, false
+	case record.First.Truncate(time.Second).After(last):
+		return count32(uint64(max(event.Count, 0)) + record.Count), true
+	}
+	return max(event.Count+1, count32(record.Count)), true
+}
+
+func count32(count uint64) int32 { return int32(min(count, 1<<31-1)) } //nolint:gosec // it is bounded
+
+func (r *Recorder) eventOf(pod Pod, record Record) *corev1.Event {
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: pod.Namespace, Name: nameOf(pod, record)},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Reason:         record.Reason, Message: kubeapi.Cut(record.Message, maxMessage, " … (cut)"), Type: corev1.EventTypeNormal,
+		Source:              corev1.EventSource{Component: component, Host: r.node},
+		ReportingController: component, ReportingInstance: r.node,
+		FirstTimestamp: metav1.NewTime(record.First), LastTimestamp: metav1.NewTime(record.Last), Count: count32(record.Count),
+	}
+	if record.Warning {
+		event.Type = corev1.EventTypeWarning
+	}
+	if record.Container != "" {
+		event.InvolvedObject.FieldPath = "spec.containers{" + record.Container + "}"
+	}
+	return event
+}
+
+// nameOf returns the name of a record's event. It is the same for a whole series, also after a restart.
+func nameOf(pod Pod, record Record) string {
+	sum := sha256.Sum256([]byte(strings.Join([]string{string(pod.UID), record.Container, record.Reason, record.Series}, "\x00")))
+	suffix := "." + hex.EncodeToString(sum[:8])
+	name := pod.Name
+	if most := maxName - len(suffix); len(name) > most {
+		name = strings.TrimRight(name[:most], "-.")
+	}
+	return name + suffix
+}
