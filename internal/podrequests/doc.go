@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podrequests follows what running pods ask for: when the annotations of one change, its containers get other classes.
+// Package podrequests lets running pods follow their annotations: when these change, containers get other classes.
 package podrequests
 
 import (
@@ -18,8 +18,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Catalog is what the plugin offers, for resolving requests. Classes that drain are in it: what runs in one asks for nothing
-// new, and whoever asks for one anew is refused by the plugin.
+// Catalog returns the plugin's offer, for resolving requests. It includes draining classes: containers that run in one have what they
+// request, and the plugin refuses new ones.
 func Catalog(status *qosv1alpha1.StatusResponse) *classes.Catalog {
 	var offers []classes.Offer
 	add := func(scope classes.Scope, resources []*qosv1alpha1.QOSResourceInfo) {
@@ -56,8 +56,8 @@ func unavailableOf(u *qosv1alpha1.UnavailableResource) classes.Offer {
 	}
 }
 
-// UID is that by which the node knows a pod. It is another than the API's for a static pod, whose mirror is all that the API
-// has; the kubelet writes the one into an annotation of the other.
+// UID returns the UID that a pod has on its node. That of a static pod differs from the UID of its mirror pod in the API, which has it
+// in an annotation.
 func UID(pod *corev1.Pod) string {
 	if uid := pod.Annotations[corev1.MirrorPodAnnotationKey]; uid != "" {
 		return uid
@@ -65,25 +65,25 @@ func UID(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-// mirror says whether a pod is but the image of a static pod, whose file is what it asks for.
+// mirror reports whether a pod is the mirror of a static pod, which follows its file and no annotations.
 func mirror(pod *corev1.Pod) bool {
 	_, is := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return is
 }
 
-// hash is of what a pod asks for by annotations for one of its containers; with none, for itself.
+// hash returns a hash of the annotations that are requests for a container, or without one for the pod itself.
 func hash(annotations map[string]string, container string) string {
 	sum := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if name := ContainerOf(key); classes.IsPodRequest(key) && (name == "" || name == container) {
-			// Quoted, so that no two sets of annotations are written alike. A hash never fails.
+			// Quoting keeps different annotations different. Writing to a hash never fails.
 			_, _ = sum.Write([]byte(strconv.Quote(key) + strconv.Quote(annotations[key])))
 		}
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// ContainerOf names the container for which an annotation of a pod asks, by its key; empty if it asks for the pod and all containers.
+// ContainerOf returns the container that an annotation's key names; empty when the annotation is for the pod and all containers.
 func ContainerOf(key string) string {
 	if name, is := strings.CutPrefix(key, classes.ContainerKeyPrefix); is {
 		return name
@@ -92,7 +92,7 @@ func ContainerOf(key string) string {
 	return name
 }
 
-// ClassName is a class for people.
+// ClassName returns a class as messages have it.
 func ClassName(class string) string {
 	if class == classes.SystemDefault {
 		return "system default"

@@ -5,7 +5,9 @@ package podrequests
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,14 +15,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 const (
-	// A change that may succeed later is tried again after firstWait, then after twice that and so on, until longestWait.
+	// A change that may succeed later is retried after firstWait, then after twice that and so on, up to longestWait.
 	firstWait   = 5 * time.Second
 	longestWait = 5 * time.Minute
 	// minInterval is the shortest time between two changes of one container, however fast its pod's annotations change.
@@ -29,192 +31,161 @@ const (
 	updateTimeout = 30 * time.Second
 )
 
-// Update asks the plugin for other classes. Its errors carry the node API's codes.
+// Update requests other classes from the plugin. Its errors carry the node API's codes.
 type Update func(ctx context.Context, request *qosv1alpha1.UpdateContainerQOSResourcesRequest) error
 
-// Refused is a change that was asked for and not made.
+// Refused is a change that was requested and not made.
 type Refused struct {
 	// Container is empty for a class of the pod itself.
 	Container string
 	// Reason is a word in CamelCase for programs.
 	Reason string
-	// Message is a line for people that names the remedy.
+	// Message is a line for people with the remedy.
 	Message string
-	// Count says how often it was refused, between First and Last.
+	// Count is the number of refusals between First and Last.
 	Count       uint64
 	First, Last time.Time
 }
 
-// Outcome is what came of following a pod.
+// Outcome is the result of one Follow.
 type Outcome struct {
-	// Refused are the changes that the pod asks for and does not have, as far as its annotations are to blame.
+	// Refused are the changes that the pod's annotations request and that were refused because of what they request.
 	Refused []Refused
-	// Again is after which time Follow has something to do; 0 when it has not before something changes.
+	// Again is when Follow has to be called next; 0 means not before something changes.
 	Again time.Duration
 }
 
-// Follower brings running pods along to what their annotations ask for. It looks at each container once for each set of
-// annotations, so that a change of other origin is not fought over. It is safe for concurrent use, one call a pod at a time.
+// Follower changes the classes of one running pod to those that its annotations request. It does so once for each container and set of
+// annotations, and so leaves later changes of other origin. It is not safe for concurrent use.
 type Follower struct {
 	update Update
-
-	mu sync.Mutex // guards the maps
-	// By the API's UID, which nobody can choose, then by ID of container or sandbox.
-	pods map[types.UID]map[string]*record
+	tasks  map[string]*task // by ID of a container, or of the sandbox for the pod's own classes
 }
 
-// record is what is known of a container, or with the ID of the sandbox of a pod.
-type record struct {
-	// hash is of the annotations that it is of.
+// task is the change of one container to one set of annotations.
+type task struct {
 	hash string
-	// config is that by which it was refused.
-	config string
-	// first says that it had not been seen before these annotations.
+	// first is set for the first annotations with which the container was seen.
 	first bool
-	// seen says that it was looked at since.
-	seen    bool
-	settled bool
-	tries   int
-	next    time.Time
-	refused *Refused
-	// had is what it had at the first try.
-	had *qosv1alpha1.ContainerAssignments
+	// tried is set once the annotations were compared with the container's classes.
+	tried bool
+	// done is set when nothing is left to do until the annotations change, or after a refusal the configuration.
+	done bool
+	// config is the configuration of the latest try.
+	config   string
+	failures int
+	next     time.Time
+	refused  *Refused
+	// initial is the container's state at the first try that has to be retried.
+	initial *qosv1alpha1.ContainerAssignments
 }
 
-// NewFollower makes a follower that asks for changes by update. It does no I/O.
+// NewFollower makes a follower for one pod. It does no I/O.
 func NewFollower(update Update) *Follower {
-	return &Follower{update: update, pods: map[types.UID]map[string]*record{}}
+	return &Follower{update: update, tasks: map[string]*task{}}
 }
 
-// Forget drops what is known of a pod that is gone, by the API's UID of it.
-func (f *Follower) Forget(uid types.UID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.pods, uid)
-}
-
-// Follow asks the plugin for what the pod's annotations ask for and its running containers do not have. status and has are
-// what the plugin told last.
+// Follow compares the pod's annotations with the classes of its running containers and requests the differences from the plugin.
+// offered and has are the plugin's latest status and assignments.
 func (f *Follower) Follow(
-	ctx context.Context, pod *corev1.Pod, told *qosv1alpha1.StatusResponse, has *qosv1alpha1.PodAssignments,
+	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, has *qosv1alpha1.PodAssignments,
 ) Outcome {
 	if mirror(pod) || has == nil {
 		return Outcome{}
 	}
-	c := call{pod: pod, told: told, records: f.recordsOf(pod.UID), update: f.update}
-	kept := map[string]bool{}
-	if len(has.GetQosResources()) > 0 {
-		kept[has.GetSandboxId()] = true
+	targets := has.GetContainers()
+	if len(has.GetQosResources()) > 0 { // the pod itself, which has no container name
 		itself := &qosv1alpha1.ContainerAssignments{Id: has.GetSandboxId(), QosResources: has.GetQosResources()}
-		c.follow(itself.GetId(), "", func(r *record) { c.try(ctx, r, itself) })
+		targets = slices.Insert(slices.Clone(targets), 0, itself)
 	}
-	for _, ctr := range has.GetContainers() {
-		kept[ctr.GetId()] = true
-		if running(pod, ctr.GetId()) && ctx.Err() == nil {
-			c.follow(ctr.GetId(), ctr.GetName(), func(r *record) { c.try(ctx, r, ctr) })
-		}
-	}
-	for id := range c.records {
-		if !kept[id] {
-			delete(c.records, id)
+	maps.DeleteFunc(f.tasks, func(id string, _ *task) bool {
+		return !slices.ContainsFunc(targets, func(c *qosv1alpha1.ContainerAssignments) bool { return c.GetId() == id })
+	})
+
+	c := call{Follower: f, pod: pod, config: offered.GetConfig().GetHash(), catalog: sync.OnceValue(func() *classes.Catalog { return Catalog(offered) })}
+	for _, target := range targets {
+		if ctx.Err() == nil && (target.GetName() == "" || running(pod, target.GetId())) {
+			c.follow(ctx, target)
 		}
 	}
 	return c.outcome
 }
 
-func (f *Follower) recordsOf(uid types.UID) map[string]*record {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	records := f.pods[uid]
-	if records == nil {
-		records = map[string]*record{}
-		f.pods[uid] = records
-	}
-	return records
-}
-
 // call is one call of Follow.
 type call struct {
+	*Follower
 	pod     *corev1.Pod
-	told    *qosv1alpha1.StatusResponse
-	catalog *classes.Catalog
-	records map[string]*record
-	update  Update
+	config  string
+	catalog func() *classes.Catalog
 	outcome Outcome
 }
 
-func (c *call) offers() *classes.Catalog {
-	if c.catalog == nil {
-		c.catalog = Catalog(c.told)
+// follow tries what is due for one container, or without a name for the pod.
+func (c *call) follow(ctx context.Context, target *qosv1alpha1.ContainerAssignments) {
+	t := c.taskOf(target.GetId(), hash(c.pod.Annotations, target.GetName()))
+	if t.done && t.refused != nil && t.config != c.config {
+		t.done, t.failures = false, 0 // another configuration may offer what was refused
 	}
-	return c.catalog
-}
+	if !t.done && (!t.tried || !time.Now().Before(t.next)) {
+		t.tried, t.config = true, c.config
+		c.try(ctx, t, target)
+	}
 
-// follow tries what is due of a container, or with no name of the pod.
-func (c *call) follow(id, container string, try func(*record)) {
-	r := c.recordOf(id, hash(c.pod.Annotations, container))
-	if config := c.told.GetConfig().GetHash(); r.settled && r.refused != nil && r.config != config {
-		r.settled, r.tries = false, 0 // what was refused may be offered now
+	if t.refused != nil {
+		c.outcome.Refused = append(c.outcome.Refused, *t.refused)
 	}
-	if !r.settled && (!r.seen || !time.Now().Before(r.next)) {
-		r.seen = true
-		r.config = c.told.GetConfig().GetHash()
-		try(r)
-	}
-	if r.refused != nil {
-		c.outcome.Refused = append(c.outcome.Refused, *r.refused)
-	}
-	if wait := time.Until(r.next); !r.settled && (c.outcome.Again == 0 || wait < c.outcome.Again) {
-		c.outcome.Again = max(wait, time.Millisecond)
+	if !t.done {
+		c.outcome.Again = pause.Shortest(c.outcome.Again, max(time.Until(t.next), time.Millisecond))
 	}
 }
 
-// recordOf is that of the present annotations. Other annotations are no reason to ask sooner than before: whoever writes them could
-// keep the plugin busy.
-func (c *call) recordOf(id, hash string) *record {
-	r := c.records[id]
+// taskOf returns the task of a container's present annotations. Other annotations do not shorten the wait: whoever writes them could keep
+// the plugin busy.
+func (f *Follower) taskOf(id, hash string) *task {
+	t := f.tasks[id]
 	switch {
-	case r == nil:
-		r = &record{hash: hash, first: true}
-	case r.hash != hash:
-		r = &record{hash: hash, tries: r.tries, next: r.next, refused: r.refused}
+	case t == nil:
+		t = &task{hash: hash, first: true}
+	case t.hash != hash:
+		t = &task{hash: hash, failures: t.failures, next: t.next, refused: t.refused}
 	}
-	c.records[id] = r
-	return r
+	f.tasks[id] = t
+	return t
 }
 
-// try asks for what a container, or without a name the pod, should have and has not.
-func (c *call) try(ctx context.Context, r *record, has *qosv1alpha1.ContainerAssignments) {
-	if r.byHand(has) {
-		r.settle(nil, "")
+// try requests the classes that a container, or without a name the pod, should have and has not.
+func (c *call) try(ctx context.Context, t *task, target *qosv1alpha1.ContainerAssignments) {
+	if t.overtaken(target) {
+		t.finish(nil, "")
 		return
 	}
-	changes, err := plan(c.offers(), c.pod, has, r.first)
+	changes, err := plan(c.catalog(), c.pod, target, t.first)
 	if err != nil || len(changes) == 0 {
-		r.settle(err, has.GetName())
+		t.finish(err, target.GetName())
 		return
 	}
-	if time.Now().Before(r.next) {
-		r.had = has
+	if time.Now().Before(t.next) {
+		t.initial = target
 		return
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
 	err = c.update(ctx, &qosv1alpha1.UpdateContainerQOSResourcesRequest{
-		PodUid: UID(c.pod), Container: has.GetName(), QosResources: changes,
+		PodUid: UID(c.pod), Container: target.GetName(), QosResources: changes,
 	})
-	if passing(err) {
-		r.again(err, has)
+	if temporary(err) {
+		t.postpone(err, target)
 		return
 	}
-	r.tries, r.next = 0, time.Now().Add(minInterval)
-	r.settle(err, has.GetName())
+	t.failures, t.next = 0, time.Now().Add(minInterval)
+	t.finish(err, target.GetName())
 }
 
-// byHand says whether somebody else changed the container since it was tried first.
-func (r *record) byHand(has *qosv1alpha1.ContainerAssignments) bool {
-	for _, before := range r.had.GetQosResources() {
-		for _, now := range has.GetQosResources() {
+// overtaken reports whether an update of other origin changed the container since the first try.
+func (t *task) overtaken(target *qosv1alpha1.ContainerAssignments) bool {
+	for _, before := range t.initial.GetQosResources() {
+		for _, now := range target.GetQosResources() {
 			if now.GetName() == before.GetName() && now.GetClass() != before.GetClass() && now.GetSource() == qosv1alpha1.Source_SOURCE_UPDATE {
 				return true
 			}
@@ -223,44 +194,43 @@ func (r *record) byHand(has *qosv1alpha1.ContainerAssignments) bool {
 	return false
 }
 
-// settle ends the matter until something changes.
-func (r *record) settle(err error, container string) {
-	r.settled, r.had = true, nil
+// finish ends the task, successfully or not.
+func (t *task) finish(err error, container string) {
+	t.done, t.initial = true, nil
 	if err == nil {
-		r.refused = nil
+		t.refused = nil
 		return
 	}
-	r.refuse(err, container)
+	t.refuse(err, container)
 }
 
-// again lets it be tried later.
-func (r *record) again(err error, has *qosv1alpha1.ContainerAssignments) {
-	if r.had == nil {
-		r.had = has
+// postpone lets the task be retried later.
+func (t *task) postpone(err error, target *qosv1alpha1.ContainerAssignments) {
+	if t.initial == nil {
+		t.initial = target
 	}
-	if blames(err) {
-		r.refuse(err, has.GetName())
+	if !unreachable(err) {
+		t.refuse(err, target.GetName())
 	}
+
 	step := longestWait
-	if r.tries < 10 {
-		step = min(firstWait<<r.tries, longestWait)
+	if t.failures < 10 {
+		step = min(firstWait<<t.failures, longestWait)
 	}
-	r.tries++
-	r.next = time.Now().Add(step - time.Duration(rand.Float64()*float64(step)/4))
+	t.failures++
+	t.next = time.Now().Add(step - time.Duration(rand.Float64()*float64(step)/4))
 }
 
-func (r *record) refuse(err error, container string) {
-	now := time.Now()
-	reason := reasonOf(err)
-	if r.refused == nil || r.refused.Reason != reason {
-		r.refused = &Refused{Container: container, Reason: reason, First: now}
+func (t *task) refuse(err error, container string) {
+	now, reason := time.Now(), reasonOf(err)
+	if t.refused == nil || t.refused.Reason != reason {
+		t.refused = &Refused{Container: container, Reason: reason, First: now}
 	}
-	r.refused.Count++
-	r.refused.Last = now
-	r.refused.Message = messageOf(err)
+	t.refused.Count++
+	t.refused.Last, t.refused.Message = now, messageOf(err)
 }
 
-// messageOf leaves out what gRPC says around what the plugin said.
+// messageOf returns the plugin's message, without gRPC's prefix.
 func messageOf(err error) string {
 	text := err.Error()
 	if s, ok := status.FromError(err); ok {
@@ -273,15 +243,15 @@ func reasonOf(err error) string {
 	switch code := status.Code(err); code {
 	case codes.ResourceExhausted:
 		return "ClassFull"
-	case codes.Unknown: // it did not come from the plugin
+	case codes.Unknown: // the error is of plan, not of the plugin
 		return "BadRequest"
 	default:
 		return code.String()
 	}
 }
 
-// passing says whether a change that failed may succeed without any other request.
-func passing(err error) bool {
+// temporary reports whether the same request may succeed later.
+func temporary(err error) bool {
 	switch status.Code(err) {
 	case codes.OK, codes.InvalidArgument, codes.PermissionDenied, codes.Unimplemented:
 		return false
@@ -289,23 +259,19 @@ func passing(err error) bool {
 	return true
 }
 
-// blames says whether a failure is about what was asked for, and not about a plugin or a container that is not there.
-func blames(err error) bool {
+// unreachable reports whether the plugin or the container is not there, so that the request is not to blame.
+func unreachable(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.NotFound:
-		return false
+		return true
 	}
-	return true
+	return false
 }
 
 func running(pod *corev1.Pod, id string) bool {
-	s := pod.Status
-	for _, list := range [][]corev1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses} {
-		for i := range list {
-			if list[i].State.Running != nil && strings.HasSuffix(list[i].ContainerID, "://"+id) {
-				return true
-			}
-		}
+	is := func(s corev1.ContainerStatus) bool {
+		return s.State.Running != nil && strings.HasSuffix(s.ContainerID, "://"+id)
 	}
-	return false
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, is) || slices.ContainsFunc(pod.Status.InitContainerStatuses, is) ||
+		slices.ContainsFunc(pod.Status.EphemeralContainerStatuses, is)
 }

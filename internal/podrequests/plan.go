@@ -6,6 +6,7 @@ package podrequests
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,19 +16,21 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// errFixed refuses a change that can never be made to what runs.
+// errFixed refuses a change of a resource that is not mutable.
 var errFixed = errors.New("cannot be changed while it runs")
 
-// plan says which classes a running container, or without a name its pod, must change to, to have what the pod asks for now; none when
-// it has all of them. first says that the container is seen for the first time: then a class that came from neither a request nor a
-// default is nobody's mistake, and is left.
+// plan returns the class changes that a running container, or without a name its pod, needs to have what the pod requests now. first is
+// set when the container is seen for the first time: an earlier update may then be newer than the annotations, and is left.
 func plan(
 	catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments, first bool,
 ) ([]*qosv1alpha1.ContainerQOSResource, error) {
-	request := requestOf(pod)
-	if has.GetName() != "" {
-		request.Container, request.ContainerAnnotations = has.GetName(), told(catalog, pod, has)
+	request := classes.Holder{
+		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: UID(pod), PodAnnotations: pod.Annotations,
 	}
+	if has.GetName() != "" {
+		request.Container, request.ContainerAnnotations = has.GetName(), containerAnnotations(catalog, pod, has)
+	}
+
 	wanted, err := catalog.Resolve(request)
 	if err != nil {
 		if first && runsIn(err, has.GetQosResources()) {
@@ -35,6 +38,7 @@ func plan(
 		}
 		return nil, err
 	}
+
 	var changes []*qosv1alpha1.ContainerQOSResource
 	for _, want := range different(wanted, has.GetQosResources(), first) {
 		if offer, ok := catalog.Lookup(want.Resource); ok && !offer.Mutable {
@@ -54,18 +58,12 @@ func fixed(pod *corev1.Pod, container string, want classes.Assignment) error {
 		pod.Namespace, pod.Name, container, want.Resource, errFixed, ClassName(want.Class), remedy)
 }
 
-func requestOf(pod *corev1.Pod) classes.Holder {
-	return classes.Holder{
-		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: UID(pod), PodAnnotations: pod.Annotations,
-	}
-}
-
-// different has what is wanted and is not so. Of a resource that nothing is told of, nothing can be different.
+// different returns the wanted classes that differ from those assigned. Resources without an assignment are left out.
 func different(wanted []classes.Assignment, has []*qosv1alpha1.Assignment, first bool) []classes.Assignment {
 	var changes []classes.Assignment
 	for _, want := range wanted {
 		for _, a := range has {
-			if a.GetName() == want.Resource && a.GetClass() != want.Class && (!first || ownWill(a.GetSource())) {
+			if a.GetName() == want.Resource && a.GetClass() != want.Class && (!first || !updated(a.GetSource())) {
 				changes = append(changes, want)
 			}
 		}
@@ -73,28 +71,22 @@ func different(wanted []classes.Assignment, has []*qosv1alpha1.Assignment, first
 	return changes
 }
 
-// ownWill says whether the class came from what the pod asked for, or did not.
-func ownWill(source qosv1alpha1.Source) bool {
-	return source != qosv1alpha1.Source_SOURCE_UPDATE && source != qosv1alpha1.Source_SOURCE_ADOPTED
+// updated reports whether a class may have been changed since the container was created.
+func updated(source qosv1alpha1.Source) bool {
+	return source == qosv1alpha1.Source_SOURCE_UPDATE || source == qosv1alpha1.Source_SOURCE_ADOPTED
 }
 
-// runsIn says whether a class was refused in which it runs: it was not the request that changed, but the node.
+// runsIn reports whether the refused class is the one that a container has: then the node changed, not the request.
 func runsIn(err error, has []*qosv1alpha1.Assignment) bool {
 	var refused *classes.RequestError
-	if !errors.As(err, &refused) {
-		return false
-	}
-	for _, a := range has {
-		if a.GetName() == refused.Resource && a.GetClass() == refused.Class {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &refused) && slices.ContainsFunc(has, func(a *qosv1alpha1.Assignment) bool {
+		return a.GetName() == refused.Resource && a.GetClass() == refused.Class
+	})
 }
 
-// told has the annotations that the container got from the kubelet, as far as they can be known: the allocations by its
-// limits, others by what the plugin made of them.
-func told(catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments) map[string]string {
+// containerAnnotations reconstructs the CRI annotations that the container got from the kubelet: allocations from its limits, others
+// from its assignments.
+func containerAnnotations(catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments) map[string]string {
 	annotations := map[string]string{}
 	limits := podspec.LimitsOf(pod, has.GetName())
 	for _, offer := range catalog.Offers() {
@@ -108,6 +100,7 @@ func told(catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerA
 			}
 		}
 	}
+
 	for _, a := range has.GetQosResources() {
 		if key := a.GetRequestedBy(); strings.HasPrefix(key, "io.kubernetes.cri.") {
 			annotations[key] = a.GetClass()

@@ -5,13 +5,17 @@ package podstatus
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 )
 
-func TestOfAPodThatNobodyAsksForFewChangesAreKept(t *testing.T) {
-	c := changes{byPod: map[podKey][]occurrence{}}
+func TestTheNewestClassChangesOfAPodAreKept(t *testing.T) {
+	c := classChanges{byPod: map[podevents.Pod][]podevents.Record{}}
 	state := func(class string) *snapshot {
 		return &snapshot{pods: map[string]*qosv1alpha1.PodAssignments{"uid": {
 			Uid: "uid", Namespace: "default", Name: "web", Containers: []*qosv1alpha1.ContainerAssignments{{
@@ -22,14 +26,67 @@ func TestOfAPodThatNobodyAsksForFewChangesAreKept(t *testing.T) {
 	before := state("class-0")
 	for i := range 1000 {
 		after := state(fmt.Sprintf("class-%d", i+1))
-		c.note(before, after)
+		c.add(before, after)
 		before = after
 	}
 	kept := c.take(before.pods["uid"])
-	if len(kept) != 20 || kept[19].message != "main: k8s.io/rdt class-999 -> class-1000" {
+	if len(kept) != 20 || kept[19].Message != "main: k8s.io/rdt class-999 -> class-1000" {
 		t.Errorf("%d are kept, to %v; want the newest 20", len(kept), kept[len(kept)-1])
 	}
 	if again := c.take(before.pods["uid"]); len(again) > 0 {
-		t.Errorf("%v is told twice", again)
+		t.Errorf("taken twice: %v", again)
+	}
+}
+
+func TestClassChangesBetweenTwoStates(t *testing.T) {
+	before := assigned(ctr("main", "1", has("k8s.io/rdt", "gold", container), has("k8s.io/blockio", "", none)))
+	for _, c := range []struct {
+		name  string
+		after *qosv1alpha1.ContainerAssignments
+		want  string
+	}{
+		{"another class is one", ctr("main", "1", has("k8s.io/rdt", "silver", container), has("k8s.io/blockio", "", none)), "main: k8s.io/rdt gold -> silver"},
+		{"to the system default is one", ctr("main", "1", has("k8s.io/rdt", "", none)), "main: k8s.io/rdt gold -> system default"},
+		{"two of a container are in one message", ctr("main", "1", has("k8s.io/rdt", "silver", container), has("k8s.io/blockio", "fast", container)), "main: k8s.io/rdt gold -> silver, k8s.io/blockio system default -> fast"},
+		{"another source of the same class is none", ctr("main", "1", has("k8s.io/rdt", "gold", allocated)), ""},
+		{"another container of the name is none", ctr("main", "2", has("k8s.io/rdt", "silver", container)), ""},
+		{"a resource that came or went is none", ctr("main", "1", has("vendor.example/new", "a", container)), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got []string
+			for _, record := range changed(before, assigned(c.after), time.Now()) {
+				got = append(got, record.Message)
+			}
+			if strings.Join(got, "|") != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestClassChangesAreKeptUntilThePodIsReconciled(t *testing.T) {
+	state := func(class string) *snapshot {
+		pod := assigned(ctr("main", "1", has("k8s.io/rdt", class, container)))
+		return &snapshot{ready: true, pods: map[string]*qosv1alpha1.PodAssignments{pod.GetUid(): pod}}
+	}
+	c := classChanges{byPod: map[podevents.Pod][]podevents.Record{}}
+	first, second, third := state("gold"), state("silver"), state("bronze")
+	c.add(nil, first)
+	c.add(first, second)
+	c.add(second, third)
+	var got []string
+	for _, record := range c.take(assigned()) {
+		got = append(got, record.Message)
+	}
+	if want := []string{"main: k8s.io/rdt gold -> silver", "main: k8s.io/rdt silver -> bronze"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if again := c.take(assigned()); len(again) != 0 {
+		t.Errorf("taken again: %v", again)
+	}
+	c.add(third, first)
+	c.add(first, &snapshot{ready: true})
+	if len(c.byPod) != 0 {
+		t.Errorf("kept for a deleted pod: %v", c.byPod)
 	}
 }

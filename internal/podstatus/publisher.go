@@ -1,20 +1,24 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package podstatus publishes the QoS classes of pods as a condition and as events, and lets running pods follow their annotations.
 package podstatus
 
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,145 +26,177 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
+
+// ConditionType is the type of the pod condition. It is True while the pod has the classes in its message, and False when a request of
+// the pod is refused.
+const ConditionType = corev1.PodConditionType(classes.Domain + "/Assigned")
+
+// Reasons of the condition. A refusal by the plugin has the plugin's reason.
+const (
+	// ReasonAssigned is the reason while the condition is True.
+	ReasonAssigned = "Assigned"
+	// ReasonRefused is the reason of a refusal for which the plugin gives none.
+	ReasonRefused = "Refused"
+	// ReasonChangeRefused means that the pod runs, but not in the classes that its annotations request by now.
+	ReasonChangeRefused = "ChangeRefused"
+)
+
+// Reasons of events.
+const (
+	// EventRefused warns that a container or pod was not created because of its classes.
+	EventRefused = "QOSClassRefused"
+	// EventChanged reports that a running container has another class.
+	EventChanged = "QOSClassChanged"
+	// EventChangeRefused warns that a change that the pod's annotations request was not made.
+	EventChangeRefused = "QOSChangeRefused"
+)
+
+// FieldManager owns the condition.
+const FieldManager = "qos-kubelet-shim"
 
 const (
-	// gather is for how long changes of one pod are gathered: its containers come one after the other.
-	gather = 500 * time.Millisecond
-	// When more than crowd pods change together, as by other class files, other nodes do so, too: each is looked at some time within spread.
-	crowd  = 10
-	spread = time.Minute
-	// workers are pods that are dealt with at a time. Waiting for the plugin or the API is most of the work.
+	// debounce delays the reconcile of a changed pod, as its containers change one after the other.
+	debounce = 500 * time.Millisecond
+	// When more than manyPods pods change together, other nodes' pods do so, too. They are reconciled at random times within spread.
+	manyPods = 10
+	spread   = time.Minute
+	// workers is how many pods are reconciled at a time. A worker mostly waits for the plugin or the API.
 	workers = 2
-	// Of the requests that the shim may make, this part leaves some to the others.
+	// The rate of writes leaves a part of the shim's rate limit to the other publishers.
 	writesPerSecond = 5
 	writeBurst      = 10
+	// latestTTL and latestSize bound the cache of pods that were written and not yet seen by the watch.
+	latestTTL  = time.Hour
+	latestSize = 1000
 )
 
-// Feed has what the plugin told last; nodecache.Cache is one.
-type Feed interface {
+// Cache has the plugin's state; nodecache.Cache is one.
+type Cache interface {
 	Get() (state nodecache.State, changed <-chan struct{})
 }
 
-// Options say what a Publisher tells.
+// Options configure a Publisher.
 type Options struct {
-	// NodeName is the node whose pods these are. It is needed: no others are ever asked for.
+	// NodeName selects the pods. It is required.
 	NodeName string
-	// Conditions and Events say what is written. Without them, pods are watched all the same.
+	// Conditions and Events select what is written.
 	Conditions, Events bool
-	// FollowAnnotations says that Update is asked for other classes when the annotations of a running pod ask for them.
+	// FollowAnnotations lets the publisher call Update when the annotations of a running pod request other classes.
 	FollowAnnotations bool
 	Update            podrequests.Update
 	Registry          prometheus.Registerer
 	Log               *slog.Logger
 }
 
-// Publisher tells on the pods of a node which classes they have.
+// Publisher publishes the classes of the pods of one node.
 type Publisher struct {
-	feed     Feed
+	plugin   Cache
 	client   kubernetes.Interface
 	options  Options
 	informer cache.SharedIndexInformer
+	// latest has the informer's pods, or newer ones from responses to writes.
+	latest   cache.MutationCache
 	queue    workqueue.TypedDelayingInterface[string] // namespace/name
-	gate     *gate
+	breaker  *kubeapi.Breaker
 	writes   *kubeapi.Writes
-	events   *eventWriter
-	follower *podrequests.Follower
-	present  atomic.Pointer[snapshot]
-	changes  changes
-	pods     pods
-	log      teller
-	watching watching
+	events   *podevents.Recorder
+	snapshot atomic.Pointer[snapshot]
+	changes  classChanges
+	pods     sync.Map // *podState by namespace/name
+	failures failureLog
+	// watchLog is used by the informer's goroutine only.
+	watchLog kubeapi.Report
 }
 
-// New makes a publisher. It starts nothing.
-func New(feed Feed, client kubernetes.Interface, options Options) *Publisher {
+// New makes a publisher. It does no I/O and starts nothing.
+func New(plugin Cache, client kubernetes.Interface, options Options) *Publisher {
+	writes := kubeapi.NewWrites(options.Registry)
 	p := &Publisher{
-		feed: feed, client: client, options: options,
-		gate:     newGate(),
-		writes:   kubeapi.NewWrites(options.Registry),
-		follower: podrequests.NewFollower(options.Update),
-		changes:  changes{byPod: map[podKey][]occurrence{}},
-		pods:     pods{known: map[string]*memory{}},
-		log:      teller{log: options.Log, troubles: map[trouble]*affected{}},
-		watching: watching{report: kubeapi.Report{What: "watch the pods of this node", Log: options.Log}},
+		plugin: plugin, client: client, options: options,
+		breaker:  kubeapi.NewBreaker(writesPerSecond, writeBurst),
+		writes:   writes,
+		events:   podevents.NewRecorder(client.CoreV1(), writes, options.NodeName),
+		changes:  classChanges{byPod: map[podevents.Pod][]podevents.Record{}},
+		failures: failureLog{log: options.Log, failures: map[failure]*affected{}},
+		watchLog: kubeapi.Report{What: "watch the pods of this node", Log: options.Log},
 	}
-	p.informer = podsOf(client, options.NodeName, func() { p.watching.tell(nil) })
-	p.events = &eventWriter{
-		client: client.CoreV1(), node: options.NodeName, allow: p.gate.pass,
-		took: p.gate.took, count: func(err error) error { return p.writes.Count("event", err) },
-	}
+	p.informer = newInformer(client, options.NodeName, func() { p.watchLog.Tell(nil) })
+	p.latest = cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Logger{}, p.informer.GetStore(),
+		cache.MutationCacheOptions{TTL: latestTTL, MaxCacheSize: latestSize})
+
 	options.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "qos_shim_pods", Help: "Pods of this node that the shim knows of from the Kubernetes API.",
 	}, func() float64 { return float64(len(p.informer.GetStore().ListKeys())) }))
 	return p
 }
 
-// podsOf are the pods of one node, as small as can be. watched is called whenever they are watched, which is after they were listed.
-func podsOf(client kubernetes.Interface, node string, watched func()) cache.SharedIndexInformer {
+// newInformer makes an informer of the pods of one node. watching is called whenever a watch begins, which is after the pods were listed.
+func newInformer(client kubernetes.Interface, node string, watching func()) cache.SharedIndexInformer {
 	selector := fields.OneTermEqualSelector("spec.nodeName", node).String()
-	all := client.CoreV1().Pods(metav1.NamespaceAll)
+	pods := client.CoreV1().Pods(metav1.NamespaceAll)
 	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = selector
-			return all.List(ctx, o)
+			return pods.List(ctx, o)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = selector
-			stream, err := all.Watch(ctx, o)
+			stream, err := pods.Watch(ctx, o)
 			if err == nil {
-				watched()
+				watching()
 			}
 			return stream, err
 		},
 	}, client), &corev1.Pod{}, cache.SharedIndexInformerOptions{})
 }
 
-// Run tells until ctx ends. It returns an error only when it cannot begin.
+// Run publishes until ctx ends. It returns an error only when it cannot start.
 func (p *Publisher) Run(ctx context.Context) error {
 	if p.options.NodeName == "" {
 		return errors.New("watch the pods of this node: the node has no name; give it by --node-name")
 	}
 	p.queue = workqueue.NewTypedDelayingQueue[string]()
-	if err := p.informer.SetTransform(strip); err != nil {
+	registration, err := p.informer.AddEventHandler(p.handler())
+	if err := errors.Join(err, p.informer.SetTransform(strip), p.informer.SetWatchErrorHandlerWithContext(p.watchFailed)); err != nil {
 		return err
 	}
-	if err := p.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
-		if ctx.Err() == nil && !apiWatchEnded(err) {
-			p.watching.tell(err)
-		}
-	}); err != nil {
-		return err
-	}
-	handled, err := p.informer.AddEventHandler(p.handler())
-	if err != nil {
-		return err
-	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { p.informer.RunWithContext(ctx); return nil })
 	group.Go(func() error {
 		select {
 		case <-ctx.Done():
-		case <-handled.HasSyncedChecker().Done():
+		case <-registration.HasSyncedChecker().Done():
 			p.enqueueAll(p.informer.GetStore().ListKeys())
 		}
 		return nil
 	})
-	group.Go(func() error { p.watch(ctx); return nil })
+	group.Go(func() error { p.watchPlugin(ctx); return nil })
 	for range workers {
-		group.Go(func() error { p.work(ctx); return nil })
+		group.Go(func() error { kubeapi.Work(ctx, p.queue, p.reconcile); return nil })
 	}
 	<-ctx.Done()
 	p.queue.ShutDown()
 	return group.Wait()
 }
 
-// handler lets pods be looked at when something of them has changed that is told or followed. Those that are there in the
-// beginning are looked at when all of them are known.
+// watchFailed logs why a watch of pods failed, unless it ended as watches do.
+func (p *Publisher) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
+	ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+	if ctx.Err() == nil && !ended {
+		p.watchLog.Tell(err)
+	}
+}
+
+// handler enqueues pods that changed. Run enqueues the pods of the first list.
 func (p *Publisher) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, isInInitialList bool) {
@@ -179,66 +215,43 @@ func (p *Publisher) handler() cache.ResourceEventHandler {
 
 func (p *Publisher) enqueue(object any) {
 	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-		p.queue.AddAfter(key, gather)
+		p.queue.AddAfter(key, debounce)
 	}
 }
 
-// enqueueAll lets pods be looked at that changed together.
+// enqueueAll enqueues pods that changed together.
 func (p *Publisher) enqueueAll(keys []string) {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)
 	for _, key := range keys {
-		wait := gather
-		if len(keys) > crowd {
-			wait += rand.N(spread - gather)
+		wait := debounce
+		if len(keys) > manyPods {
+			wait += rand.N(spread - debounce)
 		}
 		p.queue.AddAfter(key, wait)
 	}
 }
 
-// watch looks at pods of which the plugin tells something new; at all of them after it was away.
-func (p *Publisher) watch(ctx context.Context) {
+// watchPlugin enqueues the pods whose state in the plugin changes, and all pods when the plugin becomes ready.
+func (p *Publisher) watchPlugin(ctx context.Context) {
 	for {
-		state, changed := p.feed.Get()
-		next, before := newSnapshot(state), p.present.Load()
-		p.present.Store(next)
-		switch {
-		case !next.ready:
-		case before == nil || !before.ready:
-			p.changes.note(before, next)
-			p.enqueueAll(p.informer.GetStore().ListKeys())
-		default:
-			p.changes.note(before, next)
-			p.enqueueAll(next.differs(before))
+		state, changed := p.plugin.Get()
+		next, before := newSnapshot(state), p.snapshot.Load()
+		p.snapshot.Store(next)
+
+		if next.ready {
+			p.changes.add(before, next)
+			if before == nil || !before.ready {
+				p.enqueueAll(p.informer.GetStore().ListKeys())
+			} else {
+				p.enqueueAll(next.differs(before))
+			}
 		}
+
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
 		}
 	}
-}
-
-func (p *Publisher) work(ctx context.Context) {
-	for {
-		key, ending := p.queue.Get()
-		if ending {
-			return
-		}
-		if again := p.reconcile(ctx, key); again > 0 {
-			p.queue.AddAfter(key, again)
-		}
-		p.queue.Done(key)
-	}
-}
-
-// apply writes a condition, and nothing else of the pod. It returns the pod as it is then.
-func (p *Publisher) apply(ctx context.Context, pod *corev1.Pod, want *corev1.PodCondition) (*corev1.Pod, error) {
-	if err := p.gate.pass(ctx); err != nil {
-		return nil, err
-	}
-	after, err := p.client.CoreV1().Pods(pod.Namespace).ApplyStatus(ctx, applied(pod, want), metav1.ApplyOptions{
-		FieldManager: FieldManager, Force: true,
-	})
-	return after, p.writes.Count("pod-condition", p.gate.took(err))
 }

@@ -6,215 +6,167 @@ package podstatus
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
+	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
+	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 )
 
-// memory is what is remembered of one pod. Only the worker that has the pod uses it.
-type memory struct {
+// podState is kept of a pod between two reconciles. Only the worker that has the pod's key uses it.
+type podState struct {
 	uid types.UID
-	// byName are the containers that were seen last of their names.
-	byName map[string]*qosv1alpha1.ContainerAssignments
-	events diary
-	// written is what the last write made of the pod, which the watch may not have told yet.
-	written *written
-	backoff kubeapi.Backoff
-	// next is when something may be written again.
-	next time.Time
+	// last are the latest assignments of each container name.
+	last     map[string]*qosv1alpha1.ContainerAssignments
+	events   podevents.Series
+	follower *podrequests.Follower
+	retry    kubeapi.Retry
 }
 
-// written is of a pod what a write changes.
-type written struct {
-	version   string
-	condition *corev1.PodCondition
-}
-
-// pods are the memories, by namespace/name.
-type pods struct {
-	mu    sync.Mutex // guards known
-	known map[string]*memory
-}
-
-// of returns the memory of a pod, a new one when it is not the pod that it was. gone is the UID of the other then.
-func (p *pods) of(key string, pod *corev1.Pod) (m *memory, gone types.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	m = p.known[key]
-	if m != nil && m.uid == pod.UID {
-		return m, ""
+// stateOf returns the state of a pod, a new one if the key had another pod before.
+func (p *Publisher) stateOf(key string, pod *corev1.Pod) *podState {
+	known, _ := p.pods.Load(key)
+	if state, ok := known.(*podState); ok && state.uid == pod.UID {
+		return state
 	}
-	if m != nil {
-		gone = m.uid
+
+	p.forget(key)
+	state := &podState{
+		uid: pod.UID, last: map[string]*qosv1alpha1.ContainerAssignments{}, follower: podrequests.NewFollower(p.options.Update),
 	}
-	m = &memory{uid: pod.UID, events: diary{}, byName: map[string]*qosv1alpha1.ContainerAssignments{}}
-	p.known[key] = m
-	return m, gone
+	p.pods.Store(key, state)
+	return state
 }
 
-// forget returns the UID of the pod that was known by that name.
-func (p *pods) forget(key string) (uid types.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if m := p.known[key]; m != nil {
-		uid = m.uid
-	}
-	delete(p.known, key)
-	return uid
+func (p *Publisher) forget(key string) {
+	p.pods.Delete(key)
+	p.failures.forget(key)
 }
 
-// reconcile brings one pod up to date, and says when to look again; 0 is not before something changes.
+// reconcile updates one pod's classes, condition and events. It returns when to do so again; 0 means not before something changes.
 func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Duration) {
-	object, exists, err := p.informer.GetStore().GetByKey(key)
+	object, exists, err := p.latest.GetByKey(key)
 	pod, ok := object.(*corev1.Pod)
-	now := p.present.Load()
-	switch {
-	case err != nil || !exists || !ok || finished(pod):
-		p.forget(p.pods.forget(key))
+	if err != nil || !exists || !ok || finished(pod) {
+		p.forget(key)
 		return 0
-	case now == nil || !now.ready:
-		return 0 // all pods are looked at when it is
 	}
-	m, gone := p.pods.of(key, pod)
-	if gone != "" {
-		p.forget(gone)
+	snapshot := p.snapshot.Load()
+	if snapshot == nil || !snapshot.ready {
+		return 0 // watchPlugin enqueues all pods when the plugin is ready
 	}
-	o := now.observe(m.newest(pod))
+
+	state, o := p.stateOf(key, pod), snapshot.observe(pod)
 	if p.options.FollowAnnotations {
-		outcome := p.follower.Follow(ctx, o.pod, now.status, o.assignments)
-		o.changes, again = outcome.Refused, outcome.Again
+		outcome := state.follower.Follow(ctx, pod, snapshot.status, o.assignments)
+		o.refusedChanges, again = recordsOf(outcome.Refused), outcome.Again
 	}
-	o.last = m.byName
-	m.note(&o)
-	if o.assignments != nil { // which are those of a pod of this name
-		m.events.note(pod, p.changes.take(o.assignments))
-	}
-	return pause.Shortest(again, p.write(ctx, m, &o))
-}
-
-// forget drops what is known of a pod that is gone.
-func (p *Publisher) forget(uid types.UID) {
-	p.follower.Forget(uid)
-	p.log.forget(uid)
-}
-
-// note takes what has happened since.
-func (m *memory) note(o *observed) {
-	m.events.note(o.pod, refusalsOf(o.refusals))
-	m.events.note(o.pod, changesRefused(o.changes))
-	if o.assignments == nil {
-		return
-	}
+	o.last = state.last
 	for _, c := range o.containers() {
-		m.byName[c.GetName()] = c
-	}
-}
-
-// newest is the pod as the watch told, or as it was after the last write if that is newer.
-func (m *memory) newest(pod *corev1.Pod) *corev1.Pod {
-	if m.written == nil {
-		return pod
-	}
-	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, m.written.version)
-	if err != nil || order >= 0 {
-		m.written = nil
-		return pod
-	}
-	newest := *pod
-	newest.Status.Conditions = nil
-	if c := m.written.condition; c != nil {
-		newest.Status.Conditions = []corev1.PodCondition{*c}
-	}
-	return &newest
-}
-
-// write tells the API what it does not know, and says when to do so again.
-func (p *Publisher) write(ctx context.Context, m *memory, o *observed) (again time.Duration) {
-	if wait := max(time.Until(m.next), p.gate.shut()); wait > 0 {
-		return wait
-	}
-	failed := p.writeCondition(ctx, m, o)
-	if gone(failed) {
-		return 0 // the watch tells what is there now
+		state.last[c.GetName()] = c
 	}
 	if p.options.Events {
-		var err error
-		again, err = m.events.write(ctx, p.events, o.pod)
-		if ctx.Err() == nil && !errors.Is(err, kubeapi.ErrNotNow) {
-			p.log.tell("write events of pods", o.pod.Namespace, o.pod.UID, about("event", err))
-		}
-		failed = errors.Join(failed, err)
+		p.recordEvents(state, &o)
 	}
-	m.events.forget(time.Now())
-	if failed == nil || ctx.Err() != nil {
-		m.backoff.Reset()
-		return again
-	}
-	if errors.Is(failed, kubeapi.ErrNotNow) { // nothing was asked
-		return pause.Shortest(again, max(p.gate.shut(), time.Millisecond))
-	}
-	wait := m.backoff.Next(failed, rand.Float64())
-	m.next = time.Now().Add(wait)
-	return pause.Shortest(again, wait)
+	return pause.Shortest(again, p.write(ctx, key, state, &o))
 }
 
-func (p *Publisher) writeCondition(ctx context.Context, m *memory, o *observed) error {
-	if !p.options.Conditions {
-		return nil
+func (p *Publisher) recordEvents(state *podState, o *observed) {
+	state.events.Set(o.refusals...)
+	state.events.Set(o.refusedChanges...)
+	if o.assignments != nil { // and so of a pod of this name
+		state.events.Add(p.changes.take(o.assignments)...)
 	}
+}
+
+// write writes the condition and the events that the API does not have, and returns when to do so again.
+func (p *Publisher) write(ctx context.Context, key string, state *podState, o *observed) (again time.Duration) {
+	if wait := max(state.retry.Wait(), p.breaker.Wait()); wait > 0 {
+		return wait
+	}
+
+	err := p.writeCondition(ctx, key, o)
+	if gone(err) {
+		return 0 // the informer will have what replaced it
+	}
+	pod := podevents.Pod{Namespace: o.pod.Namespace, Name: o.pod.Name, UID: o.pod.UID}
+	again, failed := state.events.Write(func(record podevents.Record) error {
+		return p.breaker.Do(ctx, func() error { return p.events.Write(ctx, pod, record) })
+	})
+	if p.options.Events {
+		p.logOutcome(ctx, "write events of pods", key, "event", failed)
+	}
+
+	err = errors.Join(err, failed)
+	switch {
+	case ctx.Err() != nil:
+		return 0
+	case err == nil:
+		state.retry.Reset()
+		return again
+	case errors.Is(err, kubeapi.ErrBreakerOpen):
+		return pause.Shortest(again, max(p.breaker.Wait(), time.Millisecond))
+	}
+	state.retry.Failed(err)
+	return pause.Shortest(again, max(state.retry.Wait(), time.Millisecond))
+}
+
+// logOutcome logs the outcome of a try for a pod, if it was one.
+func (p *Publisher) logOutcome(ctx context.Context, what, key, kind string, err error) {
+	if ctx.Err() != nil || errors.Is(err, kubeapi.ErrBreakerOpen) {
+		return
+	}
+	if err != nil {
+		err = &kubeapi.About{Kind: kind, Err: err}
+	}
+	p.failures.record(what, key, err)
+}
+
+func (p *Publisher) writeCondition(ctx context.Context, key string, o *observed) error {
 	want := o.condition(metav1.Now())
-	if want == nil || same(conditionOf(o.pod), want) {
+	if !p.options.Conditions || want == nil || same(conditionOf(o.pod), want) {
 		return nil
 	}
-	after, err := p.apply(ctx, o.pod, want)
-	if ctx.Err() != nil || gone(err) || errors.Is(err, kubeapi.ErrNotNow) {
+
+	var written *corev1.Pod
+	err := p.breaker.Do(ctx, func() (err error) {
+		written, err = p.client.CoreV1().Pods(o.pod.Namespace).ApplyStatus(ctx, applied(o.pod, want), metav1.ApplyOptions{
+			FieldManager: FieldManager, Force: true,
+		})
+		return p.writes.Count("pod-condition", err)
+	})
+	if gone(err) {
 		return err
 	}
-	p.log.tell("write the condition of pods", o.pod.Namespace, o.pod.UID, about("pod condition", err))
+	p.logOutcome(ctx, "write the condition of pods", key, "pod condition", err)
 	if err != nil {
 		return err
 	}
-	m.written = &written{version: after.ResourceVersion}
-	if is := conditionOf(after); is != nil {
-		m.written.condition = is.DeepCopy() // alone, not all that the answer has
-	}
-	return nil
+
+	stripped, err := strip(written)
+	p.latest.Mutation(stripped)
+	return err
 }
 
-func about(kind string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &kubeapi.About{Kind: kind, Err: err}
-}
-
-// gone says whether a write found no pod, or another one of that name. The API server refuses to change a UID; of what is
-// forced, nothing else conflicts.
+// gone reports whether a write found no pod, or another one of the name. The API server rejects a change of the UID; nothing else
+// that is forced can conflict.
 func gone(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || anotherUID(err)
-}
-
-func anotherUID(err error) bool {
 	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
-		return false
-	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+	anotherUID := apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil &&
+		slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+	return anotherUID || apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }
 
-// applied has the condition, and the UID: another pod of the name is not touched.
+// applied has the condition alone, and the UID, so that another pod of the name is not changed.
 func applied(pod *corev1.Pod, c *corev1.PodCondition) *applycorev1.PodApplyConfiguration {
 	return applycorev1.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithStatus(
 		applycorev1.PodStatus().WithConditions(applycorev1.PodCondition().

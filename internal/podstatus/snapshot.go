@@ -4,23 +4,22 @@
 package podstatus
 
 import (
-	"errors"
-	"io"
-	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 )
 
-// snapshot is what the plugin told, by pod. It is not changed.
+// snapshot is one state of the plugin, by pod. It is immutable.
 type snapshot struct {
 	ready    bool
 	status   *qosv1alpha1.StatusResponse
@@ -42,8 +41,8 @@ func newSnapshot(state nodecache.State) *snapshot {
 	return s
 }
 
-// observe returns what the plugin knows of a pod of the API. The name must be that of the pod, too: the annotation by which a
-// static pod is recognized could be written by others.
+// observe returns the plugin's state of a pod of the API. The name must match, too: anybody can write the annotation that holds the UID
+// of a static pod.
 func (s *snapshot) observe(pod *corev1.Pod) observed {
 	o, uid := observed{pod: pod}, podrequests.UID(pod)
 	if has := s.pods[uid]; has.GetName() == pod.Name && has.GetNamespace() == pod.Namespace {
@@ -51,14 +50,28 @@ func (s *snapshot) observe(pod *corev1.Pod) observed {
 	}
 	for _, r := range s.refusals[uid] {
 		if r.GetPod() == pod.Name && r.GetNamespace() == pod.Namespace {
-			o.refusals = append(o.refusals, r)
+			o.refusals = append(o.refusals, podevents.Record{
+				Reason: EventRefused, Warning: true, Container: r.GetContainer(), Series: r.GetReason(), Message: r.GetMessage(),
+				Count: max(r.GetCount(), 1), First: r.GetFirstTime().AsTime(), Last: r.GetLastTime().AsTime(),
+			})
 		}
 	}
 	return o
 }
 
-// differs names the pods, as namespace/name, of which s tells something else than before. Everything told anew, as by a
-// configuration that came into force, is something else of every pod, as some may have been refused by the old one.
+func recordsOf(refused []podrequests.Refused) []podevents.Record {
+	var records []podevents.Record
+	for _, r := range refused {
+		records = append(records, podevents.Record{
+			Reason: EventChangeRefused, Warning: true, Container: r.Container, Series: r.Reason, Message: r.Message,
+			Count: r.Count, First: r.First, Last: r.Last,
+		})
+	}
+	return records
+}
+
+// differs returns the pods, as namespace/name, whose state differs from before. Another configuration makes all pods differ, as the
+// former one may have refused changes.
 func (s *snapshot) differs(before *snapshot) []string {
 	var keys []string
 	all := s.status.GetConfig().GetHash() != before.status.GetConfig().GetHash()
@@ -80,73 +93,83 @@ func (s *snapshot) differs(before *snapshot) []string {
 	return keys
 }
 
-// unchanged says whether two versions of a pod are the same to us.
-func unchanged(before, after any) bool {
-	a, ok := before.(*corev1.Pod)
-	b, also := after.(*corev1.Pod)
-	if !ok || !also {
-		return false
-	}
-	x, y := *a, *b
-	x.ResourceVersion, y.ResourceVersion = "", ""
-	return reflect.DeepEqual(&x, &y)
+// maxChanges is how many class changes of one pod are kept for its next reconcile.
+const maxChanges = 20
+
+// classChanges are the changes of running containers' classes that were not reconciled yet. They are taken from successive snapshots,
+// as a pod is reconciled only some time later. It is safe for concurrent use.
+type classChanges struct {
+	mu sync.Mutex // guards byPod
+	// byPod has the identity by which the node has a pod. The UID alone is not enough: see observe.
+	byPod map[podevents.Pod][]podevents.Record
 }
 
-// apiWatchEnded says whether a watch ended as watches do.
-func apiWatchEnded(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
+func nodePod(pod *qosv1alpha1.PodAssignments) podevents.Pod {
+	return podevents.Pod{Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: types.UID(pod.GetUid())}
 }
 
-// changes are those of classes of running containers, by pod, until they are told. They are taken from one state of the plugin to
-// the next, since a pod is looked at only some time later.
-type changes struct {
-	mu    sync.Mutex // guards byPod
-	byPod map[podKey][]occurrence
-}
-
-// podKey is a pod as the node knows it. The UID alone could be claimed by another pod: that of a static pod is an annotation.
-type podKey struct{ uid, namespace, name string }
-
-func keyOf(pod *qosv1alpha1.PodAssignments) podKey {
-	return podKey{pod.GetUid(), pod.GetNamespace(), pod.GetName()}
-}
-
-// note takes what has changed from one state to the next; before is nil in the beginning.
-func (c *changes) note(before, after *snapshot) {
+// add takes the changes between two snapshots. before is nil for the first one.
+func (c *classChanges) add(before, after *snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for key := range c.byPod {
-		if after.pods[key.uid] == nil {
-			delete(c.byPod, key) // nobody has asked for them, and nobody will
+	for pod := range c.byPod {
+		if after.pods[string(pod.UID)] == nil {
+			delete(c.byPod, pod) // the API never had it
 		}
 	}
 	if before == nil {
 		return
 	}
+
 	for uid, pod := range after.pods {
 		if was := before.pods[uid]; was != nil && was != pod {
-			c.add(keyOf(pod), changed(was, pod, time.Now()))
+			c.append(nodePod(pod), changed(was, pod, time.Now()))
 		}
 	}
 }
 
-// add keeps the newest, as the pod may be one that the API does not know.
-func (c *changes) add(key podKey, list []occurrence) {
-	if len(list) == 0 {
-		return
+func (c *classChanges) append(pod podevents.Pod, records []podevents.Record) {
+	if all := slices.Concat(c.byPod[pod], records); len(all) > 0 {
+		c.byPod[pod] = slices.Clone(all[max(len(all)-maxChanges, 0):])
 	}
-	all := slices.Concat(c.byPod[key], list)
-	c.byPod[key] = slices.Clone(all[max(len(all)-mostChanges, 0):])
 }
 
-// mostChanges are kept of one pod until they are told.
-const mostChanges = 20
-
-// take returns the changes of a pod that were not told yet.
-func (c *changes) take(pod *qosv1alpha1.PodAssignments) []occurrence {
+// take returns and removes the changes of a pod.
+func (c *classChanges) take(pod *qosv1alpha1.PodAssignments) []podevents.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := c.byPod[keyOf(pod)]
-	delete(c.byPod, keyOf(pod))
+	list := c.byPod[nodePod(pod)]
+	delete(c.byPod, nodePod(pod))
 	return list
+}
+
+// changed returns the containers whose classes differ between two states of a pod. A restarted container is another one.
+func changed(before, after *qosv1alpha1.PodAssignments, now time.Time) []podevents.Record {
+	var records []podevents.Record
+	for _, c := range after.GetContainers() {
+		for _, was := range before.GetContainers() {
+			parts := differences(was.GetQosResources(), c.GetQosResources())
+			if was.GetId() != c.GetId() || len(parts) == 0 {
+				continue
+			}
+			message := c.GetName() + ": " + strings.Join(parts, ", ")
+			records = append(records, podevents.Record{
+				Reason: EventChanged, Container: c.GetName(), Series: message, Message: message, Count: 1, First: now, Last: now,
+			})
+		}
+	}
+	return records
+}
+
+// differences compares the classes of one container. A resource that appears or disappears is not a change of its class.
+func differences(before, after []*qosv1alpha1.Assignment) []string {
+	var parts []string
+	for _, now := range after {
+		for _, was := range before {
+			if was.GetName() == now.GetName() && was.GetClass() != now.GetClass() {
+				parts = append(parts, now.GetName()+" "+podrequests.ClassName(was.GetClass())+" -> "+podrequests.ClassName(now.GetClass()))
+			}
+		}
+	}
+	return parts
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func TestOfAPodNothingIsKeptThatIsNotNeeded(t *testing.T) {
+func TestPodsAreStrippedToWhatIsUsed(t *testing.T) {
 	one := resource.MustParse("1")
 	kept := podWith("main")
 	kept.Annotations = map[string]string{"qos.noderesource.dev/pod": "rdt=gold", corev1.MirrorPodAnnotationKey: "hash"}
@@ -50,7 +50,7 @@ func TestOfAPodNothingIsKeptThatIsNotNeeded(t *testing.T) {
 	}
 }
 
-func TestOfHostileAnnotationsLittleIsKept(t *testing.T) {
+func TestHostileAnnotationsAreStripped(t *testing.T) {
 	long := strings.Repeat("rdt=gold,", 20_000)
 	hostile := podWith("main")
 	hostile.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
@@ -66,7 +66,7 @@ func TestOfHostileAnnotationsLittleIsKept(t *testing.T) {
 	}
 	kept := got.(*corev1.Pod).Annotations
 	if len(kept) != 6 || kept["container.qos.noderesource.dev/none"] != "" {
-		t.Errorf("kept %d annotations; want those of the pod and of containers that it has", len(kept))
+		t.Errorf("kept %d annotations; want those of the pod and of its containers", len(kept))
 	}
 	for key, value := range kept {
 		if len(value) > 16<<10+1 {
@@ -78,6 +78,6 @@ func TestOfHostileAnnotationsLittleIsKept(t *testing.T) {
 	}}})
 	request := classes.Holder{Container: "main", PodAnnotations: map[string]string{"qos.noderesource.dev/pod": kept["qos.noderesource.dev/pod"]}}
 	if _, err := offers.Resolve(request); err == nil || !strings.Contains(err.Error(), "is longer than") {
-		t.Errorf("what is cut is taken for %v; want it refused as too long", err)
+		t.Errorf("a cut annotation resolves with error %v; want it rejected as too long", err)
 	}
 }

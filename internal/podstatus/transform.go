@@ -1,0 +1,117 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package podstatus
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// maxAnnotation is one byte more than pkg/classes accepts for a request, so that what is too long stays too long.
+const maxAnnotation = 16<<10 + 1
+
+// strip is the informer's transform. It reduces a pod to what this package uses, as a node may have hundreds of pods, and may change
+// the pod that it is given.
+func strip(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil // a tombstone
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			DeletionTimestamp: pod.DeletionTimestamp, Annotations: strippedAnnotations(pod),
+		},
+		Spec: corev1.PodSpec{
+			NodeName:       pod.Spec.NodeName,
+			InitContainers: strippedContainers(pod.Spec.InitContainers), Containers: strippedContainers(pod.Spec.Containers),
+		},
+		Status: corev1.PodStatus{
+			Phase: pod.Status.Phase,
+			Conditions: slices.Clone(slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type != ConditionType
+			})),
+			ContainerStatuses:          strippedStatuses(pod.Status.ContainerStatuses),
+			InitContainerStatuses:      strippedStatuses(pod.Status.InitContainerStatuses),
+			EphemeralContainerStatuses: strippedStatuses(pod.Status.EphemeralContainerStatuses),
+		},
+	}, nil
+}
+
+// strippedAnnotations returns the requests for the pod and for containers that it has.
+func strippedAnnotations(pod *corev1.Pod) map[string]string {
+	names := map[string]bool{"": true} // the pod itself
+	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range list {
+			names[list[i].Name] = true
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		names[pod.Spec.EphemeralContainers[i].Name] = true
+	}
+
+	kept := map[string]string{}
+	for key, value := range pod.Annotations {
+		if key != corev1.MirrorPodAnnotationKey && (!classes.IsPodRequest(key) || !names[podrequests.ContainerOf(key)]) {
+			continue
+		}
+		if len(value) > maxAnnotation {
+			value = strings.Clone(value[:maxAnnotation]) // a substring would keep the whole value in memory
+		}
+		kept[key] = value
+	}
+	return kept
+}
+
+// strippedContainers keeps the limits of extended resources, whose names have a domain.
+func strippedContainers(containers []corev1.Container) []corev1.Container {
+	kept := make([]corev1.Container, 0, len(containers))
+	for i := range containers {
+		c := &containers[i]
+		limits := c.Resources.Limits
+		maps.DeleteFunc(limits, func(name corev1.ResourceName, _ resource.Quantity) bool { return !strings.Contains(string(name), "/") })
+		kept = append(kept, corev1.Container{
+			Name: c.Name, RestartPolicy: c.RestartPolicy, Resources: corev1.ResourceRequirements{Limits: limits},
+		})
+	}
+	return kept
+}
+
+func strippedStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	kept := make([]corev1.ContainerStatus, 0, len(statuses))
+	for i := range statuses {
+		s := corev1.ContainerStatus{Name: statuses[i].Name, ContainerID: statuses[i].ContainerID}
+		if statuses[i].State.Running != nil {
+			s.State.Running = &corev1.ContainerStateRunning{}
+		}
+		kept = append(kept, s)
+	}
+	return kept
+}
+
+// unchanged reports whether two versions of a stripped pod are alike.
+func unchanged(before, after any) bool {
+	a, ok := before.(*corev1.Pod)
+	b, also := after.(*corev1.Pod)
+	if !ok || !also {
+		return false
+	}
+	x, y := *a, *b
+	x.ResourceVersion, y.ResourceVersion = "", ""
+	return equality.Semantic.DeepEqual(&x, &y)
+}
+
+// finished reports whether a pod is ending or has ended. Its condition and events stay as they are.
+func finished(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
