@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
 // testPod is a pod that is put together in sentences: aPod("p").on("n1").running("main").
@@ -92,10 +92,10 @@ func (p testPod) told(status corev1.ConditionStatus, reason, message, at string)
 		panic(err)
 	}
 	p.Status.Conditions = append(p.Status.Conditions[:0:0], corev1.PodCondition{
-		Type: podstatus.ConditionType, Status: status, Reason: reason, Message: message,
+		Type: nodeqosv1alpha1.PodConditionAssigned, Status: status, Reason: reason, Message: message,
 	})
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{
-		Manager: podstatus.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", Time: &metav1.Time{Time: written},
+		Manager: nodeqosv1alpha1.FieldManager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: "v1", Time: &metav1.Time{Time: written},
 		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{}}}`), Subresource: "status",
 	}}
 	return p

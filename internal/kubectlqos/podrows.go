@@ -47,7 +47,6 @@ type podView struct {
 	node    *nodeqosv1alpha1.NodeQOSResources
 	offers  []classes.Offer
 	catalog *classes.Catalog
-	told    map[subject]assignment
 	now     time.Time
 }
 
@@ -64,7 +63,7 @@ func podRows(pods []corev1.Pod, nodes []*nodeqosv1alpha1.NodeQOSResources, reada
 	var rows []podRow
 	for i := range pods {
 		pod := &pods[i]
-		v := &podView{pod: pod, node: byName[pod.Spec.NodeName], told: toldBy(assignedCondition(pod)), now: now}
+		v := &podView{pod: pod, node: byName[pod.Spec.NodeName], now: now}
 		switch {
 		case v.node != nil:
 			v.offers = offersOf(v.node)
@@ -214,7 +213,7 @@ func (v *podView) row(
 	if known && asks(want) {
 		row.Requested, row.RequestedBy = &want.Class, keyText(want.Key)
 	}
-	has, state := v.effective(c, resource)
+	has, state := v.effective(c, resource, want.Class)
 	if state == inClass {
 		row.Effective = &has.class
 	}

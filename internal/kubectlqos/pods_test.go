@@ -12,18 +12,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
 
-// holds puts containers of pod p among the holders of classes of k8s.io/rdt on n1, and nobody else: "main=gold,side=bronze".
+// holds puts containers of pod p among the holders of classes of k8s.io/rdt on n1, and nobody else: "main=gold,side=bronze/default".
 func (r *rig) holds(t *testing.T, pairs string) {
 	t.Helper()
 	for _, class := range []string{"gold", "silver", "bronze", "old"} {
 		holders := []any{}
 		for pair := range strings.SplitSeq(pairs, ",") {
-			if container, of, _ := strings.Cut(pair, "="); of == class {
-				holders = append(holders, map[string]any{"namespace": "default", "pod": "p", "container": container})
+			container, of, _ := strings.Cut(pair, "=")
+			if of, source, _ := strings.Cut(of, "/"); of == class {
+				holders = append(holders, map[string]any{"namespace": "default", "pod": "p", "container": container, "source": source})
 			}
 		}
 		r.updateRDT(t, class, func(of map[string]any) { of["holders"] = holders })
@@ -114,37 +113,42 @@ func TestPodsSayWhatAPodAsksForAndHasAndWhyItDiffers(t *testing.T) {
 			told(corev1.ConditionFalse, "ChangeRefused", `pod default/p container main: class "silver" of k8s.io/rdt is full: 1 of 1 in use; in effect: main: k8s.io/rdt gold (container)`, "12:55:00"), "main=gold", nil,
 			`p | main | k8s.io/rdt | silver | gold | container | ChangeRefused: class "silver" of k8s.io/rdt is full: 1 of 1 in use`},
 		{"its class was changed by hand", aPod("p").on("n1").limited(gold).running().
-			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:55:00"), "main=silver", nil,
+			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:55:00"), "main=silver/update", nil,
 			"p | main | k8s.io/rdt | gold | silver | update | Changed: its class was changed while it runs; a container that replaces it gets what the pod asks for"},
 		{"it ran before the plugin came", aPod("p").on("n1").asks("rdt=gold").running().
-			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (adopted)", "12:55:00"), "main=silver", nil,
+			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (adopted)", "12:55:00"), "main=silver/adopted", nil,
 			"p | main | k8s.io/rdt | gold | silver | adopted | Adopted: it was in this class when the plugin found it"},
 		{"it ran before there was a default", aPod("p").on("n1").running(), "", nil,
 			"p | main | k8s.io/rdt | - | <system default> | default | CreatedBefore: it was created when plugin or class files were not as they are now; create it anew"},
 
 		{"the condition is newer than the holders", aPod("p").on("n1").asks("rdt=silver").running().
-			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:55:00"), "main=gold", nil,
-			"p | main | k8s.io/rdt | silver | silver | update"},
+			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:59:30"), "main=gold", nil,
+			"p | main | k8s.io/rdt | silver | gold | container | NotReported: the node has not reported the latest change (condition of the pod: main: k8s.io/rdt silver (update))"},
 		{"the holders are newer than the condition", aPod("p").on("n1").asks("rdt=silver").running().
 			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (container)", "12:40:00"), "main=gold", nil,
 			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: asked for since it runs, and not changed yet; without --follow-annotations of qos-kubelet-shim it counts for new pods only"},
 		{"it has just started, and nobody has told yet", aPod("p").on("n1").asks("rdt=gold").since(time.Date(2026, 5, 1, 12, 59, 50, 0, time.UTC)), "", nil,
-			`p | main | k8s.io/rdt | gold | unknown | container | NotTold: it has just started, or its node names not all holders; on the node, "qos-nri-plugin assignments" knows`},
+			`p | main | k8s.io/rdt | gold | unknown | container | NotReported: it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node`},
 		{"not all holders are named", aPod("p").on("n1").asks("rdt=gold").running(), "", func(t *testing.T, r *rig) {
 			r.updateRDT(t, "gold", func(of map[string]any) { of["holdersOmitted"] = int64(3) })
-		}, `p | main | k8s.io/rdt | gold | unknown | container | NotTold: it has just started, or its node names not all holders; on the node, "qos-nri-plugin assignments" knows`},
-		{"not all holders are named, but the pod tells", aPod("p").on("n1").asks("rdt=gold").running().
+		}, `p | main | k8s.io/rdt | gold | unknown | container | NotReported: it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node`},
+		{"not all holders are named, but the pod's condition has the class", aPod("p").on("n1").asks("rdt=gold").running().
 			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container)", "12:40:00"), "", func(t *testing.T, r *rig) {
 			r.updateRDT(t, "gold", func(of map[string]any) { of["holdersOmitted"] = int64(3) })
-		}, "p | main | k8s.io/rdt | gold | gold | container"},
+		}, `p | main | k8s.io/rdt | gold | unknown | container | NotReported: it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node (condition of the pod: main: k8s.io/rdt gold (container))`},
+		{"it is to be evicted", aPod("p").on("n1").asks("rdt=old").running(), "main=old/container", func(t *testing.T, r *rig) {
+			r.updateRDT(t, "old", func(of map[string]any) { of["holders"].([]any)[0].(map[string]any)["reason"] = "ClassRemoved" })
+		}, "p | main | k8s.io/rdt | old | old | container | ClassRemoved: its class is not configured any more, and its pod is to be evicted"},
+		{"of two containers of one name that is shown which has what was asked for", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold/container,main=silver/container", nil,
+			"p | main | k8s.io/rdt | silver | silver | container"},
 		{"the plugin is away", aPod("p").on("n1").asks("rdt=gold").running(), "main=gold", func(t *testing.T, r *rig) {
 			r.updateNode(t, "n1", func(object map[string]any) {
 				ready := object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
 				ready["status"], ready["reason"] = "False", "NotAnswering"
 			})
-		}, "p | main | k8s.io/rdt | gold | gold | container | PluginAway: known last: qos-nri-plugin of n1 is away since 2026-05-01T12:00:00Z"},
+		}, "p | main | k8s.io/rdt | gold | gold | container | PluginNotReady: known last: qos-nri-plugin of n1 is away since 2026-05-01T12:00:00Z"},
 		{"its node tells nothing", aPod("p").on("n9").asks("rdt=gold").running(), "", nil,
-			"p | main | k8s.io/rdt | gold | unknown | container | NodeTellsNothing: there are no NodeQOSResources of n9 that can be read; does qos-kubelet-shim run there?"},
+			"p | main | k8s.io/rdt | gold | unknown | container | NodeNotReported: no NodeQOSResources of n9 can be read; does qos-kubelet-shim run there?"},
 		{"of two containers each has its own", aPod("p").with("side").on("n1").limited(gold).running(), "main=gold,side=bronze", nil,
 			"p | main | k8s.io/rdt | gold | gold | allocated\np | side | k8s.io/rdt | - | bronze | default"},
 	} {
@@ -181,13 +185,5 @@ func TestDocumentsOfPodsTellTheSystemDefaultFromNothing(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, document.Items); diff != "" {
 		t.Errorf("items differ (-want +got):\n%s", diff)
-	}
-}
-
-func TestTheShimsWordsAreTheOnesThatAreRead(t *testing.T) {
-	got := []string{string(assignedType), reasonChangeRefused, shimManager}
-	want := []string{string(podstatus.ConditionType), podstatus.ReasonChangeRefused, podstatus.FieldManager}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("words differ (-want +got):\n%s", diff)
 	}
 }

@@ -23,34 +23,35 @@ func scramble(random *rand.Rand, pieces []string) string {
 	return text.String()
 }
 
-func TestConditionsAreReadOrLeft(t *testing.T) {
+func TestRefusalsAreReadOrLeft(t *testing.T) {
 	pieces := []string{
-		"pod", "main", "side", ": ", ":", "; ", ";", ", ", ",", " ", "k8s.io/rdt", "vendor.example/network", "gold", "system default", "(pod)",
-		"(allocated)", "(", ")", "/", `"`, "in effect", "pod default/p container ", `class "gold" is full`, "\n", "ü",
+		"pod", "main", "side", ": ", ":", "; ", ";", ", ", ",", " ", "k8s.io/rdt", "gold", "(pod)", "/", `"`, "in effect",
+		"pod default/p container ", "pod default/p", `class "gold" is full`, "\n", "ü",
 	}
-	checkReading(t, "pod: vendor.example/network fast (pod); main: k8s.io/rdt gold (allocated), k8s.io/blockio system default", true)
-	checkReading(t, `pod default/p container main: class "gold" is full; in effect: main: k8s.io/rdt gold (update)`, false)
+	const full = `class "gold" is full`
+	const message = `pod default/p container main: ` + full + `; pod default/p: ` + full + `; in effect: main: k8s.io/rdt gold (update)`
+	checkRefusals(t, message)
+	pod := aPod("p").told(corev1.ConditionFalse, "ClassFull", message, "12:55:00")
+	for _, container := range []string{"main", ""} {
+		if reason, got := refusalOf(pod.Pod, container); reason != "ClassFull" || got != full {
+			t.Errorf("read %s: %q for %q", reason, got, container)
+		}
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
-		checkReading(t, scramble(random, pieces), random.IntN(2) == 0)
+		checkRefusals(t, scramble(random, pieces))
 	}
 }
 
-// checkReading says that what is read of a message is in it.
-func checkReading(t *testing.T, message string, assigned bool) {
-	condition := &corev1.PodCondition{Message: message, Status: corev1.ConditionFalse}
-	if assigned {
-		condition.Status = corev1.ConditionTrue
-	}
-	for of, has := range toldBy(condition) {
-		if !strings.Contains(message, of.resource) || !strings.Contains(message, of.container) || !strings.Contains(of.resource, "/") {
-			t.Errorf("read %v of %v in %q", has, of, message)
-		}
-	}
-	pod := aPod("p")
-	for container := range refusalLines(message, pod.Pod) {
-		if !strings.Contains(message, container) {
-			t.Errorf("read a refusal of %q in %q", container, message)
+// checkRefusals checks that what is read of a message is in it.
+func checkRefusals(t *testing.T, message string) {
+	pod := aPod("p").told(corev1.ConditionFalse, "Refused", message, "12:55:00")
+	for _, container := range []string{"", "main", "side"} {
+		_, text := refusalOf(pod.Pod, container)
+		for part := range strings.SplitSeq(text, "; ") {
+			if !strings.Contains(message, part) || !strings.Contains(message, container) && text != "" {
+				t.Errorf("read a refusal of %q, %q in %q", container, text, message)
+			}
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 	corefake "k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/yaml"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
@@ -100,7 +100,7 @@ func (r *rig) updatePod(t *testing.T, name string, change func(*corev1.Pod)) {
 	}
 	pod := object.DeepCopyObject().(*corev1.Pod)
 	change(pod)
-	as := metav1.UpdateOptions{FieldManager: podstatus.FieldManager}
+	as := metav1.UpdateOptions{FieldManager: nodeqosv1alpha1.FieldManager}
 	if err := r.core.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), pod, pod.Namespace, as); err != nil {
 		t.Fatal(err)
 	}

@@ -48,12 +48,21 @@ func newSetRig(t *testing.T, pod testPod) *setRig {
 	return r
 }
 
-// tellsAfter is a shim that says something of pod p, some time after its annotations changed.
-func (r *setRig) tellsAfter(t *testing.T, wait time.Duration, status corev1.ConditionStatus, reason, message string) {
+// refusesAfter is a shim that refuses a change of pod p, some time after its annotations changed.
+func (r *setRig) refusesAfter(t *testing.T, wait time.Duration, message string) {
+	r.afterPatch(wait, func() {
+		r.updatePod(t, "p", func(pod *corev1.Pod) { testPod{pod}.told(corev1.ConditionFalse, "ChangeRefused", message, "12:59:00") })
+	})
+}
+
+// assignsAfter is a node that reports other holders of k8s.io/rdt, some time after the annotations of pod p changed.
+func (r *setRig) assignsAfter(t *testing.T, wait time.Duration, pairs string) {
+	r.afterPatch(wait, func() { r.holds(t, pairs) })
+}
+
+func (r *setRig) afterPatch(wait time.Duration, do func()) {
 	r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		time.AfterFunc(wait, func() {
-			r.updatePod(t, "p", func(pod *corev1.Pod) { testPod{pod}.told(status, reason, message, "12:59:00") })
-		})
+		time.AfterFunc(wait, do)
 		return false, nil, nil
 	})
 }
@@ -90,41 +99,44 @@ func TestSetChangesTheAnnotationAndTellsWhatCameOfIt(t *testing.T) {
 		annotation string
 	}{
 		{"another class", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
-			r.tellsAfter(t, 2*time.Second, corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)")
+			r.assignsAfter(t, 2*time.Second, "main=silver/update")
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
 		{"another class, told by the node alone", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
-			r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-				time.AfterFunc(5*time.Second, func() {
-					r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
-					r.holds(t, "main=silver")
-				})
-				return false, nil, nil
+			r.afterPatch(5*time.Second, func() {
+				r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
+				r.holds(t, "main=silver")
 			})
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
 		{"the class of the pod itself", goldPod(), []string{"p", "--pod", "vendor.example/disk=fast"}, func(t *testing.T, r *setRig) {
 			r.addPodResource(t, "vendor.example/disk", true)
-			r.tellsAfter(t, time.Second, corev1.ConditionTrue, "Assigned", "pod: vendor.example/disk fast (update); main: k8s.io/rdt gold (container)")
+			r.afterPatch(time.Second, func() {
+				r.updateNode(t, "n1", func(object map[string]any) {
+					resources := object["status"].(map[string]any)["qosResources"].(map[string]any)["podQOSResources"].([]any)
+					resources[0].(map[string]any)["classes"].([]any)[0].(map[string]any)["holders"] = []any{
+						map[string]any{"namespace": "default", "pod": "p", "source": "update"}}
+				})
+			})
 		}, answer{Out: "pod/p: vendor.example/disk <system default> -> fast\n"}, "rdt=gold"},
 		{"the only container needs no name", goldPod(), []string{"p", "rdt=silver"}, func(t *testing.T, r *setRig) {
-			r.tellsAfter(t, time.Second, corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)")
+			r.assignsAfter(t, time.Second, "main=silver/update")
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
 		{"nothing any more, which is the default", goldPod(), []string{"p", "-c", "main", "rdt-"}, func(t *testing.T, r *setRig) {
-			r.tellsAfter(t, time.Second, corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt bronze (update)")
+			r.assignsAfter(t, time.Second, "main=bronze/update")
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> bronze\n"}, ""},
 		{"the system default", goldPod(), []string{"p", "-c", "main", "rdt="}, func(t *testing.T, r *setRig) {
-			r.tellsAfter(t, time.Second, corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt system default (update)")
+			r.assignsAfter(t, time.Second, "")
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> <system default>\n"}, "rdt="},
 		{"the class that it has", goldPod(), []string{"p", "-c", "main", "k8s.io/rdt=gold"}, nil,
 			answer{Out: "pod/p container main: k8s.io/rdt stays gold\n"}, "k8s.io/rdt=gold"},
 		{"a class that the node refuses", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
-			r.tellsAfter(t, time.Second, corev1.ConditionFalse, "ChangeRefused", full)
+			r.refusesAfter(t, time.Second, full)
 		}, answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main still asks for it, and it is tried again when it may be possible` + "\n"}, "rdt=silver"},
 		{"what was refused before is told at once", goldPod().asks("rdt=silver").told(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
 			[]string{"p", "-c", "main", "rdt=silver", "--timeout", "1ns"}, nil,
 			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main still asks for it, and it is tried again when it may be possible` + "\n"}, "rdt=silver"},
 		{"an old refusal is not taken for a new one", goldPod().asks("rdt=silver").told(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
 			[]string{"p", "-c", "main", "rdt=bronze"}, func(t *testing.T, r *setRig) {
-				r.tellsAfter(t, 3*time.Second, corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt bronze (update)")
+				r.assignsAfter(t, 3*time.Second, "main=bronze/update")
 			}, answer{Out: "pod/p container main: k8s.io/rdt gold -> bronze\n"}, "rdt=bronze"},
 		{"nobody follows", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, nil,
 			answer{Code: 1, Errors: `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; nothing changed within 30s: does qos-kubelet-shim of n1 have --follow-annotations? see kubectl qos pods p` + "\n"}, "rdt=silver"},
@@ -134,11 +146,8 @@ func TestSetChangesTheAnnotationAndTellsWhatCameOfIt(t *testing.T) {
 			})
 		}, answer{Code: 1, Errors: `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; nothing changed within 30s, as qos-nri-plugin of n1 is away since 2026-05-01T12:00:00Z` + "\n"}, "rdt=silver"},
 		{"the pod ends", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
-			r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-				time.AfterFunc(time.Second, func() {
-					r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
-				})
-				return false, nil, nil
+			r.afterPatch(time.Second, func() {
+				r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
 			})
 		}, answer{Code: 1, Errors: "Error: pod/p: it ended before its class was changed\n"}, "rdt=silver"},
 		{"without waiting", goldPod(), []string{"p", "-c", "main", "rdt=silver", "--wait=false"}, nil,
@@ -164,8 +173,9 @@ func TestSetChangesTheAnnotationAndTellsWhatCameOfIt(t *testing.T) {
 
 func TestSetForThePodSparesContainersThatAskForThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newSetRig(t, goldPod().with("side").running().told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container); side: k8s.io/rdt bronze (default)", "12:55:00"))
-		r.tellsAfter(t, time.Second, corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container); side: k8s.io/rdt silver (update)")
+		r := newSetRig(t, goldPod().with("side").running())
+		r.holds(t, "main=gold,side=bronze/default")
+		r.assignsAfter(t, time.Second, "main=gold,side=silver/update")
 		wantAnswer(t, answer{Out: "pod/p container side: k8s.io/rdt bronze -> silver\n"}, r.run(t, "set", "p", "--pod", "rdt=silver"))
 		if got := r.annotation(t, podKey); got != "rdt=silver" {
 			t.Errorf("the pod's annotation is %q", got)

@@ -126,7 +126,7 @@ func newSettingPlan(
 	if p.value, err = c.merge(p.had); err != nil {
 		return nil, fmt.Errorf("annotation %s of pod %s: %w; mend it with kubectl annotate --overwrite", p.key, pod.Name, err)
 	}
-	v := &podView{pod: pod, node: node, offers: offersOf(node), told: toldBy(assignedCondition(pod)), now: now}
+	v := &podView{pod: pod, node: node, offers: offersOf(node), now: now}
 	v.catalog = classes.NewCatalog(v.offers)
 	if err := v.checkOffers(c, container); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (v *podView) targets(p *settingPlan, container string, c change) ([]target,
 				deaf = append(deaf, fmt.Sprintf("%s (by %s)", of.name, keyText(want.Key)))
 				continue
 			}
-			has, is := v.effective(of, want.Resource)
+			has, is := v.effective(of, want.Resource, "")
 			targets = append(targets, target{of.name, want.Resource, has, is == inClass, want.Class})
 		}
 	}

@@ -95,7 +95,7 @@ func (o *setCommand) look(
 
 // judge says how far a plan has come.
 func (o *setCommand) judge(plan *settingPlan, pod *corev1.Pod, node *nodeqosv1alpha1.NodeQOSResources) outcome {
-	v := &podView{pod: pod, node: node, offers: offersOf(node), told: toldBy(assignedCondition(pod)), now: o.now()}
+	v := &podView{pod: pod, node: node, offers: offersOf(node), now: o.now()}
 	v.catalog = classes.NewCatalog(v.offers)
 	done := true
 	for _, t := range plan.targets {
@@ -103,18 +103,18 @@ func (o *setCommand) judge(plan *settingPlan, pod *corev1.Pod, node *nodeqosv1al
 		if !ok {
 			continue
 		}
-		has, is := v.effective(c, t.resource)
+		has, is := v.effective(c, t.resource, t.class)
 		done = done && is == inClass && has.class == t.class
 	}
 	if done {
 		return outcome{done: true}
 	}
 	condition := assignedCondition(pod)
-	if condition == nil || condition.Reason != reasonChangeRefused {
+	if condition == nil || condition.Reason != nodeqosv1alpha1.ReasonChangeRefused {
 		return outcome{}
 	}
 	for _, t := range plan.targets {
-		if _, line := v.refusalOf(t.container); line != "" {
+		if _, line := refusalOf(pod, t.container); line != "" {
 			before := assignedCondition(plan.pod)
 			return outcome{refused: line, stale: !plan.unchanged() && before != nil && before.Message == condition.Message}
 		}

@@ -99,6 +99,7 @@ func TestAWatchOfPodsShowsWhatBecomesOfThem(t *testing.T) {
 		r.updatePod(t, "p", func(pod *corev1.Pod) {
 			testPod{pod}.running().told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container)", "12:55:00")
 		})
+		r.holds(t, "main=gold/container")
 		out.await(t, "gold        gold")
 		if err := r.core.Tracker().Add(aPod("q").on("n1").asks("rdt=silver").waiting("ContainerCreating", "").Pod); err != nil {
 			t.Fatal(err)

@@ -6,7 +6,6 @@ package kubectlqos
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,55 +16,45 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// state is what is known of a class in effect.
+// state says what is known of the class in effect.
 type state int
 
 const (
 	notRunning state = iota // nothing runs, so nothing is in effect
 	inClass                 // it has the class, or the system default
-	notKnown                // it runs, in which class is not told
+	notKnown                // it runs, in an unknown class
 )
 
-// newsTime is how long the news of a container's class may take to be told.
-const newsTime = time.Minute
+// reportTime is how long it may take until a node reports the class of a new container.
+const reportTime = time.Minute
 
-// effective says which class a container, or a pod, has of a resource: what the node tells, or the pod's condition, whichever is newer;
-// else the system default.
-func (v *podView) effective(c containerView, resource string) (assignment, state) {
-	if finished(v.pod) {
+// effective returns the class that a container, or a pod, has of a resource: what the node reports, else the system default. Of two
+// classes it is the wanted one.
+func (v *podView) effective(c containerView, resource, wanted string) (assignment, state) {
+	alive, started := v.alive(c)
+	if v.node == nil {
+		if alive && !finished(v.pod) {
+			return assignment{}, notKnown
+		}
 		return assignment{}, notRunning
 	}
-	alive, started := v.alive(c)
-	told, isTold := v.toldOf(subject{c.name, resource})
-	held := holding{}
-	if v.node != nil {
-		held = holdingOf(v.node, v.pod, subject{c.name, resource})
-	}
-	newer := v.node == nil || writtenAt(&v.pod.ObjectMeta).After(writtenAt(&v.node.ObjectMeta))
+
+	held := holdingsOf(v.node, v.pod, c.name, resource)
+	has, ok := held.pick(wanted)
 	switch {
-	case isTold && alive && (newer || held.omitted && len(held.classes) == 0):
-		return told, inClass
-	case isTold && slices.Contains(held.classes, told.class):
-		return told, inClass
-	case len(held.classes) > 0:
-		return assignment{class: held.classes[0]}, inClass
+	case finished(v.pod):
+		return assignment{}, notRunning
+	case ok:
+		return has, inClass
 	case !alive:
 		return assignment{}, notRunning
-	case v.node == nil, held.omitted, !isTold && v.now.Sub(started) < newsTime && v.mayHaveClass(c, resource):
+	case held.omitted, v.now.Sub(started) < reportTime && v.mayHaveClass(c, resource):
 		return assignment{}, notKnown
 	}
-	return assignment{source: told.source}, inClass
+	return assignment{}, inClass
 }
 
-func (v *podView) toldOf(s subject) (assignment, bool) {
-	if s.container == "" {
-		s.container = "pod"
-	}
-	told, is := v.told[s]
-	return told, is
-}
-
-// mayHaveClass says whether a class is asked for, or a default, so that news of it may be under way.
+// mayHaveClass says whether a container asks for a class, or gets a default, so that the node will report it.
 func (v *podView) mayHaveClass(c containerView, resource string) bool {
 	wanted, err := v.catalog.Resolve(requestOf(v.offers, v.pod, c.name))
 	if err != nil {
@@ -106,12 +95,14 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 		return v.ending()
 	case v.pod.Spec.NodeName == "":
 		return v.notScheduled()
+	case satisfied && has.evicted != "":
+		return has.evicted, "its class is not configured any more, and its pod is to be evicted"
 	case satisfied:
 		return v.stale()
 	case is == notRunning && !asks(want) && want.Class == classes.SystemDefault:
 		return "", "" // nothing is missing
 	}
-	if reason, message := v.refusalOf(c.name); reason != "" {
+	if reason, message := refusalOf(v.pod, c.name); reason != "" {
 		return reason, message
 	}
 	switch is {
@@ -149,42 +140,7 @@ func (v *podView) stale() (reason, message string) {
 	if ready == nil || ready.Status == metav1.ConditionTrue {
 		return "", ""
 	}
-	return "PluginAway", fmt.Sprintf("known last: qos-nri-plugin of %s is away since %s", v.node.Name, timeText(&ready.LastTransitionTime))
-}
-
-// refusalOf reads from the pod's condition why a container, or the pod, was refused its classes.
-func (v *podView) refusalOf(container string) (reason, message string) {
-	condition := assignedCondition(v.pod)
-	if condition == nil || condition.Status == corev1.ConditionTrue {
-		return "", ""
-	}
-	text, _, _ := strings.Cut(condition.Message, "; "+inEffect)
-	for of, line := range refusalLines(text, v.pod) {
-		if of == container {
-			return condition.Reason, line
-		}
-	}
-	return "", ""
-}
-
-// containerPart is how the name of a container begins what is said of it.
-var containerPart = regexp.MustCompile(`^:? ?container ([a-z0-9-]+): `)
-
-// refusalLines has what a message says, by container; of the pod as a whole with "". Each part begins with the pod's name.
-func refusalLines(text string, pod *corev1.Pod) map[string]string {
-	lines := map[string]string{}
-	name := "pod " + pod.Namespace + "/" + pod.Name
-	for part := range strings.SplitSeq(strings.TrimPrefix(text, name), "; "+name) {
-		container, line := "", strings.TrimPrefix(part, ": ")
-		if found := containerPart.FindStringSubmatch(part); found != nil {
-			container, line = found[1], part[len(found[0]):]
-		}
-		if before := lines[container]; before != "" {
-			line = before + "; " + line
-		}
-		lines[container] = line
-	}
-	return lines
+	return "PluginNotReady", fmt.Sprintf("known last: qos-nri-plugin of %s is away since %s", v.node.Name, timeText(&ready.LastTransitionTime))
 }
 
 // notCreated is what the kubelet says of a container that does not run.
@@ -202,17 +158,28 @@ func notCreated(c containerView) (reason, message string) {
 
 func (v *podView) unknown() (reason, message string) {
 	if v.node == nil {
-		return "NodeTellsNothing", "there are no NodeQOSResources of " + v.pod.Spec.NodeName + " that can be read; does qos-kubelet-shim run there?"
+		return "NodeNotReported", v.withCondition("no NodeQOSResources of " + v.pod.Spec.NodeName + " can be read; does qos-kubelet-shim run there?")
 	}
 	if reason, message := v.stale(); reason != "" {
 		return reason, message
 	}
-	return "NotTold", `it has just started, or its node names not all holders; on the node, "qos-nri-plugin assignments" knows`
+	return "NotReported", v.withCondition(
+		`it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node`)
 }
 
-// differs says why what runs is in another class than it asks for.
+// withCondition adds to a message what the pod's condition says, for people.
+func (v *podView) withCondition(message string) string {
+	if condition := assignedCondition(v.pod); condition != nil {
+		return message + " (condition of the pod: " + condition.Message + ")"
+	}
+	return message
+}
+
+// differs returns why a running container is in another class than it asks for.
 func (v *podView) differs(want classes.Assignment, has assignment) (reason, message string) {
 	switch {
+	case v.reportDelayed():
+		return "NotReported", v.withCondition("the node has not reported the latest change")
 	case has.source == classes.SourceUpdate:
 		return "Changed", "its class was changed while it runs; a container that replaces it gets what the pod asks for"
 	case has.source == classes.SourceAdopted:
@@ -221,6 +188,13 @@ func (v *podView) differs(want classes.Assignment, has assignment) (reason, mess
 		return "NotFollowed", "asked for since it runs, and not changed yet; without --follow-annotations of qos-kubelet-shim it counts for new pods only"
 	}
 	return "CreatedBefore", "it was created when plugin or class files were not as they are now; create it anew"
+}
+
+// reportDelayed reports whether the pod has classes that the node has not reported yet: the shim writes the pod first.
+func (v *podView) reportDelayed() bool {
+	condition, written := assignedCondition(v.pod), writtenAt(&v.pod.ObjectMeta)
+	return condition != nil && condition.Status == corev1.ConditionTrue && v.now.Sub(written) < reportTime &&
+		written.After(writtenAt(&v.node.ObjectMeta))
 }
 
 // refusal is what the node's rules say against a request.

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
@@ -46,7 +47,8 @@ func dated(condition metav1.Condition, before []metav1.Condition, now time.Time)
 			continue
 		}
 		condition.LastTransitionTime = b.LastTransitionTime
-		if condition.Reason == notAnswering && b.Reason == notAnswering {
+		// The message of a connection error may differ at every attempt.
+		if condition.Reason == nodeqosv1alpha1.ReasonNotAnswering && b.Reason == nodeqosv1alpha1.ReasonNotAnswering {
 			condition.Message = b.Message
 		}
 	}

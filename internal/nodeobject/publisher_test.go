@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
@@ -64,6 +65,22 @@ func TestPublisher(t *testing.T) {
 				t.Errorf("%d writes", got)
 			}
 			r.expectInUse(t, 600)
+			pass(time.Hour)
+			r.expectRequests(t)
+		},
+		"a change of a running container does not wait with the other holders": func(t *testing.T) {
+			r := settled(t)
+			r.plugin.Set(ready(1))
+			pass(2 * time.Second)
+			r.plugin.Set(held(qosv1alpha1.Source_SOURCE_CONTAINER))
+			pass(10 * time.Second)
+			r.expectRequests(t, getNode, applyStatus)
+			r.plugin.Set(held(qosv1alpha1.Source_SOURCE_UPDATE))
+			pass(6 * time.Second)
+			r.expectRequests(t, getNode, applyStatus)
+			if got := r.published(t).Status.QOSResources.ContainerQOSResources[0].Classes[0].Holders; len(got) != 1 || got[0].Source != "update" {
+				t.Errorf("holders are %v", got)
+			}
 			pass(time.Hour)
 			r.expectRequests(t)
 		},

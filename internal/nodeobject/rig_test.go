@@ -52,6 +52,17 @@ func ready(inUse uint64) nodecache.State {
 	return nodecache.State{Status: status, Assignments: &qosv1alpha1.ListAssignmentsResponse{}, Latest: status}
 }
 
+// held is ready with one holder of the class, whose class has a source.
+func held(source qosv1alpha1.Source) nodecache.State {
+	state := ready(1)
+	state.Assignments = &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{{
+		Uid: "u", Namespace: "a", Name: "web", Containers: []*qosv1alpha1.ContainerAssignments{{
+			Name: "app", QosResources: []*qosv1alpha1.Assignment{{Name: "k8s.io/rdt", Class: "gold", Source: source}},
+		}},
+	}}}
+	return state
+}
+
 // described is ready with a class whose description is another with every number, too.
 func described(inUse uint64) nodecache.State {
 	state := ready(inUse)

@@ -76,21 +76,18 @@ func node(status *nodeqosv1alpha1.NodeQOSResourcesStatus, s *qosv1alpha1.StatusR
 
 func pluginReady(state nodecache.State, away bool) metav1.Condition {
 	ready := metav1.Condition{
-		Type: nodeqosv1alpha1.ConditionPluginReady, Status: metav1.ConditionTrue, Reason: "Ready",
+		Type: nodeqosv1alpha1.ConditionPluginReady, Status: metav1.ConditionTrue, Reason: nodeqosv1alpha1.ReasonReady,
 		Message: "qos-nri-plugin answers, has class files in force and is registered with the container runtime.",
 	}
 	if away {
 		ready.Status, ready.Message = metav1.ConditionFalse, cut(state.Problem, longestMessage)
-		ready.Reason, ready.LastTransitionTime = "NotReady", metav1.NewTime(state.NotReadySince)
+		ready.Reason, ready.LastTransitionTime = nodeqosv1alpha1.ReasonNotReady, metav1.NewTime(state.NotReadySince)
 		if state.Latest == nil {
-			ready.Reason = notAnswering
+			ready.Reason = nodeqosv1alpha1.ReasonNotAnswering
 		}
 	}
 	return ready
 }
-
-// notAnswering is the reason of a plugin from which nothing comes. Its message is of the connection, and may be another at every try.
-const notAnswering = "NotAnswering"
 
 func resources(
 	infos []*qosv1alpha1.QOSResourceInfo, before []nodeqosv1alpha1.QOSResourceInfo, holders holdersOf, now time.Time,

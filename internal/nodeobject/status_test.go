@@ -54,15 +54,19 @@ func status(started time.Time) *qosv1alpha1.StatusResponse {
 }
 
 func container(name, class string) *qosv1alpha1.ContainerAssignments {
-	return &qosv1alpha1.ContainerAssignments{Name: name, QosResources: []*qosv1alpha1.Assignment{{Name: "k8s.io/rdt", Class: class}}}
+	return &qosv1alpha1.ContainerAssignments{Name: name, QosResources: []*qosv1alpha1.Assignment{
+		{Name: "k8s.io/rdt", Class: class, Source: qosv1alpha1.Source_SOURCE_ALLOCATED},
+	}}
 }
 
 func state(s *qosv1alpha1.StatusResponse) nodecache.State {
-	return nodecache.State{Status: s, Latest: s, Assignments: &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{
-		{Namespace: "a", Name: "web", Containers: []*qosv1alpha1.ContainerAssignments{container("app", "gold"), container("app", "gold"), container("log", "")},
-			QosResources: []*qosv1alpha1.Assignment{{Name: "qos.noderesource.dev/pod-blockio", Class: "slow"}}},
-		{Namespace: "b", Name: "job", Containers: []*qosv1alpha1.ContainerAssignments{container("work", "bronze")}},
-	}}}
+	return nodecache.State{Status: s, Latest: s, Assignments: &qosv1alpha1.ListAssignmentsResponse{
+		Evictions: []*qosv1alpha1.Eviction{{PodUid: "job", Container: "work", Resource: "k8s.io/rdt", Reason: "ClassRemoved"}},
+		Pods: []*qosv1alpha1.PodAssignments{
+			{Uid: "web", Namespace: "a", Name: "web", Containers: []*qosv1alpha1.ContainerAssignments{container("app", "gold"), container("app", "gold"), container("log", "")},
+				QosResources: []*qosv1alpha1.Assignment{{Name: "qos.noderesource.dev/pod-blockio", Class: "slow", Source: qosv1alpha1.Source_SOURCE_POD}}},
+			{Uid: "job", Namespace: "b", Name: "job", Containers: []*qosv1alpha1.ContainerAssignments{container("work", "bronze")}},
+		}}}
 }
 
 // published is what the state of status(at(8, 0, 0)) was published as at nine.
@@ -71,14 +75,16 @@ func published() nodeqosv1alpha1.NodeQOSResourcesStatus {
 	return nodeqosv1alpha1.NodeQOSResourcesStatus{
 		QOSResources: nodeqosv1alpha1.QOSResourceStatus{
 			PodQOSResources: []nodeqosv1alpha1.QOSResourceInfo{{Name: "qos.noderesource.dev/pod-blockio", Conditions: []metav1.Condition{},
-				Classes: []nodeqosv1alpha1.QOSResourceClassInfo{{Name: "slow", InUse: 1, Holders: []nodeqosv1alpha1.Holder{{Namespace: "a", Pod: "web"}}}}}},
+				Classes: []nodeqosv1alpha1.QOSResourceClassInfo{{Name: "slow", InUse: 1, Holders: []nodeqosv1alpha1.Holder{{Namespace: "a", Pod: "web", Source: "pod"}}}}}},
 			ContainerQOSResources: []nodeqosv1alpha1.QOSResourceInfo{{
 				Name: "k8s.io/rdt", Mutable: true, DefaultClass: "bronze",
 				Conditions: []metav1.Condition{{Type: "BandwidthRounded", Status: "False", Reason: "Rounded", Message: "5 is 10", LastTransitionTime: eight}},
 				Classes: []nodeqosv1alpha1.QOSResourceClassInfo{
 					{Name: "gold", Capacity: 2, InUse: 1, Description: "fast", ExtendedResource: "qos.noderesource.dev/rdt.gold",
-						Holders: []nodeqosv1alpha1.Holder{{Namespace: "a", Pod: "web", Container: "app"}}},
-					{Name: "bronze", InUse: 1, Degraded: "no MBA", Holders: []nodeqosv1alpha1.Holder{{Namespace: "b", Pod: "job", Container: "work"}}},
+						Holders: []nodeqosv1alpha1.Holder{{Namespace: "a", Pod: "web", Container: "app", Source: "allocated"}}},
+					{Name: "bronze", InUse: 1, Degraded: "no MBA", Holders: []nodeqosv1alpha1.Holder{
+						{Namespace: "b", Pod: "job", Container: "work", Source: "allocated", Reason: "ClassRemoved"},
+					}},
 					{Name: "old", Draining: true},
 				},
 			}},
@@ -222,7 +228,7 @@ func crowd(pods, containers, resources, name int) nodecache.State {
 	for r := range resources {
 		s.Resources.ContainerQosResources = append(s.Resources.ContainerQosResources, &qosv1alpha1.QOSResourceInfo{
 			Name: fmt.Sprintf("k8s.io/r%d", r), Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "gold", InUse: uint64(pods * containers)}}})
-		assigned = append(assigned, &qosv1alpha1.Assignment{Name: fmt.Sprintf("k8s.io/r%d", r), Class: "gold"})
+		assigned = append(assigned, &qosv1alpha1.Assignment{Name: fmt.Sprintf("k8s.io/r%d", r), Class: "gold", Source: qosv1alpha1.Source_SOURCE_ALLOCATED})
 	}
 	list := &qosv1alpha1.ListAssignmentsResponse{}
 	for p := range pods {

@@ -18,11 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
-
-// fieldManager is who the API server takes for the owner of what is applied.
-const fieldManager = "qos-kubelet-shim"
 
 // owner is the Node as it was when it was looked at.
 type owner struct {
@@ -105,21 +103,35 @@ func (p *Publisher) postpone(wait time.Duration) {
 	}
 }
 
-// withHoldersOf is a status with what another says of who holds the classes that both have.
+// withHoldersOf returns a status with the holders of the classes in another one. Classes of which a holder was changed while it ran keep
+// theirs: whoever asked for the change waits for it.
 func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	mixed := *status.DeepCopy()
-	take(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)
-	take(mixed.QOSResources.ContainerQOSResources, other.QOSResources.ContainerQOSResources)
+	copyHolders(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)
+	copyHolders(mixed.QOSResources.ContainerQOSResources, other.QOSResources.ContainerQOSResources)
 	return mixed
 }
 
-func take(to, from []nodeqosv1alpha1.QOSResourceInfo) {
+func copyHolders(to, from []nodeqosv1alpha1.QOSResourceInfo) {
 	for i := range min(len(to), len(from)) {
 		for j := range min(len(to[i].Classes), len(from[i].Classes)) {
 			c, is := &to[i].Classes[j], &from[i].Classes[j]
-			c.InUse, c.Holders, c.HoldersOmitted = is.InUse, is.Holders, is.HoldersOmitted
+			if slices.Equal(updated(c.Holders), updated(is.Holders)) {
+				c.InUse, c.Holders, c.HoldersOmitted = is.InUse, is.Holders, is.HoldersOmitted
+			}
 		}
 	}
+}
+
+// updated returns the holders whose class was changed while they ran.
+func updated(holders []nodeqosv1alpha1.Holder) []nodeqosv1alpha1.Holder {
+	var list []nodeqosv1alpha1.Holder
+	for _, h := range holders {
+		if h.Source == qosv1alpha1.Source_SOURCE_UPDATE.Name() {
+			list = append(list, h)
+		}
+	}
+	return list
 }
 
 // says tells whether the object has the status. It may have more that is of others, which applying once more would not take away.
@@ -182,7 +194,7 @@ func (p *Publisher) apply(ctx context.Context, object nodeqosv1alpha1.NodeQOSRes
 	for _, s := range subresource {
 		name += "/" + s
 	}
-	written, err := p.objects.Apply(ctx, p.node, body, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}, subresource...)
+	written, err := p.objects.Apply(ctx, p.node, body, metav1.ApplyOptions{FieldManager: nodeqosv1alpha1.FieldManager, Force: true}, subresource...)
 	if p.writes.Count(name, err) != nil {
 		return nil, fmt.Errorf("apply %s %s: %w", name, p.node, &kubeapi.About{Kind: kubeapi.OurKind, Err: err})
 	}

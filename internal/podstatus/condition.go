@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
@@ -37,17 +38,17 @@ type observed struct {
 func (o *observed) condition(now metav1.Time) *corev1.PodCondition {
 	current := conditionOf(o.pod)
 	effective := o.effective()
-	want := &corev1.PodCondition{Type: ConditionType, Status: corev1.ConditionFalse, LastTransitionTime: now}
+	want := &corev1.PodCondition{Type: nodeqosv1alpha1.PodConditionAssigned, Status: corev1.ConditionFalse, LastTransitionTime: now}
 
 	switch {
 	case len(o.refusals) > 0:
-		want.Reason = cmp.Or(o.refusals[0].Series, ReasonRefused)
+		want.Reason = cmp.Or(o.refusals[0].Series, nodeqosv1alpha1.ReasonRefused)
 		want.Message = refusedMessage(o.refusals, effective)
 	case len(o.refusedChanges) > 0:
-		want.Reason = ReasonChangeRefused
+		want.Reason = nodeqosv1alpha1.ReasonChangeRefused
 		want.Message = refusedMessage(o.refusedChanges, effective)
 	case o.assignments != nil && (o.anyClass() || current != nil):
-		want.Status, want.Reason, want.Message = corev1.ConditionTrue, ReasonAssigned, joinUpTo(effective, maxMessage)
+		want.Status, want.Reason, want.Message = corev1.ConditionTrue, nodeqosv1alpha1.ReasonAssigned, joinUpTo(effective, maxMessage)
 	default:
 		return nil
 	}
@@ -59,7 +60,7 @@ func (o *observed) condition(now metav1.Time) *corev1.PodCondition {
 }
 
 func conditionOf(pod *corev1.Pod) *corev1.PodCondition {
-	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == ConditionType })
+	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == nodeqosv1alpha1.PodConditionAssigned })
 	if i < 0 {
 		return nil
 	}
@@ -149,8 +150,8 @@ func describe(assignments []*qosv1alpha1.Assignment) string {
 	parts := make([]string, 0, len(assignments))
 	for _, a := range assignments {
 		text := a.GetName() + " " + podrequests.ClassName(a.GetClass())
-		if a.GetSource() != qosv1alpha1.Source_SOURCE_UNSPECIFIED {
-			text += " (" + strings.ToLower(strings.TrimPrefix(a.GetSource().String(), "SOURCE_")) + ")"
+		if source := a.GetSource().Name(); source != "" {
+			text += " (" + source + ")"
 		}
 		parts = append(parts, text)
 	}
@@ -168,7 +169,7 @@ func refusedMessage(refused []podevents.Record, effective []string) string {
 		return text
 	}
 
-	text += "; in effect: "
+	text += nodeqosv1alpha1.PodConditionInEffect
 	return text + joinUpTo(effective, maxMessage-len(text))
 }
 

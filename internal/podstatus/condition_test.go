@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 )
@@ -49,7 +50,7 @@ func TestCondition(t *testing.T) {
 	network := assigned(ctr("main", "1", has("k8s.io/rdt", "", none)))
 	network.QosResources = []*qosv1alpha1.Assignment{has("vendor.example/network", "fast", fromPod)}
 	published := podWith("main")
-	published.Status.Conditions = []corev1.PodCondition{{Type: ConditionType, Status: corev1.ConditionTrue}}
+	published.Status.Conditions = []corev1.PodCondition{{Type: nodeqosv1alpha1.PodConditionAssigned, Status: corev1.ConditionTrue}}
 	restarted := podWith("main")
 	restarted.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://1"}}
 	withInit := podWith("main")
@@ -122,7 +123,7 @@ func TestCondition(t *testing.T) {
 func TestTransitionTimeChangesOnlyWithTheStatus(t *testing.T) {
 	before, now := metav1.NewTime(time.Unix(1000, 0)), metav1.NewTime(time.Unix(2000, 0))
 	pod := podWith("main")
-	pod.Status.Conditions = []corev1.PodCondition{{Type: ConditionType, Status: corev1.ConditionTrue, Message: "old", LastTransitionTime: before}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: nodeqosv1alpha1.PodConditionAssigned, Status: corev1.ConditionTrue, Message: "old", LastTransitionTime: before}}
 	o := observed{pod: pod, assignments: assigned(ctr("main", "1", has("k8s.io/rdt", "gold", container)))}
 	if got := o.condition(now); !got.LastTransitionTime.Equal(&before) {
 		t.Errorf("another message: transition at %v, want %v", got.LastTransitionTime, before)

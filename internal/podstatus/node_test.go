@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
@@ -90,7 +91,7 @@ func awaitCondition(t *testing.T, client kubernetes.Interface, name string, stat
 	var last corev1.PodCondition
 	for {
 		for _, c := range pod.Status.Conditions {
-			if c.Type == podstatus.ConditionType {
+			if c.Type == nodeqosv1alpha1.PodConditionAssigned {
 				last = c
 			}
 		}

@@ -32,21 +32,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
-)
-
-// ConditionType is the type of the pod condition. It is True while the pod has the classes in its message, and False when a request of
-// the pod is refused.
-const ConditionType = corev1.PodConditionType(classes.Domain + "/Assigned")
-
-// Reasons of the condition. A refusal by the plugin has the plugin's reason.
-const (
-	// ReasonAssigned is the reason while the condition is True.
-	ReasonAssigned = "Assigned"
-	// ReasonRefused is the reason of a refusal for which the plugin gives none.
-	ReasonRefused = "Refused"
-	// ReasonChangeRefused means that the pod runs, but not in the classes that its annotations request by now.
-	ReasonChangeRefused = "ChangeRefused"
 )
 
 // Reasons of events.
@@ -58,9 +43,6 @@ const (
 	// EventChangeRefused warns that a change that the pod's annotations request was not made.
 	EventChangeRefused = "QOSChangeRefused"
 )
-
-// FieldManager owns the condition.
-const FieldManager = "qos-kubelet-shim"
 
 const (
 	// debounce delays the reconcile of a changed pod, as its containers change one after the other.

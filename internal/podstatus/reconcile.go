@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
@@ -140,7 +141,7 @@ func (p *Publisher) writeCondition(ctx context.Context, key string, o *observed)
 	var written *corev1.Pod
 	err := p.breaker.Do(ctx, func() (err error) {
 		written, err = p.client.CoreV1().Pods(o.pod.Namespace).ApplyStatus(ctx, applied(o.pod, want), metav1.ApplyOptions{
-			FieldManager: FieldManager, Force: true,
+			FieldManager: nodeqosv1alpha1.FieldManager, Force: true,
 		})
 		return p.writes.Count("pod-condition", err)
 	})

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache/cachetest"
@@ -139,7 +140,7 @@ func (r *rig) condition(name string) corev1.PodCondition {
 		r.t.Fatal(err)
 	}
 	for _, c := range pod.Status.Conditions {
-		if c.Type == podstatus.ConditionType {
+		if c.Type == nodeqosv1alpha1.PodConditionAssigned {
 			return c
 		}
 	}

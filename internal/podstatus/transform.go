@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -39,7 +40,7 @@ func strip(object any) (any, error) {
 		Status: corev1.PodStatus{
 			Phase: pod.Status.Phase,
 			Conditions: slices.Clone(slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type != ConditionType
+				return c.Type != nodeqosv1alpha1.PodConditionAssigned
 			})),
 			ContainerStatuses:          strippedStatuses(pod.Status.ContainerStatuses),
 			InitContainerStatuses:      strippedStatuses(pod.Status.InitContainerStatuses),

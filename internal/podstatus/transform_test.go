@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -23,7 +24,7 @@ func TestPodsAreStrippedToWhatIsUsed(t *testing.T) {
 	kept.Spec.NodeName = "worker"
 	kept.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"qos.noderesource.dev/rdt.gold": one}
 	kept.Status.Phase = corev1.PodRunning
-	kept.Status.Conditions = []corev1.PodCondition{{Type: ConditionType, Status: corev1.ConditionTrue}}
+	kept.Status.Conditions = []corev1.PodCondition{{Type: nodeqosv1alpha1.PodConditionAssigned, Status: corev1.ConditionTrue}}
 	kept.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "main", ContainerID: "containerd://1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 	}}

@@ -4,6 +4,7 @@
 package shell
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -80,12 +81,7 @@ func assignmentRows(pod *qosv1alpha1.PodAssignments, container string, assignmen
 	return rows
 }
 
-func sourceText(s qosv1alpha1.Source) string {
-	if s == qosv1alpha1.Source_SOURCE_UNSPECIFIED {
-		return "-"
-	}
-	return strings.ToLower(strings.TrimPrefix(s.String(), "SOURCE_"))
-}
+func sourceText(s qosv1alpha1.Source) string { return cmp.Or(s.Name(), "-") }
 
 // Change says what became of a request for other classes: before and after are the same container's assignments; before is
 // nil when they are not known.

@@ -134,14 +134,10 @@ func unavailableTable(text *strings.Builder, resources []*qosv1alpha1.Unavailabl
 	}
 	rows := table{{"UNAVAILABLE", "SCOPE", "REASON", "MESSAGE"}}
 	for _, r := range resources {
-		rows = append(rows, []string{r.GetName(), scopeText(r.GetScope()), r.GetReason(), r.GetMessage()})
+		rows = append(rows, []string{r.GetName(), r.GetScope().Name(), r.GetReason(), r.GetMessage()})
 	}
 	text.WriteByte('\n')
 	rows.appendTo(text)
-}
-
-func scopeText(s qosv1alpha1.Scope) string {
-	return strings.ToLower(strings.TrimPrefix(s.String(), "SCOPE_"))
 }
 
 func conditionTable(text *strings.Builder, s *qosv1alpha1.StatusResponse, resources []scoped) {

@@ -178,6 +178,15 @@ type Holder struct {
 	// Name of the container; absent when the pod as a whole has the class.
 	// +optional
 	Container string `json:"container,omitempty"`
+
+	// Where the class came from: "container", "allocated", "pod" or "default"; "update" for a change of what runs; "adopted" for what
+	// ran in the class when the plugin found it.
+	// +optional
+	Source string `json:"source,omitempty"`
+
+	// Why the pod is to be evicted because of this class, as one word, e.g. "ClassRemoved"; absent when it may stay.
+	// +optional
+	Reason string `json:"reason,omitempty"`
 }
 
 // Scope says to what the classes of a resource are given.
@@ -253,6 +262,36 @@ const (
 	ConditionConfigurationApplied = "ConfigurationApplied"
 	ConditionRuntimeRegistered    = "RuntimeRegistered"
 )
+
+// Reasons of the condition PluginReady.
+const (
+	// ReasonReady is the reason while the condition is True.
+	ReasonReady = "Ready"
+	// ReasonNotReady means that the plugin answers, but has no class files in force or no container runtime.
+	ReasonNotReady = "NotReady"
+	// ReasonNotAnswering means that the plugin does not answer.
+	ReasonNotAnswering = "NotAnswering"
+)
+
+// PodConditionAssigned is the type of the pod condition that the shim writes. It is True while the pod has the classes in its message,
+// and False when it was refused some of those that it asks for.
+const PodConditionAssigned = GroupName + "/Assigned"
+
+// Reasons of the pod condition. A refusal by the plugin has the plugin's own reason, e.g. "ClassFull".
+const (
+	// ReasonAssigned is the reason while the condition is True.
+	ReasonAssigned = "Assigned"
+	// ReasonRefused is the reason of a refusal that has none of its own.
+	ReasonRefused = "Refused"
+	// ReasonChangeRefused means that the pod runs, but not in the classes that its annotations ask for now.
+	ReasonChangeRefused = "ChangeRefused"
+)
+
+// PodConditionInEffect separates, in the message of a pod condition that is False, the refusals from the classes that the pod has.
+const PodConditionInEffect = "; in effect: "
+
+// FieldManager is the field manager of all that the shim writes.
+const FieldManager = "qos-kubelet-shim"
 
 // MaxHolders is the most that Holders of one class may have.
 const MaxHolders = 1000

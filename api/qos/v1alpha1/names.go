@@ -1,0 +1,17 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package qosv1alpha1
+
+import "strings"
+
+// Name is the lower-case name of a source, e.g. "allocated"; empty when nothing was asked for.
+func (x Source) Name() string {
+	if x == Source_SOURCE_UNSPECIFIED {
+		return ""
+	}
+	return strings.ToLower(strings.TrimPrefix(x.String(), "SOURCE_"))
+}
+
+// Name is the lower-case name of a scope, e.g. "pod".
+func (x Scope) Name() string { return strings.ToLower(strings.TrimPrefix(x.String(), "SCOPE_")) }

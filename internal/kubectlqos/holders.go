@@ -1,0 +1,111 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// assignment is the class that a container, or a pod, has of a resource.
+type assignment struct {
+	class  string
+	source classes.Source
+	// evicted is the reason why its pod is to be evicted; empty when it may stay.
+	evicted string
+}
+
+// holdings are the classes that a node reports for one container, or pod, and resource. There are two while a container was replaced by
+// one in another class and the runtime still has both.
+type holdings struct {
+	assignments []assignment
+	// omitted means that the node does not list all holders, so that one that is not listed may hold a class.
+	omitted bool
+}
+
+// holdingsOf finds a container of a pod, or with "" the pod itself, among the holders of the classes of a resource.
+func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, container, resource string) holdings {
+	var found holdings
+	for _, r := range scopedResources(node) {
+		if r.Name != resource {
+			continue
+		}
+		for i := range r.Classes {
+			class := &r.Classes[i]
+			found.omitted = found.omitted || class.HoldersOmitted > 0
+			for _, h := range class.Holders {
+				if h.Namespace == pod.Namespace && h.Pod == pod.Name && h.Container == container {
+					found.assignments = append(found.assignments, assignment{class.Name, classes.Source(h.Source), h.Reason})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// pick returns the assignment of a class if there is one, else the first.
+func (h *holdings) pick(class string) (picked assignment, ok bool) {
+	for _, a := range h.assignments {
+		if a.class == class {
+			return a, true
+		}
+	}
+	if len(h.assignments) == 0 {
+		return assignment{}, false
+	}
+	return h.assignments[0], true
+}
+
+// assignedCondition is the pod's condition with the classes that it has, or the reason why it was refused some.
+func assignedCondition(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == nodeqosv1alpha1.PodConditionAssigned {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// refusalOf returns the reason of the pod's condition, and the part of its message about a container, or with "" about the pod itself.
+// Both are empty when nothing was refused to it.
+func refusalOf(pod *corev1.Pod, container string) (reason, message string) {
+	condition := assignedCondition(pod)
+	if condition == nil || condition.Status == corev1.ConditionTrue {
+		return "", ""
+	}
+
+	refusals, _, _ := strings.Cut(condition.Message, nodeqosv1alpha1.PodConditionInEffect)
+	name := "pod " + pod.Namespace + "/" + pod.Name
+	var found []string
+	for part := range strings.SplitSeq(strings.TrimPrefix(refusals, name), "; "+name) {
+		of, text := "", strings.TrimPrefix(part, ": ")
+		if rest, ok := strings.CutPrefix(strings.TrimPrefix(part, ":"), " container "); ok {
+			of, text, _ = strings.Cut(rest, ": ")
+		}
+		if of == container {
+			found = append(found, text)
+		}
+	}
+	if len(found) == 0 {
+		return "", ""
+	}
+	return condition.Reason, strings.Join(found, "; ")
+}
+
+// writtenAt returns when the shim last wrote an object; zero if that is not known.
+func writtenAt(object *metav1.ObjectMeta) time.Time {
+	var last time.Time
+	for _, entry := range object.ManagedFields {
+		if entry.Manager == nodeqosv1alpha1.FieldManager && entry.Time != nil && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	return last
+}
