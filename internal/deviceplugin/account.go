@@ -7,81 +7,31 @@ import (
 	"maps"
 	"slices"
 
-	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
-
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// owner has a class: a container, or, in pod scope, a pod, with an empty container. A restarted container is the same
-// owner. The UID of the pod is empty where kubelet tells: it tells names alone.
-type owner struct{ namespace, pod, uid, container string }
-
-// ofPod is the pod, as kubelet tells it.
-func (o owner) ofPod() owner {
-	o.uid, o.container = "", ""
-	return o
+// usage is how a class is used.
+type usage struct {
+	// allocated are the devices that kubelet has allocated, once each. They stay listed.
+	allocated []string
+	// accounted is how many devices kubelet has allocated: all of allocated or, if kubelet does not answer, as many as the
+	// assignments show.
+	accounted int
+	// granted are devices that Allocate has granted and that kubelet has not reported, latest first. Kubelet may have allocated
+	// unreported of them, to init containers for example.
+	granted    []string
+	unreported int
+	// unaccounted is how many owners of a bounded class have no device of it.
+	unaccounted int
+	// needsPoll is whether kubelet's answer may soon change without an event.
+	needsPoll bool
 }
 
-// told is the owner as kubelet tells it.
-func (o owner) told() owner {
-	o.uid = ""
-	return o
-}
-
-// holdings is what kubelet has allocated.
-type holdings struct {
-	// pods are the pods that kubelet runs, as owners without a container.
-	pods map[owner]bool
-	// devices are those of each container, by extended resource. Init containers that end before the others start are not
-	// among them.
-	devices map[string]map[owner][]string
-	// granted are device IDs that were handed out, and that kubelet never told since, by extended resource.
-	granted map[string][]string
-	// remembered is whether devices are of pods that kubelet does not tell; unsure whether there may be more of these;
-	// settling whether kubelet may have started just now.
-	remembered, unsure, settling bool
-}
-
-func newHoldings() *holdings {
-	return &holdings{pods: map[owner]bool{}, devices: map[string]map[owner][]string{}, granted: map[string][]string{}}
-}
-
-// readHoldings takes what kubelet answers.
-func readHoldings(list *podresourcesv1.ListPodResourcesResponse) *holdings {
-	h := newHoldings()
-	for _, pod := range list.GetPodResources() {
-		h.pods[owner{namespace: pod.GetNamespace(), pod: pod.GetName()}] = true
-		for _, ctr := range pod.GetContainers() {
-			holder := owner{namespace: pod.GetNamespace(), pod: pod.GetName(), container: ctr.GetName()}
-			for _, d := range ctr.GetDevices() {
-				h.add(d.GetResourceName(), holder, d.GetDeviceIds())
-			}
-		}
-	}
-	return h
-}
-
-func (h *holdings) add(resource string, holder owner, ids []string) {
-	if h.devices[resource] == nil {
-		h.devices[resource] = map[owner][]string{}
-	}
-	h.devices[resource][holder] = append(h.devices[resource][holder], ids...)
-}
-
-// holders are the containers that hold devices of a class, and their pods.
-func (h *holdings) holders(c class) map[owner]bool {
-	holders := map[owner]bool{}
-	for holder := range h.devices[c.extended] {
-		holders[holder], holders[holder.ofPod()] = true, true
-	}
-	return holders
-}
-
-// ownersOf lists who has a class, or another one that is published by the same name, and whether they have it by what
-// kubelet allocated.
-func ownersOf(c class, a *qosv1alpha1.ListAssignmentsResponse) map[owner]bool {
+// ownersOf returns the owners of a class, and whether they have it because kubelet allocated a device. Classes that share its
+// extended resource count as well.
+func ownersOf(c class, assignments *qosv1alpha1.ListAssignmentsResponse) map[owner]bool {
 	owners := map[owner]bool{}
-	for _, pod := range a.GetPods() {
+	for _, pod := range assignments.GetPods() {
 		o := owner{namespace: pod.GetNamespace(), pod: pod.GetName(), uid: pod.GetUid()}
 		add := func(assignments []*qosv1alpha1.Assignment, podScope bool) {
 			for _, assigned := range assignments {
@@ -90,6 +40,7 @@ func ownersOf(c class, a *qosv1alpha1.ListAssignmentsResponse) map[owner]bool {
 				}
 			}
 		}
+
 		add(pod.GetQosResources(), true)
 		for _, ctr := range pod.GetContainers() {
 			o.container = ctr.GetName()
@@ -99,18 +50,30 @@ func ownersOf(c class, a *qosv1alpha1.ListAssignmentsResponse) map[owner]bool {
 	return owners
 }
 
-// unmatched lists who has a class and holds no device of it, ordered. A device is matched with one of several pods of a
-// name, first with those that have the class by what kubelet allocated.
-func unmatched(owners, holders map[owner]bool) []owner {
+// podsWithDevices returns the pods that may have a class because kubelet allocated a device. For a class of pod scope the
+// assignment's source does not show that, so all of its pods are included.
+func podsWithDevices(c class, assignments *qosv1alpha1.ListAssignmentsResponse) map[owner]bool {
+	pods := map[owner]bool{}
+	for o, allocated := range ownersOf(c, assignments) {
+		if allocated || o.container == "" {
+			pods[o.podInKubelet()] = true
+		}
+	}
+	return pods
+}
+
+// ownersWithoutDevice returns the owners that hold no device of the class, ordered. If several pods have the same name, one of
+// them matches a device; owners with an allocated class match first.
+func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
 	matched := map[owner]bool{}
 	var list []owner
 	for _, allocated := range []bool{true, false} {
-		for _, o := range slices.SortedFunc(maps.Keys(owners), byName) {
+		for _, o := range slices.SortedFunc(maps.Keys(owners), compareOwners) {
 			if owners[o] != allocated {
 				continue
 			}
-			if told := o.told(); holders[told] && !matched[told] {
-				matched[told] = true
+			if name := o.inKubelet(); holders[name] && !matched[name] {
+				matched[name] = true
 				continue
 			}
 			list = append(list, o)
@@ -119,54 +82,55 @@ func unmatched(owners, holders map[owner]bool) []owner {
 	return list
 }
 
-// account compares who has a class with what kubelet has allocated. Of an unlimited class nobody is unaccounted for.
-//
-// Only kubelet allocates: whoever has the class by that is known to it, also when it does not tell. It does not tell the
-// devices of an init container, which are its pod's until that ends, and after its start not all pods.
-func account(c class, a *qosv1alpha1.ListAssignmentsResponse, h *holdings) usage {
-	owners, holders := ownersOf(c, a), h.holders(c)
-	u := usage{allocated: idsOf(h.devices[c.extended]), granted: h.granted[c.extended]}
+// account compares the owners of a class with kubelet's allocations. An owner whose class kubelet allocated is accounted for
+// even if kubelet does not report its device: it omits init containers and, after its start, pods.
+func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
+	owners := ownersOf(c, assignments)
+	u := usage{allocated: deviceIDs(a.devices[c.extended]), granted: a.granted[c.extended]}
 	u.accounted = len(u.allocated)
-	for _, o := range unmatched(owners, holders) {
+
+	podMissing := false
+	for _, o := range ownersWithoutDevice(owners, a.holders(c)) {
 		switch {
-		case !owners[o] && c.capacity != 0:
-			u.unaccounted++
 		case owners[o]:
-			u.silent++
-			u.restless = u.restless || !h.pods[o.ofPod()]
+			u.unreported++
+			podMissing = podMissing || !a.pods[o.podInKubelet()]
+		case c.capacity != 0:
+			u.unaccounted++
 		}
 	}
-	u.restless = u.restless || c.draining && u.accounted > 0 || u.unaccounted > 0 || h.remembered || h.unsure ||
-		h.settling && len(u.granted) > 0 ||
-		c.capacity != 0 && (u.accounted > c.size() || !within(h.devices[c.extended], owners))
+
+	u.needsPoll = podMissing || u.unaccounted > 0 || a.fromCache || a.incomplete ||
+		c.draining && u.accounted > 0 ||
+		a.starting && len(u.granted) > 0 ||
+		c.capacity != 0 && (u.accounted > c.size() || !ownersInclude(owners, a.devices[c.extended]))
+
 	switch {
-	case h.unsure: // any device may be allocated
-		u.unaccounted, u.silent = 0, max(u.silent, len(u.granted))
-	case h.settling:
-		u.silent = len(u.granted)
+	case a.incomplete: // any device may be allocated
+		u.unaccounted, u.unreported = 0, max(u.unreported, len(u.granted))
+	case a.starting:
+		u.unreported = len(u.granted)
 	default:
-		u.silent = min(u.silent, len(u.granted))
+		u.unreported = min(u.unreported, len(u.granted))
 	}
 	return u
 }
 
-// accountAlone is account when kubelet does not say what it has allocated. It believes what the assignments say, and the
-// devices that kubelet told when it was asked last, or was given since. The source of a class of pod scope does not say
-// that kubelet allocated it: a device of its pod does.
-func accountAlone(c class, a *qosv1alpha1.ListAssignmentsResponse, h *holdings) usage {
-	owners, holders := ownersOf(c, a), h.holders(c)
-	u := usage{allocated: append(idsOf(h.devices[c.extended]), h.granted[c.extended]...), restless: true}
-	left := len(h.granted[c.extended])
-	for _, allocated := range []bool{true, false} { // devices of unknown pods are first those of whom we know that they have one
+// accountFromCache is account while kubelet does not answer. It trusts the assignments and the cached devices. An owner of a
+// class of pod scope is accounted for if its pod has a cached device, or if a granted one is left over.
+func accountFromCache(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
+	owners, holders := ownersOf(c, assignments), a.holders(c)
+	granted := a.granted[c.extended]
+	u := usage{allocated: append(deviceIDs(a.devices[c.extended]), granted...), needsPoll: true}
+
+	left := len(granted)
+	for _, allocated := range []bool{true, false} { // owners that certainly have a device take granted ones first
 		for o, is := range owners {
 			switch {
 			case is != allocated:
-			case holders[o.told()]:
+			case holders[o.inKubelet()]:
 				u.accounted++
-			case is:
-				u.accounted++
-				left--
-			case o.container == "" && left > 0:
+			case is, o.container == "" && left > 0:
 				u.accounted++
 				left--
 			case c.capacity != 0:
@@ -174,23 +138,24 @@ func accountAlone(c class, a *qosv1alpha1.ListAssignmentsResponse, h *holdings) 
 			}
 		}
 	}
-	if h.settling {
+
+	if a.starting {
 		u.accounted = max(u.accounted, len(u.allocated))
 	}
-	if h.unsure {
+	if a.incomplete {
 		u.unaccounted = 0
 	}
 	return u
 }
 
-// within is whether each container that holds a device is, or is of, an owner.
-func within(devices map[owner][]string, owners map[owner]bool) bool {
-	have := map[owner]bool{}
+// ownersInclude reports whether each container with a device is an owner, or its pod is.
+func ownersInclude(owners map[owner]bool, devices map[owner][]string) bool {
+	names := map[owner]bool{}
 	for o := range owners {
-		have[o.told()] = true
+		names[o.inKubelet()] = true
 	}
 	for holder := range devices {
-		if !have[holder] && !have[holder.ofPod()] {
+		if !names[holder] && !names[holder.podInKubelet()] {
 			return false
 		}
 	}

@@ -34,7 +34,7 @@ func assignments(pods ...*qosv1alpha1.PodAssignments) *qosv1alpha1.ListAssignmen
 	return &qosv1alpha1.ListAssignmentsResponse{Pods: pods}
 }
 
-// kubeletPod is a pod as kubelet lists it; of each container the gold devices that it has.
+// kubeletPod is a pod as kubelet lists it, with the gold devices of each container.
 func kubeletPod(name string, devices map[string][]string) *podresourcesv1.PodResources {
 	pod := &podresourcesv1.PodResources{Namespace: "default", Name: name}
 	for container, held := range devices {
@@ -64,19 +64,19 @@ func TestAccount(t *testing.T) {
 		want     usage
 	}{
 		{
-			"nothing is used, and nothing to be asked again", goldClass(3), assignments(), nil, usage{},
+			"an unused class needs no poll", goldClass(3), assignments(), nil, usage{},
 		},
 		{
 			"kubelet and plugin agree", goldClass(3), assignments(podOf("a", inGold("app", "1", allocated))),
 			[]*podresourcesv1.PodResources{kubeletPod("a", one)}, held(0),
 		},
 		{
-			"a container that kubelet gave no device is unknown to it", goldClass(3), assignments(podOf("a", inGold("app", "1", annotated))),
-			[]*podresourcesv1.PodResources{kubeletPod("a", map[string][]string{"app": nil})}, usage{unaccounted: 1, restless: true},
+			"a container without a device is unaccounted for", goldClass(3), assignments(podOf("a", inGold("app", "1", annotated))),
+			[]*podresourcesv1.PodResources{kubeletPod("a", map[string][]string{"app": nil})}, usage{unaccounted: 1, needsPoll: true},
 		},
 		{
 			"a restarted container counts once, beside its predecessor", goldClass(3),
-			assignments(podOf("a", inGold("app", "1", annotated), inGold("app", "2", annotated))), nil, usage{unaccounted: 1, restless: true},
+			assignments(podOf("a", inGold("app", "1", annotated), inGold("app", "2", annotated))), nil, usage{unaccounted: 1, needsPoll: true},
 		},
 		{
 			"a container of another class does not count", goldClass(3),
@@ -84,11 +84,11 @@ func TestAccount(t *testing.T) {
 			usage{},
 		},
 		{
-			"a container with a device that is not in the class yet is asked for again", goldClass(3), assignments(),
-			[]*podresourcesv1.PodResources{kubeletPod("a", one)}, usage{allocated: ids(0), accounted: 1, restless: true},
+			"a device whose container is not in the class yet needs a poll", goldClass(3), assignments(),
+			[]*podresourcesv1.PodResources{kubeletPod("a", one)}, usage{allocated: ids(0), accounted: 1, needsPoll: true},
 		},
 		{
-			"an init container has what kubelet allocated, although kubelet does not list it", goldClass(3),
+			"an init container with an allocated class is accounted for, although kubelet omits it", goldClass(3),
 			assignments(podOf("a", inGold("setup", "1", allocated))),
 			[]*podresourcesv1.PodResources{kubeletPod("a", map[string][]string{"app": nil})}, usage{},
 		},
@@ -98,42 +98,42 @@ func TestAccount(t *testing.T) {
 			[]*podresourcesv1.PodResources{kubeletPod("a", map[string][]string{"sidecar": ids(0), "app": ids(0)})}, held(0),
 		},
 		{
-			"what kubelet allocated is known to it, also when it does not tell the pod", goldClass(3),
-			assignments(podOf("a", inGold("app", "1", allocated))), nil, usage{restless: true},
+			"an allocated class is accounted for, although kubelet omits the pod", goldClass(3),
+			assignments(podOf("a", inGold("app", "1", allocated))), nil, usage{needsPoll: true},
 		},
 		{
-			"of two pods of one name one has kubelet's device", goldClass(3),
+			"one of two pods with the same name holds the device", goldClass(3),
 			assignments(podOf("a", inGold("app", "1", annotated)), &qosv1alpha1.PodAssignments{
 				Uid: "uid-older", Namespace: "default", Name: "a",
 				Containers: []*qosv1alpha1.ContainerAssignments{inGold("app", "0", annotated)},
 			}),
 			[]*podresourcesv1.PodResources{kubeletPod("a", one)},
-			usage{allocated: ids(0), accounted: 1, unaccounted: 1, restless: true},
+			usage{allocated: ids(0), accounted: 1, unaccounted: 1, needsPoll: true},
 		},
 		{
-			"more devices than capacity are asked for again", goldClass(1),
+			"more devices than capacity need a poll", goldClass(1),
 			assignments(podOf("a", inGold("app", "1", allocated), inGold("b", "2", allocated))),
 			[]*podresourcesv1.PodResources{kubeletPod("a", map[string][]string{"app": ids(0), "b": ids(1)})},
-			usage{allocated: ids(0, 1), accounted: 2, restless: true},
+			usage{allocated: ids(0, 1), accounted: 2, needsPoll: true},
 		},
 		{
-			"in pod scope any container of the pod has the device", podScope, assignments(inGoldAsPod),
+			"in pod scope any container of the pod may hold the device", podScope, assignments(inGoldAsPod),
 			[]*podresourcesv1.PodResources{kubeletPod("a", one)}, held(0),
 		},
 		{
-			"in pod scope a pod without a device is unknown to kubelet", podScope, assignments(inGoldAsPod),
-			[]*podresourcesv1.PodResources{kubeletPod("b", nil)}, usage{unaccounted: 1, restless: true},
+			"in pod scope a pod without a device is unaccounted for", podScope, assignments(inGoldAsPod),
+			[]*podresourcesv1.PodResources{kubeletPod("b", nil)}, usage{unaccounted: 1, needsPoll: true},
 		},
 		{
-			"nobody is unknown in an unlimited class", unlimited, assignments(podOf("a", inGold("app", "1", annotated))), nil, usage{},
+			"an unlimited class has no unaccounted assignments", unlimited, assignments(podOf("a", inGold("app", "1", annotated))), nil, usage{},
 		},
 		{
-			"a draining class is asked for until kubelet has freed it", draining, assignments(podOf("a", inGold("app", "1", allocated))),
-			[]*podresourcesv1.PodResources{kubeletPod("a", one)}, usage{allocated: ids(0), accounted: 1, restless: true},
+			"a draining class needs polls until kubelet has freed its devices", draining, assignments(podOf("a", inGold("app", "1", allocated))),
+			[]*podresourcesv1.PodResources{kubeletPod("a", one)}, usage{allocated: ids(0), accounted: 1, needsPoll: true},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := account(c.class, c.assigned, readHoldings(&podresourcesv1.ListPodResourcesResponse{PodResources: c.kubelet}))
+			got := account(c.class, c.assigned, parseAllocations(&podresourcesv1.ListPodResourcesResponse{PodResources: c.kubelet}))
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(usage{})); diff != "" {
 				t.Errorf("usage differs (-want +got):\n%s", diff)
 			}
@@ -141,17 +141,17 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-func TestWithoutKubeletsWordTheSourcesOfAssignmentsAreBelieved(t *testing.T) {
+func TestWithoutAllocationsTheSourcesOfAssignmentsCount(t *testing.T) {
 	a := assignments(podOf("a", inGold("app", "1", allocated), inGold("side", "2", annotated)))
-	h := newHoldings()
+	h := newAllocations()
 	h.add(gold, owner{namespace: "default", pod: "gone", container: "app"}, ids(2, 2, 1))
-	got := accountAlone(goldClass(3), a, h)
-	if diff := cmp.Diff(usage{allocated: ids(1, 2), accounted: 1, unaccounted: 1, restless: true}, got, cmp.AllowUnexported(usage{})); diff != "" {
+	got := accountFromCache(goldClass(3), a, h)
+	if diff := cmp.Diff(usage{allocated: ids(1, 2), accounted: 1, unaccounted: 1, needsPoll: true}, got, cmp.AllowUnexported(usage{})); diff != "" {
 		t.Errorf("usage differs (-want +got):\n%s", diff)
 	}
 }
 
-func TestWithoutKubeletsWordAPodWithADeviceHasItsClassByThat(t *testing.T) {
+func TestWithoutAllocationsAPodWithACachedDeviceIsAccountedFor(t *testing.T) {
 	c := goldClass(3)
 	c.podScope = true
 	has := podOf("has")
@@ -160,11 +160,11 @@ func TestWithoutKubeletsWordAPodWithADeviceHasItsClassByThat(t *testing.T) {
 	granted.QosResources = has.QosResources
 	another := podOf("another")
 	another.QosResources = has.QosResources
-	h := newHoldings()
+	h := newAllocations()
 	h.add(gold, owner{namespace: "default", pod: "has", container: "app"}, ids(1))
 	h.granted[gold] = ids(2)
-	got := accountAlone(c, assignments(has, granted, another), h)
-	if diff := cmp.Diff(usage{allocated: ids(1, 2), accounted: 2, unaccounted: 1, restless: true}, got, cmp.AllowUnexported(usage{})); diff != "" {
+	got := accountFromCache(c, assignments(has, granted, another), h)
+	if diff := cmp.Diff(usage{allocated: ids(1, 2), accounted: 2, unaccounted: 1, needsPoll: true}, got, cmp.AllowUnexported(usage{})); diff != "" {
 		t.Errorf("usage differs (-want +got):\n%s", diff)
 	}
 }

@@ -16,13 +16,13 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-func TestWhileThePluginIsAwayDevicesStayForTheGraceAndFreeOnesAreUnhealthyThen(t *testing.T) {
+func TestWhileThePluginIsAwayFreeDevicesBecomeUnhealthyAfterTheGrace(t *testing.T) {
 	const grace = 300 * time.Millisecond
 	r := newRig(t, grace)
 	r.start(2)
 	r.admit(pod("a", map[string]int{gold: 1}))
 	away := time.Now()
-	r.feed.away()
+	r.plugin.away()
 	r.awaitGold(2, 1)
 	if passed := time.Since(away); passed < grace {
 		t.Errorf("unhealthy after %v, before the grace of %v", passed, grace)
@@ -33,7 +33,7 @@ func TestWhileThePluginIsAwayDevicesStayForTheGraceAndFreeOnesAreUnhealthyThen(t
 	}
 	r.kubelet.Remove("default", "a")
 	r.awaitGold(2, 0)
-	r.feed.ready(offered(2))
+	r.plugin.ready(offered(2))
 	r.awaitGold(2, 2)
 	r.await(bronze, 1000, 1000)
 	if got := r.kubelet.Resource(gold).Registrations; got != 1 {
@@ -41,27 +41,27 @@ func TestWhileThePluginIsAwayDevicesStayForTheGraceAndFreeOnesAreUnhealthyThen(t
 	}
 }
 
-func TestAPluginThatIsBackInTimeChangesNothing(t *testing.T) {
+func TestAPluginThatIsBackWithinTheGraceChangesNothing(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(2)
 	before := r.traffic()
-	r.feed.away()
-	r.soon("the publisher has seen it", r.feed.seen)
-	r.feed.ready(offered(3))
+	r.plugin.away()
+	r.soon("the publisher has seen it", r.plugin.seen)
+	r.plugin.ready(offered(3))
 	r.awaitGold(3, 3)
 	if got := r.kubelet.Resource(gold); got.Messages != 2 {
 		t.Errorf("gold has had %d messages, want those of 2 and 3 devices", got.Messages)
 	}
 	if diff := cmp.Diff(before, r.traffic()); diff != "" {
-		t.Errorf("other classes were told again (-before +after):\n%s", diff)
+		t.Errorf("other classes were published again (-before +after):\n%s", diff)
 	}
 }
 
-func TestWhatKubeletDoesNotKnowIsNotPromised(t *testing.T) {
+func TestAnUnaccountedAssignmentTakesADeviceAway(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(3)
 	static := podOf("static", inGold("app", "1", annotated))
-	r.feed.ready(offered(3), static)
+	r.plugin.ready(offered(3), static)
 	r.awaitGold(3, 2)
 	want := `
 # HELP qos_shim_devices Devices that are listed to kubelet, by health.
@@ -82,16 +82,16 @@ qos_shim_unaccounted_assignments{resource="vendor.example/net.fast"} 0
 		t.Error(err)
 	}
 	r.admit(pod("a", map[string]int{gold: 1}))
-	r.feed.ready(offered(3), podOf("a", inGold("app", "2", allocated)), static)
+	r.plugin.ready(offered(3), podOf("a", inGold("app", "2", allocated)), static)
 	r.admit(pod("b", map[string]int{gold: 1}))
 	if err := r.kubelet.Admit(context.Background(), pod("c", map[string]int{gold: 1})); err == nil {
-		t.Error("a device was allocated that a static pod has taken")
+		t.Error("a device of a static pod was allocated")
 	}
-	r.feed.ready(offered(3), podOf("a", inGold("app", "2", allocated)), podOf("b", inGold("app", "3", allocated)))
+	r.plugin.ready(offered(3), podOf("a", inGold("app", "2", allocated)), podOf("b", inGold("app", "3", allocated)))
 	r.awaitGold(3, 3)
 }
 
-func TestCapacityBelowUseKeepsWhatRunsAlsoOverAKubeletRestartAndRecovers(t *testing.T) {
+func TestCapacityBelowUseKeepsAllocatedDevicesAcrossAKubeletRestart(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(3)
 	var pods []*qosv1alpha1.PodAssignments
@@ -99,54 +99,54 @@ func TestCapacityBelowUseKeepsWhatRunsAlsoOverAKubeletRestartAndRecovers(t *test
 		r.admit(pod(name, map[string]int{gold: 1}))
 		pods = append(pods, podOf(name, inGold("app", "id-"+name, allocated)))
 	}
-	r.feed.ready(offered(1), pods...)
-	r.feed.ready(offered(1), pods...)
+	r.plugin.ready(offered(1), pods...)
+	r.plugin.ready(offered(1), pods...)
 	r.kubelet.Kill()
 	r.startKubelet()
 	r.awaitGold(3, 3)
-	r.kubelet.Remove("default", "a") // of which the plugin tells nothing
-	r.feed.ready(offered(1), pods[1:]...)
+	r.kubelet.Remove("default", "a") // without an event from the plugin
+	r.plugin.ready(offered(1), pods[1:]...)
 	r.awaitGold(2, 2)
 	r.kubelet.Remove("default", "c")
-	r.feed.ready(offered(1), pods[1:2]...)
+	r.plugin.ready(offered(1), pods[1:2]...)
 	r.awaitGold(1, 1)
 	r.kubelet.Remove("default", "b")
-	r.feed.ready(offered(4))
+	r.plugin.ready(offered(4))
 	r.awaitGold(4, 4)
 }
 
 func TestNoDeviceVanishesWhileKubeletAllocatesIt(t *testing.T) {
 	r := newRig(t, forever)
-	r.publisher.timing.linger = forever
+	r.publisher.timing.deviceTTL = forever
 	r.start(3)
 	r.admit(pod("a", map[string]int{gold: 1}))
 	r.admit(pod("b", map[string]int{gold: 1}))
 	r.kubelet.DuringAllocate = func() {
-		r.feed.ready(offered(1))
+		r.plugin.ready(offered(1))
 		r.awaitGold(3, 2)
 	}
-	r.admit(pod("c", map[string]int{gold: 1})) // the kubelet of the test complains if its device is not listed by then
+	r.admit(pod("c", map[string]int{gold: 1})) // the test kubelet fails if the device is no longer listed
 	r.awaitGold(3, 3)
 }
 
-func TestKubeletIsAskedAfterItHasAllocated(t *testing.T) {
+func TestKubeletIsPolledAfterAnAllocation(t *testing.T) {
 	r := newRig(t, forever)
-	r.publisher.timing.poll, r.publisher.timing.pollMost = forever, forever
+	r.publisher.timing.poll, r.publisher.timing.pollMax = forever, forever
 	r.start(10)
-	for i := range 10 { // the first may have been seen for the registrations' sake
+	for i := range 10 { // registrations may have caused the first poll
 		name := fmt.Sprintf("pod-%d", i)
 		r.admit(pod(name, map[string]int{gold: 1}))
 		r.until("the pod is in an answer", func() bool { return r.kubelet.Listed("default", name) > 0 })
 	}
 }
 
-func TestKubeletIsAskedAgainWhenItFreesDevicesWithoutAnEvent(t *testing.T) {
+func TestKubeletIsPolledWhileAFreedDeviceCausesNoEvent(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(2)
 	r.admit(pod("a", map[string]int{gold: 1}))
 	r.admit(pod("b", map[string]int{gold: 1}))
-	r.feed.ready(offered(1))
-	r.until("kubelet has been asked", func() bool { return r.kubelet.Lists() > 3 })
+	r.plugin.ready(offered(1))
+	r.until("kubelet has been polled", func() bool { return r.kubelet.Lists() > 3 })
 	r.kubelet.Remove("default", "a")
 	r.awaitGold(1, 1)
 }

@@ -9,14 +9,14 @@ import (
 	"testing"
 )
 
-func TestAWatcherThatIsClosedAtTheEndIsNoTrouble(t *testing.T) {
+func TestAWatcherThatIsClosedAtTheEndIsNotLogged(t *testing.T) {
 	log := &journal{}
 	dir := newDirectory(t.TempDir(), slog.New(slog.NewTextHandler(log, nil)), func() {}, func() {})
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	dir.run(ended)
 	dir.watch()
-	if log.String() != "" || dir.blind() {
-		t.Errorf("told at the end: %s", log)
+	if log.String() != "" || dir.needsPoll() {
+		t.Errorf("logged at the end: %s", log)
 	}
 }

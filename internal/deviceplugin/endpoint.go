@@ -5,7 +5,6 @@ package deviceplugin
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -17,11 +16,11 @@ import (
 	devicepluginv1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// endTimeout is how long an endpoint may take to say its last word, and to end.
+// endTimeout is how long an endpoint may take to send its last list and to end.
 const endTimeout = 2 * time.Second
 
-// endpoint is the device plugin of one class. That kubelet follows its list is what "registered" means: a kubelet that
-// has gone, or has lost its connection, follows no more and is registered with again.
+// endpoint is the device plugin of one class. It counts as registered while kubelet watches its devices, so that a kubelet
+// that restarted or lost the connection gets a new registration.
 type endpoint struct {
 	devicepluginv1beta1.UnimplementedDevicePluginServer
 
@@ -29,101 +28,78 @@ type endpoint struct {
 	events   events
 	server   *grpc.Server
 	socket   socket
-	ended    chan struct{} // closed when the end begins
-	// leaving is for settle, and the publisher's loop's alone.
-	leaving map[string]time.Time
+	leaving  map[string]time.Time // see phaseOut; only for the publisher's loop
 
-	serving   sync.WaitGroup
-	followers sync.WaitGroup
+	ctx              context.Context //nolint:containedctx // the endpoint's life
+	stop             context.CancelFunc
+	serving, streams sync.WaitGroup
 
-	mu          sync.Mutex // guards all below
-	class       class
-	devices     []device
-	unaccounted int      // those who have the class, and of whom kubelet does not know
-	granted     []string // device IDs handed out, until somebody takes note of them
-	streams     int      // how many kubelets follow: 1, and for a moment 2
-	conns       int      // connections, with or without a stream
-	changed     chan struct{}
-	abort       context.CancelFunc // ends what goes on no longer than the endpoint; nil if nothing has begun
+	mu      sync.Mutex // guards all below
+	state   endpointState
+	granted []string // device IDs that Allocate granted since takeGrants
 }
 
-// events is what an endpoint tells; none of it blocks.
+// endpointState is what an endpoint publishes, and to whom.
+type endpointState struct {
+	class   class
+	devices []device
+	streams int // calls of ListAndWatch: one, and for a moment two
+	conns   int // connections, with or without a stream
+	changed chan struct{}
+}
+
+// events are callbacks of an endpoint. They do not block.
 type events struct {
-	followed  func() // kubelet has begun to follow
-	lost      func() // kubelet has ended to follow
-	allocated func(granted bool)
+	streamStarted, streamEnded func()
+	allocated                  func(outcome string)
 }
 
 func newEndpoint(extended string, e events) *endpoint {
 	p := &endpoint{
-		extended: extended, events: e,
-		changed: make(chan struct{}), ended: make(chan struct{}), leaving: map[string]time.Time{},
+		extended: extended, events: e, leaving: map[string]time.Time{}, state: endpointState{changed: make(chan struct{})},
 	}
+	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.server = grpc.NewServer(grpc.StatsHandler(connections{endpoint: p}))
 	devicepluginv1beta1.RegisterDevicePluginServer(p.server, p)
 	return p
 }
 
-// set takes what the class is now, and its list. Kubelet gets a message only if it is another one.
-func (p *endpoint) set(c class, devices []device, unaccounted int) {
+// look returns the present state; its changed is closed when there is another one.
+func (p *endpoint) look() endpointState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.class, p.unaccounted, p.devices = c, unaccounted, devices
-	p.announce()
-}
 
-// retire takes the list of a class that is gone.
-func (p *endpoint) retire(devices []device) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.class.draining, p.unaccounted, p.devices = true, 0, devices
-	p.announce()
-}
-
-// announce wakes whoever waits for a change. The caller holds mu.
-func (p *endpoint) announce() {
-	close(p.changed)
-	p.changed = make(chan struct{})
-}
-
-// view is what an endpoint is at one moment.
-type view struct {
-	class       class
-	devices     []device
-	unaccounted int
-	streams     int
-	conns       int
-	changed     <-chan struct{}
-}
-
-func (p *endpoint) look() view {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return view{
-		class: p.class, devices: p.devices, unaccounted: p.unaccounted, streams: p.streams, conns: p.conns, changed: p.changed,
-	}
+	return p.state
 }
 
 func (p *endpoint) registered() bool { return p.look().streams > 0 }
 
-// untilEnd is ctx, but no longer than the endpoint is there. There is one at a time.
-func (p *endpoint) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
+// update changes the state. Kubelet gets a message only if the devices differ.
+func (p *endpoint) update(change func(*endpointState)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	select {
-	case <-p.ended:
-		cancel()
-	default:
-		p.abort = cancel
-	}
-	return ctx, cancel
+
+	change(&p.state)
+	close(p.state.changed)
+	p.state.changed = make(chan struct{})
 }
 
-// awaitFollower waits until kubelet, which has connected, follows; false is that it does not, or has gone.
-func (p *endpoint) awaitFollower(ctx context.Context, atMost time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, atMost)
+// untilEnd returns a context that also ends with the endpoint.
+func (p *endpoint) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	release := context.AfterFunc(p.ctx, cancel)
+	return ctx, func() {
+		release()
+		cancel()
+	}
+}
+
+// awaitStream waits until kubelet, which has connected, watches the devices. It reports false if kubelet does not, or has
+// disconnected.
+func (p *endpoint) awaitStream(ctx context.Context, timeout time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+
 	for {
 		now := p.look()
 		if now.streams > 0 || now.conns == 0 {
@@ -137,16 +113,17 @@ func (p *endpoint) awaitFollower(ctx context.Context, atMost time.Duration) bool
 	}
 }
 
-// takeGrants are the device IDs that were handed out since the last call.
+// takeGrants returns the device IDs that Allocate granted since the last call.
 func (p *endpoint) takeGrants() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	granted := p.granted
 	p.granted = nil
 	return granted
 }
 
-// connections counts those of an endpoint, as part of stats.Handler.
+// connections counts the connections of an endpoint. It implements stats.Handler.
 type connections struct{ endpoint *endpoint }
 
 func (connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
@@ -156,29 +133,29 @@ func (connections) HandleRPC(context.Context, stats.RPCStats) {}
 func (connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 
 func (c connections) HandleConn(_ context.Context, event stats.ConnStats) {
-	c.endpoint.mu.Lock()
-	defer c.endpoint.mu.Unlock()
-	switch event.(type) {
-	case *stats.ConnBegin:
-		c.endpoint.conns++
-	case *stats.ConnEnd:
-		c.endpoint.conns--
-	}
-	c.endpoint.announce()
+	c.endpoint.update(func(s *endpointState) {
+		switch event.(type) {
+		case *stats.ConnBegin:
+			s.conns++
+		case *stats.ConnEnd:
+			s.conns--
+		}
+	})
 }
 
-// GetDevicePluginOptions answers that kubelet need not ask before a container starts, nor which device we would rather.
+// GetDevicePluginOptions declares no optional calls: neither PreStartContainer nor GetPreferredAllocation.
 func (p *endpoint) GetDevicePluginOptions(context.Context, *devicepluginv1beta1.Empty) (*devicepluginv1beta1.DevicePluginOptions, error) {
 	return &devicepluginv1beta1.DevicePluginOptions{}, nil
 }
 
-// ListAndWatch sends the list, and again whenever it is another one, until the endpoint ends.
+// ListAndWatch sends the devices, and sends them again whenever they change, until the endpoint ends.
 func (p *endpoint) ListAndWatch(_ *devicepluginv1beta1.Empty,
 	stream grpc.ServerStreamingServer[devicepluginv1beta1.ListAndWatchResponse]) error {
-	if !p.join() {
+	if !p.streamStarted() {
 		return status.Error(codes.Unavailable, p.extended+" is no longer offered")
 	}
-	defer p.leave()
+	defer p.streamEnded()
+
 	for first, sent := true, []device(nil); ; first = false {
 		now := p.look()
 		if first || !slices.Equal(sent, now.devices) {
@@ -187,14 +164,15 @@ func (p *endpoint) ListAndWatch(_ *devicepluginv1beta1.Empty,
 			}
 			sent = now.devices
 		}
+
 		select {
-		case <-now.changed:
+		case <-now.changed: // before the end: the last list is sent
 			continue
 		default:
 		}
 		select {
 		case <-now.changed:
-		case <-p.ended:
+		case <-p.ctx.Done():
 			return nil
 		case <-stream.Context().Done():
 			return status.FromContextError(stream.Context().Err()).Err()
@@ -214,52 +192,55 @@ func message(devices []device) *devicepluginv1beta1.ListAndWatchResponse {
 	return response
 }
 
-func (p *endpoint) join() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.ended:
-		return false
-	default:
+// streamStarted counts a stream; it reports false if the endpoint has ended.
+func (p *endpoint) streamStarted() bool {
+	started := false
+	p.update(func(s *endpointState) {
+		if started = p.ctx.Err() == nil; started {
+			s.streams++
+			p.streams.Add(1)
+		}
+	})
+	if started {
+		p.events.streamStarted()
 	}
-	p.followers.Add(1)
-	p.streams++
-	p.announce()
-	p.events.followed()
-	return true
+	return started
 }
 
-func (p *endpoint) leave() {
-	defer p.followers.Done()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.streams--
-	p.announce()
-	p.events.lost()
+func (p *endpoint) streamEnded() {
+	defer p.streams.Done()
+	p.update(func(s *endpointState) { s.streams-- })
+	p.events.streamEnded()
 }
 
-// Allocate tells kubelet by which annotation the container gets its class.
+// Allocate returns the annotation that gives the container its class.
 func (p *endpoint) Allocate(_ context.Context, request *devicepluginv1beta1.AllocateRequest) (*devicepluginv1beta1.AllocateResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	response, ids, err := answer(p.class, request)
+
+	response, ids, err := answer(p.state.class, request)
+	if err != nil {
+		p.events.allocated("refused")
+		return nil, err
+	}
 	p.granted = append(p.granted, ids...)
-	p.events.allocated(err == nil)
-	return response, err
+	p.events.allocated("granted")
+	return response, nil
 }
 
-// answer decides on a request to allocate.
+// answer decides on a request to allocate devices, and returns their IDs.
 func answer(c class, request *devicepluginv1beta1.AllocateRequest) (response *devicepluginv1beta1.AllocateResponse, ids []string, err error) {
 	if c.draining {
-		return nil, nil, status.Error(codes.FailedPrecondition, fmt.Sprintf(
-			"class %q of %s is no longer configured on this node; ask for another class, or another node", c.name, c.resource))
+		return nil, nil, status.Errorf(codes.FailedPrecondition,
+			"class %q of %s is no longer configured on this node; request another class, or use another node", c.name, c.resource)
 	}
+
 	response = &devicepluginv1beta1.AllocateResponse{}
 	for _, ctr := range request.GetContainerRequests() {
 		if n := len(ctr.GetDevicesIds()); n != 1 {
-			return nil, nil, status.Error(codes.InvalidArgument, fmt.Sprintf(
+			return nil, nil, status.Errorf(codes.InvalidArgument,
 				"one container can have one unit of class %q of %s, and this one asks for %d; ask for 1 of %s",
-				c.name, c.resource, n, c.extended))
+				c.name, c.resource, n, c.extended)
 		}
 		ids = append(ids, ctr.GetDevicesIds()...)
 		response.ContainerResponses = append(response.ContainerResponses, &devicepluginv1beta1.ContainerAllocateResponse{
@@ -269,28 +250,14 @@ func answer(c class, request *devicepluginv1beta1.AllocateRequest) (response *de
 	return response, ids, nil
 }
 
-// end has followers get the last list, and then the end of it; it returns when nothing is left of the endpoint.
+// end sends the last list, ends the streams and removes the socket. It returns when all goroutines have ended.
 func (p *endpoint) end() {
-	p.mu.Lock() // for join
-	close(p.ended)
-	if p.abort != nil {
-		p.abort()
-	}
-	p.mu.Unlock()
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		p.server.GracefulStop()
-	}()
-	timer := time.NewTimer(endTimeout)
+	p.update(func(*endpointState) { p.stop() }) // under mu: no stream starts afterwards
+	timer := time.AfterFunc(endTimeout, p.server.Stop)
 	defer timer.Stop()
-	select {
-	case <-stopped:
-	case <-timer.C:
-		p.server.Stop()
-		<-stopped
-	}
-	p.followers.Wait()
+	p.server.GracefulStop()
+
+	p.streams.Wait()
 	p.socket.remove()
 	p.serving.Wait()
 }

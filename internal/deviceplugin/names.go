@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// maxSocketPath is the longest path of a unix socket, in bytes (unix(7), sun_path without its end).
+	// maxSocketPath is the longest path of a unix socket, in bytes (unix(7), sun_path without its terminator).
 	maxSocketPath = 107
-	// maxSocketName keeps a listing of the directory readable.
+	// maxSocketName keeps directory listings readable.
 	maxSocketName = 64
 	// maxKeyName is the longest name of an annotation key, in bytes, without its prefix.
 	maxKeyName = 63
@@ -29,35 +29,35 @@ const (
 	socketSuffix = ".sock"
 )
 
-// ourSocket matches what socketName makes.
+// ourSocket matches the names that socketName returns.
 var ourSocket = regexp.MustCompile(`^qos-shim-[A-Za-z0-9._-]*-[0-9a-f]{8}\.sock$`)
 
-// base is the part of an extended resource's name after its domain.
+// base returns the part of an extended resource's name after its domain.
 func base(extended string) string {
 	return extended[strings.LastIndexByte(extended, '/')+1:]
 }
 
-// digest tells names apart of which the bases are alike.
+// digest distinguishes names with the same base.
 func digest(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:4])
 }
 
-// socketName names the socket of a class in dir: for people by its beginning, unique by its end, and as long as the
-// kernel takes.
+// socketName returns the name of a class's socket in dir: a readable beginning, a unique end, and short enough for the kernel.
 func socketName(dir, extended string) (string, error) {
 	end := "-" + digest(extended) + socketSuffix
 	room := min(maxSocketName, maxSocketPath-len(dir)-1) - len(socketPrefix) - len(end)
 	if room < 0 {
-		return "", fmt.Errorf("the path %s is too long for sockets in it: the kernel takes %d bytes; choose a shorter --kubelet-dir",
+		return "", fmt.Errorf("the path %s is too long for sockets in it: the kernel accepts %d bytes; choose a shorter --kubelet-dir",
 			filepath.Clean(dir), maxSocketPath)
 	}
+
 	name := base(extended)
 	return socketPrefix + name[:min(room, len(name))] + end, nil
 }
 
-// annotationKey is the key by which a container is told that it was allocated a class. It is unique for each class,
-// so that two classes of one resource arrive both, and are refused. Those of our own domain are told apart by name.
+// annotationKey returns the key of the container annotation that names an allocated class. Each class has its own key, so that a
+// container with two classes of one resource has both annotations, and is refused.
 func annotationKey(extended string) string {
 	name, ours := strings.CutPrefix(extended, classes.Domain+"/")
 	if !ours {
@@ -68,12 +68,11 @@ func annotationKey(extended string) string {
 	return classes.AllocatedKeyPrefix + name
 }
 
-// deviceID names a device of a class.
 func deviceID(extended string, number int) string {
 	return base(extended) + "-" + strconv.Itoa(number)
 }
 
-// compareIDs orders devices by their number. Those that we did not name come last.
+// compareIDs orders devices by number. IDs without a number come last.
 func compareIDs(a, b string) int {
 	return cmp.Or(cmp.Compare(deviceNumber(a), deviceNumber(b)), strings.Compare(a, b))
 }

@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// unlimitedDevices stand for a class without a capacity.
+	// unlimitedDevices is the number of devices of a class without capacity.
 	unlimitedDevices = 1000
 	// maxDevices bounds the messages to kubelet. No node runs as many containers.
 	maxDevices = 10000
 )
 
-// class is a class that is published.
+// class is a published class.
 type class struct {
 	resource, name string
 	extended       string // name of the extended resource
 	capacity       uint64 // 0 is unlimited
 	podScope       bool
 	draining       bool
-	// others are further classes with this extended resource, which are not offered: one was renamed, say, and drains.
+	// others are classes with the same extended resource that are not published, e.g. one that drains after it was renamed.
 	others []class
 }
 
-// is whether a class of this name is this one, or one of the others.
+// is reports whether the names are those of the class or of one of the others.
 func (c class) is(resource, name string, podScope bool) bool {
 	if c.resource == resource && c.name == name && c.podScope == podScope {
 		return true
@@ -37,7 +37,7 @@ func (c class) is(resource, name string, podScope bool) bool {
 	return slices.ContainsFunc(c.others, func(other class) bool { return other.is(resource, name, podScope) })
 }
 
-// size is how many devices the class has as long as kubelet has not allocated more of them.
+// size returns how many devices are listed if kubelet has not allocated more.
 func (c class) size() int {
 	switch {
 	case c.draining:
@@ -48,7 +48,7 @@ func (c class) size() int {
 	return int(min(c.capacity, maxDevices)) //nolint:gosec // not above maxDevices
 }
 
-// classesOf lists the classes that have an extended resource, one of each: the first that is offered, or else the first.
+// classesOf returns the class to publish for each extended resource: the first that is not draining, or else the first.
 func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	var list []class
 	add := func(resources []*qosv1alpha1.QOSResourceInfo, podScope bool) {
@@ -64,17 +64,19 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 			}
 		}
 	}
+
 	add(r.GetContainerQosResources(), false)
 	add(r.GetPodQosResources(), true)
 	return list
 }
 
-// insert adds a class to those of other extended resources, or to the one that has its extended resource.
+// insert adds a class to the list, or joins it with the class that has the same extended resource.
 func insert(list []class, c class) []class {
-	i := slices.IndexFunc(list, func(there class) bool { return there.extended == c.extended })
+	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
 	if i < 0 {
 		return append(list, c)
 	}
+
 	first, second := list[i], c
 	if first.draining && !c.draining {
 		first, second = c, list[i]
@@ -84,38 +86,20 @@ func insert(list []class, c class) []class {
 	return list
 }
 
-// usage is how a class is used.
-type usage struct {
-	// allocated has the devices that kubelet has allocated. They stay listed. Each is there once, also when an
-	// application's container took over that of an init container.
-	allocated []string
-	// accounted is how many devices kubelet has allocated: those of allocated, if kubelet could be asked, else as many as
-	// assignments say.
-	accounted int
-	// granted are devices that were handed out and of which kubelet has not told, the latest first. It may have allocated
-	// them to init containers; silent is to how many. After our own start it also counts those whose devices nobody knows.
-	granted []string
-	silent  int
-	// unaccounted counts those who have the class, and of whom kubelet does not know; 0 for an unlimited class.
-	unaccounted int
-	// restless is whether kubelet may soon say something else without an event that tells us so.
-	restless bool
-}
-
-// device is one of the devices of a class.
+// device is a device of a class. Kubelet allocates healthy ones.
 type device struct {
 	id      string
 	healthy bool
 }
 
-// plan says what is listed to kubelet for a class: all that is allocated, and free devices up to the class's capacity.
-// Of these as many are healthy, and so allocatable, as kubelet may hand out altogether: what is assigned behind its
-// back is taken away from the free ones with the highest numbers, and last from those that were handed out once. What is
-// allocated stays healthy, because kubelet refuses its pod after its own restart if a container does not run just then.
+// plan returns the devices to list: all that are allocated, and free ones up to the capacity. Each assignment that kubelet does
+// not account for makes one free device unhealthy: those with the highest numbers first, those that Allocate once granted
+// last. Allocated devices stay healthy, because after its restart kubelet fails pods with unhealthy devices.
 func plan(c class, u usage) []device {
-	used := u.accounted + u.silent
+	used := u.accounted + u.unreported
 	healthy := max(used, c.size()-u.unaccounted)
-	ids := inOrder(c, u, max(c.size(), len(u.allocated)+u.silent))
+
+	ids := candidates(c, u, max(c.size(), len(u.allocated)+u.unreported))
 	devices := make([]device, len(ids))
 	for i, id := range ids {
 		devices[i] = device{id: id, healthy: i < healthy}
@@ -124,11 +108,18 @@ func plan(c class, u usage) []device {
 	return devices
 }
 
-// inOrder lists size devices, or all that are allocated: these first, then those handed out once, then others.
-func inOrder(c class, u usage, size int) []string {
+// planWithheld is plan with all free devices unhealthy.
+func planWithheld(c class, u usage) []device {
+	u.accounted, u.unaccounted = len(u.allocated), c.size()
+	return plan(c, u)
+}
+
+// candidates returns size device IDs, or more if more are allocated: first allocated ones, then granted ones, then others.
+func candidates(c class, u usage, size int) []string {
 	ids := slices.Clone(u.allocated)
 	slices.SortFunc(ids, compareIDs)
 	ids = slices.Compact(ids)
+
 	taken := make(map[string]bool, size)
 	for _, id := range ids {
 		taken[id] = true
@@ -148,32 +139,20 @@ func inOrder(c class, u usage, size int) []string {
 	return ids
 }
 
-// withheld is plan while nobody is to get a device: what is allocated is healthy, and nothing else.
-func withheld(c class, u usage) []device {
-	healthy := map[string]bool{}
-	for _, id := range inOrder(c, u, len(u.allocated)+u.silent) {
-		healthy[id] = true
-	}
-	devices := plan(c, u)
-	for i := range devices {
-		devices[i].healthy = healthy[devices[i].id]
-	}
-	return devices
-}
-
-// settle has devices that shall no longer be listed leave in two steps: they are unhealthy for linger, so that kubelet
-// allocates them no more, and gone then. Kubelet chooses a device, asks us, and looks into our list again: one that
-// vanished between ends the whole kubelet. leaving has when devices became unhealthy for that; it is changed.
+// phaseOut adds to the wanted devices those that are listed but no longer wanted, as unhealthy ones until ttl has passed.
+// Kubelet chooses a device, calls Allocate and looks the device up in our list again; it panics if the device is gone by then.
+// leaving has the time since when devices are no longer wanted, and is updated.
 //
-// The result is the list of now, and how long it is good for; 0 is until something changes.
-func settle(listed, wanted []device, leaving map[string]time.Time, now time.Time, linger time.Duration) ([]device, time.Duration) {
+// The second result is when to call phaseOut again; 0 is never.
+func phaseOut(listed, wanted []device, leaving map[string]time.Time, now time.Time, ttl time.Duration) ([]device, time.Duration) {
 	list := slices.Clone(wanted)
 	stays := make(map[string]bool, len(wanted))
 	for _, d := range wanted {
 		stays[d.id] = true
 		delete(leaving, d.id)
 	}
-	var again time.Duration
+
+	var recheck time.Duration
 	for _, d := range listed {
 		if stays[d.id] {
 			continue
@@ -183,16 +162,16 @@ func settle(listed, wanted []device, leaving map[string]time.Time, now time.Time
 			since = now
 			leaving[d.id] = now
 		}
-		left := linger - now.Sub(since)
+		left := ttl - now.Sub(since)
 		if left <= 0 {
 			delete(leaving, d.id)
 			continue
 		}
 		list = append(list, device{id: d.id})
-		again = pause.Shortest(again, left)
+		recheck = pause.Shortest(recheck, left)
 	}
 	sortDevices(list)
-	return list, again
+	return list, recheck
 }
 
 func sortDevices(devices []device) {

@@ -32,7 +32,7 @@ func ids(numbers ...int) []string {
 	return list
 }
 
-// numbers writes a list of gold's devices down: their numbers, unhealthy ones in brackets.
+// numbers formats devices of gold: their numbers, unhealthy ones in brackets.
 func numbers(devices []device) string {
 	list := make([]string, len(devices))
 	for i, d := range devices {
@@ -61,19 +61,19 @@ func TestPlan(t *testing.T) {
 		want  string
 	}{
 		{"an unused class lists its capacity", goldClass(3), usage{}, "0 1 2"},
-		{"what is allocated counts for the capacity", goldClass(3), held(1), "0 1 2"},
-		{"an allocated device of a high number stays, and one free less is listed", goldClass(3), held(7), "0 1 7"},
-		{"capacity below use keeps what is allocated, and nothing else", goldClass(1), held(1, 3), "1 3"},
-		{"an assignment unknown to kubelet takes the highest free device away", goldClass(3), without(usage{}, 1), "0 1 (2)"},
-		{"it takes no allocated device away", goldClass(3), without(held(2), 1), "0 (1) 2"},
-		{"more unknown assignments than free devices leave what is allocated", goldClass(3), without(held(0, 2), 5), "0 (1) 2"},
-		{"more unknown assignments than capacity leave nothing", goldClass(2), without(usage{}, 5), "(0) (1)"},
-		{"capacity below use and unknown assignments leave what is allocated", goldClass(1), without(held(0, 1), 2), "0 1"},
-		{"a draining class lists what is allocated", draining, held(1), "1"},
-		{"a draining class of which nothing is allocated lists nothing", draining, without(usage{}, 1), ""},
-		{"a device that is there twice is one", goldClass(3), usage{allocated: ids(1, 1), accounted: 1}, "0 1 2"},
+		{"an allocated device counts towards the capacity", goldClass(3), held(1), "0 1 2"},
+		{"an allocated device with a high number replaces a free one", goldClass(3), held(7), "0 1 7"},
+		{"capacity below use leaves the allocated devices only", goldClass(1), held(1, 3), "1 3"},
+		{"an unaccounted assignment makes the highest free device unhealthy", goldClass(3), without(usage{}, 1), "0 1 (2)"},
+		{"it makes no allocated device unhealthy", goldClass(3), without(held(2), 1), "0 (1) 2"},
+		{"more unaccounted assignments than free devices leave the allocated ones healthy", goldClass(3), without(held(0, 2), 5), "0 (1) 2"},
+		{"more unaccounted assignments than capacity leave no healthy device", goldClass(2), without(usage{}, 5), "(0) (1)"},
+		{"capacity below use and unaccounted assignments leave the allocated devices", goldClass(1), without(held(0, 1), 2), "0 1"},
+		{"a draining class lists the allocated devices", draining, held(1), "1"},
+		{"an unused draining class lists no device", draining, without(usage{}, 1), ""},
+		{"a duplicate device is listed once", goldClass(3), usage{allocated: ids(1, 1), accounted: 1}, "0 1 2"},
 		{
-			"without kubelet's word the count of assignments decides, and what was allocated stays listed",
+			"without kubelet's answer assignments decide on health, and allocated devices stay listed",
 			goldClass(3), usage{allocated: ids(0, 1, 2), accounted: 1, unaccounted: 1}, "0 1 (2)",
 		},
 	} {
@@ -88,12 +88,12 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%d healthy devices, want 1000", len(got))
 		}
 	})
-	t.Run("an absurd capacity does not make an absurd message", func(t *testing.T) {
+	t.Run("a huge capacity does not result in a huge message", func(t *testing.T) {
 		if got := len(plan(goldClass(1<<60), usage{})); got != maxDevices {
 			t.Errorf("%d devices, want %d", got, maxDevices)
 		}
 	})
-	t.Run("devices that we did not name are kept when they are allocated", func(t *testing.T) {
+	t.Run("allocated devices with unknown IDs are kept", func(t *testing.T) {
 		got := plan(goldClass(2), usage{allocated: []string{"tray:7"}, accounted: 1})
 		if diff := cmp.Diff([]device{{ids(0)[0], true}, {"tray:7", true}}, got, cmp.AllowUnexported(device{})); diff != "" {
 			t.Errorf("devices differ (-want +got):\n%s", diff)
@@ -111,7 +111,7 @@ func healthyOf(devices []device) []string {
 	return list
 }
 
-func TestPlanHoldsItsPromisesForAnyUse(t *testing.T) {
+func TestPlanKeepsItsInvariantsForAnyUsage(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20000 {
 		c := goldClass(uint64(1 + random.IntN(12)))
@@ -125,7 +125,7 @@ func TestPlanHoldsItsPromisesForAnyUse(t *testing.T) {
 		u.accounted = len(u.allocated)
 		random.Shuffle(len(u.allocated), func(i, j int) { u.allocated[i], u.allocated[j] = u.allocated[j], u.allocated[i] })
 		devices := plan(c, u)
-		if err := promises(c, u, devices); err != nil {
+		if err := checkInvariants(c, u, devices); err != nil {
 			t.Fatalf("class %+v, usage %+v: %v; devices %s", c, u, err, numbers(devices))
 		}
 		if !slices.Equal(devices, plan(c, u)) {
@@ -134,8 +134,8 @@ func TestPlanHoldsItsPromisesForAnyUse(t *testing.T) {
 	}
 }
 
-// promises checks what must hold of a list.
-func promises(c class, u usage, devices []device) error {
+// checkInvariants checks the devices that plan returns.
+func checkInvariants(c class, u usage, devices []device) error {
 	health := map[string]bool{}
 	for _, d := range devices {
 		if _, twice := health[d.id]; twice {
@@ -145,7 +145,7 @@ func promises(c class, u usage, devices []device) error {
 	}
 	for _, id := range u.allocated {
 		if !health[id] {
-			return fmt.Errorf("%s is allocated, and not listed as healthy", id)
+			return fmt.Errorf("%s is allocated, but not listed as healthy", id)
 		}
 	}
 	size := int(c.capacity)
@@ -161,8 +161,8 @@ func promises(c class, u usage, devices []device) error {
 	return nil
 }
 
-func TestDevicesLeaveTheListInTwoSteps(t *testing.T) {
-	const linger = 5 * time.Second
+func TestDevicesArePhasedOutInTwoSteps(t *testing.T) {
+	const ttl = 5 * time.Second
 	start := time.Unix(1000, 0)
 	leaving := map[string]time.Time{}
 	listed := plan(goldClass(4), usage{})
@@ -172,35 +172,35 @@ func TestDevicesLeaveTheListInTwoSteps(t *testing.T) {
 		want   string
 		again  time.Duration
 	}{
-		{0, plan(goldClass(2), usage{}), "0 1 (2) (3)", linger},
+		{0, plan(goldClass(2), usage{}), "0 1 (2) (3)", ttl},
 		{2 * time.Second, plan(goldClass(2), usage{}), "0 1 (2) (3)", 3 * time.Second},
-		{3 * time.Second, plan(goldClass(2), held(3)), "0 (1) (2) 3", 2 * time.Second}, // one was allocated in the last moment
+		{3 * time.Second, plan(goldClass(2), held(3)), "0 (1) (2) 3", 2 * time.Second}, // one was allocated at the last moment
 		{5 * time.Second, plan(goldClass(2), held(3)), "0 (1) 3", 3 * time.Second},
 		{8 * time.Second, plan(goldClass(2), held(3)), "0 3", 0},
 		{9 * time.Second, plan(goldClass(3), held(3)), "0 1 3", 0},
-		{10 * time.Second, nil, "(0) (1) (3)", linger},
+		{10 * time.Second, nil, "(0) (1) (3)", ttl},
 		{15 * time.Second, nil, "", 0},
 	} {
 		var again time.Duration
-		listed, again = settle(listed, step.wanted, leaving, start.Add(step.at), linger)
+		listed, again = phaseOut(listed, step.wanted, leaving, start.Add(step.at), ttl)
 		if got := numbers(listed); got != step.want || again != step.again {
 			t.Errorf("after %v: %q for %v, want %q for %v", step.at, got, again, step.want, step.again)
 		}
 	}
 	if len(leaving) > 0 {
-		t.Errorf("%v have left, and are remembered", leaving)
+		t.Errorf("%v are still in leaving", leaving)
 	}
 }
 
 func TestNames(t *testing.T) {
 	long := "vendor.example/" + strings.Repeat("long-", 10) + "class"
 	all := []string{gold, "qos.noderesource.dev/rdt.silver", "vendor.example/rdt.gold", "other.example/rdt.gold", long}
-	t.Run("annotation keys are valid, and one for each class", func(t *testing.T) {
+	t.Run("annotation keys are valid and unique", func(t *testing.T) {
 		seen := map[string]bool{}
 		for _, extended := range all {
 			key := annotationKey(extended)
 			if !strings.HasPrefix(key, classes.AllocatedKeyPrefix) || seen[key] {
-				t.Errorf("key %q of %s has not the prefix, or is that of another class", key, extended)
+				t.Errorf("key %q of %s lacks the prefix or is not unique", key, extended)
 			}
 			if problems := validation.IsQualifiedName(key); len(problems) > 0 {
 				t.Errorf("key %q: %v", key, problems)
@@ -208,7 +208,7 @@ func TestNames(t *testing.T) {
 			seen[key] = true
 		}
 	})
-	t.Run("sockets are short, known as ours, and one for each class", func(t *testing.T) {
+	t.Run("sockets have short, recognizable and unique names", func(t *testing.T) {
 		for _, dir := range []string{"/var/lib/kubelet/device-plugins", "/" + strings.Repeat("d", 80)} {
 			seen := map[string]bool{}
 			for _, extended := range all {

@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deviceplugin publishes QoS classes to kubelet, a device plugin each, so that kubelet and scheduler account for
-// their capacity.
+// Package deviceplugin publishes QoS classes to kubelet, one device plugin for each class, so that kubelet and scheduler
+// account for their capacity.
 package deviceplugin
 
 import (
@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,35 +23,35 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
-// Feed has the state of the plugin; changed is closed when there is another one.
-type Feed interface {
+// Cache has the plugin's state; changed is closed when there is another one.
+type Cache interface {
 	Get() (state nodecache.State, changed <-chan struct{})
 }
 
 // Options are those of a Publisher.
 type Options struct {
-	// KubeletDir is kubelet's root directory, e.g. /var/lib/kubelet, with device-plugins and pod-resources in it.
+	// KubeletDir is kubelet's root directory, e.g. /var/lib/kubelet. It contains device-plugins and pod-resources.
 	KubeletDir string
-	// Grace is how long devices stay as they are while the plugin is away; 0 is 30 s.
+	// Grace is how long free devices stay healthy while the plugin is not ready; 0 is 30 s.
 	Grace time.Duration
-	// Registry takes the metrics; nil is none.
+	// Registry registers the metrics; nil is none.
 	Registry prometheus.Registerer
-	Log      *slog.Logger
+	// Log is the publisher's logger.
+	Log *slog.Logger
 }
 
-// timing is what tests have shorter.
+// timing has the durations that tests shorten.
 type timing struct {
-	coalesce time.Duration // from the first of several changes to the look at all of them
-	linger   time.Duration // see settle
-	// settle is how long kubelet may take from its start until it tells all of its pods.
-	settle time.Duration
-	// Kubelet is asked again after poll, then twice that, up to pollMost, while it and the plugin do not agree.
-	poll, pollMost time.Duration
+	debounce  time.Duration // from the first of several changes to the reaction
+	deviceTTL time.Duration // see phaseOut
+	startup   time.Duration // see allocationCache
+	// Kubelet is polled after poll, then after twice that, up to pollMax, while it and the plugin disagree.
+	poll, pollMax time.Duration
 }
 
 // Publisher publishes the classes of a node to its kubelet.
 type Publisher struct {
-	feed       Feed
+	plugin     Cache
 	kubeletDir string
 	dir        string // of the device plugins' sockets
 	grace      time.Duration
@@ -58,54 +59,57 @@ type Publisher struct {
 	metrics    *metrics
 	timing     timing
 
-	look     chan struct{} // wakes follow
-	register chan struct{} // wakes keepRegistered: there is something to bind or to register
-	lost     chan struct{} // wakes keepRegistered: kubelet has ended to follow
+	changed  chan struct{} // wakes publishLoop
+	register chan struct{} // wakes registerLoop: a socket is missing or an endpoint is new
+	lost     chan struct{} // wakes registerLoop: kubelet has ended a stream
 
-	swept bool // keepRegistered's: the predecessor's sockets are gone
-	// follow's: kubelet does not say what it has allocated; what it said last, and has got since.
-	deaf   bool
-	ledger *ledger
-	// follow's: no free device is healthy, because the plugin has been away for too long.
-	withheld bool
+	cleaned bool // registerLoop's: stale sockets are removed
+
+	// For publishLoop only. allocations is nil until the plugin was ready once.
+	allocations             *allocationCache
+	podResourcesUnavailable bool
+	withheld                bool // free devices are unhealthy, because the plugin has not been ready for too long
+
+	kubeletRestarted atomic.Bool             // kubelet may have restarted, which allocations has not recorded yet
+	published        atomic.Bool             // the classes have been published once
+	attempt          atomic.Pointer[attempt] // the registration in progress, or nil
 
 	mu        sync.Mutex // guards all below
 	endpoints map[string]*endpoint
-	problem   string   // why not all are registered; empty if nothing stands in the way
-	restarted bool     // kubelet may have started anew, and the ledger does not know that yet
-	begun     bool     // the classes have been known once
-	attempt   *attempt // nil when no registration is under way
+	problem   string // why not all endpoints are registered; empty if they are
 }
 
-// New makes a publisher. It does no I/O but to register its metrics.
-func New(feed Feed, o Options) *Publisher {
+// New makes a publisher, and registers its metrics. It does no other I/O.
+func New(plugin Cache, o Options) *Publisher {
 	p := &Publisher{
-		feed: feed, kubeletDir: filepath.Clean(o.KubeletDir), dir: filepath.Join(o.KubeletDir, pluginsDirectory),
+		plugin: plugin, kubeletDir: filepath.Clean(o.KubeletDir), dir: filepath.Join(o.KubeletDir, pluginsDirectory),
 		grace: o.Grace, log: o.Log,
 		timing: timing{
-			coalesce: 200 * time.Millisecond, linger: 5 * time.Second, settle: 30 * time.Second, poll: 2 * time.Second, pollMost: 10 * time.Second,
+			debounce: 200 * time.Millisecond, deviceTTL: 5 * time.Second, startup: 30 * time.Second,
+			poll: 2 * time.Second, pollMax: 10 * time.Second,
 		},
-		look: make(chan struct{}, 1), register: make(chan struct{}, 1), lost: make(chan struct{}, 1),
-		ledger: newLedger(), endpoints: map[string]*endpoint{},
+		changed: make(chan struct{}, 1), register: make(chan struct{}, 1), lost: make(chan struct{}, 1),
+		endpoints: map[string]*endpoint{},
 	}
 	if p.grace == 0 {
 		p.grace = 30 * time.Second
 	}
-	p.metrics = newMetrics(p.sorted)
-	if o.Registry != nil {
-		o.Registry.MustRegister(p.metrics)
-	}
+
+	p.metrics = newMetrics(o.Registry, func() float64 { return float64(len(p.sorted()) - len(p.unregistered())) })
 	return p
 }
 
-// Run publishes until ctx ends. Then kubelet takes all devices for unhealthy, until somebody publishes them again.
+// Run publishes until ctx ends. From then on kubelet treats all devices as unhealthy, until they are published again.
 func (p *Publisher) Run(ctx context.Context) error {
-	dir := newDirectory(p.kubeletDir, p.log, p.socketRemoved, p.kubeletStarted)
-	var parts sync.WaitGroup
-	parts.Go(func() { dir.run(ctx) })
-	parts.Go(func() { p.keepRegistered(ctx, dir) })
-	parts.Go(func() { p.follow(ctx) })
-	parts.Wait()
+	dir := newDirectory(p.kubeletDir, p.log, p.socketRemoved, func() {
+		p.kubeletRestarted.Store(true)
+		wake(p.changed)
+	})
+	var loops sync.WaitGroup
+	loops.Go(func() { dir.run(ctx) })
+	loops.Go(func() { p.registerLoop(ctx, dir) })
+	loops.Go(func() { p.publishLoop(ctx) })
+	loops.Wait()
 
 	var ends sync.WaitGroup
 	for _, e := range p.sorted() {
@@ -118,32 +122,32 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Healthy is nil when kubelet follows every class, else it says why not.
+// Healthy returns nil if kubelet watches the devices of every class, and the reason otherwise.
 func (p *Publisher) Healthy() error {
-	state, _ := p.feed.Get()
 	p.mu.Lock()
-	problem, begun := p.problem, p.begun
+	problem := p.problem
 	p.mu.Unlock()
-	switch {
-	case problem != "":
+	if problem != "" {
 		return errors.New(problem)
-	case !begun && state.Ready():
-		return errors.New("no class is published to kubelet yet")
-	case !begun:
-		return fmt.Errorf("no class is published to kubelet yet: %s", state.Problem)
 	}
-	for _, e := range p.sorted() {
-		if !e.registered() {
-			return fmt.Errorf("kubelet does not follow %s yet", e.extended)
+
+	if !p.published.Load() {
+		if state, _ := p.plugin.Get(); !state.Ready() {
+			return fmt.Errorf("no class is published to kubelet yet: %s", state.Problem)
 		}
+		return errors.New("no class is published to kubelet yet")
+	}
+	if waiting := p.unregistered(); len(waiting) > 0 {
+		return fmt.Errorf("kubelet does not watch %s yet", waiting[0].extended)
 	}
 	return nil
 }
 
-// sorted lists the endpoints by name.
+// sorted returns the endpoints, ordered by name.
 func (p *Publisher) sorted() []*endpoint {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	list := make([]*endpoint, 0, len(p.endpoints))
 	for _, e := range p.endpoints {
 		list = append(list, e)
@@ -152,152 +156,117 @@ func (p *Publisher) sorted() []*endpoint {
 	return list
 }
 
-// follow has every endpoint list what is right now, until ctx ends.
-func (p *Publisher) follow(ctx context.Context) {
-	poll := p.timing.poll
+func (p *Publisher) unregistered() []*endpoint {
+	return slices.DeleteFunc(p.sorted(), (*endpoint).registered)
+}
+
+// publishLoop updates the endpoints' devices until ctx ends.
+func (p *Publisher) publishLoop(ctx context.Context) {
+	interval := p.timing.poll
 	for {
-		state, changed := p.feed.Get()
-		again, restless := p.publish(ctx, state, time.Now())
-		if ctx.Err() != nil {
-			return
+		state, changed := p.plugin.Get()
+		recheck, needsPoll := p.publish(ctx, state, time.Now())
+		var poll <-chan time.Time
+		if needsPoll {
+			poll = time.After(interval)
 		}
-		var ask <-chan time.Time
-		if restless {
-			ask = time.After(poll)
-		}
+
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			poll = p.timing.poll
-		case <-p.look:
-			poll = p.timing.poll
-		case <-after(again):
+		case <-p.changed:
+		case <-after(recheck):
 			continue
-		case <-ask:
-			poll = min(2*poll, p.timing.pollMost)
+		case <-poll:
+			interval = min(2*interval, p.timing.pollMax)
 			continue
 		}
-		select { // what comes together is looked at together
-		case <-ctx.Done():
-		case <-time.After(p.timing.coalesce):
-		}
+		interval = p.timing.poll
+		pause.For(ctx, p.timing.debounce)
 	}
 }
 
-// after sends after a while; never for 0.
-func after(while time.Duration) <-chan time.Time {
-	if while == 0 {
+// after is time.After, but never sends for 0.
+func after(d time.Duration) <-chan time.Time {
+	if d == 0 {
 		return nil
 	}
-	return time.After(while)
+	return time.After(d)
 }
 
-// publish has the endpoints list what is right in a state. That is good until the next change, or, unless it is 0, for
-// again; restless is whether kubelet should be asked again some time.
-func (p *Publisher) publish(ctx context.Context, state nodecache.State, now time.Time) (again time.Duration, restless bool) {
+// publish updates the endpoints for a state of the plugin. It returns when to publish again without a change, 0 being never,
+// and whether to poll kubelet.
+func (p *Publisher) publish(ctx context.Context, state nodecache.State, now time.Time) (recheck time.Duration, needsPoll bool) {
 	if state.Status == nil {
 		return 0, false
 	}
-	if p.ledger.settle == 0 {
-		p.ledger.settle = p.timing.settle
-		p.ledger.restarted(now)
+	if p.allocations == nil {
+		p.allocations = newAllocationCache(p.timing.startup, now)
 	}
-	if state.Ready() {
-		if p.withheld {
-			p.withheld = false
-			p.log.Info("devices are offered again")
+
+	if !state.Ready() {
+		if left := p.grace - now.Sub(state.NotReadySince); left > 0 {
+			return left, false
 		}
-		return p.offer(ctx, state, now, false)
+		if !p.published.Load() {
+			return 0, false
+		}
 	}
-	if left := p.grace - now.Sub(state.NotReadySince); left > 0 {
-		return left, false
-	}
-	if p.begunAlready() {
-		p.tellWithheld(state)
-		return p.offer(ctx, state, now, true)
-	}
-	return 0, false
+	p.setWithheld(!state.Ready(), state.Problem)
+	return p.publishClasses(ctx, state, now)
 }
 
-func (p *Publisher) begunAlready() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.begun
-}
-
-func (p *Publisher) tellWithheld(state nodecache.State) {
-	if !p.withheld {
-		p.withheld = true
-		p.log.Warn("qos-nri-plugin has been away for too long: kubelet is told that no free device of a class is healthy; "+
-			"pods that run stay", "after", p.grace, "problem", state.Problem)
+// setWithheld records whether free devices are unhealthy, and logs changes.
+func (p *Publisher) setWithheld(withheld bool, problem string) {
+	switch {
+	case withheld && !p.withheld:
+		p.log.Warn("qos-nri-plugin has not been ready for too long: free devices are reported as unhealthy, running pods stay",
+			"after", p.grace, "problem", problem)
+	case !withheld && p.withheld:
+		p.log.Info("qos-nri-plugin is ready: free devices are healthy again")
 	}
+	p.withheld = withheld
 }
 
-// offer publishes the classes of a plugin; away is that it has been away for too long, and nothing is to be had.
-func (p *Publisher) offer(ctx context.Context, state nodecache.State, now time.Time, away bool) (again time.Duration, restless bool) {
-	held, err := p.askKubelet(ctx)
+func (p *Publisher) publishClasses(ctx context.Context, state nodecache.State, now time.Time) (recheck time.Duration, needsPoll bool) {
+	reported, err := p.listAllocations(ctx)
 	if ctx.Err() != nil {
 		return 0, false
 	}
-	granted := p.grants() // after kubelet was asked: none that its answer tells may come later, and be taken for untold
+	granted := p.takeGrants() // after the list: what is granted in between is not in it, and stays unreported
+
 	list := classesOf(state.Status.GetResources())
-	p.remember(held, err, granted, now)
+	p.recordAnswer(err, granted, now)
 	count := account
 	switch {
 	case err != nil:
-		held, count = p.ledger.alone(list, now), accountAlone
-	case away:
-		p.ledger.heard(held, list, nil, now) // what the plugin told has been long ago
+		reported, count = p.allocations.cached(list, now), accountFromCache
+	case p.withheld:
+		p.allocations.merge(reported, list, nil, now) // the assignments are outdated
 	default:
-		p.ledger.heard(held, list, state.Assignments, now)
+		p.allocations.merge(reported, list, state.Assignments, now)
 	}
-	restless = err != nil
-	offered := map[string]bool{}
+
+	needsPoll = err != nil
+	keep := map[string]bool{}
 	for _, c := range list {
-		u := count(c, state.Assignments, held)
+		keep[c.extended] = true
+		u := count(c, state.Assignments, reported)
 		wanted := plan(c, u)
-		if away {
-			wanted = withheld(c, u)
-			u.restless = u.restless || len(u.allocated)+u.silent > 0
+		if p.withheld {
+			wanted = planWithheld(c, u)
+			u.needsPoll = u.needsPoll || len(u.allocated)+u.unreported > 0
 		}
-		offered[c.extended] = true
-		restless = restless || u.restless
-		again = pause.Shortest(again, p.publishClass(c, wanted, u.unaccounted, now))
+		needsPoll = needsPoll || u.needsPoll
+		recheck = pause.Shortest(recheck, p.publishClass(c, wanted, u.unaccounted, now))
 	}
-	p.mu.Lock()
-	p.begun = true
-	p.mu.Unlock()
-	return pause.Shortest(again, p.retire(offered, now)), restless
+	p.published.Store(true)
+	return pause.Shortest(recheck, p.removeOthers(keep, now)), needsPoll
 }
 
-// remember takes whether kubelet has answered, and what happened meanwhile.
-func (p *Publisher) remember(held *holdings, err error, granted map[string][]string, now time.Time) {
-	p.mu.Lock()
-	restarted := p.restarted || p.deaf && held != nil
-	p.restarted = false
-	p.mu.Unlock()
-	p.heard(err)
-	if restarted {
-		p.ledger.restarted(now)
-	}
-	p.ledger.grant(granted, now)
-}
-
-// noteRestart takes that kubelet may have started anew: it does not follow any more, or has made a socket.
-func (p *Publisher) noteRestart() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.restarted = true
-}
-
-func (p *Publisher) kubeletStarted() {
-	p.noteRestart()
-	poke(p.look)
-}
-
-// grants are the device IDs that were handed out since they were asked for last, by extended resource.
-func (p *Publisher) grants() map[string][]string {
+// takeGrants returns the device IDs that Allocate granted since the last call, by extended resource.
+func (p *Publisher) takeGrants() map[string][]string {
 	granted := map[string][]string{}
 	for _, e := range p.sorted() {
 		granted[e.extended] = e.takeGrants()
@@ -305,54 +274,78 @@ func (p *Publisher) grants() map[string][]string {
 	return granted
 }
 
-// publishClass has the class's endpoint list its devices. A new one has its list before kubelet hears of it.
-func (p *Publisher) publishClass(c class, wanted []device, unaccounted int, now time.Time) (again time.Duration) {
+// recordAnswer records whether kubelet answered, and what happened since its previous answer.
+func (p *Publisher) recordAnswer(err error, granted map[string][]string, now time.Time) {
+	unavailable := err != nil
+	if p.kubeletRestarted.Swap(false) || p.podResourcesUnavailable && !unavailable {
+		p.allocations.kubeletRestarted(now)
+	}
+	p.allocations.grant(granted, now)
+
+	switch {
+	case unavailable && !p.podResourcesUnavailable:
+		p.log.Warn("kubelet's pod-resources API does not answer: devices are counted by assignments instead; "+
+			"if kubelet runs, mount its pod-resources directory, beside device-plugins, into --kubelet-dir", "err", err)
+	case !unavailable && p.podResourcesUnavailable:
+		p.log.Info("kubelet's pod-resources API answers again")
+	}
+	p.podResourcesUnavailable = unavailable
+}
+
+// publishClass updates the devices of a class. A new endpoint gets them before it is registered.
+func (p *Publisher) publishClass(c class, wanted []device, unaccounted int, now time.Time) (recheck time.Duration) {
 	p.mu.Lock()
 	e, found := p.endpoints[c.extended]
 	p.mu.Unlock()
 	if !found {
 		e = newEndpoint(c.extended, events{
-			followed: func() { poke(p.look) },
-			lost: func() {
-				p.noteRestart()
-				poke(p.lost)
+			streamStarted: func() { wake(p.changed) },
+			streamEnded: func() {
+				p.kubeletRestarted.Store(true)
+				wake(p.lost)
 			},
-			allocated: func(granted bool) {
-				p.metrics.allocated(granted, 1)
-				poke(p.look)
+			allocated: func(outcome string) {
+				p.metrics.allocations.WithLabelValues(outcome).Inc()
+				wake(p.changed)
 			},
 		})
 	}
-	devices, again := settle(e.look().devices, wanted, e.leaving, now, p.timing.linger)
-	e.set(c, devices, unaccounted)
+
+	devices, recheck := phaseOut(e.look().devices, wanted, e.leaving, now, p.timing.deviceTTL)
+	e.update(func(s *endpointState) { s.class, s.devices = c, devices })
+	p.metrics.published(c.extended, devices, unaccounted)
+
 	if !found {
 		p.mu.Lock()
 		p.endpoints[c.extended] = e
 		p.mu.Unlock()
-		poke(p.register)
+		wake(p.register)
 		p.log.Info("class is published", "resource", c.resource, "class", c.name, "extended_resource", c.extended)
 	}
-	return again
+	return recheck
 }
 
-// retire ends what is no longer offered: it lists nothing, and kubelet gets to see that.
-func (p *Publisher) retire(offered map[string]bool, now time.Time) (again time.Duration) {
+// removeOthers ends the endpoints that are not kept, after kubelet got their devices as unhealthy and then an empty list.
+func (p *Publisher) removeOthers(keep map[string]bool, now time.Time) (recheck time.Duration) {
 	for _, e := range p.sorted() {
-		if offered[e.extended] {
+		if keep[e.extended] {
 			continue
 		}
-		devices, left := settle(e.look().devices, nil, e.leaving, now, p.timing.linger)
-		e.retire(devices)
+		devices, left := phaseOut(e.look().devices, nil, e.leaving, now, p.timing.deviceTTL)
+		e.update(func(s *endpointState) { s.class.draining, s.devices = true, devices })
+		p.metrics.published(e.extended, devices, 0)
 		if len(devices) > 0 {
-			again = pause.Shortest(again, left)
+			recheck = pause.Shortest(recheck, left)
 			continue
 		}
+
 		p.mu.Lock()
 		delete(p.endpoints, e.extended)
 		p.mu.Unlock()
-		p.ledger.forget(e.extended)
+		p.allocations.delete(e.extended)
+		p.metrics.removed(e.extended)
 		e.end()
 		p.log.Info("class is no longer published", "extended_resource", e.extended)
 	}
-	return again
+	return recheck
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,17 +23,17 @@ import (
 	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
 )
 
-// forever is a grace that no test outlives.
+// forever is longer than any test.
 const forever = time.Hour
 
-func TestKubeletTellsTheCapacityOfEveryClassThatHasAnExtendedResource(t *testing.T) {
+func TestKubeletReportsTheCapacityOfEveryClassWithAnExtendedResource(t *testing.T) {
 	r := newRig(t, forever)
 	r.startKubelet()
 	r.run()
 	if err := r.publisher.Healthy(); err == nil || !strings.Contains(err.Error(), "it has not answered yet") {
 		t.Errorf("before the plugin was ready: %v", err)
 	}
-	r.feed.ready(offered(2))
+	r.plugin.ready(offered(2))
 	r.awaitGold(2, 2)
 	r.await(bronze, 1000, 1000)
 	r.await(fast, 4, 4)
@@ -45,32 +46,32 @@ qos_shim_device_plugins 3
 # TYPE qos_shim_registrations_total counter
 qos_shim_registrations_total 3
 `
-	r.soon("the metrics say so", func() bool { // kubelet follows before it answers the registration
+	r.soon("the metrics agree", func() bool { // kubelet calls ListAndWatch before it answers the registration
 		return testutil.GatherAndCompare(r.registry, strings.NewReader(want), "qos_shim_device_plugins", "qos_shim_registrations_total") == nil
 	})
 }
 
-func TestNothingIsRegisteredBeforeThePluginWasReadyOnce(t *testing.T) {
+func TestNothingIsRegisteredBeforeThePluginIsReady(t *testing.T) {
 	r := newRig(t, time.Nanosecond)
 	r.startKubelet()
 	r.run()
-	r.feed.away()
-	r.soon("the publisher has seen it", r.feed.seen)
-	r.feed.ready(offered(1))
+	r.plugin.away()
+	r.soon("the publisher has seen it", r.plugin.seen)
+	r.plugin.ready(offered(1))
 	r.awaitGold(1, 1)
 	if got := r.kubelet.Resource(gold); got.Registrations != 1 || got.Messages != 1 {
 		t.Errorf("%d registrations and %d messages, want one of each, when the plugin was ready", got.Registrations, got.Messages)
 	}
 }
 
-func TestAKubeletThatStartsLaterOrAgainGetsTheClasses(t *testing.T) {
+func TestAKubeletThatStartsLaterOrRestartsGetsTheClasses(t *testing.T) {
 	r := newRig(t, forever)
 	if err := os.MkdirAll(r.kubelet.PluginsDir(), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	r.feed.ready(offered(2))
+	r.plugin.ready(offered(2))
 	r.run()
-	r.soon("the log says that kubelet is away", func() bool { return strings.Contains(r.log.String(), "kubelet does not answer") })
+	r.soon("the log has the missing kubelet", func() bool { return strings.Contains(r.log.String(), "kubelet does not answer") })
 	r.startKubelet()
 	r.awaitGold(2, 2)
 	r.admit(pod("a", map[string]int{gold: 1}))
@@ -87,7 +88,7 @@ func TestAKubeletThatStartsLaterOrAgainGetsTheClasses(t *testing.T) {
 	}
 }
 
-func TestAKubeletThatLosesAConnectionIsRegisteredWithAgain(t *testing.T) {
+func TestAClassIsRegisteredAgainWhenKubeletLosesItsConnection(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(2)
 	for range 2 {
@@ -98,7 +99,7 @@ func TestAKubeletThatLosesAConnectionIsRegisteredWithAgain(t *testing.T) {
 	}
 }
 
-func TestASocketThatSomebodyRemovesIsMadeAgainWithoutDisturbingKubelet(t *testing.T) {
+func TestARemovedSocketIsMadeAgainWithoutANewRegistration(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(2)
 	before := r.traffic()
@@ -115,7 +116,7 @@ func TestASocketThatSomebodyRemovesIsMadeAgainWithoutDisturbingKubelet(t *testin
 	})
 	r.admit(pod("a", map[string]int{gold: 1}))
 	if diff := cmp.Diff(before, r.traffic()); diff != "" || r.kubelet.Resource(gold).Registrations != 1 {
-		t.Errorf("kubelet was told again (-before +after):\n%s", diff)
+		t.Errorf("kubelet was notified again (-before +after):\n%s", diff)
 	}
 	r.stop()
 	if names := r.sockets(); len(names) > 0 {
@@ -132,7 +133,7 @@ func (r *rig) socketOf(resource string) string {
 	return filepath.Join(r.kubelet.PluginsDir(), name)
 }
 
-// sockets are the names of all sockets in kubelet's directory but its own.
+// sockets returns the names of all sockets in kubelet's directory except its own.
 func (r *rig) sockets() []string {
 	r.Helper()
 	entries, err := os.ReadDir(r.kubelet.PluginsDir())
@@ -148,24 +149,24 @@ func (r *rig) sockets() []string {
 	return names
 }
 
-func TestADirectoryThatIsMadeAnewIsUsed(t *testing.T) {
+func TestAKubeletDirectoryThatIsMadeAgainIsUsed(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(2)
 	r.kubelet.Kill()
-	r.soon("the directory is gone", func() bool { return os.RemoveAll(r.kubelet.PluginsDir()) == nil }) // in which sockets are made again
+	r.soon("the directory is gone", func() bool { return os.RemoveAll(r.kubelet.PluginsDir()) == nil }) // until no socket is made in it meanwhile
 	r.soon("the log names the flag", func() bool { return strings.Contains(r.log.String(), "--kubelet-dir") })
 	r.startKubelet()
 	r.awaitGold(2, 2)
 }
 
-func TestClassesComeChangeAndGoWithoutDisturbingOthers(t *testing.T) {
+func TestAClassIsAddedChangedAndRemovedWithoutMessagesForOthers(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(2)
 	before := r.traffic()
 
-	r.feed.ready(offered(5))
+	r.plugin.ready(offered(5))
 	r.awaitGold(5, 5)
-	r.feed.ready(offered(3))
+	r.plugin.ready(offered(3))
 	r.awaitGold(3, 3)
 	if got := r.kubelet.Resource(gold).Registrations; got != 1 {
 		t.Errorf("gold was registered %d times for its changes", got)
@@ -174,19 +175,19 @@ func TestClassesComeChangeAndGoWithoutDisturbingOthers(t *testing.T) {
 	silver := "qos.noderesource.dev/rdt.silver"
 	with.ContainerQosResources[0].Classes = append(with.ContainerQosResources[0].Classes,
 		&qosv1alpha1.QOSResourceClassInfo{Name: "silver", Capacity: 1, ExtendedResource: silver})
-	r.feed.ready(with)
+	r.plugin.ready(with)
 	r.await(silver, 1, 1)
 
-	r.feed.ready(offered(3))
+	r.plugin.ready(offered(3))
 	r.until("silver is gone", func() bool { return !r.kubelet.Resource(silver).Followed })
 	if got := r.kubelet.Resource(silver); got.Capacity != 0 || got.Messages != 3 {
 		t.Errorf("silver, which is gone, has %+v; want no devices, after 3 messages: healthy, unhealthy, none", got)
 	}
 	r.soon("its socket is gone", func() bool { return len(r.sockets()) == 3 })
-	r.feed.ready(with)
+	r.plugin.ready(with)
 	r.await(silver, 1, 1)
 	if diff := cmp.Diff(before, r.traffic()); diff != "" {
-		t.Errorf("other classes were told again (-before +after):\n%s", diff)
+		t.Errorf("other classes were published again (-before +after):\n%s", diff)
 	}
 }
 
@@ -196,7 +197,7 @@ func TestADrainingClassKeepsWhatIsAllocatedUntilKubeletFreesIt(t *testing.T) {
 	r.admit(pod("a", map[string]int{gold: 1}))
 	draining := offered(2)
 	draining.ContainerQosResources[0].Classes[0].Draining = true
-	r.feed.ready(draining)
+	r.plugin.ready(draining)
 	r.awaitGold(1, 1)
 	r.kubelet.Remove("default", "a")
 	r.awaitGold(0, 0)
@@ -235,32 +236,32 @@ qos_shim_allocations_total{outcome="refused"} 1
 	}
 }
 
-func TestAPredecessorsSocketsAreRemovedAndNobodyElses(t *testing.T) {
+func TestOnlyStaleSocketsOfTheShimAreRemoved(t *testing.T) {
 	r := newRig(t, forever)
 	dir := r.kubelet.PluginsDir()
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		t.Fatal(err)
 	}
 	stale := filepath.Join(dir, "qos-shim-rdt.old-01234567.sock")
-	theirs := []string{filepath.Join(dir, "gpu.sock"), filepath.Join(dir, "qos-shim-notes.txt"), filepath.Join(dir, "qos-shim-a-01234567.sock")}
-	for _, path := range []string{stale, theirs[0], r.socketOf(gold)} {
+	others := []string{filepath.Join(dir, "gpu.sock"), filepath.Join(dir, "qos-shim-notes.txt"), filepath.Join(dir, "qos-shim-a-01234567.sock")}
+	for _, path := range []string{stale, others[0], r.socketOf(gold)} {
 		leaveSocket(t, path)
 	}
-	for _, path := range theirs[1:] {
+	for _, path := range others[1:] {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r.feed.ready(offered(1))
+	r.plugin.ready(offered(1))
 	r.run()
 	r.soon("the socket of a class that is gone is removed", func() bool {
 		_, err := os.Lstat(stale)
 		return err != nil
 	})
 	r.soon("the sockets of the classes are there", func() bool { return len(r.sockets()) == 4 })
-	for _, path := range theirs {
+	for _, path := range others {
 		if _, err := os.Lstat(path); err != nil {
-			t.Errorf("somebody else's file: %v", err)
+			t.Errorf("another program's file: %v", err)
 		}
 	}
 	if info, err := os.Lstat(r.socketOf(gold)); err != nil || info.Mode().Perm() != 0o600 {
@@ -268,7 +269,7 @@ func TestAPredecessorsSocketsAreRemovedAndNobodyElses(t *testing.T) {
 	}
 }
 
-// leaveSocket makes the socket of a process that was killed.
+// leaveSocket leaves the socket of a killed process.
 func leaveSocket(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -279,46 +280,46 @@ func leaveSocket(t *testing.T, path string) {
 	_ = l.Close()
 }
 
-func TestAKilledPublisherIsFollowedByAnother(t *testing.T) {
+func TestARestartedPublisherRegistersItsClassesAgain(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(2)
 	r.admit(pod("a", map[string]int{gold: 1}))
 	r.stop()
-	r.until("kubelet lets no pod in", func() bool { return r.kubelet.Resource(gold).Allocatable == 0 })
-	r.registry.Unregister(r.publisher.metrics)
+	r.until("kubelet has no healthy device", func() bool { return r.kubelet.Resource(gold).Allocatable == 0 })
+	r.registry = prometheus.NewRegistry()
 	r.publisher = r.another(forever)
 	r.run()
 	r.awaitGold(2, 2)
 }
 
-func TestAWrongDirectoryIsToldOnceWithTheRemedy(t *testing.T) {
+func TestAWrongDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 	r := newRig(t, forever)
-	r.feed.ready(offered(1))
+	r.plugin.ready(offered(1))
 	r.run()
-	r.soon("the problem is told", func() bool { return strings.Contains(r.log.String(), "set --kubelet-dir") })
+	r.soon("the problem is logged", func() bool { return strings.Contains(r.log.String(), "set --kubelet-dir") })
 	if err := r.publisher.Healthy(); err == nil || !strings.Contains(err.Error(), r.kubelet.PluginsDir()) {
 		t.Errorf("healthy: %v", err)
 	}
 	r.startKubelet()
 	r.awaitGold(1, 1)
 	if n := strings.Count(r.log.String(), "there is no "+r.kubelet.PluginsDir()); n != 1 {
-		t.Errorf("it was told %d times:\n%s", n, r.log)
+		t.Errorf("it was logged %d times:\n%s", n, r.log)
 	}
 }
 
-func TestWithoutPodResourcesTheSourcesOfAssignmentsAreBelieved(t *testing.T) {
+func TestWithoutPodResourcesTheSourcesOfAssignmentsCount(t *testing.T) {
 	r := newRig(t, forever)
 	r.kubelet.HidePodResources(true)
 	r.start(3)
 	r.admit(pod("a", map[string]int{gold: 1}))
-	r.feed.ready(offered(3), podOf("a", inGold("app", "1", allocated)), podOf("b", inGold("app", "2", annotated)))
+	r.plugin.ready(offered(3), podOf("a", inGold("app", "1", allocated)), podOf("b", inGold("app", "2", annotated)))
 	r.awaitGold(3, 2)
 	if n := strings.Count(r.log.String(), "mount its pod-resources directory"); n != 1 {
-		t.Errorf("the remedy was told %d times:\n%s", n, r.log)
+		t.Errorf("the remedy was logged %d times:\n%s", n, r.log)
 	}
 	r.kubelet.Kill()
 	r.kubelet.HidePodResources(false)
 	r.startKubelet()
-	r.soon("kubelet is asked again", func() bool { return strings.Contains(r.log.String(), "kubelet says again") })
+	r.soon("kubelet is polled again", func() bool { return strings.Contains(r.log.String(), "API answers again") })
 	r.awaitGold(3, 2)
 }

@@ -4,10 +4,10 @@
 package deviceplugin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -26,21 +26,21 @@ const (
 	pluginsDirectory = "device-plugins"
 	kubeletSocket    = "kubelet.sock"
 
-	// registerTimeout has room for the 10 s that kubelet takes to dial back, while it does not answer us.
+	// registerTimeout includes the 10 s that kubelet takes to dial back before it answers.
 	registerTimeout = 15 * time.Second
-	// followTimeout is how long kubelet may take from a registration to its request for the list.
-	followTimeout = 10 * time.Second
-	// steadyTime is after which a registration has lasted, and the next trouble is new trouble.
-	steadyTime = 10 * time.Second
+	// watchTimeout is how long kubelet may take from a registration to ListAndWatch.
+	watchTimeout = 10 * time.Second
+	// stableTime is how long all endpoints must stay registered before the backoff is reset.
+	stableTime = 10 * time.Second
 )
 
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: 10 * time.Second}
 }
 
-// keepRegistered has every endpoint registered with kubelet, until ctx ends.
-func (p *Publisher) keepRegistered(ctx context.Context, dir *directory) {
-	pace := pace{backoff: newBackoff()}
+// registerLoop keeps every endpoint registered with kubelet until ctx ends.
+func (p *Publisher) registerLoop(ctx context.Context, dir *directory) {
+	retry := retry{backoff: newBackoff()}
 	for {
 		dir.watch()
 		err := p.registerAll(ctx)
@@ -48,70 +48,71 @@ func (p *Publisher) keepRegistered(ctx context.Context, dir *directory) {
 			return
 		}
 		if !errors.Is(err, errInterrupted) {
-			p.tell(err)
+			p.setProblem(err)
 		}
-		pace.tried(err, dir.blind())
-		if !p.awaitTry(ctx, dir, &pace) {
+
+		retry.record(err, dir.needsPoll())
+		if !p.awaitRetry(ctx, dir, &retry) {
 			return
 		}
 	}
 }
 
-// awaitTry waits until there is something to register, or to look at again; false is that ctx has ended.
-func (p *Publisher) awaitTry(ctx context.Context, dir *directory, pace *pace) bool {
+// awaitRetry waits until there may be something to register; it reports false if ctx has ended.
+func (p *Publisher) awaitRetry(ctx context.Context, dir *directory, retry *retry) bool {
 	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-dir.reborn:
-			pace.backoff = newBackoff()
+		case <-dir.kubeletRestarted:
+			retry.backoff = newBackoff()
 			return true
 		case <-p.register:
 			return true
-		case <-pace.next:
+		case <-retry.next:
 			return true
 		case <-p.lost:
-			pace.lost()
+			retry.lost()
 		}
 	}
 }
 
-// pace says when registrations are tried again.
-type pace struct {
-	backoff wait.Backoff
-	next    <-chan time.Time // nil when there is nothing to try
-	good    time.Time        // since when all have been registered; zero while they are not
+// retry decides when registrations are tried again.
+type retry struct {
+	backoff     wait.Backoff
+	next        <-chan time.Time // nil if there is nothing to try
+	stableSince time.Time        // since when all endpoints are registered; zero if they are not
 }
 
-// tried takes the outcome of a try. Who is blind looks again also when all is well.
-func (p *pace) tried(err error, blind bool) {
-	p.next = nil
-	switch {
-	case err != nil:
-		p.good = time.Time{}
-		p.next = time.After(p.backoff.Step())
+// record takes the outcome of a try. Without inotify there is a next try after a success as well.
+func (r *retry) record(err error, needsPoll bool) {
+	r.next = nil
+	if err != nil {
+		r.stableSince, r.next = time.Time{}, time.After(r.backoff.Step())
 		return
-	case p.good.IsZero():
-		p.good = time.Now()
 	}
-	if blind {
-		p.next = time.After(steadyTime)
+
+	if r.stableSince.IsZero() {
+		r.stableSince = time.Now()
+	}
+	if needsPoll {
+		r.next = time.After(stableTime)
 	}
 }
 
-// lost takes that kubelet no longer follows. One that follows and leaves again and again is not asked all the time.
-func (p *pace) lost() {
-	if !p.good.IsZero() && time.Since(p.good) > steadyTime {
-		p.backoff = newBackoff()
+// lost records that kubelet ended a stream. The backoff limits a kubelet that connects and disconnects repeatedly.
+func (r *retry) lost() {
+	if !r.stableSince.IsZero() && time.Since(r.stableSince) > stableTime {
+		r.backoff = newBackoff()
 	}
-	p.good = time.Time{}
-	p.next = time.After(p.backoff.Step())
+	r.stableSince, r.next = time.Time{}, time.After(r.backoff.Step())
 }
 
-// tell keeps what stands in the way of registrations, and says in the log when that changes.
-func (p *Publisher) tell(err error) {
+// setProblem records why not all endpoints are registered, and logs changes.
+func (p *Publisher) setProblem(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	problem := ""
 	if err != nil {
 		problem = err.Error()
@@ -119,155 +120,122 @@ func (p *Publisher) tell(err error) {
 	switch problem {
 	case p.problem:
 	case "":
-		p.log.Info("kubelet has the classes as device plugins", "classes", len(p.endpoints))
+		p.log.Info("all classes are registered with kubelet", "classes", len(p.endpoints))
 	default:
-		p.log.Warn("cannot publish classes to kubelet; it is tried again", "problem", problem)
+		p.log.Warn("cannot publish classes to kubelet, retrying", "problem", problem)
 	}
 	p.problem = problem
 }
 
-// registerAll binds and registers every endpoint that kubelet does not follow. It goes on after what concerns one class
-// alone, and returns the first problem.
+// registerAll binds and registers every endpoint that kubelet does not watch. It goes on after a problem of one class, and
+// returns the first problem.
 func (p *Publisher) registerAll(ctx context.Context) error {
 	if err := p.checkDirectory(); err != nil {
 		return err
 	}
-	p.sweepOnce(ctx)
-	var problems []error
-	var waiting []*endpoint
-	for _, e := range p.sorted() {
-		if err := p.bind(ctx, e); err != nil {
-			problems = append(problems, err)
-		} else if !e.registered() {
-			waiting = append(waiting, e)
-		}
+	if !p.cleaned {
+		p.cleaned = removeStaleSockets(ctx, p.dir) == nil
 	}
-	for _, e := range waiting {
+
+	var first error
+	for _, e := range p.sorted() {
+		_, err := p.bind(ctx, e)
+		first = cmp.Or(first, err)
+	}
+	for _, e := range p.unregistered() {
 		err := p.registerOne(ctx, e)
-		if err != nil {
-			problems = append(problems, err)
-		}
+		first = cmp.Or(first, err)
 		if errors.Is(err, errNoKubelet) || ctx.Err() != nil {
 			break
 		}
 	}
-	if len(problems) == 0 {
-		return nil
-	}
-	return problems[0]
+	return first
 }
 
-// checkDirectory says what is wrong with kubelet's directory, in words for whoever set --kubelet-dir.
+// checkDirectory returns what is wrong with kubelet's directory, and the remedy.
 func (p *Publisher) checkDirectory() error {
-	entries, err := os.Open(p.dir)
-	if err == nil {
-		_, err = entries.Readdirnames(1)
-		_ = entries.Close()
-	}
+	_, err := os.ReadDir(p.dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no %s; set --kubelet-dir to kubelet's --root-dir, and mount it", p.dir)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s cannot be read: permission denied; run as the user who owns it, root as a rule, or correct --kubelet-dir", p.dir)
-	case err != nil && !errors.Is(err, io.EOF):
+		return fmt.Errorf("%s cannot be read: permission denied; run as its owner, usually root, or correct --kubelet-dir", p.dir)
+	case err != nil:
 		return fmt.Errorf("%s cannot be read: %w; set --kubelet-dir to kubelet's --root-dir", p.dir, err)
 	}
 	return nil
 }
 
-func (p *Publisher) sweepOnce(ctx context.Context) {
-	if !p.swept {
-		p.swept = sweep(ctx, p.dir) == nil
+// bind makes an endpoint's socket unless it exists, serves on it, and returns its name.
+func (p *Publisher) bind(ctx context.Context, e *endpoint) (name string, err error) {
+	if name, err = socketName(p.dir, e.extended); err != nil {
+		return "", err
 	}
-}
 
-func (p *Publisher) bind(ctx context.Context, e *endpoint) error {
-	name, err := socketName(p.dir, e.extended)
-	if err != nil {
-		return err
-	}
 	err = e.socket.bind(ctx, filepath.Join(p.dir, name), func(l net.Listener) {
-		e.serving.Go(func() { _ = e.server.Serve(l) }) // it ends with its listener, which is no news
+		e.serving.Go(func() { _ = e.server.Serve(l) }) // an error that the listener was closed is expected
 	})
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("make a socket in %s: permission denied; mount it writable, and run as the user who owns it, root as a rule", p.dir)
+		return "", fmt.Errorf("make a socket in %s: permission denied; mount it writable, and run as its owner, usually root", p.dir)
 	case err != nil:
-		return fmt.Errorf("make the socket of %s: %w", e.extended, err)
+		return "", fmt.Errorf("make the socket of %s: %w", e.extended, err)
 	}
-	return nil
+	return name, nil
 }
 
-// errNoKubelet says that it is not the class that kubelet minds.
+// errNoKubelet means that no other class can be registered either.
 var errNoKubelet = errors.New("kubelet does not answer")
 
-// errInterrupted says that a registration had no sense any more, and is tried again at once.
-var errInterrupted = errors.New("the socket was removed in between")
+// errInterrupted means that the socket was removed during the registration, which is retried at once.
+var errInterrupted = errors.New("the socket was removed during the registration")
 
-// attempt is a registration under way.
+// attempt is a registration in progress.
 type attempt struct {
 	endpoint *endpoint
 	cancel   context.CancelFunc
 }
 
-// registerOne tells kubelet of an endpoint. It serves before that: kubelet dials back before it answers, and tries for
-// 10 s. A kubelet that starts may remove the socket after we have looked at it: then we do not wait for that.
+// registerOne registers an endpoint. It serves before that, because kubelet dials back for up to 10 s before it answers. If a
+// starting kubelet removes the socket meanwhile, socketRemoved cancels the attempt.
 func (p *Publisher) registerOne(ctx context.Context, e *endpoint) error {
-	name, err := socketName(p.dir, e.extended)
+	ctx, cancel := e.untilEnd(ctx)
+	defer cancel()
+	attemptCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p.attempt.Store(&attempt{endpoint: e, cancel: cancel})
+	defer p.attempt.Store(nil)
+
+	name, err := p.bind(attemptCtx, e)
 	if err != nil {
 		return err
 	}
-	wanted, cancel := e.untilEnd(ctx)
-	defer cancel()
-	trying, cancel := context.WithCancel(wanted)
-	defer cancel()
-	p.setAttempt(&attempt{endpoint: e, cancel: cancel})
-	defer p.setAttempt(nil)
-	if err := p.bind(trying, e); err != nil {
-		return err
-	}
-	socket := filepath.Join(p.dir, kubeletSocket)
-	err = register(trying, socket, name, e.extended)
+	err = register(attemptCtx, filepath.Join(p.dir, kubeletSocket), name, e.extended)
 	switch {
-	case wanted.Err() != nil:
+	case ctx.Err() != nil:
 		return nil
-	case err != nil && trying.Err() != nil:
+	case err != nil && attemptCtx.Err() != nil:
 		return errInterrupted
 	case err != nil:
-		return explain(err, socket, e.extended)
+		return err
 	}
+
 	p.metrics.registrations.Inc()
-	if !e.awaitFollower(wanted, followTimeout) && wanted.Err() == nil {
-		return fmt.Errorf("kubelet has taken the registration of %s, and not asked for its devices", e.extended)
+	if !e.awaitStream(ctx, watchTimeout) && ctx.Err() == nil {
+		return fmt.Errorf("kubelet has accepted the registration of %s, but has not asked for its devices", e.extended)
 	}
 	return nil
 }
 
-func (p *Publisher) setAttempt(a *attempt) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.attempt = a
-}
-
-// socketRemoved takes that somebody has removed one of our sockets.
+// socketRemoved handles the removal of one of our sockets.
 func (p *Publisher) socketRemoved() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.attempt != nil && !p.attempt.endpoint.socket.there() {
-		p.attempt.cancel()
+	if a := p.attempt.Load(); a != nil && !a.endpoint.socket.exists() {
+		a.cancel()
 	}
-	poke(p.register)
+	wake(p.register)
 }
 
-func explain(err error, socket, extended string) error {
-	switch status.Code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-		return fmt.Errorf("%w on %s; does it run, and is --kubelet-dir its --root-dir?", errNoKubelet, socket)
-	default:
-		return fmt.Errorf("kubelet refuses %s: %s", extended, status.Convert(err).Message())
-	}
-}
-
+// register calls kubelet's registration service.
 func register(ctx context.Context, socket, endpoint, extended string) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
@@ -276,14 +244,23 @@ func register(ctx context.Context, socket, endpoint, extended string) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
+
 	_, err = devicepluginv1beta1.NewRegistrationClient(conn).Register(ctx, &devicepluginv1beta1.RegisterRequest{
 		Version: devicepluginv1beta1.Version, Endpoint: endpoint, ResourceName: extended,
 		Options: &devicepluginv1beta1.DevicePluginOptions{},
 	})
-	return err
+	switch status.Code(err) {
+	case codes.OK:
+		return nil
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return fmt.Errorf("%w on %s; check that it runs, and that --kubelet-dir is its --root-dir", errNoKubelet, socket)
+	default:
+		return fmt.Errorf("kubelet refuses %s: %s", extended, status.Convert(err).Message())
+	}
 }
 
-// dial makes a connection to one of kubelet's sockets, for one request.
+// dial makes a connection to one of kubelet's sockets. It does not use gRPC's unix: addresses, because those are URLs, and not
+// every path can be written as one.
 func dial(socket string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///localhost",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {

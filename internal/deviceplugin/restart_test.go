@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -17,11 +18,11 @@ import (
 	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
 )
 
-// asked waits until kubelet has answered a few times more.
-func (r *rig) asked() {
+// awaitPolls waits until kubelet has answered a few more times.
+func (r *rig) awaitPolls() {
 	r.Helper()
 	before := r.kubelet.Lists()
-	r.until("kubelet has been asked again", func() bool { return r.kubelet.Lists() > before+2 })
+	r.until("kubelet has been polled again", func() bool { return r.kubelet.Lists() > before+2 })
 }
 
 func (r *rig) restartKubelet() {
@@ -30,7 +31,7 @@ func (r *rig) restartKubelet() {
 	r.startKubelet()
 }
 
-// inUse has a, b and c hold the devices of gold, of which one has become the capacity.
+// inUse starts with three devices of gold, held by a, b and c, and then reduces the capacity to 1.
 func (r *rig) inUse() {
 	r.Helper()
 	r.start(3)
@@ -39,59 +40,59 @@ func (r *rig) inUse() {
 		r.admit(pod(name, map[string]int{gold: 1}))
 		pods = append(pods, podOf(name, inGold("app", "id-"+name, allocated)))
 	}
-	r.feed.ready(offered(1), pods...)
-	r.asked()
+	r.plugin.ready(offered(1), pods...)
+	r.awaitPolls()
 	r.awaitGold(3, 3)
 }
 
-func TestAKubeletThatLearnsOfItsPodsOneByOneAdmitsThemAll(t *testing.T) {
-	for name, settle := range map[string]time.Duration{"while it settles": forever, "also when it takes long": time.Millisecond} {
+// readmitOneByOne admits pods again, and checks that all three devices of gold stay healthy.
+func (r *rig) readmitOneByOne(names ...string) {
+	r.Helper()
+	r.awaitGold(3, 3)
+	for _, name := range names {
+		r.awaitPolls()
+		r.readmit(name)
+	}
+	r.awaitPolls()
+	r.awaitGold(3, 3)
+}
+
+func TestARestartedKubeletAdmitsAllItsPodsOneByOne(t *testing.T) {
+	for name, startup := range map[string]time.Duration{"during its startup": forever, "after its startup time": time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, forever)
-			r.publisher.timing.settle = settle
+			r.publisher.timing.startup = startup
 			r.inUse()
 			r.restartKubelet()
-			r.awaitGold(3, 3)
-			for _, name := range []string{"b", "c", "a"} {
-				r.asked()
-				r.readmit(name)
-			}
-			r.asked()
-			r.awaitGold(3, 3)
+			r.readmitOneByOne("b", "c", "a")
 		})
 	}
 }
 
-func TestAPodWithoutARunningContainerKeepsItsDeviceWhileKubeletSettles(t *testing.T) {
+func TestAPodWithoutARunningContainerKeepsItsDeviceWhileKubeletStarts(t *testing.T) {
 	r := newRig(t, forever)
-	r.publisher.timing.settle = forever
+	r.publisher.timing.startup = forever
 	r.inUse()
 	r.restartKubelet()
 	r.awaitGold(3, 3)
-	r.feed.ready(offered(1)) // the runtime has removed all containers
-	r.asked()
+	r.plugin.ready(offered(1)) // the runtime has removed all containers
+	r.awaitPolls()
 	r.readmit("c", "b", "a")
 }
 
-func TestAShimThatStartsWithKubeletLetsNoAllocatedDeviceGo(t *testing.T) {
+func TestAShimThatStartsWithKubeletKeepsAllAllocatedDevices(t *testing.T) {
 	r := newRig(t, forever)
 	r.inUse()
 	r.stop()
-	r.registry.Unregister(r.publisher.metrics)
+	r.registry = prometheus.NewRegistry()
 	r.publisher = r.another(forever)
-	r.publisher.timing.settle = forever
+	r.publisher.timing.startup = forever
 	r.restartKubelet()
 	r.run()
-	r.awaitGold(3, 3)
-	for _, name := range []string{"c", "a", "b"} {
-		r.asked()
-		r.readmit(name)
-	}
-	r.asked()
-	r.awaitGold(3, 3)
+	r.readmitOneByOne("c", "a", "b")
 }
 
-func TestADeviceOfWhichAPodIsFreeAgainIsForgotten(t *testing.T) {
+func TestTheDeviceOfAnEndedPodIsRemoved(t *testing.T) {
 	r := newRig(t, forever)
 	r.inUse()
 	r.restartKubelet()
@@ -99,35 +100,35 @@ func TestADeviceOfWhichAPodIsFreeAgainIsForgotten(t *testing.T) {
 	r.readmit("a")
 	r.kubelet.Remove("default", "b")
 	r.kubelet.Remove("default", "c")
-	r.feed.ready(offered(1), podOf("a", inGold("app", "id-a", allocated)))
+	r.plugin.ready(offered(1), podOf("a", inGold("app", "id-a", allocated)))
 	r.awaitGold(1, 1)
 }
 
-func TestWhileThePluginIsAwayAKubeletRestartRefusesNobody(t *testing.T) {
+func TestWhileThePluginIsAwayARestartedKubeletAdmitsItsPods(t *testing.T) {
 	r := newRig(t, 10*time.Millisecond)
-	r.publisher.timing.settle = forever
+	r.publisher.timing.startup = forever
 	r.start(3)
 	r.admit(pod("a", map[string]int{gold: 1}))
-	r.feed.ready(offered(3), podOf("a", inGold("app", "1", allocated)))
-	r.toldOfA()
-	r.feed.away()
+	r.plugin.ready(offered(3), podOf("a", inGold("app", "1", allocated)))
+	r.awaitA()
+	r.plugin.away()
 	r.awaitGold(3, 1)
 	r.restartKubelet()
 	r.awaitGold(3, 1)
-	r.asked()
+	r.awaitPolls()
 	r.readmit("a")
 	if err := r.kubelet.Admit(context.Background(), pod("b", map[string]int{gold: 1})); err == nil {
 		t.Error("a pod was admitted while the plugin was away")
 	}
 }
 
-// toldOfA waits until an answer had the pod a.
-func (r *rig) toldOfA() {
+// awaitA waits until an answer contains the pod a.
+func (r *rig) awaitA() {
 	r.Helper()
-	r.until("a was told", func() bool { return r.kubelet.Listed("default", "a") > 0 })
+	r.until("a was listed", func() bool { return r.kubelet.Listed("default", "a") > 0 })
 }
 
-func TestTheDeviceOfAnInitContainerThatHasEndedIsTakenLast(t *testing.T) {
+func TestTheDeviceOfAnEndedInitContainerIsTakenAwayLast(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(3)
 	for _, name := range []string{"x", "y"} { // the device of a has a high number
@@ -136,10 +137,10 @@ func TestTheDeviceOfAnInitContainerThatHasEndedIsTakenLast(t *testing.T) {
 	p := pod("a", nil)
 	p.InitContainers = []kubelettest.Container{{Name: "setup", Limits: map[string]int{gold: 1}}}
 	r.admit(p)
-	r.toldOfA()
+	r.awaitA()
 	r.kubelet.Remove("default", "x")
 	r.kubelet.Remove("default", "y")
-	r.feed.ready(offered(3), podOf("a"), podOf("static", inGold("app", "1", annotated)), podOf("other", inGold("app", "2", annotated)))
+	r.plugin.ready(offered(3), podOf("a"), podOf("static", inGold("app", "1", annotated)), podOf("other", inGold("app", "2", annotated)))
 	r.awaitGold(3, 1)
 	if got, want := r.kubelet.Resource(gold).Healthy, r.kubelet.Devices("default", "a", "setup", gold); !slices.Equal(got, want) {
 		t.Errorf("healthy: %v, want that of the init container, %v", got, want)
@@ -149,7 +150,7 @@ func TestTheDeviceOfAnInitContainerThatHasEndedIsTakenLast(t *testing.T) {
 	r.readmit("a")
 }
 
-func TestAClassThatWasRenamedIsPublishedOnce(t *testing.T) {
+func TestARenamedClassIsPublishedOnce(t *testing.T) {
 	for name, at := range map[string]int{"the offered one first": 0, "the draining one first": 1} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, forever)
@@ -161,27 +162,27 @@ func TestAClassThatWasRenamedIsPublishedOnce(t *testing.T) {
 			r.startKubelet()
 			inOld := inGold("app", "1", annotated)
 			inOld.QosResources[0].Class = "old"
-			r.feed.ready(both, podOf("static", inOld))
+			r.plugin.ready(both, podOf("static", inOld))
 			r.run()
 			r.awaitGold(2, 1)
 			r.admit(pod("a", map[string]int{gold: 1}))
-			r.asked()
+			r.awaitPolls()
 			key := annotationKey(gold)
 			if got := r.kubelet.Annotations("default", "a", "app")[key]; got != "k8s.io/rdt=gold" {
 				t.Errorf("Allocate answered with %q", got)
 			}
 			if got := r.kubelet.Resource(gold); got.Registrations != 1 || got.Messages > 3 {
-				t.Errorf("kubelet was told again and again: %+v", got)
+				t.Errorf("kubelet was notified repeatedly: %+v", got)
 			}
 		})
 	}
 }
 
-func TestAClassThatDrainsIsRefusedWithTheReason(t *testing.T) {
+func TestADrainingClassIsRefusedWithTheReason(t *testing.T) {
 	r := newRig(t, forever)
-	r.publisher.timing.linger = forever
+	r.publisher.timing.deviceTTL = forever
 	r.start(1)
-	r.feed.ready(&qosv1alpha1.ResourcesInfo{})
+	r.plugin.ready(&qosv1alpha1.ResourcesInfo{})
 	r.awaitGold(1, 0)
 	draining := goldClass(1)
 	draining.draining = true

@@ -28,54 +28,54 @@ const (
 	patience = 30 * time.Second
 )
 
-// feed is a plugin that tells what a test wants.
-type feed struct {
+// cache is the state of a plugin that a test sets.
+type cache struct {
 	mu      sync.Mutex // guards all below
 	state   nodecache.State
 	changed chan struct{}
-	looks   int // at the present state
+	reads   int // of the present state
 }
 
-func newFeed() *feed {
-	return &feed{state: nodecache.State{NotReadySince: time.Now(), Problem: "it has not answered yet"}, changed: make(chan struct{})}
+func newCache() *cache {
+	return &cache{state: nodecache.State{NotReadySince: time.Now(), Problem: "it has not answered yet"}, changed: make(chan struct{})}
 }
 
-func (f *feed) Get() (state nodecache.State, changed <-chan struct{}) {
+func (f *cache) Get() (state nodecache.State, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.looks++
+	f.reads++
 	return f.state, f.changed
 }
 
-// seen is whether anybody has looked at the present state.
-func (f *feed) seen() bool {
+// seen reports whether the present state was read.
+func (f *cache) seen() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.looks > 0
+	return f.reads > 0
 }
 
-func (f *feed) change(change func(*nodecache.State)) {
+func (f *cache) change(change func(*nodecache.State)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(&f.state)
-	f.looks = 0
+	f.reads = 0
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// ready has the plugin offer classes and tell who has them.
-func (f *feed) ready(resources *qosv1alpha1.ResourcesInfo, pods ...*qosv1alpha1.PodAssignments) {
+// ready sets the state of a plugin with classes and assignments.
+func (f *cache) ready(resources *qosv1alpha1.ResourcesInfo, pods ...*qosv1alpha1.PodAssignments) {
 	status := &qosv1alpha1.StatusResponse{Resources: resources}
 	f.change(func(s *nodecache.State) {
 		*s = nodecache.State{Status: status, Latest: status, Assignments: assignments(pods...)}
 	})
 }
 
-func (f *feed) away() {
+func (f *cache) away() {
 	f.change(func(s *nodecache.State) { s.NotReadySince, s.Problem, s.Latest = time.Now(), "it has gone", nil })
 }
 
-// rdt has the class gold of some capacity, bronze, and one that cannot be an extended resource; net is of pods.
+// offered returns rdt with gold, bronze and a class without an extended resource, and net of pod scope.
 func offered(goldCapacity uint64) *qosv1alpha1.ResourcesInfo {
 	return &qosv1alpha1.ResourcesInfo{
 		ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: "k8s.io/rdt", Classes: []*qosv1alpha1.QOSResourceClassInfo{
@@ -89,7 +89,7 @@ func offered(goldCapacity uint64) *qosv1alpha1.ResourcesInfo {
 	}
 }
 
-// journal is a log that a test reads.
+// journal is a log in memory.
 type journal struct {
 	mu   sync.Mutex // guards all below
 	text bytes.Buffer
@@ -107,11 +107,11 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
-// rig is a publisher beside a kubelet.
+// rig is a publisher and a test kubelet.
 type rig struct {
 	*testing.T
 
-	feed      *feed
+	plugin    *cache
 	kubelet   *kubelettest.Kubelet
 	publisher *Publisher
 	registry  *prometheus.Registry
@@ -120,20 +120,20 @@ type rig struct {
 	stop func()
 }
 
-// newRig makes a publisher that run starts, and a kubelet that does not run yet.
+// newRig makes a publisher and a kubelet. Neither runs.
 func newRig(t *testing.T, grace time.Duration) *rig {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kubelet")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{T: t, feed: newFeed(), kubelet: kubelettest.New(dir), registry: prometheus.NewRegistry(), log: &journal{}, stop: func() {}}
+	r := &rig{T: t, plugin: newCache(), kubelet: kubelettest.New(dir), registry: prometheus.NewRegistry(), log: &journal{}, stop: func() {}}
 	r.publisher = r.another(grace)
 	t.Cleanup(func() {
 		r.stop()
 		r.kubelet.Kill()
 		if err := r.kubelet.Err(); err != nil {
-			t.Errorf("kubelet would have ended: %v", err)
+			t.Errorf("kubelet would have panicked: %v", err)
 		}
 		_ = os.RemoveAll(dir)
 		awaitNoGoroutines(t)
@@ -141,14 +141,14 @@ func newRig(t *testing.T, grace time.Duration) *rig {
 	return r
 }
 
-// another makes a publisher for the same kubelet and plugin.
+// another makes another publisher for the same kubelet and plugin.
 func (r *rig) another(grace time.Duration) *Publisher {
-	p := New(r.feed, Options{
+	p := New(r.plugin, Options{
 		KubeletDir: r.kubelet.Root(), Grace: grace, Registry: r.registry, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	p.timing = timing{
-		coalesce: time.Millisecond, linger: 50 * time.Millisecond, settle: 50 * time.Millisecond,
-		poll: 20 * time.Millisecond, pollMost: 50 * time.Millisecond,
+		debounce: time.Millisecond, deviceTTL: 50 * time.Millisecond, startup: 50 * time.Millisecond,
+		poll: 20 * time.Millisecond, pollMax: 50 * time.Millisecond,
 	}
 	return p
 }
@@ -177,11 +177,11 @@ func (r *rig) startKubelet() {
 	}
 }
 
-// start has kubelet and publisher run, the plugin offer classes, and waits until kubelet has them.
+// start starts kubelet and publisher, offers classes, and waits until kubelet reports them.
 func (r *rig) start(goldCapacity uint64, pods ...*qosv1alpha1.PodAssignments) {
 	r.Helper()
 	r.startKubelet()
-	r.feed.ready(offered(goldCapacity), pods...)
+	r.plugin.ready(offered(goldCapacity), pods...)
 	r.run()
 	r.awaitGold(int(goldCapacity), int(goldCapacity))
 	r.await(bronze, 1000, 1000)
@@ -193,7 +193,7 @@ func (r *rig) awaitGold(capacity, allocatable int) {
 	r.await(gold, capacity, allocatable)
 }
 
-// await waits until kubelet tells these numbers of a resource that a device plugin stands behind.
+// await waits until kubelet follows the device plugin of a resource and reports these numbers.
 func (r *rig) await(resource string, capacity, allocatable int) {
 	r.Helper()
 	r.until(resource+" has the numbers", func() bool {
@@ -202,7 +202,7 @@ func (r *rig) await(resource string, capacity, allocatable int) {
 	})
 }
 
-// until waits for a condition that kubelet shows.
+// until waits for a condition of kubelet.
 func (r *rig) until(what string, met func() bool) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -212,7 +212,7 @@ func (r *rig) until(what string, met func() bool) {
 	}
 }
 
-// soon waits for a condition that nothing announces.
+// soon polls a condition.
 func (r *rig) soon(what string, met func() bool) {
 	r.Helper()
 	deadline := time.After(patience)
@@ -220,7 +220,7 @@ func (r *rig) soon(what string, met func() bool) {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-deadline:
-			r.Fatalf("%s: it never came so far; log:\n%s", what, r.log)
+			r.Fatalf("%s: timeout; log:\n%s", what, r.log)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func (r *rig) admit(p kubelettest.Pod) {
 	}
 }
 
-// readmit has kubelet hear of pods again, of which no container runs.
+// readmit admits pods without running containers again, as a restarted kubelet does.
 func (r *rig) readmit(names ...string) {
 	r.Helper()
 	for _, name := range names {
@@ -246,7 +246,7 @@ func (r *rig) readmit(names ...string) {
 	}
 }
 
-// traffic is what kubelet has got about other classes than gold.
+// traffic counts registrations and messages of other classes than gold.
 type traffic struct{ Bronze, Fast [2]int }
 
 func (r *rig) traffic() traffic {
@@ -257,7 +257,7 @@ func (r *rig) traffic() traffic {
 	return traffic{of(bronze), of(fast)}
 }
 
-// awaitNoGoroutines waits until no goroutine has anything of this package or of gRPC to do.
+// awaitNoGoroutines waits until no goroutine of this package, gRPC or fsnotify is left.
 func awaitNoGoroutines(t *testing.T) {
 	t.Helper()
 	deadline := time.After(patience)

@@ -11,14 +11,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nobody"
 )
 
-func TestADirectoryThatIsClosedToItIsOneLineWithTheRemedy(t *testing.T) {
+func TestAnUnreadableDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		mode os.FileMode
 		want string // after the directory
 	}{
-		{"it cannot be read", 0, " cannot be read: permission denied; run as the user who owns it, root as a rule, or correct --kubelet-dir"},
-		{"it cannot be written to", 0o555, ": permission denied; mount it writable, and run as the user who owns it, root as a rule"},
+		{"unreadable", 0, " cannot be read: permission denied; run as its owner, usually root, or correct --kubelet-dir"},
+		{"not writable", 0o555, ": permission denied; mount it writable, and run as its owner, usually root"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t, forever)
@@ -31,10 +31,10 @@ func TestADirectoryThatIsClosedToItIsOneLineWithTheRemedy(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			r.feed.ready(offered(1))
+			r.plugin.ready(offered(1))
 			root := nobody.Become(t)
 			r.run()
-			r.soon("the problem is told", func() bool { return strings.Contains(r.log.String(), dir+test.want) })
+			r.soon("the problem is logged", func() bool { return strings.Contains(r.log.String(), dir+test.want) })
 			if err := r.publisher.Healthy(); err == nil || !strings.HasSuffix(err.Error(), dir+test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("healthy: %v", err)
 			}
@@ -45,7 +45,7 @@ func TestADirectoryThatIsClosedToItIsOneLineWithTheRemedy(t *testing.T) {
 			r.startKubelet()
 			r.awaitGold(1, 1)
 			if n := strings.Count(r.log.String(), dir+test.want); n != 1 {
-				t.Errorf("it was told %d times:\n%s", n, r.log)
+				t.Errorf("it was logged %d times:\n%s", n, r.log)
 			}
 		})
 	}

@@ -1,0 +1,224 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceplugin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/status"
+	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+const (
+	podResourcesDirectory = "pod-resources"
+
+	listTimeout = 5 * time.Second
+	// maxAnswer is the largest answer that is accepted from kubelet, in bytes. Kubelet's own client has the same limit.
+	maxAnswer = 16 << 20
+)
+
+// owner is a container that has a class or, if container is empty, a pod. A restarted container is the same owner. Kubelet
+// reports names only: owners of its answers have no UID.
+type owner struct{ namespace, pod, uid, container string }
+
+// inKubelet returns the owner as kubelet reports it.
+func (o owner) inKubelet() owner {
+	o.uid = ""
+	return o
+}
+
+// podInKubelet returns the owner's pod as kubelet reports it.
+func (o owner) podInKubelet() owner {
+	return owner{namespace: o.namespace, pod: o.pod}
+}
+
+func compareOwners(a, b owner) int {
+	return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.pod, b.pod),
+		strings.Compare(a.uid, b.uid), strings.Compare(a.container, b.container))
+}
+
+// allocations are the devices that kubelet has allocated.
+type allocations struct {
+	// pods are the pods that kubelet reports.
+	pods map[owner]bool
+	// devices are those of each container, by extended resource. Kubelet omits init containers that run to completion.
+	devices map[string]map[owner][]string
+	// granted are device IDs that Allocate has granted and that kubelet has not reported since, by extended resource,
+	// latest first.
+	granted map[string][]string
+
+	fromCache  bool // some devices are of pods that kubelet does not report
+	incomplete bool // kubelet may have allocated devices that it has not reported yet
+	starting   bool // kubelet may have started just now
+}
+
+func newAllocations() *allocations {
+	return &allocations{pods: map[owner]bool{}, devices: map[string]map[owner][]string{}, granted: map[string][]string{}}
+}
+
+// listAllocations asks kubelet's pod-resources API.
+func (p *Publisher) listAllocations(ctx context.Context) (*allocations, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+
+	socket := filepath.Join(p.kubeletDir, podResourcesDirectory, kubeletSocket)
+	conn, err := dial(socket)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+
+	list, err := podresourcesv1.NewPodResourcesListerClient(conn).List(ctx, &podresourcesv1.ListPodResourcesRequest{})
+	if err != nil {
+		return nil, fmt.Errorf("list allocated devices on %s: %s", socket, status.Convert(err).Message())
+	}
+	return parseAllocations(list), nil
+}
+
+func parseAllocations(list *podresourcesv1.ListPodResourcesResponse) *allocations {
+	a := newAllocations()
+	for _, pod := range list.GetPodResources() {
+		o := owner{namespace: pod.GetNamespace(), pod: pod.GetName()}
+		a.pods[o] = true
+		for _, ctr := range pod.GetContainers() {
+			o.container = ctr.GetName()
+			for _, d := range ctr.GetDevices() {
+				a.add(d.GetResourceName(), o, d.GetDeviceIds())
+			}
+		}
+	}
+	return a
+}
+
+func (a *allocations) add(resource string, holder owner, ids []string) {
+	if a.devices[resource] == nil {
+		a.devices[resource] = map[owner][]string{}
+	}
+	a.devices[resource][holder] = append(a.devices[resource][holder], ids...)
+}
+
+// holders returns the containers that hold devices of a class, and their pods.
+func (a *allocations) holders(c class) map[owner]bool {
+	holders := map[owner]bool{}
+	for holder := range a.devices[c.extended] {
+		holders[holder], holders[holder.podInKubelet()] = true, true
+	}
+	return holders
+}
+
+// complete reports whether kubelet reports every pod that the plugin knows.
+func (a *allocations) complete(assignments *qosv1alpha1.ListAssignmentsResponse) bool {
+	return !slices.ContainsFunc(assignments.GetPods(), func(pod *qosv1alpha1.PodAssignments) bool {
+		return !a.pods[owner{namespace: pod.GetNamespace(), pod: pod.GetName()}]
+	})
+}
+
+// deviceIDs returns all devices once, ordered.
+func deviceIDs(devices map[owner][]string) []string {
+	ids := slices.Concat(slices.Collect(maps.Values(devices))...)
+	slices.SortFunc(ids, compareIDs)
+	return slices.Compact(ids)
+}
+
+// allocationCache remembers allocations that kubelet does not report at the moment. After its start kubelet answers before
+// it knows its pods, and then reports them one by one, but it already rejects pods whose devices are not healthy.
+type allocationCache struct {
+	startup    time.Duration // how long kubelet may take from its start until it reports all pods
+	startupEnd time.Time
+	// synced is whether kubelet has reported all of its pods once.
+	synced bool
+	// devices are those of the last answer and of the pods that it lacked, as in allocations.
+	devices map[string]map[owner][]string
+	// granted are device IDs that Allocate has granted and that kubelet has not reported since, by extended resource, with
+	// the time of the grant. Init containers may hold them.
+	granted map[string]map[string]time.Time
+}
+
+// newAllocationCache returns a cache that assumes that kubelet has started just now.
+func newAllocationCache(startup time.Duration, now time.Time) *allocationCache {
+	return &allocationCache{
+		startup: startup, startupEnd: now.Add(startup),
+		devices: map[string]map[owner][]string{}, granted: map[string]map[string]time.Time{},
+	}
+}
+
+// kubeletRestarted records that kubelet may have started just now.
+func (l *allocationCache) kubeletRestarted(now time.Time) { l.startupEnd = now.Add(l.startup) }
+
+func (l *allocationCache) starting(now time.Time) bool { return now.Before(l.startupEnd) }
+
+// grant records the device IDs that Allocate has granted.
+func (l *allocationCache) grant(granted map[string][]string, now time.Time) {
+	for extended, ids := range granted {
+		if l.granted[extended] == nil {
+			l.granted[extended] = map[string]time.Time{}
+		}
+		for _, id := range ids {
+			l.granted[extended][id] = now
+		}
+	}
+}
+
+// merge stores kubelet's answer, and adds to it the devices of pods that it lacks: of all pods while kubelet starts, and
+// later of those that have the class because of an allocation. It keeps devices too long rather than too short: a free device
+// that stays listed is harmless, but kubelet fails the pod of an allocated one that is not. Assignments are nil if unknown.
+func (l *allocationCache) merge(a *allocations, list []class, assignments *qosv1alpha1.ListAssignmentsResponse, now time.Time) {
+	starting := l.starting(now)
+	l.synced = l.synced || !starting || assignments != nil && a.complete(assignments)
+	a.incomplete, a.starting = !l.synced, starting
+
+	for _, c := range list {
+		pods := podsWithDevices(c, assignments)
+		reported := deviceIDs(a.devices[c.extended])
+		for holder, ids := range l.devices[c.extended] {
+			pod := holder.podInKubelet()
+			reallocated := func(id string) bool { return slices.Contains(reported, id) }
+			if a.pods[pod] || !starting && !pods[pod] || slices.ContainsFunc(ids, reallocated) {
+				continue
+			}
+			a.add(c.extended, holder, ids)
+			a.fromCache = true
+		}
+
+		for _, id := range deviceIDs(a.devices[c.extended]) {
+			delete(l.granted[c.extended], id)
+		}
+		l.devices[c.extended] = a.devices[c.extended]
+		a.granted[c.extended] = l.grants(c.extended)
+	}
+}
+
+// cached returns what is known while kubelet does not answer.
+func (l *allocationCache) cached(list []class, now time.Time) *allocations {
+	a := newAllocations()
+	a.starting = l.starting(now)
+	a.incomplete = !l.synced && a.starting
+	for _, c := range list {
+		a.devices[c.extended] = maps.Clone(l.devices[c.extended])
+		a.granted[c.extended] = l.grants(c.extended)
+	}
+	return a
+}
+
+// grants returns the granted devices that kubelet has not reported, latest first.
+func (l *allocationCache) grants(extended string) []string {
+	granted := l.granted[extended]
+	return slices.SortedFunc(maps.Keys(granted), func(a, b string) int {
+		return cmp.Or(granted[b].Compare(granted[a]), compareIDs(a, b))
+	})
+}
+
+func (l *allocationCache) delete(extended string) {
+	delete(l.devices, extended)
+	delete(l.granted, extended)
+}
