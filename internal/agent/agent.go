@@ -102,9 +102,9 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 	if err != nil {
 		return err
 	}
-	hooks := metrics.NewHooks()
+	hooks := newHookMetrics()
 	plugin := nriplugin.New(n, nriplugin.Options{
-		Socket: a.options.NRISocket, Index: a.options.NRIIndex, Observe: hooks.Observe, Log: a.log,
+		Socket: a.options.NRISocket, Index: a.options.NRIIndex, Observe: hooks.observe, Log: a.log,
 	})
 	api := nodeapi.New(n, nodeapi.Options{
 		Socket: a.options.APISocket, Group: a.options.APISocketGroup, Version: a.options.Version, Log: a.log,
@@ -128,7 +128,7 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 		return nil
 	})
 	if listener != nil {
-		group.Go(func() error { return metrics.NewNodeServer(n, hooks).Serve(ctx, listener) })
+		group.Go(func() error { return newMetricsServer(n, hooks).Serve(ctx, listener) })
 	}
 	return waitAtMost(ctx, group, stopTime)
 }

@@ -1,15 +1,64 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package metrics
+package agent
 
 import (
+	"errors"
+	"fmt"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 )
 
-// collector reads the node's status at each scrape, so that what is gone is gone from the metrics too.
+// newMetricsServer makes the server of the node's metrics and probes.
+func newMetricsServer(n *node.Node, hooks *hookMetrics) *metrics.Server {
+	registry := metrics.NewRegistry()
+	registry.MustRegister(hooks.seconds, hooks.errors, newCollector(n))
+	return metrics.NewServer(registry, func() error { return ready(n.Status()) })
+}
+
+// ready returns why the plugin is not ready; nil when it is.
+func ready(status node.Status) error {
+	switch {
+	case status.Config.Err != nil:
+		return fmt.Errorf("class files are not applied: %w", status.Config.Err)
+	case !status.Runtime.Synchronized:
+		return errors.New("not registered with the container runtime")
+	}
+	return nil
+}
+
+// hookMetrics counts and times the runtime's hooks.
+type hookMetrics struct {
+	seconds *prometheus.HistogramVec
+	errors  *prometheus.CounterVec
+}
+
+func newHookMetrics() *hookMetrics {
+	return &hookMetrics{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "qos_hook_duration_seconds", Help: "Time that the runtime waited for a hook.",
+			Buckets: prometheus.ExponentialBuckets(0.00001, 4, 9),
+		}, []string{"hook"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "qos_hook_errors_total", Help: "Hooks that were answered with an error, refusals included.",
+		}, []string{"hook"}),
+	}
+}
+
+// observe counts one hook.
+func (h *hookMetrics) observe(hook string, took time.Duration, err error) {
+	h.seconds.WithLabelValues(hook).Observe(took.Seconds())
+	if err != nil {
+		h.errors.WithLabelValues(hook).Inc()
+	}
+}
+
+// collector reads the node's status at each scrape, so that removed classes are not in the metrics either.
 type collector struct {
 	node *node.Node
 
