@@ -82,7 +82,7 @@ func TestACgroupBelowAPartlyMountedTreeIsWithinIt(t *testing.T) {
 		{"/", "/a/b", "/cg/a/b"}, {"/docker/1", "/docker/1/a", "/cg/a"}, {"/docker/1", "/a", "/cg/a"},
 		{"/docker/1", "/docker/10/a", "/cg/docker/10/a"}, {"/docker/1", "/docker/1", "/cg"},
 	} {
-		if got := (hierarchy{point: "/cg", root: test.root}).below(test.group); got != test.want {
+		if got := (hierarchy{point: "/cg", root: test.root}).dirOf(test.group); got != test.want {
 			t.Errorf("%+v: got %s", test, got)
 		}
 	}

@@ -4,6 +4,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -11,30 +12,26 @@ import (
 	"strings"
 )
 
-// ErrBadPath is in the chain of errors about a cgroups path that no runtime would give, or that leads out of the tree.
+// ErrBadPath is the error for a cgroups path that is malformed or leads out of the cgroup tree.
 var ErrBadPath = errors.New("not a cgroups path")
 
-const (
-	sliceSuffix = ".slice"
-	// systemSlice is where runc and crun put containers whose specification names no slice.
-	systemSlice = "system.slice"
-)
+const sliceSuffix = ".slice"
 
-// Path turns cgroupsPath of the OCI runtime specification, or in pod scope the pod's cgroup parent, into a path below the
-// root of a hierarchy, beginning with "/". It understands paths, "slice:prefix:name", and slices.
+// Path converts cgroupsPath of the OCI runtime specification, or a pod's cgroup parent, into a path below the root of a
+// hierarchy, beginning with "/". It accepts paths, "slice:prefix:name", and slices.
 func Path(cgroupsPath string) (string, error) {
 	switch {
 	case cgroupsPath == "":
 		return "", fmt.Errorf("%w: it is empty", ErrBadPath)
 	case isSystemd(cgroupsPath):
-		return scopePath(cgroupsPath)
+		return unitPath(cgroupsPath)
 	case !strings.Contains(cgroupsPath, "/") && strings.HasSuffix(cgroupsPath, sliceSuffix):
 		return slicePath(cgroupsPath)
 	}
 	return cleanPath(cgroupsPath)
 }
 
-// isSystemd tells "slice:prefix:name" from a path, in which a colon is a character like any other.
+// isSystemd distinguishes "slice:prefix:name" from a path that contains colons.
 func isSystemd(cgroupsPath string) bool {
 	return strings.Count(cgroupsPath, ":") == 2 && !strings.Contains(cgroupsPath, "/")
 }
@@ -46,49 +43,39 @@ func cleanPath(cgroupsPath string) (string, error) {
 	return path.Join("/", cgroupsPath), nil
 }
 
-// scopePath is where systemd puts the unit that runtimes make for "slice:prefix:name".
-func scopePath(cgroupsPath string) (string, error) {
+// unitPath returns the path of the systemd unit that runtimes create for "slice:prefix:name".
+func unitPath(cgroupsPath string) (string, error) {
 	parts := strings.Split(cgroupsPath, ":")
-	slice, prefix, name := parts[0], parts[1], parts[2]
-	if slice == "" {
-		slice = systemSlice
-	}
-	parent, err := slicePath(slice)
+	prefix, name := parts[1], parts[2]
+	parent, err := slicePath(cmp.Or(parts[0], "system.slice")) // the default of runc and crun
 	if err != nil {
 		return "", err
 	}
-	if name == "" {
-		return "", fmt.Errorf("%w: %q has no name after its last colon", ErrBadPath, cgroupsPath)
-	}
-	return path.Join(parent, unitName(prefix, name)), nil
-}
 
-func unitName(prefix, name string) string {
 	switch {
+	case name == "":
+		return "", fmt.Errorf("%w: %q has no name after its last colon", ErrBadPath, cgroupsPath)
 	case strings.HasSuffix(name, sliceSuffix):
-		return name
-	case prefix == "":
-		return name + ".scope"
+		return path.Join(parent, name), nil
+	case prefix != "":
+		name = prefix + "-" + name
 	}
-	return prefix + "-" + name + ".scope"
+	return path.Join(parent, name+".scope"), nil
 }
 
-// slicePath expands a slice to its ancestors, each named by one more part (systemd.slice(5)): "a-b.slice" is
-// /a.slice/a-b.slice, and "-.slice" the root.
+// slicePath expands a slice to its ancestors (systemd.slice(5)): "a-b.slice" is /a.slice/a-b.slice, and "-.slice" the root.
 func slicePath(slice string) (string, error) {
-	name, isSlice := strings.CutSuffix(slice, sliceSuffix)
-	if !isSlice || strings.Contains(name, "/") {
-		return "", fmt.Errorf("%w: %q is not a systemd slice", ErrBadPath, slice)
-	}
-	if name == "-" {
+	if slice == "-.slice" {
 		return "/", nil
 	}
-	expanded := "/"
+	name, isSlice := strings.CutSuffix(slice, sliceSuffix)
 	parts := strings.Split(name, "-")
-	for i, part := range parts {
-		if part == "" {
-			return "", fmt.Errorf("%w: %q is not a systemd slice: a part between dashes is empty", ErrBadPath, slice)
-		}
+	if !isSlice || strings.Contains(name, "/") || slices.Contains(parts, "") {
+		return "", fmt.Errorf("%w: %q is not a systemd slice", ErrBadPath, slice)
+	}
+
+	expanded := "/"
+	for i := range parts {
 		expanded = path.Join(expanded, strings.Join(parts[:i+1], "-")+sliceSuffix)
 	}
 	return expanded, nil

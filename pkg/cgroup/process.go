@@ -21,29 +21,23 @@ import (
 
 // groupOf returns the cgroup of a process in a hierarchy, as a path below the hierarchy's root.
 func (t *Tree) groupOf(h hierarchy, pid int) (string, error) {
-	file := fmt.Sprintf("/proc/%d/cgroup", pid)
-	data, err := t.fs.ReadFile(file)
+	data, err := t.fs.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
 		return "", fmt.Errorf("%w of process %d: %w", ErrNoCgroup, pid, err)
 	}
-	group, err := parseProcCgroup(data, h)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", file, err)
-	}
-	return group, nil
+	return parseProcCgroup(data, h)
 }
 
 // parseProcCgroup reads /proc/<pid>/cgroup (cgroups(7)).
 func parseProcCgroup(data []byte, h hierarchy) (string, error) {
-	legacy, unified, err := cgroups.ParseCgroupFromReaderUnified(bytes.NewReader(data))
+	byController, group, err := cgroups.ParseCgroupFromReaderUnified(bytes.NewReader(data))
 	if err != nil {
 		return "", err
 	}
-	group := unified
 	if h.version == 1 {
 		group = ""
 		for _, controller := range h.controllers {
-			group = max(group, legacy[controller])
+			group = max(group, byController[controller])
 		}
 	}
 	if !strings.HasPrefix(group, "/") {
@@ -52,27 +46,25 @@ func parseProcCgroup(data []byte, h hierarchy) (string, error) {
 	return cleanPath(group)
 }
 
-// Threads returns the IDs of all threads that are in the target's cgroup or below it right now, in the PID namespace of the
-// host's /proc, sorted. A cgroup that vanishes meanwhile has none. On hybrid machines any hierarchy will do in which the
-// runtime has put them.
+// Threads returns the IDs of all threads in the target's cgroup and below it, in the PID namespace of the host's /proc,
+// sorted. A cgroup that is removed meanwhile has none. On hybrid machines it uses the first hierarchy with such threads.
 func (t *Tree) Threads(target classes.Holder) ([]int, error) {
+	if len(t.hierarchies) == 0 {
+		return nil, errors.New("list threads: no cgroup hierarchy is mounted; mount cgroup2 at " + defaultMount)
+	}
+
 	var failed []error
-	found := false
 	for _, h := range t.hierarchies {
 		threads, err := t.threadsIn(h, target)
-		if errors.Is(err, ErrNoCgroup) {
-			failed = append(failed, err)
-			continue
-		}
-		if err != nil || len(threads) > 0 {
+		if len(threads) > 0 || err != nil && !errors.Is(err, ErrNoCgroup) {
 			return threads, err
 		}
-		found = true
+		failed = append(failed, err)
 	}
-	if found {
+	if slices.Contains(failed, nil) {
 		return nil, nil
 	}
-	return nil, fmt.Errorf("list threads: %w", errors.Join(append(failed, noHierarchy(t.hierarchies))...))
+	return nil, fmt.Errorf("list threads: %w", errors.Join(failed...))
 }
 
 func (t *Tree) threadsIn(h hierarchy, target classes.Holder) ([]int, error) {
@@ -80,7 +72,12 @@ func (t *Tree) threadsIn(h hierarchy, target classes.Holder) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	threads, err := t.threadsBelow(dir, h.threadsFile())
+	file := "cgroup.threads"
+	if h.version == 1 {
+		file = "tasks"
+	}
+
+	threads, err := t.idsBelow(dir, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", ErrNoCgroup, err)
 	}
@@ -88,52 +85,40 @@ func (t *Tree) threadsIn(h hierarchy, target classes.Holder) ([]int, error) {
 	return slices.Compact(threads), err
 }
 
-func noHierarchy(hierarchies []hierarchy) error {
-	if len(hierarchies) == 0 {
-		return errors.New("no cgroup hierarchy is mounted; mount cgroup2 at " + usualPoint)
-	}
-	return nil
-}
-
-func (h hierarchy) threadsFile() string {
-	if h.version == 1 {
-		return "tasks"
-	}
-	return "cgroup.threads"
-}
-
-func (t *Tree) threadsBelow(dir, file string) ([]int, error) {
+// idsBelow reads a file with IDs of processes or threads in a cgroup and all cgroups below it.
+func (t *Tree) idsBelow(dir, file string) ([]int, error) {
 	data, err := t.fs.ReadFile(path.Join(dir, file))
 	if err != nil {
 		return nil, fmt.Errorf("read threads: %w", err)
 	}
-	threads, err := parseIDs(data)
+	ids, err := parseIDs(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path.Join(dir, file), err)
 	}
-	names, err := t.below(dir)
+	names, err := t.children(dir)
 	if err != nil {
-		return nil, fmt.Errorf("read cgroup: %w", err)
+		return nil, fmt.Errorf("list cgroups: %w", err)
 	}
+
 	for _, name := range names {
-		below, err := t.threadsBelow(path.Join(dir, name), file)
-		if err != nil && !vanished(err) {
+		below, err := t.idsBelow(path.Join(dir, name), file)
+		if err != nil && !isGone(err) {
 			return nil, err
 		}
-		threads = append(threads, below...)
+		ids = append(ids, below...)
 	}
-	return threads, nil
+	return ids, nil
 }
 
-// vanished: the name was no directory, or the cgroup is gone.
-func vanished(err error) bool {
+// isGone reports whether a cgroup was removed, or the name is not a directory.
+func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENODEV)
 }
 
-// parseIDs reads cgroup.threads, cgroup.procs or tasks. A 0, a process outside the reader's PID namespace, is left out.
+// parseIDs reads cgroup.threads, cgroup.procs or tasks. It skips 0, a process outside the reader's PID namespace.
 func parseIDs(data []byte) ([]int, error) {
 	var ids []int
-	for _, line := range strings.Fields(string(data)) {
+	for line := range strings.FieldsSeq(string(data)) {
 		id, err := strconv.Atoi(line)
 		if err != nil || id < 0 {
 			return nil, fmt.Errorf("%q is not a process", line)

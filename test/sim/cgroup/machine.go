@@ -78,7 +78,7 @@ func newMachine(options []Option) *Machine {
 		m.mkdirs(dir)
 	}
 	m.nodes["/dev/null"] = &node{kind: char, major: 1, minor: 3}
-	mountinfo := func() []byte { return []byte(strings.Join(m.mountinfo, "\n") + "\n") }
+	mountinfo := func() []byte { return lines(m.mountinfo) }
 	m.put("/proc/1/mountinfo", &node{kind: regular, read: mountinfo})
 	m.put("/proc/self/mountinfo", &node{kind: regular, read: mountinfo})
 	m.put("/proc/filesystems", &node{kind: regular, data: []byte("nodev\tcgroup\nnodev\tcgroup2\n")})
