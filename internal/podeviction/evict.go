@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -16,136 +17,203 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 )
 
-// result is what came of a try to evict a pod, in a word that is good for a metric's label.
+// EventClassRemoved is the reason of events about a pod's eviction.
+const EventClassRemoved = "QOSClassRemoved"
+
+// result is the result of a try to evict a pod, as a metric's label.
 type result string
 
 const (
 	evicted     result = "evicted"
-	gone        result = "gone"        // it has ended, is about to, or is another pod by now
-	static      result = "static"      // the kubelet would make it again
+	gone        result = "gone"        // it ended, is being deleted, or another pod has its name
+	static      result = "static"      // the kubelet would recreate it
 	blocked     result = "blocked"     // a PodDisruptionBudget does not allow it now
 	forbidden   result = "forbidden"   // the right to evict is missing
 	unavailable result = "unavailable" // the API server cannot answer anybody
 	failed      result = "error"       // anything else
 )
 
-// optIn is what gives the right to evict.
-const optIn = "kubectl apply -k deploy/kubernetes-eviction"
-
-// evict tries to evict a pod, and notes what came of it.
-func (e *Evictor) evict(ctx context.Context, w *wish) {
-	request, cancel := context.WithTimeout(ctx, requestTime)
+// evict tries to evict a pod and handles the result.
+func (e *Evictor) evict(ctx context.Context, t *target) {
+	request, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	came, err := e.look(request, w)
-	if came == "" && err == nil {
-		err = e.post(request, w)
+	r, err := e.check(request, t)
+	if r == "" && err == nil {
+		err = e.post(request, t)
 	}
 	if ctx.Err() != nil {
 		return
 	}
-	if came == "" {
-		came = resultOf(err)
+
+	if r == "" {
+		r = resultOf(err)
 	}
-	e.results.WithLabelValues(string(came)).Inc()
-	e.note(w, came, err)
-	e.tell(ctx, w, came, err)
+	e.results.WithLabelValues(string(r)).Inc()
+	e.schedule(t, r, err)
+	e.report(ctx, t, r, err)
 }
 
-// look says what is the case without any eviction; "" when the pod is there to be evicted. The right to read one pod is that to list all.
-func (e *Evictor) look(ctx context.Context, w *wish) (result, error) {
-	list, err := e.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, w.name).String(),
+// check reads the pod and returns why it must not be evicted; "" means that it may be. It lists the pod, because the shim has the right
+// to list and not to get.
+func (e *Evictor) check(ctx context.Context, t *target) (result, error) {
+	list, err := e.client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, t.name).String(),
 	})
 	if err != nil {
 		return "", err
 	}
 	for i := range list.Items {
-		if pod := &list.Items[i]; pod.Name == w.name {
-			return e.state(pod, w), nil
+		if pod := &list.Items[i]; pod.Name == t.name {
+			return e.checkPod(pod, t), nil
 		}
 	}
 	return gone, nil
 }
 
-// state is that of a pod of the name. A static pod has another UID in the API than on its node; the kubelet writes the node's into an
-// annotation.
-func (e *Evictor) state(pod *corev1.Pod, w *wish) result {
+// checkPod returns why a pod of the target's name must not be evicted. The mirror of a static pod has the target's UID in an annotation.
+func (e *Evictor) checkPod(pod *corev1.Pod, t *target) result {
 	ended := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {
 	case pod.Spec.NodeName != e.options.NodeName:
 		return gone
-	case pod.Annotations[corev1.MirrorPodAnnotationKey] == string(w.uid):
+	case pod.Annotations[corev1.MirrorPodAnnotationKey] == string(t.uid):
 		return static
-	case pod.UID != w.uid || ended:
+	case pod.UID != t.uid || ended:
 		return gone
 	}
 	return ""
 }
 
-// post asks for the eviction of this very pod, and not of another of its name.
-func (e *Evictor) post(ctx context.Context, w *wish) error {
-	err := e.client.CoreV1().Pods(w.namespace).EvictV1(ctx, &policyv1.Eviction{
-		ObjectMeta:    metav1.ObjectMeta{Namespace: w.namespace, Name: w.name},
-		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &w.uid}},
+// post requests the eviction of the pod with the target's UID.
+func (e *Evictor) post(ctx context.Context, t *target) error {
+	err := e.client.CoreV1().Pods(t.namespace).EvictV1(ctx, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: t.namespace, Name: t.name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &t.uid}},
 	})
 	return e.writes.Count("pod-eviction", err)
 }
 
 func resultOf(err error) result {
+	// Other conflicts are with a change of the pod at the same time.
+	anotherUID := apierrors.IsConflict(err) && strings.Contains(err.Error(), "UID")
 	switch {
 	case err == nil:
 		return evicted
-	case apierrors.IsNotFound(err), anotherUID(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case apierrors.IsNotFound(err), anotherUID, apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return gone
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 		return blocked
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), `resource "pods/eviction"`):
 		return forbidden
-	case ofServer(err):
+	case kubeapi.ServerFailed(err) && !isInternal(err):
 		return unavailable
 	}
 	return failed
 }
 
-// anotherUID says whether there is another pod of the name. Other conflicts are with somebody who changed the pod at the same time.
-func anotherUID(err error) bool {
-	return apierrors.IsConflict(err) && strings.Contains(err.Error(), "UID")
-}
-
-// ofServer says whether any other request would have had the same answer. A pod with two budgets is answered with code 500.
-func ofServer(err error) bool {
+// isInternal reports whether the answer has code 500 and maybe no reason, as that for a pod with two PodDisruptionBudgets.
+func isInternal(err error) bool {
 	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError {
-		return false
-	}
-	switch kubeapi.OutcomeOf(err) {
-	case kubeapi.Unavailable, kubeapi.TooMany, kubeapi.Unauthorized:
-		return true
-	}
-	return false
+	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError
 }
 
-// note decides when the next try is.
-func (e *Evictor) note(w *wish, came result, err error) {
-	if came != unavailable {
-		e.server = retry{}
+// schedule decides when the next try is, of this pod and of those that would fail likewise.
+func (e *Evictor) schedule(t *target, r result, err error) {
+	if r != unavailable {
+		e.server.Reset()
 	}
-	switch p := e.pods[w.uid]; came {
+	if r == evicted || r == blocked {
+		delete(e.forbidden, t.namespace)
+	}
+
+	switch p := e.pods[t.uid]; r {
 	case evicted, gone, static:
 		p.done = true
 	case unavailable:
-		e.server.postpone(err)
+		e.server.Failed(err)
 	case forbidden:
-		if e.refusing[w.namespace] == nil {
-			e.refusing[w.namespace] = &retry{}
+		if e.forbidden[t.namespace] == nil {
+			e.forbidden[t.namespace] = &kubeapi.Retry{}
 		}
-		e.refusing[w.namespace].postpone(err)
+		e.forbidden[t.namespace].Failed(err)
 	case blocked, failed:
-		p.postpone(err)
+		p.retry.Failed(err)
 	}
-	if came == evicted || came == blocked {
-		delete(e.refusing, w.namespace)
+}
+
+// report reports a result that differs from the pod's previous one, in the log and by an event. An API server that is away and a missing
+// right are logged once for all pods.
+func (e *Evictor) report(ctx context.Context, t *target, r result, err error) {
+	if r == unavailable {
+		e.serverLog.Tell(err)
+		return
+	}
+	e.serverLog.Tell(nil)
+	p, pod := e.pods[t.uid], t.namespace+"/"+t.name
+	if p.reported == r {
+		return
+	}
+
+	p.reported = r
+	log := e.options.Log.With("pod", pod, "reason", t.reason)
+	switch r {
+	case evicted:
+		log.Info("pod evicted")
+		e.event(ctx, t, "evicted: "+t.reason)
+	case blocked:
+		log.Info("pod not evicted yet, trying again", "problem", messageOf(err))
+		e.event(ctx, t, "to be evicted as soon as its PodDisruptionBudget allows it: "+t.reason)
+	case static:
+		const remedy = "a static pod cannot be evicted, as the kubelet would recreate it; change its file"
+		log.Warn("pod not evicted", "problem", remedy)
+		e.event(ctx, t, remedy+": "+t.reason)
+	case forbidden:
+		e.reportForbidden(pod, err)
+	case failed:
+		log.Warn("pod not evicted, trying again", "problem", kubeapi.Explain(err))
+	}
+}
+
+// reportForbidden logs once that a right is missing, until it is missing in no namespace.
+func (e *Evictor) reportForbidden(pod string, err error) {
+	if e.forbiddenLogged {
+		return
+	}
+	e.forbiddenLogged = true
+	e.options.Log.Warn("the right to evict pods is missing, which class files ask for; pods keep a removed class until they end",
+		"pod", pod, "problem", messageOf(err)+"; to grant it: kubectl apply -k deploy/kubernetes-eviction")
+}
+
+// messageOf returns the API server's message with its causes.
+func messageOf(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return err.Error()
+	}
+	parts := []string{status.Status().Message}
+	if details := status.Status().Details; details != nil {
+		for _, cause := range details.Causes {
+			parts = append(parts, cause.Message)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// event writes an event. A failure is logged and not retried.
+func (e *Evictor) event(ctx context.Context, t *target, message string) {
+	if !e.options.Events {
+		return
+	}
+	request, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	now := time.Now()
+	err := e.events.Write(request, podevents.Pod{Namespace: t.namespace, Name: t.name, UID: t.uid}, podevents.Record{
+		Reason: EventClassRemoved, Warning: true, Series: message, Message: message, Count: 1, First: now, Last: now,
+	})
+	if ctx.Err() == nil {
+		e.eventLog.Tell(err)
 	}
 }

@@ -1,192 +1,226 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podeviction evicts pods that have a class which was taken out of class files that ask for it.
+// Package podeviction evicts pods that have a class which was removed from class files that ask for eviction.
 package podeviction
 
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
+	"maps"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/client-go/util/workqueue"
 
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
-	"github.com/qos-nri/qos-nri-plugin/internal/pause"
+	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 )
 
 const (
-	// settle is how long a pod has to be due without a break: class files that are changed in two steps, or put right at once, evict
-	// nobody.
+	// settle is how long a pod has to be a target without interruption, so that class files that are changed in steps, or corrected at
+	// once, evict no pod.
 	settle = 10 * time.Second
-	// A node evicts this many pods at most.
+	// The rate of evictions of one node.
 	evictionsPerSecond = 1
 	evictionBurst      = 5
-	// requestTime is the longest that the API server may take for one pod.
-	requestTime = 30 * time.Second
+	// requestTimeout bounds the requests for one pod.
+	requestTimeout = 30 * time.Second
 )
 
-// Feed has what the plugin told last; nodecache.Cache is one.
-type Feed interface {
+// Cache has the plugin's state; nodecache.Cache is one.
+type Cache interface {
 	Get() (state nodecache.State, changed <-chan struct{})
 }
 
-// Options say whose pods are evicted.
+// Options configure an Evictor.
 type Options struct {
-	// NodeName is the node whose pods these are. Pods of other nodes are never evicted, whatever the feed says.
+	// NodeName is the node of the pods. Pods of other nodes are never evicted, whatever the plugin reports.
 	NodeName string
-	// Events says whether pods get events that tell of it.
+	// Events lets pods get events about their eviction.
 	Events   bool
 	Registry prometheus.Registerer
 	Log      *slog.Logger
 }
 
-// Evictor evicts those pods of a node that the plugin says are to be evicted.
+// Evictor evicts the pods of one node that the plugin reports as eviction targets.
 type Evictor struct {
-	feed    Feed
+	plugin  Cache
 	client  kubernetes.Interface
 	options Options
 	limit   flowcontrol.RateLimiter
+	queue   workqueue.TypedDelayingInterface[types.UID]
 	writes  *kubeapi.Writes
+	events  *podevents.Recorder
 	results *prometheus.CounterVec
+	// targets is nil while the plugin is not ready.
+	targets atomic.Pointer[[]*target]
 
-	// Only Run has all below.
+	// Only the worker uses all below.
 	pods map[types.UID]*progress
-	// refusing are the namespaces in which the right to evict is missing; saidRefusing that the log has it.
-	refusing     map[string]*retry
-	saidRefusing bool
-	// server is the API server itself, when it cannot answer anybody.
-	server        retry
-	serverReport  kubeapi.Report
-	eventsWritten kubeapi.Report
+	// forbidden are the namespaces in which the right to evict is missing, and forbiddenLogged whether the log has that.
+	forbidden       map[string]*kubeapi.Retry
+	forbiddenLogged bool
+	// server is the circuit breaker for an API server that cannot answer anybody.
+	server              kubeapi.Retry
+	serverLog, eventLog kubeapi.Report
 }
 
-// progress is how far the eviction of one pod has come. It is forgotten when the pod is not to be evicted any more.
+// target is a pod that is to be evicted.
+type target struct {
+	// uid is the pod's UID on the node.
+	uid             types.UID
+	namespace, name string
+	// reason is a line for people about all of the pod's containers.
+	reason string
+}
+
+// progress is the progress of one pod's eviction, as long as the pod is a target.
 type progress struct {
-	retry
-	// done says that nothing more is to be asked for.
+	namespace string
+	settled   time.Time
+	retry     kubeapi.Retry
+	// done is set when nothing is left to do.
 	done bool
-	// said is what came of it last, as it was told.
-	said result
-}
-
-// retry says when something may be tried again.
-type retry struct {
-	backoff kubeapi.Backoff
-	next    time.Time
-}
-
-// postpone lets time pass until the next try, the more the more have failed.
-func (r *retry) postpone(err error) {
-	r.next = time.Now().Add(r.backoff.Next(err, rand.Float64()))
+	// reported is the latest result in the log and in the pod's events.
+	reported result
 }
 
 // New makes an evictor. It does no I/O and starts nothing.
-func New(feed Feed, client kubernetes.Interface, options Options) *Evictor {
+func New(plugin Cache, client kubernetes.Interface, options Options) *Evictor {
+	writes := kubeapi.NewWrites(options.Registry)
 	e := &Evictor{
-		feed: feed, client: client, options: options,
+		plugin: plugin, client: client, options: options,
 		limit:  flowcontrol.NewTokenBucketRateLimiter(evictionsPerSecond, evictionBurst),
-		writes: kubeapi.NewWrites(options.Registry),
+		writes: writes,
+		events: podevents.NewRecorder(client.CoreV1(), writes, options.NodeName),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "qos_shim_evictions_total", Help: "Tries to evict a pod whose class was taken out of the class files, by what came of them.",
+			Name: "qos_shim_evictions_total", Help: "Tries to evict a pod whose class was removed from the class files, by result.",
 		}, []string{"result"}),
-		pods: map[types.UID]*progress{}, refusing: map[string]*retry{},
-		serverReport:  kubeapi.Report{What: "evict pods", Log: options.Log},
-		eventsWritten: kubeapi.Report{What: "write events of pods that are evicted", Log: options.Log},
+		pods: map[types.UID]*progress{}, forbidden: map[string]*kubeapi.Retry{},
+		serverLog: kubeapi.Report{What: "evict pods", Log: options.Log},
+		eventLog:  kubeapi.Report{What: "write events of pods that are evicted", Log: options.Log},
 	}
 	options.Registry.MustRegister(e.results)
 	return e
 }
 
-// Run evicts until ctx ends. While the plugin is away it evicts nobody.
+// Run evicts until ctx ends. It evicts no pod while the plugin is not ready.
 func (e *Evictor) Run(ctx context.Context) error {
-	granted := false // one more request may be made
-	for ctx.Err() == nil {
-		state, changed := e.feed.Get()
-		due, wait := e.next(state)
-		switch {
-		case due == nil:
-			rest(ctx, changed, wait)
-		case !granted:
-			// What is due may be another pod after the wait, or none.
-			granted = e.limit.Wait(ctx) == nil
-		default:
-			granted = false
-			e.evict(ctx, due)
+	e.queue = workqueue.NewTypedDelayingQueue[types.UID]()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { e.watchPlugin(ctx); return nil })
+	group.Go(func() error { kubeapi.Work(ctx, e.queue, e.reconcile); return nil })
+	<-ctx.Done()
+	e.queue.ShutDown()
+	return group.Wait()
+}
+
+// watchPlugin enqueues the present and the former targets at each change of the plugin's state.
+func (e *Evictor) watchPlugin(ctx context.Context) {
+	var former []*target
+	for {
+		state, changed := e.plugin.Get()
+		e.targets.Store(nil)
+		if state.Ready() {
+			targets := targetsOf(state.Assignments.GetEvictions())
+			e.targets.Store(&targets)
+			for _, t := range slices.Concat(former, targets) {
+				e.queue.Add(t.uid)
+			}
+			former = targets
+		}
+
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
 		}
 	}
-	return nil
 }
 
-// rest waits for a change, or for some time if that is not 0.
-func rest(ctx context.Context, changed <-chan struct{}, wait time.Duration) {
-	var over <-chan time.Time
-	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		over = timer.C
+// reconcile evicts a pod when it is due. It returns when to reconcile again; 0 means not before the targets change.
+func (e *Evictor) reconcile(ctx context.Context, uid types.UID) (again time.Duration) {
+	if t, again := e.due(uid); t == nil {
+		return again
 	}
-	select {
-	case <-ctx.Done():
-	case <-changed:
-	case <-over:
+	if e.limit.Wait(ctx) != nil {
+		return 0
 	}
+	t, again := e.due(uid) // the targets may have changed during the wait
+	if t == nil {
+		return again
+	}
+
+	e.evict(ctx, t)
+	if t, again = e.due(uid); t != nil {
+		return time.Millisecond
+	}
+	return again
 }
 
-// next returns the pod that has been due for the longest time; without one, how long it is until then. 0 is not before something
-// changes.
-func (e *Evictor) next(state nodecache.State) (due *wish, wait time.Duration) {
-	if !state.Ready() {
+// due returns the target of a UID if it may be evicted now, else the time until then; 0 means not before the targets change.
+func (e *Evictor) due(uid types.UID) (t *target, wait time.Duration) {
+	targets := e.targets.Load()
+	if targets == nil {
 		return nil, 0
 	}
-	wishes := wishesOf(state.Assignments.GetEvictions())
-	e.keep(wishes)
-	var first time.Time
-	for i := range wishes {
-		at, open := e.due(&wishes[i])
-		left := time.Until(at)
-		switch {
-		case !open:
-		case left > 0:
-			wait = pause.Shortest(wait, left)
-		case due == nil || at.Before(first):
-			due, first = &wishes[i], at
-		}
+	i := slices.IndexFunc(*targets, func(t *target) bool { return t.uid == uid })
+	if i < 0 {
+		e.forget(uid)
+		return nil, 0
 	}
-	return due, wait
+
+	t = (*targets)[i]
+	p := e.pods[uid]
+	if p == nil {
+		p = &progress{namespace: t.namespace, settled: time.Now().Add(settle)}
+		e.pods[uid] = p
+	}
+	if p.done {
+		return nil, 0
+	}
+	wait = max(time.Until(p.settled), p.retry.Wait(), e.server.Wait())
+	if r := e.forbidden[t.namespace]; r != nil {
+		wait = max(wait, r.Wait())
+	}
+	if wait > 0 {
+		return nil, wait
+	}
+	return t, 0
 }
 
-// keep begins to follow the pods that are to be evicted, and forgets all others.
-func (e *Evictor) keep(wishes []wish) {
-	pods, refusing := map[types.UID]*progress{}, map[string]*retry{}
-	for _, w := range wishes {
-		p := e.pods[w.uid]
-		if p == nil {
-			p = &progress{retry: retry{next: time.Now().Add(settle)}}
-		}
-		pods[w.uid] = p
-		if r := e.refusing[w.namespace]; r != nil {
-			refusing[w.namespace] = r
-		}
+// forget drops a pod that is no target any more, and the namespaces that have no other one.
+func (e *Evictor) forget(uid types.UID) {
+	delete(e.pods, uid)
+	used := map[string]bool{}
+	for _, p := range e.pods {
+		used[p.namespace] = true
 	}
-	e.pods, e.refusing = pods, refusing
-	e.saidRefusing = e.saidRefusing && len(refusing) > 0
+	maps.DeleteFunc(e.forbidden, func(namespace string, _ *kubeapi.Retry) bool { return !used[namespace] })
+	e.forbiddenLogged = e.forbiddenLogged && len(e.forbidden) > 0
 }
 
-// due says when a pod may be evicted; open is false when nothing is left to be done.
-func (e *Evictor) due(w *wish) (at time.Time, open bool) {
-	p := e.pods[w.uid]
-	at = p.next
-	if e.server.next.After(at) {
-		at = e.server.next
+// targetsOf merges the evictions of each pod, in their order.
+func targetsOf(evictions []*qosv1alpha1.Eviction) []*target {
+	var list []*target
+	known := map[types.UID]*target{}
+	for _, e := range evictions {
+		uid := types.UID(e.GetPodUid())
+		if t := known[uid]; t != nil {
+			t.reason += "; " + e.GetMessage()
+			continue
+		}
+		known[uid] = &target{uid: uid, namespace: e.GetNamespace(), name: e.GetPod(), reason: e.GetMessage()}
+		list = append(list, known[uid])
 	}
-	if r := e.refusing[w.namespace]; r != nil && r.next.After(at) {
-		at = r.next
-	}
-	return at, !p.done
+	return list
 }

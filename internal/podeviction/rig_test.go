@@ -36,7 +36,7 @@ var podsOf = schema.GroupResource{Resource: "pods"}
 // rig is an evictor within a bubble, with an API and a plugin.
 type rig struct {
 	t        *testing.T
-	feed     *cachetest.Cache
+	plugin   *cachetest.Cache
 	client   *fake.Clientset
 	registry *prometheus.Registry
 	log      text
@@ -44,11 +44,11 @@ type rig struct {
 	mu sync.Mutex // guards all below
 	// answer is the API server's to the eviction of a pod, by its name; nil evicts it.
 	answer func(name string) error
-	// asked are the evictions that were asked for, by name.
+	// asked are the requested evictions, by name.
 	asked []string
 }
 
-// text is a log that is read while it is written.
+// text is a log that can be read while it is written.
 type text struct {
 	mu      sync.Mutex // guards written
 	written strings.Builder
@@ -60,7 +60,7 @@ func (l *text) Write(p []byte) (int, error) {
 	return l.written.Write(p)
 }
 
-// take returns what was written since the last call.
+// take returns and removes what was written.
 func (l *text) take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +68,7 @@ func (l *text) take() string {
 	return l.written.String()
 }
 
-// start runs an evictor until the test ends. The plugin has told nothing yet.
+// start runs an evictor until the test ends. The plugin is not ready yet.
 func start(t *testing.T, pods ...*corev1.Pod) *rig {
 	t.Helper()
 	return startWith(t, podeviction.Options{NodeName: "worker", Events: true}, pods...)
@@ -77,7 +77,7 @@ func start(t *testing.T, pods ...*corev1.Pod) *rig {
 func startWith(t *testing.T, o podeviction.Options, pods ...*corev1.Pod) *rig {
 	t.Helper()
 	r := &rig{
-		t: t, feed: cachetest.New(nodecache.State{NotReadySince: time.Now()}), client: fake.NewClientset(),
+		t: t, plugin: cachetest.New(nodecache.State{NotReadySince: time.Now()}), client: fake.NewClientset(),
 		registry: prometheus.NewRegistry(), answer: allow,
 	}
 	for _, p := range pods {
@@ -87,7 +87,7 @@ func startWith(t *testing.T, o podeviction.Options, pods ...*corev1.Pod) *rig {
 	}
 	r.client.PrependReactor("create", "pods", r.evict)
 	o.Registry, o.Log = r.registry, slog.New(slog.NewTextHandler(&r.log, nil))
-	evictor := podeviction.New(r.feed, r.client, o)
+	evictor := podeviction.New(r.plugin, r.client, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- evictor.Run(ctx) }()
@@ -100,7 +100,7 @@ func startWith(t *testing.T, o podeviction.Options, pods ...*corev1.Pod) *rig {
 	return r
 }
 
-// evict does what the API server does: it deletes the pod at once if it is that of the precondition.
+// evict deletes the pod at once if the precondition holds, as the API server does.
 func (r *rig) evict(action clienttesting.Action) (bool, runtime.Object, error) {
 	create, ok := action.(clienttesting.CreateAction)
 	if !ok || create.GetSubresource() != "eviction" {
@@ -124,15 +124,15 @@ func (r *rig) evict(action clienttesting.Action) (bool, runtime.Object, error) {
 	return true, nil, r.client.Tracker().Delete(pods, create.GetNamespace(), eviction.Name)
 }
 
-// answers changes what the API server answers to evictions from now on.
-func (r *rig) answers(answer func(name string) error) {
+// setAnswer changes the API server's answer to evictions.
+func (r *rig) setAnswer(answer func(name string) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.answer = answer
 }
 
-// taken are the evictions that were asked for since the last call.
-func (r *rig) taken() []string {
+// takeRequests returns the evictions requested since the last call.
+func (r *rig) takeRequests() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	asked := r.asked
@@ -147,14 +147,14 @@ func (r *rig) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// wish has the plugin say that container main of each pod, namespace/name, is to be evicted.
-func (r *rig) wish(pods ...string) {
+// setTargets makes the plugin report container main of each pod, namespace/name, as an eviction target.
+func (r *rig) setTargets(pods ...string) {
 	list := &qosv1alpha1.ListAssignmentsResponse{}
 	for _, p := range pods {
 		namespace, name, _ := strings.Cut(p, "/")
 		list.Evictions = append(list.Evictions, eviction(namespace, name, "main"))
 	}
-	r.feed.Set(nodecache.State{Assignments: list, Status: &qosv1alpha1.StatusResponse{}})
+	r.plugin.Set(nodecache.State{Assignments: list, Status: &qosv1alpha1.StatusResponse{}})
 }
 
 func eviction(namespace, name, container string) *qosv1alpha1.Eviction {
@@ -186,14 +186,14 @@ func several(count int) (pods []*corev1.Pod, names []string) {
 	return pods, names
 }
 
-func (r *rig) wantAsked(when string, want ...string) {
+func (r *rig) wantEvictions(when string, want ...string) {
 	r.t.Helper()
-	if asked := r.taken(); !slices.Equal(asked, want) {
-		r.t.Errorf("%s: evictions of %q were asked for, want %q", when, asked, want)
+	if asked := r.takeRequests(); !slices.Equal(asked, want) {
+		r.t.Errorf("%s: requested evictions of %q, want %q", when, asked, want)
 	}
 }
 
-// wantLog takes a part of each line since the last call.
+// wantLog compares the lines since the last call; want has a part of each.
 func (r *rig) wantLog(when string, want ...string) {
 	r.t.Helper()
 	lines := strings.FieldsFunc(r.log.take(), func(c rune) bool { return c == '\n' })
@@ -225,7 +225,7 @@ func (r *rig) wantEvents(when string, want ...string) {
 	}
 }
 
-// results are the counts of the metric.
+// results returns the counts of the metric.
 func (r *rig) results() map[string]int {
 	r.t.Helper()
 	families, err := r.registry.Gather()
@@ -243,8 +243,8 @@ func (r *rig) results() map[string]int {
 	return counts
 }
 
-// ofBudget is the answer to the eviction of a pod whose PodDisruptionBudget does not allow it.
-func ofBudget() error {
+// budgetError is the answer when a PodDisruptionBudget does not allow the eviction.
+func budgetError() error {
 	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget web needs 1 healthy pods and has 1 currently",
@@ -252,8 +252,8 @@ func ofBudget() error {
 	return err
 }
 
-// ofRights is the answer to who lacks the right to evict.
-func ofRights(name string) error {
+// rightsError is the answer when the right to evict is missing.
+func rightsError(name string) error {
 	return apierrors.NewForbidden(podsOf, name, fmt.Errorf(
 		`User "system:serviceaccount:qos-system:qos-kubelet-shim" cannot create resource "pods/eviction" in API group "" in the namespace "a"`))
 }
