@@ -7,64 +7,62 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// asked is what an annotation says of a resource.
-type asked struct{ key, class string }
+// annotation is a class that an annotation requests, or that is to be added to it.
+type annotation struct{ key, resource, class string }
 
-// ownKeys are the annotations by which a container asks for a class of a resource: ours with pairs, those of others with a class.
-func ownKeys(resource, container string) []string {
+// containerKeys are the annotations that request a class of a resource for a container. The first has pairs of resource and class, the
+// others, of container runtimes, have a class.
+func containerKeys(resource, container string) []string {
 	keys := []string{classes.ContainerKeyPrefix + container}
-	if short, ok := shortName(resource); ok {
+	if short := shortName(resource); short != resource {
 		keys = append(keys, short+".resources.kubernetes.io/container."+container, short+".resources.beta.kubernetes.io/container."+container)
 	}
 	return keys
 }
 
-// podKeys are those by which a pod asks for all of its containers.
+// podKeys are the annotations that request a class of a resource for all containers of a pod, like containerKeys.
 func podKeys(resource string) []string {
 	keys := []string{classes.PodKey}
-	if short, ok := shortName(resource); ok {
+	if short := shortName(resource); short != resource {
 		keys = append(keys, short+".resources.kubernetes.io/default", short+".resources.beta.kubernetes.io/pod")
 	}
 	return keys
 }
 
-func shortName(resource string) (string, bool) {
+// shortName is the name of a resource in annotations.
+func shortName(resource string) string {
 	if resource != classes.RDTResource && resource != classes.BlockIOResource {
-		return "", false
+		return resource
 	}
 	_, short, _ := strings.Cut(resource, "/")
-	return short, true
+	return short
 }
 
-// annotated has what the annotations with these keys say of a resource.
-func (p *pod) annotated(resource string, keys []string) []asked {
-	var all []asked
+// annotated returns what the annotations with these keys request of a resource.
+func (p *pod) annotated(resource string, keys []string) []annotation {
+	var all []annotation
 	for i, key := range keys {
 		value := valueOf(p.annotations.value, key)
-		if value == nil {
-			continue
-		}
-		if i > 0 {
-			all = append(all, asked{key, value.Value})
-			continue
-		}
-		for _, pair := range p.pairs(key, value) {
-			if pair.Resource == resource {
-				all = append(all, asked{key, pair.Class})
-			}
+		switch {
+		case value == nil:
+		case i > 0:
+			all = append(all, annotation{key, resource, value.Value})
+		default:
+			pairs := p.pairs(key, value)
+			all = append(all, slices.DeleteFunc(pairs, func(a annotation) bool { return a.resource != resource })...)
 		}
 	}
 	return all
 }
 
-// pairs of an annotation of ours.
-func (p *pod) pairs(key string, value *yaml.Node) []classes.Pair {
+// pairs reads an annotation with pairs of resource and class.
+func (p *pod) pairs(key string, value *yaml.Node) []annotation {
 	at := p.annotations.at(value, "["+key+"]")
 	if value.Kind != yaml.ScalarNode {
 		p.fault(at, "must be a string, not %s", describe(value))
@@ -74,26 +72,23 @@ func (p *pod) pairs(key string, value *yaml.Node) []classes.Pair {
 	if err != nil {
 		p.fault(at, "%v", err)
 	}
-	for i := range pairs {
-		pairs[i].Resource = fullName(pairs[i].Resource)
+
+	var all []annotation
+	for _, pair := range pairs {
+		all = append(all, annotation{key, withDomain(pair.Resource), pair.Class})
 	}
-	return pairs
+	return all
 }
 
-func fullName(resource string) string {
+func withDomain(resource string) string {
 	if strings.Contains(resource, "/") {
 		return resource
 	}
 	return classes.Domain + "/" + resource
 }
 
-// checkOwn notes annotations for a container that contradict its request.
-func (p *pod) checkOwn(c *container, r *request) { p.contradict(r, ownKeys(r.resource, c.name)) }
-
-// checkPodWide notes annotations for the pod that contradict its request.
-func (p *pod) checkPodWide(r *request) { p.contradict(r, podKeys(r.resource)) }
-
-func (p *pod) contradict(r *request, keys []string) {
+// refuseOtherClass reports annotations that contradict a request.
+func (p *pod) refuseOtherClass(r *request, keys []string) {
 	for _, other := range p.annotated(r.resource, keys) {
 		if other.class != r.class {
 			p.fault(r.place, "class %s of %s contradicts class %s in annotation %s; keep one of them",
@@ -102,53 +97,44 @@ func (p *pod) contradict(r *request, keys []string) {
 	}
 }
 
-// annotate asks for the class of a request by an annotation with this key.
-func (p *pod) annotate(r *request, key string) {
-	if !p.canAnnotate(r, key) {
+// addAnnotation plans to request a class by an annotation with this key.
+func (p *pod) addAnnotation(r *request, key string) {
+	if container, ok := strings.CutPrefix(key, classes.ContainerKeyPrefix); ok && len(content.IsDNS1123Label(container)) > 0 {
+		p.fault(r.place, "needs an annotation for the container, whose name %s is not valid in Kubernetes; "+
+			`write lower-case letters, digits and "-"`, quote(container))
 		return
 	}
-	if value := valueOf(p.annotations.value, key); value != nil {
-		for _, pair := range p.pairs(key, value) {
-			if pair.Resource == r.resource {
-				return // the class is the same: others contradict
-			}
+	if p.owner == nil || p.key.Value != "spec" {
+		p.fault(r.place, "needs the annotation %s: %s=%s, and it is not clear where the pod has its annotations; write it there, and remove this",
+			key, shortName(r.resource), r.class)
+		return
+	}
+
+	if len(p.annotated(r.resource, []string{key})) == 0 { // or it has the same class: refuseOtherClass reports others
+		p.annotate = append(p.annotate, annotation{key, r.resource, r.class})
+	}
+	if kind := stringOf(p.owner, "kind"); kind != "" && kind != "Pod" && stringOf(p.owner, "apiVersion") != "" {
+		p.note("the annotations are set on the %s itself; check that its controller gives them to the pods", kind)
+	}
+}
+
+// editAnnotations adds the annotations, or adds to those that are there.
+func (p *pod) editAnnotations() {
+	for _, a := range p.annotate {
+		if key, _ := find(p.owner, "metadata"); key == nil {
+			p.owner.Content = slices.Insert(p.owner.Content, slices.Index(p.owner.Content, p.key), newText("metadata"), newMapping())
+		}
+		annotations := childMapping(childMapping(p.owner, "metadata"), "annotations")
+
+		text := shortName(a.resource) + "=" + a.class
+		key, value := find(annotations, a.key)
+		switch {
+		case key == nil:
+			addFields(annotations, []field{{key: a.key, value: newText(text)}})
+		case isNull(value) || strings.TrimSpace(value.Value) == "":
+			setText(value, text)
+		default:
+			setText(value, strings.TrimSpace(value.Value)+","+text)
 		}
 	}
-	pair := classes.Pair{Resource: r.resource, Class: r.class}
-	i := slices.IndexFunc(p.ask, func(a ask) bool { return a.key == key })
-	if i < 0 {
-		p.ask = append(p.ask, ask{key: key})
-		i = len(p.ask) - 1
-	}
-	p.ask[i].pairs = append(p.ask[i].pairs, pair)
-}
-
-func (p *pod) canAnnotate(r *request, key string) bool {
-	if container, ok := strings.CutPrefix(key, classes.ContainerKeyPrefix); ok && len(content.IsDNS1123Label(container)) > 0 {
-		p.fault(r.place, "needs an annotation for the container, whose name %s is none that Kubernetes takes; "+
-			`write lower-case letters, digits and "-"`, quote(container))
-		return false
-	}
-	if p.owner == nil || p.key.Value != "spec" {
-		p.fault(r.place, "needs the annotation %s: %s=%s, and it is not clear where annotations of the pod are; write it there, and remove this",
-			key, short(r.resource), r.class)
-		return false
-	}
-	return true
-}
-
-// short is the name of a resource as annotations have it.
-func short(resource string) string {
-	if name, ok := shortName(resource); ok {
-		return name
-	}
-	return resource
-}
-
-func pairsText(pairs []classes.Pair) string {
-	texts := make([]string, len(pairs))
-	for i, pair := range pairs {
-		texts[i] = short(pair.Resource) + "=" + pair.Class
-	}
-	return strings.Join(texts, ",")
 }

@@ -50,7 +50,7 @@ func TestAClusterKnowsWhatItsNodesHaveTogether(t *testing.T) {
 		{
 			"no classes where no machine has the resource", "    container: [{name: vendor.example/away, classes: []}]\n",
 			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: the classes of vendor.example/away are not known, " +
-				"since no machine has it; tell them with --class-files",
+				"since no machine has it; pass them with --class-files",
 		},
 		{
 			"nothing else", "    container: [{name: blockio, classes: []}]\n",
@@ -106,14 +106,14 @@ func TestWithoutKnowledge(t *testing.T) {
 		},
 		{
 			"what has no known scope is asked for by annotation, with a note", pod("", "  qosResources: [{name: vendor.example/net, class: fast}]\n", "      {}\n"),
-			pod("  annotations:\n    qos.noderesource.dev/pod: vendor.example/net=fast\n", "", "      {}\n"),
+			strings.Replace(pod("  annotations:\n    qos.noderesource.dev/pod: vendor.example/net=fast\n", "", ""), "resources:\n", "resources: {}\n", 1),
 			[]string{"the scheduler does not see requests for vendor.example/net by annotation, since its scope is not known here; " +
-				"tell it with --class-files or --from-cluster"},
+				"pass --class-files or --from-cluster"},
 		},
 		{
 			"a quota cannot be converted", quota("    container: []\n"),
 			"a.yaml:6: ResourceQuota limits: spec.qosResources: which classes exist must be known, since those that are not listed are forbidden; " +
-				"tell it with --class-files or --from-cluster", nil,
+				"pass --class-files or --from-cluster", nil,
 		},
 		{"text without the fields is left alone, YAML or not", "{{ template }}: [\r\n\x00", "{{ template }}: [\r\n\x00", nil},
 		{
@@ -122,8 +122,8 @@ func TestWithoutKnowledge(t *testing.T) {
 		},
 		{
 			"an annotation on what is no pod is told", "apiVersion: example.org/v1\nkind: Fleet\nmetadata: {name: a}\nspec: {containers: [{name: a, resources: {qosResources: [{name: rdt, class: ''}]}}]}\n",
-			"apiVersion: example.org/v1\nkind: Fleet\nmetadata: {name: a, annotations: {container.qos.noderesource.dev/a: \"rdt=\"}}\nspec: {containers: [{name: a, resources: {}}]}\n",
-			[]string{"the annotations are set on the Fleet itself; see that its controller gives them to the pods"},
+			"apiVersion: example.org/v1\nkind: Fleet\nmetadata: {name: a, annotations: {container.qos.noderesource.dev/a: rdt=}}\nspec: {containers: [{name: a, resources: {}}]}\n",
+			[]string{"the annotations are set on the Fleet itself; check that its controller gives them to the pods"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -5,30 +5,25 @@ package convert
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
 
+	"github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
-
-// limitRangeKind is what a LimitRange with the KEP's fields becomes.
-const limitRangeKind = "QOSLimitRange"
 
 // limitItem is an element of the limits of a LimitRange.
 type limitItem struct {
 	place
 	node     *yaml.Node
-	scope    string
+	kind     string
 	qos      entry
 	defaults []request
-	remarks  remarks
-	// mixed items have limits of others.
-	mixed bool
+	// stays is true for items that have other limits, or no defaults: a QOSLimitRange cannot have them.
+	stays bool
 }
 
-// limitRange converts a LimitRange to a QOSLimitRange, or where it has other limits too, into both.
+// limitRange plans the conversion of a LimitRange to a QOSLimitRange or, if it has other limits too, to both.
 func (d *document) limitRange(n *yaml.Node, at place) {
 	before := len(d.problems)
 	spec := d.mapping(n, "spec", at)
@@ -37,194 +32,135 @@ func (d *document) limitRange(n *yaml.Node, at place) {
 		return
 	}
 	limits := d.entry(spec.value, "limits", spec.place)
-	if limits.value == nil || limits.value.Kind != yaml.SequenceNode {
-		d.fault(spec.place, "must have limits, a list; %s belong into its elements", fieldName)
+	if !isList(limits.value) {
+		d.fault(spec.place, "must have limits, a list; move the %s to its elements", fieldName)
 		return
 	}
+	if misplaced, _ := find(spec.value, fieldName); misplaced != nil {
+		d.handled[misplaced] = true
+		d.fault(spec.at(misplaced, "."+fieldName), "is not supported here; move it to the elements of limits")
+	}
+
 	var items []limitItem
 	for i, element := range limits.value.Content {
-		items = append(items, d.limitItem(deref(element), limits.at(element, index(i))))
+		items = append(items, d.limitItem(element, limits.at(element, index(i))))
 	}
-	d.walkOthers(n, spec.value, at)
+	d.walkFields(n, at)
 	d.checkTypes(items)
-	switch {
+	switch split := slices.ContainsFunc(items, func(item limitItem) bool { return item.stays }); {
 	case len(d.problems) > before:
-	case slices.ContainsFunc(items, func(item limitItem) bool { return item.mixed || len(item.defaults) == 0 }):
-		d.planSplit(n, limits, items, at)
+	case split && n != d.content() && d.lists[n] == nil:
+		d.fault(at, "has other limits too, and there is no list where a second object could be; move its %s to a LimitRange of their own", fieldName)
+	case split:
+		d.later(func() { d.splitLimitRange(n, limits.value, items) })
 	default:
-		d.planKind(n, items, at)
-	}
-}
-
-// checkTypes sees that each type has its defaults in one place, as a QOSLimitRange must.
-func (d *document) checkTypes(items []limitItem) {
-	seen := map[string]bool{}
-	for i := range items {
-		item := &items[i]
-		if len(item.defaults) == 0 {
-			continue
-		}
-		if seen[item.scope] {
-			d.fault(item.qos.place, "type %s has %s here and before; put them together", item.scope, fieldName)
-		}
-		seen[item.scope] = true
-	}
-}
-
-// walkOthers finds what is in none of the places in a LimitRange or ResourceQuota that are understood.
-func (d *document) walkOthers(n, spec *yaml.Node, at place) {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if key := n.Content[i].Value; key != "spec" && key != "status" {
-			d.walk(n.Content[i+1], at.at(n.Content[i], "."+key))
-		}
-	}
-	for i := 0; i+1 < len(spec.Content); i += 2 {
-		key := spec.Content[i]
-		if understood := key.Value == "limits" || key.Value == fieldName; !understood {
-			d.walk(spec.Content[i+1], at.at(key, ".spec."+key.Value))
-		}
-	}
-	if key, _ := find(spec, fieldName); key != nil && stringOf(n, "kind") == "LimitRange" {
-		d.fault(at.at(key, ".spec."+fieldName), "is not understood here; it belongs into the elements of limits")
+		d.later(func() { becomeQOSLimitRange(n, items) })
 	}
 }
 
 func (d *document) limitItem(n *yaml.Node, at place) limitItem {
-	item := limitItem{place: at, node: n}
+	item := limitItem{place: at, node: n, kind: stringOf(n, "type"), stays: true}
 	if !isMapping(n) {
 		d.fault(at, "must be a mapping, not %s", describe(n))
 		return item
 	}
 	item.qos = d.entry(n, fieldName, at)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		item.mixed = item.mixed || n.Content[i].Value != "type" && n.Content[i].Value != fieldName
-	}
 	if item.qos.key == nil {
 		return item
 	}
-	item.scope = stringOf(n, "type")
 	scope := classes.ContainerScope
-	switch item.scope {
+	switch item.kind {
 	case "Container":
 	case "Pod":
 		scope = ""
 	default:
-		d.fault(at, "type %s has no %s; write Pod or Container", quote(item.scope), fieldName)
+		d.fault(at, "type %s has no %s; write Pod or Container", quote(item.kind), fieldName)
 		return item
 	}
+
 	item.defaults = d.requests(item.qos, elementFields{class: "default", others: []string{"max"}, pods: "put it under type: Pod"}, scope)
-	item.remarks = d.remarks(n, item.qos)
 	for _, r := range item.defaults {
 		if r.class == classes.SystemDefault {
 			d.fault(r.place, "has an empty default; name a class, or remove it")
 		}
-		if known, ok := d.known.scope(r.resource); ok && item.scope == "Pod" && known != classes.PodScope {
+		if known, ok := d.known.scope(r.resource); ok && item.kind == "Pod" && known != classes.PodScope {
 			d.fault(r.place, "%s is for containers, not for pods; put it under type: Container", r.resource)
 		}
+	}
+	item.stays = len(item.defaults) == 0
+	for key := range fields(n) {
+		item.stays = item.stays || key.Value != "type" && key.Value != fieldName
 	}
 	return item
 }
 
-// planKind makes a QOSLimitRange of a LimitRange where it is.
-func (d *document) planKind(n *yaml.Node, items []limitItem, at place) {
-	d.plan(at, n, "kind", func() {
-		d.setString(valueOf(n, "apiVersion"), classes.APIVersion, false)
-		d.setString(valueOf(n, "kind"), limitRangeKind, false)
-	})
+// checkTypes reports a type with defaults in two items, which a QOSLimitRange cannot have.
+func (d *document) checkTypes(items []limitItem) {
+	seen := map[string]bool{}
+	for _, item := range items {
+		if len(item.defaults) > 0 && seen[item.kind] {
+			d.fault(item.qos.place, "type %s has %s here and before; put them together", item.kind, fieldName)
+		}
+		seen[item.kind] = seen[item.kind] || len(item.defaults) > 0
+	}
+}
+
+// becomeQOSLimitRange changes the kind of a LimitRange.
+func becomeQOSLimitRange(n *yaml.Node, items []limitItem) {
+	setText(valueOf(n, "apiVersion"), classes.APIVersion)
+	setText(valueOf(n, "kind"), v1alpha1.LimitRangeKind)
 	for _, item := range items {
 		for _, r := range item.defaults {
-			if r.name.Value != r.resource {
-				d.plan(r.place, r.name, "name "+r.resource, func() { d.setString(r.name, r.resource, false) })
-			}
+			setText(r.name, r.resource)
 		}
 	}
 }
 
-// planSplit leaves the limits of others in the LimitRange, and puts a QOSLimitRange behind it.
-func (d *document) planSplit(n *yaml.Node, limits entry, items []limitItem, at place) {
-	list := d.parentList(n)
-	if n != d.root && list == nil {
-		d.fault(at, "has other limits too, and it is not clear where a second object could be; move its %s to a LimitRange of their own",
-			fieldName)
-		return
-	}
-	for i := range items {
-		item := &items[i]
+// splitLimitRange keeps the other limits in a LimitRange, and adds a QOSLimitRange after it.
+func (d *document) splitLimitRange(n, limits *yaml.Node, items []limitItem) {
+	second := newQOSLimitRange(n, items)
+	for _, item := range items {
+		lost := func() []string { return commentsOf([]*yaml.Node{item.qos.key, item.qos.node}).all() }
 		switch {
 		case item.qos.key == nil:
-		case item.mixed || len(item.defaults) == 0:
-			d.planRemoval(item.qos, item.node, item.remarks.all())
+		case item.stays:
+			removeField(item.node, item.qos, nil, lost())
 		default:
-			element := limits.value.Content[i]
-			d.plan(item.place, limits.value, "remove "+index(i), func() { d.removeElement(limits.value, element, item.remarks.all()) })
+			removeElement(limits, item.node, lost())
 		}
 	}
-	if !slices.ContainsFunc(items, func(item limitItem) bool { return len(item.defaults) > 0 }) {
-		return
+
+	list := d.lists[n]
+	switch {
+	case second == nil:
+	case list != nil:
+		list.Content = slices.Insert(list.Content, slices.Index(list.Content, n)+1, second)
+	default:
+		d.added = append(d.added, &yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{second}})
 	}
-	d.plan(at, n, "follow", func() { d.follows(list, n, d.limitRangeText(n, items)) })
 }
 
-// parentList is the list that an object is in.
-func (d *document) parentList(n *yaml.Node) *yaml.Node {
-	for list := range d.paths {
-		if list.Kind == yaml.SequenceNode && slices.Contains(list.Content, n) {
-			return list
+// newQOSLimitRange returns a QOSLimitRange with the metadata and defaults of a LimitRange, in its style; nil without defaults.
+func newQOSLimitRange(n *yaml.Node, items []limitItem) *yaml.Node {
+	limits := newList()
+	for _, item := range items {
+		list := newList()
+		for _, r := range item.defaults {
+			list.Content = append(list.Content, newMapping(field{key: "name", value: newText(r.resource)}, field{key: "default", value: newText(r.class)}))
+		}
+		if len(item.defaults) > 0 {
+			limits.Content = append(limits.Content, newMapping(field{key: "type", value: newText(item.kind)}, field{key: fieldName, value: list}))
 		}
 	}
-	return nil
-}
+	if len(limits.Content) == 0 {
+		return nil
+	}
 
-// limitRangeText is the QOSLimitRange of a LimitRange, in its style.
-func (d *document) limitRangeText(n *yaml.Node, items []limitItem) string {
-	key, metadata := find(n, "metadata")
-	if isFlow(n) {
-		text := `{"apiVersion": "` + classes.APIVersion + `", "kind": "` + limitRangeKind + `"`
-		if key != nil {
-			text += `, "metadata": ` + string(d.text[d.offset(metadata):d.end(metadata, -1)])
-		}
-		return text + `, "spec": {"limits": [` + flowItems(items) + `]}}`
+	object := newMapping(field{key: "apiVersion", value: newText(classes.APIVersion)}, field{key: "kind", value: newText(v1alpha1.LimitRangeKind)})
+	if key, metadata := find(n, "metadata"); key != nil {
+		object.Content = append(object.Content, yaml.CopyYNode(key), yaml.CopyYNode(metadata))
 	}
-	indent := d.newline + strings.Repeat(" ", d.column(d.offset(n.Content[0])))
-	text := "apiVersion: " + classes.APIVersion + indent + "kind: " + limitRangeKind + indent
-	if key != nil {
-		text += string(d.text[d.offset(key):d.lineEnd(d.endOf(key, metadata))]) + indent
-	}
-	lines := []string{"spec:", "  limits:"}
-	for i := range items {
-		if len(items[i].defaults) == 0 {
-			continue
-		}
-		lines = append(lines, "  - type: "+items[i].scope, "    "+fieldName+":")
-		for _, r := range items[i].defaults {
-			lines = append(lines, "    - name: "+r.resource, "      default: "+plainOrQuoted(r.class))
-		}
-	}
-	return text + strings.Join(lines, indent)
+	addFields(object, []field{{key: "spec", value: newMapping(field{key: "limits", value: limits})}})
+	object.Style = n.Style
+	return object
 }
-
-func flowItems(items []limitItem) string {
-	var all []string
-	for i := range items {
-		if len(items[i].defaults) == 0 {
-			continue
-		}
-		var defaults []string
-		for _, r := range items[i].defaults {
-			defaults = append(defaults, `{"name": `+strconv.Quote(r.resource)+`, "default": `+strconv.Quote(r.class)+`}`)
-		}
-		all = append(all, `{"type": "`+items[i].scope+`", "`+fieldName+`": [`+strings.Join(defaults, ", ")+`]}`)
-	}
-	return strings.Join(all, ", ")
-}
-
-// plainOrQuoted is a class name as YAML must have it: some would be read as a number or a truth value.
-func plainOrQuoted(name string) string {
-	n := yaml.Node{Kind: yaml.ScalarNode, Value: name}
-	if n.ShortTag() != "!!str" || !isLetter(name[0]) {
-		return strconv.Quote(name)
-	}
-	return name
-}
-
-func isLetter(b byte) bool { return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' }

@@ -7,57 +7,47 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// pod is the spec of one, in an object or a template.
+// pod is the spec of a pod, in an object or a template.
 type pod struct {
 	*document
 	place
 	spec *yaml.Node
 	// owner has the spec in its field key, and perhaps metadata beside it; nil when the spec is in no mapping.
-	owner, key            *yaml.Node
-	metadata, annotations entry
+	owner, key  *yaml.Node
+	annotations entry
 
 	containers []*container
 	// qos is the field with the requests of the pod.
 	qos      entry
 	requests []request
-	remarks  remarks
-	// ask has the annotations to add.
-	ask []ask
+	// annotate has the annotations to add.
+	annotate []annotation
 }
 
-// container of a pod, other than an ephemeral one.
+// container is a container of a pod, other than an ephemeral one.
 type container struct {
 	place
 	node                   *yaml.Node
 	name                   string
 	resources, limits, qos entry
-
-	requests []request
-	remarks  remarks
-	// add has the extended resources to add to the limits, each with the comments of the request.
-	add []field
-	// left are the comments of requests that add nothing.
-	left []string
+	requests               []request
+	// add has the extended resources to add to the limits, lost has comments of requests that add nothing.
+	add  []field
+	lost []string
 }
 
-// ask is an annotation to add, or to add to.
-type ask struct {
-	key   string
-	pairs []classes.Pair
-}
-
-// podSpec converts the spec of a pod.
+// podSpec plans the conversion of the spec of a pod.
 func (d *document) podSpec(owner, key, spec *yaml.Node, at place) {
-	if !mentions(spec, fieldName) {
+	if !contains(spec, fieldName) {
 		return
 	}
 	before := len(d.problems)
-	d.walkPodSpec(spec, at)
+
 	p := &pod{document: d, place: at, spec: spec, owner: owner, key: key}
 	p.readAnnotations()
 	p.readContainers("initContainers")
@@ -65,32 +55,29 @@ func (d *document) podSpec(owner, key, spec *yaml.Node, at place) {
 	p.refuseEphemeral()
 	p.qos = d.entry(spec, fieldName, at)
 	p.requests = d.requests(p.qos, requestFields(), "")
-	if p.qos.key != nil {
-		p.remarks = d.remarks(spec, p.qos)
-	}
+	d.walkFields(spec, at)
 	if len(d.problems) > before {
 		return
 	}
+
 	for _, c := range p.containers {
-		p.askForContainer(c)
+		p.requestForContainer(c)
 	}
 	for i := range p.requests {
-		p.askForPod(&p.requests[i])
+		p.requestForPod(&p.requests[i])
 	}
-	if len(d.problems) == before {
-		p.planChanges()
-	}
+	d.later(p.edit)
 }
 
 func (p *pod) readAnnotations() {
 	if p.owner == nil || p.key.Value != "spec" {
 		return
 	}
+
 	at := p.place
 	at.field = strings.TrimSuffix(strings.TrimSuffix(at.field, "spec"), ".")
-	p.metadata = p.mapping(p.owner, "metadata", at)
-	if p.metadata.value != nil {
-		p.annotations = p.mapping(p.metadata.value, "annotations", p.metadata.place)
+	if metadata := p.mapping(p.owner, "metadata", at); metadata.value != nil {
+		p.annotations = p.mapping(metadata.value, "annotations", metadata.place)
 	}
 }
 
@@ -99,80 +86,82 @@ func (p *pod) readContainers(list string) {
 	if e.value == nil {
 		return
 	}
-	if e.value.Kind != yaml.SequenceNode {
+	if !isList(e.value) {
 		p.fault(e.place, "must be a list, not %s", describe(e.value))
 		return
 	}
-	for i, element := range e.value.Content {
-		at := e.at(element, index(i))
-		if !isMapping(deref(element)) {
-			p.fault(at, "must be a container, not %s", describe(deref(element)))
+
+	for i, n := range e.value.Content {
+		at := e.at(n, index(i))
+		if !isMapping(n) {
+			p.fault(at, "must be a container, not %s", describe(n))
 			continue
 		}
-		p.readContainer(deref(element), at)
+		p.containers = append(p.containers, p.readContainer(n, at))
 	}
 }
 
-func (p *pod) readContainer(n *yaml.Node, at place) {
+func (p *pod) readContainer(n *yaml.Node, at place) *container {
 	c := &container{place: at, node: n, name: stringOf(n, "name")}
+	if misplaced, _ := find(n, fieldName); misplaced != nil {
+		p.handled[misplaced] = true
+		p.fault(at.at(misplaced, "."+fieldName), "is not supported here; move it to the resources of the container")
+	}
+
 	c.resources = p.mapping(n, "resources", at)
 	if c.resources.value != nil {
 		c.limits = p.mapping(c.resources.value, "limits", c.resources.place)
 		c.qos = p.entry(c.resources.value, fieldName, c.resources.place)
 		c.requests = p.document.requests(c.qos, requestFields(), classes.ContainerScope)
-		if c.qos.key != nil {
-			c.remarks = p.document.remarks(c.resources.value, c.qos)
-		}
 	}
-	p.containers = append(p.containers, c)
+	return c
 }
 
 func (p *pod) refuseEphemeral() {
 	e := p.entry(p.spec, "ephemeralContainers", p.place)
-	if e.value == nil || e.value.Kind != yaml.SequenceNode {
+	if !isList(e.value) {
 		return
 	}
-	for i, element := range e.value.Content {
-		at := e.at(element, index(i))
-		if resources := valueOf(deref(element), "resources"); resources != nil && mentions(resources, fieldName) {
-			p.fault(at, "ephemeral containers cannot ask for QoS classes; remove their qosResources")
+	for i, n := range e.value.Content {
+		if qos, _ := find(valueOf(n, "resources"), fieldName); qos != nil {
+			p.handled[qos] = true
+			p.fault(e.at(n, index(i)), "ephemeral containers cannot request QoS classes; remove their %s", fieldName)
 		}
 	}
 }
 
-// askForContainer decides how a container asks for what its own qosResources have.
-func (p *pod) askForContainer(c *container) {
+// requestForContainer decides how a container requests the classes of its own qosResources.
+func (p *pod) requestForContainer(c *container) {
 	for i := range c.requests {
 		r := &c.requests[i]
-		var comments remark
-		if i < len(c.remarks.elements) {
-			comments = c.remarks.elements[i]
-		}
-		p.checkOwn(c, r)
+		found := commentsOf([]*yaml.Node{r.element})
 		has := p.limited(c, r.resource)
+		p.refuseOtherClass(r, containerKeys(r.resource, c.name))
 		switch {
 		case slices.ContainsFunc(has, func(class string) bool { return class != r.class }):
 			p.fault(r.place, "class %s of %s contradicts %s in the limits; keep one of them",
 				quote(r.class), r.resource, extended(r.resource, has[0]))
 		case r.class == classes.SystemDefault:
-			p.annotate(r, classes.ContainerKeyPrefix+c.name)
-			c.left = append(c.left, comments.all()...)
+			p.addAnnotation(r, classes.ContainerKeyPrefix+c.name)
+			c.lost = append(c.lost, found.all()...)
 		case len(has) > 0:
-			c.left = append(c.left, comments.all()...)
+			c.lost = append(c.lost, found.all()...)
 		default:
-			c.add = append(c.add, comments.field(extended(r.resource, r.class)))
+			c.add = append(c.add, oneUnit(r, found))
 		}
 	}
 }
 
-// limited has the classes of a resource in the limits of a container.
+// oneUnit is the extended resource of a request.
+func oneUnit(r *request, found comments) field {
+	return field{extended(r.resource, r.class), &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagInt, Value: "1"}, found}
+}
+
+// limited returns the classes of a resource in the limits of a container.
 func (p *pod) limited(c *container, resource string) []string {
-	if c.limits.value == nil {
-		return nil
-	}
 	var found []string
-	for i := 0; i+1 < len(c.limits.value.Content); i += 2 {
-		class, ok := strings.CutPrefix(c.limits.value.Content[i].Value, prefix(resource))
+	for key := range fields(c.limits.value) {
+		class, ok := strings.CutPrefix(key.Value, prefix(resource))
 		if ok && !p.isOfOther(resource, class) {
 			found = append(found, class)
 		}
@@ -180,11 +169,11 @@ func (p *pod) limited(c *container, resource string) []string {
 	return found
 }
 
-// prefix of the extended resources of a resource.
+// prefix returns what the extended resources of a resource begin with.
 func prefix(resource string) string { return strings.TrimSuffix(extended(resource, "x"), "x") }
 
-// isOfOther says whether what looks like a class of a resource is one of another resource, whose name goes on: class "b.c" of "x/a"
-// and class "c" of "x/a.b" have the same extended resource.
+// isOfOther reports whether what looks like a class of a resource belongs to a resource with a longer name: class "b.c" of "x/a" and
+// class "c" of "x/a.b" have the same extended resource.
 func (p *pod) isOfOther(resource, class string) bool {
 	all := p.known.names()
 	for _, c := range p.containers {
@@ -197,36 +186,36 @@ func (p *pod) isOfOther(resource, class string) bool {
 	})
 }
 
-// askForPod decides how a pod asks for what its own qosResources have.
-func (p *pod) askForPod(r *request) {
-	p.checkPodWide(r)
+// requestForPod decides how a pod requests a class of its own qosResources.
+func (p *pod) requestForPod(r *request) {
+	p.refuseOtherClass(r, podKeys(r.resource))
 	scope, known := p.known.scope(r.resource)
 	switch {
 	case r.class == classes.SystemDefault:
-		p.annotate(r, classes.PodKey)
+		p.addAnnotation(r, classes.PodKey)
 	case !known:
-		p.annotate(r, classes.PodKey)
+		p.addAnnotation(r, classes.PodKey)
 		p.note("the scheduler does not see requests for %s by annotation, since its scope is not known here; "+
-			"tell it with --class-files or --from-cluster", r.resource)
+			"pass --class-files or --from-cluster", r.resource)
 	case scope == classes.PodScope:
-		p.annotate(r, classes.PodKey)
+		p.addAnnotation(r, classes.PodKey)
 		p.addToFirst(r)
 	default:
 		for _, c := range p.containers {
-			if !p.asksItself(c, r.resource) {
-				c.add = append(c.add, remark{}.field(extended(r.resource, r.class)))
+			if !p.hasOwnRequest(c, r.resource) {
+				c.add = append(c.add, oneUnit(r, comments{}))
 			}
 		}
 	}
 }
 
-// addToFirst lets the first container carry the extended resource of its pod's class, unless one has it.
+// addToFirst adds the extended resource of a pod's class to its first container, unless a container has it.
 func (p *pod) addToFirst(r *request) {
 	var first *container
 	for _, c := range p.containers {
 		has := p.limited(c, r.resource)
 		if slices.ContainsFunc(has, func(class string) bool { return class != r.class }) {
-			p.fault(c.place, "the limits have %s, and its pod asks for class %s of %s; keep one of them",
+			p.fault(c.place, "the limits have %s, and its pod requests class %s of %s; keep one of them",
 				extended(r.resource, has[0]), quote(r.class), r.resource)
 			return
 		}
@@ -238,11 +227,33 @@ func (p *pod) addToFirst(r *request) {
 		}
 	}
 	if first != nil {
-		first.add = append(first.add, remark{}.field(extended(r.resource, r.class)))
+		first.add = append(first.add, oneUnit(r, comments{}))
 	}
 }
 
-func (p *pod) asksItself(c *container, resource string) bool {
+func (p *pod) hasOwnRequest(c *container, resource string) bool {
 	return slices.ContainsFunc(c.requests, func(r request) bool { return r.resource == resource }) ||
-		len(p.limited(c, resource)) > 0 || len(p.annotated(resource, ownKeys(resource, c.name))) > 0
+		len(p.limited(c, resource)) > 0 || len(p.annotated(resource, containerKeys(resource, c.name))) > 0
+}
+
+// edit makes the edits that were decided.
+func (p *pod) edit() {
+	for _, c := range p.containers {
+		c.edit()
+	}
+	if p.qos.key != nil {
+		removeField(p.spec, p.qos, nil, commentsOf([]*yaml.Node{p.qos.key, p.qos.node}).all())
+	}
+	p.editAnnotations()
+}
+
+// edit puts extended resources into the limits of a container, in the place of its qosResources.
+func (c *container) edit() {
+	switch {
+	case len(c.add) > 0:
+		resources := childMapping(c.node, "resources")
+		replaceField(resources, c.qos, "limits", c.add, c.lost)
+	case c.qos.key != nil:
+		removeField(c.resources.value, c.qos, c.resources.key, append(ownComments(c.qos), c.lost...))
+	}
 }

@@ -5,51 +5,60 @@ package convert
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func index(i int) string { return "[" + strconv.Itoa(i) + "]" }
-
-// walk looks for what can be converted in a node, and plans the changes.
+// walk looks for objects and pod specs in a node, and plans their conversion. The KEP's field in any other place is a problem.
 func (d *document) walk(n *yaml.Node, at place) {
-	n = deref(n)
-	switch n.Kind {
-	case yaml.MappingNode:
-		at, leave := d.enter(n, at)
-		switch {
-		case leave:
-		case isPodSpec(n):
-			d.podSpec(nil, nil, n, at)
-		default:
-			d.walkMapping(n, at)
-		}
-	case yaml.SequenceNode:
+	if isList(n) {
 		for i, element := range n.Content {
+			d.lists[element] = n
 			d.walk(element, at.at(element, index(i)))
 		}
+		return
+	}
+	if !isMapping(n) || !contains(n, fieldName) {
+		return
+	}
+
+	at, isObject := enter(n, at)
+	switch {
+	case isObject && isIgnored(n):
+	case isPodSpec(n):
+		d.podSpec(nil, nil, n, at)
+	case stringOf(n, "apiVersion") == "v1" && stringOf(n, "kind") == "LimitRange":
+		d.limitRange(n, at)
+	case stringOf(n, "apiVersion") == "v1" && stringOf(n, "kind") == "ResourceQuota":
+		d.resourceQuota(n, at)
+	default:
+		d.walkFields(n, at)
 	}
 }
 
-// enter begins an object of the Kubernetes API. What is no request of a user is left as it is: what we have defined, and schemas.
-func (d *document) enter(n *yaml.Node, at place) (place, bool) {
-	apiVersion, kind := stringOf(n, "apiVersion"), stringOf(n, "kind")
-	if apiVersion == "" || kind == "" {
+// enter returns the place of an object of the Kubernetes API, and whether a mapping is one.
+func enter(n *yaml.Node, at place) (place, bool) {
+	kind := stringOf(n, "kind")
+	if stringOf(n, "apiVersion") == "" || kind == "" {
 		return at, false
 	}
 	at.object, at.field = strings.TrimSpace(kind+" "+stringOf(valueOf(n, "metadata"), "name")), ""
-	group, _, _ := strings.Cut(apiVersion, "/")
-	return at, group == classes.Domain || kind == "CustomResourceDefinition"
+	return at, true
 }
 
-// notWalked are fields of an object of the Kubernetes API that ask for nothing.
-func notWalked(n *yaml.Node) []string {
-	switch {
-	case stringOf(n, "apiVersion") == "" || stringOf(n, "kind") == "":
+// isIgnored reports whether an object is one that has the KEP's field, or a schema of it, and is not to be converted.
+func isIgnored(object *yaml.Node) bool {
+	group, _, _ := strings.Cut(stringOf(object, "apiVersion"), "/")
+	return group == classes.Domain || stringOf(object, "kind") == "CustomResourceDefinition"
+}
+
+// ignoredFields returns the fields of an object that request nothing.
+func ignoredFields(n *yaml.Node) []string {
+	switch _, isObject := enter(n, place{}); {
+	case !isObject:
 		return nil
 	case stringOf(n, "kind") == "ResourceList":
 		return []string{"functionConfig", "results"}
@@ -57,87 +66,22 @@ func notWalked(n *yaml.Node) []string {
 	return []string{"status"}
 }
 
-func (d *document) walkMapping(n *yaml.Node, at place) {
-	if !mentions(n, fieldName) {
-		return
-	}
-	if stringOf(n, "apiVersion") == "v1" {
-		switch stringOf(n, "kind") {
-		case "LimitRange":
-			d.limitRange(n, at)
-			return
-		case "ResourceQuota":
-			d.resourceQuota(n, at)
-			return
-		}
-	}
-	skip := notWalked(n)
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
+// walkFields walks the fields of a mapping that were not handled yet.
+func (d *document) walkFields(n *yaml.Node, at place) {
+	ignored := ignoredFields(n)
+	for key, value := range fields(n) {
 		below := at.at(key, "."+key.Value)
 		switch {
-		case slices.Contains(skip, key.Value):
+		case slices.Contains(ignored, key.Value) || d.handled[key]:
 		case key.Value == fieldName:
-			d.fault(below, "is not understood here; it belongs into resources of a container, or into the spec of a pod beside its containers")
+			d.fault(below, "is not supported here; move it to the resources of a container, or to the spec of a pod, beside its containers")
 		case isPodSpec(value):
-			d.podSpec(n, key, deref(value), below)
+			d.podSpec(n, key, value, below)
 		default:
 			d.walk(value, below)
 		}
 	}
 }
 
-// isPodSpec says whether a node has containers.
-func isPodSpec(n *yaml.Node) bool {
-	containers := valueOf(deref(n), "containers")
-	return containers != nil && containers.Kind == yaml.SequenceNode
-}
-
-// containerLists are the fields of a pod's spec with containers.
-func containerLists() []string {
-	return []string{"initContainers", "containers", "ephemeralContainers"}
-}
-
-// walkPodSpec looks for what is in none of the places in a pod's spec that are understood.
-func (d *document) walkPodSpec(spec *yaml.Node, at place) {
-	for i := 0; i+1 < len(spec.Content); i += 2 {
-		key, value := spec.Content[i], deref(spec.Content[i+1])
-		below := at.at(key, "."+key.Value)
-		switch {
-		case key.Value == fieldName:
-		case value.Kind == yaml.SequenceNode && slices.Contains(containerLists(), key.Value):
-			for i, container := range value.Content {
-				d.walkContainer(deref(container), below.at(container, index(i)))
-			}
-		default:
-			d.walk(value, below)
-		}
-	}
-}
-
-func (d *document) walkContainer(container *yaml.Node, at place) {
-	if !isMapping(container) {
-		d.walk(container, at)
-		return
-	}
-	for i := 0; i+1 < len(container.Content); i += 2 {
-		key, value := container.Content[i], deref(container.Content[i+1])
-		below := at.at(key, "."+key.Value)
-		switch {
-		case key.Value == fieldName:
-			d.fault(below, "is not understood here; it belongs into resources of the container")
-		case key.Value != "resources" || !isMapping(value):
-			d.walk(value, below)
-		default:
-			d.walkResources(value, below)
-		}
-	}
-}
-
-func (d *document) walkResources(resources *yaml.Node, at place) {
-	for i := 0; i+1 < len(resources.Content); i += 2 {
-		if key := resources.Content[i]; key.Value != fieldName {
-			d.walk(resources.Content[i+1], at.at(key, "."+key.Value))
-		}
-	}
-}
+// isPodSpec reports whether a node has containers.
+func isPodSpec(n *yaml.Node) bool { return isList(valueOf(n, "containers")) }

@@ -40,8 +40,9 @@ func newConvertCommand(c *cluster) *cobra.Command {
 		Short: "Turn manifests in the form of KEP-3008 into what Kubernetes understands today",
 		Long: `convert reads manifests with the fields that KEP-3008 defines, qosResources in pods and containers of any kind of workload, in
 LimitRanges and in ResourceQuotas. It writes them with extended resources instead, with annotations for what those cannot say, as
-QOSLimitRanges and as native quotas. Everything else stays as it is, comments and blanks included; what has no such fields comes out
-unchanged, and so does what was converted before.
+QOSLimitRanges and as native quotas. Comments and the order of fields are kept; blank lines, indentation and JSON line breaks are
+normalized, and YAML anchors are written out, in documents that are changed. Documents without such fields are copied byte by byte, and
+so is what was converted before.
 
 Without files it reads standard input, so it can be a Helm post-renderer, and a KRM function for kustomize and kpt. Of a DIR it
 takes *.yaml, *.yml and *.json, and no symbolic links; those that are named themselves are followed. Several files become one

@@ -52,10 +52,10 @@ spec:
 // withNetwork is stockPod where it is known that the network is for pods.
 var withNetwork = stockPod + "        qos.noderesource.dev/network.fast: 1\n"
 
-const networkNotes = `note: resource network has no domain, which names need here: it becomes qos.noderesource.dev/network
+const networkNotes = `note: resource network has no domain, which is required here: it becomes qos.noderesource.dev/network
 `
 
-const unknownNote = `note: the scheduler does not see requests for qos.noderesource.dev/network by annotation, since its scope is not known here; tell it with --class-files or --from-cluster
+const unknownNote = `note: the scheduler does not see requests for qos.noderesource.dev/network by annotation, since its scope is not known here; pass --class-files or --from-cluster
 `
 
 const networkNode = `apiVersion: qos.noderesource.dev/v1alpha1
@@ -184,8 +184,8 @@ func TestConvertPrints(t *testing.T) {
 				files: map[string]string{"a.yaml": "qosResources: []\n", "b.yaml": oneRDT, "c.yaml": strings.Replace(kepPod, "gold", "g/d", 1)},
 				args:  []string{"convert", "DIR/a.yaml", "DIR/b.yaml", "DIR/c.yaml"},
 			},
-			answer{program.ExitProblems, "", "DIR/a.yaml:1: qosResources: is not understood here; it belongs into resources of a container, " +
-				"or into the spec of a pod beside its containers\n" +
+			answer{program.ExitProblems, "", "DIR/a.yaml:1: qosResources: is not supported here; move it to the resources of a container, " +
+				"or to the spec of a pod, beside its containers\n" +
 				"DIR/c.yaml:13: Pod web: spec.containers[0].resources.qosResources[0]: class \"g/d\": must not contain \"/\"\n" +
 				"Error: there are 2 problems; nothing was written\n"},
 		},

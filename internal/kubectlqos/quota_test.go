@@ -38,7 +38,7 @@ spec:
     requests.qos.noderesource.dev/rdt.gold: "2"
 `
 
-const laterNote = "note: classes that come to exist later are not forbidden by a ResourceQuota until it is converted again\n"
+const laterNote = "note: classes that are created later are not forbidden by a ResourceQuota until it is converted again\n"
 
 func TestQuotaPrints(t *testing.T) {
 	for _, test := range []struct {
@@ -69,13 +69,13 @@ func TestQuotaPrints(t *testing.T) {
 			"what limits nothing",
 			convertRun{stdin: strings.NewReader(kepQuota + "  hard:\n    limits.qos.noderesource.dev/rdt.gold: 2\n"), args: []string{"quota", "-f", "-"}},
 			answer{0, strings.Replace(stockQuota, "  hard:\n", "  hard:\n    limits.qos.noderesource.dev/rdt.gold: 2\n", 1),
-				networkNotes + "note: limits.qos.noderesource.dev/rdt.gold limits nothing: Kubernetes takes it and never enforces it for extended resources; " +
+				networkNotes + "note: limits.qos.noderesource.dev/rdt.gold limits nothing: Kubernetes accepts it and never enforces it for extended resources; " +
 					"write requests.qos.noderesource.dev/rdt.gold\n" + laterNote},
 		},
 		{
 			"that it takes nothing else",
 			convertRun{stdin: strings.NewReader(kepPod), args: []string{"quota", "-f", "-"}},
-			answer{program.ExitProblems, "", "stdin:1: Pod web: is no ResourceQuota; use \"kubectl qos convert\" for it\nError: there is 1 problem; nothing was written\n"},
+			answer{program.ExitProblems, "", "stdin:1: Pod web: is not a ResourceQuota; use \"kubectl qos convert\" for it\nError: there is 1 problem; nothing was written\n"},
 		},
 		{
 			"that there is nothing to do",

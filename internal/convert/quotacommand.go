@@ -3,20 +3,17 @@
 
 package convert
 
-import (
-	"strings"
+import "sigs.k8s.io/kustomize/kyaml/yaml"
 
-	"go.yaml.in/yaml/v3"
-)
-
-// Quota is Convert for a text that has ResourceQuotas in the KEP's form and nothing else. With a namespace, they are put into it; one
-// that is in another namespace is a problem.
+// Quota converts a file that has ResourceQuotas with the KEP's fields and nothing else. With a namespace, they are put into it; a quota
+// in another namespace is a problem.
 func Quota(name string, text []byte, known Known, namespace string) (Result, error) {
-	f := newFile(name, text, known)
-	f.parse()
+	f := readFile(name, text, known)
 	found := false
 	for _, d := range f.documents {
-		found = d.quotas(d.root, place{line: d.root.Line}, namespace) || found
+		if root := d.content(); root != nil {
+			found = d.checkQuotas(root, place{line: root.Line}, namespace) || found
+		}
 	}
 	if !found && len(f.problems) == 0 {
 		f.fault(place{}, "has no ResourceQuota; name a file with one")
@@ -24,22 +21,22 @@ func Quota(name string, text []byte, known Known, namespace string) (Result, err
 	return f.convert()
 }
 
-// quotas checks that a document has what Quota takes, and says whether there is any.
-func (d *document) quotas(n *yaml.Node, at place, namespace string) bool {
-	kind := stringOf(n, "kind")
-	at.object = strings.TrimSpace(kind + " " + stringOf(valueOf(n, "metadata"), "name"))
-	switch items := valueOf(n, "items"); {
+// checkQuotas checks that a node is what Quota takes, and reports whether there is any quota.
+func (d *document) checkQuotas(n *yaml.Node, at place, namespace string) bool {
+	at, _ = enter(n, at)
+	kind, items := stringOf(n, "kind"), valueOf(n, "items")
+	switch {
 	case isNull(n):
 		return false
-	case kind == "List" && items != nil, kind == "ResourceQuotaList" && items != nil:
+	case items != nil && (kind == "List" || kind == "ResourceQuotaList"):
 		found := false
 		for _, item := range items.Content {
-			found = d.quotas(deref(item), at.at(item, ""), namespace) || found
+			found = d.checkQuotas(item, at.at(item, ""), namespace) || found
 		}
 		return found
 	case kind != "ResourceQuota":
-		d.fault(at, `is no ResourceQuota; use "kubectl qos convert" for it`)
-	case !mentions(n, fieldName):
+		d.fault(at, `is not a ResourceQuota; use "kubectl qos convert" for it`)
+	case !contains(n, fieldName):
 		d.fault(at, "has no spec.%s; it needs no conversion", fieldName)
 	case namespace != "":
 		d.setNamespace(n, at, namespace)
@@ -60,7 +57,6 @@ func (d *document) setNamespace(n *yaml.Node, at place, namespace string) {
 	case is.key != nil:
 		d.fault(is.place, "is empty; remove it, or the namespace of the command line")
 	default:
-		add := []field{{key: "namespace", kind: textField, value: namespace}}
-		d.plan(metadata.place, metadata.value, "namespace", func() { d.addFields(metadata.value, add) })
+		d.later(func() { addFields(metadata.value, []field{{key: "namespace", value: newText(namespace)}}) })
 	}
 }

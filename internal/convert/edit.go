@@ -1,0 +1,162 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+)
+
+// field is an entry to add to a mapping, with its comments.
+type field struct {
+	key      string
+	value    *yaml.Node
+	comments comments
+}
+
+// comments are those of nodes that are removed: before them, in their lines, and after them.
+type comments struct{ head, line, foot []string }
+
+func (c comments) all() []string { return slices.Concat(c.head, c.line, c.foot) }
+
+// commentsOf collects the comments of nodes and of all below them, except those of some nodes.
+func commentsOf(nodes []*yaml.Node, except ...*yaml.Node) comments {
+	var c comments
+	for _, n := range nodes {
+		if slices.Contains(except, n) {
+			continue
+		}
+		below := commentsOf(n.Content, except...)
+		c.head = slices.Concat(c.head, given(n.HeadComment), below.head)
+		c.line = slices.Concat(c.line, given(n.LineComment), below.line)
+		c.foot = slices.Concat(c.foot, below.foot, given(n.FootComment))
+	}
+	return c
+}
+
+func given(comment string) []string {
+	if comment == "" {
+		return nil
+	}
+	return []string{comment}
+}
+
+// join joins comments to one of several lines.
+func join(comments ...string) string {
+	comments = slices.DeleteFunc(comments, func(comment string) bool { return comment == "" })
+	return strings.Join(comments, "\n")
+}
+
+func newMapping(added ...field) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode, Tag: yaml.NodeTagMap}
+	addFields(n, added)
+	return n
+}
+
+func newList() *yaml.Node { return &yaml.Node{Kind: yaml.SequenceNode, Tag: yaml.NodeTagSeq} }
+
+// newText returns a string, in quotes if a YAML parser would read it as something else without.
+func newText(value string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagString, Value: value}
+	if yaml.IsYaml1_1NonString(n) {
+		n.Style = yaml.DoubleQuotedStyle
+	}
+	return n
+}
+
+// setText gives a scalar another value, in the quotes that it has.
+func setText(n *yaml.Node, value string) {
+	n.Style &= yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle
+	n.Tag, n.Value = yaml.NodeTagString, value
+}
+
+// childMapping returns the mapping in a field of a mapping. One that is missing or null is created.
+func childMapping(m *yaml.Node, name string) *yaml.Node {
+	key, value := find(m, name)
+	if key == nil {
+		key, value = newText(name), newMapping()
+		m.Content = append(m.Content, key, value)
+	}
+	if len(value.Content) == 0 {
+		// An empty mapping is written as {}. It becomes a block, whose comment is behind its key.
+		key.LineComment = strings.TrimSpace(key.LineComment + " " + value.LineComment)
+		*value = *newMapping()
+	}
+	return value
+}
+
+// addFields appends fields to a mapping. It becomes a block if they have comments, which are lost inside of brackets.
+func addFields(m *yaml.Node, added []field) {
+	for _, f := range added {
+		key, value := newText(f.key), f.value
+		if m.Style&yaml.FlowStyle != 0 && len(f.comments.all()) > 0 {
+			f.comments.head = append(given(m.LineComment), f.comments.head...)
+			m.Style, m.LineComment = 0, ""
+		}
+		key.HeadComment, key.FootComment = join(f.comments.head...), join(f.comments.foot...)
+		value.LineComment = strings.ReplaceAll(join(f.comments.line...), "\n", " ")
+		m.Content = append(m.Content, key, value)
+	}
+}
+
+// replaceField puts a mapping with these fields in the place of e, or into a mapping that has the name already. Comments that have
+// lost their field come before.
+func replaceField(m *yaml.Node, e entry, name string, added []field, lost []string) {
+	key, _ := find(m, name)
+	if key == nil && e.key != nil {
+		lost = append(commentsOf([]*yaml.Node{e.node}, e.node.Content...).all(), lost...)
+		setText(e.key, name)
+		e.key.HeadComment = join(append([]string{e.key.HeadComment}, lost...)...)
+		*e.node = *newMapping(added...)
+		return
+	}
+
+	addFields(childMapping(m, name), added)
+	if e.key != nil {
+		removeField(m, e, nil, append(ownComments(e), lost...))
+	}
+}
+
+// removeField removes a field. Its comments are left with the next field, or the one before, or with the key of a mapping that becomes
+// empty, above.
+func removeField(m *yaml.Node, e entry, above *yaml.Node, lost []string) {
+	i := slices.Index(m.Content, e.key)
+	m.Content = slices.Delete(m.Content, i, i+2)
+	switch {
+	case i < len(m.Content):
+		prependHead(m.Content[i], lost)
+	case i > 0:
+		appendFoot(m.Content[i-2], lost)
+	case above != nil:
+		m.Style, m.LineComment = yaml.FlowStyle, strings.TrimSpace(above.LineComment+" "+m.LineComment)
+		above.LineComment = ""
+		prependHead(above, lost)
+	}
+}
+
+// removeElement removes an element of a list. Its comments are left with the next element, or the one before.
+func removeElement(list, element *yaml.Node, lost []string) {
+	i := slices.Index(list.Content, element)
+	list.Content = slices.Delete(list.Content, i, i+1)
+	if i < len(list.Content) {
+		prependHead(list.Content[i], lost)
+	} else if i > 0 {
+		appendFoot(list.Content[i-1], lost)
+	}
+}
+
+func prependHead(n *yaml.Node, comments []string) {
+	n.HeadComment = join(append(slices.Clone(comments), n.HeadComment)...)
+}
+
+func appendFoot(n *yaml.Node, comments []string) {
+	n.FootComment = join(append([]string{n.FootComment}, comments...)...)
+}
+
+// ownComments returns the comments of a list's field, without those of the elements.
+func ownComments(e entry) []string {
+	return commentsOf([]*yaml.Node{e.key, e.node}, e.node.Content...).all()
+}

@@ -1,0 +1,160 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// request is an element of a qosResources list.
+type request struct {
+	place
+	// resource is canonical. class is empty for the system default.
+	resource, class string
+	// element is the whole request, name the resource in it.
+	element, name *yaml.Node
+}
+
+// elementFields are the fields of an element of qosResources in one kind of object.
+type elementFields struct {
+	// class is the field with the class, which is required unless it is empty here; others are allowed too.
+	class  string
+	others []string
+	// pods is the remedy for resources of pods.
+	pods string
+}
+
+// requestFields are the fields of requests in the spec of a pod.
+func requestFields() elementFields {
+	return elementFields{class: "class", pods: "request it in qosResources of the pod's spec"}
+}
+
+func (f elementFields) known() []string {
+	return slices.DeleteFunc(append([]string{"name", f.class}, f.others...), func(name string) bool { return name == "" })
+}
+
+// requests reads a qosResources list in the given scope; empty allows both. Invalid requests become problems and are left out.
+func (d *document) requests(e entry, allowed elementFields, scope classes.Scope) []request {
+	if e.value == nil {
+		return nil
+	}
+	if !isList(e.value) {
+		d.fault(e.place, "must be a list of %s, not %s", strings.Join(allowed.known(), " and "), describe(e.value))
+		return nil
+	}
+
+	var all []request
+	for i, element := range e.value.Content {
+		r, ok := d.request(element, e.at(element, index(i)), allowed)
+		if !ok {
+			continue
+		}
+		switch known, ok := d.known.scope(r.resource); {
+		case slices.ContainsFunc(all, func(other request) bool { return other.resource == r.resource }):
+			d.fault(r.place, "resource %s is requested twice; keep one class", r.resource)
+		case ok && scope == classes.ContainerScope && known == classes.PodScope:
+			d.fault(r.place, "%s is for pods, not for containers; %s", r.resource, allowed.pods)
+		default:
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+func (d *document) request(n *yaml.Node, at place, allowed elementFields) (request, bool) {
+	before := len(d.problems)
+	r := request{place: at, element: n}
+	if d.checkFields(n, at, allowed.known()) {
+		r.name = d.scalar(n, "name", at)
+		r.resource = d.canonical(r.name.Value)
+		if allowed.class != "" {
+			r.class = d.scalar(n, allowed.class, at).Value
+		}
+	}
+	return r, len(d.problems) == before && d.checkNames(&r)
+}
+
+// checkFields reports whether an element is a mapping with these fields at most.
+func (d *document) checkFields(n *yaml.Node, at place, known []string) bool {
+	names := strings.Join(known, " and ")
+	if !isMapping(n) {
+		d.fault(at, "must be a mapping with %s, not %s", names, describe(n))
+		return false
+	}
+
+	before := len(d.problems)
+	for key := range fields(n) {
+		switch {
+		case !slices.Contains(known, key.Value):
+			d.fault(at.at(key, ""), "unknown field %s; known are %s", quote(key.Value), names)
+		case key.Value == "max":
+			d.fault(at.at(key, ".max"), "there is no such limit; use a ResourceQuota, which counts for a namespace")
+		}
+	}
+	return len(d.problems) == before
+}
+
+// scalar returns a required field of an element; an empty one if it is missing or invalid.
+func (d *document) scalar(n *yaml.Node, name string, at place) *yaml.Node {
+	before := len(d.problems)
+	e := d.entry(n, name, at)
+	switch {
+	case len(d.problems) > before:
+	case e.value == nil && name == "class":
+		d.fault(at, `has no class; write one, or class: "" for the system default`)
+	case e.value == nil:
+		d.fault(at, "has no %s; write one", name)
+	case e.value.Kind != yaml.ScalarNode:
+		d.fault(e.place, "must be a string, not %s", describe(e.value))
+	default:
+		return e.value
+	}
+	return &yaml.Node{}
+}
+
+// canonical returns the full name of a resource. Those in the KEP's examples have no domain, which is required here.
+func (d *document) canonical(name string) string {
+	full := classes.CanonicalResource(name)
+	if name == "" || strings.Contains(full, "/") {
+		return full
+	}
+	full = withDomain(name)
+	if classes.ValidateResourceName(full) == nil {
+		d.note("resource %s has no domain, which is required here: it becomes %s", name, full)
+	}
+	return full
+}
+
+// checkNames reports whether the resource and class of a request are valid and, as far as known, exist.
+func (d *document) checkNames(r *request) bool {
+	problem := d.known.check(r.resource, r.class)
+	if r.class != classes.SystemDefault {
+		if _, err := classes.ExtendedResource(r.resource, r.class); err != nil {
+			problem = err.Error() + "; use another name"
+		}
+		if err := classes.ValidateClassName(r.class); err != nil {
+			problem = fmt.Sprintf("class %s: %v", quote(r.class), err)
+		}
+	}
+	if err := classes.ValidateResourceName(r.resource); err != nil {
+		problem = fmt.Sprintf("name %s: %v", quote(r.resource), err)
+	}
+
+	if problem != "" {
+		d.fault(r.place, "%s", problem)
+	}
+	return problem == ""
+}
+
+// extended returns the extended resource of a class whose names were checked.
+func extended(resource, class string) string {
+	name, _ := classes.ExtendedResource(resource, class)
+	return name
+}

@@ -1,0 +1,207 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// A ResourceQuota limits an extended resource by this prefix. Kubernetes accepts the other one too, and enforces nothing.
+const (
+	quotaPrefix      = "requests."
+	unenforcedPrefix = "limits."
+)
+
+// quota is a ResourceQuota with the KEP's fields.
+type quota struct {
+	*document
+	spec      *yaml.Node
+	qos, hard entry
+	resources []string
+	// add has the fields to add to hard, lost has comments for the next one.
+	add  []field
+	lost []string
+}
+
+// quotaClass is a class in a quota.
+type quotaClass struct {
+	node     *yaml.Node
+	name     string
+	capacity int64
+}
+
+// resourceQuota plans the conversion of a ResourceQuota to one of extended resources: a class that is not listed is forbidden by 0, one
+// without a capacity is not limited.
+func (d *document) resourceQuota(n *yaml.Node, at place) {
+	before := len(d.problems)
+	spec := d.mapping(n, "spec", at)
+	if spec.value == nil {
+		d.fault(at, "has %s, but not in its spec; move it there", fieldName)
+		return
+	}
+	q := &quota{document: d, spec: spec.value}
+	q.hard = d.mapping(q.spec, "hard", spec.place)
+	q.qos = d.mapping(q.spec, fieldName, spec.place)
+	d.walkFields(n, at)
+	if !d.known.given() {
+		d.fault(q.qos.place, "which classes exist must be known, since those that are not listed are forbidden; "+
+			"pass --class-files or --from-cluster")
+	}
+	if len(d.problems) > before || q.qos.key == nil {
+		return
+	}
+
+	q.readSections()
+	q.checkHard()
+	d.note("classes that are created later are not forbidden by a ResourceQuota until it is converted again")
+	d.later(func() {
+		if len(q.add) == 0 && q.hard.key != nil {
+			removeField(q.spec, q.qos, nil, append(ownComments(q.qos), q.lost...))
+			return
+		}
+		replaceField(q.spec, q.qos, "hard", q.add, q.lost)
+	})
+}
+
+func (q *quota) readSections() {
+	for key, value := range fields(q.qos.value) {
+		scope := classes.Scope(key.Value)
+		if scope != classes.PodScope && scope != classes.ContainerScope {
+			q.fault(q.qos.at(key, "."+key.Value), "unknown field %s; known are pod and container", quote(key.Value))
+			continue
+		}
+		section := q.entry(q.qos.value, key.Value, q.qos.place)
+		q.lost = append(q.lost, commentsOf([]*yaml.Node{key, value}, value.Content...).all()...)
+		for _, r := range q.requests(section, elementFields{others: []string{"classes"}, pods: "put it under pod"}, scope) {
+			q.addResource(r, scope)
+		}
+	}
+}
+
+// addResource adds the limits of a resource: what its classes have, and 0 for those that are not listed.
+func (q *quota) addResource(r request, scope classes.Scope) {
+	known := q.known.resources[r.resource]
+	switch {
+	case slices.Contains(q.resources, r.resource):
+		q.fault(r.place, "resource %s is here twice; keep one of them", r.resource)
+		return
+	case known.scope != scope:
+		q.fault(r.place, "%s is in the scope %s in %s; put it under %s", r.resource, known.scope, q.known.from, known.scope)
+		return
+	case known.classes == nil:
+		q.fault(r.place, "the classes of %s are not known, since no machine has it; pass them with --class-files", r.resource)
+		return
+	}
+	q.resources = append(q.resources, r.resource)
+
+	listed := q.listedClasses(r)
+	for _, class := range listed {
+		q.addClass(r.resource, class)
+	}
+	for _, name := range known.classes {
+		if !slices.ContainsFunc(listed, func(class quotaClass) bool { return class.name == name }) {
+			q.addLimit(r.resource, name, 0, comments{})
+		}
+	}
+}
+
+// addClass adds the limit of a class that is listed. The comments of a class without a limit get its name.
+func (q *quota) addClass(resource string, class quotaClass) {
+	found := commentsOf([]*yaml.Node{class.node})
+	if class.capacity == 0 {
+		for i, line := range found.line {
+			found.line[i] = "# " + class.name + ": " + strings.TrimLeft(line, "# ")
+		}
+		q.lost = append(q.lost, found.all()...)
+		return
+	}
+
+	foot := found.foot
+	found.foot = nil
+	q.addLimit(resource, class.name, class.capacity, found)
+	q.lost = foot
+}
+
+// addLimit adds a limit, with the comments that wait for the next one before its own.
+func (q *quota) addLimit(resource, class string, capacity int64, found comments) {
+	value := newText(strconv.FormatInt(capacity, 10))
+	value.Style = yaml.DoubleQuotedStyle
+	found.head = append(q.lost, found.head...)
+	q.add = append(q.add, field{quotaPrefix + extended(resource, class), value, found})
+	q.lost = nil
+}
+
+// listedClasses reads the classes of a resource.
+func (q *quota) listedClasses(r request) []quotaClass {
+	list := q.entry(r.element, "classes", r.place)
+	if list.value != nil && !isList(list.value) {
+		q.fault(list.place, "must be a list of name and capacity, not %s", describe(list.value))
+	}
+	if !isList(list.value) {
+		return nil
+	}
+	q.lost = append(q.lost, commentsOf([]*yaml.Node{r.element}, list.value.Content...).all()...)
+
+	var all []quotaClass
+	for i, n := range list.value.Content {
+		at := list.at(n, index(i))
+		class, ok := q.readClass(r.resource, n, at)
+		switch {
+		case !ok:
+		case slices.ContainsFunc(all, func(other quotaClass) bool { return other.name == class.name }):
+			q.fault(at, "class %s is here twice; keep one of them", quote(class.name))
+		default:
+			all = append(all, class)
+		}
+	}
+	return all
+}
+
+func (q *quota) readClass(resource string, n *yaml.Node, at place) (quotaClass, bool) {
+	before := len(q.problems)
+	if !q.checkFields(n, at, []string{"name", "capacity"}) {
+		return quotaClass{}, false
+	}
+
+	class := quotaClass{node: n, name: q.scalar(n, "name", at).Value}
+	if capacity := q.entry(n, "capacity", at); capacity.value != nil {
+		number, err := strconv.ParseInt(capacity.value.Value, 10, 64)
+		if err != nil || number < 1 || capacity.value.Kind != yaml.ScalarNode {
+			q.fault(capacity.place, "must be a number above 0, not %s; leave it out for no limit, or the class to forbid it",
+				describe(capacity.value))
+		}
+		class.capacity = number
+	}
+	return class, len(q.problems) == before && q.checkNames(&request{place: at, resource: resource, class: class.name})
+}
+
+// checkHard reports limits that contradict those that are there, and drops what is there already.
+func (q *quota) checkHard() {
+	q.add = slices.DeleteFunc(q.add, func(f field) bool {
+		key, value := find(q.hard.value, f.key)
+		if key == nil {
+			return false
+		}
+		is, err := resource.ParseQuantity(value.Value)
+		if err != nil || is.Cmp(resource.MustParse(f.value.Value)) != 0 {
+			q.fault(q.hard.at(key, "."+key.Value), "is %s, and %s would make it %s; keep one of them", describe(value), fieldName, f.value.Value)
+		}
+		q.lost = append(q.lost, f.comments.all()...)
+		return true
+	})
+	for key := range fields(q.hard.value) {
+		name, ok := strings.CutPrefix(key.Value, unenforcedPrefix)
+		if ok && strings.Contains(name, "/") {
+			q.note("%s%s limits nothing: Kubernetes accepts it and never enforces it for extended resources; write %s%s",
+				unenforcedPrefix, name, quotaPrefix, name)
+		}
+	}
+}

@@ -1,0 +1,175 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+)
+
+// rewrite makes the edits and returns the new bytes of a document: the original ones without edits. Errors become problems.
+func (d *document) rewrite() []byte {
+	if len(d.edits) == 0 {
+		return d.raw
+	}
+	for _, edit := range d.edits {
+		edit()
+	}
+
+	out := slices.Clone(d.head)
+	for i, root := range append([]*yaml.Node{d.root}, d.added...) {
+		text, err := d.encode(root)
+		if err != nil {
+			d.fault(place{line: d.line}, "cannot be written as YAML (%s); write it without tags, and in plain block style", oneLine(err.Error()))
+			return nil
+		}
+		if i > 0 {
+			out = append(out, "---"+newline(d.raw)...)
+		}
+		out = append(out, bytes.ReplaceAll(text, []byte("\n"), []byte(newline(d.raw)))...)
+	}
+	d.checkComments(out)
+
+	if !bytes.HasSuffix(d.raw, []byte("\n")) {
+		out = bytes.TrimSuffix(out, []byte(newline(d.raw)))
+	}
+	return out
+}
+
+// encode writes a node in the format of its document, and checks that it is read as what it is.
+func (d *document) encode(root *yaml.Node) ([]byte, error) {
+	if d.json {
+		return d.encodeJSON(root)
+	}
+
+	text, err := d.encodeYAML(root)
+	if err == nil && !readAs(text, root) {
+		// The encoder may add blank lines to folded scalars.
+		unfold(root)
+		text, err = d.encodeYAML(root)
+	}
+	if err == nil && !readAs(text, root) {
+		err = errors.New("it would be read differently")
+	}
+	return text, err
+}
+
+// readAs reports whether a text is read as this node.
+func readAs(text []byte, root *yaml.Node) bool {
+	got, err := parseText(text, 1, false)
+	return err == nil && got != nil && equal(got.Content[0], root.Content[0])
+}
+
+// unfold writes folded scalars as literal ones.
+func unfold(n *yaml.Node) {
+	if n.Style&yaml.FoldedStyle != 0 {
+		n.Style = yaml.LiteralStyle
+	}
+	for _, child := range n.Content {
+		unfold(child)
+	}
+}
+
+func (d *document) encodeYAML(root *yaml.Node) ([]byte, error) {
+	var out bytes.Buffer
+	style := yaml.SequenceIndentStyle(yaml.DeriveSeqIndentStyle(string(d.body)))
+	encoder := yaml.NewEncoderWithOptions(&out, &yaml.EncoderOptions{SeqIndent: style})
+	err := errors.Join(encoder.Encode(root), encoder.Close())
+	return out.Bytes(), err
+}
+
+// jsonIndent matches the indentation of a JSON document.
+var jsonIndent = regexp.MustCompile(`^\s*\{\r?\n([ \t]+)`)
+
+// encodeJSON writes JSON with the indentation of the document, or in one line if the document is.
+func (d *document) encodeJSON(root *yaml.Node) ([]byte, error) {
+	var out bytes.Buffer
+	text := appendJSON(nil, root.Content[0])
+	indent := jsonIndent.FindSubmatch(d.body)
+	if indent == nil {
+		return append(text, '\n'), nil
+	}
+	err := json.Indent(&out, text, "", string(indent[1]))
+	out.WriteByte('\n')
+	return out.Bytes(), err
+}
+
+func appendJSON(out []byte, n *yaml.Node) []byte {
+	brackets, separators := "[]", ","
+	switch {
+	case n.Kind == yaml.MappingNode:
+		brackets, separators = "{}", ":,"
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == yaml.NodeTagString:
+		return append(out, jsonString(n.Value)...)
+	case n.Kind == yaml.ScalarNode:
+		return append(out, n.Value...)
+	}
+	out = append(out, brackets[0])
+	for i, child := range n.Content {
+		if i > 0 {
+			out = append(out, separators[(i-1)%len(separators)])
+		}
+		out = appendJSON(out, child)
+	}
+	return append(out, brackets[1])
+}
+
+func jsonString(text string) []byte {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(text) // strings can always be encoded
+	return bytes.TrimSpace(out.Bytes())
+}
+
+// equal reports whether two nodes have the same content. The order of fields counts, style and comments do not.
+func equal(a, b *yaml.Node) bool {
+	return a.Kind == b.Kind && a.Value == b.Value && a.ShortTag() == b.ShortTag() && slices.EqualFunc(a.Content, b.Content, equal)
+}
+
+// comment matches what is a comment, or the same in a scalar.
+var comment = regexp.MustCompile(`(?:^|\s)#.*`)
+
+// checkComments reports comments that are not in the result: the YAML library drops those that are inside of brackets.
+func (d *document) checkComments(out []byte) {
+	if d.json {
+		return
+	}
+	result, scalars := lettersOf(out), map[int]bool{}
+	findHashes(d.root, scalars)
+	line := d.line
+	for text := range bytes.Lines(d.body) {
+		if found := comment.Find(text); !scalars[line] && !bytes.Contains(result, lettersOf(found)) {
+			d.fault(place{line: line}, "the comment %s would be lost; move it out of the brackets", quote(string(bytes.TrimSpace(found))))
+		}
+		line++
+	}
+}
+
+// findHashes finds the lines of scalars with a "#".
+func findHashes(n *yaml.Node, lines map[int]bool) {
+	if strings.Contains(n.Value, "#") {
+		lines[n.Line] = true
+	}
+	for _, child := range n.Content {
+		findHashes(child, lines)
+	}
+}
+
+// lettersOf returns the letters and digits of a text, which do not depend on the format.
+func lettersOf(text []byte) []byte {
+	return bytes.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, text)
+}
