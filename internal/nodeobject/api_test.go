@@ -6,7 +6,6 @@ package nodeobject_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -17,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -92,7 +92,7 @@ func (a *api) dial(context.Context, string, string) (net.Conn, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.down {
-		return nil, errors.New("connection refused")
+		return nil, syscall.ECONNREFUSED
 	}
 	client, server := net.Pipe()
 	a.conns[client], a.conns[server] = true, true
@@ -274,6 +274,10 @@ func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
 	seen, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	a.mu.Lock()
 	epoch := a.epoch
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		seen = a.version
+		a.sendInitialEvents(w)
+	}
 	a.mu.Unlock()
 	for {
 		a.mu.Lock()
@@ -295,6 +299,18 @@ func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// sendInitialEvents streams what a list would have, and then a bookmark. The caller holds mu.
+func (a *api) sendInitialEvents(w http.ResponseWriter) {
+	if a.object != nil {
+		reply(w, object{"type": "ADDED", "object": a.object})
+	}
+	reply(w, object{"type": "BOOKMARK", "object": object{
+		"apiVersion": "qos.noderesource.dev/v1alpha1", "kind": "NodeQOSResources", "metadata": object{
+			"resourceVersion": strconv.Itoa(a.version), "annotations": object{"k8s.io/initial-events-end": "true"},
+		},
+	}})
 }
 
 // apply takes metadata or status from what is applied. Of what other managers of fields have, it knows conditions of type "Foreign".

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
@@ -14,51 +15,47 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// conditions makes the API's conditions of the plugin's, one of each type, as the API demands it.
-func conditions(told []*qosv1alpha1.Condition, before []metav1.Condition, now time.Time) []metav1.Condition {
-	all := make([]metav1.Condition, 0, len(told))
-	for _, t := range told {
-		all = append(without(all, t.GetType()), dated(condition(t), before, now))
+// conditions converts the plugin's conditions, one of each type, as the API requires.
+func conditions(reported []*qosv1alpha1.Condition, before []metav1.Condition, now time.Time) []metav1.Condition {
+	all := make([]metav1.Condition, 0, len(reported))
+	for _, r := range reported {
+		all = append(without(all, r.GetType()), dated(condition(r), before, now))
 	}
 	return all
 }
 
-func condition(told *qosv1alpha1.Condition) metav1.Condition {
-	made := metav1.Condition{Type: told.GetType(), Status: metav1.ConditionFalse, Reason: told.GetReason(), Message: cut(told.GetMessage(), longestMessage)}
-	if told.GetHealthy() {
-		made.Status = metav1.ConditionTrue
+func condition(r *qosv1alpha1.Condition) metav1.Condition {
+	c := metav1.Condition{Type: r.GetType(), Status: metav1.ConditionFalse, Reason: r.GetReason(), Message: cut(r.GetMessage(), longestMessage)}
+	if r.GetHealthy() {
+		c.Status = metav1.ConditionTrue
 	}
-	if made.Reason == "" { // the node API needs none when all is well, Kubernetes does
-		made.Reason = "AsExpected"
+	if c.Reason == "" { // optional in the node API, required in Kubernetes
+		c.Reason = "AsExpected"
 	}
-	if told.GetLastTransitionTime() != nil {
-		made.LastTransitionTime = metav1.NewTime(told.GetLastTransitionTime().AsTime())
+	if r.GetLastTransitionTime() != nil {
+		c.LastTransitionTime = metav1.NewTime(r.GetLastTransitionTime().AsTime())
 	}
-	return made
+	return c
 }
 
-// dated gives a condition the time of its last transition: the one that it had before if its status is still the same, else its own, else now.
-func dated(condition metav1.Condition, before []metav1.Condition, now time.Time) metav1.Condition {
-	if condition.LastTransitionTime.IsZero() {
-		condition.LastTransitionTime = metav1.NewTime(now)
+// dated sets the time of a condition's last transition: that of before if the status is the same, else its own, else now.
+func dated(c metav1.Condition, before []metav1.Condition, now time.Time) metav1.Condition {
+	if c.LastTransitionTime.IsZero() {
+		c.LastTransitionTime = metav1.NewTime(now)
 	}
-	for _, b := range before {
-		if b.Type != condition.Type || b.Status != condition.Status {
-			continue
-		}
-		condition.LastTransitionTime = b.LastTransitionTime
+	if b := meta.FindStatusCondition(before, c.Type); b != nil && b.Status == c.Status {
+		c.LastTransitionTime = b.LastTransitionTime
 		// The message of a connection error may differ at every attempt.
-		if condition.Reason == nodeqosv1alpha1.ReasonNotAnswering && b.Reason == nodeqosv1alpha1.ReasonNotAnswering {
-			condition.Message = b.Message
+		if c.Reason == nodeqosv1alpha1.ReasonNotAnswering && b.Reason == c.Reason {
+			c.Message = b.Message
 		}
 	}
-	condition.LastTransitionTime = seconds(condition.LastTransitionTime.Time)
-	return condition
+	c.LastTransitionTime = seconds(c.LastTransitionTime.Time)
+	return c
 }
 
 func without(conditions []metav1.Condition, kind string) []metav1.Condition {
 	return slices.DeleteFunc(conditions, func(c metav1.Condition) bool { return c.Type == kind })
 }
 
-// cut gives the first bytes of a text, no more than limit, and says so when some are left off.
 func cut(text string, limit int) string { return kubeapi.Cut(text, limit, "…") }

@@ -10,11 +10,11 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// holdersBudget bounds the JSON of all holders of the object together, in bytes. An object of Kubernetes may have about 1.5 MB; one that
-// is written for every container that starts should have much less.
+// holdersBudget bounds the JSON of all holders of the object, in bytes. Kubernetes allows objects of about 1.5 MB; one that is written
+// for every container start should be much smaller.
 const holdersBudget = 512 << 10
 
-// holdersOf lists the holders of a class in their order, and says how many are left out.
+// holdersOf returns the holders of a class, and the number of those that are left out.
 type holdersOf func(resource, class string) (listed []nodeqosv1alpha1.Holder, omitted int64)
 
 // holderList has the holders of all classes, by scope, and returns those of each class once.

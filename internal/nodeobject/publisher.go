@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeobject publishes what the node has as the NodeQOSResources object of the node.
+// Package nodeobject publishes the plugin's state as the NodeQOSResources object of the node.
 package nodeobject
 
 import (
@@ -11,99 +11,161 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
-// How often the object is written: the first change after quiet waits for those that come with it, and then there is a pause. It is a
-// longer one when nothing but who holds which class has changed: that changes with every container of the node.
 const (
-	gather          = time.Second
-	interval        = 5 * time.Second
+	// debounce is how long a change waits for those that come with it.
+	debounce = time.Second
+	// interval is the shortest time between two writes.
+	interval = 5 * time.Second
+	// holdersInterval applies instead when only holders of classes differ: they change with every container of the node.
 	holdersInterval = 30 * time.Second
+	// reconcileTimeout bounds the requests of one reconciliation.
+	reconcileTimeout = 30 * time.Second
 )
 
-// Feed has the latest state of the plugin; nodecache.Cache is one.
-type Feed interface {
-	// Get returns the state, and a channel that is closed when there is another.
+// Cache has the latest state of the plugin, e.g. a nodecache.Cache.
+type Cache interface {
+	// Get returns the state, and a channel that is closed when it changes.
 	Get() (state nodecache.State, changed <-chan struct{})
 }
 
-// Options say what a Publisher publishes for.
+// Options of a Publisher.
 type Options struct {
-	// NodeName is the name of the Node and so of the object.
+	// NodeName is the name of the Node and of its object.
 	NodeName string
 	Registry prometheus.Registerer
 	Log      *slog.Logger
 }
 
-// Publisher keeps the node's object in the API as the plugin's state is. It writes when the two differ, and at no other time.
+// Publisher reconciles the node's object with the plugin's state. It writes only when the two differ.
 type Publisher struct {
-	feed    Feed
+	cache   Cache
 	node    string
 	objects dynamic.ResourceInterface
 	nodes   corev1client.NodesGetter
+	queue   workqueue.TypedDelayingInterface[string] // its only key is the node's name
 	writes  *kubeapi.Writes
 	log     *slog.Logger
+	now     func() time.Time
 
-	mirror mirror
-	loop   *kubeapi.Loop
-	now    func() time.Time
+	observed observed
+	problems problems
 
-	// Only the loop's work has these.
-	owner   owner       // the Node, as far as it was looked at
-	applied applied     // what was written last
-	later   *time.Timer // triggers the loop when holders may be written again
+	// Only the worker uses these.
+	retry   kubeapi.Retry
+	owner   types.UID // of the Node when it was last read
+	applied applied
 }
 
 // New makes a publisher. It does no I/O and starts nothing.
-func New(feed Feed, objects dynamic.Interface, nodes corev1client.NodesGetter, options Options) *Publisher {
-	p := &Publisher{
-		feed: feed, node: options.NodeName, nodes: nodes, now: time.Now,
-		objects: objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)),
-		writes:  kubeapi.NewWrites(options.Registry), log: options.Log,
+func New(cache Cache, objects dynamic.Interface, nodes corev1client.NodesGetter, options Options) *Publisher {
+	return &Publisher{
+		cache: cache, node: options.NodeName, nodes: nodes, now: time.Now,
+		objects:  objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)),
+		writes:   kubeapi.NewWrites(options.Registry),
+		log:      options.Log,
+		problems: problems{report: kubeapi.Report{What: "publish NodeQOSResources " + options.NodeName, Log: options.Log}},
 	}
-	p.loop = kubeapi.NewLoop(kubeapi.LoopOptions{
-		What: "write NodeQOSResources " + options.NodeName, Work: p.sync, Gather: gather, Interval: interval, Log: options.Log,
-	})
-	return p
 }
 
-// Run publishes until ctx ends. Whatever the API server does, it keeps trying.
+// Run publishes until ctx ends. Failed requests are retried.
 func (p *Publisher) Run(ctx context.Context) error {
+	p.queue = workqueue.NewTypedDelayingQueue[string]()
 	group, ctx := errgroup.WithContext(ctx)
+	informer := kubeapi.NewInformer(ctx, p.objects, "metadata.name="+p.node, &unstructured.Unstructured{}, p.requested)
+	handled, err := informer.AddEventHandler(p.eventHandler())
+	if err != nil {
+		return err
+	}
+
+	group.Go(func() error { informer.RunWithContext(ctx); return nil })
+	group.Go(func() error { p.watchCache(ctx); return nil })
 	group.Go(func() error {
-		defer p.postpone(0)
-		return p.loop.Run(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-handled.HasSyncedChecker().Done():
+		}
+		kubeapi.Work(ctx, p.queue, p.work)
+		return nil
 	})
-	group.Go(func() error { return p.followObject(ctx) })
-	group.Go(func() error { return p.followFeed(ctx) })
+	<-ctx.Done()
+	p.queue.ShutDown()
 	return group.Wait()
 }
 
-// followFeed triggers the loop at every change of the plugin's state, and when the plugin's time to be away is over.
-func (p *Publisher) followFeed(ctx context.Context) error {
-	for ctx.Err() == nil {
-		state, changed := p.feed.Get()
-		p.loop.Trigger()
-		var over <-chan time.Time
-		if left := awayGrace - p.now().Sub(state.NotReadySince); !state.Ready() && left > 0 {
-			over = time.After(left)
+// requested records the outcome of a list or watch request.
+func (p *Publisher) requested(err error) {
+	if p.problems.setWatch(err); err == nil {
+		p.enqueue()
+	}
+}
+
+func (p *Publisher) eventHandler() cache.ResourceEventHandler {
+	set := func(object any, deleted bool) {
+		if o, ok := object.(*unstructured.Unstructured); ok {
+			p.observed.set(o, deleted)
+			p.enqueue()
 		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { set(object, false) },
+		UpdateFunc: func(_, object any) { set(object, false) },
+		DeleteFunc: func(object any) {
+			if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = unknown.Obj
+			}
+			set(object, true)
+		},
+	}
+}
+
+// watchCache enqueues the node at every change of the plugin's state.
+func (p *Publisher) watchCache(ctx context.Context) {
+	for ctx.Err() == nil {
+		_, changed := p.cache.Get()
+		p.enqueue()
 		select {
 		case <-ctx.Done():
 		case <-changed:
-		case <-over:
-			p.loop.Trigger()
-			select {
-			case <-ctx.Done():
-			case <-changed:
-			}
 		}
 	}
-	return nil
+}
+
+func (p *Publisher) enqueue() { p.queue.AddAfter(p.node, debounce) }
+
+// work reconciles unless requests would fail, and returns when to do so again; 0 means after a change.
+func (p *Publisher) work(ctx context.Context, _ string) time.Duration {
+	if wait := p.retry.Wait(); wait > 0 { // a change does not shorten the backoff
+		return wait
+	}
+	if p.problems.ofWatch() != nil {
+		return 0 // the next successful request enqueues
+	}
+
+	limited, cancel := context.WithTimeout(ctx, reconcileTimeout)
+	defer cancel()
+	next, err := p.reconcile(limited)
+	if ctx.Err() != nil {
+		return 0
+	}
+
+	p.problems.setWrite(err)
+	if err != nil {
+		p.retry.Failed(err)
+		return p.retry.Wait()
+	}
+	p.retry.Reset()
+	return next
 }

@@ -21,7 +21,7 @@ func TestPublisher(t *testing.T) {
 		"the object is made once, owned by its node, then its status": func(t *testing.T) {
 			r := start(t, serve(t, "uid-1"), ready(1))
 			pass(time.Minute)
-			r.expectRequests(t, list, watch, getNode, applyObject, applyStatus)
+			r.expectRequests(t, watch, getNode, applyObject, applyStatus)
 			r.expectOwner(t, "uid-1")
 			r.expectInUse(t, 1)
 			r.expectLog(t)
@@ -104,14 +104,14 @@ func TestPublisher(t *testing.T) {
 			r.stop()
 			restarted := start(t, r.api, ready(0))
 			pass(time.Hour)
-			restarted.expectRequests(t, list, watch, getNode)
+			restarted.expectRequests(t, watch, getNode)
 		},
 		"a shim that restarts before the plugin leaves what there is": func(t *testing.T) {
 			r := settled(t)
 			r.stop()
 			restarted := start(t, r.api, nodecache.State{NotReadySince: time.Now(), Problem: "not yet"})
 			pass(29 * time.Second)
-			restarted.expectRequests(t, list, watch)
+			restarted.expectRequests(t, watch)
 			restarted.plugin.Set(ready(0))
 			pass(time.Hour)
 			restarted.expectRequests(t, getNode)
@@ -282,13 +282,44 @@ func TestPublisherInTrouble(t *testing.T) {
 			r := settled(t)
 			r.refuse(on(applyStatus, 429, "Too many requests", "120"))
 			r.plugin.Set(ready(1))
-			pass(2 * time.Minute)
+			pass(time.Minute)
+			r.plugin.Set(described(1)) // a change does not shorten the wait
+			pass(time.Minute)
 			r.expectRequests(t, getNode, applyStatus)
 			r.refuse(nil)
 			pass(time.Minute)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectInUse(t, 1)
 			r.expectLog(t, "no time for it now", "works again")
+		},
+		"a request that hangs is given up after half a minute, and made again": func(t *testing.T) {
+			r := settled(t)
+			r.refuse(func(req *http.Request) (int, string, string) {
+				<-req.Context().Done()
+				return 503, "", ""
+			})
+			r.plugin.Set(ready(1))
+			pass(30 * time.Second)
+			r.expectLog(t)
+			r.refuse(nil)
+			pass(time.Second)
+			r.expectLog(t, "does not answer (context deadline exceeded)")
+			pass(time.Minute)
+			r.expectInUse(t, 1)
+			r.expectLog(t, "works again")
+		},
+		"a server that cannot stream lists is asked for one": func(t *testing.T) {
+			a := serve(t, "uid-1")
+			a.refuse(func(req *http.Request) (int, string, string) {
+				if req.URL.Query().Get("sendInitialEvents") == "" {
+					return 0, "", ""
+				}
+				return 422, failure(422, "Invalid", "sendInitialEvents is forbidden"), ""
+			})
+			r := start(t, a, ready(0))
+			pass(time.Minute)
+			r.expectRequests(t, watch, list, watch, getNode, applyObject, applyStatus)
+			r.expectLog(t)
 		},
 		"an object that is deleted in between is made again": func(t *testing.T) {
 			r := settled(t)
@@ -314,7 +345,7 @@ func TestPublisherInTrouble(t *testing.T) {
 			r.takeRequests()
 			r.setDown(false)
 			pass(2 * time.Minute)
-			r.expectRequests(t, list, watch, getNode, applyStatus)
+			r.expectRequests(t, watch, getNode, applyStatus)
 			r.expectInUse(t, 60)
 			r.expectLog(t, "works again")
 			pass(time.Hour)
@@ -327,7 +358,7 @@ func TestPublisherInTrouble(t *testing.T) {
 			r.takeRequests()
 			r.setDown(false)
 			pass(time.Hour)
-			r.expectRequests(t, list, watch, getNode)
+			r.expectRequests(t, watch)
 		},
 		"versions that are gone are no failure": func(t *testing.T) {
 			r := settled(t)
@@ -340,7 +371,7 @@ func TestPublisherInTrouble(t *testing.T) {
 			})
 			r.endWatches()
 			pass(time.Minute)
-			r.expectRequests(t, watch, list, watch, getNode)
+			r.expectRequests(t, watch, watch)
 			r.expectLog(t)
 		},
 	} {

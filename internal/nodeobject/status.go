@@ -14,58 +14,59 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
-// awayGrace is how long the plugin may be away before that is told, so that its restart is no news.
-const awayGrace = 30 * time.Second
+// notReadyGrace is how long the plugin may be not ready before the object says so, which allows for its restart.
+const notReadyGrace = 30 * time.Second
 
-// Bounds of texts, in bytes. The class files and the machine decide how long those are, and the object must stay small.
+// Bounds of texts in bytes. Class files and the machine decide how long these are, and the object must stay small.
 const (
 	longestDescription = 1 << 10
 	longestMessage     = 4 << 10
 )
 
-// statusOf says what the object's status should be, given what the plugin told, what the object says already, and the time. What is the
-// same as before keeps its time, so that a restart of the plugin or of the shim changes nothing. ok is false while there is nothing to
-// tell yet.
+// desiredStatus returns the status that the object should have, given the plugin's state, the present status and the time. Timestamps of
+// what has not changed are kept, so that a restart of the plugin or the shim changes nothing. known is false while the plugin has not
+// reported anything and its grace is not over.
 //
-// While the plugin is away, all that it told last stays; if it has not told anything since the shim started, all that the object says stays.
-func statusOf(state nodecache.State, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time) (status nodeqosv1alpha1.NodeQOSResourcesStatus, ok bool) {
-	away := !state.Ready() && now.Sub(state.NotReadySince) >= awayGrace
+// While the plugin is not ready, its last ready state is kept; without one since the shim's start, the present status is.
+func desiredStatus(
+	state nodecache.State, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time,
+) (status nodeqosv1alpha1.NodeQOSResourcesStatus, known bool) {
+	overdue := !state.Ready() && graceLeft(state, now) == 0
 	switch {
 	case state.Status != nil:
-		status = told(state.Status, state.Assignments, before, now)
-	case away:
+		holders := newHolderList(state.Assignments)
+		info := state.Status.GetResources()
+		status.QOSResources.PodQOSResources = resources(info.GetPodQosResources(), before.QOSResources.PodQOSResources, holders.pods, now)
+		status.QOSResources.ContainerQOSResources = resources(
+			info.GetContainerQosResources(), before.QOSResources.ContainerQOSResources, holders.containers, now)
+		status.UnavailableResources = unavailable(state.Status.GetUnavailableResources())
+		setNodeFields(&status, state.Status, before, now)
+	case overdue:
 		status = *before.DeepCopy()
 	default:
 		return status, false
 	}
-	if away && state.Latest != nil {
-		// It answers, but has no class files in force, or no runtime: what it says about these two is of now.
-		node(&status, state.Latest, before, now)
+
+	if overdue && state.Latest != nil { // connected, but without class files in force or without a runtime
+		setNodeFields(&status, state.Latest, before, now)
 	}
-	ready := pluginReady(state, away)
+	ready := pluginReady(state, overdue)
 	status.Conditions = append(without(status.Conditions, ready.Type), dated(ready, before.Conditions, now))
 	return status, true
 }
 
-// told is the status without the condition PluginReady.
-func told(
-	s *qosv1alpha1.StatusResponse, assignments *qosv1alpha1.ListAssignmentsResponse, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time,
-) nodeqosv1alpha1.NodeQOSResourcesStatus {
-	list := newHolderList(assignments)
-	status := nodeqosv1alpha1.NodeQOSResourcesStatus{
-		QOSResources: nodeqosv1alpha1.QOSResourceStatus{
-			PodQOSResources: resources(s.GetResources().GetPodQosResources(), before.QOSResources.PodQOSResources, list.pods, now),
-			ContainerQOSResources: resources(s.GetResources().GetContainerQosResources(), before.QOSResources.ContainerQOSResources,
-				list.containers, now),
-		},
-		UnavailableResources: unavailable(s.GetUnavailableResources()),
+// graceLeft returns how long a plugin that is not ready is still reported as ready.
+func graceLeft(state nodecache.State, now time.Time) time.Duration {
+	if state.Ready() {
+		return 0
 	}
-	node(&status, s, before, now)
-	return status
+	return max(notReadyGrace-now.Sub(state.NotReadySince), 0)
 }
 
-// node fills in what is of the node as a whole.
-func node(status *nodeqosv1alpha1.NodeQOSResourcesStatus, s *qosv1alpha1.StatusResponse, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time) {
+// setNodeFields sets the fields that concern the node as a whole.
+func setNodeFields(
+	status *nodeqosv1alpha1.NodeQOSResourcesStatus, s *qosv1alpha1.StatusResponse, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time,
+) {
 	status.Conditions = conditions(s.GetConditions(), before.Conditions, now)
 	status.Config = config(s.GetConfig(), before.Config)
 	status.Plugin = nodeqosv1alpha1.PluginStatus{Version: s.GetPlugin().GetVersion()}
@@ -74,12 +75,12 @@ func node(status *nodeqosv1alpha1.NodeQOSResourcesStatus, s *qosv1alpha1.StatusR
 	}
 }
 
-func pluginReady(state nodecache.State, away bool) metav1.Condition {
+func pluginReady(state nodecache.State, overdue bool) metav1.Condition {
 	ready := metav1.Condition{
 		Type: nodeqosv1alpha1.ConditionPluginReady, Status: metav1.ConditionTrue, Reason: nodeqosv1alpha1.ReasonReady,
 		Message: "qos-nri-plugin answers, has class files in force and is registered with the container runtime.",
 	}
-	if away {
+	if overdue {
 		ready.Status, ready.Message = metav1.ConditionFalse, cut(state.Problem, longestMessage)
 		ready.Reason, ready.LastTransitionTime = nodeqosv1alpha1.ReasonNotReady, metav1.NewTime(state.NotReadySince)
 		if state.Latest == nil {
@@ -142,7 +143,7 @@ func scope(s qosv1alpha1.Scope) nodeqosv1alpha1.Scope {
 	return ""
 }
 
-// config leaves out how often the process has loaded files: that begins again with every process, and says nothing about the files.
+// config returns the status of the class files without their generation, which starts again with every process.
 func config(info *qosv1alpha1.ConfigInfo, before nodeqosv1alpha1.ConfigStatus) nodeqosv1alpha1.ConfigStatus {
 	status := nodeqosv1alpha1.ConfigStatus{Hash: info.GetHash(), Error: cut(info.GetLastError(), longestMessage)}
 	switch {
@@ -158,5 +159,5 @@ func config(info *qosv1alpha1.ConfigInfo, before nodeqosv1alpha1.ConfigStatus) n
 
 func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// seconds is a time as the Kubernetes API keeps it.
+// seconds returns a time as the Kubernetes API stores it.
 func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }

@@ -114,7 +114,7 @@ func notReady(reason, message string) metav1.Condition {
 	return metav1.Condition{Type: "PluginReady", Status: "False", Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(at(9, 30, 0))}
 }
 
-func TestStatusOf(t *testing.T) {
+func TestDesiredStatus(t *testing.T) {
 	eight := state(status(at(8, 0, 0)))
 	away := func(latest *qosv1alpha1.StatusResponse) nodecache.State {
 		s := eight
@@ -166,7 +166,7 @@ func TestStatusOf(t *testing.T) {
 			})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, ok := statusOf(test.state, test.before, test.now)
+			got, ok := desiredStatus(test.state, test.before, test.now)
 			if ok == test.none {
 				t.Fatalf("ok is %t", ok)
 			}
@@ -252,7 +252,7 @@ func TestSize(t *testing.T) {
 		"more than a thousand of a class leave some out":          {crowd(600, 2, 1, 10), 150_000, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, _ := statusOf(test.state, nodeqosv1alpha1.NodeQOSResourcesStatus{}, at(8, 0, 0))
+			got, _ := desiredStatus(test.state, nodeqosv1alpha1.NodeQOSResourcesStatus{}, at(8, 0, 0))
 			data, err := json.Marshal(got)
 			if err != nil {
 				t.Fatal(err)
@@ -276,7 +276,7 @@ func TestSize(t *testing.T) {
 	t.Run("long texts of class files are cut", func(t *testing.T) {
 		s := state(status(at(8, 0, 0)))
 		s.Status.Config.LastError = strings.Repeat("x", 1<<20)
-		got, _ := statusOf(s, nodeqosv1alpha1.NodeQOSResourcesStatus{}, at(8, 0, 0))
+		got, _ := desiredStatus(s, nodeqosv1alpha1.NodeQOSResourcesStatus{}, at(8, 0, 0))
 		if len(text(t, got)) > 10_000 {
 			t.Error("it is not")
 		}

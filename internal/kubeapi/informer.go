@@ -1,0 +1,71 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+)
+
+// ListerWatcher is a client of one kind of object; L is the type of its lists.
+type ListerWatcher[L runtime.Object] interface {
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+}
+
+// NewInformer makes an informer, to be run until ctx ends, for the objects like example that a field selector matches. It passes the outcome
+// of every list and watch request to done: client-go retries some of them without calling an error handler, and calls none on success.
+// Failed requests are retried by Backoff, to which client-go adds its own.
+func NewInformer[L runtime.Object](
+	ctx context.Context, client ListerWatcher[L], fieldSelector string, example runtime.Object, done func(error),
+) cache.SharedIndexInformer {
+	var backoff Backoff
+	finish := func(o metav1.ListOptions, err error) {
+		switch {
+		case ctx.Err() != nil || relists(o, err):
+			return
+		case err == nil:
+			backoff.Reset()
+			done(nil)
+			return
+		}
+		done(err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(backoff.Next(err, rand.Float64())):
+		}
+	}
+
+	requests := &cache.ListWatch{
+		ListFunc: func(o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = fieldSelector
+			list, err := client.List(ctx, o)
+			finish(o, err)
+			return list, err
+		},
+		WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = fieldSelector
+			stream, err := client.Watch(ctx, o)
+			finish(o, err)
+			return stream, err
+		},
+	}
+	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(requests, client), example, 0, cache.Indexers{})
+	// It fails only after the informer was started.
+	_ = informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
+	return informer
+}
+
+// relists reports whether client-go lists at once after a request that failed with err: the server has dropped the versions since the last
+// one seen, or cannot stream lists.
+func relists(o metav1.ListOptions, err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || o.SendInitialEvents != nil && apierrors.IsInvalid(err)
+}

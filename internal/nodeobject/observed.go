@@ -1,0 +1,40 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeobject
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// observed is the newest known version of the object, from the watch or from the answer to a write.
+type observed struct {
+	mu      sync.Mutex                 // guards all below
+	object  *unstructured.Unstructured // nil: it does not exist
+	version string                     // of the object or of its deletion
+}
+
+func (o *observed) get() *unstructured.Unstructured {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	return o.object
+}
+
+// set stores a version of the object, or its deletion. Older versions are ignored: the watch may lag behind the answers to writes.
+func (o *observed) set(object *unstructured.Unstructured, deleted bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+
+	version := object.GetResourceVersion()
+	if order, err := resourceversion.CompareResourceVersion(version, o.version); err == nil && order < 0 {
+		return
+	}
+	o.object, o.version = object, version
+	if deleted {
+		o.object = nil
+	}
+}

@@ -1,0 +1,37 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeobject
+
+import (
+	"cmp"
+	"sync"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+)
+
+// problems are the latest errors of the watch and of writes. Only one of them is reported: a server that is away fails both.
+type problems struct {
+	mu           sync.Mutex // guards all below
+	report       kubeapi.Report
+	watch, write error
+}
+
+func (p *problems) ofWatch() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	return p.watch
+}
+
+func (p *problems) setWatch(err error) { p.set(&p.watch, err) }
+
+func (p *problems) setWrite(err error) { p.set(&p.write, err) }
+
+func (p *problems) set(latest *error, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	*latest = err
+	p.report.Tell(cmp.Or(p.watch, p.write))
+}

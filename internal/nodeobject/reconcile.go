@@ -1,0 +1,183 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeobject
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+)
+
+// applied is the last write of the status.
+type applied struct {
+	status  nodeqosv1alpha1.NodeQOSResourcesStatus
+	version string // of the object after the write
+	at      time.Time
+}
+
+// reconcile writes the object if its status is not the desired one. It returns when to reconcile again; 0 means after a change.
+func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err error) {
+	object := p.observed.get()
+	before, err := statusOf(object)
+	if err != nil {
+		p.log.Warn("NodeQOSResources in the API cannot be read and is overwritten", "name", p.node, "problem", err)
+	}
+	state, _ := p.cache.Get()
+	next = graceLeft(state, p.now())
+	desired, known := desiredStatus(state, before, p.now())
+	if !known {
+		return next, nil
+	}
+
+	if owned(object, p.owner) {
+		if p.inSync(object, before, desired) {
+			return next, nil
+		}
+		if wait := p.untilNextWrite(before, desired); wait > 0 {
+			return wait, nil
+		}
+	}
+	// The Node is read before every write, because it may have been recreated. If that happens while nothing is written, the garbage
+	// collector deletes the object, and the watch reports that.
+	if p.owner, err = p.nodeUID(ctx); err != nil {
+		return 0, err
+	}
+	if !owned(object, p.owner) {
+		if object, err = p.apply(ctx, p.identity()); err != nil {
+			return 0, err
+		}
+		if before, err = statusOf(object); err != nil {
+			before = nodeqosv1alpha1.NodeQOSResourcesStatus{}
+		}
+	}
+	if p.inSync(object, before, desired) {
+		return next, nil
+	}
+	return next, p.applyStatus(ctx, object, desired)
+}
+
+func (p *Publisher) applyStatus(ctx context.Context, object *unstructured.Unstructured, status nodeqosv1alpha1.NodeQOSResourcesStatus) error {
+	after, err := p.apply(ctx, nodeqosv1alpha1.NodeQOSResources{Status: status}, "status")
+	if apierrors.IsNotFound(err) {
+		p.observed.set(object, true)
+	}
+	if err != nil {
+		return err
+	}
+
+	p.applied = applied{status: status, version: after.GetResourceVersion(), at: p.now()}
+	return nil
+}
+
+// untilNextWrite returns how long the desired status must not be written yet.
+func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResourcesStatus) time.Duration {
+	pause := interval
+	if equality.Semantic.DeepEqual(withHoldersOf(before, desired), desired) {
+		pause = holdersInterval
+	}
+	return p.applied.at.Add(pause).Sub(p.now())
+}
+
+// withHoldersOf returns a status with the holders that another status has for the same classes. A class with a holder that was moved to it
+// while running keeps its holders: "kubectl qos set" waits for these.
+func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqosv1alpha1.NodeQOSResourcesStatus {
+	mixed := *status.DeepCopy()
+	copyHolders(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)
+	copyHolders(mixed.QOSResources.ContainerQOSResources, other.QOSResources.ContainerQOSResources)
+	return mixed
+}
+
+func copyHolders(to, from []nodeqosv1alpha1.QOSResourceInfo) {
+	for i := range min(len(to), len(from)) {
+		for j := range min(len(to[i].Classes), len(from[i].Classes)) {
+			target, source := &to[i].Classes[j], &from[i].Classes[j]
+			if slices.Equal(updated(target.Holders), updated(source.Holders)) {
+				target.InUse, target.Holders, target.HoldersOmitted = source.InUse, source.Holders, source.HoldersOmitted
+			}
+		}
+	}
+}
+
+// updated returns the holders whose class was changed while they ran.
+func updated(holders []nodeqosv1alpha1.Holder) []nodeqosv1alpha1.Holder {
+	return slices.DeleteFunc(slices.Clone(holders), func(h nodeqosv1alpha1.Holder) bool {
+		return h.Source != qosv1alpha1.Source_SOURCE_UPDATE.Name()
+	})
+}
+
+// inSync reports whether applying the status would change nothing. The object may also have fields of other managers, which an apply leaves.
+func (p *Publisher) inSync(object *unstructured.Unstructured, before, desired nodeqosv1alpha1.NodeQOSResourcesStatus) bool {
+	return equality.Semantic.DeepEqual(before, desired) ||
+		p.applied.version == object.GetResourceVersion() && equality.Semantic.DeepEqual(p.applied.status, desired)
+}
+
+// statusOf returns the status of an object, which may be nil.
+func statusOf(object *unstructured.Unstructured) (nodeqosv1alpha1.NodeQOSResourcesStatus, error) {
+	var typed nodeqosv1alpha1.NodeQOSResources
+	if object == nil {
+		return typed.Status, nil
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed); err != nil {
+		return nodeqosv1alpha1.NodeQOSResourcesStatus{}, err
+	}
+	return typed.Status, nil
+}
+
+func owned(object *unstructured.Unstructured, uid types.UID) bool {
+	return object != nil && slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
+		return o.Kind == "Node" && o.UID == uid
+	})
+}
+
+func (p *Publisher) nodeUID(ctx context.Context) (types.UID, error) {
+	node, err := p.nodes.Nodes().Get(ctx, p.node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "", &kubeapi.Problem{Err: err, Line: fmt.Sprintf(
+			"this cluster has no node %q: give the name that \"kubectl get nodes\" has for this node by --node-name", p.node)}
+	}
+	if err != nil {
+		return "", fmt.Errorf("get node %s: %w", p.node, err)
+	}
+	return node.UID, nil
+}
+
+// identity returns the object without its status. The Node owns it.
+func (p *Publisher) identity() nodeqosv1alpha1.NodeQOSResources {
+	return nodeqosv1alpha1.NodeQOSResources{ObjectMeta: metav1.ObjectMeta{
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: p.node, UID: p.owner}},
+	}}
+}
+
+// apply applies the object, or a subresource of it, and returns the object after that.
+func (p *Publisher) apply(ctx context.Context, object nodeqosv1alpha1.NodeQOSResources, subresource ...string) (*unstructured.Unstructured, error) {
+	object.TypeMeta = metav1.TypeMeta{APIVersion: nodeqosv1alpha1.GroupVersion.String(), Kind: nodeqosv1alpha1.Kind}
+	object.Name = p.node
+	patch, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("encode NodeQOSResources %s: %w", p.node, err)
+	}
+
+	options := metav1.PatchOptions{FieldManager: nodeqosv1alpha1.FieldManager, Force: new(true)}
+	after, err := p.objects.Patch(ctx, p.node, types.ApplyPatchType, patch, options, subresource...)
+	target := strings.Join(append([]string{nodeqosv1alpha1.Plural}, subresource...), "/")
+	if p.writes.Count(target, err) != nil {
+		return nil, fmt.Errorf("apply %s %s: %w", target, p.node, &kubeapi.About{Kind: kubeapi.OurKind, Err: err})
+	}
+	p.observed.set(after, false)
+	return after, nil
+}
