@@ -56,7 +56,7 @@ func Kind(opts Options) classes.Kind {
 		Scopes:  []classes.Scope{classes.ContainerScope, classes.PodScope},
 		Single:  true,
 		Mutable: true,
-		Parse:   Parse,
+		Parse:   ParseConfig,
 		New: func(resource string, scope classes.Scope) classes.Backend {
 			b := &Backend{opts: opts, scope: scope, log: opts.Log.With("resource", resource)}
 			b.live.Store(&snapshot{})

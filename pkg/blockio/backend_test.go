@@ -60,9 +60,13 @@ func newFixture(t *testing.T, m *simcgroup.Machine, scope classes.Scope) fixture
 	return fixture{t, m, kind.New("k8s.io/blockio", scope).(*Backend)}
 }
 
+func parseConfig(section string) (classes.BackendConfig, error) {
+	return classes.ParseSection(classes.File{Data: []byte(section)}, ParseConfig)
+}
+
 func (f fixture) parse(section string) classes.BackendConfig {
 	f.t.Helper()
-	config, err := Parse([]byte(section))
+	config, err := parseConfig(section)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -5,14 +5,9 @@ package blockio
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
-
-	"github.com/intel/goresctrl/pkg/blockio"
-	"sigs.k8s.io/yaml"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -26,17 +21,25 @@ type class struct {
 	items []item
 }
 
-// item gives values to some devices or, without a list of devices, a weight to all.
+// item is the values of some devices or, without a list of devices, a weight for all.
 type item struct {
 	devices []string
-	// listed: there is a list of devices, be it an empty one.
+	// listed is true when there is a list of devices, even an empty one.
 	listed bool
-	// rates by kind; nil: not mentioned, so that an earlier item's value stays.
+	// rates are by kind; nil: absent, so that an earlier item's value stays.
 	rates [rateKinds]*uint64
-	// weight is goresctrl's, 10 to 1000; 0: not mentioned.
+	// weight is goresctrl's, 10 to 1000; 0: absent.
 	weight uint64
-	field  string
-	line   int
+	// place is where the item is defined.
+	place classes.FieldError
+}
+
+// problem returns a problem of a field of the item.
+func (i *item) problem(field, text string) error {
+	problem := i.place
+	problem.Field += "." + field
+	problem.Problem = text
+	return &problem
 }
 
 // ClassNames returns the names of the classes, sorted.
@@ -48,110 +51,61 @@ func (c *Config) ClassNames() []string {
 	return names
 }
 
-// Parse reads goresctrl's blockio configuration, strictly, and checks what can be checked without the machine. Each problem
-// is a *classes.FieldError, with lines counted from the start of the section.
-func Parse(section []byte) (classes.BackendConfig, error) {
-	places, err := locate(section)
-	if err != nil {
-		return nil, err
-	}
-	var raw blockio.Config
-	if err := yaml.UnmarshalStrict(section, &raw); err != nil {
-		return nil, places.syntaxError(err)
-	}
-	config := &Config{}
-	var problems []error
-	for name, parameters := range raw.Classes {
-		parsed, err := parseClass(name, parameters, places)
-		problems = append(problems, err)
-		config.classes = append(config.classes, parsed)
-	}
-	slices.SortFunc(config.classes, func(a, b class) int { return cmp.Compare(a.name, b.name) })
-	if err := joinByLine(problems); err != nil {
-		return nil, err
-	}
-	return config, nil
-}
-
-// joinByLine joins errors in the order of the file; they come from a map.
-func joinByLine(problems []error) error {
-	flat := classes.SplitErrors(errors.Join(problems...))
-	line := func(err error) int {
-		var problem *classes.FieldError
-		if errors.As(err, &problem) {
-			return problem.Line
-		}
-		return 0
-	}
-	slices.SortStableFunc(flat, func(a, b error) int { return cmp.Or(cmp.Compare(line(a), line(b)), cmp.Compare(a.Error(), b.Error())) })
-	return errors.Join(flat...)
-}
-
-func parseClass(name string, parameters []blockio.DevicesParameters, places places) (class, error) {
-	parsed := class{name: name}
-	var problems []error
-	for i, raw := range parameters {
-		field := fmt.Sprintf("%s.%s[%d]", classesField, name, i)
-		parser := itemParser{places: places, item: item{
-			devices: raw.Devices, listed: raw.Devices != nil, field: field, line: places.line(field)}}
-		parser.parse(raw)
-		problems = append(problems, parser.problems...)
-		parsed.items = append(parsed.items, parser.item)
-	}
-	return parsed, errors.Join(problems...)
-}
-
-type itemParser struct {
-	item     item
-	places   places
-	problems []error
-}
-
-// rateFields are the names of the rates in goresctrl's configuration.
+// rateFields returns the names of the rates in goresctrl's configuration.
 func rateFields() [rateKinds]string {
 	return [rateKinds]string{"ThrottleReadBps", "ThrottleWriteBps", "ThrottleReadIOPS", "ThrottleWriteIOPS"}
 }
 
-func (p *itemParser) parse(raw blockio.DevicesParameters) {
-	throttles := [rateKinds]string{raw.ThrottleReadBps, raw.ThrottleWriteBps, raw.ThrottleReadIOPS, raw.ThrottleWriteIOPS}
-	for kind, text := range throttles {
+// ParseConfig reads a configuration in goresctrl's format, and reports what is wrong on any machine.
+func ParseConfig(section *classes.Field) classes.BackendConfig {
+	config := &Config{}
+	for _, field := range section.Fields("Classes")["Classes"].Entries() {
+		parsed := class{name: field.Name}
+		for _, f := range field.Items() {
+			parsed.items = append(parsed.items, parseItem(f))
+		}
+		config.classes = append(config.classes, parsed)
+	}
+	slices.SortFunc(config.classes, func(a, b class) int { return cmp.Compare(a.name, b.name) })
+	return config
+}
+
+func parseItem(f *classes.Field) item {
+	names := rateFields()
+	fields := f.Fields(slices.Concat([]string{"Devices"}, names[:], []string{"Weight"})...)
+	devices := fields["Devices"]
+	parsed := item{
+		listed: devices != nil && !devices.IsNull(),
+		place:  classes.FieldError{File: f.File(), Line: f.Line(), Field: f.Path()},
+	}
+	for _, device := range devices.Items() {
+		parsed.devices = append(parsed.devices, parsePattern(device))
+	}
+
+	for kind, name := range names {
+		rate := fields[name]
+		text := rate.Scalar()
 		if text == "" {
 			continue
 		}
-		field := rateFields()[kind]
-		p.item.rates[kind] = p.quantity(field, text, 0, maxRate(kind))
-		if !p.item.listed {
-			p.complain(field, "throttles no device; list them in Devices")
+		parsed.rates[kind] = new(parseQuantity(rate, text, 0, maxRate(kind)))
+		if !parsed.listed {
+			rate.Report("throttles no device; list them in Devices")
 		}
 	}
-	if raw.Weight != "" {
-		if weight := p.quantity("Weight", raw.Weight, minWeight, maxWeight); weight != nil {
-			p.item.weight = *weight
-		}
+	if text := fields["Weight"].Scalar(); text != "" {
+		parsed.weight = parseQuantity(fields["Weight"], text, minWeight, maxWeight)
 	}
-	p.checkDevices()
+	return parsed
 }
 
-func (p *itemParser) checkDevices() {
-	for i, pattern := range p.item.devices {
-		field := fmt.Sprintf("Devices[%d]", i)
-		if _, err := path.Match(pattern, ""); err != nil {
-			p.complain(field, fmt.Sprintf("%q is not a file name pattern; write one like /dev/sd[a-z]", pattern))
-		} else if !strings.HasPrefix(pattern, "/") {
-			p.complain(field, fmt.Sprintf("%q is not an absolute path; write one like /dev/sd[a-z]", pattern))
-		}
+// parsePattern reads a pattern of device files.
+func parsePattern(f *classes.Field) string {
+	pattern := f.Scalar()
+	if _, err := path.Match(pattern, ""); err != nil {
+		f.Report("%q is not a file name pattern; write one like /dev/sd[a-z]", pattern)
+	} else if !strings.HasPrefix(pattern, "/") {
+		f.Report("%q is not an absolute path; write one like /dev/sd[a-z]", pattern)
 	}
-}
-
-func (p *itemParser) quantity(field, text string, least, most uint64) *uint64 {
-	value, err := parseQuantity(text, least, most)
-	if err != nil {
-		p.complain(field, err.Error())
-		return nil
-	}
-	return &value
-}
-
-func (p *itemParser) complain(field, problem string) {
-	p.problems = append(p.problems, p.places.fieldError(p.item.field+"."+field, problem))
+	return pattern
 }

@@ -29,7 +29,7 @@ Classes:
 		"with anchors": "Classes:\n  low: &low\n  - Weight: 80\n  high: *low\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, err := Parse([]byte(section))
+			config, err := parseConfig(section)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +42,7 @@ Classes:
 
 func TestAnEmptyConfigurationHasNoClasses(t *testing.T) {
 	for _, section := range []string{"", "{}", "null", "Classes:", "# nothing"} {
-		config, err := Parse([]byte(section))
+		config, err := parseConfig(section)
 		if err != nil || len(config.ClassNames()) != 0 {
 			t.Errorf("%q: %v, %v", section, config, err)
 		}
@@ -79,11 +79,11 @@ Classes:
 		{"bytes beyond 64 bits", "Classes: {a: [{Devices: [/dev/sda], ThrottleReadBps: 10E}]}", []string{
 			`line 1: Classes.a[0].ThrottleReadBps: "10E" is too large; the most is 9223372036854775806, and 0 is unlimited`}},
 		{"unknown fields", "Classes:\n  a:\n  - Wait: 80\n    Device: [/dev/sda]\nclass: {}\n", []string{
-			`line 3: Classes.a[0].Wait: no such field; there are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight`,
-			`line 4: Classes.a[0].Device: no such field; there are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight`,
-			`line 5: class: no such field; there are Classes`}},
-		{"a field twice", "Classes:\n  a:\n  - Weight: 80\n    weight: 90\n", []string{`line 4: Classes.a[0].Weight: is there twice; write it once`}},
-		{"a class twice", "Classes:\n  a: []\n  a: []\n", []string{`line 3: Classes.a: is there twice; write it once`}},
+			`line 3: Classes.a[0].Wait: unknown field; known are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight`,
+			`line 4: Classes.a[0].Device: unknown field; known are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight`,
+			`line 5: class: unknown field; known are Classes`}},
+		{"a field twice", "Classes:\n  a:\n  - Weight: 80\n    weight: 90\n", []string{`line 4: Classes.a[0].weight: is defined twice; the first is in line 3`}},
+		{"a class twice", "Classes:\n  a: []\n  a: []\n", []string{`line 3: Classes.a: is defined twice; the first is in line 2`}},
 		{"throttling without devices", "Classes:\n  a:\n  - ThrottleReadBps: 1M\n", []string{
 			`line 3: Classes.a[0].ThrottleReadBps: throttles no device; list them in Devices`}},
 		{"patterns", `{Classes: {a: [{Devices: ["/dev/sd[a", "sda"], Weight: 100}]}}`, []string{
@@ -91,7 +91,7 @@ Classes:
 			`line 1: Classes.a[0].Devices[1]: "sda" is not an absolute path; write one like /dev/sd[a-z]`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := Parse([]byte(test.section))
+			_, err := parseConfig(test.section)
 			var got []string
 			for _, problem := range classes.SplitErrors(err) {
 				if !errors.As(problem, new(*classes.FieldError)) {
@@ -109,7 +109,7 @@ Classes:
 func TestWhatIsNoConfigurationIsRefused(t *testing.T) {
 	for _, section := range []string{"Classes: [a]", "Classes: {a: 5}", "Classes: {a: [5]}", "[]", "7", "Classes: {a: [{Devices: /dev/sda}]}",
 		"Classes: {a: [{Weight: [1]}]}", "\tx", "Classes: {a: [{Devices: [{a: b}]}]}"} {
-		if config, err := Parse([]byte(section)); err == nil {
+		if config, err := parseConfig(section); err == nil {
 			t.Errorf("%q: got %v", section, config)
 		}
 	}
@@ -121,7 +121,7 @@ func FuzzParse(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, section []byte) {
-		config, err := Parse(section)
+		config, err := parseConfig(string(section))
 		if err != nil {
 			for _, problem := range classes.SplitErrors(err) {
 				var field *classes.FieldError

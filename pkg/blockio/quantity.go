@@ -4,10 +4,11 @@
 package blockio
 
 import (
-	"fmt"
 	"math"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 const (
@@ -26,24 +27,23 @@ func maxRate(kind int) uint64 {
 	return math.MaxInt64 - 1
 }
 
-// parseQuantity reads a Kubernetes quantity, e.g. "10M", "64Ki" or "500", and rounds up to a whole number as goresctrl does.
-func parseQuantity(text string, least, most uint64) (uint64, error) {
-	quantity, err := resource.ParseQuantity(text)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a quantity; write one like 500, 10M or 64Ki", text)
-	}
-	if quantity.Sign() < 0 || quantity.CmpInt64(int64(least)) < 0 {
-		return 0, fmt.Errorf("%q is too small; the least is %d%s", text, least, zeroMeans(least))
-	}
-	if quantity.CmpInt64(int64(most)) > 0 {
-		return 0, fmt.Errorf("%q is too large; the most is %d%s", text, most, zeroMeans(least))
-	}
-	return uint64(quantity.Value()), nil
-}
-
-func zeroMeans(least uint64) string {
+// parseQuantity reads a Kubernetes quantity, e.g. "10M", "64Ki" or "500". Like goresctrl it rounds up to a whole number.
+func parseQuantity(f *classes.Field, text string, least, most uint64) uint64 {
+	zero := ""
 	if least == 0 {
-		return ", and 0 is unlimited"
+		zero = ", and 0 is unlimited"
 	}
-	return ""
+
+	quantity, err := resource.ParseQuantity(text)
+	switch {
+	case err != nil:
+		f.Report("%q is not a quantity; write one like 500, 10M or 64Ki", text)
+	case quantity.Sign() < 0 || quantity.CmpInt64(int64(least)) < 0:
+		f.Report("%q is too small; the least is %d%s", text, least, zero)
+	case quantity.CmpInt64(int64(most)) > 0:
+		f.Report("%q is too large; the most is %d%s", text, most, zero)
+	default:
+		return uint64(quantity.Value())
+	}
+	return 0
 }

@@ -55,12 +55,12 @@ func (r *resolver) resolve(c class) resolvedClass {
 // disksOf returns the disks that an item is for, and why some may be missing.
 func (r *resolver) disksOf(item *item) (disks []disk, degraded []string) {
 	if len(item.devices) == 0 {
-		degraded = append(degraded, fmt.Sprintf("%s lists no device", item.field))
+		degraded = append(degraded, item.place.Field+" lists no device")
 	}
 	for _, pattern := range item.devices {
 		found, err := r.match(pattern)
 		if err != nil {
-			r.problems = append(r.problems, &classes.FieldError{Field: item.field + ".Devices", Line: item.line, Problem: err.Error()})
+			r.problems = append(r.problems, item.problem("Devices", err.Error()))
 			continue
 		}
 		if len(found.disks) == 0 {
@@ -93,8 +93,8 @@ func (r *resolver) checkRates(item *item) {
 	}
 	for kind, limit := range item.rates {
 		if limit != nil && *limit == 1 {
-			r.problems = append(r.problems, &classes.FieldError{Field: item.field + "." + rateFields()[kind], Line: item.line,
-				Problem: "1 is refused by the kernel in cgroup v2; the least is 2, and 0 is unlimited"})
+			r.problems = append(r.problems, item.problem(rateFields()[kind],
+				"1 is refused by the kernel in cgroup v2; the least is 2, and 0 is unlimited"))
 		}
 	}
 }

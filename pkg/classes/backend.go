@@ -20,8 +20,9 @@ type Kind struct {
 	Single bool
 	// Mutable says whether Backend.Enforce can change the class of something that runs.
 	Mutable bool
-	// Parse reads the field's value, strictly and without I/O. Each problem is a *FieldError, all of them joined.
-	Parse func(section []byte) (BackendConfig, error)
+	// Parse reads the value of the field, strictly and without I/O. It reports problems with the methods of Field; its result
+	// counts only when there is none.
+	Parse func(section *Field) BackendConfig
 	// New makes the backend of one resource. It does no I/O.
 	New func(resource string, scope Scope) Backend
 }

@@ -33,8 +33,8 @@ var badFiles = []struct {
 		"a.yaml:7: resources[0].classes[0].cap: unknown field; known are name, capacity, description",
 	}},
 	{"keys that are there twice", resource("name: rdt", "name: blockio", "rdt:", "  classes: {gold: {}, gold: {}}"), []string{
-		"a.yaml:5: resources[0].name: is there twice; the first is in line 4",
-		"a.yaml:7: resources[0].rdt.classes.gold: is there twice; the first is in line 7",
+		"a.yaml:5: resources[0].name: is defined twice; the first is in line 4",
+		"a.yaml:7: resources[0].rdt.classes.gold: is defined twice; the first is in line 7",
 	}},
 	{"a key that is a list", resource("name: rdt", "[a]: b", gold), []string{"a.yaml:5: resources[0]: has a key that is not a plain word"}},
 	{"wrong types", resource("name: 12", "scope: [pod]", "defaultClass: true", "classes: gold", "rdt: 3"), []string{

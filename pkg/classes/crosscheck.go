@@ -6,7 +6,7 @@ package classes
 import "fmt"
 
 // checkClasses compares the classes of a resource with those of its backend, and with its default.
-func (r *draft) checkClasses() {
+func (r *draft) checkClasses(defaultClass *Field) {
 	if r.Backend == nil {
 		return
 	}
@@ -14,42 +14,38 @@ func (r *draft) checkClasses() {
 	for _, name := range r.Backend.ClassNames() {
 		configured[name] = true
 	}
-	for i, class := range r.Classes {
+
+	for _, class := range r.Classes {
 		if !configured[class.Name] {
-			r.document.fault(r.classes[i].line, r.classes[i].at, "class %s is not configured under %s; configured are %s",
+			r.classes[class.Name].Report("class %s is not configured under %s; configured are %s",
 				quote(class.Name), r.Kind, list(r.Backend.ClassNames()))
 		}
 	}
+
 	if r.DefaultClass == SystemDefault {
 		return
 	}
-	e := r.defaultClass
-	i, ok := r.indexes[r.DefaultClass]
-	if !ok {
-		offer := Offer{Resource: r.Resource}
-		r.document.fault(e.line, e.at, "there is no class %s; available are %s", quote(r.DefaultClass), offer.classNames())
-		return
-	}
-	if class := r.Classes[i]; class.Capacity > 0 {
-		r.document.fault(e.line, e.at,
-			"class %s has capacity %d, but a default must be unlimited: what asks for nothing is never refused", quote(class.Name), class.Capacity)
+	class, ok := r.Class(r.DefaultClass)
+	switch {
+	case !ok:
+		defaultClass.Report("there is no class %s; available are %s", quote(r.DefaultClass), r.classNames())
+	case class.Capacity > 0:
+		defaultClass.Report("class %s has capacity %d, but a default must be unlimited: what asks for nothing is never refused",
+			quote(class.Name), class.Capacity)
 	}
 }
 
+// place returns the file and line of the resource.
 func (r *draft) place() string { return fmt.Sprintf("%s:%d", r.File, r.Line) }
 
-// crossCheck looks for resources that collide with each other, also over files.
+// crossCheck reports resources that collide with each other, in one file or in several.
 func (p *parser) crossCheck() {
-	names, singles := map[string]*draft{}, map[string]*draft{}
-	extended := map[string]*draft{}
+	names, singles, extended := map[string]*draft{}, map[string]*draft{}, map[string]*draft{}
 	for _, r := range p.resources {
 		if r.kind != nil && r.kind.Single {
 			r.checkSingle(singles)
 		}
-		if r.Name == "" {
-			continue
-		}
-		if r.checkName(names) {
+		if r.Name != "" && r.checkName(names) {
 			r.checkExtended(extended)
 		}
 	}
@@ -60,49 +56,45 @@ func (r *draft) checkSingle(seen map[string]*draft) {
 	if len(r.kind.Scopes) > 1 {
 		key, what = r.Kind+" "+string(r.Scope), fmt.Sprintf("one resource of %s scope of a node", r.Scope)
 	}
-	if first := seen[key]; first != nil {
-		r.document.fault(r.section.line, r.section.at, "can back %s, and %s, at %s, has it", what, first.called(), first.place())
+	first := seen[key]
+	if first == nil {
+		seen[key] = r
 		return
 	}
-	seen[key] = r
-}
 
-func (r *draft) called() string {
-	if r.Name == "" {
-		return "another"
+	name := first.Name
+	if name == "" {
+		name = "another"
 	}
-	return r.Name
+	r.section.Report("can back %s, and %s, at %s, has it", what, name, first.place())
 }
 
-// checkName is false for a resource that is there already.
+// checkName returns false for a resource that is defined already.
 func (r *draft) checkName(seen map[string]*draft) bool {
 	first := seen[r.Name]
-	if first == nil {
+	switch {
+	case first == nil:
 		seen[r.Name] = r
 		return true
-	}
-	if first.Scope != r.Scope {
-		r.document.fault(r.name.line, r.name.at, "%s is defined already, at %s, in scope %s; a name is used in one scope only",
-			r.Name, first.place(), first.Scope)
-	} else {
-		r.document.fault(r.name.line, r.name.at, "%s is defined already, at %s; put all of its classes there",
-			r.Name, first.place())
+	case first.Scope != r.Scope:
+		r.name.Report("%s is defined already, at %s, in scope %s; a name is used in one scope only", r.Name, first.place(), first.Scope)
+	default:
+		r.name.Report("%s is defined already, at %s; put all of its classes there", r.Name, first.place())
 	}
 	return false
 }
 
-// checkExtended sees to it that the extended resource of each class is allowed, and no other's.
+// checkExtended reports classes whose extended resource is not allowed, or is that of another class.
 func (r *draft) checkExtended(seen map[string]*draft) {
-	for i, class := range r.Classes {
-		line, at := r.classes[i].line, r.classes[i].at
+	for _, class := range r.Classes {
+		field := r.classes[class.Name]
 		name, err := ExtendedResource(r.Name, class.Name)
 		if err != nil {
-			r.document.fault(line, at, "class %s cannot be offered to Kubernetes: %v", quote(class.Name), err)
+			field.Report("class %s cannot be offered to Kubernetes: %v", quote(class.Name), err)
 			continue
 		}
 		if first := seen[name]; first != nil {
-			r.document.fault(line, at,
-				"class %s would be the extended resource %s, which a class of %s, at %s, is already; rename one of them",
+			field.Report("class %s would be the extended resource %s, which a class of %s, at %s, is already; rename one of them",
 				quote(class.Name), name, first.Name, first.place())
 			continue
 		}

@@ -17,37 +17,32 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxFileSize of class files and of files that they refer to, in bytes. What is read takes some hundred times the memory.
-const maxFileSize = 256 << 10
+const (
+	// MaxFileSize bounds class files and files that configFile fields name, in bytes. Reading takes some hundred times the memory.
+	MaxFileSize = 256 << 10
+	// maxProblems bounds the problems that are reported of one file.
+	maxProblems = 100
+)
 
-// document is one class file on its way from bytes to resources. It gathers problems and goes on.
+// document is one YAML file with the problems found in it.
 type document struct {
 	file     string
-	problems []problem
+	problems []*FieldError
 }
 
-// problem is a FieldError with the line of the class file that it belongs to: the error may be of another file.
-type problem struct {
-	line int
-	err  *FieldError
+func (d *document) report(line int, field, format string, args ...any) {
+	d.problems = append(d.problems, &FieldError{d.file, line, field, fmt.Sprintf(format, args...)})
 }
 
-// fault notes a problem of a field.
-func (d *document) fault(line int, at *path, format string, args ...any) {
-	d.problems = append(d.problems, problem{line, &FieldError{d.file, line, at.String(), fmt.Sprintf(format, args...)}})
-}
-
-// maxProblems that are told of one file; who has more will not read them all at once.
-const maxProblems = 100
-
-// errs has the problems in order of lines, and of fields in a line.
+// errs returns the problems, sorted by line and field.
 func (d *document) errs() []error {
-	slices.SortStableFunc(d.problems, func(a, b problem) int {
-		return cmp.Or(cmp.Compare(a.line, b.line), strings.Compare(a.err.Field, b.err.Field))
+	slices.SortStableFunc(d.problems, func(a, b *FieldError) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), strings.Compare(a.Field, b.Field))
 	})
+
 	var errs []error
-	for _, p := range d.problems[:min(len(d.problems), maxProblems)] {
-		errs = append(errs, p.err)
+	for _, problem := range d.problems[:min(len(d.problems), maxProblems)] {
+		errs = append(errs, problem)
 	}
 	if more := len(d.problems) - maxProblems; more > 0 {
 		errs = append(errs, &FieldError{File: d.file, Problem: fmt.Sprintf("has %d more problems", more)})
@@ -55,69 +50,44 @@ func (d *document) errs() []error {
 	return errs
 }
 
-// load parses the file to its top node, free of aliases. It is nil when there is nothing in it, or nothing legible.
-func (d *document) load(data []byte) *yaml.Node {
-	if len(data) > maxFileSize {
-		d.fault(0, nil, "is larger than 256 KiB; split it, class files are read together")
+// load parses the file to its top field, which is null for a file without content. It returns nil when the file is too large
+// or not YAML.
+func (d *document) load(data []byte) *Field {
+	if len(data) > MaxFileSize {
+		d.report(0, "", "is larger than 256 KiB; split it, class files are read together")
 		return nil
 	}
+
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var first, second yaml.Node
 	if err := decoder.Decode(&first); err != nil && !errors.Is(err, io.EOF) {
-		d.illegible(err)
+		d.reportSyntax(err)
 		return nil
 	}
 	if err := decoder.Decode(&second); err == nil {
-		d.fault(second.Line, nil, "begins a second YAML document; write one document a file")
-	} else {
-		d.illegible(err)
+		d.report(second.Line, "", "begins a second YAML document; write one document a file")
+	} else if !errors.Is(err, io.EOF) {
+		d.reportSyntax(err)
 	}
-	if len(first.Content) == 0 || isNull(first.Content[0]) {
-		// It may be about to be written, and to take all classes away would be a harsh reading of it.
-		d.fault(0, nil, "is empty; write apiVersion, kind and resources, or remove the file")
+
+	top := &Field{document: d, line: 1, node: &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}}
+	if len(first.Content) == 0 {
+		return top
+	}
+	top.line = first.Content[0].Line
+	var b builder
+	b.fill(top, first.Content[0], 0)
+	if b.stopped {
 		return nil
 	}
-	return d.expand(first.Content[0])
+	return top
 }
 
 var yamlLine = regexp.MustCompile(`^(?:line (\d+): )?((?s).*)`)
 
-// illegible notes what the YAML parser could not read; the end of the file is not a problem.
-func (d *document) illegible(err error) {
-	if errors.Is(err, io.EOF) {
-		return
-	}
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	parts := yamlLine.FindStringSubmatch(text)
+// reportSyntax reports an error of the YAML parser, which has the line in its text.
+func (d *document) reportSyntax(err error) {
+	parts := yamlLine.FindStringSubmatch(strings.TrimPrefix(err.Error(), "yaml: "))
 	line, _ := strconv.Atoi(parts[1])
-	d.fault(line, nil, "is not YAML: %s", clip(parts[2]))
-}
-
-func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
-
-// path is the way from the top of a class file to a field. Every field has one, few are printed.
-type path struct {
-	parent *path
-	// name of a field; empty for an element of a list.
-	name  string
-	index int
-}
-
-func (p *path) field(name string) *path { return &path{parent: p, name: name, index: -1} }
-func (p *path) element(i int) *path     { return &path{parent: p, index: i} }
-
-func (p *path) String() string {
-	var parts []string
-	for ; p != nil; p = p.parent {
-		switch {
-		case p.index >= 0:
-			parts = append(parts, "["+strconv.Itoa(p.index)+"]")
-		case p.parent == nil:
-			parts = append(parts, clip(p.name))
-		default:
-			parts = append(parts, "."+clip(p.name))
-		}
-	}
-	slices.Reverse(parts)
-	return strings.Join(parts, "")
+	d.report(line, "", "is not YAML: %s", clip(parts[2]))
 }

@@ -11,8 +11,6 @@ import (
 // FieldError is one problem in a class file:
 //
 //	gold.yaml:12: resources[0].classes[1].capacity: must not be negative; write 0 or leave it out for unlimited
-//
-// Backends that return it from Kind.Parse leave File empty and count Line and Field from the start of their section.
 type FieldError struct {
 	File string
 	// Line counts from 1; 0 is unknown.

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// What class files must say of themselves.
+// The apiVersion and kind of class files.
 const (
 	APIVersion = Domain + "/v1alpha1"
 	FileKind   = "QOSClassConfig"
@@ -33,96 +33,107 @@ type ResourceConfig struct {
 	ConfigFile string
 }
 
-// Config is what all class files say together.
+// Config is the content of all class files.
 type Config struct {
 	Resources []ResourceConfig
 }
 
-// Parse reads class files, strictly. readFile gets the paths of configFile fields. The error joins all problems of
-// all files, each a *FieldError; of a file with more than a hundred it has the first. Files without content have no
-// resources.
+// Parse reads class files, strictly. readFile reads the files that configFile fields name. The error joins the problems of
+// all files, each a *FieldError; of a file with more than a hundred it has the first hundred.
 func Parse(files []File, kinds []Kind, readFile func(path string) ([]byte, error)) (*Config, error) {
 	p := parser{kinds: kinds, readFile: readFile}
-	var documents []*document
+	documents := make([]*document, 0, len(files))
 	for _, file := range files {
 		d := &document{file: file.Name}
 		documents = append(documents, d)
-		if top := d.load(file.Data); top != nil {
-			p.readTop(d, entry{top, top.Line, nil})
-		}
+		p.readTop(d.load(file.Data))
 	}
 	p.crossCheck()
+
 	var errs []error
 	for _, d := range documents {
 		errs = append(errs, d.errs()...)
 	}
-	if len(errs) > 0 {
+	if errs = append(errs, p.configFileErrs...); len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	return p.config(), nil
-}
 
-// parser gathers the resources of all files.
-type parser struct {
-	kinds     []Kind
-	readFile  func(path string) ([]byte, error)
-	resources []*draft
-}
-
-// draft is a resource while it is read, with the places of its parts.
-type draft struct {
-	ResourceConfig
-	document *document
-	kind     *Kind
-	// name, defaultClass, section: what was written; their node is nil when nothing was.
-	name, defaultClass, section entry
-	// classes are the places of Classes; indexes are theirs by name.
-	classes []entry
-	indexes map[string]int
-}
-
-func (p *parser) config() *Config {
 	config := &Config{}
 	for _, r := range p.resources {
 		config.Resources = append(config.Resources, r.ResourceConfig)
 	}
-	return config
+	return config, nil
 }
 
-func (p *parser) readTop(d *document, top entry) {
-	if !d.isOurs(top) {
+// ParseSection reads the configuration of one resource from a file of its own. The error joins all problems, each a
+// *FieldError.
+func ParseSection(file File, parse func(section *Field) BackendConfig) (BackendConfig, error) {
+	d := &document{file: file.Name}
+	var config BackendConfig
+	if top := d.load(file.Data); top != nil {
+		config = parse(top)
+	}
+	if len(d.problems) > 0 {
+		return nil, errors.Join(d.errs()...)
+	}
+	return config, nil
+}
+
+// parser collects the resources of all files.
+type parser struct {
+	kinds     []Kind
+	readFile  func(path string) ([]byte, error)
+	resources []*draft
+	// configFileErrs are the problems in files that configFile fields name.
+	configFileErrs []error
+}
+
+// draft is a resource while it is read, with its fields in the file.
+type draft struct {
+	ResourceConfig
+	field *Field
+	// name and section are nil when the file does not have them.
+	name, section *Field
+	kind          *Kind
+	// classes are the fields that define Classes, by name.
+	classes map[string]*Field
+}
+
+func (p *parser) readTop(top *Field) {
+	switch {
+	case top == nil:
+		return
+	case top.IsNull():
+		// The file may be about to be written. To read it as "no classes" would remove all of them.
+		top.document.report(0, "", "is empty; write apiVersion, kind and resources, or remove the file")
+		return
+	case top.isMapping() && !isClassFile(top):
 		return
 	}
-	resources, ok := d.mapping(top, []string{"apiVersion", "kind", "resources"})["resources"]
-	if !ok {
-		return
-	}
-	for _, e := range d.elements(resources) {
-		p.readResource(d, e)
+
+	if resources := top.exactFields("apiVersion", "kind", "resources")["resources"]; resources != nil {
+		for _, resource := range resources.elements() {
+			p.readResource(resource)
+		}
 	}
 }
 
-// isOurs notes what is wrong with apiVersion and kind. It is false for a file of another kind, of whose fields
-// nothing can be said.
-func (d *document) isOurs(top entry) bool {
-	ours := true
-	fields := top.fields()
-	if fields == nil {
-		return true
-	}
-	for _, must := range [][2]string{{"apiVersion", APIVersion}, {"kind", FileKind}} {
-		name, want := must[0], must[1]
-		e, ok := fields[name]
-		if !ok {
-			d.fault(top.line, top.at.field(name), "is missing; write %s: %s", name, want)
+// isClassFile checks apiVersion and kind. It returns false for a file of another kind, whose other fields are not checked.
+func isClassFile(top *Field) bool {
+	known := true
+	for _, required := range [][2]string{{"apiVersion", APIVersion}, {"kind", FileKind}} {
+		name, want := required[0], required[1]
+		field := top.child(name)
+		if field == nil {
+			top.reportMissing(name, "is missing; write %s: %s", name, want)
 			continue
 		}
-		if value, ok := d.text(e); ok && value != want {
-			d.fault(e.line, e.at, "is %s; only %s is known", quote(value), want)
-			ours = false
+		if value, ok := field.Text(); ok && value != want {
+			field.Report("is %s; only %s is known", quote(value), want)
+			known = false
 		}
 	}
-	return ours
+	return known
 }
 
 func (p *parser) kindFields() []string {

@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.yaml.in/yaml/v3"
 )
 
 const head = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n"
@@ -99,10 +98,10 @@ func TestProblemsOfASectionHaveTheLineOfTheClassFile(t *testing.T) {
 		want       []string
 	}{
 		{"in block style, with comments and gaps", resource("name: rdt", "rdt:", "  # a comment", "", "  classes:", "    gold: {}", "", "    bronze:", "      ok: 1", "      bad: 1", "  more: |", "    a", "    b", "  other: 1"), []string{
-			"a.yaml:13: resources[0].rdt.classes.bronze.bad: is bad", "a.yaml:14: resources[0].rdt.more: unknown field", "a.yaml:17: resources[0].rdt.other: unknown field",
+			"a.yaml:13: resources[0].rdt.classes.bronze.bad: is bad", "a.yaml:14: resources[0].rdt.more: unknown field; known are classes", "a.yaml:17: resources[0].rdt.other: unknown field; known are classes",
 		}},
 		{"in flow style over several lines", resource("name: rdt", "rdt: {", "  classes: {", "   gold: {", "   bad: 1}}, other: {},", "  more: 1}"), []string{
-			"a.yaml:8: resources[0].rdt.classes.gold.bad: is bad", "a.yaml:8: resources[0].rdt.other: unknown field", "a.yaml:9: resources[0].rdt.more: unknown field",
+			"a.yaml:8: resources[0].rdt.classes.gold.bad: is bad", "a.yaml:8: resources[0].rdt.other: unknown field; known are classes", "a.yaml:9: resources[0].rdt.more: unknown field; known are classes",
 		}},
 		{"behind an alias", resource("name: &n rdt", "rdt: {classes: {gold: &x {", "  bad: 1}, bronze: *x}}"), []string{
 			"a.yaml:6: resources[0].rdt.classes.bronze.bad: is bad", "a.yaml:6: resources[0].rdt.classes.gold.bad: is bad",
@@ -151,14 +150,14 @@ func TestConfigFileIsReadAndBlamed(t *testing.T) {
 		case "/explode.yaml":
 			return []byte("classes: {explode: }"), nil
 		case "/large.yaml":
-			return make([]byte, maxFileSize+1), nil
+			return make([]byte, MaxFileSize+1), nil
 		}
 		return nil, fs.ErrNotExist
 	}
 	tests := map[string]string{
 		"/good.yaml":    "",
-		"/bad.yaml":     "/bad.yaml:3: classes.gold.bad: is bad\n/bad.yaml:4: other: unknown field",
-		"/explode.yaml": "/explode.yaml: exploded",
+		"/bad.yaml":     "/bad.yaml:3: classes.gold.bad: is bad\n/bad.yaml:4: other: unknown field; known are classes",
+		"/explode.yaml": "/explode.yaml:1: exploded",
 		"/large.yaml":   "a.yaml:5: resources[0].rdt.configFile: /large.yaml is larger than 256 KiB",
 		"/none.yaml":    "a.yaml:5: resources[0].rdt.configFile: read /none.yaml: file does not exist",
 	}
@@ -204,11 +203,16 @@ func TestTextsArriveAtTheBackendAsTheyAre(t *testing.T) {
 	text := resource("name: rdt", "rdt:", "  a: |2", "     indented", "    ", "    text  ", "  b: |+", "", "    kept", "", "", "  c: >-", "    folded", "    text", "",
 		"    more", `  d: "\t\x00\u2028 # : "`, "  e: 'it''s'", "  f: !!str 12", "  g: 0x1f", "  h: 10M", "  ? |", "    k", "  : v", "  i: >+", "    x", "", "  j: z")
 	want := map[string]any{
-		"a": " indented\n\ntext  \n", "b": "\nkept\n\n\n", "c": "folded text\nmore", "d": "\t\x00\u2028 # : ", "e": "it's", "f": "12", "g": 31, "h": "10M", "k\n": "v", "i": "x\n\n", "j": "z",
+		"a": " indented\n\ntext  \n", "b": "\nkept\n\n\n", "c": "folded text\nmore", "d": "\t\x00\u2028 # : ", "e": "it's", "f": "12", "g": "31", "h": "10M", "k\n": "v", "i": "x\n\n", "j": "z",
 	}
 	kinds := anyKinds()
-	var got map[string]any
-	kinds[0].Parse = func(section []byte) (BackendConfig, error) { return fakeConfig{}, yaml.Unmarshal(section, &got) }
+	got := map[string]any{}
+	kinds[0].Parse = func(section *Field) BackendConfig {
+		for _, entry := range section.Entries() {
+			got[entry.Name] = entry.Scalar()
+		}
+		return fakeConfig{}
+	}
 	if _, err := Parse([]File{{"a.yaml", []byte(text)}}, kinds, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -223,11 +227,11 @@ func TestHostileFilesAreRefusedInOneLine(t *testing.T) {
 		bomb += string(c) + ": &" + string(c) + " [" + strings.TrimSuffix(strings.Repeat("*"+string(c-1)+",", 9), ",") + "]\n"
 	}
 	tests := map[string]struct{ text, want string }{
-		"an alias bomb":        {bomb, "is beyond the 20000 values that a file may have, those that aliases stand for included; split it"},
+		"an alias bomb":        {bomb, "is beyond the 20000 values that a file may have, those behind aliases included; split it"},
 		"an alias to itself":   {"a: &a [*a]\n", "is nested deeper than 50 levels"},
 		"deep nesting":         {strings.Repeat("[", 9000) + strings.Repeat("]", 9000), "is nested deeper than 50 levels"},
 		"deeper than the YAML": {strings.Repeat("[", 200000), "is not YAML"},
-		"a large file":         {strings.Repeat("#", maxFileSize+1), "is larger than 256 KiB"},
+		"a large file":         {strings.Repeat("#", MaxFileSize+1), "is larger than 256 KiB"},
 		"zeros":                {"\x00\x00\x00", "is not YAML"},
 		"an ELF file":          {"\x7fELF\x02\x01\x01\x00\xff\xfe", "is not YAML"},
 		"a truncated file":     {head + "- {name: rdt, classes: [", "is not YAML"},
@@ -251,7 +255,7 @@ func TestHostileFilesAreRefusedInOneLine(t *testing.T) {
 func anyKinds(names ...string) []Kind {
 	kinds := fakeKinds()
 	for i := range kinds {
-		kinds[i].Parse = func([]byte) (BackendConfig, error) { return fakeConfig(names), nil }
+		kinds[i].Parse = func(*Field) BackendConfig { return fakeConfig(names) }
 	}
 	return kinds
 }

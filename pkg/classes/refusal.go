@@ -26,9 +26,9 @@ func (o *Offer) unknownClass(name string) refusal {
 	return refusal{fmt.Sprintf("class %s of %s does not exist on this node; available: %s", quote(name), o.Name, o.classNames()), ErrUnknownClass}
 }
 
-func (o *Offer) classNames() string {
-	names := make([]string, 0, len(o.Classes))
-	for _, class := range o.Classes {
+func (r *Resource) classNames() string {
+	names := make([]string, 0, len(r.Classes))
+	for _, class := range r.Classes {
 		names = append(names, class.Name)
 	}
 	return list(names)

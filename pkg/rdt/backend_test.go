@@ -12,16 +12,25 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
 func parse(t testing.TB, text string) *Config {
 	t.Helper()
-	config, err := ParseConfig([]byte(text))
+	config, err := parseConfig(text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return config
+}
+
+func parseConfig(text string) (*Config, error) {
+	config, err := classes.ParseSection(classes.File{Data: []byte(text)}, ParseConfig)
+	if err != nil {
+		return nil, err
+	}
+	return config.(*Config), nil
 }
 
 func newBackend(fs FS, threads Threads) *Backend {

@@ -4,26 +4,23 @@
 package rdt
 
 import (
-	"maps"
 	"slices"
-	"strings"
-
-	goresctrl "github.com/intel/goresctrl/pkg/rdt"
-	"sigs.k8s.io/yaml"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// GroupPrefix begins the name of every resctrl group that is ours. All others are foreign, and are never changed.
-const GroupPrefix = "qos-"
+const (
+	// GroupPrefix begins the name of every resctrl group that is ours. All others are foreign, and are never changed.
+	GroupPrefix = "qos-"
+	// rootGroup is the group of everything without a class: the top directory of resctrl.
+	rootGroup = ""
+	// rootClass is the name of the root group's class in configurations, as in goresctrl.
+	rootClass = "system/default"
+	// maxFileName is the length limit of a Linux directory entry.
+	maxFileName = 255
+)
 
-// rootGroup is the group in which everything is that no class was given to: resctrl's own top directory.
-const rootGroup = ""
-
-// maxFileName is what a Linux directory entry may have.
-const maxFileName = 255
-
-// GroupOf names the resctrl group of a class. The system default is the root group, whose name is empty.
+// GroupOf returns the resctrl group of a class. The system default is the root group, whose name is empty.
 func GroupOf(class string) string {
 	if class == classes.SystemDefault {
 		return rootGroup
@@ -31,75 +28,60 @@ func GroupOf(class string) string {
 	return GroupPrefix + class
 }
 
-// Config is an RDT configuration in goresctrl's format, syntactically right.
+// Config is an RDT configuration with goresctrl's format and meaning, checked as far as that is possible without a CPU.
 type Config struct {
-	options    goresctrl.Options
+	// optional are the resources, L2, L3 and MB, that the CPU need not have.
+	optional map[string]bool
+	// partitions are sorted by name.
 	partitions []partition
 	// denials are classes with kubernetes options that refuse annotations.
 	denials []string
 }
 
 type partition struct {
-	name   string
-	caches map[string]goresctrl.CatConfig // by level
-	mb     goresctrl.MbaConfig
-	// classes are sorted; the root group's is the system default.
+	name string
+	allocation
+	// classes are sorted by name; the root group's is the system default.
 	classes []class
 }
 
 type class struct {
-	name   string
-	caches map[string]goresctrl.CatConfig
-	mb     goresctrl.MbaConfig
+	name string
+	allocation
 }
 
-// ParseConfig reads goresctrl's RDT configuration. Each problem is a *classes.FieldError, all of them joined.
-func ParseConfig(section []byte) (*Config, error) {
-	if err := lint(section); err != nil {
-		return nil, err
-	}
-	var raw goresctrl.Config
-	if err := yaml.UnmarshalStrict(section, &raw); err != nil {
-		return nil, yamlError(err)
-	}
-	return newConfig(&raw), nil
+// allocation is the share of each resource that a partition or class gets. A setting that is nil is absent.
+type allocation struct {
+	// caches are by level.
+	caches map[string][]setting[share]
+	mb     []setting[bandwidth]
 }
 
-func newConfig(raw *goresctrl.Config) *Config {
-	config := &Config{options: raw.Options}
-	for _, name := range slices.Sorted(maps.Keys(raw.Partitions)) {
-		from := raw.Partitions[name]
-		p := partition{
-			name:   name,
-			caches: map[string]goresctrl.CatConfig{L2: from.L2Allocation, L3: from.L3Allocation},
-			mb:     from.MBAllocation,
+// allCaches is the key of a setting for all cache IDs without one of their own.
+const allCaches = "all"
+
+// setting is a value for some cache IDs.
+type setting[T any] struct {
+	// key is as written, like "0-1,4"; ids are empty for allCaches.
+	key   string
+	ids   spans
+	value T
+}
+
+// valueFor returns the value for a cache ID: its own, or that of all, or otherwise.
+func valueFor[T any](settings []setting[T], id int, otherwise T) T {
+	for _, s := range settings {
+		switch {
+		case s.ids.contains(id):
+			return s.value
+		case s.key == allCaches:
+			otherwise = s.value
 		}
-		for _, name := range slices.Sorted(maps.Keys(from.Classes)) {
-			c := from.Classes[name]
-			p.classes = append(p.classes, class{
-				name:   className(name),
-				caches: map[string]goresctrl.CatConfig{L2: c.L2Allocation, L3: c.L3Allocation},
-				mb:     c.MBAllocation,
-			})
-			if c.Kubernetes.DenyPodAnnotation || c.Kubernetes.DenyContainerAnnotation {
-				config.denials = append(config.denials, name)
-			}
-		}
-		config.partitions = append(config.partitions, p)
 	}
-	return config
+	return otherwise
 }
 
-// className is the class's name here: what goresctrl calls system/default is the system default.
-func className(name string) string {
-	if name == goresctrl.RootClassName {
-		return classes.SystemDefault
-	}
-	return name
-}
-
-// ClassNames are the classes that containers can have, sorted. The one for the root group is not among them: it is the
-// system default.
+// ClassNames returns the classes that containers can have, sorted. The root group's class is the system default, and is left out.
 func (c *Config) ClassNames() []string {
 	var names []string
 	for class := range c.classes() {
@@ -111,7 +93,7 @@ func (c *Config) ClassNames() []string {
 	return names
 }
 
-// classes goes through all classes, each with its partition.
+// classes iterates over all classes, each with its partition.
 func (c *Config) classes() func(yield func(class, partition) bool) {
 	return func(yield func(class, partition) bool) {
 		for _, p := range c.partitions {
@@ -124,46 +106,35 @@ func (c *Config) classes() func(yield func(class, partition) bool) {
 	}
 }
 
-func (c *Config) optional(level string) bool {
-	if level == L2 {
-		return c.options.L2.Optional
+// allocations returns those of all partitions and classes.
+func (c *Config) allocations() []allocation {
+	var all []allocation
+	for _, p := range c.partitions {
+		all = append(all, p.allocation)
+		for _, class := range p.classes {
+			all = append(all, class.allocation)
+		}
 	}
-	return c.options.L3.Optional
+	return all
 }
 
-// wantsCodeAndData says whether some cache of the level is configured with code and data apart.
+// wantsCodeAndData reports whether a cache of the level has separate shares for code and data.
 func (c *Config) wantsCodeAndData(level string) bool {
-	apart := func(caches map[string]goresctrl.CatConfig) bool {
-		for _, share := range caches[level] {
-			if share.Code != "" {
-				return true
-			}
-		}
-		return false
-	}
-	for _, p := range c.partitions {
-		if apart(p.caches) || slices.ContainsFunc(p.classes, func(c class) bool { return apart(c.caches) }) {
+	for _, a := range c.allocations() {
+		if slices.ContainsFunc(a.caches[level], func(s setting[share]) bool { return s.value[code] != nil }) {
 			return true
 		}
 	}
 	return false
 }
 
-// onlyMBps says whether some memory bandwidth is given in MBps and none in per cent.
+// onlyMBps reports whether some memory bandwidth is given in MBps and none in per cent.
 func (c *Config) onlyMBps() bool {
 	percent, mbps := false, false
-	look := func(config goresctrl.MbaConfig) {
-		for _, entries := range config {
-			for _, entry := range entries {
-				percent = percent || strings.HasSuffix(string(entry), string(Percent))
-				mbps = mbps || strings.HasSuffix(string(entry), string(MBps))
-			}
-		}
-	}
-	for _, p := range c.partitions {
-		look(p.mb)
-		for _, class := range p.classes {
-			look(class.mb)
+	for _, a := range c.allocations() {
+		for _, s := range a.mb {
+			percent = percent || s.value.percent != nil
+			mbps = mbps || s.value.mbps != nil
 		}
 	}
 	return mbps && !percent

@@ -20,49 +20,49 @@ func TestConfigErrorsSayLineFieldAndWhatWouldBeRight(t *testing.T) {
 		want   []string
 	}{
 		"unknown fields": {"optoins: {}\npartitions:\n  p:\n    l3Alocation: 50%\n    l3Allocation:\n      all:\n        unifed: 50%\n        unified: 50%", []string{
-			"line 1: optoins: unknown field; there are options, partitions",
-			"line 4: partitions.p.l3Alocation: unknown field; there are classes, l2Allocation, l3Allocation, mbAllocation",
-			"line 7: partitions.p.l3Allocation.all.unifed: unknown field; there are code, data, unified"}},
+			"line 1: optoins: unknown field; known are options, partitions",
+			"line 4: partitions.p.l3Alocation: unknown field; known are l2Allocation, l3Allocation, mbAllocation, classes",
+			"line 7: partitions.p.l3Allocation.all.unifed: unknown field; known are unified, code, data"}},
 		"names in any case": {"Options: {L3: {Optional: TRUE}}\npartitions: {P: {L3allocation: 50%}}", nil},
 		"not a mapping": {"partitions: [a]\noptions: 5", []string{
-			"line 1: partitions: must be a mapping", "line 2: options: must be a mapping"}},
-		"not YAML":    {"partitions: {", []string{"line 1: did not find expected node content"}},
-		"a key twice": {"partitions:\n  p: {}\n  p: {}", []string{`line 3: mapping key "p" already defined at line 2`}},
+			"line 1: partitions: must be a mapping, not a list", `line 2: options: must be a mapping with fields out of l2, l3, mb, not the number "5"`}},
+		"not YAML":    {"partitions: {", []string{"line 1: is not YAML: did not find expected node content"}},
+		"a key twice": {"partitions:\n  p: {}\n  p: {}", []string{`line 3: partitions.p: is defined twice; the first is in line 2`}},
 		"a class twice": {"partitions:\n  p: {classes: {gold: }}\n  q: {classes: {gold: , '': , system/default: }}", []string{
 			`line 3: partitions.q.classes.gold: class "gold" is already in line 2; a class is in one partition`,
 			`line 3: partitions.q.classes.system/default: class "system/default" is already in line 3; a class is in one partition`}},
 		"class names that are no directories": {"partitions: {p: {classes: {a/b: , '..': , " + strings.Repeat("x", 252) + ": }}}", []string{
-			`line 1: partitions.p.classes.a/b: a class name must not have "/" or a line break, as it becomes a directory`,
 			`line 1: partitions.p.classes...: a class name must not have "/" or a line break, as it becomes a directory`,
-			`line 1: partitions.p.classes.` + strings.Repeat("x", 252) + `: a class name must not be longer than 251 characters`}},
+			`line 1: partitions.p.classes.a/b: a class name must not have "/" or a line break, as it becomes a directory`,
+			`line 1: partitions.p.classes.` + strings.Repeat("x", 64) + `...: a class name must not be longer than 251 characters`}},
 		"shares": {"partitions:\n  p:\n    l3Allocation: {all: 101%, 0: 50-60%, 1: abc, 2: '0x0', 3: 50}\n    classes: {a: {l3Allocation: 0%}, b: {l3Allocation: 60-50%}}", []string{
-			`line 3: partitions.p.l3Allocation.all: "101%" is no share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`,
 			`line 3: partitions.p.l3Allocation.0: "50-60%": a partition has no range in per cent; write a share like "60%", or bits`,
 			`line 3: partitions.p.l3Allocation.1: "abc" is no share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`,
 			`line 3: partitions.p.l3Allocation.2: mask "0x0" has no bit set; a group must have some cache`,
-			`line 3: partitions.p.l3Allocation.3: must be a string; write it in quotes: "50"`,
+			`line 3: partitions.p.l3Allocation.3: must be a string, not the number "50"; put it in quotes`,
+			`line 3: partitions.p.l3Allocation.all: "101%" is no share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`,
 			`line 4: partitions.p.classes.a.l3Allocation: "0%": a class cannot have none of a cache; write 1% for the least possible`,
 			`line 4: partitions.p.classes.b.l3Allocation: "60-50%" is no share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`}},
 		"cache IDs": {"partitions: {p: {l3Allocation: {x: 1%, 0-3: 1%, '2,9': 1%, 3-1: 1%, 99999: 1%}}}", []string{
-			`line 1: partitions.p.l3Allocation: "x" is no list of cache IDs: strconv.ParseUint: parsing "x": invalid syntax; write "all", or IDs as in "0-1,4"`,
-			`line 1: partitions.p.l3Allocation: cache ID 2 is in "0-3" and in "2,9"`,
-			`line 1: partitions.p.l3Allocation: "3-1" is no list of cache IDs: "3-1" is not a range; write "all", or IDs as in "0-1,4"`,
-			`line 1: partitions.p.l3Allocation: "99999" is no list of cache IDs: 99999 is above 65535; write "all", or IDs as in "0-1,4"`}},
+			`line 1: partitions.p.l3Allocation.2,9: cache ID 2 is in "0-3" and in "2,9"`,
+			`line 1: partitions.p.l3Allocation.3-1: "3-1" is no list of cache IDs: "3-1" is not a range; write "all", or IDs as in "0-1,4"`,
+			`line 1: partitions.p.l3Allocation.99999: "99999" is no list of cache IDs: 99999 is above 65535; write "all", or IDs as in "0-1,4"`,
+			`line 1: partitions.p.l3Allocation.x: "x" is no list of cache IDs: strconv.ParseUint: parsing "x": invalid syntax; write "all", or IDs as in "0-1,4"`}},
 		"code without data": {"partitions: {p: {l3Allocation: {all: {code: 50%}, 1: {unified: 50%, data: 50%}}}}", []string{
+			"line 1: partitions.p.l3Allocation.1: has data but no code; give both, or only unified",
 			"line 1: partitions.p.l3Allocation.all: has code but no data; give both, or only unified",
-			"line 1: partitions.p.l3Allocation.all: has no unified; it counts where code and data are not apart",
-			"line 1: partitions.p.l3Allocation.1: has data but no code; give both, or only unified"}},
+			"line 1: partitions.p.l3Allocation.all: has no unified; it counts where code and data are not apart"}},
 		"bandwidth": {"partitions:\n  p:\n    mbAllocation: [200%, 5GBps]\n    classes:\n      a: {mbAllocation: 50%}\n      b: {mbAllocation: []}\n      c: {mbAllocation: [5]}", []string{
-			`line 3: partitions.p.mbAllocation: "200%" is no share of memory bandwidth; write "0%" to "100%", or MBps as in "1000MBps"` + "\n" +
-				`"5GBps" is no share of memory bandwidth; write "0%" to "100%", or MBps as in "1000MBps"`,
-			`line 5: partitions.p.classes.a.mbAllocation: must be a mapping`,
+			`line 3: partitions.p.mbAllocation[0]: "200%" is no share of memory bandwidth; write "0%" to "100%", or MBps as in "1000MBps"`,
+			`line 3: partitions.p.mbAllocation[1]: "5GBps" is no share of memory bandwidth; write "0%" to "100%", or MBps as in "1000MBps"`,
+			`line 5: partitions.p.classes.a.mbAllocation: must be a mapping, not "50%"`,
 			`line 6: partitions.p.classes.b.mbAllocation: is empty; write ["50%"], ["1000MBps"], or both`,
-			`line 7: partitions.p.classes.c.mbAllocation: must be a string; write it in quotes: "5"`}},
+			`line 7: partitions.p.classes.c.mbAllocation[0]: must be a string, not the number "5"; put it in quotes`}},
 		"a class that asks for what its partition does not have": {"partitions:\n  p:\n    classes:\n      gold:\n        l3Allocation: 50%", []string{
-			"line 5: partitions.p.classes.gold.l3Allocation: its partition has no l3Allocation; say there what the partition has, e.g. 100%"}},
+			"line 5: partitions.p.classes.gold.l3Allocation: its partition has no l3Allocation; give the partition one, e.g. 100%"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := ParseConfig([]byte(test.config))
+			_, err := parseConfig(test.config)
 			var got []string
 			for _, problem := range classes.SplitErrors(err) {
 				if field := (*classes.FieldError)(nil); !errors.As(problem, &field) {
@@ -106,7 +106,7 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte("partitions: {p: {mbAllocation: [5MBps], classes: {a: {mbAllocation: [1%]}}}}"))
 	infos := []Info{planInfo(12, 1, false, false), planInfo(20, 2, false, true), planInfo(12, 0, true, false), infoOf(f, sim.AMDSpec()), {}}
 	f.Fuzz(func(t *testing.T, section []byte) {
-		config, err := ParseConfig(section)
+		config, err := parseConfig(string(section))
 		if err != nil {
 			for _, problem := range classes.SplitErrors(err) {
 				if field := (*classes.FieldError)(nil); !errors.As(problem, &field) || strings.TrimSpace(field.Problem) == "" {

@@ -159,7 +159,7 @@ func infoOf(t testing.TB, spec sim.Spec) Info {
 // ours is what Resolve makes of it.
 func ours(t testing.TB, spec sim.Spec, config string) (map[string]string, error) {
 	t.Helper()
-	parsed, err := ParseConfig([]byte(config))
+	parsed, err := parseConfig(config)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func Kind(opts Options) classes.Kind {
 		Scopes:  []classes.Scope{classes.ContainerScope},
 		Single:  true,
 		Mutable: true,
-		Parse:   func(section []byte) (classes.BackendConfig, error) { return ParseConfig(section) },
+		Parse:   ParseConfig,
 		New:     func(string, classes.Scope) classes.Backend { return New(opts) },
 	}
 }

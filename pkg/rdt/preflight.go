@@ -10,8 +10,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	goresctrl "github.com/intel/goresctrl/pkg/rdt"
 )
 
 // ErrNoCLOSID is for more classes than the CPU has room for.
@@ -119,7 +117,7 @@ func overlaps(a, b Schemata) []string {
 // classOf is the class of one of our groups, in the words of a class file.
 func classOf(group string) string {
 	if group == rootGroup {
-		return goresctrl.RootClassName
+		return rootClass
 	}
 	return strings.TrimPrefix(group, GroupPrefix)
 }

@@ -259,7 +259,7 @@ func TestPreviewSaysWhenNothingCouldBeLookedAt(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.Unmounted = true
 	b := New(Options{FS: sim.New(spec), MountResctrl: true})
-	config, err := ParseConfig([]byte("partitions: {p: {l3Allocation: \"100%\", classes: {gold: {l3Allocation: \"50%\"}}}}"))
+	config, err := parseConfig("partitions: {p: {l3Allocation: \"100%\", classes: {gold: {l3Allocation: \"50%\"}}}}")
 	if err != nil {
 		t.Fatal(err)
 	}

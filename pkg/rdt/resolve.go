@@ -6,11 +6,8 @@ package rdt
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-
-	goresctrl "github.com/intel/goresctrl/pkg/rdt"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -69,7 +66,7 @@ func (r *resolver) problem(of, name, format string, args ...any) {
 // report keeps a problem, once: most are the same for every cache ID.
 func (r *resolver) report(err *ConfigError) {
 	if err.Of == "class" && err.Name == classes.SystemDefault {
-		err.Name = goresctrl.RootClassName
+		err.Name = rootClass
 	}
 	if !slices.ContainsFunc(r.problems, func(seen error) bool { return seen.Error() == err.Error() }) {
 		r.problems = append(r.problems, err)
@@ -115,7 +112,7 @@ func (r *resolver) caches(level string) {
 	schemas := r.info.Schemas(level)
 	if len(schemas) == 0 {
 		setting := strings.ToLower(level) + "Allocation"
-		r.unsupported(setting, strings.ToLower(level), r.config.optional(level), func(c class, p partition) bool {
+		r.unsupported(setting, strings.ToLower(level), r.config.optional[level], func(c class, p partition) bool {
 			return c.caches[level] != nil || p.caches[level] != nil
 		})
 		return
@@ -124,11 +121,7 @@ func (r *resolver) caches(level string) {
 	shares := r.partitions(level, cache)
 	for class, p := range r.config.classes() {
 		for _, id := range cache.Domains {
-			wanted, err := cacheShare(class.caches[level], id)
-			if err != nil {
-				r.problem("class", class.name, "%s: %v", level, err)
-				continue
-			}
+			wanted := cacheShare(class.caches[level], id)
 			for _, schema := range schemas {
 				r.classMask(class, schema, id, cache, shares.of(p.name, id, kindOf(schema), cache.Mask), wanted.of(kindOf(schema)))
 			}
@@ -158,37 +151,11 @@ func (s share) of(kind string) *proportion {
 	return s[unified]
 }
 
-// cacheShare is the share for one cache ID: its own, or that of "all", or everything. Without a setting it is empty.
-func cacheShare(config goresctrl.CatConfig, id int) (share, error) {
-	if config == nil {
-		return share{}, nil
+// cacheShare returns the share of one cache, which is everything where a setting does not mention the cache ID, and empty
+// without a setting.
+func cacheShare(settings []setting[share], id int) share {
+	if settings == nil {
+		return share{}
 	}
-	setting, ok := config[goresctrl.CacheIdAll]
-	if !ok {
-		setting.Unified = "100%"
-	}
-	for _, ids := range slices.Sorted(maps.Keys(config)) {
-		if ids == goresctrl.CacheIdAll {
-			continue
-		}
-		numbers, err := parseIDs(ids)
-		if err != nil {
-			return nil, err
-		}
-		if numbers.contains(id) {
-			setting = config[ids]
-		}
-	}
-	result := share{}
-	for kind, text := range map[string]goresctrl.CacheProportion{unified: setting.Unified, code: setting.Code, data: setting.Data} {
-		if text == "" {
-			continue
-		}
-		p, err := parseProportion(string(text))
-		if err != nil {
-			return nil, err
-		}
-		result[kind] = &p
-	}
-	return result, nil
+	return valueFor(settings, id, share{unified: {text: "100%", high: 100}})
 }

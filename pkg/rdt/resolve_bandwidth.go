@@ -3,17 +3,12 @@
 
 package rdt
 
-import (
-	"maps"
-	"slices"
-
-	goresctrl "github.com/intel/goresctrl/pkg/rdt"
-)
+import "math"
 
 func (r *resolver) bandwidth() {
 	info := r.info.Bandwidth
 	if info == nil {
-		r.unsupported("mbAllocation", "mb", r.config.options.MB.Optional, func(c class, p partition) bool {
+		r.unsupported("mbAllocation", "mb", r.config.optional[string(MB)], func(c class, p partition) bool {
 			return c.mb != nil || p.mb != nil
 		})
 		return
@@ -29,32 +24,13 @@ func (r *resolver) bandwidth() {
 	}
 }
 
-// limit is the value of one setting within base, the value that it is a share of.
-func (r *resolver) limit(of, name string, config goresctrl.MbaConfig, id int, base uint64) uint64 {
-	if config == nil {
+// limit returns the value of a setting for one domain, within the value that it is a share of.
+func (r *resolver) limit(of, name string, settings []setting[bandwidth], id int, base uint64) uint64 {
+	if settings == nil {
 		return base
 	}
-	setting, ok := config[goresctrl.CacheIdAll]
-	if !ok {
-		setting = goresctrl.CacheIdMbaConfig{"100%", "4294967295MBps"}
-	}
-	for _, ids := range slices.Sorted(maps.Keys(config)) {
-		if ids == goresctrl.CacheIdAll {
-			continue
-		}
-		if numbers, err := parseIDs(ids); err == nil && numbers.contains(id) {
-			setting = config[ids]
-		}
-	}
-	entries := make([]string, 0, len(setting))
-	for _, entry := range setting {
-		entries = append(entries, string(entry))
-	}
-	wanted, err := parseBandwidth(entries)
-	if err != nil {
-		r.problem(of, name, "mbAllocation %v", err)
-		return base
-	}
+	all, unlimited := uint64(100), uint64(math.MaxUint32)
+	wanted := valueFor(settings, id, bandwidth{percent: &all, mbps: &unlimited})
 	return r.inUnit(of, name, wanted, base)
 }
 

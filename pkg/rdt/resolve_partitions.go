@@ -54,10 +54,7 @@ func (r *resolver) divide(level string, cache CacheInfo, id int, kind string, re
 	var requests []request
 	var without []string
 	for _, p := range r.config.partitions {
-		share, err := cacheShare(p.caches[level], id)
-		if err != nil {
-			return &ConfigError{Of: "partition", Name: p.name, Problem: fmt.Sprintf("%s: %v", level, err)}
-		}
+		share := cacheShare(p.caches[level], id)
 		if share[kind] == nil {
 			without = append(without, p.name)
 			continue

@@ -140,21 +140,7 @@ type bandwidth struct {
 	percent, mbps *uint64
 }
 
-// parseBandwidth reads the entries of one cache ID, like ["50%", "1000MBps"]. The first of a unit counts.
-func parseBandwidth(entries []string) (bandwidth, error) {
-	var b bandwidth
-	var problems []error
-	for _, entry := range entries {
-		if err := b.add(entry); err != nil {
-			problems = append(problems, err)
-		}
-	}
-	if len(entries) == 0 {
-		problems = append(problems, errors.New(`is empty; write ["50%"], ["1000MBps"], or both`))
-	}
-	return b, errors.Join(problems...)
-}
-
+// add parses an entry like "50%" or "1000MBps".
 func (b *bandwidth) add(entry string) error {
 	if number, ok := strings.CutSuffix(entry, string(MBps)); ok {
 		n, err := strconv.ParseUint(number, 10, 32)

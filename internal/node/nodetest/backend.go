@@ -11,8 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -50,7 +48,7 @@ func NewBackend() *Backend {
 
 // Config names the classes.
 type Config struct {
-	Names []string `json:"names"`
+	Names []string
 }
 
 // ClassNames is part of classes.BackendConfig.
@@ -60,10 +58,12 @@ func (c Config) ClassNames() []string { return c.Names }
 func Kind(field string, scopes []classes.Scope, backends map[string]*Backend) classes.Kind {
 	return classes.Kind{
 		Field: field, Scopes: scopes, Mutable: true,
-		Parse: func(section []byte) (classes.BackendConfig, error) {
+		Parse: func(section *classes.Field) classes.BackendConfig {
 			var config Config
-			err := yaml.UnmarshalStrict(section, &config)
-			return config, err
+			for _, name := range section.Fields("names")["names"].Items() {
+				config.Names = append(config.Names, name.Scalar())
+			}
+			return config
 		},
 		New: func(resource string, _ classes.Scope) classes.Backend { return backends[resource] },
 	}

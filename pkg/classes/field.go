@@ -1,0 +1,213 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Field is a value in a class file, with its place. A Kind reads its section of the file with the methods of Field.
+//
+// A method reports a value that has another type than the wanted one, and returns nothing for it. The caller continues,
+// so that all problems of a file are reported at once. A nil Field is one that the file does not have: methods return
+// nothing for it, and report nothing.
+type Field struct {
+	// Name is the key in a mapping; empty for an element of a list.
+	Name string
+
+	document *document
+	parent   *Field
+	// index is the position in a list.
+	index int
+	// line is the line of the key, or of an element.
+	line int
+	// node is the value; never an alias.
+	node *yaml.Node
+	// children are the values of a mapping or list, in the order of the file.
+	children []*Field
+}
+
+// File returns the name of the file.
+func (f *Field) File() string { return f.document.file }
+
+// Line returns the line of the field, counted from 1.
+func (f *Field) Line() int { return f.line }
+
+// Path returns the way from the top of the file to the field, like "resources[0].classes[1].name".
+func (f *Field) Path() string {
+	var parts []string
+	for ; f.parent != nil; f = f.parent {
+		switch {
+		case f.parent.node.Kind == yaml.SequenceNode:
+			parts = append(parts, "["+strconv.Itoa(f.index)+"]")
+		case f.parent.parent == nil:
+			parts = append(parts, clip(f.Name))
+		default:
+			parts = append(parts, "."+clip(f.Name))
+		}
+	}
+	slices.Reverse(parts)
+
+	return strings.Join(parts, "")
+}
+
+// Report adds a problem of the field to those of the file.
+func (f *Field) Report(format string, args ...any) {
+	f.document.report(f.line, f.Path(), format, args...)
+}
+
+// reportMissing adds a problem of a field that a mapping should have.
+func (f *Field) reportMissing(name, format string, args ...any) {
+	missing := Field{Name: name, document: f.document, parent: f, line: f.line}
+	missing.Report(format, args...)
+}
+
+// IsNull reports whether the field has no value.
+func (f *Field) IsNull() bool { return f.node.Kind == yaml.ScalarNode && f.node.ShortTag() == "!!null" }
+
+// IsList reports whether the value is a list.
+func (f *Field) IsList() bool { return f.node.Kind == yaml.SequenceNode }
+
+// IsScalar reports whether the value is a single one, like a string or a number.
+func (f *Field) IsScalar() bool { return f.node.Kind == yaml.ScalarNode && !f.IsNull() }
+
+func (f *Field) isMapping() bool { return f.node.Kind == yaml.MappingNode }
+
+// Fields returns the fields of a mapping by their known names, and reports unknown ones. As in Go's encoding/json, names
+// match in any case, and null is an empty mapping.
+func (f *Field) Fields(known ...string) map[string]*Field {
+	if f == nil || f.IsNull() {
+		return map[string]*Field{}
+	}
+	return f.match(strings.EqualFold, known)
+}
+
+// exactFields is Fields for mappings whose names match in their own case only, and that must not be null.
+func (f *Field) exactFields(known ...string) map[string]*Field {
+	return f.match(func(a, b string) bool { return a == b }, known)
+}
+
+func (f *Field) match(same func(a, b string) bool, known []string) map[string]*Field {
+	if !f.isMapping() {
+		f.Report("must be a mapping with fields out of %s, not %s", strings.Join(known, ", "), f.describe())
+		return nil
+	}
+
+	fields := make(map[string]*Field, len(known))
+	for _, child := range f.children {
+		i := slices.IndexFunc(known, func(name string) bool { return same(name, child.Name) })
+		switch {
+		case i < 0:
+			child.Report("unknown field; known are %s", strings.Join(known, ", "))
+		case fields[known[i]] != nil:
+			child.reportDuplicate(fields[known[i]])
+		default:
+			fields[known[i]] = child
+		}
+	}
+	return fields
+}
+
+func (f *Field) reportDuplicate(first *Field) {
+	f.Report("is defined twice; the first is in line %d", first.line)
+}
+
+// child returns the field of a mapping with a name.
+func (f *Field) child(name string) *Field {
+	for _, child := range f.children {
+		if f.isMapping() && child.Name == name {
+			return child
+		}
+	}
+	return nil
+}
+
+// Entries returns the entries of a mapping whose keys are free names, in the order of the file. Null is an empty mapping.
+func (f *Field) Entries() []*Field {
+	if f == nil || f.IsNull() {
+		return nil
+	}
+	if !f.isMapping() {
+		f.Report("must be a mapping, not %s", f.describe())
+		return nil
+	}
+	return f.children
+}
+
+// Items returns the elements of a list. Null is an empty list.
+func (f *Field) Items() []*Field {
+	if f == nil || f.IsNull() {
+		return nil
+	}
+	return f.elements()
+}
+
+// elements is Items for a list that must not be null.
+func (f *Field) elements() []*Field {
+	if !f.IsList() {
+		f.Report("must be a list, not %s", f.describe())
+		return nil
+	}
+	return f.children
+}
+
+// Text returns the value of a string; ok is false for anything else.
+func (f *Field) Text() (text string, ok bool) {
+	switch {
+	case f == nil:
+		return "", false
+	case !f.IsScalar():
+		f.Report("must be a string, not %s", f.describe())
+	case f.node.ShortTag() != "!!str":
+		f.Report("must be a string, not %s; put it in quotes", f.describe())
+	default:
+		return f.node.Value, true
+	}
+	return "", false
+}
+
+// Scalar returns a string as it is, a number in decimal, and nothing for null.
+func (f *Field) Scalar() string {
+	switch {
+	case f == nil || f.IsNull():
+		return ""
+	case !f.IsScalar():
+		f.Report("must be a string or a number, not %s", f.describe())
+		return ""
+	}
+
+	var value any
+	if err := f.node.Decode(&value); err != nil || f.node.ShortTag() == "!!str" {
+		return f.node.Value
+	}
+	return fmt.Sprint(value)
+}
+
+// describe names the value in a problem.
+func (f *Field) describe() string {
+	value := quote(f.node.Value)
+	switch {
+	case f.isMapping():
+		return "a mapping"
+	case f.IsList():
+		return "a list"
+	case f.IsNull():
+		return "empty"
+	}
+
+	switch f.node.ShortTag() {
+	case "!!int", "!!float":
+		return "the number " + value
+	case "!!bool":
+		return "the truth value " + value
+	case "!!timestamp":
+		return "the date " + value
+	}
+	return value
+}
