@@ -18,7 +18,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/classcheck"
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
-	"github.com/qos-nri/qos-nri-plugin/internal/kinds"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/runtimesetup"
@@ -79,7 +78,7 @@ func atMostOnePath(cmd *cobra.Command, args []string) error {
 // kindsToCheck are all kinds. Checking writes nothing, and mounts nothing.
 func kindsToCheck(o *checkOptions) ([]classes.Kind, error) {
 	if o.offline {
-		return kinds.Offline(), nil
+		return config.OfflineKinds(), nil
 	}
 	return kindsOn(o.hostRoot, o.mountResctrl, slog.New(slog.DiscardHandler))
 }

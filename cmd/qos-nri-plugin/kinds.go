@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
-	"github.com/qos-nri/qos-nri-plugin/internal/kinds"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -22,7 +22,7 @@ func kindsOn(hostRoot string, mountResctrl bool, log *slog.Logger) ([]classes.Ki
 	if err != nil {
 		return nil, fmt.Errorf("find cgroups below --host-root %s: %w", hostRoot, err)
 	}
-	return kinds.All(
+	return config.Kinds(
 		rdt.Options{FS: host, Threads: tree, MountResctrl: mountResctrl, Log: log},
 		blockio.Options{FS: host, Tree: tree, Log: log},
 	), nil

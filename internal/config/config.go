@@ -18,33 +18,32 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// maxFileSize bounds a class file; what is longer is refused by the parser, which sees one byte more than allowed.
-const maxFileSize = 256 << 10
-
-// Read reads a class file, or all *.yaml and *.yml files of a directory in name order. readHostFile reads the files that
-// configFile fields name. What is wrong is in Source.Err, every problem at once.
+// Read reads a class file, or all *.yaml and *.yml files of a directory in the order of their names. readHostFile reads the files
+// that configFile fields name. FileSet.Err joins all problems.
 func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) classes.FileSet {
 	files, err := readFiles(path)
-	source := classes.FileSet{Err: err}
+	set := classes.FileSet{Err: err}
 	for _, file := range files {
-		source.Files = append(source.Files, file.Name)
+		set.Files = append(set.Files, file.Name)
 	}
+
 	if err == nil {
-		source.Config, source.Err = classes.Parse(files, kinds, func(path string) ([]byte, error) {
+		set.Config, set.Err = classes.Parse(files, kinds, func(path string) ([]byte, error) {
 			data, err := readHostFile(path)
 			files = append(files, classes.File{Name: path, Data: data})
 			return data, err
 		})
 	}
-	source.Hash = hash(files, err)
-	return source
+	set.Hash = hash(files, err)
+	return set
 }
 
-// versionLink is where the kubelet has the version of a mounted ConfigMap that is the live one (pkg/volume/util, AtomicWriter).
-const versionLink = "..data"
-
-// attempts to read a version of a ConfigMap that is taken away while it is read.
-const attempts = 3
+const (
+	// versionLink is the kubelet's link to the live version of a mounted ConfigMap (pkg/volume/util, AtomicWriter).
+	versionLink = "..data"
+	// attempts to read a ConfigMap whose version is replaced while it is read.
+	attempts = 3
+)
 
 func readFiles(path string) (files []classes.File, err error) {
 	for range attempts {
@@ -57,62 +56,63 @@ func readFiles(path string) (files []classes.File, err error) {
 }
 
 func readOnce(path string) ([]classes.File, error) {
-	places, err := list(path)
+	dir, names, err := list(path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read class files: %w", err)
 	}
+
 	var files []classes.File
 	var errs []error
-	for _, place := range places {
-		data, err := readBounded(place.real)
+	for _, name := range names {
+		data, err := readBounded(filepath.Join(dir, name))
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		files = append(files, classes.File{Name: place.name, Data: data})
+		files = append(files, classes.File{Name: filepath.Join(path, name), Data: data})
 	}
 	return files, errors.Join(errs...)
 }
 
-// place is a class file as users know it, and where it is read.
-type place struct{ name, real string }
-
-// list returns the class files of a directory. Names that begin with a dot are skipped. A mounted ConfigMap is listed in
-// its live version rather than by the links of its files, which lead through it: all files are of one version then.
-func list(path string) ([]place, error) {
+// list returns the names of the class files in a directory, and the directory to read them in. For a path that is a file, the
+// only name is empty. Names that begin with a dot are skipped. A mounted ConfigMap is read in the directory of its live version
+// rather than by the links of its files, so that all files are of one version.
+func list(path string) (dir string, names []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, fmt.Errorf("read class files: %w; make it, or name another file or directory", err)
+		return "", nil, fmt.Errorf("%w; make it, or name another file or directory", err)
 	}
 	if !info.IsDir() {
-		return []place{{path, path}}, nil
+		return path, []string{""}, nil
 	}
-	dir := path
+
+	dir = path
 	if _, err := os.Lstat(filepath.Join(path, versionLink)); err == nil {
 		if dir, err = filepath.EvalSymlinks(filepath.Join(path, versionLink)); err != nil {
-			return nil, fmt.Errorf("read class files: %w", err)
+			return "", nil, err
 		}
 	}
 	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
-		return nil, fmt.Errorf("read class files: %w", err)
+		return "", nil, err
 	}
-	var places []place
+
 	for _, entry := range entries {
 		name := entry.Name()
 		if ext := filepath.Ext(name); !strings.HasPrefix(name, ".") && (ext == ".yaml" || ext == ".yml") {
-			places = append(places, place{filepath.Join(path, name), filepath.Join(dir, name)})
+			names = append(names, name)
 		}
 	}
-	return places, nil
+	return dir, names, nil
 }
 
-// HostFiles reads the files that configFile fields name, below the directory where the host's files are.
+// HostFiles returns a function that reads the files of configFile fields below the root of the host's files.
 func HostFiles(root string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) { return readBounded(filepath.Join(root, path)) }
 }
 
-// readBounded reads a file, and of one that is too long one byte more than allowed. It waits for nobody, as a pipe would.
+// readBounded reads a file, or of one that is too large one byte more than allowed, which the parser refuses. It opens regular
+// files only, as a pipe would block.
 func readBounded(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -121,19 +121,20 @@ func readBounded(name string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file; class files are", name)
 	}
+
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(file, maxFileSize+1))
+	data, err := io.ReadAll(io.LimitReader(file, classes.MaxFileSize+1))
 	return data, errors.Join(err, file.Close())
 }
 
-// hash identifies what was read, the files that configFile fields name included, and why something could not be.
-func hash(files []classes.File, unread error) string {
+// hash identifies what was read, files of configFile fields included, and the error of what could not be read.
+func hash(files []classes.File, readErr error) string {
 	sum := sha256.New()
-	if unread != nil {
-		_, _ = fmt.Fprintf(sum, "%v\x00", unread)
+	if readErr != nil {
+		_, _ = fmt.Fprintf(sum, "%v\x00", readErr)
 	}
 	for _, file := range files {
 		_, _ = fmt.Fprintf(sum, "%s\x00%d\x00", file.Name, len(file.Data))

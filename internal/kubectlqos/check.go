@@ -10,7 +10,6 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/classcheck"
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
-	"github.com/qos-nri/qos-nri-plugin/internal/kinds"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
@@ -35,7 +34,7 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			problems := 0
 			for _, path := range args {
-				source := config.Read(path, kinds.Offline(), config.HostFiles(hostRoot))
+				source := config.Read(path, config.OfflineKinds(), config.HostFiles(hostRoot))
 				problems += classcheck.PrintProblems(cmd.OutOrStdout(), source.Err)
 				if source.Err == nil {
 					classcheck.PrintSummary(cmd.OutOrStdout(), source, true)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/convert"
-	"github.com/qos-nri/qos-nri-plugin/internal/kinds"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -145,7 +144,7 @@ func (o *convertCommand) run(ctx context.Context) error {
 func (c *cluster) known(ctx context.Context, classFiles string, fromCluster bool) (convert.Known, error) {
 	switch {
 	case classFiles != "":
-		source := config.Read(classFiles, kinds.Offline(), config.HostFiles("/"))
+		source := config.Read(classFiles, config.OfflineKinds(), config.HostFiles("/"))
 		if source.Err != nil {
 			return convert.Known{}, source.Err
 		}

@@ -17,7 +17,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/agent"
-	"github.com/qos-nri/qos-nri-plugin/internal/kinds"
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
@@ -63,7 +63,7 @@ func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, ru
 		return nil, errors.Join(err, p.cable.end())
 	}
 	p.api = qosv1alpha1.NewNodeQOSClient(p.conn)
-	known := kinds.All(
+	known := config.Kinds(
 		rdt.Options{FS: p.host, Threads: tree, MountResctrl: o.MountResctrl, Log: log},
 		blockio.Options{FS: p.host, Tree: tree, Log: log},
 	)

@@ -13,12 +13,12 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/kinds"
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 func parse(c classFile) error {
-	_, err := classes.Parse([]classes.File{{Name: "classes.yaml", Data: []byte(c.text())}}, kinds.Offline(), nil)
+	_, err := classes.Parse([]classes.File{{Name: "classes.yaml", Data: []byte(c.text())}}, config.OfflineKinds(), nil)
 	return err
 }
 

@@ -1,14 +1,13 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kinds_test
+package config_test
 
 import (
 	"path/filepath"
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
-	"github.com/qos-nri/qos-nri-plugin/internal/kinds"
 )
 
 func TestOfflineKindsReadTheClassFilesToStartFrom(t *testing.T) {
@@ -17,7 +16,7 @@ func TestOfflineKindsReadTheClassFilesToStartFrom(t *testing.T) {
 		t.Fatalf("no class files: %v", err)
 	}
 	for _, file := range files {
-		if source := config.Read(file, kinds.Offline(), config.HostFiles("/")); source.Err != nil {
+		if source := config.Read(file, config.OfflineKinds(), config.HostFiles("/")); source.Err != nil {
 			t.Errorf("%v", source.Err)
 		}
 	}

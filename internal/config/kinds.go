@@ -1,0 +1,26 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"log/slog"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
+)
+
+// Kinds returns every kind of resource that class files can configure. A new kind is one more line here.
+func Kinds(r rdt.Options, b blockio.Options) []classes.Kind {
+	return []classes.Kind{
+		rdt.Kind(r),
+		blockio.Kind(b),
+	}
+}
+
+// OfflineKinds returns every kind for reading class files only, on any operating system.
+func OfflineKinds() []classes.Kind {
+	log := slog.New(slog.DiscardHandler)
+	return Kinds(rdt.Options{Log: log}, blockio.Options{Log: log})
+}
