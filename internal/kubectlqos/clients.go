@@ -24,13 +24,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// What one command may ask of the API server, in requests a second and at once: as much as kubectl.
+// Limits of the requests to the API server, per second and at once: those of kubectl.
 const (
 	requestsPerSecond = 50
 	requestsAtOnce    = 300
 )
 
-// nodeKind is the resource NodeQOSResources of the Kubernetes API.
+// nodeKind is the resource of NodeQOSResources.
 func nodeKind() schema.GroupVersionResource {
 	return nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)
 }
@@ -43,19 +43,20 @@ type clients struct {
 	namespace string
 }
 
-// connect makes clients out of kubectl's flags. It asks the cluster nothing yet.
+// connect makes clients from kubectl's flags. It does no request.
 func connect(flags genericclioptions.RESTClientGetter, agent string, warnings io.Writer) (*clients, error) {
 	loaded, err := flags.ToRESTConfig()
 	if err != nil {
 		return nil, unusable(err)
 	}
-	config := rest.CopyConfig(loaded)
-	config.UserAgent, config.QPS, config.Burst = agent, requestsPerSecond, requestsAtOnce
-	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, unusable(err)
 	}
+
+	config := rest.CopyConfig(loaded)
+	config.UserAgent, config.QPS, config.Burst = agent, requestsPerSecond, requestsAtOnce
+	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, unusable(err)
@@ -71,56 +72,51 @@ func unusable(err error) error {
 	return fmt.Errorf("no cluster can be reached with this configuration: %w; see --kubeconfig, --context and KUBECONFIG", err)
 }
 
-// listNodes lists the NodeQOSResources of the cluster as the API server has them.
+// listNodes lists the NodeQOSResources of the cluster, by name.
 func (c *clients) listNodes(ctx context.Context) (*unstructured.UnstructuredList, error) {
 	list, err := c.objects.Resource(nodeKind()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, explain(err)
 	}
-	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(list.Items, byName)
 	return list, nil
 }
 
-// nodeObjects has the NodeQOSResources of the cluster, by name of the node.
+func byName(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) }
+
+// nodeObjects lists the NodeQOSResources of the cluster in Go's type.
 func (c *clients) nodeObjects(ctx context.Context) ([]nodeqosv1alpha1.NodeQOSResources, error) {
 	list, err := c.listNodes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	nodes := make([]nodeqosv1alpha1.NodeQOSResources, 0, len(list.Items))
-	for i := range list.Items {
-		node, err := typed(&list.Items[i])
-		if err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, *node)
-	}
-	return nodes, nil
+	return allTyped(list.Items)
 }
 
-// getNode gets the NodeQOSResources of one node as the API server has it; its error says which there are.
+// getNode gets the NodeQOSResources of one node; its error lists the nodes that have any.
 func (c *clients) getNode(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	object, err := c.objects.Resource(nodeKind()).Get(ctx, name, metav1.GetOptions{})
-	if kubeapi.OutcomeOf(err) == kubeapi.NotFound {
-		return nil, c.noNode(ctx, name)
+	if kubeapi.OutcomeOf(err) != kubeapi.NotFound {
+		return object, explain(err)
 	}
-	return object, explain(err)
-}
 
-func (c *clients) noNode(ctx context.Context, name string) error {
 	list, err := c.listNodes(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var names []string
+	return nil, fmt.Errorf("node %q has no NodeQOSResources%s; is the name right, and does qos-kubelet-shim run there?",
+		name, others("; nodes that have are ", objectNames(list)))
+}
+
+func objectNames(list *unstructured.UnstructuredList) []string {
+	names := make([]string, 0, len(list.Items))
 	for i := range list.Items {
 		names = append(names, list.Items[i].GetName())
 	}
-	return fmt.Errorf("node %q tells nothing of QoS-class resources%s; is the name right, and does qos-kubelet-shim run there?",
-		name, others("; those that do are ", names))
+	return names
 }
 
-// nodeOf has what the node of a pod tells; nil when it tells nothing.
+// nodeOf gets the NodeQOSResources of a pod's node; nil when there are none.
 func (c *clients) nodeOf(ctx context.Context, pod *corev1.Pod) (*nodeqosv1alpha1.NodeQOSResources, error) {
 	object, err := c.objects.Resource(nodeKind()).Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
 	switch {
@@ -129,19 +125,25 @@ func (c *clients) nodeOf(ctx context.Context, pod *corev1.Pod) (*nodeqosv1alpha1
 	case err != nil:
 		return nil, explain(err)
 	}
-	return typed(object)
-}
-
-// typed reads an object of the API. Fields that a newer version has are left out.
-func typed(object *unstructured.Unstructured) (*nodeqosv1alpha1.NodeQOSResources, error) {
-	node := &nodeqosv1alpha1.NodeQOSResources{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, node); err != nil {
-		return nil, fmt.Errorf("NodeQOSResources %s is not of this version: %w; update kubectl qos", object.GetName(), err)
+	nodes, err := allTyped([]unstructured.Unstructured{*object})
+	if err != nil {
+		return nil, err
 	}
-	return node, nil
+	return &nodes[0], nil
 }
 
-// getPod gets a pod; its error says in which namespace it was looked for.
+// allTyped converts objects to Go's type. Fields of a newer version are left out.
+func allTyped(objects []unstructured.Unstructured) ([]nodeqosv1alpha1.NodeQOSResources, error) {
+	nodes := make([]nodeqosv1alpha1.NodeQOSResources, len(objects))
+	for i := range objects {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, &nodes[i]); err != nil {
+			return nil, fmt.Errorf("NodeQOSResources %s is not of this version: %w; update kubectl qos", objects[i].GetName(), err)
+		}
+	}
+	return nodes, nil
+}
+
+// getPod gets a pod; its error says in which namespace it was not found.
 func (c *clients) getPod(ctx context.Context, name string) (*corev1.Pod, error) {
 	pod, err := c.core.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if kubeapi.OutcomeOf(err) == kubeapi.NotFound {
@@ -162,10 +164,27 @@ func (c *clients) listPods(ctx context.Context, namespace, selector string) ([]c
 	return list.Items, nil
 }
 
+// nameOf returns the NAME of a word NAME or TYPE/NAME. The type may have several names; errors have the first one.
+func nameOf(word string, types ...string) (string, error) {
+	of, name, typed := strings.Cut(word, "/")
+	switch {
+	case !typed:
+		return word, nil
+	case !slices.Contains(types, strings.ToLower(of)):
+		return "", fmt.Errorf("%q is no %s; name a %s, as NAME or %s/NAME", word, types[0], types[0], types[0])
+	case name == "" || strings.Contains(name, "/"):
+		return "", fmt.Errorf("%q names no %s; name one as NAME or %s/NAME", word, types[0], types[0])
+	}
+	return name, nil
+}
+
+// podName returns the name of a pod as kubectl accepts it, also as pod/NAME.
+func podName(word string) (string, error) { return nameOf(word, "pod", "pods", "po") }
+
 // maxNames is how many names an error lists.
 const maxNames = 8
 
-// others lists names for an error, after some words; nothing when there are none.
+// others lists names for an error, after a text; nothing when there are none.
 func others(words string, names []string) string {
 	if len(names) == 0 {
 		return ""

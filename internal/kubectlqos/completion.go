@@ -136,10 +136,7 @@ func (c *cluster) completeNode(cmd *cobra.Command, args []string, _ string) (wor
 		if err != nil {
 			return nil
 		}
-		for i := range list.Items {
-			found = append(found, list.Items[i].GetName())
-		}
-		return found
+		return objectNames(list)
 	}), noFiles
 }
 

@@ -31,7 +31,7 @@ func TestCompletion(t *testing.T) {
 		{"of a class that has begun", []string{"set", "web", "-c", "main", "rdt=s"}, "rdt=silver :6"},
 		{"of no resource twice", []string{"set", "web", "-c", "main", "rdt=gold,"}, ":6"},
 		{"of no resource twice, in two words", []string{"set", "web", "-c", "main", "rdt-", ""}, ":6"},
-		{"of formats", []string{"pods", "-o", ""}, "wide json yaml :4"},
+		{"of formats", []string{"pods", "-o", ""}, "wide json yaml kyaml go-template go-template-file template templatefile jsonpath jsonpath-as-json jsonpath-file :4"},
 		{"of dry runs", []string{"set", "--dry-run="}, "none client server :4"},
 		{"of nothing where nothing can be", []string{"top", ""}, ":4"},
 	} {

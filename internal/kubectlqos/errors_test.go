@@ -62,7 +62,7 @@ func TestWhoMayNotReadNodesSeesWhatPodsTell(t *testing.T) {
 POD    CONTAINER   RESOURCE     REQUESTED   EFFECTIVE   SOURCE      WHY
 cart   main        k8s.io/rdt   gold        unknown     container   NodeNotReported: no NodeQOSResources of node-1 can be read; does qos-kubelet-shim run there? (condition of the pod: main: k8s.io/rdt gold (container); sidecar: k8s.io/rdt silver (update))
 cart   sidecar     k8s.io/rdt   bronze      unknown     container   NodeNotReported: no NodeQOSResources of node-1 can be read; does qos-kubelet-shim run there? (condition of the pod: main: k8s.io/rdt gold (container); sidecar: k8s.io/rdt silver (update))
-`, Errors: `Note: only what pods themselves tell is shown: a right is missing: x.qos.noderesource.dev is forbidden: no; see what you may do with: kubectl auth can-i --list
+`, Errors: `Note: only requests and conditions of pods are shown: a right is missing: x.qos.noderesource.dev is forbidden: no; see what you may do with: kubectl auth can-i --list
 `}, r.run(t, "pods", "-n", "shop", "cart"))
 }
 

@@ -4,39 +4,59 @@
 package kubectlqos
 
 import (
+	"cmp"
 	"fmt"
-	"io"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/columns"
 )
 
-// writeNodePage describes a node in the form that KEP-3008 has for "kubectl describe node" ("Kubectl"), with what is in use.
-func writeNodePage(w io.Writer, node *nodeqosv1alpha1.NodeQOSResources, wide bool) {
-	fmt.Fprint(w, (&columns.Widths{}).Format(table{
+// nodePage describes a node as KEP-3008 does for "kubectl describe node" ("Kubectl"), with what is in use.
+func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool) string {
+	var page strings.Builder
+	page.WriteString(align([][]string{
 		{"Name:", node.Name},
 		{"Ready:", readyText(node)},
 		{"Plugin:", orNothing(node.Status.Plugin.Version)},
 		{"Runtime:", orNothing(runtimeText(node.Status.Runtime))},
 		{"Class files:", configText(node.Status.Config)},
-	}, "", gap))
+	}, ""))
+
 	status := node.Status.QOSResources
 	if len(status.PodQOSResources)+len(status.ContainerQOSResources)+len(node.Status.UnavailableResources) == 0 {
-		fmt.Fprintln(w, "\nNo QoS resources are offered.")
+		page.WriteString("\nNo QoS resources are offered.\n")
 	}
-	writeResources(w, "Pod QoS resources:", status.PodQOSResources)
-	writeResources(w, "Container QoS resources:", status.ContainerQOSResources)
-	writeSection(w, "Unavailable QoS resources:", []string{"Name", "Scope", "Reason", "Message"}, unavailableRows(node))
-	writeSection(w, "Notes:", []string{"Resource", "Class", "Note"}, noteRows(node))
-	writeSection(w, "Conditions that are not True:", []string{"Type", "Of", "Status", "Reason", "Since", "Message"}, conditionRows(node))
-	writeConfigError(w, node.Status.Config.Error)
+	section := func(title string, rows [][]string, header ...string) {
+		if len(rows) > 0 {
+			page.WriteString("\n" + title + "\n" + align(append([][]string{header, underline(header)}, rows...), "  "))
+		}
+	}
+	section("Pod QoS resources:", resourceRows(status.PodQOSResources), "Name", "Mutable", "Classes (in use/capacity)")
+	section("Container QoS resources:", resourceRows(status.ContainerQOSResources), "Name", "Mutable", "Classes (in use/capacity)")
+	section("Unavailable QoS resources:", unavailableRows(node), "Name", "Scope", "Reason", "Message")
+	section("Notes:", noteRows(node), "Resource", "Class", "Note")
+	section("Conditions that are not True:", conditionRows(node), "Type", "Of", "Status", "Reason", "Since", "Message")
+	if problems := node.Status.Config.Error; problems != "" {
+		page.WriteString("\nClass files on disk are not in force:\n")
+		for line := range strings.Lines(problems) {
+			page.WriteString("  " + plain(strings.TrimSuffix(line, "\n")) + "\n")
+		}
+	}
 	if wide {
-		writeSection(w, "Classes:", []string{"Resource", "Class", "Extended resource", "Description"}, classRows(node))
-		writeSection(w, "Held by:", []string{"Resource", "Class", "Namespace", "Pod", "Container"}, holderRows(node))
+		section("Classes:", classRows(node), "Resource", "Class", "Extended resource", "Description")
+		section("Held by:", holderRows(node), "Resource", "Class", "Namespace", "Pod", "Container")
 	}
+	return page.String()
+}
+
+func underline(header []string) []string {
+	var lines []string
+	for _, name := range header {
+		lines = append(lines, strings.Repeat("-", len(name)))
+	}
+	return lines
 }
 
 func configText(c nodeqosv1alpha1.ConfigStatus) string {
@@ -46,44 +66,30 @@ func configText(c nodeqosv1alpha1.ConfigStatus) string {
 	return "hash " + short(c.Hash) + ", in force since " + timeText(c.LoadedAt)
 }
 
-// writeSection writes a titled table with its header underlined, as "kubectl describe" does; nothing when there are no rows.
-func writeSection(w io.Writer, title string, header []string, rows table) {
-	if len(rows) == 0 {
-		return
-	}
-	line := make([]string, 0, len(header))
-	for _, name := range header {
-		line = append(line, strings.Repeat("-", len(name)))
-	}
-	fmt.Fprintf(w, "\n%s\n%s", title, (&columns.Widths{}).Format(append(table{header, line}, rows...), "  ", gap))
-}
-
-// writeResources has each class in a column of its own, which the header does not have to fit.
-func writeResources(w io.Writer, title string, resources []nodeqosv1alpha1.QOSResourceInfo) {
-	var rows, names table
+// resourceRows have all classes of a resource in one cell, aligned with those of the other resources.
+func resourceRows(resources []nodeqosv1alpha1.QOSResourceInfo) [][]string {
+	var rows, classes [][]string
 	for i := range resources {
 		r := &resources[i]
-		names = append(names, classTexts(r))
 		rows = append(rows, []string{r.Name, yesNo(r.Mutable)})
+		classes = append(classes, classTexts(r))
 	}
-	lines := strings.Split(names.String(), "\n")
+	lines := strings.Split(align(classes, ""), "\n")
 	for i := range rows {
 		rows[i] = append(rows[i], lines[i])
 	}
-	writeSection(w, title, []string{"Name", "Mutable", "Classes (in use/capacity)"}, rows)
+	return rows
 }
 
-func unavailableRows(node *nodeqosv1alpha1.NodeQOSResources) table {
-	var rows table
+func unavailableRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
 	for _, u := range node.Status.UnavailableResources {
 		rows = append(rows, []string{u.Name, orNothing(string(u.Scope)), u.Reason, u.Message})
 	}
 	return rows
 }
 
-// noteRows has what a user must know of marks in the table of classes.
-func noteRows(node *nodeqosv1alpha1.NodeQOSResources) table {
-	var rows table
+// noteRows explain the marks in the table of classes.
+func noteRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
 	for _, r := range scopedResources(node) {
 		for _, class := range r.Classes {
 			if class.Name == r.DefaultClass {
@@ -93,18 +99,17 @@ func noteRows(node *nodeqosv1alpha1.NodeQOSResources) table {
 				rows = append(rows, []string{r.Name, class.Name, "degraded: " + class.Degraded})
 			}
 			if class.Draining {
-				rows = append(rows, []string{r.Name, class.Name, "draining: no longer configured, and gone when nobody has it"})
+				rows = append(rows, []string{r.Name, class.Name, "draining: not configured any more, and removed with its last holder"})
 			}
 		}
 	}
 	return rows
 }
 
-func conditionRows(node *nodeqosv1alpha1.NodeQOSResources) table {
-	var rows table
+func conditionRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
 	add := func(of string, conditions []metav1.Condition) {
-		for i := range conditions {
-			if c := &conditions[i]; c.Status != metav1.ConditionTrue {
+		for _, c := range conditions {
+			if c.Status != metav1.ConditionTrue {
 				rows = append(rows, []string{c.Type, of, string(c.Status), c.Reason, timeText(&c.LastTransitionTime), c.Message})
 			}
 		}
@@ -116,19 +121,7 @@ func conditionRows(node *nodeqosv1alpha1.NodeQOSResources) table {
 	return rows
 }
 
-// writeConfigError has one line for each problem of class files that are not in force.
-func writeConfigError(w io.Writer, problems string) {
-	if problems == "" {
-		return
-	}
-	fmt.Fprintln(w, "\nClass files on disk are not in force:")
-	for line := range strings.Lines(problems) {
-		fmt.Fprintf(w, "  %s\n", columns.Plain(strings.TrimSuffix(line, "\n")))
-	}
-}
-
-func classRows(node *nodeqosv1alpha1.NodeQOSResources) table {
-	var rows table
+func classRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
 	for _, r := range scopedResources(node) {
 		for _, class := range r.Classes {
 			rows = append(rows, []string{r.Name, class.Name, class.ExtendedResource, class.Description})
@@ -137,16 +130,11 @@ func classRows(node *nodeqosv1alpha1.NodeQOSResources) table {
 	return rows
 }
 
-func holderRows(node *nodeqosv1alpha1.NodeQOSResources) table {
-	var rows table
+func holderRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
 	for _, r := range scopedResources(node) {
 		for _, class := range r.Classes {
 			for _, h := range class.Holders {
-				container := h.Container
-				if r.scope == nodeqosv1alpha1.ScopePod {
-					container = wholePod
-				}
-				rows = append(rows, []string{r.Name, class.Name, h.Namespace, h.Pod, container})
+				rows = append(rows, []string{r.Name, class.Name, h.Namespace, h.Pod, containerText(h.Container)})
 			}
 			if class.HoldersOmitted > 0 {
 				rows = append(rows, []string{r.Name, class.Name, fmt.Sprintf("and %d more", class.HoldersOmitted)})
@@ -155,3 +143,6 @@ func holderRows(node *nodeqosv1alpha1.NodeQOSResources) table {
 	}
 	return rows
 }
+
+// containerText is the name of a container, or "<pod>" for the pod as a whole.
+func containerText(name string) string { return cmp.Or(name, wholePod) }

@@ -4,37 +4,29 @@
 package kubectlqos
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// defaultMark is behind the name of a class that is given to what asks for nothing.
+// defaultMark follows the name of the default class.
 const defaultMark = "*"
 
-func nodeHeader(wide bool) []string {
-	header := []string{"NODE", "READY", "RESOURCE", "CLASSES (IN USE/CAPACITY)"}
-	if wide {
-		header = []string{"NODE", "READY", "RESOURCE", "SCOPE", "MUTABLE", "RUNTIME", "PLUGIN", "CONFIG", header[3]}
-	}
-	return header
-}
-
-// nodeRows has a row for each node and resource, also for those that the node lacks, and one for a node that has none.
-func nodeRows(nodes []*nodeqosv1alpha1.NodeQOSResources, wide bool) table {
-	var rows table
-	for _, node := range nodes {
-		before := len(rows)
-		add := func(resource, scope, mutable, what string) {
-			row := []string{node.Name, readyText(node), resource, what}
-			if wide {
-				row = []string{node.Name, readyText(node), resource, scope, mutable, orNothing(runtimeText(node.Status.Runtime)),
-					orNothing(node.Status.Plugin.Version), orNothing(short(node.Status.Config.Hash)), what}
-			}
-			rows = append(rows, row)
+// nodeRows returns a row for each node and resource, unavailable ones included, and one for a node that has none.
+func nodeRows(nodes []nodeqosv1alpha1.NodeQOSResources) [][]string {
+	var rows [][]string
+	for i := range nodes {
+		node, before := &nodes[i], len(rows)
+		add := func(resource, scope, mutable, classes string) {
+			rows = append(rows, []string{
+				node.Name, readyText(node), resource, scope, mutable, orNothing(runtimeText(node.Status.Runtime)),
+				orNothing(node.Status.Plugin.Version), orNothing(short(node.Status.Config.Hash)), classes,
+			})
 		}
 		for _, r := range scopedResources(node) {
 			add(r.Name, string(r.scope), yesNo(r.Mutable), strings.Join(classTexts(r.QOSResourceInfo), "  "))
@@ -55,7 +47,7 @@ type scopedResource struct {
 	scope nodeqosv1alpha1.Scope
 }
 
-// scopedResources are those that a node has, of containers first.
+// scopedResources returns the resources of a node, those of containers first.
 func scopedResources(node *nodeqosv1alpha1.NodeQOSResources) []scopedResource {
 	var all []scopedResource
 	status := &node.Status.QOSResources
@@ -68,7 +60,7 @@ func scopedResources(node *nodeqosv1alpha1.NodeQOSResources) []scopedResource {
 	return all
 }
 
-// readyText is whether the plugin of a node works, and which of the other conditions is not as it should be.
+// readyText says whether the plugin of a node is ready, and which other condition is not True.
 func readyText(node *nodeqosv1alpha1.NodeQOSResources) string {
 	ready := readyCondition(node)
 	if ready == nil {
@@ -77,25 +69,29 @@ func readyText(node *nodeqosv1alpha1.NodeQOSResources) string {
 	if ready.Status != metav1.ConditionTrue {
 		return string(ready.Status) + " (" + ready.Reason + ")"
 	}
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Status != metav1.ConditionTrue {
+
+	for _, c := range node.Status.Conditions {
+		if c.Status != metav1.ConditionTrue {
 			return string(ready.Status) + " (" + c.Type + " " + string(c.Status) + ")"
 		}
 	}
 	return string(ready.Status)
 }
 
-// readyCondition says whether the plugin of a node works; nil when nobody has said so yet.
+// readyCondition is the condition PluginReady of a node; nil when there is none yet.
 func readyCondition(node *nodeqosv1alpha1.NodeQOSResources) *metav1.Condition {
-	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == nodeqosv1alpha1.ConditionPluginReady {
-			return &node.Status.Conditions[i]
-		}
-	}
-	return nil
+	return meta.FindStatusCondition(node.Status.Conditions, nodeqosv1alpha1.ConditionPluginReady)
 }
 
-// classTexts has each class as the KEP's table has it, with what is in use: "gold (1/2)".
+// notReadySince says since when a plugin is not ready; empty when it is, or when nothing is known.
+func notReadySince(node *nodeqosv1alpha1.NodeQOSResources) string {
+	if ready := readyCondition(node); ready != nil && ready.Status != metav1.ConditionTrue {
+		return fmt.Sprintf("qos-nri-plugin of %s is not ready since %s", node.Name, timeText(&ready.LastTransitionTime))
+	}
+	return ""
+}
+
+// classTexts formats the classes of a resource as KEP-3008 does, with what is in use: "gold (1/2)".
 func classTexts(r *nodeqosv1alpha1.QOSResourceInfo) []string {
 	texts := make([]string, 0, len(r.Classes))
 	for i := range r.Classes {
@@ -104,6 +100,7 @@ func classTexts(r *nodeqosv1alpha1.QOSResourceInfo) []string {
 		if name == r.DefaultClass {
 			name += defaultMark
 		}
+
 		inside := []string{strconv.FormatInt(class.InUse, 10) + "/" + capacityText(class)}
 		if class.Draining {
 			inside = append(inside, "draining")
@@ -130,5 +127,5 @@ func runtimeText(r nodeqosv1alpha1.RuntimeStatus) string {
 	return strings.TrimSpace(r.Name + " " + r.Version)
 }
 
-// short is the beginning of a hash, which is enough for people to tell two apart.
+// short is the beginning of a hash.
 func short(hash string) string { return hash[:min(12, len(hash))] }

@@ -4,44 +4,38 @@
 package kubectlqos
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/columns"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
 // nodesCommand is one run of "kubectl qos nodes".
 type nodesCommand struct {
 	*cluster
-	printing *genericclioptions.PrintFlags
-	node     string
-	watch    bool
-	// What was shown of a watch: texts or resource versions, by what they are of.
-	widths columns.Widths
-	shown  map[string]string
+	output
+	node  string
+	watch bool
+
+	table *tablePrinter
+	shown shown
 }
 
 func newNodesCommand(c *cluster) *cobra.Command {
-	o := &nodesCommand{cluster: c, printing: genericclioptions.NewPrintFlags(""), shown: map[string]string{}}
+	o := &nodesCommand{cluster: c, shown: shown{}}
 	cmd := &cobra.Command{
 		Use:     "nodes [NODE]",
 		Aliases: []string{"node", "no"},
 		Short:   "Show which QoS-class resources and classes nodes have, and what is in use",
 		Long: `nodes shows a line for each node and QoS-class resource, with its classes as CLASS (IN USE/CAPACITY). With NODE it
 describes one node: resources of pods and of containers, what the node lacks and why, and conditions that are not True.
-With -o wide there is more: who has which class of that node, or what nodes run.
+With -o wide there is more: the holders of the classes of that node, or what nodes run.
 
-A class marked * is given to what asks for nothing. A degraded class is enforced in part only. A draining one is no longer
-configured, and gone when nobody has it any more.
+A class marked * is given to what asks for nothing. A degraded class is enforced in part only. A draining one is not
+configured any more, and is removed with its last holder.
 
 Documents (-o json, yaml, …) are the NodeQOSResources of the cluster.`,
 		Example: `  kubectl qos nodes
@@ -56,145 +50,101 @@ Documents (-o json, yaml, …) are the NodeQOSResources of the cluster.`,
 		ValidArgsFunction: c.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if len(args) == 1 {
-				if o.node, err = nodeName(args[0]); err != nil {
+				if o.node, err = nameOf(args[0], "node", "nodes", "no"); err != nil {
 					return program.UsageError(cmd, err)
 				}
+			}
+			if err := o.read(cmd); err != nil {
+				return err
 			}
 			return o.run(cmd)
 		},
 	}
-	o.printing.AddFlags(cmd)
-	formats := append([]string{formatWide}, o.printing.AllowedFormats()...)
-	cmd.Flag("output").Usage = "Output format. One of: (" + strings.Join(formats, ", ") + ")."
-	completeFlag(cmd, "output", cobra.FixedCompletions(formats, noFiles))
+	o.addFlags(cmd, true)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After that, show what changes, until interrupted.")
 	return cmd
 }
 
-func (o *nodesCommand) isTable() bool {
-	templated := o.printing.TemplatePrinterFlags.TemplateArgument
-	return (*o.printing.OutputFormat == "" && *templated == "") || *o.printing.OutputFormat == formatWide
-}
-
-func (o *nodesCommand) wide() bool { return *o.printing.OutputFormat == formatWide }
-
 func (o *nodesCommand) run(cmd *cobra.Command) error {
-	if !o.isTable() {
-		if _, err := o.printing.ToPrinter(); err != nil {
-			return program.UsageError(cmd, fmt.Errorf("--output: %w", err))
-		}
-	}
+	o.table = newTablePrinter(o.wide(),
+		"NODE", "READY", "RESOURCE", "+SCOPE", "+MUTABLE", "+RUNTIME", "+PLUGIN", "+CONFIG", "CLASSES (IN USE/CAPACITY)")
 	api, err := o.connect()
 	if err != nil {
 		return err
 	}
-	objects, whole, err := o.look(cmd.Context(), api)
-	if err != nil {
-		return err
-	}
-	if err := o.show(objects, whole); err != nil || !o.watch {
-		return err
-	}
-	w := newNodeWatch(api, o.node, o.streams.ErrOut)
-	return w.follow(cmd.Context(), func() error {
-		return o.show(w.nodes(), nil)
-	})
-}
 
-// look gets the objects, and the whole of the API server's answer.
-func (o *nodesCommand) look(ctx context.Context, api *clients) ([]*unstructured.Unstructured, runtime.Object, error) {
-	if o.node != "" {
-		object, err := api.getNode(ctx, o.node)
-		return []*unstructured.Unstructured{object}, object, err
-	}
-	list, err := api.listNodes(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	objects := make([]*unstructured.Unstructured, 0, len(list.Items))
-	for i := range list.Items {
-		objects = append(objects, &list.Items[i])
-	}
-	return objects, list, nil
-}
-
-// show writes what was not shown yet. Without the whole of an answer, as in a watch, documents are of each object that changed.
-func (o *nodesCommand) show(objects []*unstructured.Unstructured, whole runtime.Object) error {
-	if !o.isTable() {
-		return o.showDocuments(objects, whole)
-	}
-	nodes := make([]*nodeqosv1alpha1.NodeQOSResources, 0, len(objects))
-	for _, object := range objects {
-		node, err := typed(object)
+	var list unstructured.UnstructuredList
+	if o.node == "" {
+		all, err := api.listNodes(cmd.Context())
 		if err != nil {
 			return err
 		}
-		nodes = append(nodes, node)
+		list = *all
+	} else {
+		object, err := api.getNode(cmd.Context(), o.node)
+		if err != nil {
+			return err
+		}
+		list.Items = []unstructured.Unstructured{*object}
 	}
-	if o.node != "" {
-		return o.showPage(nodes)
+	if err := o.showFirst(&list); err != nil || !o.watch {
+		return err
 	}
-	return o.showTable(nodes)
+
+	w := newNodeWatch(api, o.node, o.streams.ErrOut)
+	return w.follow(cmd.Context(), func() error { return o.show(w.nodes()) })
 }
 
-func (o *nodesCommand) showDocuments(objects []*unstructured.Unstructured, whole runtime.Object) error {
-	printer, err := o.printing.ToPrinter()
+// showFirst shows the API server's answer; a document is the answer as a whole.
+func (o *nodesCommand) showFirst(list *unstructured.UnstructuredList) error {
+	switch {
+	case o.documents == nil && len(list.Items) == 0 && !o.watch:
+		fmt.Fprintln(o.streams.ErrOut, "No node reports QoS-class resources. Does qos-kubelet-shim run?")
+		return nil
+	case o.documents == nil:
+		return o.show(list.Items)
+	}
+
+	changed(&o.shown, list.Items, nameAndVersion)
+	if o.node != "" {
+		return o.documents.PrintObj(&list.Items[0], o.streams.Out)
+	}
+	return o.documents.PrintObj(list, o.streams.Out)
+}
+
+func nameAndVersion(object *unstructured.Unstructured) (key, text string) {
+	return object.GetName(), object.GetResourceVersion()
+}
+
+// show shows what was not shown yet: pages, rows, or documents of the objects that changed.
+func (o *nodesCommand) show(objects []unstructured.Unstructured) error {
+	if o.documents != nil {
+		for _, object := range changed(&o.shown, objects, nameAndVersion) {
+			if err := o.documents.PrintObj(&object, o.streams.Out); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+
+	nodes, err := allTyped(objects)
 	if err != nil {
 		return err
 	}
-	for _, object := range objects {
-		changed := o.shown[object.GetName()] != object.GetResourceVersion()
-		o.shown[object.GetName()] = object.GetResourceVersion()
-		if whole != nil || !changed {
-			continue
-		}
-		if err := printer.PrintObj(object, o.streams.Out); err != nil {
-			return err
-		}
+	if o.node == "" {
+		return o.showRows(nodes)
 	}
-	if whole == nil {
-		return nil
-	}
-	return printer.PrintObj(whole, o.streams.Out)
-}
-
-func (o *nodesCommand) showPage(nodes []*nodeqosv1alpha1.NodeQOSResources) error {
-	for _, node := range nodes {
-		var page bytes.Buffer
-		writeNodePage(&page, node, o.wide())
-		before := o.shown[node.Name]
-		if before == page.String() {
-			continue
-		}
-		o.shown[node.Name] = page.String()
-		if before != "" {
-			fmt.Fprintln(o.streams.Out)
-		}
-		fmt.Fprint(o.streams.Out, page.String())
+	for i := range nodes {
+		o.shown.printAgain(o.streams.Out, nodes[i].Name, nodePage(&nodes[i], o.wide()))
 	}
 	return nil
 }
 
-// showTable shows rows that were not shown before, of one node and resource each.
-func (o *nodesCommand) showTable(nodes []*nodeqosv1alpha1.NodeQOSResources) error {
-	first := len(o.widths) == 0
-	if first && len(nodes) == 0 && !o.watch {
-		fmt.Fprintln(o.streams.ErrOut, "No node tells of QoS-class resources. Does qos-kubelet-shim run?")
-		return nil
-	}
-	var rows table
-	if first {
-		rows = append(rows, nodeHeader(o.wide()))
-	}
-	kept := map[string]string{}
-	for _, row := range nodeRows(nodes, o.wide()) {
-		key, text := row[0]+" "+row[2], fmt.Sprint(row)
-		if o.shown[key] != text {
-			rows = append(rows, row)
-		}
-		kept[key] = text
-	}
-	o.shown = kept
-	fmt.Fprint(o.streams.Out, o.widths.Format(rows, "", gap))
-	return nil
+func (o *nodesCommand) showRows(nodes []nodeqosv1alpha1.NodeQOSResources) error {
+	rows := changed(&o.shown, nodeRows(nodes), func(row *[]string) (key, text string) {
+		return (*row)[0] + " " + (*row)[2], fmt.Sprint(*row)
+	})
+	text, err := o.table.format(rows)
+	fmt.Fprint(o.streams.Out, text)
+	return err
 }

@@ -4,59 +4,95 @@
 package kubectlqos
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// Formats that tables of our own can be written in; "" is the table.
-const (
-	formatWide = "wide"
-	formatJSON = "json"
-	formatYAML = "yaml"
-)
+const formatWide = "wide"
 
-// documents is the flag --output of commands whose documents are no objects of the Kubernetes API.
-type documents struct{ format string }
-
-func (d *documents) addFlag(cmd *cobra.Command) {
-	formats := []string{formatWide, formatJSON, formatYAML}
-	cmd.Flags().StringVarP(&d.format, "output", "o", "", "Output format. One of: ("+strings.Join(formats, ", ")+").")
-	completeFlag(cmd, "output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+// output is the flag --output: a table, a wide table, or documents as kubectl prints them.
+type output struct {
+	flags *genericclioptions.PrintFlags
+	// documents is nil for tables.
+	documents printers.ResourcePrinter
 }
 
-func (d *documents) check(cmd *cobra.Command) error {
-	if formats := []string{"", formatWide, formatJSON, formatYAML}; !slices.Contains(formats, d.format) {
-		return program.UsageError(cmd, fmt.Errorf("--output %q is not one of %s", d.format, strings.Join(formats[1:], ", ")))
+// addFlags adds the flags to a command. What it prints is named when it is objects of the Kubernetes API.
+func (o *output) addFlags(cmd *cobra.Command, named bool) {
+	o.flags = genericclioptions.NewPrintFlags("")
+	if !named {
+		o.flags.NamePrintFlags = nil
+	}
+	o.flags.AddFlags(cmd)
+	formats := append([]string{formatWide}, o.flags.AllowedFormats()...)
+	cmd.Flag("output").Usage = "Output format. One of: (" + strings.Join(formats, ", ") + ")."
+	completeFlag(cmd, "output", cobra.FixedCompletions(formats, noFiles))
+}
+
+// read reads the flags.
+func (o *output) read(cmd *cobra.Command) (err error) {
+	if o.wide() || *o.flags.OutputFormat == "" && *o.flags.TemplatePrinterFlags.TemplateArgument == "" {
+		return nil
+	}
+	if o.documents, err = o.flags.ToPrinter(); err != nil {
+		return program.UsageError(cmd, fmt.Errorf("--output: %w", err))
 	}
 	return nil
 }
 
-func (d *documents) isTable() bool { return d.format == "" || d.format == formatWide }
+func (o *output) wide() bool { return *o.flags.OutputFormat == formatWide }
 
-// listed is a document: what is in a list.
-type listed[T any] struct {
-	Items []T `json:"items"`
+// printList prints values that are no objects of the Kubernetes API as a document.
+func printList[T any](o *output, w io.Writer, items []T) error {
+	list := make([]any, 0, len(items))
+	for i := range items {
+		item, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&items[i])
+		if err != nil {
+			return err
+		}
+		list = append(list, item)
+	}
+	return o.documents.PrintObj(&unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "List", "items": list,
+	}}, w)
 }
 
-// documentOf writes a list as one document. YAML begins with "---", so that a stream of documents is one too.
-func documentOf[T any](items []T, format string) (string, error) {
-	if items == nil {
-		items = []T{}
+// shown is what a command has printed before, by key.
+type shown map[string]string
+
+// changed returns the items that differ from those before, and remembers all.
+func changed[T any](before *shown, items []T, describe func(*T) (key, text string)) []T {
+	var differ []T
+	now := shown{}
+	for i := range items {
+		key, text := describe(&items[i])
+		if was, ok := (*before)[key]; !ok || was != text {
+			differ = append(differ, items[i])
+		}
+		now[key] = text
 	}
-	data, err := json.MarshalIndent(listed[T]{items}, "", "  ")
-	if err != nil {
-		return "", fmt.Errorf("write %s: %w", format, err)
+	*before = now
+	return differ
+}
+
+// printAgain prints a page unless it is the last one, with an empty line between two.
+func (s shown) printAgain(w io.Writer, key, page string) {
+	last, before := s[key]
+	if last == page && before {
+		return
 	}
-	if format == formatJSON {
-		return string(data) + "\n", nil
+	if before {
+		fmt.Fprintln(w)
 	}
-	data, err = yaml.JSONToYAML(data)
-	return "---\n" + string(data), err
+	s[key] = page
+	fmt.Fprint(w, page)
 }

@@ -37,7 +37,7 @@ type podRow struct {
 	Message string `json:"message"`
 	Node    string `json:"node"`
 	// unknown says that something runs, but not in which class.
-	unknown bool
+	unknown bool `json:"-"`
 }
 
 // podView is what is known of one pod at one moment.
@@ -51,10 +51,10 @@ type podView struct {
 }
 
 // podRows tells of pods, by namespace and name. Without nodes, as when nobody may read them, it is what pods themselves tell.
-func podRows(pods []corev1.Pod, nodes []*nodeqosv1alpha1.NodeQOSResources, readable bool, now time.Time) []podRow {
+func podRows(pods []corev1.Pod, nodes []nodeqosv1alpha1.NodeQOSResources, readable bool, now time.Time) []podRow {
 	byName := make(map[string]*nodeqosv1alpha1.NodeQOSResources, len(nodes))
-	for _, node := range nodes {
-		byName[node.Name] = node
+	for i := range nodes {
+		byName[nodes[i].Name] = &nodes[i]
 	}
 	anywhere := anyOf(nodes)
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {

@@ -7,47 +7,45 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/columns"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
 // podsCommand is one run of "kubectl qos pods".
 type podsCommand struct {
 	*cluster
-	documents
-	pod, selector  string
-	everywhere     bool
-	watch          bool
-	widths         columns.Widths
-	shown          map[subjectOfPod]string
-	titled, readOn bool
+	output
+	pod, selector string
+	everywhere    bool
+	watch         bool
+	// forbidden means that the user may not read NodeQOSResources.
+	forbidden bool
+
+	table *tablePrinter
+	shown shown
 }
 
-// subjectOfPod is what a row is of.
-type subjectOfPod struct{ namespace, pod, container, resource string }
-
 func newPodsCommand(c *cluster) *cobra.Command {
-	o := &podsCommand{cluster: c, shown: map[subjectOfPod]string{}}
+	o := &podsCommand{cluster: c, shown: shown{}}
 	cmd := &cobra.Command{
 		Use:     "pods [POD]",
 		Aliases: []string{"pod", "po"},
 		Short:   "Show which classes pods ask for and have, and why they differ",
 		Long: `pods shows a line for each container, or pod, and QoS-class resource of its node: the class that is asked for, the one in
 effect, where it comes from, and why it is another or none. What is asked for follows from annotations and limits by the
-same rules as on the node; of a pod without a node, only that is shown. What is in effect is what the node tells.
+same rules as on the node; of a pod without a node, only that is shown. What is in effect is what the node reports.
 
 Sources: container, allocated (an extended resource in the limits), pod, default (the resource's), update (a change of what
 runs), adopted (it ran in the class when the plugin found it), and "-" for nothing asked and no default.
 
-Documents (-o json, yaml) have "items" with namespace, pod, container (empty for the whole pod), resource, requested,
+Documents (-o json, yaml, …) have "items" with namespace, pod, container (empty for the whole pod), resource, requested,
 requestedBy, source, effective, reason, message and node. A class "" is the system default; null is none, or not known.`,
 		Example: `  kubectl qos pods -A
   kubectl qos pods web -o wide
@@ -63,20 +61,20 @@ requestedBy, source, effective, reason, message and node. A class "" is the syst
 			if err := o.check(args); err != nil {
 				return program.UsageError(cmd, err)
 			}
-			if err := o.documents.check(cmd); err != nil {
+			if err := o.read(cmd); err != nil {
 				return err
 			}
 			return o.run(cmd.Context())
 		},
 	}
-	o.addFlag(cmd)
+	o.addFlags(cmd, false)
 	cmd.Flags().BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show pods of all namespaces.")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "Label selector of the pods, e.g. -l key1=value1,key2=value2.")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After that, show what changes, until interrupted.")
 	return cmd
 }
 
-// check reads the name, and finds what is wrong with the command line.
+// check reads the name, and returns what is wrong with the command line.
 func (o *podsCommand) check(args []string) (err error) {
 	if len(args) == 1 {
 		if o.pod, err = podName(args[0]); err != nil {
@@ -93,6 +91,12 @@ func (o *podsCommand) check(args []string) (err error) {
 }
 
 func (o *podsCommand) run(ctx context.Context) error {
+	columns := []string{"POD", "CONTAINER", "RESOURCE", "REQUESTED", "EFFECTIVE", "SOURCE", "+REQUESTED BY", "+NODE", "WHY"}
+	if o.everywhere {
+		columns = slices.Insert(columns, 0, "NAMESPACE")
+	}
+	o.table = newTablePrinter(o.wide(), columns...)
+
 	api, err := o.connect()
 	if err != nil {
 		return err
@@ -109,47 +113,29 @@ func (o *podsCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.show(podRows(pods, nodes, o.readOn, o.now()), namespace); err != nil || !o.watch {
+	if err := o.showFirst(podRows(pods, nodes, !o.forbidden, o.now()), namespace); err != nil || !o.watch {
 		return err
 	}
+
 	w := newPodWatch(api, namespace, o.pod, o.selector, o.streams.ErrOut)
 	return w.follow(ctx, func() error {
 		nodes, err := allTyped(w.nodes())
 		if err != nil {
 			return err
 		}
-		return o.show(podRows(w.pods(), nodes, true, o.now()), namespace)
+		return o.show(o.changed(podRows(w.pods(), nodes, true, o.now())))
 	})
 }
 
-// readNodes reads what nodes tell. Who may not read it still sees what pods themselves tell.
-func (o *podsCommand) readNodes(ctx context.Context, api *clients) ([]*nodeqosv1alpha1.NodeQOSResources, error) {
-	list, err := api.listNodes(ctx)
+// readNodes reads the NodeQOSResources. Without the right to do so, requests and conditions of pods are shown.
+func (o *podsCommand) readNodes(ctx context.Context, api *clients) ([]nodeqosv1alpha1.NodeQOSResources, error) {
+	nodes, err := api.nodeObjects(ctx)
 	if errors.Is(err, errForbidden) && !o.watch {
-		fmt.Fprintln(o.streams.ErrOut, "Note: only what pods themselves tell is shown:", err)
+		fmt.Fprintln(o.streams.ErrOut, "Note: only requests and conditions of pods are shown:", err)
+		o.forbidden = true
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	o.readOn = true
-	objects := make([]*unstructured.Unstructured, 0, len(list.Items))
-	for i := range list.Items {
-		objects = append(objects, &list.Items[i])
-	}
-	return allTyped(objects)
-}
-
-func allTyped(objects []*unstructured.Unstructured) ([]*nodeqosv1alpha1.NodeQOSResources, error) {
-	nodes := make([]*nodeqosv1alpha1.NodeQOSResources, 0, len(objects))
-	for _, object := range objects {
-		node, err := typed(object)
-		if err != nil {
-			return nil, err
-		}
-		nodes = append(nodes, node)
-	}
-	return nodes, nil
+	return nodes, err
 }
 
 func (o *podsCommand) readPods(ctx context.Context, api *clients, namespace string) ([]corev1.Pod, error) {
@@ -163,48 +149,13 @@ func (o *podsCommand) readPods(ctx context.Context, api *clients, namespace stri
 	return []corev1.Pod{*pod}, nil
 }
 
-// show writes rows that are not what was shown of them before.
-func (o *podsCommand) show(all []podRow, namespace string) error {
-	var rows []podRow
-	now := map[subjectOfPod]string{}
-	for i := range all {
-		row := &all[i]
-		key := subjectOfPod{row.Namespace, row.Pod, row.Container, row.Resource}
-		now[key] = fmt.Sprint(o.cells(row), row.Node, row.RequestedBy)
-		if o.shown[key] != now[key] {
-			rows = append(rows, *row)
-		}
-	}
-	o.shown = now
-	first := !o.titled
-	o.titled = true
+func (o *podsCommand) showFirst(rows []podRow, namespace string) error {
+	rows = o.changed(rows)
 	switch {
-	case !o.isTable() && (first || len(rows) > 0):
-		text, err := documentOf(rows, o.format)
-		if err != nil {
-			return err
-		}
-		fmt.Fprint(o.streams.Out, text)
-		return nil
-	case !o.isTable():
-		return nil
-	case first && len(rows) == 0 && !o.watch:
-		o.sayNone(namespace)
-		return nil
-	}
-	var lines table
-	if first {
-		lines = append(lines, o.header())
-	}
-	for i := range rows {
-		lines = append(lines, o.cells(&rows[i]))
-	}
-	fmt.Fprint(o.streams.Out, o.widths.Format(lines, "", gap))
-	return nil
-}
-
-func (o *podsCommand) sayNone(namespace string) {
-	switch {
+	case o.documents != nil:
+		return printList(&o.output, o.streams.Out, rows)
+	case len(rows) > 0 || o.watch:
+		return o.show(rows)
 	case o.pod != "":
 		fmt.Fprintf(o.streams.ErrOut, "Pod %s asks for no QoS class, and its node has no QoS-class resources that are known.\n", o.pod)
 	case namespace == metav1.NamespaceAll:
@@ -212,48 +163,55 @@ func (o *podsCommand) sayNone(namespace string) {
 	default:
 		fmt.Fprintf(o.streams.ErrOut, "No pods with QoS-class resources found in %s namespace.\n", namespace)
 	}
+	return nil
 }
 
-func (o *podsCommand) header() []string {
-	header := []string{"POD", "CONTAINER", "RESOURCE", "REQUESTED", "EFFECTIVE", "SOURCE"}
-	if o.everywhere {
-		header = append([]string{"NAMESPACE"}, header...)
+// changed returns the rows that differ from those before.
+func (o *podsCommand) changed(rows []podRow) []podRow {
+	return changed(&o.shown, rows, func(row *podRow) (key, text string) {
+		return fmt.Sprint(row.Namespace, "/", row.Pod, " ", row.Container, " ", row.Resource), fmt.Sprint(o.cells(row))
+	})
+}
+
+func (o *podsCommand) show(rows []podRow) error {
+	switch {
+	case len(rows) == 0:
+		return nil
+	case o.documents != nil:
+		return printList(&o.output, o.streams.Out, rows)
 	}
-	if o.format == formatWide {
-		header = append(header, "REQUESTED BY", "NODE")
+
+	var lines [][]string
+	for i := range rows {
+		lines = append(lines, o.cells(&rows[i]))
 	}
-	return append(header, "WHY")
+	text, err := o.table.format(lines)
+	fmt.Fprint(o.streams.Out, text)
+	return err
 }
 
 func (o *podsCommand) cells(row *podRow) []string {
-	container := row.Container
-	if container == "" {
-		container = wholePod
+	effective, why := classText(row.Effective), row.Reason
+	if row.unknown {
+		effective = "unknown"
 	}
-	cells := []string{row.Pod, container, orNothing(row.Resource), classCell(row.Requested), effectiveCell(row), orNothing(row.Source)}
-	if o.everywhere {
-		cells = append([]string{row.Namespace}, cells...)
-	}
-	if o.format == formatWide {
-		cells = append(cells, orNothing(row.RequestedBy), orNothing(row.Node))
-	}
-	why := row.Reason
 	if row.Message != "" {
 		why += ": " + row.Message
 	}
-	return append(cells, why)
+
+	cells := []string{
+		row.Pod, containerText(row.Container), orNothing(row.Resource), classText(row.Requested), effective, orNothing(row.Source),
+		orNothing(row.RequestedBy), orNothing(row.Node), why,
+	}
+	if o.everywhere {
+		cells = slices.Insert(cells, 0, row.Namespace)
+	}
+	return cells
 }
 
-func classCell(class *string) string {
+func classText(class *string) string {
 	if class == nil {
 		return nothing
 	}
 	return className(*class)
-}
-
-func effectiveCell(row *podRow) string {
-	if row.unknown {
-		return "unknown"
-	}
-	return classCell(row.Effective)
 }

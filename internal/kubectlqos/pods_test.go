@@ -146,7 +146,7 @@ func TestPodsSayWhatAPodAsksForAndHasAndWhyItDiffers(t *testing.T) {
 				ready := object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
 				ready["status"], ready["reason"] = "False", "NotAnswering"
 			})
-		}, "p | main | k8s.io/rdt | gold | gold | container | PluginNotReady: known last: qos-nri-plugin of n1 is away since 2026-05-01T12:00:00Z"},
+		}, "p | main | k8s.io/rdt | gold | gold | container | PluginNotReady: last known state: qos-nri-plugin of n1 is not ready since 2026-05-01T12:00:00Z"},
 		{"its node tells nothing", aPod("p").on("n9").asks("rdt=gold").running(), "", nil,
 			"p | main | k8s.io/rdt | gold | unknown | container | NodeNotReported: no NodeQOSResources of n9 can be read; does qos-kubelet-shim run there?"},
 		{"of two containers each has its own", aPod("p").with("side").on("n1").limited(gold).running(), "main=gold,side=bronze", nil,

@@ -42,11 +42,11 @@ func scopeOf(scope nodeqosv1alpha1.Scope) classes.Scope {
 }
 
 // anyOf is what a pod without a node can ask for: every class that any node has. There are no defaults, which are a node's.
-func anyOf(nodes []*nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
+func anyOf(nodes []nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
 	var all []classes.Offer
 	index := map[string]int{}
-	for _, node := range nodes {
-		for _, offer := range offersOf(node) {
+	for i := range nodes {
+		for _, offer := range offersOf(&nodes[i]) {
 			offer.DefaultClass = classes.SystemDefault
 			at, known := index[offer.Name]
 			switch {

@@ -144,7 +144,7 @@ func TestSetChangesTheAnnotationAndTellsWhatCameOfIt(t *testing.T) {
 			r.updateNode(t, "n1", func(object map[string]any) {
 				object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)["status"] = "False"
 			})
-		}, answer{Code: 1, Errors: `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; nothing changed within 30s, as qos-nri-plugin of n1 is away since 2026-05-01T12:00:00Z` + "\n"}, "rdt=silver"},
+		}, answer{Code: 1, Errors: `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; nothing changed within 30s, as qos-nri-plugin of n1 is not ready since 2026-05-01T12:00:00Z` + "\n"}, "rdt=silver"},
 		{"the pod ends", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.afterPatch(time.Second, func() {
 				r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })

@@ -168,9 +168,8 @@ func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outc
 	if failed != nil {
 		return fmt.Errorf("%s; what came of it is not known: %w", set, failed)
 	}
-	if ready := readyCondition(plan.node); ready != nil && ready.Status != metav1.ConditionTrue {
-		return fmt.Errorf("%s; nothing changed within %s, as qos-nri-plugin of %s is away since %s",
-			set, o.timeout, plan.node.Name, timeText(&ready.LastTransitionTime))
+	if text := notReadySince(plan.node); text != "" {
+		return fmt.Errorf("%s; nothing changed within %s, as %s", set, o.timeout, text)
 	}
 	return fmt.Errorf("%s; nothing changed within %s: does qos-kubelet-shim of %s have --follow-annotations? see kubectl qos pods %s",
 		set, o.timeout, plan.node.Name, plan.pod.Name)

@@ -4,49 +4,118 @@
 package kubectlqos
 
 import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
 	"time"
+	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/qos-nri/qos-nri-plugin/internal/columns"
+	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// Words that people see.
+// How values without a name are shown.
 const (
 	systemDefault = "<system default>" // the empty class, which enforces nothing
-	wholePod      = "<pod>"            // where others have the name of a container
+	wholePod      = "<pod>"            // in the column of container names
 	nothing       = "-"
 	unlimited     = "inf" // KEP-3008, "Kubectl"
 )
 
-// gap is what is between two columns, as kubectl has it.
-const gap = 3
-
-// table is rows of cells, the header first. Rows may have fewer cells than others.
-type table [][]string
-
-// String is the table by itself.
-func (t table) String() string { return (&columns.Widths{}).Format(t, "", gap) }
-
-func className(class string) string {
-	if class == "" {
-		return systemDefault
+// tablePrinter prints rows as kubectl does, with the header before the first ones and each column as wide as in the rows before.
+type tablePrinter struct {
+	columns []metav1.TableColumnDefinition
+	printer printers.ResourcePrinter
+	text    bytes.Buffer
+	// aligned writes into text.
+	aligned interface {
+		io.Writer
+		Flush() error
 	}
-	return class
 }
+
+// newTablePrinter makes a printer of columns. Those whose name begins with "+" are for wide tables.
+func newTablePrinter(wide bool, columns ...string) *tablePrinter {
+	p := &tablePrinter{printer: printers.NewTablePrinter(printers.PrintOptions{Wide: wide})}
+	p.aligned = printers.GetNewTabWriter(&p.text)
+	for _, name := range columns {
+		column := metav1.TableColumnDefinition{Name: name}
+		if name, ok := strings.CutPrefix(name, "+"); ok {
+			column = metav1.TableColumnDefinition{Name: name, Priority: 1}
+		}
+		p.columns = append(p.columns, column)
+	}
+	return p
+}
+
+func (p *tablePrinter) format(rows [][]string) (string, error) {
+	table := &metav1.Table{ColumnDefinitions: p.columns}
+	for _, row := range rows {
+		cells := make([]any, 0, len(row))
+		for _, cell := range row {
+			cells = append(cells, plain(cell))
+		}
+		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells})
+	}
+
+	p.text.Reset()
+	if err := p.printer.PrintObj(table, p.aligned); err != nil {
+		return "", err
+	}
+	err := p.aligned.Flush()
+	return trimLines(p.text.String(), ""), err
+}
+
+// align formats rows without a header, with an indent before each. Rows may have fewer cells than others.
+func align(rows [][]string, indent string) string {
+	columns := 0
+	for _, row := range rows {
+		columns = max(columns, len(row))
+	}
+
+	var text strings.Builder
+	w := printers.GetNewTabWriter(&text)
+	for _, row := range rows {
+		cells := make([]string, columns)
+		for i, cell := range row {
+			cells[i] = plain(cell)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	_ = w.Flush() // a strings.Builder has no errors
+	return trimLines(text.String(), indent)
+}
+
+// trimLines removes the blanks that empty cells leave at the ends of lines.
+func trimLines(text, indent string) string {
+	var trimmed strings.Builder
+	for line := range strings.Lines(text) {
+		trimmed.WriteString(strings.TrimRight(indent+line, " \n") + "\n")
+	}
+	return trimmed.String()
+}
+
+// plain replaces what could break a line or control a terminal: descriptions and messages come from elsewhere.
+func plain(cell string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, cell)
+}
+
+func className(class string) string { return cmp.Or(class, systemDefault) }
+
+func orNothing(text string) string { return cmp.Or(text, nothing) }
 
 func yesNo(b bool) string {
 	if b {
 		return "Yes"
 	}
 	return "No"
-}
-
-func orNothing(text string) string {
-	if text == "" {
-		return nothing
-	}
-	return text
 }
 
 func timeText(t *metav1.Time) string {

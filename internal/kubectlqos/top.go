@@ -46,13 +46,13 @@ type namespaceUse struct {
 // topCommand is one run of "kubectl qos top".
 type topCommand struct {
 	*cluster
-	documents          documents
+	output
 	byNamespace, watch bool
-	shown              string // what was shown last
+	shown              shown
 }
 
 func newTopCommand(c *cluster) *cobra.Command {
-	o := &topCommand{cluster: c}
+	o := &topCommand{cluster: c, shown: shown{}}
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show how much of each class is in use in the cluster",
@@ -61,20 +61,20 @@ where the class is unlimited on a node that has it. A class that drains counts w
 
 With --by-namespace it shows instead which namespaces have how many of each class.
 
-Documents (-o json, yaml) have "items" with resource, scope, class, nodes, inUse, capacity and free (null is unlimited); by
+Documents (-o json, yaml, …) have "items" with resource, scope, class, nodes, inUse, capacity and free (null is unlimited); by
 namespace resource, scope, class, namespace (empty: not named), inUse and pods.`,
 		Example: `  kubectl qos top
   kubectl qos top --by-namespace`,
 		Args:              program.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.documents.check(cmd); err != nil {
+			if err := o.read(cmd); err != nil {
 				return err
 			}
 			return o.run(cmd.Context())
 		},
 	}
-	o.documents.addFlag(cmd)
+	o.addFlags(cmd, false)
 	cmd.Flags().BoolVar(&o.byNamespace, "by-namespace", false, "Show which namespaces have the classes.")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After that, show it again whenever it changes, until interrupted.")
 	return cmd
@@ -95,55 +95,54 @@ func (o *topCommand) run(ctx context.Context) error {
 	}
 	w := newNodeWatch(api, "", o.streams.ErrOut)
 	return w.follow(ctx, func() error {
-		var nodes []nodeqosv1alpha1.NodeQOSResources
-		for _, object := range w.nodes() {
-			node, err := typed(object)
-			if err != nil {
-				return err
-			}
-			nodes = append(nodes, *node)
+		nodes, err := allTyped(w.nodes())
+		if err != nil {
+			return err
 		}
 		return o.show(nodes)
 	})
 }
 
-// show writes what was not shown last, as a whole; tables are an empty line apart.
+// show prints the whole table or document when it is not the last one.
 func (o *topCommand) show(nodes []nodeqosv1alpha1.NodeQOSResources) error {
-	text, err := o.text(nodes)
-	if err != nil || text == o.shown {
-		return err
+	if o.byNamespace {
+		return printUse(o, useByNamespace(nodes), namespaceUse.cells, "RESOURCE", "CLASS", "NAMESPACE", "IN-USE", "PODS", "+SCOPE")
 	}
-	if o.shown != "" && o.documents.isTable() {
-		text = "\n" + text
+	return printUse(o, useByClass(nodes), classUse.cells, "RESOURCE", "CLASS", "NODES", "IN-USE", "CAPACITY", "FREE", "+SCOPE")
+}
+
+func printUse[T any](o *topCommand, all []T, cells func(T) []string, columns ...string) error {
+	var page strings.Builder
+	if o.documents != nil {
+		if err := printList(&o.output, &page, all); err != nil {
+			return err
+		}
+		if o.shown[""] != page.String() {
+			o.shown[""] = page.String()
+			fmt.Fprint(o.streams.Out, page.String())
+		}
+		return nil
 	}
-	o.shown = strings.TrimPrefix(text, "\n")
-	_, err = fmt.Fprint(o.streams.Out, text)
+
+	var rows [][]string
+	for _, use := range all {
+		rows = append(rows, cells(use))
+	}
+	text, err := newTablePrinter(o.wide(), columns...).format(rows)
+	o.shown.printAgain(o.streams.Out, "", text)
 	return err
 }
 
-func (o *topCommand) text(nodes []nodeqosv1alpha1.NodeQOSResources) (string, error) {
-	wide := o.documents.format == formatWide
-	switch {
-	case o.byNamespace && o.documents.isTable():
-		return namespaceTable(useByNamespace(nodes), wide).String(), nil
-	case o.byNamespace:
-		return documentOf(useByNamespace(nodes), o.documents.format)
-	case o.documents.isTable():
-		return useTable(useByClass(nodes), wide).String(), nil
-	}
-	return documentOf(useByClass(nodes), o.documents.format)
-}
-
-// noteStale says of which nodes the numbers are those that were known last.
+// noteStale names the nodes whose numbers are old.
 func (c *cluster) noteStale(nodes []nodeqosv1alpha1.NodeQOSResources) {
-	var away []string
+	var stale []string
 	for i := range nodes {
 		if ready := readyCondition(&nodes[i]); ready == nil || ready.Status != metav1.ConditionTrue {
-			away = append(away, nodes[i].Name)
+			stale = append(stale, nodes[i].Name)
 		}
 	}
-	if len(away) > 0 {
-		fmt.Fprintf(c.streams.ErrOut, "Note: of %s it is what was known last: qos-nri-plugin is away there\n", others("", away))
+	if len(stale) > 0 {
+		fmt.Fprintf(c.streams.ErrOut, "Note: the numbers of %s are old: qos-nri-plugin is not ready there\n", others("", stale))
 	}
 }
 
@@ -198,19 +197,8 @@ func sum(a, b int64) int64 {
 	return a + b
 }
 
-func useTable(all []classUse, wide bool) table {
-	rows := table{{"RESOURCE", "CLASS", "NODES", "IN-USE", "CAPACITY", "FREE"}}
-	if wide {
-		rows[0] = append(rows[0], "SCOPE")
-	}
-	for _, u := range all {
-		row := []string{u.Resource, u.Class, number(&u.Nodes), number(&u.InUse), number(u.Capacity), number(u.Free)}
-		if wide {
-			row = append(row, string(u.Scope))
-		}
-		rows = append(rows, row)
-	}
-	return rows
+func (u classUse) cells() []string {
+	return []string{u.Resource, u.Class, number(&u.Nodes), number(&u.InUse), number(u.Capacity), number(u.Free), string(u.Scope)}
 }
 
 func number(n *int64) string {
@@ -278,21 +266,10 @@ func classesOf(nodes []nodeqosv1alpha1.NodeQOSResources, key classKey) []*nodeqo
 	return found
 }
 
-func namespaceTable(all []namespaceUse, wide bool) table {
-	rows := table{{"RESOURCE", "CLASS", "NAMESPACE", "IN-USE", "PODS"}}
-	if wide {
-		rows[0] = append(rows[0], "SCOPE")
+func (u namespaceUse) cells() []string {
+	pods := number(&u.Pods)
+	if u.Namespace == "" {
+		u.Namespace, pods = "<not named>", "unknown"
 	}
-	for _, u := range all {
-		pods := number(&u.Pods)
-		if u.Namespace == "" {
-			u.Namespace, pods = "<not named>", "unknown"
-		}
-		row := []string{u.Resource, u.Class, u.Namespace, number(&u.InUse), pods}
-		if wide {
-			row = append(row, string(u.Scope))
-		}
-		rows = append(rows, row)
-	}
-	return rows
+	return []string{u.Resource, u.Class, u.Namespace, number(&u.InUse), pods, string(u.Scope)}
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -142,14 +141,14 @@ func (v *liveView) complain(err error) {
 }
 
 // nodes are the present NodeQOSResources, by name.
-func (v *liveView) nodes() []*unstructured.Unstructured {
-	var all []*unstructured.Unstructured
+func (v *liveView) nodes() []unstructured.Unstructured {
+	var all []unstructured.Unstructured
 	for _, object := range v.nodeInformer.GetStore().List() {
 		if node, ok := object.(*unstructured.Unstructured); ok {
-			all = append(all, node)
+			all = append(all, *node)
 		}
 	}
-	slices.SortFunc(all, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(all, byName)
 	return all
 }
 

@@ -5,13 +5,11 @@ package kubectlqos
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -131,16 +129,15 @@ func (v *podView) notScheduled() (reason, message string) {
 	return "Pending", "it has no node yet"
 }
 
-// stale says that what is shown is what was known last, if it is.
+// stale says that what is shown is old, if it is.
 func (v *podView) stale() (reason, message string) {
 	if v.node == nil {
 		return "", ""
 	}
-	ready := readyCondition(v.node)
-	if ready == nil || ready.Status == metav1.ConditionTrue {
-		return "", ""
+	if text := notReadySince(v.node); text != "" {
+		return "PluginNotReady", "last known state: " + text
 	}
-	return "PluginNotReady", fmt.Sprintf("known last: qos-nri-plugin of %s is away since %s", v.node.Name, timeText(&ready.LastTransitionTime))
+	return "", ""
 }
 
 // notCreated is what the kubelet says of a container that does not run.
