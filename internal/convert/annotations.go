@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -16,8 +15,8 @@ import (
 // annotation is a class that an annotation requests, or that is to be added to it.
 type annotation struct{ key, resource, class string }
 
-// containerKeys are the annotations that request a class of a resource for a container. The first has pairs of resource and class, the
-// others, of container runtimes, have a class.
+// containerKeys returns the annotations that request a class of a resource for a container. The first one has pairs of resource and
+// class. The others, of container runtimes, have a class.
 func containerKeys(resource, container string) []string {
 	keys := []string{classes.ContainerKeyPrefix + container}
 	if short := shortName(resource); short != resource {
@@ -26,7 +25,7 @@ func containerKeys(resource, container string) []string {
 	return keys
 }
 
-// podKeys are the annotations that request a class of a resource for all containers of a pod, like containerKeys.
+// podKeys returns the annotations that request a class of a resource for all containers of a pod, like containerKeys.
 func podKeys(resource string) []string {
 	keys := []string{classes.PodKey}
 	if short := shortName(resource); short != resource {
@@ -35,7 +34,7 @@ func podKeys(resource string) []string {
 	return keys
 }
 
-// shortName is the name of a resource in annotations.
+// shortName returns the name of a resource in annotations.
 func shortName(resource string) string {
 	if resource != classes.RDTResource && resource != classes.BlockIOResource {
 		return resource
@@ -44,47 +43,41 @@ func shortName(resource string) string {
 	return short
 }
 
-// annotated returns what the annotations with these keys request of a resource.
-func (p *pod) annotated(resource string, keys []string) []annotation {
-	var all []annotation
-	for i, key := range keys {
-		value := valueOf(p.annotations.value, key)
-		switch {
-		case value == nil:
-		case i > 0:
-			all = append(all, annotation{key, resource, value.Value})
-		default:
-			pairs := p.pairs(key, value)
-			all = append(all, slices.DeleteFunc(pairs, func(a annotation) bool { return a.resource != resource })...)
-		}
-	}
-	return all
-}
-
-// pairs reads an annotation with pairs of resource and class.
-func (p *pod) pairs(key string, value *yaml.Node) []annotation {
-	at := p.annotations.at(value, "["+key+"]")
-	if value.Kind != yaml.ScalarNode {
-		p.fault(at, "must be a string, not %s", describe(value))
-		return nil
-	}
-	pairs, err := classes.ParsePairs(value.Value)
-	if err != nil {
-		p.fault(at, "%v", err)
-	}
-
-	var all []annotation
-	for _, pair := range pairs {
-		all = append(all, annotation{key, withDomain(pair.Resource), pair.Class})
-	}
-	return all
-}
-
 func withDomain(resource string) string {
 	if strings.Contains(resource, "/") {
 		return resource
 	}
 	return classes.Domain + "/" + resource
+}
+
+// annotated returns what the annotations with these keys request of a resource.
+func (p *pod) annotated(resource string, keys []string) []annotation {
+	var all []annotation
+	for i, key := range keys {
+		value := valueOf(p.annotations.value, key)
+		if value == nil {
+			continue
+		}
+		if i > 0 {
+			all = append(all, annotation{key, resource, value.Value})
+			continue
+		}
+
+		at := p.annotations.at(value, "["+key+"]")
+		if isMapping(value) || isList(value) {
+			p.fault(at, "must be a string, not %s", describe(value))
+		}
+		pairs, err := classes.ParsePairs(value.Value)
+		if err != nil {
+			p.fault(at, "%v", err)
+		}
+		for _, pair := range pairs {
+			if withDomain(pair.Resource) == resource {
+				all = append(all, annotation{key, resource, pair.Class})
+			}
+		}
+	}
+	return all
 }
 
 // refuseOtherClass reports annotations that contradict a request.
@@ -99,22 +92,19 @@ func (p *pod) refuseOtherClass(r *request, keys []string) {
 
 // addAnnotation plans to request a class by an annotation with this key.
 func (p *pod) addAnnotation(r *request, key string) {
-	if container, ok := strings.CutPrefix(key, classes.ContainerKeyPrefix); ok && len(content.IsDNS1123Label(container)) > 0 {
+	container, ok := strings.CutPrefix(key, classes.ContainerKeyPrefix)
+	switch {
+	case ok && len(content.IsDNS1123Label(container)) > 0:
 		p.fault(r.place, "needs an annotation for the container, whose name %s is not valid in Kubernetes; "+
 			`write lower-case letters, digits and "-"`, quote(container))
-		return
-	}
-	if p.owner == nil || p.key.Value != "spec" {
+	case p.owner == nil || p.key.Value != "spec":
 		p.fault(r.place, "needs the annotation %s: %s=%s, and it is not clear where the pod has its annotations; write it there, and remove this",
 			key, shortName(r.resource), r.class)
-		return
-	}
-
-	if len(p.annotated(r.resource, []string{key})) == 0 { // or it has the same class: refuseOtherClass reports others
+	case len(p.annotated(r.resource, []string{key})) == 0: // otherwise it is there already, since refuseOtherClass reports others
 		p.annotate = append(p.annotate, annotation{key, r.resource, r.class})
-	}
-	if kind := stringOf(p.owner, "kind"); kind != "" && kind != "Pod" && stringOf(p.owner, "apiVersion") != "" {
-		p.note("the annotations are set on the %s itself; check that its controller gives them to the pods", kind)
+		if kind := stringOf(p.owner, "kind"); kind != "" && kind != "Pod" && stringOf(p.owner, "apiVersion") != "" {
+			p.note("the annotations are set on the %s itself; check that its controller gives them to the pods", kind)
+		}
 	}
 }
 
@@ -127,14 +117,11 @@ func (p *pod) editAnnotations() {
 		annotations := childMapping(childMapping(p.owner, "metadata"), "annotations")
 
 		text := shortName(a.resource) + "=" + a.class
-		key, value := find(annotations, a.key)
-		switch {
-		case key == nil:
-			addFields(annotations, []field{{key: a.key, value: newText(text)}})
-		case isNull(value) || strings.TrimSpace(value.Value) == "":
-			setText(value, text)
-		default:
-			setText(value, strings.TrimSpace(value.Value)+","+text)
+		if key, value := find(annotations, a.key); key == nil {
+			addFields(annotations, field{key: a.key, value: newText(text)})
+		} else {
+			before := strings.TrimSpace(stringOf(annotations, a.key))
+			setText(value, strings.TrimPrefix(before+","+text, ","))
 		}
 	}
 }

@@ -40,17 +40,12 @@ type Problem struct {
 }
 
 func (p *Problem) Error() string {
-	var text strings.Builder
-	text.WriteString(p.File)
+	file := p.File
 	if p.Line > 0 {
-		text.WriteString(":" + strconv.Itoa(p.Line))
+		file += ":" + strconv.Itoa(p.Line)
 	}
-	for _, part := range []string{p.Object, p.Field, p.Text} {
-		if part != "" {
-			text.WriteString(": " + part)
-		}
-	}
-	return text.String()
+	parts := []string{file, p.Object, p.Field, p.Text}
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": ")
 }
 
 // Convert converts the manifests of a file, YAML or JSON. name is the file's name, for errors. A text without the KEP's fields is
@@ -66,12 +61,10 @@ func Convert(name string, text []byte, known Known) (Result, error) {
 
 // file is a file that is converted.
 type file struct {
-	name string
-	// hasMark is true when the file begins with a byte order mark.
-	hasMark   bool
+	name      string
 	known     Known
 	documents []*document
-	problems  []*Problem
+	problems  []Problem
 	notes     []string
 }
 
@@ -89,7 +82,10 @@ func (p place) at(n *yaml.Node, path string) place {
 }
 
 func (f *file) fault(at place, format string, args ...any) {
-	f.problems = append(f.problems, &Problem{f.name, at.line, at.object, at.field, fmt.Sprintf(format, args...)})
+	problem := Problem{f.name, at.line, at.object, at.field, fmt.Sprintf(format, args...)}
+	if !slices.Contains(f.problems, problem) {
+		f.problems = append(f.problems, problem)
+	}
 }
 
 func (f *file) note(format string, args ...any) {
@@ -100,8 +96,7 @@ func (f *file) note(format string, args ...any) {
 
 // readFile parses the documents of a file. Documents that cannot be parsed become problems.
 func readFile(name string, text []byte, known Known) *file {
-	text, hasMark := bytes.CutPrefix(text, []byte(byteOrderMark))
-	f := &file{name: name, known: known, documents: splitDocuments(text), hasMark: hasMark}
+	f := &file{name: name, known: known, documents: splitDocuments(text)}
 	for _, d := range f.documents {
 		d.file = f
 		d.parse()
@@ -121,9 +116,6 @@ func (f *file) convert() (Result, error) {
 	}
 
 	var out []byte
-	if f.hasMark {
-		out = []byte(byteOrderMark)
-	}
 	for _, d := range f.documents {
 		out = append(out, d.rewrite()...)
 	}
@@ -133,16 +125,12 @@ func (f *file) convert() (Result, error) {
 	return Result{Text: out, Notes: f.notes}, nil
 }
 
-// err joins the problems in the order of lines, without duplicates.
+// err joins the problems in the order of lines.
 func (f *file) err() error {
-	slices.SortStableFunc(f.problems, func(a, b *Problem) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortStableFunc(f.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 	var errs []error
-	seen := map[Problem]bool{}
-	for _, p := range f.problems {
-		if !seen[*p] {
-			seen[*p] = true
-			errs = append(errs, p)
-		}
+	for i := range f.problems {
+		errs = append(errs, &f.problems[i])
 	}
 	return errors.Join(errs...)
 }

@@ -59,17 +59,19 @@ func splitDocuments(text []byte) []*document {
 	return all
 }
 
+// newDocument takes the marker "---", which may have a comment or content behind it, from the beginning of a document.
 func newDocument(raw []byte, line int) *document {
-	d := &document{raw: raw, body: raw, line: line}
-	if !marker.Match(raw) {
+	body := bytes.TrimPrefix(raw, []byte(byteOrderMark))
+	d := &document{raw: raw, head: raw[:len(raw)-len(body)], body: body, line: line}
+	if !marker.Match(body) {
 		return d
 	}
 
-	first, rest, _ := bytes.Cut(raw, []byte("\n"))
+	first, rest, _ := bytes.Cut(body, []byte("\n"))
 	if behind := bytes.TrimSpace(first[len("---"):]); len(behind) == 0 || behind[0] == '#' {
 		d.head, d.body, d.line = raw[:len(raw)-len(rest)], rest, line+1
 	} else {
-		d.head, d.body = []byte("---"+newline(raw)), raw[len("---"):]
+		d.head, d.body = []byte("---"+newline(raw)), body[len("---"):]
 	}
 	return d
 }

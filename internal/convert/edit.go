@@ -52,7 +52,7 @@ func join(comments ...string) string {
 
 func newMapping(added ...field) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode, Tag: yaml.NodeTagMap}
-	addFields(n, added)
+	addFields(n, added...)
 	return n
 }
 
@@ -89,7 +89,7 @@ func childMapping(m *yaml.Node, name string) *yaml.Node {
 }
 
 // addFields appends fields to a mapping. It becomes a block if they have comments, which are lost inside of brackets.
-func addFields(m *yaml.Node, added []field) {
+func addFields(m *yaml.Node, added ...field) {
 	for _, f := range added {
 		key, value := newText(f.key), f.value
 		if m.Style&yaml.FlowStyle != 0 && len(f.comments.all()) > 0 {
@@ -105,58 +105,42 @@ func addFields(m *yaml.Node, added []field) {
 // replaceField puts a mapping with these fields in the place of e, or into a mapping that has the name already. Comments that have
 // lost their field come before.
 func replaceField(m *yaml.Node, e entry, name string, added []field, lost []string) {
-	key, _ := find(m, name)
-	if key == nil && e.key != nil {
-		lost = append(commentsOf([]*yaml.Node{e.node}, e.node.Content...).all(), lost...)
-		setText(e.key, name)
-		e.key.HeadComment = join(append([]string{e.key.HeadComment}, lost...)...)
-		*e.node = *newMapping(added...)
+	if key, _ := find(m, name); key != nil || e.key == nil {
+		addFields(childMapping(m, name), added...)
+		if e.key != nil {
+			removeField(m, e, nil, append(ownComments(e), lost...))
+		}
 		return
 	}
 
-	addFields(childMapping(m, name), added)
-	if e.key != nil {
-		removeField(m, e, nil, append(ownComments(e), lost...))
-	}
+	lost = append(commentsOf([]*yaml.Node{e.node}, e.node.Content...).all(), lost...)
+	setText(e.key, name)
+	e.key.HeadComment = join(append([]string{e.key.HeadComment}, lost...)...)
+	*e.node = *newMapping(added...)
 }
 
-// removeField removes a field. Its comments are left with the next field, or the one before, or with the key of a mapping that becomes
-// empty, above.
-func removeField(m *yaml.Node, e entry, above *yaml.Node, lost []string) {
-	i := slices.Index(m.Content, e.key)
-	m.Content = slices.Delete(m.Content, i, i+2)
-	switch {
-	case i < len(m.Content):
-		prependHead(m.Content[i], lost)
-	case i > 0:
-		appendFoot(m.Content[i-2], lost)
-	case above != nil:
-		m.Style, m.LineComment = yaml.FlowStyle, strings.TrimSpace(above.LineComment+" "+m.LineComment)
-		above.LineComment = ""
-		prependHead(above, lost)
-	}
-}
-
-// removeElement removes an element of a list. Its comments are left with the next element, or the one before.
-func removeElement(list, element *yaml.Node, lost []string) {
-	i := slices.Index(list.Content, element)
-	list.Content = slices.Delete(list.Content, i, i+1)
-	if i < len(list.Content) {
-		prependHead(list.Content[i], lost)
-	} else if i > 0 {
-		appendFoot(list.Content[i-1], lost)
-	}
-}
-
-func prependHead(n *yaml.Node, comments []string) {
-	n.HeadComment = join(append(slices.Clone(comments), n.HeadComment)...)
-}
-
-func appendFoot(n *yaml.Node, comments []string) {
-	n.FootComment = join(append([]string{n.FootComment}, comments...)...)
-}
-
-// ownComments returns the comments of a list's field, without those of the elements.
+// ownComments returns the comments of a field, without those of its elements or fields.
 func ownComments(e entry) []string {
 	return commentsOf([]*yaml.Node{e.key, e.node}, e.node.Content...).all()
+}
+
+// removeField removes a field. Its comments are left in the mapping, or with the key of a mapping that becomes empty, above.
+func removeField(m *yaml.Node, e entry, above *yaml.Node, lost []string) {
+	remove(m, slices.Index(m.Content, e.key), 2, lost)
+	if len(m.Content) == 0 && above != nil {
+		m.Style, m.LineComment = yaml.FlowStyle, strings.TrimSpace(above.LineComment+" "+m.LineComment)
+		above.LineComment = ""
+		above.HeadComment = join(append(lost, above.HeadComment)...)
+	}
+}
+
+// remove removes an element of a list, or key and value of a field. Comments are left with what comes after it, or before.
+func remove(n *yaml.Node, i, count int, lost []string) {
+	n.Content = slices.Delete(n.Content, i, i+count)
+	if i < len(n.Content) {
+		n.Content[i].HeadComment = join(append(slices.Clone(lost), n.Content[i].HeadComment)...)
+	} else if i > 0 {
+		last := n.Content[i-count]
+		last.FootComment = join(append([]string{last.FootComment}, lost...)...)
+	}
 }

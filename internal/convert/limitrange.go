@@ -31,24 +31,17 @@ func (d *document) limitRange(n *yaml.Node, at place) {
 		d.fault(at, "has %s, but not in spec.limits; move them there", fieldName)
 		return
 	}
-	limits := d.entry(spec.value, "limits", spec.place)
-	if !isList(limits.value) {
-		d.fault(spec.place, "must have limits, a list; move the %s to its elements", fieldName)
-		return
-	}
-	if misplaced, _ := find(spec.value, fieldName); misplaced != nil {
-		d.handled[misplaced] = true
-		d.fault(spec.at(misplaced, "."+fieldName), "is not supported here; move it to the elements of limits")
-	}
+	d.refuseField(spec.value, spec.place, "the elements of limits")
+	limits := d.list(spec.value, "limits", spec.place, "limits")
 
 	var items []limitItem
-	for i, element := range limits.value.Content {
+	for i, element := range elements(limits.value) {
 		items = append(items, d.limitItem(element, limits.at(element, index(i))))
 	}
 	d.walkFields(n, at)
 	d.checkTypes(items)
 	switch split := slices.ContainsFunc(items, func(item limitItem) bool { return item.stays }); {
-	case len(d.problems) > before:
+	case len(d.problems) > before || !slices.ContainsFunc(items, func(item limitItem) bool { return item.qos.key != nil }):
 	case split && n != d.content() && d.lists[n] == nil:
 		d.fault(at, "has other limits too, and there is no list where a second object could be; move its %s to a LimitRange of their own", fieldName)
 	case split:
@@ -78,12 +71,12 @@ func (d *document) limitItem(n *yaml.Node, at place) limitItem {
 		return item
 	}
 
-	item.defaults = d.requests(item.qos, elementFields{class: "default", others: []string{"max"}, pods: "put it under type: Pod"}, scope)
+	item.defaults = d.requests(item.qos, elementFields{[]string{"name", "default", "max"}, "default", "put it under type: Pod"}, scope)
 	for _, r := range item.defaults {
 		if r.class == classes.SystemDefault {
 			d.fault(r.place, "has an empty default; name a class, or remove it")
 		}
-		if known, ok := d.known.scope(r.resource); ok && item.kind == "Pod" && known != classes.PodScope {
+		if item.kind == "Pod" && d.known.scopeOf(r.resource) == classes.ContainerScope {
 			d.fault(r.place, "%s is for containers, not for pods; put it under type: Container", r.resource)
 		}
 	}
@@ -126,7 +119,7 @@ func (d *document) splitLimitRange(n, limits *yaml.Node, items []limitItem) {
 		case item.stays:
 			removeField(item.node, item.qos, nil, lost())
 		default:
-			removeElement(limits, item.node, lost())
+			remove(limits, slices.Index(limits.Content, item.node), 1, lost())
 		}
 	}
 
@@ -160,7 +153,7 @@ func newQOSLimitRange(n *yaml.Node, items []limitItem) *yaml.Node {
 	if key, metadata := find(n, "metadata"); key != nil {
 		object.Content = append(object.Content, yaml.CopyYNode(key), yaml.CopyYNode(metadata))
 	}
-	addFields(object, []field{{key: "spec", value: newMapping(field{key: "limits", value: limits})}})
+	addFields(object, field{key: "spec", value: newMapping(field{key: "limits", value: limits})})
 	object.Style = n.Style
 	return object
 }

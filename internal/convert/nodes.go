@@ -31,6 +31,14 @@ func fields(m *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	}
 }
 
+// elements returns the elements of a list; nothing for other nodes.
+func elements(n *yaml.Node) []*yaml.Node {
+	if isList(n) {
+		return n.Content
+	}
+	return nil
+}
+
 // find returns the key and value of a field; nil without one.
 func find(m *yaml.Node, name string) (key, value *yaml.Node) {
 	for key, value := range fields(m) {
@@ -99,6 +107,24 @@ func (d *document) mapping(m *yaml.Node, name string, at place) entry {
 		e.value = nil
 	}
 	return e
+}
+
+// list finds a field that must be a list of what, if it is there and not null.
+func (d *document) list(m *yaml.Node, name string, at place, what string) entry {
+	e := d.entry(m, name, at)
+	if e.value != nil && !isList(e.value) {
+		d.fault(e.place, "must be a list of %s, not %s", what, describe(e.value))
+		e.value = nil
+	}
+	return e
+}
+
+// refuseField reports the KEP's field in a mapping that must not have it.
+func (d *document) refuseField(m *yaml.Node, at place, remedy string) {
+	if key, _ := find(m, fieldName); key != nil && !d.handled[key] {
+		d.handled[key] = true
+		d.fault(at.at(key, "."+fieldName), "is not supported here; move it to %s", remedy)
+	}
 }
 
 // merges reports whether the value of a merge key has a field.

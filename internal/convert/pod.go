@@ -18,13 +18,10 @@ type pod struct {
 	place
 	spec *yaml.Node
 	// owner has the spec in its field key, and perhaps metadata beside it; nil when the spec is in no mapping.
-	owner, key  *yaml.Node
-	annotations entry
-
-	containers []*container
-	// qos is the field with the requests of the pod.
-	qos      entry
-	requests []request
+	owner, key       *yaml.Node
+	annotations, qos entry
+	requests         []request
+	containers       []*container
 	// annotate has the annotations to add.
 	annotate []annotation
 }
@@ -34,6 +31,7 @@ type container struct {
 	place
 	node                   *yaml.Node
 	name                   string
+	isInit                 bool
 	resources, limits, qos entry
 	requests               []request
 	// add has the extended resources to add to the limits, lost has comments of requests that add nothing.
@@ -50,8 +48,8 @@ func (d *document) podSpec(owner, key, spec *yaml.Node, at place) {
 
 	p := &pod{document: d, place: at, spec: spec, owner: owner, key: key}
 	p.readAnnotations()
-	p.readContainers("initContainers")
-	p.readContainers("containers")
+	p.readContainers("initContainers", true)
+	p.readContainers("containers", false)
 	p.refuseEphemeral()
 	p.qos = d.entry(spec, fieldName, at)
 	p.requests = d.requests(p.qos, requestFields(), "")
@@ -73,7 +71,6 @@ func (p *pod) readAnnotations() {
 	if p.owner == nil || p.key.Value != "spec" {
 		return
 	}
-
 	at := p.place
 	at.field = strings.TrimSuffix(strings.TrimSuffix(at.field, "spec"), ".")
 	if metadata := p.mapping(p.owner, "metadata", at); metadata.value != nil {
@@ -81,48 +78,27 @@ func (p *pod) readAnnotations() {
 	}
 }
 
-func (p *pod) readContainers(list string) {
-	e := p.entry(p.spec, list, p.place)
-	if e.value == nil {
-		return
-	}
-	if !isList(e.value) {
-		p.fault(e.place, "must be a list, not %s", describe(e.value))
-		return
-	}
-
-	for i, n := range e.value.Content {
-		at := e.at(n, index(i))
+func (p *pod) readContainers(list string, isInit bool) {
+	e := p.list(p.spec, list, p.place, "containers")
+	for i, n := range elements(e.value) {
+		c := &container{place: e.at(n, index(i)), node: n, name: stringOf(n, "name"), isInit: isInit}
 		if !isMapping(n) {
-			p.fault(at, "must be a container, not %s", describe(n))
+			p.fault(c.place, "must be a container, not %s", describe(n))
 			continue
 		}
-		p.containers = append(p.containers, p.readContainer(n, at))
+		p.refuseField(n, c.place, "the resources of the container")
+		if c.resources = p.mapping(n, "resources", c.place); c.resources.value != nil {
+			c.limits = p.mapping(c.resources.value, "limits", c.resources.place)
+			c.qos = p.entry(c.resources.value, fieldName, c.resources.place)
+			c.requests = p.document.requests(c.qos, requestFields(), classes.ContainerScope)
+		}
+		p.containers = append(p.containers, c)
 	}
-}
-
-func (p *pod) readContainer(n *yaml.Node, at place) *container {
-	c := &container{place: at, node: n, name: stringOf(n, "name")}
-	if misplaced, _ := find(n, fieldName); misplaced != nil {
-		p.handled[misplaced] = true
-		p.fault(at.at(misplaced, "."+fieldName), "is not supported here; move it to the resources of the container")
-	}
-
-	c.resources = p.mapping(n, "resources", at)
-	if c.resources.value != nil {
-		c.limits = p.mapping(c.resources.value, "limits", c.resources.place)
-		c.qos = p.entry(c.resources.value, fieldName, c.resources.place)
-		c.requests = p.document.requests(c.qos, requestFields(), classes.ContainerScope)
-	}
-	return c
 }
 
 func (p *pod) refuseEphemeral() {
 	e := p.entry(p.spec, "ephemeralContainers", p.place)
-	if !isList(e.value) {
-		return
-	}
-	for i, n := range e.value.Content {
+	for i, n := range elements(e.value) {
 		if qos, _ := find(valueOf(n, "resources"), fieldName); qos != nil {
 			p.handled[qos] = true
 			p.fault(e.at(n, index(i)), "ephemeral containers cannot request QoS classes; remove their %s", fieldName)
@@ -135,16 +111,15 @@ func (p *pod) requestForContainer(c *container) {
 	for i := range c.requests {
 		r := &c.requests[i]
 		found := commentsOf([]*yaml.Node{r.element})
-		has := p.limited(c, r.resource)
+		has, contradicts := p.limited(c, r)
 		p.refuseOtherClass(r, containerKeys(r.resource, c.name))
 		switch {
-		case slices.ContainsFunc(has, func(class string) bool { return class != r.class }):
-			p.fault(r.place, "class %s of %s contradicts %s in the limits; keep one of them",
-				quote(r.class), r.resource, extended(r.resource, has[0]))
+		case contradicts:
+			p.fault(r.place, "class %s of %s contradicts %s in the limits; keep one of them", quote(r.class), r.resource, has)
 		case r.class == classes.SystemDefault:
 			p.addAnnotation(r, classes.ContainerKeyPrefix+c.name)
 			c.lost = append(c.lost, found.all()...)
-		case len(has) > 0:
+		case has != "":
 			c.lost = append(c.lost, found.all()...)
 		default:
 			c.add = append(c.add, oneUnit(r, found))
@@ -152,21 +127,24 @@ func (p *pod) requestForContainer(c *container) {
 	}
 }
 
-// oneUnit is the extended resource of a request.
+// oneUnit returns the extended resource of a request.
 func oneUnit(r *request, found comments) field {
 	return field{extended(r.resource, r.class), &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagInt, Value: "1"}, found}
 }
 
-// limited returns the classes of a resource in the limits of a container.
-func (p *pod) limited(c *container, resource string) []string {
-	var found []string
+// limited returns the extended resource of a request's resource in the limits of a container, and whether its class is another one.
+func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	for key := range fields(c.limits.value) {
-		class, ok := strings.CutPrefix(key.Value, prefix(resource))
-		if ok && !p.isOfOther(resource, class) {
-			found = append(found, class)
+		class, ok := strings.CutPrefix(key.Value, prefix(r.resource))
+		if !ok || p.isOfOther(r.resource, class) {
+			continue
 		}
+		if class != r.class {
+			return key.Value, true
+		}
+		has = key.Value
 	}
-	return found
+	return has, false
 }
 
 // prefix returns what the extended resources of a resource begin with.
@@ -175,34 +153,36 @@ func prefix(resource string) string { return strings.TrimSuffix(extended(resourc
 // isOfOther reports whether what looks like a class of a resource belongs to a resource with a longer name: class "b.c" of "x/a" and
 // class "c" of "x/a.b" have the same extended resource.
 func (p *pod) isOfOther(resource, class string) bool {
-	all := p.known.names()
-	for _, c := range p.containers {
-		for i := range c.requests {
-			all = append(all, c.requests[i].resource)
+	isLonger := func(other string) bool {
+		return len(other) > len(resource) && strings.HasPrefix(prefix(resource)+class, prefix(other))
+	}
+	for other := range p.known.resources {
+		if isLonger(other) {
+			return true
 		}
 	}
-	return slices.ContainsFunc(all, func(other string) bool {
-		return len(other) > len(resource) && strings.HasPrefix(prefix(resource)+class, prefix(other))
+	return slices.ContainsFunc(p.containers, func(c *container) bool {
+		return slices.ContainsFunc(c.requests, func(r request) bool { return isLonger(r.resource) })
 	})
 }
 
 // requestForPod decides how a pod requests a class of its own qosResources.
 func (p *pod) requestForPod(r *request) {
 	p.refuseOtherClass(r, podKeys(r.resource))
-	scope, known := p.known.scope(r.resource)
+	scope := p.known.scopeOf(r.resource)
+	if r.class == classes.SystemDefault || scope != classes.ContainerScope {
+		p.addAnnotation(r, classes.PodKey)
+	}
 	switch {
 	case r.class == classes.SystemDefault:
-		p.addAnnotation(r, classes.PodKey)
-	case !known:
-		p.addAnnotation(r, classes.PodKey)
+	case scope == "":
 		p.note("the scheduler does not see requests for %s by annotation, since its scope is not known here; "+
 			"pass --class-files or --from-cluster", r.resource)
 	case scope == classes.PodScope:
-		p.addAnnotation(r, classes.PodKey)
 		p.addToFirst(r)
 	default:
 		for _, c := range p.containers {
-			if !p.hasOwnRequest(c, r.resource) {
+			if !p.hasOwnRequest(c, r) {
 				c.add = append(c.add, oneUnit(r, comments{}))
 			}
 		}
@@ -211,49 +191,37 @@ func (p *pod) requestForPod(r *request) {
 
 // addToFirst adds the extended resource of a pod's class to its first container, unless a container has it.
 func (p *pod) addToFirst(r *request) {
-	var first *container
 	for _, c := range p.containers {
-		has := p.limited(c, r.resource)
-		if slices.ContainsFunc(has, func(class string) bool { return class != r.class }) {
-			p.fault(c.place, "the limits have %s, and its pod requests class %s of %s; keep one of them",
-				extended(r.resource, has[0]), quote(r.class), r.resource)
-			return
+		has, contradicts := p.limited(c, r)
+		if contradicts {
+			p.fault(c.place, "the limits have %s, and its pod requests class %s of %s; keep one of them", has, quote(r.class), r.resource)
 		}
-		if len(has) > 0 {
+		if has != "" {
 			return
-		}
-		if first == nil && !strings.Contains(c.field, "initContainers[") {
-			first = c
 		}
 	}
-	if first != nil {
-		first.add = append(first.add, oneUnit(r, comments{}))
+	if i := slices.IndexFunc(p.containers, func(c *container) bool { return !c.isInit }); i >= 0 {
+		p.containers[i].add = append(p.containers[i].add, oneUnit(r, comments{}))
 	}
 }
 
-func (p *pod) hasOwnRequest(c *container, resource string) bool {
-	return slices.ContainsFunc(c.requests, func(r request) bool { return r.resource == resource }) ||
-		len(p.limited(c, resource)) > 0 || len(p.annotated(resource, containerKeys(resource, c.name))) > 0
+func (p *pod) hasOwnRequest(c *container, r *request) bool {
+	has, _ := p.limited(c, r)
+	return has != "" || len(p.annotated(r.resource, containerKeys(r.resource, c.name))) > 0 ||
+		slices.ContainsFunc(c.requests, func(own request) bool { return own.resource == r.resource })
 }
 
 // edit makes the edits that were decided.
 func (p *pod) edit() {
 	for _, c := range p.containers {
-		c.edit()
+		if len(c.add) > 0 {
+			replaceField(childMapping(c.node, "resources"), c.qos, "limits", c.add, c.lost)
+		} else if c.qos.key != nil {
+			removeField(c.resources.value, c.qos, c.resources.key, append(ownComments(c.qos), c.lost...))
+		}
 	}
 	if p.qos.key != nil {
-		removeField(p.spec, p.qos, nil, commentsOf([]*yaml.Node{p.qos.key, p.qos.node}).all())
+		removeField(p.spec, p.qos, p.key, commentsOf([]*yaml.Node{p.qos.key, p.qos.node}).all())
 	}
 	p.editAnnotations()
-}
-
-// edit puts extended resources into the limits of a container, in the place of its qosResources.
-func (c *container) edit() {
-	switch {
-	case len(c.add) > 0:
-		resources := childMapping(c.node, "resources")
-		replaceField(resources, c.qos, "limits", c.add, c.lost)
-	case c.qos.key != nil:
-		removeField(c.resources.value, c.qos, c.resources.key, append(ownComments(c.qos), c.lost...))
-	}
 }

@@ -57,6 +57,6 @@ func (d *document) setNamespace(n *yaml.Node, at place, namespace string) {
 	case is.key != nil:
 		d.fault(is.place, "is empty; remove it, or the namespace of the command line")
 	default:
-		d.later(func() { addFields(metadata.value, []field{{key: "namespace", value: newText(namespace)}}) })
+		d.later(func() { addFields(metadata.value, field{key: "namespace", value: newText(namespace)}) })
 	}
 }

@@ -24,42 +24,32 @@ type request struct {
 
 // elementFields are the fields of an element of qosResources in one kind of object.
 type elementFields struct {
-	// class is the field with the class, which is required unless it is empty here; others are allowed too.
-	class  string
-	others []string
+	names []string
+	// class is the one with the class; empty without one.
+	class string
 	// pods is the remedy for resources of pods.
 	pods string
 }
 
 // requestFields are the fields of requests in the spec of a pod.
 func requestFields() elementFields {
-	return elementFields{class: "class", pods: "request it in qosResources of the pod's spec"}
-}
-
-func (f elementFields) known() []string {
-	return slices.DeleteFunc(append([]string{"name", f.class}, f.others...), func(name string) bool { return name == "" })
+	return elementFields{[]string{"name", "class"}, "class", "request it in qosResources of the pod's spec"}
 }
 
 // requests reads a qosResources list in the given scope; empty allows both. Invalid requests become problems and are left out.
 func (d *document) requests(e entry, allowed elementFields, scope classes.Scope) []request {
-	if e.value == nil {
-		return nil
-	}
-	if !isList(e.value) {
-		d.fault(e.place, "must be a list of %s, not %s", strings.Join(allowed.known(), " and "), describe(e.value))
-		return nil
+	if e.value != nil && !isList(e.value) {
+		d.fault(e.place, "must be a list of %s, not %s", strings.Join(allowed.names, " and "), describe(e.value))
 	}
 
 	var all []request
-	for i, element := range e.value.Content {
+	for i, element := range elements(e.value) {
 		r, ok := d.request(element, e.at(element, index(i)), allowed)
-		if !ok {
-			continue
-		}
-		switch known, ok := d.known.scope(r.resource); {
+		switch {
+		case !ok:
 		case slices.ContainsFunc(all, func(other request) bool { return other.resource == r.resource }):
 			d.fault(r.place, "resource %s is requested twice; keep one class", r.resource)
-		case ok && scope == classes.ContainerScope && known == classes.PodScope:
+		case scope == classes.ContainerScope && d.known.scopeOf(r.resource) == classes.PodScope:
 			d.fault(r.place, "%s is for pods, not for containers; %s", r.resource, allowed.pods)
 		default:
 			all = append(all, r)
@@ -71,7 +61,7 @@ func (d *document) requests(e entry, allowed elementFields, scope classes.Scope)
 func (d *document) request(n *yaml.Node, at place, allowed elementFields) (request, bool) {
 	before := len(d.problems)
 	r := request{place: at, element: n}
-	if d.checkFields(n, at, allowed.known()) {
+	if d.checkFields(n, at, allowed.names) {
 		r.name = d.scalar(n, "name", at)
 		r.resource = d.canonical(r.name.Value)
 		if allowed.class != "" {

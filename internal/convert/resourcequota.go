@@ -51,7 +51,7 @@ func (d *document) resourceQuota(n *yaml.Node, at place) {
 	q.hard = d.mapping(q.spec, "hard", spec.place)
 	q.qos = d.mapping(q.spec, fieldName, spec.place)
 	d.walkFields(n, at)
-	if !d.known.given() {
+	if d.known.from == "" {
 		d.fault(q.qos.place, "which classes exist must be known, since those that are not listed are forbidden; "+
 			"pass --class-files or --from-cluster")
 	}
@@ -80,7 +80,7 @@ func (q *quota) readSections() {
 		}
 		section := q.entry(q.qos.value, key.Value, q.qos.place)
 		q.lost = append(q.lost, commentsOf([]*yaml.Node{key, value}, value.Content...).all()...)
-		for _, r := range q.requests(section, elementFields{others: []string{"classes"}, pods: "put it under pod"}, scope) {
+		for _, r := range q.requests(section, elementFields{names: []string{"name", "classes"}, pods: "put it under pod"}, scope) {
 			q.addResource(r, scope)
 		}
 	}
@@ -141,17 +141,11 @@ func (q *quota) addLimit(resource, class string, capacity int64, found comments)
 
 // listedClasses reads the classes of a resource.
 func (q *quota) listedClasses(r request) []quotaClass {
-	list := q.entry(r.element, "classes", r.place)
-	if list.value != nil && !isList(list.value) {
-		q.fault(list.place, "must be a list of name and capacity, not %s", describe(list.value))
-	}
-	if !isList(list.value) {
-		return nil
-	}
-	q.lost = append(q.lost, commentsOf([]*yaml.Node{r.element}, list.value.Content...).all()...)
+	list := q.list(r.element, "classes", r.place, "name and capacity")
+	q.lost = append(q.lost, commentsOf([]*yaml.Node{r.element}, elements(list.value)...).all()...)
 
 	var all []quotaClass
-	for i, n := range list.value.Content {
+	for i, n := range elements(list.value) {
 		at := list.at(n, index(i))
 		class, ok := q.readClass(r.resource, n, at)
 		switch {

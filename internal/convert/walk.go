@@ -69,12 +69,11 @@ func ignoredFields(n *yaml.Node) []string {
 // walkFields walks the fields of a mapping that were not handled yet.
 func (d *document) walkFields(n *yaml.Node, at place) {
 	ignored := ignoredFields(n)
+	d.refuseField(n, at, "the resources of a container, or to the spec of a pod, beside its containers")
 	for key, value := range fields(n) {
 		below := at.at(key, "."+key.Value)
 		switch {
 		case slices.Contains(ignored, key.Value) || d.handled[key]:
-		case key.Value == fieldName:
-			d.fault(below, "is not supported here; move it to the resources of a container, or to the spec of a pod, beside its containers")
 		case isPodSpec(value):
 			d.podSpec(n, key, value, below)
 		default:

@@ -79,11 +79,8 @@ func unfold(n *yaml.Node) {
 }
 
 func (d *document) encodeYAML(root *yaml.Node) ([]byte, error) {
-	var out bytes.Buffer
-	style := yaml.SequenceIndentStyle(yaml.DeriveSeqIndentStyle(string(d.body)))
-	encoder := yaml.NewEncoderWithOptions(&out, &yaml.EncoderOptions{SeqIndent: style})
-	err := errors.Join(encoder.Encode(root), encoder.Close())
-	return out.Bytes(), err
+	style := yaml.DeriveSeqIndentStyle(string(d.body))
+	return yaml.MarshalWithOptions(root, &yaml.EncoderOptions{SeqIndent: yaml.SequenceIndentStyle(style)})
 }
 
 // jsonIndent matches the indentation of a JSON document.
@@ -91,27 +88,27 @@ var jsonIndent = regexp.MustCompile(`^\s*\{\r?\n([ \t]+)`)
 
 // encodeJSON writes JSON with the indentation of the document, or in one line if the document is.
 func (d *document) encodeJSON(root *yaml.Node) ([]byte, error) {
-	var out bytes.Buffer
 	text := appendJSON(nil, root.Content[0])
-	indent := jsonIndent.FindSubmatch(d.body)
-	if indent == nil {
-		return append(text, '\n'), nil
+	if indent := jsonIndent.FindSubmatch(d.body); indent != nil {
+		var out bytes.Buffer
+		err := json.Indent(&out, text, "", string(indent[1]))
+		return append(out.Bytes(), '\n'), err
 	}
-	err := json.Indent(&out, text, "", string(indent[1]))
-	out.WriteByte('\n')
-	return out.Bytes(), err
+	return append(text, '\n'), nil
 }
 
 func appendJSON(out []byte, n *yaml.Node) []byte {
 	brackets, separators := "[]", ","
 	switch {
-	case n.Kind == yaml.MappingNode:
+	case isMapping(n):
 		brackets, separators = "{}", ":,"
-	case n.Kind == yaml.ScalarNode && n.ShortTag() == yaml.NodeTagString:
-		return append(out, jsonString(n.Value)...)
-	case n.Kind == yaml.ScalarNode:
+	case !isList(n) && n.ShortTag() == yaml.NodeTagString:
+		text, _ := json.Marshal(n.Value) // a string can always be encoded
+		return append(out, text...)
+	case !isList(n):
 		return append(out, n.Value...)
 	}
+
 	out = append(out, brackets[0])
 	for i, child := range n.Content {
 		if i > 0 {
@@ -120,14 +117,6 @@ func appendJSON(out []byte, n *yaml.Node) []byte {
 		out = appendJSON(out, child)
 	}
 	return append(out, brackets[1])
-}
-
-func jsonString(text string) []byte {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(text) // strings can always be encoded
-	return bytes.TrimSpace(out.Bytes())
 }
 
 // equal reports whether two nodes have the same content. The order of fields counts, style and comments do not.
