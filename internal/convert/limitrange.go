@@ -40,15 +40,18 @@ func (d *document) limitRange(n *yaml.Node, at place) {
 	}
 	d.walkFields(n, at)
 	d.checkTypes(items)
-	switch split := slices.ContainsFunc(items, func(item limitItem) bool { return item.stays }); {
-	case len(d.problems) > before || !slices.ContainsFunc(items, func(item limitItem) bool { return item.qos.key != nil }):
-	case split && n != d.content() && d.lists[n] == nil:
-		d.fault(at, "has other limits too, and there is no list where a second object could be; move its %s to a LimitRange of their own", fieldName)
-	case split:
-		d.later(func() { d.splitLimitRange(n, limits.value, items) })
-	default:
-		d.later(func() { becomeQOSLimitRange(n, items) })
+	if len(d.problems) > before || !slices.ContainsFunc(items, func(item limitItem) bool { return item.qos.key != nil }) {
+		return
 	}
+
+	if !slices.ContainsFunc(items, func(item limitItem) bool { return item.stays }) {
+		d.later(func() { becomeQOSLimitRange(n, items) })
+		return
+	}
+	if n != d.content() && d.lists[n] == nil {
+		d.fault(at, "has other limits too, and there is no list where a second object could be; move its %s to a LimitRange of their own", fieldName)
+	}
+	d.later(func() { d.splitLimitRange(n, limits.value, items) })
 }
 
 func (d *document) limitItem(n *yaml.Node, at place) limitItem {
@@ -103,52 +106,50 @@ func becomeQOSLimitRange(n *yaml.Node, items []limitItem) {
 	setText(valueOf(n, "apiVersion"), classes.APIVersion)
 	setText(valueOf(n, "kind"), v1alpha1.LimitRangeKind)
 	for _, item := range items {
-		for _, r := range item.defaults {
-			setText(r.name, r.resource)
-		}
+		item.setNames()
 	}
 }
 
-// splitLimitRange keeps the other limits in a LimitRange, and adds a QOSLimitRange after it.
+// setNames gives resources their full names.
+func (i *limitItem) setNames() {
+	for _, r := range i.defaults {
+		setText(r.name, r.resource)
+	}
+}
+
+// splitLimitRange keeps the other limits in a LimitRange, and moves the defaults to a QOSLimitRange after it.
 func (d *document) splitLimitRange(n, limits *yaml.Node, items []limitItem) {
-	second := newQOSLimitRange(n, items)
+	moved := newList()
 	for _, item := range items {
-		lost := func() []string { return commentsOf([]*yaml.Node{item.qos.key, item.qos.node}).all() }
+		item.setNames()
 		switch {
 		case item.qos.key == nil:
+		case len(item.defaults) == 0:
+			removeField(item.node, item.qos, nil, commentsOf([]*yaml.Node{item.qos.key, item.qos.node}).all())
 		case item.stays:
-			removeField(item.node, item.qos, nil, lost())
+			removeField(item.node, item.qos, nil, nil)
+			second := newMapping(field{key: "type", value: newText(item.kind)})
+			second.Content = append(second.Content, item.qos.key, item.qos.node)
+			moved.Content = append(moved.Content, second)
 		default:
-			remove(limits, slices.Index(limits.Content, item.node), 1, lost())
+			remove(limits, slices.Index(limits.Content, item.node), 1, nil)
+			moved.Content = append(moved.Content, item.node)
 		}
 	}
+	if len(moved.Content) == 0 {
+		return
+	}
 
-	list := d.lists[n]
-	switch {
-	case second == nil:
-	case list != nil:
+	second := newQOSLimitRange(n, moved)
+	if list := d.lists[n]; list != nil {
 		list.Content = slices.Insert(list.Content, slices.Index(list.Content, n)+1, second)
-	default:
+	} else {
 		d.added = append(d.added, &yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{second}})
 	}
 }
 
-// newQOSLimitRange returns a QOSLimitRange with the metadata and defaults of a LimitRange, in its style; nil without defaults.
-func newQOSLimitRange(n *yaml.Node, items []limitItem) *yaml.Node {
-	limits := newList()
-	for _, item := range items {
-		list := newList()
-		for _, r := range item.defaults {
-			list.Content = append(list.Content, newMapping(field{key: "name", value: newText(r.resource)}, field{key: "default", value: newText(r.class)}))
-		}
-		if len(item.defaults) > 0 {
-			limits.Content = append(limits.Content, newMapping(field{key: "type", value: newText(item.kind)}, field{key: fieldName, value: list}))
-		}
-	}
-	if len(limits.Content) == 0 {
-		return nil
-	}
-
+// newQOSLimitRange returns a QOSLimitRange with the metadata of a LimitRange, in its style.
+func newQOSLimitRange(n, limits *yaml.Node) *yaml.Node {
 	object := newMapping(field{key: "apiVersion", value: newText(classes.APIVersion)}, field{key: "kind", value: newText(v1alpha1.LimitRangeKind)})
 	if key, metadata := find(n, "metadata"); key != nil {
 		object.Content = append(object.Content, yaml.CopyYNode(key), yaml.CopyYNode(metadata))

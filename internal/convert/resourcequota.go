@@ -31,13 +31,6 @@ type quota struct {
 	lost []string
 }
 
-// quotaClass is a class in a quota.
-type quotaClass struct {
-	node     *yaml.Node
-	name     string
-	capacity int64
-}
-
 // resourceQuota plans the conversion of a ResourceQuota to one of extended resources: a class that is not listed is forbidden by 0, one
 // without a capacity is not limited.
 func (d *document) resourceQuota(n *yaml.Node, at place) {
@@ -102,23 +95,51 @@ func (q *quota) addResource(r request, scope classes.Scope) {
 	}
 	q.resources = append(q.resources, r.resource)
 
-	listed := q.listedClasses(r)
-	for _, class := range listed {
-		q.addClass(r.resource, class)
+	list := q.list(r.element, "classes", r.place, "name and capacity")
+	q.lost = append(q.lost, commentsOf([]*yaml.Node{r.element}, elements(list.value)...).all()...)
+	var listed []string
+	for i, n := range elements(list.value) {
+		at := list.at(n, index(i))
+		name, capacity, ok := q.readClass(r.resource, n, at)
+		switch {
+		case !ok:
+		case slices.Contains(listed, name):
+			q.fault(at, "class %s is here twice; keep one of them", quote(name))
+		default:
+			listed = append(listed, name)
+			q.addClass(n, r.resource, name, capacity)
+		}
 	}
 	for _, name := range known.classes {
-		if !slices.ContainsFunc(listed, func(class quotaClass) bool { return class.name == name }) {
+		if !slices.Contains(listed, name) {
 			q.addLimit(r.resource, name, 0, comments{})
 		}
 	}
 }
 
-// addClass adds the limit of a class that is listed. The comments of a class without a limit get its name.
-func (q *quota) addClass(resource string, class quotaClass) {
-	found := commentsOf([]*yaml.Node{class.node})
-	if class.capacity == 0 {
+// readClass reads a class of a quota. A capacity of 0 is no limit.
+func (q *quota) readClass(resource string, n *yaml.Node, at place) (name string, capacity int64, ok bool) {
+	before := len(q.problems)
+	if !q.checkFields(n, at, []string{"name", "capacity"}) {
+		return "", 0, false
+	}
+
+	name = q.scalar(n, "name", at).Value
+	if e := q.entry(n, "capacity", at); e.value != nil {
+		var err error
+		if capacity, err = strconv.ParseInt(e.value.Value, 10, 64); err != nil || capacity < 1 {
+			q.fault(e.place, "must be a number above 0, not %s; leave it out for no limit, or the class to forbid it", describe(e.value))
+		}
+	}
+	return name, capacity, len(q.problems) == before && q.checkNames(&request{place: at, resource: resource, class: name})
+}
+
+// addClass adds the limit of a class. The comments of a class without a limit get its name.
+func (q *quota) addClass(n *yaml.Node, resource, name string, capacity int64) {
+	found := commentsOf([]*yaml.Node{n})
+	if capacity == 0 {
 		for i, line := range found.line {
-			found.line[i] = "# " + class.name + ": " + strings.TrimLeft(line, "# ")
+			found.line[i] = "# " + name + ": " + strings.TrimLeft(line, "# ")
 		}
 		q.lost = append(q.lost, found.all()...)
 		return
@@ -126,7 +147,7 @@ func (q *quota) addClass(resource string, class quotaClass) {
 
 	foot := found.foot
 	found.foot = nil
-	q.addLimit(resource, class.name, class.capacity, found)
+	q.addLimit(resource, name, capacity, found)
 	q.lost = foot
 }
 
@@ -137,44 +158,6 @@ func (q *quota) addLimit(resource, class string, capacity int64, found comments)
 	found.head = append(q.lost, found.head...)
 	q.add = append(q.add, field{quotaPrefix + extended(resource, class), value, found})
 	q.lost = nil
-}
-
-// listedClasses reads the classes of a resource.
-func (q *quota) listedClasses(r request) []quotaClass {
-	list := q.list(r.element, "classes", r.place, "name and capacity")
-	q.lost = append(q.lost, commentsOf([]*yaml.Node{r.element}, elements(list.value)...).all()...)
-
-	var all []quotaClass
-	for i, n := range elements(list.value) {
-		at := list.at(n, index(i))
-		class, ok := q.readClass(r.resource, n, at)
-		switch {
-		case !ok:
-		case slices.ContainsFunc(all, func(other quotaClass) bool { return other.name == class.name }):
-			q.fault(at, "class %s is here twice; keep one of them", quote(class.name))
-		default:
-			all = append(all, class)
-		}
-	}
-	return all
-}
-
-func (q *quota) readClass(resource string, n *yaml.Node, at place) (quotaClass, bool) {
-	before := len(q.problems)
-	if !q.checkFields(n, at, []string{"name", "capacity"}) {
-		return quotaClass{}, false
-	}
-
-	class := quotaClass{node: n, name: q.scalar(n, "name", at).Value}
-	if capacity := q.entry(n, "capacity", at); capacity.value != nil {
-		number, err := strconv.ParseInt(capacity.value.Value, 10, 64)
-		if err != nil || number < 1 || capacity.value.Kind != yaml.ScalarNode {
-			q.fault(capacity.place, "must be a number above 0, not %s; leave it out for no limit, or the class to forbid it",
-				describe(capacity.value))
-		}
-		class.capacity = number
-	}
-	return class, len(q.problems) == before && q.checkNames(&request{place: at, resource: resource, class: class.name})
 }
 
 // checkHard reports limits that contradict those that are there, and drops what is there already.
