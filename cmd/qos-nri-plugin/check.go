@@ -29,8 +29,7 @@ type checkOptions struct {
 	path, hostRoot, runtimeEndpoint, nriSocket string
 
 	offline, mountResctrl bool
-	// kinds are made for a host; for no host with offline.
-	kinds func(o *checkOptions) ([]classes.Kind, error)
+	kinds                 func(o *checkOptions) ([]classes.Kind, error)
 }
 
 func newCheckCommand() *cobra.Command { return newCheckCommandFor(kindsToCheck) }
@@ -40,17 +39,17 @@ func newCheckCommandFor(known func(o *checkOptions) ([]classes.Kind, error)) *co
 	o := checkOptions{kinds: known}
 	cmd := &cobra.Command{
 		Use:   "check [PATH]",
-		Short: "Check class files, and whether this machine and its container runtime can do what they say",
+		Short: "Check class files, and whether this machine and its container runtime support them",
 		Long: `check reads the class files of PATH, a file or a directory, or those of --config. It prints a line for every problem of
-them, and of applying them on this machine (not with --offline), and changes nothing. Lines that begin with "warning"
-are about what works in part, or not on this machine. With --runtime-endpoint it also asks the container runtime over CRI whether it
-is set up for QoS classes; what a runtime does not tell is reported as unknown.
+the files, and of applying them on this machine (not with --offline). It changes nothing. Lines that begin with "warning"
+report what works in part, or not on this machine. With --runtime-endpoint it also asks the container runtime over CRI
+whether it is set up for QoS classes; what the runtime does not report is "unknown".
 
 The exit code is 0 when there are no problems, 1 when there are, and 2 when the command line is wrong.`,
 		Example: `  qos-nri-plugin check
   qos-nri-plugin check --offline ./classes.yaml
   qos-nri-plugin check --runtime-endpoint unix:///run/containerd/containerd.sock`,
-		Args: atMostOnePath,
+		Args: atMostOne("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				o.path = args[0]
@@ -61,26 +60,19 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 	flags := cmd.Flags()
 	flags.StringVar(&o.path, "config", defaults.Config, "class file, or directory of class files (*.yaml), without PATH")
 	flags.StringVar(&o.hostRoot, "host-root", defaults.HostRoot, "where the host's /sys, /dev, /proc and /etc are")
-	flags.BoolVar(&o.mountResctrl, "mount-resctrl", defaults.MountResctrl, "say what a plugin finds that mounts resctrl when it is not mounted")
-	flags.BoolVar(&o.offline, "offline", false, "check the files alone, not this machine")
+	flags.BoolVar(&o.mountResctrl, "mount-resctrl", defaults.MountResctrl, "check as a plugin that mounts resctrl when it is not mounted")
+	flags.BoolVar(&o.offline, "offline", false, "check only the files, not this machine")
 	flags.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "", "CRI socket of the container runtime to ask, as unix:///path")
 	flags.StringVar(&o.nriSocket, "nri-socket", defaults.NRISocket, "NRI socket of the container runtime")
 	return cmd
 }
 
-func atMostOnePath(cmd *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return program.UsageError(cmd, fmt.Errorf("one PATH is the most, not %d", len(args)))
-	}
-	return nil
-}
-
-// kindsToCheck are all kinds. Checking writes nothing, and mounts nothing.
+// kindsToCheck returns all kinds. Checking neither writes nor mounts anything.
 func kindsToCheck(o *checkOptions) ([]classes.Kind, error) {
 	if o.offline {
 		return config.OfflineKinds(), nil
 	}
-	return kindsOn(o.hostRoot, o.mountResctrl, slog.New(slog.DiscardHandler))
+	return hostKinds(o.hostRoot, o.mountResctrl, slog.New(slog.DiscardHandler))
 }
 
 func (o *checkOptions) run(cmd *cobra.Command) error {
@@ -88,23 +80,24 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+
 	out := cmd.OutOrStdout()
-	host := hostfs.Root(o.hostRoot)
 	problems := checkFiles(cmd.Context(), out, config.Read(o.path, known, config.HostFiles(o.hostRoot)), known, o.offline)
 	if o.runtimeEndpoint != "" {
-		more, err := o.checkRuntime(cmd.Context(), out, host)
+		more, err := o.checkRuntime(cmd.Context(), out)
 		if errors.Is(err, runtimesetup.ErrEndpoint) {
 			return program.UsageError(cmd, err)
 		}
 		problems += more
 	}
+
 	if problems > 0 {
 		return classcheck.Problems(problems)
 	}
 	return nil
 }
 
-// checkFiles prints what is wrong with class files, or a summary, and returns the number of problems.
+// checkFiles prints the problems of class files, or a summary, and returns the number of problems.
 func checkFiles(ctx context.Context, out io.Writer, source classes.FileSet, known []classes.Kind, offline bool) int {
 	var resources []node.ResourceStatus
 	err := source.Err
@@ -115,6 +108,7 @@ func checkFiles(ctx context.Context, out io.Writer, source classes.FileSet, know
 	if err != nil {
 		return classcheck.PrintProblems(out, err)
 	}
+
 	for _, warning := range warningsOf(resources) {
 		fmt.Fprintln(out, "warning: "+classcheck.OneLine(warning))
 	}
@@ -122,11 +116,12 @@ func checkFiles(ctx context.Context, out io.Writer, source classes.FileSet, know
 	return 0
 }
 
-func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer, host hostfs.Root) (problems int, err error) {
+func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer) (problems int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
+
 	findings, err := runtimesetup.Inspect(ctx, runtimesetup.Options{
-		Endpoint: o.runtimeEndpoint, NRISocket: o.nriSocket, HostRoot: o.hostRoot, Files: host,
+		Endpoint: o.runtimeEndpoint, NRISocket: o.nriSocket, HostRoot: o.hostRoot, Files: hostfs.Root(o.hostRoot),
 	})
 	for _, finding := range findings {
 		fmt.Fprintln(out, "runtime: "+classcheck.OneLine(finding.String()))
@@ -137,7 +132,7 @@ func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer, host hos
 	return problems, err
 }
 
-// warningsOf lists what a user should know of resources that can be applied, or that this machine does not have.
+// warningsOf returns warnings about resources that this machine lacks or supports in part.
 func warningsOf(resources []node.ResourceStatus) []string {
 	var warnings []string
 	for _, r := range resources {

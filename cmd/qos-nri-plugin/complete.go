@@ -14,14 +14,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// nodeState is what completions choose from.
+// nodeState has the words of completions.
 type nodeState struct {
 	status *qosv1alpha1.StatusResponse
 	list   *qosv1alpha1.ListAssignmentsResponse
 }
 
-// lookForCompletion asks the plugin. A shell that waits for a word is no place for errors: without an answer there
-// are no words.
+// lookForCompletion asks the plugin for its state. On an error there are no completions.
 func lookForCompletion(cmd *cobra.Command) nodeState {
 	var state nodeState
 	socket, err := cmd.Flags().GetString("api-socket")
@@ -34,6 +33,7 @@ func lookForCompletion(cmd *cobra.Command) nodeState {
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
+
 	err = (&apiOptions{socket: socket}).connect(ctx, func(ctx context.Context, client qosv1alpha1.NodeQOSClient) (err error) {
 		if state.status, err = client.Status(ctx, &qosv1alpha1.StatusRequest{}); err != nil {
 			return err
@@ -54,7 +54,7 @@ func completePod(cmd *cobra.Command, args []string, toComplete string) ([]string
 	return podWords(lookForCompletion(cmd), toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
-// podWords are names of pods, or UIDs once one has been begun.
+// podWords returns names of pods, or UIDs if the word begins like one.
 func podWords(state nodeState, begun string) []string {
 	var words []string
 	for _, pod := range state.list.GetPods() {
@@ -90,15 +90,16 @@ func containerWords(state nodeState, pod string) []string {
 	return words
 }
 
-// pairWords complete the last of "resource=class" pairs, with resources that can be changed and are not in the others.
+// pairWords completes the last of "resource=class" pairs with mutable resources that are not in the other pairs.
 func pairWords(resources []*qosv1alpha1.QOSResourceInfo, begun string) []string {
 	done, last := "", begun
 	if at := strings.LastIndex(begun, ","); at >= 0 {
 		done, last = begun[:at+1], begun[at+1:]
 	}
+
 	var words []string
 	for _, resource := range resources {
-		if !resource.GetMutable() || asked(done, resource.GetName()) {
+		if !resource.GetMutable() || contains(done, resource.GetName()) {
 			continue
 		}
 		for _, class := range resource.GetClasses() {
@@ -110,8 +111,8 @@ func pairWords(resources []*qosv1alpha1.QOSResourceInfo, begun string) []string 
 	return words
 }
 
-// asked says whether pairs have a resource already, by its short name or its full one.
-func asked(pairs, resource string) bool {
+// contains reports whether pairs contain a resource, by its short or its full name.
+func contains(pairs, resource string) bool {
 	for pair := range strings.SplitSeq(pairs, ",") {
 		if name, _, _ := strings.Cut(pair, "="); classes.CanonicalResource(name) == resource {
 			return true
@@ -120,7 +121,7 @@ func asked(pairs, resource string) bool {
 	return false
 }
 
-// pairWord is the pair that begins as it was begun: with the short name of the resource, or else with the full one.
+// pairWord returns the pair that begins with begun: with the resource's short name or else its full one.
 func pairWord(resource, class, begun string) (word string, ok bool) {
 	for _, name := range []string{strings.TrimPrefix(resource, "k8s.io/"), resource} {
 		if word := name + "=" + class; strings.HasPrefix(word, begun) {

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command qos-nri-plugin gives containers of this node the QoS classes that they ask for.
+// Command qos-nri-plugin gives the containers of this node the QoS classes that they request.
 package main
 
 import (
@@ -23,11 +23,12 @@ func newRootCommand() *cobra.Command {
 		Use:   "qos-nri-plugin",
 		Short: "QoS-class resources (KEP-3008) for the containers of this node",
 		Long: `qos-nri-plugin registers with containerd or CRI-O over NRI, and gives containers the RDT and block I/O classes
-that they ask for. Without a command it does what "run" does.`,
+that they request. Without a command it runs "run".`,
 		Args: program.NoArguments,
 		RunE: run.RunE,
 	}
 	root.Flags().AddFlagSet(run.Flags())
-	root.AddCommand(run, newCheckCommand(), newStatusCommand(), newAssignmentsCommand(), newUpdateCommand(), program.NewVersionCommand("qos-nri-plugin", version))
+	root.AddCommand(run, newCheckCommand(), newStatusCommand(), newAssignmentsCommand(), newUpdateCommand(),
+		program.NewVersionCommand("qos-nri-plugin", version))
 	return root
 }

@@ -5,13 +5,20 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"regexp"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/agent"
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
+	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 )
 
 func newRunCommand() *cobra.Command {
@@ -30,7 +37,8 @@ func newRunCommand() *cobra.Command {
 			if !regexp.MustCompile(`^[0-9]{2}$`).MatchString(options.NRIIndex) {
 				return program.UsageError(cmd, fmt.Errorf("--nri-index %q is not a number of two digits", options.NRIIndex))
 			}
-			known, err := kindsOn(options.HostRoot, options.MountResctrl, log)
+
+			known, err := hostKinds(options.HostRoot, options.MountResctrl, log)
 			if err != nil {
 				return err
 			}
@@ -45,11 +53,24 @@ func newRunCommand() *cobra.Command {
 func addRunFlags(flags *pflag.FlagSet, o *agent.Options) {
 	flags.StringVar(&o.Config, "config", o.Config, "class file, or directory of class files (*.yaml)")
 	flags.StringVar(&o.NRISocket, "nri-socket", o.NRISocket, "NRI socket of the container runtime")
-	flags.StringVar(&o.NRIIndex, "nri-index", o.NRIIndex, "place among the NRI plugins of the node, two digits")
+	flags.StringVar(&o.NRIIndex, "nri-index", o.NRIIndex, "order among the NRI plugins of the node, two digits")
 	flags.StringVar(&o.APISocket, "api-socket", o.APISocket, "unix socket to serve the node API on")
 	flags.StringVar(&o.APISocketGroup, "api-socket-group", o.APISocketGroup, "name or number of a group that may use the node API too")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "address of /metrics, /healthz and /readyz; empty is off")
 	flags.StringVar(&o.HostRoot, "host-root", o.HostRoot, "where the host's /sys, /dev and /proc are")
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir, "directory on a tmpfs for the lock and the checkpoint")
 	flags.BoolVar(&o.MountResctrl, "mount-resctrl", o.MountResctrl, "mount resctrl when it is not mounted")
+}
+
+// hostKinds returns all kinds for the host below hostRoot.
+func hostKinds(hostRoot string, mountResctrl bool, log *slog.Logger) ([]classes.Kind, error) {
+	host := hostfs.Root(hostRoot)
+	tree, err := cgroup.Detect(host)
+	if err != nil {
+		return nil, fmt.Errorf("find cgroups below --host-root %s: %w", hostRoot, err)
+	}
+	return config.Kinds(
+		rdt.Options{FS: host, Threads: tree, MountResctrl: mountResctrl, Log: log},
+		blockio.Options{FS: host, Tree: tree, Log: log},
+	), nil
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/proto"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
@@ -19,9 +18,9 @@ func newStatusCommand() *cobra.Command {
 	var api *apiOptions
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show the QoS-class resources of this node, what is in use, and how the plugin is",
-		Long: `status asks the running plugin which QoS-class resources and classes this node has, how many of each are in use,
-which resources the machine does not have and why, and which class files are in force.
+		Short: "Show the QoS-class resources of this node, their use, and the state of the plugin",
+		Long: `status asks the running plugin which QoS-class resources and classes this node has, how many assignments each class has,
+which resources the machine lacks and why, and which class files are in force.
 
 Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.StatusResponse.`,
 		Example: `  qos-nri-plugin status
@@ -29,11 +28,20 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.StatusRe
 		Args:              program.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return api.call(cmd, func(_ context.Context, client qosv1alpha1.NodeQOSClient) error {
-				if watch {
-					return api.watchStatus(cmd, client)
+			if watch {
+				return api.call(cmd, 0, func(ctx context.Context, client qosv1alpha1.NodeQOSClient) error {
+					stream, err := client.Watch(ctx, &qosv1alpha1.WatchRequest{})
+					return follow(api, cmd, stream, err, func(r *qosv1alpha1.WatchResponse) error {
+						return api.printStatus(cmd, r.GetStatus())
+					})
+				})
+			}
+			return api.call(cmd, answerTime, func(ctx context.Context, client qosv1alpha1.NodeQOSClient) error {
+				state, err := client.Status(ctx, &qosv1alpha1.StatusRequest{})
+				if err != nil {
+					return err
 				}
-				return api.printStatus(cmd, client)
+				return api.printStatus(cmd, state)
 			})
 		},
 	}
@@ -42,23 +50,6 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.StatusRe
 	return cmd
 }
 
-func (o *apiOptions) printStatus(cmd *cobra.Command, client qosv1alpha1.NodeQOSClient) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), answerTime)
-	defer cancel()
-	state, err := client.Status(ctx, &qosv1alpha1.StatusRequest{})
-	if err != nil {
-		return err
-	}
+func (o *apiOptions) printStatus(cmd *cobra.Command, state *qosv1alpha1.StatusResponse) error {
 	return o.print(cmd, state, func() string { return shell.Status(state) })
-}
-
-func (o *apiOptions) watchStatus(cmd *cobra.Command, client qosv1alpha1.NodeQOSClient) error {
-	stream, err := client.Watch(cmd.Context(), &qosv1alpha1.WatchRequest{})
-	if err != nil {
-		return err
-	}
-	return o.follow(cmd, func() (proto.Message, string, error) {
-		response, err := stream.Recv()
-		return response.GetStatus(), shell.Status(response.GetStatus()), err
-	})
 }

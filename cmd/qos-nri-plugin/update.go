@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// change is what update is asked to do; without a container, to the pod itself.
+// change is a requested change of a container or, if container is empty, of the pod itself.
 type change struct {
 	pod, container string
 	pairs          []classes.Pair
@@ -27,10 +27,10 @@ func newUpdateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "update POD [CONTAINER] RESOURCE=CLASS[,RESOURCE=CLASS...]",
 		Short: "Change classes of a running container or pod, all of them or none",
-		Long: `update asks the running plugin to change the classes of a container that runs or, without a container, those that the pod
-itself has, of resources of pod scope. It returns when the kernel has been seen to enforce them. If one of them cannot be changed, none
-is. POD is a pod's UID, or namespace/name. The short names "rdt" and "blockio" may be used; an empty class ("rdt=") is the system
-default, which enforces nothing.
+		Long: `update asks the running plugin to change the classes of a running container or, without CONTAINER, those of the pod itself,
+which are of resources of pod scope. It returns when they are verified to be enforced. If one of them cannot be changed, none
+is. POD is a pod's UID, or namespace/name. The short names "rdt" and "blockio" may be used; an empty class ("rdt=") is the
+system default, which enforces nothing.
 
 Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.UpdateContainerQOSResourcesResponse.`,
 		Example: `  qos-nri-plugin update default/web main rdt=gold
@@ -42,9 +42,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.UpdateCo
 			if err != nil {
 				return program.UsageError(cmd, err)
 			}
-			return api.call(cmd, func(ctx context.Context, client qosv1alpha1.NodeQOSClient) error {
-				ctx, cancel := context.WithTimeout(ctx, changeTime)
-				defer cancel()
+			return api.call(cmd, changeTime, func(ctx context.Context, client qosv1alpha1.NodeQOSClient) error {
 				return api.update(ctx, cmd, client, wanted)
 			})
 		},
@@ -55,17 +53,18 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.UpdateCo
 
 func parseChange(args []string) (change, error) {
 	if len(args) != 2 && len(args) != 3 {
-		return change{}, fmt.Errorf("POD, CONTAINER and RESOURCE=CLASS, or POD and RESOURCE=CLASS, are needed, not %d arguments", len(args))
+		return change{}, fmt.Errorf("POD, CONTAINER and RESOURCE=CLASS, or POD and RESOURCE=CLASS, are required, not %d arguments", len(args))
 	}
+
 	wanted := change{pod: args[0]}
 	if len(args) == 3 {
 		wanted.container = args[1]
 	}
-	pairs, err := classes.ParsePairs(args[len(args)-1])
-	if err == nil && len(pairs) == 0 {
+	var err error
+	wanted.pairs, err = classes.ParsePairs(args[len(args)-1])
+	if err == nil && len(wanted.pairs) == 0 {
 		err = errors.New("the request is empty; write resource=class[,resource=class...]")
 	}
-	wanted.pairs = pairs
 	return wanted, err
 }
 
@@ -79,11 +78,11 @@ func (o *apiOptions) update(ctx context.Context, cmd *cobra.Command, client qosv
 		return err
 	}
 	if wanted.container != "" {
-		err = shell.CheckContainer(pod, wanted.container)
+		if err := shell.CheckContainer(pod, wanted.container); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
+
 	answer, err := client.UpdateContainerQOSResources(ctx, wanted.request(pod.GetUid()))
 	if err != nil {
 		return err
