@@ -80,7 +80,7 @@ synchronized: true
 	}
 }
 
-func TestAssignmentsShowWhoWasRefused(t *testing.T) {
+func TestAssignmentsShowRefusals(t *testing.T) {
 	f := newFixture(t)
 	if err := f.RunPod(t.Context(), "default", "late", "rdt=gold", "main"); err == nil {
 		t.Fatal("gold is full, and was given")
@@ -99,7 +99,7 @@ func TestAssignmentsShowWhoWasRefused(t *testing.T) {
 	}
 }
 
-func TestAssignmentsShowWhoIsToBeEvicted(t *testing.T) {
+func TestAssignmentsShowEvictionTargets(t *testing.T) {
 	f := newFixture(t)
 	evicting := strings.Replace(apitest.Files, "  scope: pod\n", "  scope: pod\n  onClassRemoved: evict\n", 1)
 	for _, files := range []string{evicting, strings.NewReplacer("{name: fast}", "{name: slow}", "[fast]", "[slow]").Replace(evicting)} {

@@ -82,7 +82,7 @@ resources:
 	}
 }
 
-func TestCheckFindsWhatTheMachineRefusesUnlessOffline(t *testing.T) {
+func TestCheckReportsWhatTheMachineRefusesUnlessOffline(t *testing.T) {
 	f := newCheckFixture(t, map[string]string{"a.yaml": apitest.Files})
 	f.Backends[apitest.RDT].Fail("check", errors.Join(errors.New("3 CLOSIDs are needed and 2 are free"), errors.New("mask 5 has a hole")))
 	wantAnswer(t, answer{
@@ -108,7 +108,7 @@ func TestCheckWarnsOfResourcesThatTheMachineDoesNotHave(t *testing.T) {
 	}, f.check(t, f.dir))
 }
 
-func TestCheckWarnsOfWhatWorksInPart(t *testing.T) {
+func TestCheckWarnsOfPartlyEnforcedClasses(t *testing.T) {
 	f := newCheckFixture(t, map[string]string{"a.yaml": apitest.Files})
 	f.Backends[apitest.BlockIO].Preset(classes.BackendStatus{
 		Degraded: map[string]string{"throttled": "no device matches /dev/vdz"},
@@ -124,7 +124,7 @@ func TestCheckWarnsOfWhatWorksInPart(t *testing.T) {
 	}, f.check(t, f.dir))
 }
 
-func TestCheckSaysThatThereIsNothingToCheck(t *testing.T) {
+func TestCheckReportsAMissingPath(t *testing.T) {
 	f := newCheckFixture(t, nil)
 	got := f.check(t, filepath.Join(f.dir, "none"))
 	if got.Code != 1 || !strings.Contains(got.Out, "DIR/none") {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func TestFlagsHaveTheDefaultsThatTheirDocumentationTells(t *testing.T) {
+func TestFlagsHaveTheirDocumentedDefaults(t *testing.T) {
 	want := map[string]string{
 		"config":           "/etc/qos-nri-plugin",
 		"nri-socket":       "/var/run/nri/nri.sock",

@@ -54,7 +54,7 @@ func TestStatusIsAMessageOfTheAPIForPrograms(t *testing.T) {
 	}
 }
 
-// untilBoth ends a command when its output has both words.
+// untilBoth ends a command when its output contains both words.
 type untilBoth struct {
 	bytes.Buffer
 	words [2]string
@@ -100,13 +100,13 @@ func TestStatusWatchesUntilInterrupted(t *testing.T) {
 	}
 }
 
-func TestASocketThatDoesNotAnswerIsNamedWithARemedy(t *testing.T) {
+func TestASocketThatDoesNotAnswerIsReportedWithARemedy(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, test := range []struct{ name, socket, says string }{
+	for _, test := range []struct{ name, socket, want string }{
 		{"none", filepath.Join(dir, "none.sock"), "no such file or directory; is qos-nri-plugin running?"},
 		{"dead", file, "connection refused; is qos-nri-plugin running?"},
 		{"too long", "/" + strings.Repeat("x", 120), "at most 107 bytes"},
@@ -114,8 +114,8 @@ func TestASocketThatDoesNotAnswerIsNamedWithARemedy(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			for _, args := range [][]string{{"status"}, {"assignments"}, {"update", "default/web", "main", "rdt=gold"}} {
 				got := run(t.Context(), append(args, "--api-socket", test.socket)...)
-				if got.Code != 1 || !strings.Contains(got.Errors, test.says) || !strings.Contains(got.Errors, test.socket) || strings.Count(got.Errors, "\n") != 1 {
-					t.Errorf("%v answers %+v, want one line with the socket and %q", args, got, test.says)
+				if got.Code != 1 || !strings.Contains(got.Errors, test.want) || !strings.Contains(got.Errors, test.socket) || strings.Count(got.Errors, "\n") != 1 {
+					t.Errorf("%v answers %+v, want one line with the socket and %q", args, got, test.want)
 				}
 			}
 		})

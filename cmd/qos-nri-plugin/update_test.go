@@ -32,7 +32,7 @@ func TestUpdate(t *testing.T) {
 		{"does not take a resource of containers for a pod", []string{"default/web", "rdt=bronze"}, answer{
 			Code: 1, Errors: "Error: pod default/web: k8s.io/rdt is assigned to a container, not to a pod: malformed QoS request\n",
 		}},
-		{"says that nothing changes", []string{"default/web", "main", "rdt=gold"}, answer{
+		{"reports that nothing changes", []string{"default/web", "main", "rdt=gold"}, answer{
 			Out: "pod default/web container main: k8s.io/rdt stays gold\n",
 		}},
 		{"answers programs with all classes of the container", []string{"default/web", "main", "rdt=bronze", "-o", "yaml"}, answer{Out: `

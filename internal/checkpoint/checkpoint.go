@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint keeps what neither the runtime nor the kernel can tell after a restart, in one small file.
+// Package checkpoint stores, in one small file, state that neither the runtime nor the kernel has after a restart.
 package checkpoint
 
 import (
@@ -12,22 +12,21 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"sync"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// maxSize bounds what is read back; 500 containers take about 100 KiB.
+// maxSize bounds the size of the file that is read. 500 containers need about 100 KiB.
 const maxSize = 16 << 20
 
-// Changes are the classes of containers and pods that were changed after their creation, by the runtime's ID.
-// The file belongs to one boot of the machine: IDs and kernel state do not outlive it.
+// Changes are the classes of containers and pods that were changed after their creation, by the runtime's ID. The file is valid
+// for one boot of the machine, because IDs and kernel state are.
 type Changes struct {
 	path, bootID string
 
-	writing sync.Mutex // serializes Set, and is taken before mu
-	mu      sync.Mutex // guards byID; never held for I/O, since hooks wait for it
+	writing sync.Mutex // serializes Set; is locked before mu
+	mu      sync.Mutex // guards byID; never held during I/O, because hooks wait for it
 	byID    map[string][]classes.Assignment
 }
 
@@ -36,32 +35,32 @@ type content struct {
 	Changes map[string][]classes.Assignment `json:"changes"`
 }
 
-// Open reads the checkpoint. One that is missing, damaged or of another boot counts as empty, and is said in the log.
+// Open reads the checkpoint. A file that is missing, damaged or of another boot counts as empty; the latter two are logged.
 func Open(path, bootID string, log *slog.Logger) *Changes {
 	c := &Changes{path: path, bootID: bootID, byID: map[string][]classes.Assignment{}}
 	saved, err := read(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		log.Warn("the checkpoint of changed classes cannot be read; containers go back to the classes that they were created in",
+		log.Warn("cannot read the checkpoint of changed classes; containers return to the classes of their creation",
 			"path", path, "error", err)
 	case saved.BootID != bootID:
-		log.Info("the checkpoint of changed classes is from another boot", "path", path)
+		log.Info("the checkpoint of changed classes is of another boot and is ignored", "path", path)
 	case saved.Changes != nil:
 		c.byID = saved.Changes
 	}
 	return c
 }
 
-func read(path string) (content, error) {
-	var saved content
+func read(path string) (saved content, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return saved, err
 	}
 	if info.Size() > maxSize {
-		return saved, fmt.Errorf("%d bytes are more than a checkpoint can have", info.Size())
+		return saved, fmt.Errorf("its %d bytes are more than the maximum of %d", info.Size(), maxSize)
 	}
+
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return saved, err
@@ -74,77 +73,68 @@ func read(path string) (content, error) {
 func (c *Changes) Get(id string) ([]classes.Assignment, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	changed, ok := c.byID[id]
 	return changed, ok
 }
 
-// Set replaces the changed assignments of an ID and has written them when it returns. On error they are as before.
+// Set replaces the changed assignments of an ID, and writes the file. On an error nothing is changed.
 func (c *Changes) Set(id string, changed []classes.Assignment) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	before := c.replace(id, changed)
-	c.mu.Lock()
-	next := maps.Clone(c.byID)
-	c.mu.Unlock()
-	if err := c.write(next); err != nil {
+
+	before, all := c.replace(id, changed)
+	if err := c.write(all); err != nil {
 		c.replace(id, before)
-		return fmt.Errorf("write down the changed class: %w", err)
+		return fmt.Errorf("write the checkpoint of changed classes: %w", err)
 	}
 	return nil
 }
 
-func (c *Changes) replace(id string, changed []classes.Assignment) (before []classes.Assignment) {
+func (c *Changes) replace(id string, changed []classes.Assignment) (before []classes.Assignment, all map[string][]classes.Assignment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	before = c.byID[id]
 	if len(changed) > 0 {
 		c.byID[id] = changed
 	} else {
 		delete(c.byID, id)
 	}
-	return before
+	return before, maps.Clone(c.byID)
 }
 
-// Forget drops an ID. The file follows at the next Set; until then an ID that is gone does no harm in it.
+// Forget removes an ID. The file follows with the next Set; an unknown ID in it has no effect.
 func (c *Changes) Forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	delete(c.byID, id)
 }
 
-// Keep drops every ID that live does not know.
+// Keep removes every ID for which live returns false.
 func (c *Changes) Keep(live func(id string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	maps.DeleteFunc(c.byID, func(id string, _ []classes.Assignment) bool { return !live(id) })
 }
 
-// write replaces the file: a reader, or a crash at any moment, sees the old content or the new.
+// write replaces the file atomically. It needs no fsync: after a crash of the machine the boot ID is another one, and the file
+// is ignored.
 func (c *Changes) write(changes map[string][]classes.Assignment) error {
 	data, err := json.Marshal(content{BootID: c.bootID, Changes: changes})
 	if err != nil {
 		return err
 	}
-	// One name, since only one instance has the directory: nothing piles up when the process is killed here.
-	file, err := os.OpenFile(c.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	err = errors.Join(err, file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), c.path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	return syncDir(filepath.Dir(c.path))
-}
 
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
+	unfinished := c.path + ".new" // only one process uses the directory
+	err = os.WriteFile(unfinished, data, 0o600)
+	if err == nil {
+		err = os.Rename(unfinished, c.path)
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	if err != nil {
+		_ = os.Remove(unfinished) // the next write replaces it as well
+	}
+	return err
 }

@@ -78,7 +78,7 @@ func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
 			}
 			c := open(path, "boot")
 			if _, ok := c.Get("c1"); ok {
-				t.Error("it was believed")
+				t.Error("it was used")
 			}
 			set(t, c, "c2", gold)
 		})
@@ -89,7 +89,7 @@ func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, ok := open(path, "boot").Get("c1"); !ok {
-			t.Error("it was not believed")
+			t.Error("it was not used")
 		}
 	})
 }

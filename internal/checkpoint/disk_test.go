@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// fill lets the next write of a checkpoint find the disk full: what is written goes to /dev/full.
+// fill makes the next write of a checkpoint fail with ENOSPC: it goes to /dev/full.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	if err := os.Symlink("/dev/full", path+".new"); err != nil {
@@ -25,7 +25,7 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-func TestAFullDiskChangesNothingAndIsSaid(t *testing.T) {
+func TestAFullDiskChangesNothingAndIsReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	c := open(path, "boot")
 	set(t, c, "c1", gold)
@@ -38,7 +38,7 @@ func TestAFullDiskChangesNothingAndIsSaid(t *testing.T) {
 		fill(t, path)
 		err := c.Set(id, changed)
 		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: error is %v, want one that says that there is no space, and where", id, err)
+			t.Errorf("%s: error is %v, want ENOSPC with the path", id, err)
 		}
 	}
 	after, err := os.ReadFile(path)
@@ -57,13 +57,12 @@ func TestAFullDiskChangesNothingAndIsSaid(t *testing.T) {
 	set(t, c, "c2", gold)
 	for id, want := range map[string]bool{"c1": true, "c2": true, "c3": false} {
 		if _, got := open(path, "boot").Get(id); got != want {
-			t.Errorf("%s is remembered: %t, want %t once there is space again", id, got, want)
+			t.Errorf("%s is remembered: %t, want %t when there is space again", id, got, want)
 		}
 	}
 }
 
-// What a process that was killed in a write has left behind is neither read nor in the way.
-func TestTheRestOfAWriteThatWasCutIsNeitherReadNorInTheWay(t *testing.T) {
+func TestAnUnfinishedFileIsNeitherReadNorInTheWay(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	set(t, open(path, "boot"), "c1", gold)
 	if err := os.WriteFile(path+".new", []byte(`{"bootID":"boot","changes":{"c9":[{"Resource":"k8s.io/rdt","Cla`), 0o600); err != nil {
@@ -77,12 +76,11 @@ func TestTheRestOfAWriteThatWasCutIsNeitherReadNorInTheWay(t *testing.T) {
 	}
 	set(t, c, "c2", gold)
 	if _, ok := open(path, "boot").Get("c2"); !ok {
-		t.Error("what was written after it is not there")
+		t.Error("a later change was not written")
 	}
 }
 
-// A clock that is set says nothing of what is true: only the boot counts.
-func TestAClockThatWasSetDoesNotMakeACheckpointOld(t *testing.T) {
+func TestTheAgeOfACheckpointDoesNotMatter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	set(t, open(path, "boot"), "c1", gold)
 	for _, when := range []time.Time{time.Unix(0, 0), time.Now().AddDate(100, 0, 0)} {
@@ -90,7 +88,7 @@ func TestAClockThatWasSetDoesNotMakeACheckpointOld(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, ok := open(path, "boot").Get("c1"); !ok {
-			t.Errorf("a checkpoint of %s is not believed", when)
+			t.Errorf("a checkpoint of %s is not used", when)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
 )
 
 const (
@@ -72,7 +73,7 @@ func (p *Publisher) listAllocations(ctx context.Context) (*allocations, error) {
 	defer cancel()
 
 	socket := filepath.Join(p.kubeletDir, podResourcesDirectory, kubeletSocket)
-	conn, err := dial(socket)
+	conn, err := unixsocket.Dial(socket, maxAnswer)
 	if err != nil {
 		return nil, err
 	}

@@ -14,12 +14,12 @@ import (
 	"path/filepath"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/wait"
 	devicepluginv1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
 )
 
 const (
@@ -239,7 +239,7 @@ func (p *Publisher) socketRemoved() {
 func register(ctx context.Context, socket, endpoint, extended string) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	conn, err := dial(socket)
+	conn, err := unixsocket.Dial(socket, maxAnswer)
 	if err != nil {
 		return err
 	}
@@ -257,16 +257,4 @@ func register(ctx context.Context, socket, endpoint, extended string) error {
 	default:
 		return fmt.Errorf("kubelet refuses %s: %s", extended, status.Convert(err).Message())
 	}
-}
-
-// dial makes a connection to one of kubelet's sockets. It does not use gRPC's unix: addresses, because those are URLs, and not
-// every path can be written as one.
-func dial(socket string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///localhost",
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-		}),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
-	)
 }

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostfs reads and writes the host's files below a root directory, the way kernel filesystems want it.
+// Package hostfs reads and writes the host's files below a root directory, as kernel filesystems require.
 package hostfs
 
 import (
@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +19,7 @@ import (
 // ErrNotBlockDevice is returned by BlockDevice for any other kind of file.
 var ErrNotBlockDevice = errors.New("not a block device")
 
-// Root is a directory in which the host's /sys, /dev and /proc are. All paths given to its methods are the host's own.
+// Root is the directory that contains the host's /sys, /dev and /proc. Its methods take the host's paths.
 type Root string
 
 func (r Root) path(path string) string { return filepath.Join(string(r), path) }
@@ -27,15 +27,15 @@ func (r Root) path(path string) string { return filepath.Join(string(r), path) }
 // ReadFile returns the content of a file.
 func (r Root) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path(path)) }
 
-// WriteFile writes data to an existing file in a single write(2), as kernel files demand: it neither creates nor truncates,
-// and a short write is an error. The kernel's errno is in the chain of the error.
+// WriteFile writes data to an existing file with a single write(2), as kernel files require. It neither creates nor truncates
+// the file. A short write is an error. Errors wrap the kernel's errno.
 func (r Root) WriteFile(path string, data []byte) error {
 	file, err := os.OpenFile(r.path(path), os.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	fd := int(file.Fd())
-	n, err := ignoringEINTR(func() (int, error) { return unix.Write(fd, data) })
+
+	n, err := ignoringEINTR(func() (int, error) { return unix.Write(int(file.Fd()), data) })
 	if err == nil && n != len(data) {
 		err = fmt.Errorf("wrote %d of %d bytes", n, len(data))
 	}
@@ -47,8 +47,7 @@ func (r Root) WriteFile(path string, data []byte) error {
 
 func ignoringEINTR(write func() (int, error)) (int, error) {
 	for {
-		n, err := write()
-		if !errors.Is(err, unix.EINTR) {
+		if n, err := write(); !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}
@@ -57,7 +56,7 @@ func ignoringEINTR(write func() (int, error)) (int, error) {
 // Mkdir makes one directory.
 func (r Root) Mkdir(path string) error { return os.Mkdir(r.path(path), 0o755) }
 
-// Remove removes a file or an empty directory; a kernel group directory counts as empty.
+// Remove removes a file or an empty directory. Directories of kernel groups count as empty.
 func (r Root) Remove(path string) error { return os.Remove(r.path(path)) }
 
 // Rename moves a file or directory.
@@ -72,8 +71,9 @@ func (r Root) ReadDir(path string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	names, err := dir.Readdirnames(-1)
-	sort.Strings(names)
+	slices.Sort(names)
 	return names, errors.Join(err, dir.Close())
 }
 
@@ -102,12 +102,13 @@ func (r Root) Glob(pattern string) ([]string, error) {
 	return matches, err
 }
 
-// BlockDevice returns the numbers of a block device node, ErrNotBlockDevice for other files.
+// BlockDevice returns the numbers of a block device, and ErrNotBlockDevice for other files.
 func (r Root) BlockDevice(path string) (major, minor uint32, err error) {
 	info, err := os.Stat(r.path(path))
 	if err != nil {
 		return 0, 0, err
 	}
+
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || stat.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return 0, 0, &fs.PathError{Op: "stat", Path: path, Err: ErrNotBlockDevice}
@@ -115,7 +116,7 @@ func (r Root) BlockDevice(path string) (major, minor uint32, err error) {
 	return unix.Major(stat.Rdev), unix.Minor(stat.Rdev), nil
 }
 
-// Mount mounts a filesystem that has no device.
+// Mount mounts a filesystem without a device.
 func (r Root) Mount(source, target, fstype, options string) error {
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if err := unix.Mount(source, r.path(target), fstype, flags, options); err != nil {

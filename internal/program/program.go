@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package program is what the commands of this project have in common for their users: exit codes, usage errors, logs, version.
+// Package program has what all commands share: exit codes, usage errors, log flags and the version.
 package program
 
 import (
@@ -21,25 +21,26 @@ import (
 
 // Exit codes.
 const (
-	ExitProblems = 1 // what was asked could not be done, or problems were found
+	ExitProblems = 1 // the command failed, or found problems
 	ExitUsage    = 2 // the command line is wrong
 )
 
-// errUsage is in the chain of errors about the command line.
+// errUsage is wrapped by errors about the command line.
 var errUsage = errors.New("usage")
 
-// Main runs a program until it is done, or SIGTERM or SIGINT ends it, and returns the exit code.
+// Main runs a program until it ends, or until SIGTERM or SIGINT, and returns the exit code.
 func Main(root *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	return Execute(ctx, root, os.Args[1:])
 }
 
-// Execute runs a command, says on standard error in one line why it failed, and returns the exit code.
+// Execute runs a command and returns the exit code. It prints an error as one line.
 func Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(UsageError)
+
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -51,7 +52,7 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	return ExitProblems
 }
 
-// NoArguments refuses arguments, as a usage error.
+// NoArguments returns a usage error for any argument.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return UsageError(cmd, fmt.Errorf("unknown command %q", args[0]))
@@ -59,31 +60,33 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// UsageError says where to read what the command line should be.
+// UsageError adds a reference to the command's help.
 func UsageError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w: %w; see %q", errUsage, err, cmd.CommandPath()+" --help")
 }
 
-// LogOptions are the flags of a program's log.
+// LogOptions are the flags of a program's logger.
 type LogOptions struct{ Level, Format string }
 
-// AddFlags adds them, with their defaults.
+// AddFlags adds the flags and their defaults.
 func (o *LogOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Level, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&o.Format, "log-format", "text", "text or json")
 }
 
-// Logger makes the log; the error names the flag that is wrong.
+// Logger makes the logger. An error names the flag.
 func (o *LogOptions) Logger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.Level)); err != nil {
 		return nil, fmt.Errorf("--log-level %q: use debug, info, warn or error", o.Level)
 	}
+
+	options := &slog.HandlerOptions{Level: level}
 	switch o.Format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})), nil
+		return slog.New(slog.NewTextHandler(w, options)), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})), nil
+		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
 	return nil, fmt.Errorf("--log-format %q: use text or json", o.Format)
 }

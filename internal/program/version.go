@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NewVersionCommand makes the command "version" of a program. linked is what the linker set for releases, else empty: then
-// the Go toolchain knows.
+// NewVersionCommand makes a program's command "version". linked is the version that the linker sets for releases. If it is
+// empty, the version is that of the Go toolchain's build information.
 func NewVersionCommand(name, linked string) *cobra.Command {
 	return &cobra.Command{
 		Use:               "version",
@@ -28,7 +28,7 @@ func NewVersionCommand(name, linked string) *cobra.Command {
 	}
 }
 
-// Version is the version alone.
+// Version returns only the version.
 func Version(linked string) string {
 	info, _ := debug.ReadBuildInfo()
 	return versionOf(linked, info)
@@ -44,31 +44,20 @@ func versionOf(linked string, info *debug.BuildInfo) string {
 	return "(devel)"
 }
 
-// describeBuild names version, commit, toolchain and platform in one line; info may be nil.
+// describeBuild returns version, commit, toolchain and platform in one line; info may be nil.
 func describeBuild(name, linked string, info *debug.BuildInfo) string {
-	parts := []string{}
-	commit, modified := revision(info)
-	if commit != "" {
-		parts = append(parts, "commit "+commit)
-	}
-	if modified {
-		parts = append(parts, "with changes")
-	}
-	parts = append(parts, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
-	return fmt.Sprintf("%s %s (%s)", name, versionOf(linked, info), strings.Join(parts, ", "))
-}
-
-func revision(info *debug.BuildInfo) (commit string, modified bool) {
-	if info == nil {
-		return "", false
-	}
-	for _, setting := range info.Settings {
-		switch setting.Key {
-		case "vcs.revision":
-			commit = setting.Value[:min(12, len(setting.Value))]
-		case "vcs.modified":
-			modified = setting.Value == "true"
+	var parts []string
+	if info != nil {
+		for _, setting := range info.Settings {
+			switch {
+			case setting.Key == "vcs.revision":
+				parts = append(parts, "commit "+setting.Value[:min(12, len(setting.Value))])
+			case setting.Key == "vcs.modified" && setting.Value == "true":
+				parts = append(parts, "with changes")
+			}
 		}
 	}
-	return commit, modified
+
+	parts = append(parts, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
+	return fmt.Sprintf("%s %s (%s)", name, versionOf(linked, info), strings.Join(parts, ", "))
 }

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// Keys of the runtimes' own RDT and block I/O configuration, the same in containerd and CRI-O.
+// Keys of the runtime's own RDT and block I/O configuration, which are the same in containerd and CRI-O.
 const (
 	rdtFileKey     = "rdt_config_file"
 	blockIOFileKey = "blockio_config_file"
 )
 
-// configFiles are where a runtime's configuration usually is: the main file, then what is merged into it.
+// configFiles returns the usual paths of a runtime's configuration: the main file, and the files that are merged into it.
 func (r runtime) configFiles() (main string, more []string) {
 	switch r.family() {
 	case containerd:
@@ -28,13 +28,14 @@ func (r runtime) configFiles() (main string, more []string) {
 	return "", nil
 }
 
-// ownConfiguration says whether the runtime manages RDT or block I/O by itself. Over CRI it does not tell, so its
-// configuration files are looked at; where they are not in the usual place, the answer is unknown.
+// ownConfiguration reports whether the runtime manages RDT or block I/O by itself. It does not report that over CRI, so this
+// reads its configuration files. If they are not at the usual paths, the result is unknown.
 func ownConfiguration(files Files, r runtime) []Finding {
 	main, more := r.configFiles()
 	if main == "" {
-		return []Finding{{Unknown, "whether " + r.name + " has an RDT configuration of its own, which could remove the groups of the plugin"}}
+		return []Finding{{Unknown, "whether " + r.name + " has an RDT configuration of its own, which could remove the plugin's groups"}}
 	}
+
 	found, read, unread := readSettings(files, main, more)
 	findings := make([]Finding, 0, 2+len(unread))
 	for _, reason := range unread {
@@ -42,7 +43,7 @@ func ownConfiguration(files Files, r runtime) []Finding {
 			r.name, reason, rdtFileKey)})
 	}
 	for _, s := range found {
-		findings = append(findings, judge(s, r))
+		findings = append(findings, s.finding(r))
 	}
 	if len(found) == 0 && len(unread) == 0 {
 		findings = append(findings, Finding{OK, fmt.Sprintf("%s has no RDT or block I/O configuration of its own in %s",
@@ -51,16 +52,16 @@ func ownConfiguration(files Files, r runtime) []Finding {
 	return findings
 }
 
-func judge(s setting, r runtime) Finding {
+func (s setting) finding(r runtime) Finding {
 	if s.key == rdtFileKey {
-		return Finding{Problem, fmt.Sprintf("%s has an RDT configuration of its own (%s in %s:%d), and at its start removes the groups of "+
-			"the plugin; take that line out, and name the file under rdt.configFile of a class file", r.name, s.key, s.file, s.line)}
+		return Finding{Problem, fmt.Sprintf("%s has an RDT configuration of its own (%s in %s:%d), and removes the plugin's groups when it "+
+			"starts; remove that line, and name the file as rdt.configFile in a class file", r.name, s.key, s.file, s.line)}
 	}
 	return Finding{Warning, fmt.Sprintf("%s has a block I/O configuration of its own (%s in %s:%d); "+
-		"a container that asks both for a class gets values of both", r.name, s.key, s.file, s.line)}
+		"a container that requests classes of both gets values of both", r.name, s.key, s.file, s.line)}
 }
 
-// readSettings returns the settings of interest, which files were read, and why others were not.
+// readSettings returns the relevant settings, the files that were read, and why others were not.
 func readSettings(files Files, main string, patterns []string) (found []setting, read, unread []string) {
 	names := []string{main}
 	for _, pattern := range patterns {
@@ -70,6 +71,7 @@ func readSettings(files Files, main string, patterns []string) (found []setting,
 		}
 		names = append(names, matches...)
 	}
+
 	for _, name := range names {
 		data, err := files.ReadFile(name)
 		switch {
@@ -80,6 +82,7 @@ func readSettings(files Files, main string, patterns []string) (found []setting,
 			unread = append(unread, err.Error())
 		}
 	}
+
 	if len(read) == 0 && len(unread) == 0 {
 		unread = append(unread, "there is no "+main+", and it may use another file")
 	}
@@ -91,17 +94,17 @@ func readSettings(files Files, main string, patterns []string) (found []setting,
 	return slices.DeleteFunc(found, func(s setting) bool { return s.key == importsKey }), read, unread
 }
 
-// importsKey names more files of containerd.
+// importsKey is the key for containerd's further files.
 const importsKey = "imports"
 
-// setting is a line of a TOML file that sets one of the keys of interest to something.
+// setting is a line of a TOML file that sets one of the relevant keys.
 type setting struct {
 	file, key, value string
 	line             int
 }
 
-// scan finds settings in TOML. It reads lines, not the language: of the keys of interest it finds those that are set
-// the usual way, "key = value" on one line, whatever the table.
+// scan finds settings in TOML. It does not parse the language, but finds "key = value" on one line, in any table. That works
+// with every version of the runtimes, and gives the line's number.
 func scan(file string, data []byte) []setting {
 	var found []setting
 	number := 0
@@ -120,7 +123,7 @@ func scan(file string, data []byte) []setting {
 	return found
 }
 
-// empty says whether a value sets nothing: an empty string, or imports of the files that are read anyway.
+// empty reports whether a value has no effect: an empty string, or imports of files that are read anyway.
 func empty(key, value string) bool {
 	value, _, _ = strings.Cut(value, " #")
 	value = strings.NewReplacer(`"`, "", `'`, "", "[", "", "]", "", " ", "").Replace(value)

@@ -8,38 +8,53 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/version"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
 )
 
-// Names that runtimes give themselves.
+// Names that runtimes report.
 const (
 	containerd = "containerd"
 	crio       = "cri-o"
 )
 
-// runtime is what a container runtime tells of itself.
+// maxResponse is the largest CRI response that is accepted, in bytes.
+const maxResponse = 4 << 20
+
+// runtime is what a container runtime reports over CRI.
 type runtime struct {
 	name, version string
-	// ignoreRDT and ignoreBlockIO are flags of containerd; nil when it does not tell.
+	// ignoreRDT and ignoreBlockIO are flags of containerd; nil if it does not report them.
 	ignoreRDT, ignoreBlockIO *bool
 }
 
-func (r runtime) family() string {
-	switch r.name {
-	case containerd:
-		return containerd
-	case "cri-o", "crio":
-		return crio
+// ask reads version and configuration over CRI.
+func ask(ctx context.Context, socket string) (runtime, error) {
+	conn, err := unixsocket.Dial(socket, maxResponse)
+	if err != nil {
+		return runtime{}, err
 	}
-	return ""
+	defer conn.Close() //nolint:errcheck // nothing is lost
+
+	client := runtimeapi.NewRuntimeServiceClient(conn)
+	version, err := client.Version(ctx, &runtimeapi.VersionRequest{})
+	if err != nil {
+		return runtime{}, errors.New(status.Convert(err).Message())
+	}
+
+	r := runtime{name: version.GetRuntimeName(), version: version.GetRuntimeVersion()}
+	// Without an answer the flags are reported as unknown.
+	if status, err := client.Status(ctx, &runtimeapi.StatusRequest{Verbose: true}); err == nil {
+		r.readInfo(status.GetInfo())
+	}
+	return r, nil
 }
 
-// readInfo takes what is of use from the verbose status. Its form is each runtime's own, so anything can be missing.
+// readInfo reads the verbose status, whose format is different for each runtime. Anything may be missing.
 func (r *runtime) readInfo(info map[string]string) {
 	var config struct {
 		Containerd struct {
@@ -47,10 +62,19 @@ func (r *runtime) readInfo(info map[string]string) {
 			IgnoreBlockIO *bool `json:"ignoreBlockIONotEnabledErrors"`
 		} `json:"containerd"`
 	}
-	if json.Unmarshal([]byte(info["config"]), &config) != nil {
-		return
+	if json.Unmarshal([]byte(info["config"]), &config) == nil {
+		r.ignoreRDT, r.ignoreBlockIO = config.Containerd.IgnoreRDT, config.Containerd.IgnoreBlockIO
 	}
-	r.ignoreRDT, r.ignoreBlockIO = config.Containerd.IgnoreRDT, config.Containerd.IgnoreBlockIO
+}
+
+func (r runtime) family() string {
+	switch r.name {
+	case containerd:
+		return containerd
+	case crio, "crio":
+		return crio
+	}
+	return ""
 }
 
 func (r runtime) nriRemedy() string {
@@ -60,11 +84,11 @@ func (r runtime) nriRemedy() string {
 	case crio:
 		return "set enable_nri = true under [crio.nri] in CRI-O's configuration, and restart it"
 	}
-	return "turn NRI on in the runtime's configuration"
+	return "enable NRI in the runtime's configuration"
 }
 
-// rdtOverNRI says whether the runtime can put containers into resctrl groups on a plugin's word, which is in NRI from
-// v0.11.0: in containerd from 2.2.1 on, in CRI-O not up to 1.34.
+// rdtOverNRI reports whether the runtime supports RDT groups over NRI, which requires NRI v0.11.0. containerd has that since
+// 2.2.1; CRI-O up to 1.34 does not.
 func rdtOverNRI(r runtime) Finding {
 	unknown := Finding{Unknown, fmt.Sprintf("whether NRI of %s %s can set RDT groups (it can from NRI v0.11.0); "+
 		"once the plugin has registered, its status shows the NRI version", r.name, r.version)}
@@ -72,30 +96,44 @@ func rdtOverNRI(r runtime) Finding {
 	if err != nil {
 		return unknown
 	}
+
+	older := func(than string) bool { return has.LessThan(version.MustParseGeneric(than)) }
 	switch {
-	case r.family() == containerd && has.LessThan(version.MustParseGeneric("2.2.1")):
-		return Finding{Problem, "NRI of containerd " + r.version + " cannot set RDT groups, so no RDT class can be given; use 2.2.1 or later"}
+	case r.family() == containerd && older("2.2.1"):
+		return Finding{Problem, "NRI of containerd " + r.version + " cannot set RDT groups, so no RDT class is available; use 2.2.1 or later"}
 	case r.family() == containerd:
 		return Finding{OK, "NRI of containerd " + r.version + " can set RDT groups"}
-	case r.family() == crio && has.LessThan(version.MustParseGeneric("1.35.0")):
-		return Finding{Problem, "NRI of CRI-O " + r.version + " cannot set RDT groups, so no RDT class can be given; " +
+	case r.family() == crio && older("1.35.0"):
+		return Finding{Problem, "NRI of CRI-O " + r.version + " cannot set RDT groups, so no RDT class is available; " +
 			"use one with NRI v0.11.0 or later"}
 	}
 	return unknown
 }
 
-func connect(socket string) (*grpc.ClientConn, error) {
-	dial := func(ctx context.Context, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+// ownAnnotations reports whether containerd handles its own annotations before the plugin does.
+func ownAnnotations(r runtime) []Finding {
+	if r.family() != containerd {
+		return nil
 	}
-	return grpc.NewClient("passthrough:///localhost", grpc.WithContextDialer(dial),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-}
 
-// plain takes gRPC's words off an error.
-func plain(err error) error {
-	if s, ok := status.FromError(err); ok {
-		return errors.New(s.Message())
+	var findings []Finding
+	for _, flag := range []struct {
+		name, annotation string
+		value            *bool
+	}{
+		{"ignore_rdt_not_enabled_errors", "rdt.resources.beta.kubernetes.io", r.ignoreRDT},
+		{"ignore_blockio_not_enabled_errors", "blockio.resources.beta.kubernetes.io", r.ignoreBlockIO},
+	} {
+		switch {
+		case flag.value == nil:
+			findings = append(findings, Finding{Unknown, fmt.Sprintf("whether containerd refuses pods with %s annotations, "+
+				"because it does not report %s", flag.annotation, flag.name)})
+		case *flag.value:
+			findings = append(findings, Finding{OK, "containerd leaves " + flag.annotation + " annotations to the plugin"})
+		default:
+			findings = append(findings, Finding{Warning, fmt.Sprintf("containerd refuses pods with %s annotations by itself; "+
+				"if you use those, set %s = true in its CRI configuration", flag.annotation, flag.name)})
+		}
 	}
-	return err
+	return findings
 }

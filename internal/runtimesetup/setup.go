@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runtimesetup finds out whether a container runtime is set up for QoS classes, without changing anything.
+// Package runtimesetup checks whether a container runtime is set up for QoS classes. It changes nothing.
 package runtimesetup
 
 import (
@@ -13,29 +13,27 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Level says what a finding means to a user.
+// Level is the severity of a finding.
 type Level string
 
 // Levels of findings.
 const (
-	// OK is as it should be.
+	// OK needs no action.
 	OK Level = "ok"
-	// Warning is worth knowing, and does not stop classes from working.
+	// Warning does not stop classes from working.
 	Warning Level = "warning"
-	// Unknown could not be found out.
+	// Unknown could not be determined.
 	Unknown Level = "unknown"
-	// Problem stops classes, or some of them, from working.
+	// Problem stops some or all classes from working.
 	Problem Level = "problem"
 )
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	Level Level
-	// Text is a sentence that names the remedy where one is needed.
+	// Text has the state, and the remedy where one is needed.
 	Text string
 }
 
@@ -47,32 +45,35 @@ type Files interface {
 	Glob(pattern string) ([]string, error)
 }
 
-// Options say which runtime to look at.
+// Options select the runtime to check.
 type Options struct {
-	// Endpoint of the CRI: unix:///path, or the path alone.
+	// Endpoint is that of the CRI: unix:///path, or only the path.
 	Endpoint string
 	// NRISocket is the path of the runtime's NRI socket.
 	NRISocket string
-	// HostRoot is where the host's root directory is; both paths are below it.
+	// HostRoot is the host's root directory; both paths are below it.
 	HostRoot string
-	Files    Files
+	// Files are the files below HostRoot.
+	Files Files
 }
 
-// ErrEndpoint says that an endpoint is not a unix socket.
+// ErrEndpoint means that an endpoint is not a unix socket.
 var ErrEndpoint = errors.New("not the address of a unix socket; write it like unix:///run/containerd/containerd.sock")
 
-// Inspect looks at a runtime. What it finds is in the order in which a user would put it right. The error is ErrEndpoint.
-// A connection to the NRI socket is made and closed at once, which the runtime may note in its log.
+// Inspect checks a runtime, and returns findings in the order in which a user would fix them. The error is ErrEndpoint. It
+// connects to the NRI socket and disconnects, which the runtime may log.
 func Inspect(ctx context.Context, o Options) ([]Finding, error) {
 	path, err := socketPath(o.Endpoint)
 	if err != nil {
 		return nil, err
 	}
+
 	runtime, err := ask(ctx, filepath.Join(o.HostRoot, path))
 	if err != nil {
 		text := fmt.Sprintf("the runtime does not answer on %s: %v; is it running, is this its socket, and are you root?", o.Endpoint, err)
 		return []Finding{{Problem, text}}, nil
 	}
+
 	findings := []Finding{{OK, fmt.Sprintf("the runtime is %s %s", runtime.name, runtime.version)}}
 	findings = append(findings, rdtOverNRI(runtime), nriSocket(ctx, o, runtime))
 	findings = append(findings, ownConfiguration(o.Files, runtime)...)
@@ -87,7 +88,7 @@ func socketPath(endpoint string) (string, error) {
 	return path, nil
 }
 
-// nriSocket says whether NRI is on, which no runtime tells over CRI.
+// nriSocket reports whether NRI is enabled, which runtimes do not report over CRI.
 func nriSocket(ctx context.Context, o Options, r runtime) Finding {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(o.HostRoot, o.NRISocket))
 	switch {
@@ -97,53 +98,7 @@ func nriSocket(ctx context.Context, o Options, r runtime) Finding {
 	case errors.Is(err, fs.ErrNotExist):
 		return Finding{Problem, fmt.Sprintf("NRI is off, or its socket is not %s; %s", o.NRISocket, r.nriRemedy())}
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return Finding{Problem, fmt.Sprintf("NRI is off: nobody answers on %s any more; %s", o.NRISocket, r.nriRemedy())}
+		return Finding{Problem, fmt.Sprintf("NRI is off: no process serves %s; %s", o.NRISocket, r.nriRemedy())}
 	}
 	return Finding{Unknown, fmt.Sprintf("whether NRI is on: %v; try it as root", err)}
-}
-
-// ownAnnotations warns those who use the runtime's own annotations, which the runtime reads before the plugin does.
-func ownAnnotations(r runtime) []Finding {
-	if r.family() != containerd {
-		return nil
-	}
-	var findings []Finding
-	for _, flag := range []struct {
-		name, annotation string
-		value            *bool
-	}{
-		{"ignore_rdt_not_enabled_errors", "rdt.resources.beta.kubernetes.io", r.ignoreRDT},
-		{"ignore_blockio_not_enabled_errors", "blockio.resources.beta.kubernetes.io", r.ignoreBlockIO},
-	} {
-		switch {
-		case flag.value == nil:
-			findings = append(findings, Finding{Unknown, fmt.Sprintf("whether containerd refuses pods with %s annotations, "+
-				"since it does not tell %s", flag.annotation, flag.name)})
-		case *flag.value:
-			findings = append(findings, Finding{OK, "containerd leaves " + flag.annotation + " annotations to the plugin"})
-		default:
-			findings = append(findings, Finding{Warning, fmt.Sprintf("containerd refuses pods with %s annotations by itself; "+
-				"if you use those, set %s = true in its CRI configuration", flag.annotation, flag.name)})
-		}
-	}
-	return findings
-}
-
-// ask gets from the runtime what it tells over CRI.
-func ask(ctx context.Context, socket string) (runtime, error) {
-	conn, err := connect(socket)
-	if err != nil {
-		return runtime{}, err
-	}
-	client := runtimeapi.NewRuntimeServiceClient(conn)
-	version, err := client.Version(ctx, &runtimeapi.VersionRequest{})
-	if err != nil {
-		return runtime{}, errors.Join(plain(err), conn.Close())
-	}
-	r := runtime{name: version.GetRuntimeName(), version: version.GetRuntimeVersion()}
-	// What Status would have told is unknown then, and reported as that.
-	if status, err := client.Status(ctx, &runtimeapi.StatusRequest{Verbose: true}); err == nil {
-		r.readInfo(status.GetInfo())
-	}
-	return r, conn.Close()
 }

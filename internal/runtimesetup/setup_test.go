@@ -25,7 +25,7 @@ import (
 const (
 	endpoint      = "/run/cri.sock"
 	nriSocketPath = "/run/nri.sock"
-	// config is what containerd tells of its CRI configuration, in part.
+	// config is a part of the CRI configuration that containerd reports.
 	config = `{"containerd":{"snapshotter":"overlayfs","ignoreBlockIONotEnabledErrors":false,"ignoreRdtNotEnabledErrors":true},"enableSelinux":false}`
 )
 
@@ -48,7 +48,7 @@ func (r fakeRuntime) Status(_ context.Context, request *runtimeapi.StatusRequest
 	return &runtimeapi.StatusResponse{Info: r.info}, nil
 }
 
-// host is a root directory with a runtime, its sockets and its files.
+// host makes a root directory with a runtime, its sockets and its files.
 func host(t *testing.T, r fakeRuntime, nri bool, files map[string]string) Options {
 	t.Helper()
 	root := t.TempDir()
@@ -106,7 +106,7 @@ func inspect(t *testing.T, o Options) []string {
 	return lines
 }
 
-func TestARuntimeThatIsSetUp(t *testing.T) {
+func TestARuntimeThatIsSetUpHasNoProblems(t *testing.T) {
 	r := fakeRuntime{name: "containerd", version: "v2.4.2", info: map[string]string{"config": config}}
 	o := host(t, r, true, map[string]string{
 		"/etc/containerd/config.toml":    "version = 4\nimports = ['/etc/containerd/conf.d/*.toml']\n[plugins.'io.containerd.service.v1.tasks-service']\n  rdt_config_file = ''\n",
@@ -150,19 +150,19 @@ func TestFindings(t *testing.T) {
 		{"a block I/O configuration", containerdOf("v2.4.2"), true, map[string]string{main: "blockio_config_file = '/etc/b.yaml'"}, "warning: containerd has a block I/O configuration of its own (blockio_config_file in " + main + ":1)"},
 		{"imports from elsewhere", containerdOf("v2.4.2"), true, map[string]string{main: "imports = ['/opt/*.toml']"}, "unknown: whether containerd has an RDT configuration of its own: " + main + ":1 imports ['/opt/*.toml'], which were not read"},
 		{"a drop-in of CRI-O", fakeRuntime{name: "cri-o", version: "1.36.0"}, true, map[string]string{"/etc/crio/crio.conf.d/rdt": "[crio.runtime]\nrdt_config_file = \"/x\""}, "problem: cri-o has an RDT configuration of its own (rdt_config_file in /etc/crio/crio.conf.d/rdt:2)"},
-		{"a containerd that tells nothing of annotations", containerdOf("v2.4.2"), true, nil, "unknown: whether containerd refuses pods with rdt.resources.beta.kubernetes.io annotations"},
+		{"a containerd that does not report its flags for annotations", containerdOf("v2.4.2"), true, nil, "unknown: whether containerd refuses pods with rdt.resources.beta.kubernetes.io annotations"},
 		{"a runtime that fails", fakeRuntime{failing: status.Error(codes.Internal, "out of order")}, true, nil, "problem: the runtime does not answer on unix:///run/cri.sock: out of order"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := inspect(t, host(t, test.runtime, test.nri, test.files))
 			if !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, test.want) }) {
-				t.Errorf("nothing with %q is found, but:\n%s", test.want, strings.Join(got, "\n"))
+				t.Errorf("no finding contains %q:\n%s", test.want, strings.Join(got, "\n"))
 			}
 		})
 	}
 }
 
-func TestAnEndpointThatIsNoUnixSocketIsRefused(t *testing.T) {
+func TestAnEndpointMustBeAUnixSocket(t *testing.T) {
 	for _, address := range []string{"tcp://127.0.0.1:1", "run/cri.sock", ""} {
 		if _, err := Inspect(t.Context(), Options{Endpoint: address}); !errors.Is(err, ErrEndpoint) {
 			t.Errorf("%q: error is %v, want ErrEndpoint", address, err)
@@ -184,7 +184,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-func TestScanTakesOnlyWhatIsSet(t *testing.T) {
+func TestScanFindsOnlySettingsWithAValue(t *testing.T) {
 	text := strings.Join([]string{
 		"# rdt_config_file = '/commented'",
 		"  #plugins.x.rdt_config_file = '/commented'",

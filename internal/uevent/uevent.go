@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package uevent tells when devices of the machine come or go, by the kernel's own messages (kobject_uevent).
+// Package uevent watches for added, removed and changed devices, with the kernel's messages (kobject_uevent).
 package uevent
 
 import (
@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelGroup is the multicast group of the kernel's messages; udev's own are in another one.
+// kernelGroup is the multicast group of the kernel's messages. udev sends to another one.
 const kernelGroup = 1
 
-// messageSize is more than the kernel sends in one message (UEVENT_BUFFER_SIZE is 2048).
+// messageSize is larger than any message of the kernel (UEVENT_BUFFER_SIZE is 2048).
 const messageSize = 8 << 10
 
-// Listener receives the messages from its beginning on. The kernel sends them to every network namespace of the host's user namespace,
-// so that a pod of its own network gets them, too.
+// Listener receives messages since it was made. The kernel sends them to all network namespaces of the host's user namespace,
+// so that pods without the host's network receive them too.
 type Listener struct{ socket *os.File }
 
-// Listen begins to receive.
+// Listen makes a Listener.
 func Listen() (*Listener, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
@@ -37,8 +37,8 @@ func Listen() (*Listener, error) {
 	return &Listener{socket: os.NewFile(uintptr(fd), "uevents")}, nil
 }
 
-// Follow calls changed for every message about devices of a subsystem, and when messages were lost. It ends with ctx, or when
-// the kernel sends no more.
+// Follow calls changed for every message about devices of a subsystem, and when messages were lost. It returns when ctx ends or
+// reading fails.
 func (l *Listener) Follow(ctx context.Context, subsystem string, changed func()) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.socket.Close() })
 	defer func() {
@@ -46,13 +46,14 @@ func (l *Listener) Follow(ctx context.Context, subsystem string, changed func())
 			_ = l.socket.Close()
 		}
 	}()
+
 	message := make([]byte, messageSize)
 	for {
 		n, err := l.socket.Read(message)
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, unix.ENOBUFS): // more than were read in time: something of it may have been for us
+		case errors.Is(err, unix.ENOBUFS): // messages were lost
 			changed()
 		case err != nil:
 			return fmt.Errorf("read the kernel's device events: %w", err)
@@ -62,7 +63,8 @@ func (l *Listener) Follow(ctx context.Context, subsystem string, changed func())
 	}
 }
 
-// isOf reads a message: a headline like "add@/devices/…/block/vda", then NAME=VALUE, all ended by zeros.
+// isOf reports whether a message is about a subsystem. A message is a headline like "add@/devices/…/block/vda" followed by
+// NAME=VALUE fields, each terminated by a zero byte.
 func isOf(message []byte, subsystem string) bool {
 	fields := bytes.Split(message, []byte{0})
 	return bytes.Contains(fields[0], []byte("@/")) &&

@@ -38,14 +38,14 @@ func TestMessagesOfTheSubsystemAreTold(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	told := 0
+	calls := 0
 	err := l.Follow(ctx, "block", func() {
-		if told++; told == 2 {
+		if calls++; calls == 2 {
 			cancel()
 		}
 	})
-	if err != nil || told != 2 {
-		t.Errorf("told %d times, %v", told, err)
+	if err != nil || calls != 2 {
+		t.Errorf("called %d times, %v", calls, err)
 	}
 }
 
