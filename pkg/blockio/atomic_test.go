@@ -43,7 +43,7 @@ func bfqOnAll(m *simcgroup.Machine) *simcgroup.Machine {
 	return m
 }
 
-// state is all that a class may set, as text.
+// state returns the content of all files that a class may set.
 func (f fixture) state(dir string) map[string]string {
 	f.t.Helper()
 	names, err := f.machine.ReadDir(dir)
@@ -92,7 +92,7 @@ func TestAnyFailingWriteLeavesTheCgroupAsItWas(t *testing.T) {
 	}
 }
 
-func TestAWriteThatIsLostIsNoticed(t *testing.T) {
+func TestALostWriteIsAnError(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.Inject(simcgroup.Fault{Op: "write", File: ioMax, Lasting: true})
 	err := f.backend.Enforce(t.Context(), container(), "", "slow")
@@ -101,11 +101,11 @@ func TestAWriteThatIsLostIsNoticed(t *testing.T) {
 	}
 }
 
-func TestWhenNothingCanBeBroughtBackBothErrorsAreTold(t *testing.T) {
+func TestAFailingUndoReportsBothErrors(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.Inject(simcgroup.Fault{Op: "write", File: ioMax, Skip: 1, Err: syscall.EIO, Lasting: true})
 	err := f.backend.Enforce(t.Context(), container(), "", "slower")
-	if err == nil || !strings.Contains(err.Error(), "bring back what was there before") || !errors.Is(err, syscall.EIO) {
+	if err == nil || !strings.Contains(err.Error(), "restore the previous values") || !errors.Is(err, syscall.EIO) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -128,7 +128,7 @@ func TestADiskThatIsGoneIsNamed(t *testing.T) {
 	}
 }
 
-func TestClearingADiskThatIsGoneIsNotAskedOfTheRuntime(t *testing.T) {
+func TestTheRuntimeIsNotAskedToClearADiskThatIsGone(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	f.machine.RemoveDisk("sdb")

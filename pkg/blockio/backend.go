@@ -1,23 +1,23 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package blockio is the backend that enforces classes of block I/O by the io controller of cgroup v2 and the blkio
+// controller of cgroup v1. Its configuration is that of goresctrl.
 package blockio
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
+	"maps"
 	"sync"
 	"sync/atomic"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// FS is what the backend needs of the host; paths are the host's own.
+// FS is what the backend needs of the host. Paths are the host's own.
 type FS interface {
 	ReadFile(path string) ([]byte, error)
 	// WriteFile is one write(2) to an existing file.
@@ -28,21 +28,21 @@ type FS interface {
 	BlockDevice(path string) (major, minor uint32, err error)
 }
 
-// Tree finds cgroups; *cgroup.Tree is one.
+// Tree finds cgroups. *cgroup.Tree implements it.
 type Tree interface {
-	// IORoot is where the hierarchy with the io controller is mounted, and its version.
+	// IORoot returns the mount point of the hierarchy with the io controller, and its version.
 	IORoot() (dir string, version int, err error)
-	// Unified says whether runtimes take values for cgroup v2 files.
+	// Unified reports whether runtimes accept values for cgroup v2 files.
 	Unified() bool
-	// IODir is where the io controller's files of a target are.
+	// IODir returns the directory with a target's files of the io controller.
 	IODir(target classes.Holder) (dir string, version int, err error)
 }
 
-// Options are what the backends of a kind work on.
+// Options are the dependencies of all backends of a Kind.
 type Options struct {
 	FS   FS
 	Tree Tree
-	// Log is slog.Default() if it is nil.
+	// Log defaults to slog.Default().
 	Log *slog.Logger
 }
 
@@ -65,17 +65,17 @@ func Kind(opts Options) classes.Kind {
 	}
 }
 
-// Backend enforces the classes of one resource. Its hooks take no lock: what they need is in a snapshot that Apply replaces.
+// Backend enforces the classes of one resource. Its hooks take no lock: they read a snapshot, which Apply replaces.
 type Backend struct {
 	opts  Options
 	scope classes.Scope
 	log   *slog.Logger
 	live  atomic.Pointer[snapshot]
-	// replacing is held while live is replaced, which hooks do not wait for.
+	// replacing is held while live is replaced. Hooks do not wait for it.
 	replacing sync.Mutex
-	// gone says that an Apply has found disks gone that containers may have values of.
-	gone atomic.Bool
-	// unavailable is why the last Check or Apply found no io controller.
+	// devicesGone is true when an Apply has found disks gone of which containers may have values, until Repair reports it.
+	devicesGone atomic.Bool
+	// unavailable is the error of the last inspection without an io controller; nil with one.
 	unavailable atomic.Pointer[classes.Unavailable]
 }
 
@@ -85,7 +85,7 @@ func (b *Backend) Check(_ context.Context, config classes.BackendConfig) error {
 	return err
 }
 
-// Preview is the status that a configuration would have as the live one.
+// Preview returns the status that a configuration would have as the live one.
 func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (classes.BackendStatus, error) {
 	s, err := b.resolve(config)
 	if err != nil {
@@ -94,15 +94,16 @@ func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (clas
 	return s.status, nil
 }
 
-// Apply implements classes.Backend. Devices are looked up now, not when containers are created.
+// Apply implements classes.Backend. It resolves devices; creating a container does not.
 func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	next, err := b.resolve(config)
 	if err != nil {
 		return err
 	}
+
 	b.goLive(func(now *snapshot) *snapshot {
 		if now.config != nil && now.loses(next) {
-			b.gone.Store(true) // for Repair to tell
+			b.devicesGone.Store(true)
 		}
 		return next.inherit(now)
 	})
@@ -112,20 +113,24 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	return nil
 }
 
-// goLive replaces what is live by what is made of it, in memory only.
+// goLive replaces the live snapshot. It changes memory only.
 func (b *Backend) goLive(next func(now *snapshot) *snapshot) {
 	b.replacing.Lock()
 	defer b.replacing.Unlock()
 	s := next(b.live.Load())
-	s.named = s.touched()
+	s.named = s.former
+	for _, live := range s.classes {
+		s.named = s.named.merge(live.touched)
+	}
 	b.live.Store(s)
 }
 
 func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 	own, ok := config.(*Config)
 	if !ok {
-		return nil, fmt.Errorf("configuration is a %T, not one of blockio", config)
+		return nil, fmt.Errorf("configuration is a %T, not a %T", config, own)
 	}
+
 	s, err := newSnapshot(b.opts, b.scope, own)
 	var unavailable *classes.Unavailable
 	errors.As(err, &unavailable)
@@ -133,33 +138,48 @@ func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 	return s, err
 }
 
-// Release implements classes.Backend. It touches no cgroup: those of gone containers are gone with them.
+// Release implements classes.Backend. It changes no cgroup: those of ended containers are gone.
 func (b *Backend) Release(_ context.Context, inUse func(class string) bool) error {
 	used := map[string]bool{}
 	for class := range b.live.Load().classes {
-		used[class] = inUse(class) // which may wait for a lock
+		used[class] = inUse(class) // may wait for a lock
 	}
+
 	b.goLive(func(now *snapshot) *snapshot {
 		return now.released(func(class string) bool {
-			is, asked := used[class]
-			return is || !asked
+			isUsed, asked := used[class]
+			return isUsed || !asked
 		})
 	})
 	return nil
 }
 
-// Adjust implements classes.Backend: io.max and the weights, one line a device, for containers in cgroup v2.
+// Withdraw implements classes.Backend. It changes no cgroup: running containers keep their values.
+func (b *Backend) Withdraw(context.Context) error {
+	previous := b.live.Load()
+	next, err := b.resolve(&Config{})
+	if err != nil { // the machine cannot be inspected now
+		next = &snapshot{config: &Config{}, machine: previous.machine, classes: map[string]liveClass{}}
+	}
+	b.goLive(next.inherit)
+	b.unavailable.Store(nil)
+	return nil
+}
+
+// Adjust implements classes.Backend. It sets io.max and the weights of containers in cgroup v2, one line per device.
 func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	s := b.live.Load()
-	if live, ok := s.classes[to]; ok && from == classes.SystemDefault {
-		return live.creation, nil
-	}
 	change, _, err := s.change(from, to)
 	if err != nil || !s.byRuntime(b.scope) {
 		return classes.Adjustment{}, err
 	}
-	text := unifiedMap(s.settable(change))
-	return classes.Adjustment{Unified: text}.Merge(classes.Adjustment{Unified: s.machine.idle(change, text)}), nil
+	if live, known := s.classes[to]; known && from == classes.SystemDefault {
+		change = live.values // a new container has nothing to clear
+	}
+
+	files := s.neutral(change)
+	maps.Copy(files, texts(unified{}.writes(s.settable(change))))
+	return classes.Adjustment{}.Merge(classes.Adjustment{Unified: files}), nil
 }
 
 // Status implements classes.Backend.
@@ -169,42 +189,12 @@ func (b *Backend) Status() classes.BackendStatus {
 	return status
 }
 
-// Effective returns what the classes that are offered come to on this machine: class by name, its files with their text.
+// Effective returns the content of the cgroup files of each offered class on this machine.
 func (b *Backend) Effective() map[string]map[string]string {
 	s := b.live.Load()
 	effective := map[string]map[string]string{}
-	for name, live := range s.classes {
-		if !live.offered {
-			continue
-		}
-		files := map[string]string{}
-		for _, write := range layoutOf(s.machine.version).writes(live.values) {
-			files[write.file] = strings.TrimPrefix(files[write.file]+"\n"+write.data, "\n")
-		}
-		effective[name] = files
+	for _, name := range s.offered() {
+		effective[name] = texts(layoutOf(s.machine.version).writes(s.classes[name].values))
 	}
 	return effective
-}
-
-// valuesOf a class that is live, offered or not.
-func (s *snapshot) valuesOf(name string) (values, error) {
-	if name == classes.SystemDefault {
-		return values{}, nil
-	}
-	live, ok := s.classes[name]
-	if !ok {
-		return values{}, fmt.Errorf("%w %q; there are %s", classes.ErrUnknownClass, name, cmp.Or(strings.Join(s.offered(), ", "), "none"))
-	}
-	return live.values, nil
-}
-
-func (s *snapshot) offered() []string {
-	var names []string
-	for name, live := range s.classes {
-		if live.offered {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }

@@ -20,10 +20,10 @@ var (
 	// ErrNotEnabled means that the io controller is not enabled in a cgroup.
 	ErrNotEnabled = errors.New("the io controller is not enabled")
 	// ErrNotTaken means that a cgroup does not have the values that were written to it.
-	ErrNotTaken = errors.New("the kernel did not take the values")
+	ErrNotTaken = errors.New("the kernel did not apply the values")
 )
 
-// Enforce implements classes.Backend: what the cgroup lacks of the class is written, and read back.
+// Enforce implements classes.Backend. It writes the values of the class that the cgroup lacks, and reads them back.
 func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
 	s := b.live.Load()
 	change, known, err := s.change(from, to)
@@ -33,12 +33,13 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 	if !target.Starting {
 		change = s.named.changeTo(change)
 	}
-	if change.isEmpty() && known {
+	if len(change) == 0 && known {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("enforce class %q: %w", to, err)
 	}
+
 	group, err := b.open(s, target)
 	if err != nil {
 		return err
@@ -50,11 +51,21 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 	if err != nil {
 		return fmt.Errorf("read the values of class %q back: %w", to, err)
 	}
+
 	if !known {
-		// A class that a former run of this process knew: what it set is what there is.
-		change = state.changeTo(change)
+		change = state.changeTo(change) // the class is of a former run of this process, and can have set any of the values
 	}
-	return group.apply(change, state, to)
+	rest := change.remaining(state)
+	if len(rest) == 0 {
+		return nil
+	}
+	if s.byRuntime(b.scope) {
+		b.log.Info("writing values that the runtime did not set", "class", to, "cgroup", group.dir)
+	}
+	if err := group.apply(rest, state, change); err != nil {
+		return fmt.Errorf("enforce class %q in %s: %w", to, group.dir, err)
+	}
+	return nil
 }
 
 // group is the cgroup of a target.
@@ -63,9 +74,6 @@ type group struct {
 	machine machine
 	layout  layout
 	dir     string
-	// byRuntime: the runtime should have set the values.
-	byRuntime bool
-	backend   *Backend
 }
 
 func (b *Backend) open(s *snapshot, target classes.Holder) (group, error) {
@@ -73,39 +81,31 @@ func (b *Backend) open(s *snapshot, target classes.Holder) (group, error) {
 	if err != nil {
 		return group{}, fmt.Errorf("find the cgroup: %w", err)
 	}
-	return group{host: b.opts.FS, machine: s.machine, layout: layoutOf(version), dir: dir,
-		byRuntime: s.byRuntime(b.scope), backend: b}, nil
+	return group{host: b.opts.FS, machine: s.machine, layout: layoutOf(version), dir: dir}, nil
 }
 
-// read returns what the cgroup has.
+// read returns the values of the cgroup.
 func (g group) read() (values, error) {
-	state := newValues()
+	state := values{}
 	for i, file := range g.layout.files(g.machine.weightFiles) {
 		data, err := g.host.ReadFile(path.Join(g.dir, file))
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && i == 0:
 			return state, g.missing(err)
 		case errors.Is(err, fs.ErrNotExist):
-			continue // weights were looked for on the machine, and may have been unloaded since
+			continue // the scheduler with these weights was unloaded after the inspection
 		case err != nil:
 			return state, err
 		}
 		if err := g.layout.parse(state, file, data); err != nil {
-			return state, fmt.Errorf("%s: %w", g.dir, err)
+			return state, fmt.Errorf("%s: %w", path.Join(g.dir, file), err)
 		}
 	}
 	return state, nil
 }
 
-// apply makes a change, all of it or, on any error, nothing.
-func (g group) apply(change, state values, class string) error {
-	rest := change.remaining(state)
-	if rest.isEmpty() {
-		return nil
-	}
-	if g.byRuntime {
-		g.backend.log.Info("writing values that the runtime did not set", "class", class, "cgroup", g.dir)
-	}
+// apply writes the rest of a change and verifies all of it. On any error it restores the state.
+func (g group) apply(rest, state, change values) error {
 	err := g.writeAll(rest)
 	if err == nil {
 		err = g.verify(change)
@@ -113,33 +113,31 @@ func (g group) apply(change, state values, class string) error {
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("enforce class %q in %s: %w", class, g.dir, err)
 	if undoErr := g.undo(rest, state); undoErr != nil {
-		err = errors.Join(err, fmt.Errorf("bring back what was there before: %w", undoErr))
+		return errors.Join(err, fmt.Errorf("restore the previous values: %w", undoErr))
 	}
 	return err
 }
 
 func (g group) writeAll(change values) error {
-	for _, write := range g.layout.writes(change) {
-		if err := g.host.WriteFile(path.Join(g.dir, write.file), []byte(write.data)); err != nil {
-			return g.explain(write, err)
+	for _, w := range g.layout.writes(change) {
+		if err := g.write(w); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// undo brings back what a change, perhaps made in part, altered, as far as it can.
+// undo restores what a change, perhaps made in part, altered, as far as possible.
 func (g group) undo(change, state values) error {
 	now, err := g.read()
 	if err != nil {
 		return err
 	}
+
 	var failed []error
-	for _, write := range g.layout.writes(change.undo(state).remaining(now)) {
-		if err := g.host.WriteFile(path.Join(g.dir, write.file), []byte(write.data)); err != nil {
-			failed = append(failed, g.explain(write, err))
-		}
+	for _, w := range g.layout.writes(change.undo(state).remaining(now)) {
+		failed = append(failed, g.write(w))
 	}
 	return errors.Join(failed...)
 }
@@ -149,42 +147,50 @@ func (g group) verify(change values) error {
 	if err != nil {
 		return err
 	}
-	missing := change.remaining(state)
-	if missing.isEmpty() {
+
+	var missing []string
+	for _, w := range g.layout.writes(change.remaining(state)) {
+		missing = append(missing, fmt.Sprintf("%s %q", w.file, w.data))
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%w: missing after the write: %s", ErrNotTaken, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// write adds to an errno of the kernel its meaning and the remedy.
+func (g group) write(w write) error {
+	err := g.host.WriteFile(path.Join(g.dir, w.file), []byte(w.data))
+	if err == nil {
 		return nil
 	}
-	var lines []string
-	for _, write := range g.layout.writes(missing) {
-		lines = append(lines, fmt.Sprintf("%s %q", write.file, write.data))
-	}
-	return fmt.Errorf("%w: not there after writing: %s", ErrNotTaken, strings.Join(lines, ", "))
-}
 
-// explain adds to an errno what it means here.
-func (g group) explain(write write, err error) error {
 	hint := ""
-	dev, parseErr := parseDevice(strings.Fields(write.data)[0])
+	dev, parseErr := parseDevice(strings.Fields(w.data)[0])
 	switch {
 	case errors.Is(err, syscall.ENODEV) && parseErr == nil:
-		hint = fmt.Sprintf(": device %s is gone or is not a whole disk; try again in some seconds, when the machine has been looked at", g.machine.diskName(dev))
+		hint = fmt.Sprintf(": device %s is gone or is not a whole disk; retry in a few seconds, after the next inspection of the disks",
+			g.machine.diskName(dev))
 	case errors.Is(err, syscall.EOPNOTSUPP) && parseErr == nil:
-		hint = fmt.Sprintf(": device %s no longer acts on weights; try again in some seconds, or %s",
+		hint = fmt.Sprintf(": device %s no longer acts on weights; retry in a few seconds, or %s",
 			g.machine.diskName(dev), weightRemedy(g.machine.version))
 	}
-	return fmt.Errorf("write %q to %s: %w%s", write.data, write.file, err, hint)
+	return fmt.Errorf("write %q to %s: %w%s", w.data, w.file, err, hint)
 }
 
-// missing says why a cgroup has no files of the io controller: which of its ancestors does not hand it on.
+// missing explains why a cgroup has no files of the io controller. It names the ancestor that does not enable it.
 func (g group) missing(err error) error {
 	if _, procsErr := g.host.ReadFile(path.Join(g.dir, "cgroup.procs")); errors.Is(procsErr, fs.ErrNotExist) {
 		return fmt.Errorf("cgroup %s is gone: %w", g.dir, err)
 	}
+
 	below, found := strings.CutPrefix(g.dir, g.machine.root+"/")
 	if g.machine.version != 2 || !found {
 		return fmt.Errorf("%w in %s: %w", ErrNotEnabled, g.dir, err)
 	}
+
 	ancestor := g.machine.root
-	for _, name := range strings.Split(below, "/") {
+	for name := range strings.SplitSeq(below, "/") {
 		file := path.Join(ancestor, "cgroup.subtree_control")
 		data, readErr := g.host.ReadFile(file)
 		if readErr == nil && !slices.Contains(strings.Fields(string(data)), "io") {

@@ -5,19 +5,20 @@ package blockio
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // write is one write(2) to a file of a cgroup.
 type write struct{ file, data string }
 
-// layout is how a version of cgroups has the values in files.
+// layout is the files of a version of cgroups.
 type layout interface {
-	// writes are what makes a change, in order. Each may be made again.
+	// writes returns the writes that make a change, in order. Each may be repeated.
 	writes(change values) []write
-	// files are all those to read for a state; weights are the weight files of this machine.
+	// files returns the files to read for a state.
 	files(weights []weightFile) []string
-	// parse adds what a file says to a state.
+	// parse adds the content of a file to a state.
 	parse(state values, file string, data []byte) error
 }
 
@@ -34,31 +35,9 @@ const ioMax = "io.max"
 type unified struct{}
 
 func (unified) writes(change values) []write {
-	var all []write
-	for _, dev := range sortedDevices(change.rates) {
-		all = append(all, write{ioMax, ioMaxLine(dev, change.rates[dev])})
-	}
-	for _, file := range change.sortedFiles() {
-		w := change.weights[file]
-		if w.base != 0 {
-			all = append(all, write{string(file), fmt.Sprintf("default %d", w.base)})
-		}
-		all = append(all, deviceWeightWrites(file, w)...)
-	}
-	return all
-}
-
-// deviceWeightWrites are the same in both versions: "default", not a number, takes an exception away.
-func deviceWeightWrites(file weightFile, w weights) []write {
-	var all []write
-	for _, dev := range sortedDevices(w.devices) {
-		value := "default"
-		if weight := w.devices[dev]; weight != 0 {
-			value = fmt.Sprint(weight)
-		}
-		all = append(all, write{file.deviceFile(), dev.String() + " " + value})
-	}
-	return all
+	return change.writes("default %d", func(dev device, limits value) []write {
+		return []write{{ioMax, ioMaxLine(dev, limits)}}
+	})
 }
 
 func (unified) files(weights []weightFile) []string {
@@ -71,23 +50,69 @@ func (unified) files(weights []weightFile) []string {
 
 func (unified) parse(state values, file string, data []byte) error {
 	if file == ioMax {
-		return parseIOMax(state.rates, data)
+		return parseIOMax(state, data)
 	}
 	return parseWeights(state, weightFile(file), data)
 }
 
-// unifiedMap is a change as the "unified" values of the OCI runtime specification: what there is to write to a file, line by line.
-func unifiedMap(change values) map[string]string {
-	lines := map[string][]string{}
-	for _, write := range (unified{}).writes(change) {
-		lines[write.file] = append(lines[write.file], write.data)
+// legacy is the layout of cgroup v1 (Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
+type legacy struct{}
+
+func throttleFiles() []string {
+	return []string{
+		"blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device",
+		"blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device",
 	}
-	if len(lines) == 0 {
-		return nil
+}
+
+func (legacy) writes(change values) []write {
+	return change.writes("%d", func(dev device, limits value) (all []write) {
+		for kind, file := range throttleFiles() {
+			all = append(all, write{file, fmt.Sprintf("%s %d", dev, limits[kind])}) // 0 clears the limit
+		}
+		return all
+	})
+}
+
+func (legacy) files(weights []weightFile) []string {
+	files := throttleFiles()
+	for _, file := range weights {
+		files = append(files, string(file), file.deviceFile())
 	}
-	texts := make(map[string]string, len(lines))
-	for file, each := range lines {
-		texts[file] = strings.Join(each, "\n")
+	return files
+}
+
+func (legacy) parse(state values, file string, data []byte) error {
+	if kind := slices.Index(throttleFiles(), file); kind >= 0 {
+		return parseThrottle(state, kind, data)
 	}
-	return texts
+	return parseWeights(state, weightFile(strings.TrimSuffix(file, "_device")), data)
+}
+
+// writes returns the writes of a change. How limits are written, and a default weight, depends on the version.
+func (v values) writes(defaultWeight string, limits func(device, value) []write) []write {
+	var all []write
+	for _, s := range v.sorted() {
+		weight := v[s][0]
+		switch {
+		case s.file == "":
+			all = append(all, limits(s.device, v[s])...)
+		case s.isDefaultWeight():
+			all = append(all, write{string(s.file), fmt.Sprintf(defaultWeight, weight)})
+		case weight == 0:
+			all = append(all, write{s.file.deviceFile(), s.device.String() + " default"})
+		default:
+			all = append(all, write{s.file.deviceFile(), fmt.Sprintf("%s %d", s.device, weight)})
+		}
+	}
+	return all
+}
+
+// texts joins the writes to each file, a line each, as in "unified" of the OCI runtime specification.
+func texts(writes []write) map[string]string {
+	byFile := map[string]string{}
+	for _, write := range writes {
+		byFile[write.file] = strings.TrimPrefix(byFile[write.file]+"\n"+write.data, "\n")
+	}
+	return byFile
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -14,113 +15,107 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// machine is what of this machine matters to classes, as it was when it was looked at.
+// machine is the I/O controller and the disks of this machine at the time of an inspection.
 type machine struct {
-	// version of the hierarchy with the io controller, and where it is mounted.
+	// version of the hierarchy with the io controller, and its mount point.
 	version int
 	root    string
-	// byRuntime: runtimes write the files of this hierarchy.
+	// byRuntime is true when runtimes write the files of this hierarchy.
 	byRuntime bool
-	// names of the disks that there are.
+	// names of the disks.
 	names map[device]string
 	// weightFiles are those that cgroups have here, sorted.
 	weightFiles []weightFile
-	// accepts tells by weight file which devices take a weight of their own, acts which of them do anything with weights.
-	accepts, acts map[weightFile]map[device]bool
+	// accepts are the weights of devices that the kernel accepts, acts the devices whose I/O depends on weights.
+	accepts map[setting]bool
+	acts    map[device]bool
 }
 
 // inspect looks at the machine. The error is a *classes.Unavailable when it has no io controller.
 func inspect(host FS, tree Tree) (machine, error) {
-	m := machine{names: map[device]string{}, accepts: map[weightFile]map[device]bool{}, acts: map[weightFile]map[device]bool{}}
+	m := machine{names: map[device]string{}, accepts: map[setting]bool{}, acts: map[device]bool{}}
 	root, version, err := tree.IORoot()
 	if err != nil {
-		return m, noController(err)
+		return m, &classes.Unavailable{Reason: "NoIOController", Message: err.Error() + "; boot a kernel with CONFIG_BLK_CGROUP and " +
+			"CONFIG_BLK_DEV_THROTTLING, without cgroup_disable=io, and mount cgroup2 at /sys/fs/cgroup"}
 	}
+
 	m.root, m.version, m.byRuntime = root, version, version == 2 && tree.Unified()
-	schedulers, err := m.inspectDisks(host)
-	if err != nil {
+	if err := m.inspectDisks(host); err != nil {
 		return m, err
 	}
-	if err := m.inspectWeights(host, schedulers); err != nil {
+	if err := m.inspectCost(host); err != nil {
 		return m, err
 	}
 	slices.Sort(m.weightFiles)
 	return m, nil
 }
 
-func noController(err error) error {
-	return &classes.Unavailable{Reason: "NoIOController", Message: err.Error() + "; boot a kernel with CONFIG_BLK_CGROUP and " +
-		"CONFIG_BLK_DEV_THROTTLING, without cgroup_disable=io, and mount cgroup2 at /sys/fs/cgroup"}
-}
-
-// inspectDisks notes the disks and returns which scheduler they use, and all that the kernel has, as the device {0, 0}.
-func (m *machine) inspectDisks(host FS) (map[device][]string, error) {
+func (m *machine) inspectDisks(host FS) error {
 	names, err := host.ReadDir("/sys/block")
 	if err != nil {
-		return nil, fmt.Errorf("list the disks: %w", err)
+		return fmt.Errorf("list the disks: %w", err)
 	}
-	schedulers := map[device][]string{}
+
 	for _, name := range names {
 		number, err := host.ReadFile(path.Join("/sys/block", name, "dev"))
 		if err != nil {
-			continue // gone meanwhile
+			continue // removed meanwhile
 		}
 		dev, err := parseDevice(strings.TrimSpace(string(number)))
 		if err != nil {
-			return nil, fmt.Errorf("/sys/block/%s/dev: %w", name, err)
+			return fmt.Errorf("/sys/block/%s/dev: %w", name, err)
 		}
 		m.names[dev] = name
-		data, err := host.ReadFile(path.Join("/sys/block", name, "queue/scheduler"))
-		if err != nil {
-			continue // a device without a queue of its own
+		if schedulers, err := host.ReadFile(path.Join("/sys/block", name, "queue/scheduler")); err == nil {
+			m.addSchedulers(dev, schedulers)
 		}
-		active, known := parseScheduler(data)
-		schedulers[dev] = []string{active}
-		schedulers[device{}] = append(schedulers[device{}], known...)
 	}
-	return schedulers, nil
+	return nil
 }
 
-func (m *machine) inspectWeights(host FS, schedulers map[device][]string) error {
-	bfqFile, cfqFile := ioBFQWeight, ioWeight
+// addSchedulers records the weights that the schedulers of a disk add.
+func (m *machine) addSchedulers(dev device, data []byte) {
+	files := map[string]weightFile{"bfq": ioBFQWeight, "cfq": ioWeight}
 	if m.version == 1 {
-		bfqFile, cfqFile = blkioBFQWeight, blkioWeight
+		files = map[string]weightFile{"bfq": blkioBFQWeight, "cfq": blkioWeight}
 	}
-	for scheduler, file := range map[string]weightFile{"bfq": bfqFile, "cfq": cfqFile} {
-		if !slices.Contains(schedulers[device{}], scheduler) {
+
+	active, known := parseScheduler(data)
+	for _, scheduler := range known {
+		file, weighs := files[scheduler]
+		if !weighs {
 			continue
 		}
 		m.addWeightFile(file)
-		for dev, active := range schedulers {
-			if dev != (device{}) && active[0] == scheduler {
-				m.accepts[file][dev], m.acts[file][dev] = true, true
-			}
+		if scheduler == active {
+			m.accepts[setting{file, dev}], m.acts[dev] = true, true
 		}
 	}
+}
+
+// inspectCost looks for iocost. A device accepts weights once iocost was set up for it, and acts on them while it is enabled.
+func (m *machine) inspectCost(host FS) error {
 	if m.version == 1 {
 		return nil
 	}
-	return m.inspectCost(host)
-}
-
-// inspectCost looks for iocost. A device takes weights once iocost was set up for it, and acts on them while it is enabled.
-func (m *machine) inspectCost(host FS) error {
 	data, err := host.ReadFile(path.Join(m.root, "io.cost.qos"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("look at iocost: %w", err)
+		return fmt.Errorf("look for iocost: %w", err)
 	}
 	costs, err := parseCostQoS(data)
 	if err != nil {
 		return err
 	}
+
 	m.addWeightFile(ioWeight)
 	for dev, enabled := range costs {
-		m.accepts[ioWeight][dev] = true
+		m.accepts[setting{ioWeight, dev}] = true
 		if enabled {
-			m.acts[ioWeight][dev] = true
+			m.acts[dev] = true
 		}
 	}
 	return nil
@@ -129,22 +124,20 @@ func (m *machine) inspectCost(host FS) error {
 func (m *machine) addWeightFile(file weightFile) {
 	if !slices.Contains(m.weightFiles, file) {
 		m.weightFiles = append(m.weightFiles, file)
-		m.accepts[file], m.acts[file] = map[device]bool{}, map[device]bool{}
 	}
 }
 
-// weightsActOn says whether a device acts on weights; that any device does, if none is given.
-func (m *machine) weightsActOn(devices ...device) bool {
-	for _, acting := range m.acts {
-		if len(devices) == 0 && len(acting) > 0 {
-			return true
-		}
-		if slices.ContainsFunc(devices, func(dev device) bool { return acting[dev] }) {
-			return true
-		}
-	}
-	return false
+// present returns the values without those of disks that the machine does not have.
+func (m *machine) present(v values) values {
+	return v.only(func(s setting) bool { return s.isDefaultWeight() || m.names[s.device] != "" })
 }
+
+// without returns the disks that the other machine lacks.
+func (m *machine) without(other machine) []device {
+	return slices.DeleteFunc(m.disks(), func(dev device) bool { return other.names[dev] != "" })
+}
+
+func (m *machine) disks() []device { return slices.SortedFunc(maps.Keys(m.names), compareDevices) }
 
 func (m *machine) diskName(dev device) string {
 	if name := m.names[dev]; name != "" {

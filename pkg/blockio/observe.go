@@ -13,15 +13,15 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Observe implements classes.Backend. A class is recognized when the cgroup has its values and no others of any class, and it is the wanted
-// one, or no other class, the system default included, has the same. What no class names is nobody's business.
+// Observe implements classes.Backend. A class is recognized when the cgroup has exactly its values among those that any class names, and
+// it is the wanted class, or no other class, the system default included, has the same values.
 func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (class string, ok bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", false, fmt.Errorf("observe: %w", err)
 	}
 	s := b.live.Load()
 	group, err := b.open(s, target)
-	if errors.Is(err, cgroup.ErrNoCgroup) && b.ended(target) {
+	if errors.Is(err, cgroup.ErrNoCgroup) && b.hasEnded(target) {
 		return "", false, fmt.Errorf("%w: %w", classes.ErrEnded, err)
 	}
 	if err != nil {
@@ -31,7 +31,8 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	if err != nil && !errors.Is(err, ErrNotEnabled) {
 		return "", false, err
 	}
-	state, _ = state.split(s.named)
+
+	state = state.only(s.named.has)
 	if wanted, err := s.valuesOf(want); err == nil && state.equals(wanted) {
 		return want, true, nil
 	}
@@ -39,8 +40,9 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	return class, ok, nil
 }
 
-// ended is asked of targets without a cgroup. Where the runtime tells paths that are not the host's, processes run all the same.
-func (b *Backend) ended(target classes.Holder) bool {
+// hasEnded reports whether a target without a cgroup has ended. A process may run all the same where the runtime gives paths that are
+// not the host's.
+func (b *Backend) hasEnded(target classes.Holder) bool {
 	if target.Container == "" {
 		return true
 	}
@@ -48,10 +50,11 @@ func (b *Backend) ended(target classes.Holder) bool {
 	return target.PID > 0 && errors.Is(err, fs.ErrNotExist)
 }
 
+// recognize returns the only class that has these values.
 func (s *snapshot) recognize(state values) (class string, ok bool) {
 	matches := 0
-	if state.equals(values{}) {
-		matches++
+	if state.equals(nil) {
+		matches++ // the system default
 	}
 	for name, live := range s.classes {
 		if state.equals(live.values) {
@@ -63,9 +66,4 @@ func (s *snapshot) recognize(state values) (class string, ok bool) {
 		return "", false
 	}
 	return class, true
-}
-
-// equals says whether a state is exactly that of a class: nothing missing, and nothing more.
-func (v values) equals(class values) bool {
-	return v.changeTo(class).remaining(v).isEmpty()
 }

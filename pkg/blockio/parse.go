@@ -10,103 +10,100 @@ import (
 	"strings"
 )
 
-func nonEmptyLines(data []byte) []string {
-	lines := strings.Split(string(data), "\n")
-	return slices.DeleteFunc(lines, func(line string) bool { return strings.TrimSpace(line) == "" })
+// fieldsOf returns the fields of each line that has some.
+func fieldsOf(data []byte) (lines [][]string) {
+	for line := range strings.Lines(string(data)) {
+		if fields := strings.Fields(line); len(fields) > 0 {
+			lines = append(lines, fields)
+		}
+	}
+	return lines
 }
 
 // parseIOMax reads io.max: "MAJ:MIN rbps=… wbps=… riops=… wiops=…" a line, in any order, without devices that have no limit.
-func parseIOMax(into map[device]rates, data []byte) error {
-	for _, line := range nonEmptyLines(data) {
-		fields := strings.Fields(line)
+func parseIOMax(into values, data []byte) error {
+	for _, fields := range fieldsOf(data) {
 		dev, err := parseDevice(fields[0])
 		if err != nil {
-			return fmt.Errorf("%s: %w", ioMax, err)
+			return err
 		}
-		limits := into[dev]
+
+		limits := into[setting{device: dev}]
 		for _, field := range fields[1:] {
-			if err := parseRate(&limits, field); err != nil {
-				return fmt.Errorf("%s: %w", ioMax, err)
+			key, text, _ := strings.Cut(field, "=")
+			kind := slices.Index(rateKeys(), key)
+			if kind < 0 {
+				continue // of a newer kernel
+			}
+			if limits[kind], err = parseLimit(text); err != nil {
+				return err
 			}
 		}
-		if limits != unlimited() {
-			into[dev] = limits
-		}
+		into.setLimits(dev, limits)
 	}
 	return nil
 }
 
-func parseRate(limits *rates, field string) error {
-	key, value, _ := strings.Cut(field, "=")
-	keys := rateKeys()
-	kind := slices.Index(keys[:], key)
-	if kind < 0 {
-		return nil // a newer kernel may know more
+func parseLimit(text string) (uint64, error) {
+	if text == "max" {
+		return 0, nil
 	}
-	if value == "max" {
-		limits[kind] = 0
-		return nil
-	}
-	limit, err := strconv.ParseUint(value, 10, 64)
+	limit, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		return fmt.Errorf("%q is not a limit", field)
+		return 0, fmt.Errorf("%q is not a limit", text)
 	}
-	limits[kind] = limit
-	return nil
+	return limit, nil
 }
 
-// parseWeights reads a file of weights: "default 100", or before Linux 5.4 just "100", and "MAJ:MIN 200" for exceptions.
-// Those of v1's "…weight_device" are read with the same file's.
-func parseWeights(state values, file weightFile, data []byte) error {
-	w := state.weights[file]
-	if w.devices == nil {
-		w.devices = map[device]uint64{}
+func (v values) setLimits(dev device, limits value) {
+	if limits != (value{}) {
+		v[setting{device: dev}] = limits
 	}
-	for _, line := range nonEmptyLines(data) {
-		fields := strings.Fields(line)
-		value, err := strconv.ParseUint(fields[len(fields)-1], 10, 64)
-		switch {
-		case err != nil || len(fields) > 2:
-			return fmt.Errorf("%s: %q is not a weight", file, line)
-		case len(fields) == 1 || fields[0] == "default":
-			w.base = value
-			continue
+}
+
+// parseWeights reads a file of weights: "default 100", or before Linux 5.4 just "100", and "MAJ:MIN 200" for devices. Those
+// of v1's "…weight_device" count as the same file's.
+func parseWeights(into values, file weightFile, data []byte) error {
+	for _, fields := range fieldsOf(data) {
+		weight, err := strconv.ParseUint(fields[len(fields)-1], 10, 64)
+		if err != nil || len(fields) > 2 {
+			return fmt.Errorf("%q is not a weight", strings.Join(fields, " "))
 		}
-		dev, err := parseDevice(fields[0])
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
+
+		s := setting{file: file}
+		if len(fields) == 2 && fields[0] != "default" {
+			if s.device, err = parseDevice(fields[0]); err != nil {
+				return err
+			}
 		}
-		w.devices[dev] = value
+		into[s] = value{weight}
 	}
-	state.weights[file] = w
 	return nil
 }
 
 // parseThrottle reads one of v1's blkio.throttle.*_device: "MAJ:MIN limit" a line.
-func parseThrottle(into map[device]rates, kind int, data []byte) error {
-	for _, line := range nonEmptyLines(data) {
-		fields := strings.Fields(line)
+func parseThrottle(into values, kind int, data []byte) error {
+	for _, fields := range fieldsOf(data) {
 		if len(fields) != 2 {
-			return fmt.Errorf("%q is not a device and its limit", line)
+			return fmt.Errorf("%q is not a device and its limit", strings.Join(fields, " "))
 		}
 		dev, err := parseDevice(fields[0])
 		if err != nil {
 			return err
 		}
-		limits := into[dev]
-		if limits[kind], err = strconv.ParseUint(fields[1], 10, 64); err != nil {
-			return fmt.Errorf("%q is not a limit", fields[1])
+
+		limits := into[setting{device: dev}]
+		if limits[kind], err = parseLimit(fields[1]); err != nil {
+			return err
 		}
-		if limits != unlimited() {
-			into[dev] = limits
-		}
+		into.setLimits(dev, limits)
 	}
 	return nil
 }
 
-// parseScheduler reads /sys/block/*/queue/scheduler: the names of those that there are, the one in use in brackets.
+// parseScheduler reads /sys/block/*/queue/scheduler: the schedulers that the disk can use, the active one in brackets.
 func parseScheduler(data []byte) (active string, known []string) {
-	for _, name := range strings.Fields(string(data)) {
+	for name := range strings.FieldsSeq(string(data)) {
 		if inner, found := strings.CutPrefix(name, "["); found {
 			name = strings.TrimSuffix(inner, "]")
 			active = name
@@ -119,11 +116,10 @@ func parseScheduler(data []byte) (active string, known []string) {
 	return active, known
 }
 
-// parseCostQoS reads the root's io.cost.qos: which devices iocost is set up for, and whether it is enabled.
+// parseCostQoS reads io.cost.qos of the root: the devices that iocost is set up for, and whether it is enabled.
 func parseCostQoS(data []byte) (map[device]bool, error) {
 	enabled := map[device]bool{}
-	for _, line := range nonEmptyLines(data) {
-		fields := strings.Fields(line)
+	for _, fields := range fieldsOf(data) {
 		dev, err := parseDevice(fields[0])
 		if err != nil {
 			return nil, fmt.Errorf("io.cost.qos: %w", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var compareValues = cmp.AllowUnexported(values{}, weights{}, device{})
+func limitsOf(major, minor uint32) setting { return setting{device: device{major, minor}} }
 
 func TestKernelFilesAreRead(t *testing.T) {
 	for _, test := range []struct {
@@ -20,27 +20,23 @@ func TestKernelFilesAreRead(t *testing.T) {
 		want   values
 	}{
 		{"io.max in any order", unified{}, ioMax, "8:16 wiops=7 rbps=5 riops=max wbps=max\n8:0 rbps=max wbps=max riops=max wiops=9\n",
-			values{rates: map[device]rates{{8, 16}: {readBps: 5, writeIOPS: 7}, {8, 0}: {writeIOPS: 9}}}},
-		{"io.max with keys of a later kernel", unified{}, ioMax, "8:0 rbps=5 tbps=7\n", values{rates: map[device]rates{{8, 0}: {readBps: 5}}}},
-		{"io.max without limits", unified{}, ioMax, "8:0 rbps=max wbps=max riops=max wiops=max\n", values{rates: map[device]rates{}}},
-		{"weights with exceptions", unified{}, "io.weight", "default 100\n8:0 200\n",
-			values{rates: map[device]rates{}, weights: map[weightFile]weights{ioWeight: {100, map[device]uint64{{8, 0}: 200}}}}},
-		{"bfq weights before Linux 5.4", unified{}, "io.bfq.weight", "300\n",
-			values{rates: map[device]rates{}, weights: map[weightFile]weights{ioBFQWeight: {300, map[device]uint64{}}}}},
+			values{limitsOf(8, 16): {readBps: 5, writeIOPS: 7}, limitsOf(8, 0): {writeIOPS: 9}}},
+		{"io.max with keys of a later kernel", unified{}, ioMax, "8:0 rbps=5 tbps=7\n", values{limitsOf(8, 0): {readBps: 5}}},
+		{"io.max without limits", unified{}, ioMax, "8:0 rbps=max wbps=max riops=max wiops=max\n", values{}},
+		{"weights of a file and of devices", unified{}, "io.weight", "default 100\n8:0 200\n",
+			values{{file: ioWeight}: {100}, {ioWeight, device{8, 0}}: {200}}},
+		{"bfq weights before Linux 5.4", unified{}, "io.bfq.weight", "300\n", values{{file: ioBFQWeight}: {300}}},
 		{"weights of devices in v1", legacy{}, "blkio.bfq.weight_device", "default 100\n8:0 200\n",
-			values{rates: map[device]rates{}, weights: map[weightFile]weights{blkioBFQWeight: {100, map[device]uint64{{8, 0}: 200}}}}},
+			values{{file: blkioBFQWeight}: {100}, {blkioBFQWeight, device{8, 0}}: {200}}},
 		{"limits in v1", legacy{}, "blkio.throttle.write_iops_device", "8:16 2000\n8:0 5\n",
-			values{rates: map[device]rates{{8, 16}: {writeIOPS: 2000}, {8, 0}: {writeIOPS: 5}}}},
+			values{limitsOf(8, 16): {writeIOPS: 2000}, limitsOf(8, 0): {writeIOPS: 5}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := newValues()
+			got := values{}
 			if err := test.layout.parse(got, test.file, []byte(test.data)); err != nil {
 				t.Fatal(err)
 			}
-			if test.want.weights == nil {
-				test.want.weights = map[weightFile]weights{}
-			}
-			if diff := cmp.Diff(test.want, got, compareValues); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(setting{}, device{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -57,8 +53,8 @@ func TestGarbageInKernelFilesIsAnError(t *testing.T) {
 		{legacy{}, "blkio.throttle.read_bps_device", "8:0"}, {legacy{}, "blkio.throttle.read_bps_device", "8:0 x"},
 		{legacy{}, "blkio.throttle.read_bps_device", "sda 5"}, {legacy{}, "blkio.bfq.weight", "x"},
 	} {
-		if err := test.layout.parse(newValues(), test.file, []byte(test.data)); err == nil {
-			t.Errorf("%s: %q is taken", test.file, test.data)
+		if err := test.layout.parse(values{}, test.file, []byte(test.data)); err == nil {
+			t.Errorf("%s: %q is accepted", test.file, test.data)
 		}
 	}
 }
@@ -73,26 +69,26 @@ func TestSchedulers(t *testing.T) {
 	}
 }
 
-// FuzzState checks that what is written for a state brings about that state.
+// FuzzState checks that the writes of a state result in that state.
 func FuzzState(f *testing.F) {
 	f.Add("8:0 rbps=5 wbps=max riops=max wiops=7\n8:16 rbps=1\n", "default 100\n8:0 200\n", "default 300\n")
 	f.Add("", "77", "")
 	f.Add("4294967295:0 rbps=18446744073709551615", "default 1\ndefault 2", "8:0 1")
 	f.Fuzz(func(t *testing.T, limits, cost, bfq string) {
-		state := newValues()
+		state := values{}
 		for file, data := range map[string]string{ioMax: limits, "io.weight": cost, "io.bfq.weight": bfq} {
 			if err := (unified{}).parse(state, file, []byte(data)); err != nil {
 				return
 			}
 		}
-		again := newValues()
+		again := values{}
 		for _, write := range (unified{}).writes(state) {
 			if err := (unified{}).parse(again, write.file, []byte(write.data)); err != nil {
-				t.Logf("a device with weight 0 is written as default: %v", err)
+				t.Logf("a weight of 0 is written as default: %v", err)
 				return
 			}
 		}
-		if rest := state.remaining(again); !rest.isEmpty() {
+		if rest := state.remaining(again); len(rest) > 0 {
 			t.Errorf("missing: %+v", rest)
 		}
 	})
@@ -102,7 +98,7 @@ func FuzzLegacyFiles(f *testing.F) {
 	f.Add("8:0 5\n8:16 18446744073709551615\n", "100", "default 100\n8:0 200\n")
 	f.Add("Total 0", "", "")
 	f.Fuzz(func(_ *testing.T, limits, weight, devices string) {
-		state := newValues()
+		state := values{}
 		_ = legacy{}.parse(state, "blkio.throttle.read_bps_device", []byte(limits))
 		_ = legacy{}.parse(state, "blkio.bfq.weight", []byte(weight))
 		_ = legacy{}.parse(state, "blkio.bfq.weight_device", []byte(devices))

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// device is a block device by its numbers.
+// device is the numbers of a block device.
 type device struct{ major, minor uint32 }
 
 func (d device) String() string { return fmt.Sprintf("%d:%d", d.major, d.minor) }
@@ -20,10 +20,7 @@ func compareDevices(a, b device) int {
 }
 
 func parseDevice(text string) (device, error) {
-	major, minor, found := strings.Cut(text, ":")
-	if !found {
-		return device{}, fmt.Errorf("%q is not a device's MAJOR:MINOR", text)
-	}
+	major, minor, _ := strings.Cut(text, ":")
 	majorNumber, errMajor := strconv.ParseUint(major, 10, 32)
 	minorNumber, errMinor := strconv.ParseUint(minor, 10, 32)
 	if errMajor != nil || errMinor != nil {
@@ -32,7 +29,7 @@ func parseDevice(text string) (device, error) {
 	return device{major: uint32(majorNumber), minor: uint32(minorNumber)}, nil
 }
 
-// The kinds of throttling, in the order in which the kernel prints them.
+// Kinds of throttling, in the order of io.max.
 const (
 	readBps = iota
 	writeBps
@@ -41,28 +38,18 @@ const (
 	rateKinds
 )
 
-// rates are the limits of one device, bytes or operations a second; 0 is unlimited.
-type rates [rateKinds]uint64
+// rateKeys returns the keys of io.max (Documentation/admin-guide/cgroup-v2.rst, "IO Interface Files").
+func rateKeys() []string { return []string{"rbps", "wbps", "riops", "wiops"} }
 
-// unlimited is how a limit is taken away.
-func unlimited() rates { return rates{} }
-
-// rateKeys are the keys of io.max (Documentation/admin-guide/cgroup-v2.rst, "IO Interface Files").
-func rateKeys() [rateKinds]string { return [rateKinds]string{"rbps", "wbps", "riops", "wiops"} }
-
-// ioMaxLine is what one write to io.max takes: one device, with all four keys, since the kernel keeps what is not mentioned.
-func ioMaxLine(dev device, limits rates) string {
-	var line strings.Builder
-	line.WriteString(dev.String())
+// ioMaxLine returns what one write to io.max sets: one device, with all four keys, since the kernel keeps those that are missing.
+func ioMaxLine(dev device, limits value) string {
+	line := dev.String()
 	for kind, key := range rateKeys() {
-		line.WriteString(" " + key + "=" + ioMaxValue(limits[kind]))
+		text := "max"
+		if limits[kind] != 0 {
+			text = strconv.FormatUint(limits[kind], 10)
+		}
+		line += " " + key + "=" + text
 	}
-	return line.String()
-}
-
-func ioMaxValue(limit uint64) string {
-	if limit == 0 {
-		return "max"
-	}
-	return strconv.FormatUint(limit, 10)
+	return line
 }

@@ -4,52 +4,45 @@
 package blockio
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// resolvedClass is a class as it is on this machine.
-type resolvedClass struct {
-	values values
-	// weighs: the class says something of weights.
-	weighs bool
-	// degraded are the reasons why the class is enforced in part only.
-	degraded []string
-}
-
-// resolver makes classes into values for this machine.
+// resolver resolves classes to values for this machine.
 type resolver struct {
 	host    FS
 	machine machine
 	matches map[string]match
+	// weighs is true when a class has a weight.
+	weighs bool
 	// partitions and ignored are sentences for conditions.
 	partitions, ignored []string
 	problems            []error
 }
 
-func (r *resolver) resolve(c class) resolvedClass {
-	merged := merged{rates: map[device]rates{}, weights: map[device]uint64{}}
-	var done resolvedClass
+// resolve returns the values of a class, and the reasons why it is enforced in part only.
+func (r *resolver) resolve(c class) (v values, degraded []string) {
+	merged := merged{limits: map[device]value{}, weights: map[device]uint64{}}
 	for i := range c.items {
 		item := &c.items[i]
-		done.weighs = done.weighs || item.weight != 0
+		r.weighs = r.weighs || item.weight != 0
 		if !item.listed {
-			merged.base = cmp.Or(item.weight, merged.base)
+			merged.add(item, device{})
 			continue
 		}
-		disks, degraded := r.disksOf(item)
-		done.degraded = append(done.degraded, degraded...)
+
+		disks, reasons := r.disksOf(item)
+		degraded = append(degraded, reasons...)
 		r.checkRates(item)
-		merged.add(item, disks)
+		for _, disk := range disks {
+			merged.add(item, disk.device)
+		}
 	}
-	done.values = r.machine.valuesOf(merged)
-	done.degraded = append(done.degraded, r.machine.weightless(merged)...)
-	return done
+	return r.machine.valuesOf(merged), append(degraded, r.machine.weightless(merged)...)
 }
 
 // disksOf returns the disks that an item is for, and why some may be missing.
@@ -71,7 +64,7 @@ func (r *resolver) disksOf(item *item) (disks []disk, degraded []string) {
 	return disks, degraded
 }
 
-// match remembers what a pattern led to, so that classes which share it agree, and its warnings are given once.
+// match caches the match of a pattern, so that all classes resolve it alike and its warnings appear once.
 func (r *resolver) match(pattern string) (match, error) {
 	if found, known := r.matches[pattern]; known {
 		return found, nil
@@ -80,13 +73,14 @@ func (r *resolver) match(pattern string) (match, error) {
 	if err != nil {
 		return found, err
 	}
+
 	r.matches[pattern] = found
 	r.partitions = append(r.partitions, found.partitions...)
 	r.ignored = append(r.ignored, found.ignored...)
 	return found, nil
 }
 
-// checkRates refuses what this machine's kernel refuses: io.max takes no 1 (block/blk-throttle.c).
+// checkRates refuses a limit of 1, which io.max refuses (block/blk-throttle.c).
 func (r *resolver) checkRates(item *item) {
 	if r.machine.version != 2 {
 		return
@@ -99,65 +93,55 @@ func (r *resolver) checkRates(item *item) {
 	}
 }
 
-// merged is what the items of a class come to, later ones overriding earlier ones.
+// merged are the items of a class in one; later items override earlier ones.
 type merged struct {
-	rates map[device]rates
-	// base is the weight of devices that have none in weights; 0: not mentioned.
-	base    uint64
+	limits map[device]value
+	// weights are goresctrl's; that of the zero device is the default of devices without one of their own.
 	weights map[device]uint64
 }
 
-func (m *merged) add(item *item, disks []disk) {
-	for _, disk := range disks {
-		limits := m.rates[disk.device]
-		for kind, limit := range item.rates {
-			if limit != nil {
-				limits[kind] = *limit
-			}
+func (m *merged) add(item *item, dev device) {
+	limits := m.limits[dev]
+	for kind, limit := range item.rates {
+		if limit != nil {
+			limits[kind] = *limit
 		}
-		m.rates[disk.device] = limits
-		if item.weight != 0 {
-			m.weights[disk.device] = item.weight
-		}
+	}
+	m.limits[dev] = limits
+	if item.weight != 0 {
+		m.weights[dev] = item.weight
 	}
 }
 
 // valuesOf distributes the values of a class to the files that this machine has.
 func (m *machine) valuesOf(merged merged) values {
-	v := newValues()
-	for dev, limits := range merged.rates {
-		if limits != unlimited() {
-			v.rates[dev] = limits
-		}
+	v := values{}
+	for dev, limits := range merged.limits {
+		v.setLimits(dev, limits)
 	}
 	for _, file := range m.weightFiles {
-		w := weights{devices: map[device]uint64{}}
-		if merged.base != 0 {
-			w.base = file.convert(merged.base)
-		}
 		for dev, weight := range merged.weights {
-			if m.accepts[file][dev] {
-				w.devices[dev] = file.convert(weight)
+			if s := (setting{file, dev}); s.isDefaultWeight() || m.accepts[s] {
+				v[s] = value{file.convert(weight)}
 			}
-		}
-		if w.base != 0 || len(w.devices) > 0 {
-			v.weights[file] = w
 		}
 	}
 	return v
 }
 
-// weightless says which weights of a class nothing acts on.
-func (m *machine) weightless(merged merged) []string {
-	var reasons []string
-	if merged.base != 0 && !m.weightsActOn() {
-		reasons = append(reasons, fmt.Sprintf("weight %d has no effect: no device acts on weights; %s", merged.base, weightRemedy(m.version)))
-	}
-	for _, dev := range sortedDevices(merged.weights) {
-		if !m.weightsActOn(dev) {
-			reasons = append(reasons, fmt.Sprintf("weight %d has no effect on %s: it does not act on weights; %s",
-				merged.weights[dev], m.diskName(dev), weightRemedy(m.version)))
+// weightless returns a reason for each weight that has no effect.
+func (m *machine) weightless(merged merged) (reasons []string) {
+	for _, dev := range slices.SortedFunc(maps.Keys(merged.weights), compareDevices) {
+		where := ""
+		switch {
+		case dev == device{} && len(m.acts) == 0:
+			where = ": no device acts on weights"
+		case dev != device{} && !m.acts[dev]:
+			where = fmt.Sprintf(" on %s: it does not act on weights", m.diskName(dev))
+		default:
+			continue
 		}
+		reasons = append(reasons, fmt.Sprintf("weight %d has no effect%s; %s", merged.weights[dev], where, weightRemedy(m.version)))
 	}
 	return reasons
 }
@@ -170,10 +154,8 @@ func weightRemedy(version int) string {
 	return remedy
 }
 
-// conditions are what users should know of the configuration as a whole.
-func (r *resolver) conditions(weighing bool) []classes.Condition {
-	devices := classes.Condition{Type: "DevicesMatched", Healthy: true, Reason: "AllMatched",
-		Message: "every device pattern matches block devices only"}
+// conditions describe the configuration as a whole.
+func (r *resolver) conditions() []classes.Condition {
 	var unmatched []string
 	for pattern, found := range r.matches {
 		if len(found.disks) == 0 {
@@ -181,27 +163,28 @@ func (r *resolver) conditions(weighing bool) []classes.Condition {
 		}
 	}
 	slices.Sort(unmatched)
-	if complaints := slices.Concat(unmatched, r.ignored); len(complaints) > 0 {
+
+	devices := classes.Condition{Type: "DevicesMatched", Healthy: true, Reason: "AllMatched",
+		Message: "every device pattern matches block devices only"}
+	if problems := slices.Concat(unmatched, r.ignored); len(problems) > 0 {
 		devices.Healthy, devices.Reason = false, "SomeIgnored"
-		devices.Message = strings.Join(complaints, "; ") + "; correct Devices, or attach the devices"
+		devices.Message = strings.Join(problems, "; ") + "; correct Devices, or attach the devices"
 	}
 	all := []classes.Condition{devices}
 	if len(r.partitions) > 0 {
 		all = append(all, classes.Condition{Type: "WholeDisks", Reason: "PartitionMeansDisk",
 			Message: strings.Join(r.partitions, "; ") + "; name the disk"})
 	}
-	if weighing {
+	if r.weighs {
 		all = append(all, r.machine.weightsCondition())
 	}
 	return all
 }
 
 func (m *machine) weightsCondition() classes.Condition {
-	if m.weightsActOn() {
+	if len(m.acts) > 0 {
 		return classes.Condition{Type: "WeightsEffective", Healthy: true, Reason: "SchedulerActs", Message: "at least one device acts on weights"}
 	}
 	return classes.Condition{Type: "WeightsEffective", Reason: "NoScheduler",
-		Message: "no device acts on weights, they do nothing; for each disk " + weightRemedy(m.version)}
+		Message: "no device acts on weights, they have no effect; for each disk " + weightRemedy(m.version)}
 }
-
-func (r *resolver) err() error { return errors.Join(r.problems...) }

@@ -4,40 +4,42 @@
 package blockio
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// snapshot is a configuration as it is live. It is never changed: hooks read it while another one is made.
+// snapshot is a live configuration. It is immutable, so that hooks can read it while the next one is built.
 type snapshot struct {
 	// config is what was applied; nil before any was.
 	config  *Config
 	machine machine
 	classes map[string]liveClass
 	status  classes.BackendStatus
-	// recalled are values of former configurations, of disks and weights that no class had when they were found.
-	recalled values
-	// named are the values of all classes, and those that are recalled: what a container that has run for a while may have. A process that
-	// was killed in the middle of a change can have left some of a class that nobody remembers.
+	// former are values of former configurations that runtimes have stored.
+	former values
+	// named are the former values and those of all classes. A running container may have any of them: a process that was
+	// killed during a change can leave values of an unknown class.
 	named values
 }
 
-// liveClass is a class with all that leaving it has to clear.
+// liveClass is a class with the values that leaving it has to clear.
 type liveClass struct {
 	values values
-	// configured are the values of a class that is not offered any more, those of devices that are gone included.
+	// configured includes the values of devices that are gone.
 	configured values
-	// touched are the values of the class and of its predecessors of the same name, which running containers may still have.
+	// touched are the values of the class and its predecessors of the same name, which running containers may still have.
 	touched values
-	// offered is false for a class that is gone from the configuration and kept for those who have it.
+	// offered is false for a class that was removed from the configuration and is still in use.
 	offered bool
-	// creation is what a new container in this class needs.
-	creation classes.Adjustment
 }
 
-// newSnapshot resolves a configuration on this machine, writing nothing. The error joins all that is wrong.
+// newSnapshot resolves a configuration on this machine. It writes nothing. The error joins all problems.
 func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, error) {
 	m, err := inspect(opts.FS, opts.Tree)
 	if err != nil {
@@ -47,55 +49,43 @@ func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, 
 		return nil, &classes.Unavailable{Reason: "NoHierarchyInV1", Message: "cgroup v1 does not apply the limits of a pod's cgroup " +
 			"to the containers in it; use cgroup v2, or a resource in container scope"}
 	}
+
 	resolver := &resolver{host: opts.FS, machine: m, matches: map[string]match{}}
 	s := &snapshot{config: config, machine: m, classes: map[string]liveClass{}}
 	s.status.Degraded = map[string]string{}
-	weighing := false
 	for _, class := range config.classes {
-		resolved := resolver.resolve(class)
-		weighing = weighing || resolved.weighs
-		s.classes[class.name] = s.live(resolved.values, scope)
-		if len(resolved.degraded) > 0 {
-			s.status.Degraded[class.name] = strings.Join(resolved.degraded, "; ")
+		v, degraded := resolver.resolve(class)
+		s.classes[class.name] = liveClass{values: v, configured: v, touched: v, offered: true}
+		if len(degraded) > 0 {
+			s.status.Degraded[class.name] = strings.Join(degraded, "; ")
 		}
 	}
-	s.status.Conditions = resolver.conditions(weighing)
-	return s, resolver.err()
+	s.status.Conditions = resolver.conditions()
+	return s, errors.Join(resolver.problems...)
 }
 
-func (s *snapshot) live(v values, scope classes.Scope) liveClass {
-	live := liveClass{values: v, touched: v, offered: true}
-	if s.byRuntime(scope) {
-		live.creation.Unified = unifiedMap(v)
-	}
-	return live
-}
-
-// byRuntime says whether the runtime sets the values: it does so for containers, in cgroup v2.
+// byRuntime reports whether the runtime sets the values: it does so for containers, in cgroup v2.
 func (s *snapshot) byRuntime(scope classes.Scope) bool {
 	return scope == classes.ContainerScope && s.machine.byRuntime
 }
 
-// inherit keeps of the previous snapshot what running containers may have.
+// inherit adds the values of the previous snapshot that running containers may have.
 func (s *snapshot) inherit(previous *snapshot) *snapshot {
-	s.recalled = previous.recalled
+	s.former = previous.former
 	for name, old := range previous.classes {
 		live, stays := s.classes[name]
-		if !stays {
-			if old.offered {
-				old.configured = old.values
-			}
-			old.offered, old.values = false, s.present(old.configured)
-			s.classes[name] = old
-			continue
+		if stays {
+			live.touched = old.touched.merge(live.values)
+		} else {
+			live = old
+			live.offered, live.values = false, s.machine.present(old.configured)
 		}
-		live.touched = old.touched.merge(live.values)
 		s.classes[name] = live
 	}
 	return s
 }
 
-// released is the snapshot without what is kept for classes that are not in use.
+// released returns the snapshot without the values of classes that are not in use.
 func (s *snapshot) released(inUse func(class string) bool) *snapshot {
 	kept := *s
 	kept.classes = maps.Clone(s.classes)
@@ -112,33 +102,51 @@ func (s *snapshot) released(inUse func(class string) bool) *snapshot {
 	return &kept
 }
 
-// change is what leads from one class to another; known is false when nothing is known of the class to leave.
+// change returns the change from one class to another; known is false when the class to leave is unknown.
 func (s *snapshot) change(from, to string) (change values, known bool, err error) {
 	target, err := s.valuesOf(to)
 	if err != nil {
-		return values{}, false, err
+		return nil, false, err
 	}
 	left, known := s.classes[from]
-	if from == classes.SystemDefault {
-		left, known = liveClass{}, true
-	}
-	return left.touched.merge(s.recalled).changeTo(target), known, nil
+	return left.touched.merge(s.former).changeTo(target), known || from == classes.SystemDefault, nil
 }
 
-func (s *snapshot) touched() values {
-	all := newValues().merge(s.recalled)
-	for _, live := range s.classes {
-		all = all.merge(live.touched)
+// valuesOf returns the values of a class, offered or not.
+func (s *snapshot) valuesOf(name string) (values, error) {
+	live, ok := s.classes[name]
+	if !ok && name != classes.SystemDefault {
+		return nil, fmt.Errorf("%w %q; there are %s", classes.ErrUnknownClass, name, cmp.Or(strings.Join(s.offered(), ", "), "none"))
 	}
-	return all
+	return live.values, nil
 }
 
-// settable is the part of a change that the kernel takes: that of disks which the machine has, and without the clearing of weights that
-// they do not take.
+func (s *snapshot) offered() (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(s.classes)) {
+		if s.classes[name].offered {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// settable returns the part of a change that the kernel accepts.
 func (s *snapshot) settable(change values) values {
-	present := s.present(change)
-	for file, w := range present.weights {
-		maps.DeleteFunc(w.devices, func(dev device, weight uint64) bool { return weight == 0 && !s.machine.accepts[file][dev] })
+	return s.machine.present(change).only(func(of setting) bool {
+		return of.file == "" || change[of] != value{} || s.machine.accepts[of]
+	})
+}
+
+// neutral returns texts without effect for the files of a change. Runtimes never drop a file that they have stored, they only
+// replace its text.
+func (s *snapshot) neutral(change values) map[string]string {
+	neutral, disks := map[string]string{}, s.machine.disks()
+	for of := range change {
+		if of.file != "" {
+			neutral[string(of.file)] = fmt.Sprintf("default %d", of.file.initial())
+		} else if len(disks) > 0 {
+			neutral[ioMax] = ioMaxLine(disks[0], value{})
+		}
 	}
-	return present
+	return neutral
 }

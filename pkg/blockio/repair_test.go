@@ -13,16 +13,16 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-func (f fixture) mend(want ...string) classes.Drift {
+func (f fixture) repair(want ...string) classes.Drift {
 	f.t.Helper()
-	mended, err := f.backend.Repair(f.t.Context())
-	if diff := cmp.Diff(want, mended.Found); err != nil || diff != "" {
+	drift, err := f.backend.Repair(f.t.Context())
+	if diff := cmp.Diff(want, drift.Found); err != nil || diff != "" {
 		f.t.Errorf("found (-want +got):\n%s%v", diff, err)
 	}
-	return mended
+	return drift
 }
 
-// observe checks in which class a container is that should be in one.
+// observe checks the observed class of a container that should be in a class.
 func (f fixture) observe(should, want string) {
 	f.t.Helper()
 	if got, ok, err := f.backend.Observe(f.t.Context(), container(), should); got != want || !ok || err != nil {
@@ -30,12 +30,12 @@ func (f fixture) observe(should, want string) {
 	}
 }
 
-func TestADiskThatComesIsThrottled(t *testing.T) {
+func TestADiskThatIsAddedIsThrottled(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
-	f.mend()
+	f.repair()
 	f.machine.AddDisk("sdc", 8, 32)
-	if mended := f.mend("disk 8:32 (sdc) is new"); mended.DevicesGone {
+	if drift := f.repair("disk 8:32 (sdc) is new"); drift.DevicesGone {
 		t.Error("no device is gone")
 	}
 	f.runtime("slower", "slower")
@@ -43,24 +43,24 @@ func TestADiskThatComesIsThrottled(t *testing.T) {
 	line := " rbps=1000000 wbps=max riops=100 wiops=max\n"
 	f.want(v2Dir+"/io.max", "8:32"+line+"8:16"+line+"8:0"+line)
 	f.observe("slower", "slower")
-	f.mend()
+	f.repair()
 }
 
-func TestADiskThatGoesDoesNoHarm(t *testing.T) {
+func TestADiskThatIsRemovedIsDroppedFromClasses(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	f.machine.RemoveDisk("sdb")
-	if mended := f.mend("disk 8:16 (sdb) is gone"); !mended.DevicesGone {
-		t.Error("a device is gone, and nobody is told")
+	if drift := f.repair("disk 8:16 (sdb) is gone"); !drift.DevicesGone {
+		t.Error("a device is gone, and the drift does not report it")
 	}
 	f.observe("slower", "slower")
 	f.runtime("", "slower") // another container
 	f.runtime("slower", "slower")
 	f.want(v2Dir+"/io.max", "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n")
 
-	// Without its last disk, a class has nothing to say, and the runtime needs a value that does nothing.
+	// Without its last disk, a class has no values, and the runtime needs a value without effect.
 	f.machine.RemoveDisk("sda")
-	f.mend("disk 8:0 (sda) is gone")
+	f.repair("disk 8:0 (sda) is gone")
 	adjustment, err := f.backend.Adjust("slower", "slower")
 	if want := "7:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment.Unified[ioMax] != want {
 		t.Errorf("got %v, %v; want %q", adjustment, err, want)
@@ -72,22 +72,22 @@ func TestADiskThatGoesDoesNoHarm(t *testing.T) {
 	}
 
 	f.machine.AddDisk("sda", 8, 0)
-	f.mend("disk 8:0 (sda) is new")
+	f.repair("disk 8:0 (sda) is new")
 	f.runtime("slower", "slower")
 	f.want(v2Dir+"/io.max", "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n")
 }
 
-func TestAClassThatDrainsOutlivesItsDisk(t *testing.T) {
+func TestADrainingClassOutlivesItsDisk(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	f.apply(other)
 	for range 2 {
 		f.machine.RemoveDisk("sdb")
-		f.mend("disk 8:16 (sdb) is gone")
+		f.repair("disk 8:16 (sdb) is gone")
 		f.enforce(container(), "slower", "slower")
 		f.observe("slower", "slower")
 		f.machine.AddDisk("sdb", 8, 16)
-		f.mend("disk 8:16 (sdb) is new")
+		f.repair("disk 8:16 (sdb) is new")
 		f.enforce(container(), "slower", "slower")
 		f.want(v2Dir+"/io.max", "8:16 rbps=1000000 wbps=max riops=100 wiops=max\n8:0 rbps=1000000 wbps=max riops=100 wiops=max\n")
 	}
@@ -95,17 +95,17 @@ func TestAClassThatDrainsOutlivesItsDisk(t *testing.T) {
 
 func TestASchedulerThatChangesIsNoticed(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply("Classes: {heavy: [{Weight: 400}]}")
-	f.mend()
+	f.repair()
 	if err := f.machine.WriteFile("/sys/block/sda/queue/scheduler", []byte("bfq")); err != nil {
 		t.Fatal(err)
 	}
-	f.mend("device files or I/O schedulers changed")
+	f.repair("device files or I/O schedulers changed")
 	if degraded := f.backend.Status().Degraded["heavy"]; degraded != "" {
 		t.Errorf("degraded: %s", degraded)
 	}
 }
 
-func TestAContainerThatEndedIsSeenToHaveEnded(t *testing.T) {
+func TestAContainerThatEndedIsReported(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	for _, test := range []struct {
 		name  string
@@ -113,7 +113,7 @@ func TestAContainerThatEndedIsSeenToHaveEnded(t *testing.T) {
 		ended bool
 	}{
 		{"its process is gone", 4711, true},
-		{"its process runs, elsewhere than its runtime says", 1, false},
+		{"its process runs, in another cgroup than the runtime gives", 1, false},
 		{"its process is not known", 0, false},
 	} {
 		f.machine.AddProcess(groupPath, 1)
@@ -126,69 +126,73 @@ func TestAContainerThatEndedIsSeenToHaveEnded(t *testing.T) {
 	}
 }
 
-func TestADiskOfNoClassIsNobodysBusiness(t *testing.T) {
+func TestADiskOfNoClassIsIgnored(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	f.machine.RemoveDisk("dm-0")
-	if mended := f.mend(); mended.DevicesGone {
+	if drift := f.repair(); drift.DevicesGone {
 		t.Error("the runtime has stored nothing of it")
 	}
 	f.machine.AddDisk("nvme0n1", 259, 0)
-	f.mend()
+	f.repair()
 	if err := f.backend.Withdraw(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.mend()
+	f.repair()
 }
 
-func TestADiskThatIsGoneBeforeAReloadIsToldOf(t *testing.T) {
+func TestADiskThatIsGoneBeforeAReloadIsReportedOnce(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.RemoveDisk("sdb")
 	f.apply(throttling)
 	for _, want := range []bool{true, false} {
-		if mended, err := f.backend.Repair(t.Context()); err != nil || mended.DevicesGone != want {
-			t.Errorf("got %+v, %v; want %v", mended, err, want)
+		if drift, err := f.backend.Repair(t.Context()); err != nil || drift.DevicesGone != want {
+			t.Errorf("got %+v, %v; want %v", drift, err, want)
 		}
 	}
 }
 
-func TestWhatARuntimeHasStoredIsLookedThroughForDisksThatAreGone(t *testing.T) {
+func TestStoredValuesOfDisksThatAreGoneAreStale(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope)
-	stored := map[string]string{ioMax: "8:0 rbps=1 wbps=max riops=max wiops=max\n8:16 rbps=1 wbps=max riops=max wiops=max"}
-	if f.backend.StoresGone(stored) {
-		t.Error("nothing is known before anything was applied")
+	const limits = " rbps=1000000 wbps=max riops=100 wiops=max"
+	stored := map[string]string{ioMax: "8:0" + limits + "\n8:16" + limits}
+	if f.backend.IsStale("slower", stored) {
+		t.Error("before a configuration is applied, no value is stale")
 	}
 	f.apply(throttling)
 	for _, test := range []struct {
+		class  string
 		stored map[string]string
 		want   bool
 	}{
-		{nil, false},
-		{stored, false},
-		{map[string]string{ioMax: "8:0 rbps=1\n9:9 rbps=max"}, true},
-		{map[string]string{"io.bfq.weight": "default 100\n9:9 200"}, true},
-		{map[string]string{"io.weight": "default 100"}, false},
-		{map[string]string{"memory.max": "9:9 1", ioMax: "nonsense"}, false},
+		{"", nil, false},
+		{"slower", stored, false},
+		{"slow", map[string]string{ioMax: slowLine + "\n9:9 rbps=max"}, true},
+		{"", map[string]string{ioMax: "9:9 rbps=1"}, true},
+		{"", map[string]string{"io.bfq.weight": "default 100\n9:9 200"}, true},
+		{"", map[string]string{"io.bfq.weight": "9:9 default"}, true},
+		{"", map[string]string{"io.weight": "default 100"}, false},
+		{"", map[string]string{"memory.max": "9:9 1", ioMax: "nonsense"}, false},
 	} {
-		if got := f.backend.StoresGone(test.stored); got != test.want {
+		if got := f.backend.IsStale(test.class, test.stored); got != test.want {
 			t.Errorf("%v: got %v", test.stored, got)
 		}
 	}
 	f.machine.RemoveDisk("sdb")
 	f.apply(throttling)
-	if !f.backend.StoresGone(stored) {
-		t.Error("the disk is gone, and it is not seen")
+	if !f.backend.IsStale("slower", stored) {
+		t.Error("the disk is gone, and its values are not stale")
 	}
 }
 
-func TestAWeightOfADiskThatIsGoneIsReplacedByOneThatDoesNothing(t *testing.T) {
+func TestAWeightOfADiskThatIsGoneIsReplacedByOneWithoutEffect(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {heavy: [{Devices: [/dev/sda], Weight: 400}]}")
 	before, err := f.backend.Adjust("", "heavy")
 	if want := "8:0 400"; err != nil || before.Unified["io.bfq.weight"] != want {
 		t.Fatalf("got %v, %v; want %q", before, err, want)
 	}
 	f.machine.RemoveDisk("sda")
-	f.mend("disk 8:0 (sda) is gone")
+	f.repair("disk 8:0 (sda) is gone")
 	after, err := f.backend.Adjust("heavy", "heavy")
 	if want := "default 100"; err != nil || after.Unified["io.bfq.weight"] != want {
 		t.Errorf("got %v, %v; want %q", after, err, want)

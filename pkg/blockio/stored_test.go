@@ -12,7 +12,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-func TestWhatTheRuntimeHasStoredOfAClassIsTheClass(t *testing.T) {
+func TestStoredValuesOfTheClassAreNotStale(t *testing.T) {
 	for name, machine := range map[string]*simcgroup.Machine{"v2 without weights": disks(simcgroup.New()), "v2 with bfq": bfqOnAll(simcgroup.New())} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, machine, classes.ContainerScope).apply(everything)
@@ -22,31 +22,31 @@ func TestWhatTheRuntimeHasStoredOfAClassIsTheClass(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if f.backend.Recall(to, stored.Unified) {
-						t.Errorf("from %q to %q: %q is not taken for what the class has", from, to, stored.Unified)
+					if f.backend.IsStale(to, stored.Unified) {
+						t.Errorf("from %q to %q: %q is stale", from, to, stored.Unified)
 					}
-					if other := "before"; to == "after" && !f.backend.Recall(other, stored.Unified) {
-						t.Errorf("%q is taken for what another class has", stored.Unified)
+					if other := "before"; to == "after" && !f.backend.IsStale(other, stored.Unified) {
+						t.Errorf("%q is not stale for another class", stored.Unified)
 					}
 				}
 			}
-			if f.backend.Recall("", map[string]string{"memory.max": "8:0 1", ioMax: "nonsense"}) {
-				t.Error("something is read out of nonsense")
+			if f.backend.IsStale("", map[string]string{"memory.max": "8:0 1", ioMax: "nonsense"}) {
+				t.Error("text that is not a value is stale")
 			}
 		})
 	}
 }
 
-// TestValuesOfAFormerConfigurationAreClearedOnceTheyAreKnown has a disk and a weight that no class names any more.
-func TestValuesOfAFormerConfigurationAreClearedOnceTheyAreKnown(t *testing.T) {
+// TestStoredValuesOfAFormerConfigurationAreCleared has a disk and a weight that no class names any more.
+func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
 	stored := map[string]string{ioMax: "8:0 rbps=10000000 wbps=max riops=max wiops=max\n8:16 rbps=5000000 wbps=max riops=max wiops=max",
 		"io.bfq.weight": "default 400\n8:16 200"}
 	if err := f.machine.SetUnified(groupPath, stored); err != nil {
 		t.Fatal(err)
 	}
-	if !f.backend.Recall("slow", stored) {
-		t.Error("it is taken for what the class has")
+	if !f.backend.IsStale("slow", stored) {
+		t.Error("values of no class are not stale")
 	}
 	for _, from := range []string{"slow", "of-a-former-run"} {
 		adjustment, err := f.backend.Adjust(from, "slow")
@@ -59,7 +59,7 @@ func TestValuesOfAFormerConfigurationAreClearedOnceTheyAreKnown(t *testing.T) {
 		}
 	}
 	if _, ok, err := f.backend.Observe(t.Context(), container(), "slow"); ok || err != nil {
-		t.Errorf("it is in the class, with a limit of another disk: %v", err)
+		t.Errorf("with a limit of another disk it is in the class: %v", err)
 	}
 	f.enforce(container(), "slow", "slow")
 	if got, ok, err := f.backend.Observe(t.Context(), container(), "slow"); got != "slow" || !ok || err != nil {
@@ -67,13 +67,13 @@ func TestValuesOfAFormerConfigurationAreClearedOnceTheyAreKnown(t *testing.T) {
 	}
 }
 
-// TestWhatIsRecalledWhileClassFilesAreAppliedIsKept does both at the same time, for the race detector too.
-func TestWhatIsRecalledWhileClassFilesAreAppliedIsKept(t *testing.T) {
+// TestStoredValuesAreKeptWhileAConfigurationIsApplied does both at the same time, for the race detector too.
+func TestStoredValuesAreKeptWhileAConfigurationIsApplied(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
 	config := f.parse("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 1M}]}")
 	applied := make(chan error, 1)
 	go func() { applied <- f.backend.Apply(t.Context(), config) }()
-	f.backend.Recall("slow", map[string]string{ioMax: "8:16 rbps=5000000 wbps=max riops=max wiops=max"})
+	f.backend.IsStale("slow", map[string]string{ioMax: "8:16 rbps=5000000 wbps=max riops=max wiops=max"})
 	if err := <-applied; err != nil {
 		t.Fatal(err)
 	}

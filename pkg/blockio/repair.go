@@ -1,0 +1,66 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Repair implements classes.Backend. A configuration is in the kernel only as the values of containers' cgroups, so the drift that it
+// looks for is disks that came or went, and whether they act on weights. It ignores disks of no class.
+func (b *Backend) Repair(context.Context) (classes.Drift, error) {
+	now := b.live.Load()
+	if now.config == nil {
+		return classes.Drift{}, nil
+	}
+	next, err := b.resolve(now.config)
+	if err != nil {
+		return classes.Drift{}, err
+	}
+
+	b.goLive(next.inherit)
+	drift := classes.Drift{DevicesGone: b.devicesGone.Swap(false) || now.loses(next)}
+	if drift.DevicesGone || !now.resolvesLike(next) {
+		drift.Found = now.differences(next)
+	}
+	return drift, nil
+}
+
+// loses reports whether containers may have values of a disk that is missing in the next snapshot.
+func (s *snapshot) loses(next *snapshot) bool {
+	for of := range s.named {
+		if s.machine.names[of.device] != "" && next.machine.names[of.device] == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// differences describes how the machine differs from the next snapshot's, a sentence each.
+func (s *snapshot) differences(next *snapshot) (found []string) {
+	for _, dev := range s.machine.without(next.machine) {
+		found = append(found, fmt.Sprintf("disk %s is gone", s.machine.diskName(dev)))
+	}
+	for _, dev := range next.machine.without(s.machine) {
+		found = append(found, fmt.Sprintf("disk %s is new", next.machine.diskName(dev)))
+	}
+	if len(found) == 0 && !s.resolvesLike(next) {
+		found = append(found, "device files or I/O schedulers changed")
+	}
+	return found
+}
+
+// resolvesLike reports whether the classes of both snapshots have the same values and status.
+func (s *snapshot) resolvesLike(next *snapshot) bool {
+	for name, live := range next.classes {
+		if !reflect.DeepEqual(live.values, s.classes[name].values) {
+			return false
+		}
+	}
+	return reflect.DeepEqual(s.status, next.status)
+}
