@@ -21,6 +21,18 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
+// Reasons of events.
+const (
+	// ClassRefused warns that a container or pod was not created because of its classes.
+	ClassRefused = "QOSClassRefused"
+	// ClassChanged reports that a running container has another class.
+	ClassChanged = "QOSClassChanged"
+	// ChangeRefused warns that a change that the pod's annotations request was not made.
+	ChangeRefused = "QOSChangeRefused"
+	// ClassRemoved warns that the pod is evicted, or should be, because its class was removed.
+	ClassRemoved = "QOSClassRemoved"
+)
+
 const (
 	component = "qos-kubelet-shim"
 	// maxMessage and maxName are the API server's limits, in bytes.

@@ -38,7 +38,7 @@ func TestCountOfAnExistingEvent(t *testing.T) {
 
 func TestEachSeriesHasAnEventName(t *testing.T) {
 	pod := Pod{Namespace: "default", Name: "web", UID: "uid-web"}
-	r := Record{Reason: "QOSClassRefused", Container: "main", Series: "ClassFull", Message: "1 of 1"}
+	r := Record{Reason: ClassRefused, Container: "main", Series: "ClassFull", Message: "1 of 1"}
 	name := nameOf(pod, r)
 	repeated := r
 	repeated.Message = "2 of 1"
@@ -48,7 +48,7 @@ func TestEachSeriesHasAnEventName(t *testing.T) {
 	for what, differs := range map[string]func() string{
 		"pod":       func() string { p := pod; p.UID = "other"; return nameOf(p, r) },
 		"container": func() string { x := r; x.Container = "other"; return nameOf(pod, x) },
-		"reason":    func() string { x := r; x.Reason = "QOSClassChanged"; return nameOf(pod, x) },
+		"reason":    func() string { x := r; x.Reason = ClassChanged; return nameOf(pod, x) },
 		"series":    func() string { x := r; x.Series = "UnknownClass"; return nameOf(pod, x) },
 	} {
 		if differs() == name {

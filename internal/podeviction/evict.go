@@ -20,9 +20,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 )
 
-// EventClassRemoved is the reason of events about a pod's eviction.
-const EventClassRemoved = "QOSClassRemoved"
-
 // result is the result of a try to evict a pod, as a metric's label.
 type result string
 
@@ -211,7 +208,7 @@ func (e *Evictor) event(ctx context.Context, t *target, message string) {
 	defer cancel()
 	now := time.Now()
 	err := e.events.Write(request, podevents.Pod{Namespace: t.namespace, Name: t.name, UID: t.uid}, podevents.Record{
-		Reason: EventClassRemoved, Warning: true, Series: message, Message: message, Count: 1, First: now, Last: now,
+		Reason: podevents.ClassRemoved, Warning: true, Series: message, Message: message, Count: 1, First: now, Last: now,
 	})
 	if ctx.Err() == nil {
 		e.eventLog.Tell(err)

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -18,6 +17,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
+	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -34,23 +34,11 @@ const (
 // Update requests other classes from the plugin. Its errors carry the node API's codes.
 type Update func(ctx context.Context, request *qosv1alpha1.UpdateContainerQOSResourcesRequest) error
 
-// Refused is a change that was requested and not made.
-type Refused struct {
-	// Container is empty for a class of the pod itself.
-	Container string
-	// Reason is a word in CamelCase for programs.
-	Reason string
-	// Message is a line for people with the remedy.
-	Message string
-	// Count is the number of refusals between First and Last.
-	Count       uint64
-	First, Last time.Time
-}
-
 // Outcome is the result of one Follow.
 type Outcome struct {
-	// Refused are the changes that the pod's annotations request and that were refused because of what they request.
-	Refused []Refused
+	// Refused are the changes that the pod's annotations request and that were refused because of what they request. The series is
+	// the reason, a word in CamelCase for programs.
+	Refused []podevents.Record
 	// Again is when Follow has to be called next; 0 means not before something changes.
 	Again time.Duration
 }
@@ -75,7 +63,7 @@ type task struct {
 	config   string
 	failures int
 	next     time.Time
-	refused  *Refused
+	refused  *podevents.Record
 	// initial is the container's state at the first try that has to be retried.
 	initial *qosv1alpha1.ContainerAssignments
 }
@@ -102,41 +90,35 @@ func (f *Follower) Follow(
 		return !slices.ContainsFunc(targets, func(c *qosv1alpha1.ContainerAssignments) bool { return c.GetId() == id })
 	})
 
-	c := call{Follower: f, pod: pod, config: offered.GetConfig().GetHash(), catalog: sync.OnceValue(func() *classes.Catalog { return Catalog(offered) })}
+	var outcome Outcome
 	for _, target := range targets {
-		if ctx.Err() == nil && (target.GetName() == "" || running(pod, target.GetId())) {
-			c.follow(ctx, target)
+		if ctx.Err() != nil || target.GetName() != "" && !running(pod, target.GetId()) {
+			continue
+		}
+		t := f.follow(ctx, pod, offered, target)
+		if t.refused != nil {
+			outcome.Refused = append(outcome.Refused, *t.refused)
+		}
+		if !t.done {
+			outcome.Again = pause.Shortest(outcome.Again, max(time.Until(t.next), time.Millisecond))
 		}
 	}
-	return c.outcome
-}
-
-// call is one call of Follow.
-type call struct {
-	*Follower
-	pod     *corev1.Pod
-	config  string
-	catalog func() *classes.Catalog
-	outcome Outcome
+	return outcome
 }
 
 // follow tries what is due for one container, or without a name for the pod.
-func (c *call) follow(ctx context.Context, target *qosv1alpha1.ContainerAssignments) {
-	t := c.taskOf(target.GetId(), hash(c.pod.Annotations, target.GetName()))
-	if t.done && t.refused != nil && t.config != c.config {
+func (f *Follower) follow(
+	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, target *qosv1alpha1.ContainerAssignments,
+) *task {
+	t, config := f.taskOf(target.GetId(), hash(pod.Annotations, target.GetName())), offered.GetConfig().GetHash()
+	if t.done && t.refused != nil && t.config != config {
 		t.done, t.failures = false, 0 // another configuration may offer what was refused
 	}
 	if !t.done && (!t.tried || !time.Now().Before(t.next)) {
-		t.tried, t.config = true, c.config
-		c.try(ctx, t, target)
+		t.tried, t.config = true, config
+		f.try(ctx, t, Catalog(offered), pod, target)
 	}
-
-	if t.refused != nil {
-		c.outcome.Refused = append(c.outcome.Refused, *t.refused)
-	}
-	if !t.done {
-		c.outcome.Again = pause.Shortest(c.outcome.Again, max(time.Until(t.next), time.Millisecond))
-	}
+	return t
 }
 
 // taskOf returns the task of a container's present annotations. Other annotations do not shorten the wait: whoever writes them could keep
@@ -154,12 +136,14 @@ func (f *Follower) taskOf(id, hash string) *task {
 }
 
 // try requests the classes that a container, or without a name the pod, should have and has not.
-func (c *call) try(ctx context.Context, t *task, target *qosv1alpha1.ContainerAssignments) {
+func (f *Follower) try(
+	ctx context.Context, t *task, catalog *classes.Catalog, pod *corev1.Pod, target *qosv1alpha1.ContainerAssignments,
+) {
 	if t.overtaken(target) {
 		t.finish(nil, "")
 		return
 	}
-	changes, err := plan(c.catalog(), c.pod, target, t.first)
+	changes, err := plan(catalog, pod, target, t.first)
 	if err != nil || len(changes) == 0 {
 		t.finish(err, target.GetName())
 		return
@@ -171,8 +155,8 @@ func (c *call) try(ctx context.Context, t *task, target *qosv1alpha1.ContainerAs
 
 	ctx, cancel := context.WithTimeout(ctx, updateTimeout)
 	defer cancel()
-	err = c.update(ctx, &qosv1alpha1.UpdateContainerQOSResourcesRequest{
-		PodUid: UID(c.pod), Container: target.GetName(), QosResources: changes,
+	err = f.update(ctx, &qosv1alpha1.UpdateContainerQOSResourcesRequest{
+		PodUid: UID(pod), Container: target.GetName(), QosResources: changes,
 	})
 	if temporary(err) {
 		t.postpone(err, target)
@@ -223,8 +207,8 @@ func (t *task) postpone(err error, target *qosv1alpha1.ContainerAssignments) {
 
 func (t *task) refuse(err error, container string) {
 	now, reason := time.Now(), reasonOf(err)
-	if t.refused == nil || t.refused.Reason != reason {
-		t.refused = &Refused{Container: container, Reason: reason, First: now}
+	if t.refused == nil || t.refused.Series != reason {
+		t.refused = &podevents.Record{Reason: podevents.ChangeRefused, Warning: true, Container: container, Series: reason, First: now}
 	}
 	t.refused.Count++
 	t.refused.Last, t.refused.Message = now, messageOf(err)

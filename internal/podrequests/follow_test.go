@@ -43,7 +43,7 @@ func TestAFailureThatCanPassIsTriedAgainLaterAndLater(t *testing.T) {
 		var waits []time.Duration
 		for range 9 {
 			outcome := f.Follow(t.Context(), pod, offered(), has)
-			if len(outcome.Refused) != 1 || outcome.Refused[0].Message != "class silver is full: 1 of 1 in use" || outcome.Refused[0].Reason != "ClassFull" {
+			if len(outcome.Refused) != 1 || outcome.Refused[0].Message != "class silver is full: 1 of 1 in use" || outcome.Refused[0].Series != "ClassFull" {
 				t.Fatalf("after %d tries: %+v; want the refusal", len(p.asked), outcome)
 			}
 			waits = append(waits, outcome.Again)

@@ -11,17 +11,18 @@ import (
 	"time"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 )
+
+func snapshotOf(pods ...*qosv1alpha1.PodAssignments) *snapshot {
+	return newSnapshot(nodecache.State{Assignments: &qosv1alpha1.ListAssignmentsResponse{Pods: pods}})
+}
 
 func TestTheNewestClassChangesOfAPodAreKept(t *testing.T) {
 	c := classChanges{byPod: map[podevents.Pod][]podevents.Record{}}
 	state := func(class string) *snapshot {
-		return &snapshot{pods: map[string]*qosv1alpha1.PodAssignments{"uid": {
-			Uid: "uid", Namespace: "default", Name: "web", Containers: []*qosv1alpha1.ContainerAssignments{{
-				Name: "main", Id: "1", QosResources: []*qosv1alpha1.Assignment{{Name: "k8s.io/rdt", Class: class}},
-			}},
-		}}}
+		return snapshotOf(assigned(ctr("main", "1", has("k8s.io/rdt", class, none))))
 	}
 	before := state("class-0")
 	for i := range 1000 {
@@ -29,11 +30,11 @@ func TestTheNewestClassChangesOfAPodAreKept(t *testing.T) {
 		c.add(before, after)
 		before = after
 	}
-	kept := c.take(before.pods["uid"])
+	kept := c.take(keyOf(assigned()))
 	if len(kept) != 20 || kept[19].Message != "main: k8s.io/rdt class-999 -> class-1000" {
 		t.Errorf("%d are kept, to %v; want the newest 20", len(kept), kept[len(kept)-1])
 	}
-	if again := c.take(before.pods["uid"]); len(again) > 0 {
+	if again := c.take(keyOf(assigned())); len(again) > 0 {
 		t.Errorf("taken twice: %v", again)
 	}
 }
@@ -66,8 +67,7 @@ func TestClassChangesBetweenTwoStates(t *testing.T) {
 
 func TestClassChangesAreKeptUntilThePodIsReconciled(t *testing.T) {
 	state := func(class string) *snapshot {
-		pod := assigned(ctr("main", "1", has("k8s.io/rdt", class, container)))
-		return &snapshot{ready: true, pods: map[string]*qosv1alpha1.PodAssignments{pod.GetUid(): pod}}
+		return snapshotOf(assigned(ctr("main", "1", has("k8s.io/rdt", class, container))))
 	}
 	c := classChanges{byPod: map[podevents.Pod][]podevents.Record{}}
 	first, second, third := state("gold"), state("silver"), state("bronze")
@@ -75,13 +75,13 @@ func TestClassChangesAreKeptUntilThePodIsReconciled(t *testing.T) {
 	c.add(first, second)
 	c.add(second, third)
 	var got []string
-	for _, record := range c.take(assigned()) {
+	for _, record := range c.take(keyOf(assigned())) {
 		got = append(got, record.Message)
 	}
 	if want := []string{"main: k8s.io/rdt gold -> silver", "main: k8s.io/rdt silver -> bronze"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if again := c.take(assigned()); len(again) != 0 {
+	if again := c.take(keyOf(assigned())); len(again) != 0 {
 		t.Errorf("taken again: %v", again)
 	}
 	c.add(third, first)

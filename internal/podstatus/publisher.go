@@ -34,16 +34,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 )
 
-// Reasons of events.
-const (
-	// EventRefused warns that a container or pod was not created because of its classes.
-	EventRefused = "QOSClassRefused"
-	// EventChanged reports that a running container has another class.
-	EventChanged = "QOSClassChanged"
-	// EventChangeRefused warns that a change that the pod's annotations request was not made.
-	EventChangeRefused = "QOSChangeRefused"
-)
-
 const (
 	// debounce delays the reconcile of a changed pod, as its containers change one after the other.
 	debounce = 500 * time.Millisecond

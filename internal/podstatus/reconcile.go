@@ -69,7 +69,7 @@ func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Durat
 	state, o := p.stateOf(key, pod), snapshot.observe(pod)
 	if p.options.FollowAnnotations {
 		outcome := state.follower.Follow(ctx, pod, snapshot.status, o.assignments)
-		o.refusedChanges, again = recordsOf(outcome.Refused), outcome.Again
+		o.refusedChanges, again = outcome.Refused, outcome.Again
 	}
 	o.last = state.last
 	for _, c := range o.containers() {
@@ -84,8 +84,8 @@ func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Durat
 func (p *Publisher) recordEvents(state *podState, o *observed) {
 	state.events.Set(o.refusals...)
 	state.events.Set(o.refusedChanges...)
-	if o.assignments != nil { // and so of a pod of this name
-		state.events.Add(p.changes.take(o.assignments)...)
+	if o.assignments != nil {
+		state.events.Add(p.changes.take(keyOf(o.assignments))...)
 	}
 }
 

@@ -19,55 +19,55 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 )
 
-// snapshot is one state of the plugin, by pod. It is immutable.
+// snapshot is one state of the plugin. It is immutable.
 type snapshot struct {
-	ready    bool
-	status   *qosv1alpha1.StatusResponse
-	pods     map[string]*qosv1alpha1.PodAssignments // by UID
-	refusals map[string][]*qosv1alpha1.Refusal      // by UID of the pod
+	ready  bool
+	status *qosv1alpha1.StatusResponse
+	// pods are the plugin's pods. The key has the UID on the node, and the name, too: anybody can write the annotation by which a
+	// pod of the API claims the UID of a static pod.
+	pods map[podevents.Pod]view
+}
+
+// view is the plugin's state of one pod.
+type view struct {
+	assignments *qosv1alpha1.PodAssignments
+	refusals    []*qosv1alpha1.Refusal
+}
+
+func (v view) equal(other view) bool {
+	return proto.Equal(v.assignments, other.assignments) &&
+		slices.EqualFunc(v.refusals, other.refusals, func(a, b *qosv1alpha1.Refusal) bool { return proto.Equal(a, b) })
 }
 
 func newSnapshot(state nodecache.State) *snapshot {
-	s := &snapshot{
-		ready: state.Ready(), status: state.Status,
-		pods: map[string]*qosv1alpha1.PodAssignments{}, refusals: map[string][]*qosv1alpha1.Refusal{},
-	}
+	s := &snapshot{ready: state.Ready(), status: state.Status, pods: map[podevents.Pod]view{}}
 	for _, pod := range state.Assignments.GetPods() {
-		s.pods[pod.GetUid()] = pod
+		s.pods[keyOf(pod)] = view{assignments: pod}
 	}
 	for _, r := range state.Assignments.GetRefusals() {
-		s.refusals[r.GetPodUid()] = append(s.refusals[r.GetPodUid()], r)
+		key := podevents.Pod{Namespace: r.GetNamespace(), Name: r.GetPod(), UID: types.UID(r.GetPodUid())}
+		v := s.pods[key]
+		v.refusals = append(v.refusals, r)
+		s.pods[key] = v
 	}
 	return s
 }
 
-// observe returns the plugin's state of a pod of the API. The name must match, too: anybody can write the annotation that holds the UID
-// of a static pod.
-func (s *snapshot) observe(pod *corev1.Pod) observed {
-	o, uid := observed{pod: pod}, podrequests.UID(pod)
-	if has := s.pods[uid]; has.GetName() == pod.Name && has.GetNamespace() == pod.Namespace {
-		o.assignments = has
-	}
-	for _, r := range s.refusals[uid] {
-		if r.GetPod() == pod.Name && r.GetNamespace() == pod.Namespace {
-			o.refusals = append(o.refusals, podevents.Record{
-				Reason: EventRefused, Warning: true, Container: r.GetContainer(), Series: r.GetReason(), Message: r.GetMessage(),
-				Count: max(r.GetCount(), 1), First: r.GetFirstTime().AsTime(), Last: r.GetLastTime().AsTime(),
-			})
-		}
-	}
-	return o
+func keyOf(pod *qosv1alpha1.PodAssignments) podevents.Pod {
+	return podevents.Pod{Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: types.UID(pod.GetUid())}
 }
 
-func recordsOf(refused []podrequests.Refused) []podevents.Record {
-	var records []podevents.Record
-	for _, r := range refused {
-		records = append(records, podevents.Record{
-			Reason: EventChangeRefused, Warning: true, Container: r.Container, Series: r.Reason, Message: r.Message,
-			Count: r.Count, First: r.First, Last: r.Last,
+// observe returns the plugin's state of a pod of the API.
+func (s *snapshot) observe(pod *corev1.Pod) observed {
+	v := s.pods[podevents.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(podrequests.UID(pod))}]
+	o := observed{pod: pod, assignments: v.assignments}
+	for _, r := range v.refusals {
+		o.refusals = append(o.refusals, podevents.Record{
+			Reason: podevents.ClassRefused, Warning: true, Container: r.GetContainer(), Series: r.GetReason(), Message: r.GetMessage(),
+			Count: max(r.GetCount(), 1), First: r.GetFirstTime().AsTime(), Last: r.GetLastTime().AsTime(),
 		})
 	}
-	return records
+	return o
 }
 
 // differs returns the pods, as namespace/name, whose state differs from before. Another configuration makes all pods differ, as the
@@ -75,19 +75,11 @@ func recordsOf(refused []podrequests.Refused) []podevents.Record {
 func (s *snapshot) differs(before *snapshot) []string {
 	var keys []string
 	all := s.status.GetConfig().GetHash() != before.status.GetConfig().GetHash()
-	for uid, pod := range s.pods {
-		if all || !proto.Equal(pod, before.pods[uid]) {
-			keys = append(keys, pod.GetNamespace()+"/"+pod.GetName())
-		}
-	}
-	for uid, refusals := range s.refusals {
-		if !slices.EqualFunc(refusals, before.refusals[uid], func(a, b *qosv1alpha1.Refusal) bool { return proto.Equal(a, b) }) {
-			keys = append(keys, refusals[0].GetNamespace()+"/"+refusals[0].GetPod())
-		}
-	}
-	for uid, refusals := range before.refusals {
-		if len(s.refusals[uid]) == 0 {
-			keys = append(keys, refusals[0].GetNamespace()+"/"+refusals[0].GetPod())
+	for _, pods := range []map[podevents.Pod]view{s.pods, before.pods} {
+		for key := range pods {
+			if all || !s.pods[key].equal(before.pods[key]) {
+				keys = append(keys, key.Namespace+"/"+key.Name)
+			}
 		}
 	}
 	return keys
@@ -99,47 +91,40 @@ const maxChanges = 20
 // classChanges are the changes of running containers' classes that were not reconciled yet. They are taken from successive snapshots,
 // as a pod is reconciled only some time later. It is safe for concurrent use.
 type classChanges struct {
-	mu sync.Mutex // guards byPod
-	// byPod has the identity by which the node has a pod. The UID alone is not enough: see observe.
+	mu    sync.Mutex // guards byPod
 	byPod map[podevents.Pod][]podevents.Record
-}
-
-func nodePod(pod *qosv1alpha1.PodAssignments) podevents.Pod {
-	return podevents.Pod{Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: types.UID(pod.GetUid())}
 }
 
 // add takes the changes between two snapshots. before is nil for the first one.
 func (c *classChanges) add(before, after *snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for pod := range c.byPod {
-		if after.pods[string(pod.UID)] == nil {
-			delete(c.byPod, pod) // the API never had it
+	for key := range c.byPod {
+		if after.pods[key].assignments == nil {
+			delete(c.byPod, key) // the API never had it
 		}
 	}
 	if before == nil {
 		return
 	}
 
-	for uid, pod := range after.pods {
-		if was := before.pods[uid]; was != nil && was != pod {
-			c.append(nodePod(pod), changed(was, pod, time.Now()))
+	for key, v := range after.pods {
+		was := before.pods[key].assignments
+		if was == v.assignments {
+			continue
+		}
+		if all := slices.Concat(c.byPod[key], changed(was, v.assignments, time.Now())); len(all) > 0 {
+			c.byPod[key] = slices.Clone(all[max(len(all)-maxChanges, 0):])
 		}
 	}
 }
 
-func (c *classChanges) append(pod podevents.Pod, records []podevents.Record) {
-	if all := slices.Concat(c.byPod[pod], records); len(all) > 0 {
-		c.byPod[pod] = slices.Clone(all[max(len(all)-maxChanges, 0):])
-	}
-}
-
 // take returns and removes the changes of a pod.
-func (c *classChanges) take(pod *qosv1alpha1.PodAssignments) []podevents.Record {
+func (c *classChanges) take(key podevents.Pod) []podevents.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := c.byPod[nodePod(pod)]
-	delete(c.byPod, nodePod(pod))
+	list := c.byPod[key]
+	delete(c.byPod, key)
 	return list
 }
 
@@ -154,7 +139,7 @@ func changed(before, after *qosv1alpha1.PodAssignments, now time.Time) []podeven
 			}
 			message := c.GetName() + ": " + strings.Join(parts, ", ")
 			records = append(records, podevents.Record{
-				Reason: EventChanged, Container: c.GetName(), Series: message, Message: message, Count: 1, First: now, Last: now,
+				Reason: podevents.ClassChanged, Container: c.GetName(), Series: message, Message: message, Count: 1, First: now, Last: now,
 			})
 		}
 	}
