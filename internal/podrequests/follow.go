@@ -1,6 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package podrequests lets running pods follow their annotations: when these change, containers get other classes.
 package podrequests
 
 import (
@@ -78,7 +79,8 @@ func NewFollower(update Update) *Follower {
 func (f *Follower) Follow(
 	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, has *qosv1alpha1.PodAssignments,
 ) Outcome {
-	if mirror(pod) || has == nil {
+	// A mirror pod is that of a static pod, which follows its file and no annotations.
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror || has == nil {
 		return Outcome{}
 	}
 	targets := has.GetContainers()

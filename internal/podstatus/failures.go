@@ -6,6 +6,7 @@ package podstatus
 import (
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,84 +14,83 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// logInterval is the shortest time between two lines that report the begin of the same failure.
+// logInterval is the shortest time between two log lines about the beginning of the same failure.
 const logInterval = time.Hour
 
-// failure is one kind of failure, which has one remedy. It is of one namespace, as policies are, or of the server and of none.
+// failure is a kind of failure, which has one remedy. Its namespace is empty when the API server failed.
 type failure struct {
 	what, namespace string
 	outcome         kubeapi.Outcome
 }
 
-func (f failure) attributes() []any {
-	list := []any{"what", f.what}
-	if f.namespace != "" {
-		list = append(list, "namespace", f.namespace)
-	}
-	return list
-}
+// attempt identifies what is tried for one pod.
+type attempt struct{ what, pod string }
 
-// affected are the pods that have a failure.
-type affected struct {
-	pods   map[string]bool // by namespace/name
-	logged time.Time
-	// open is true from the line that reports the failure to the line that reports its end.
-	open bool
-}
-
-// failureLog deduplicates log lines about many pods: it reports a failure when the first pod has it and its end when no pod has it.
-// It is safe for concurrent use.
+// failureLog deduplicates the log lines about many pods: it logs a failure when the first pod has it, and its end when no pod has it. It
+// is safe for concurrent use.
 type failureLog struct {
 	log *slog.Logger
 
-	mu       sync.Mutex // guards failures
-	failures map[failure]*affected
+	mu     sync.Mutex // guards all below
+	failed map[attempt]failure
+	logged map[failure]time.Time // when the beginning was logged
+	open   map[failure]bool      // whether the end is still to be logged
 }
 
-// record takes the outcome of a try for a pod.
+func newFailureLog(log *slog.Logger) *failureLog {
+	return &failureLog{log: log, failed: map[attempt]failure{}, logged: map[failure]time.Time{}, open: map[failure]bool{}}
+}
+
+// record takes the outcome of an attempt for a pod, namespace/name.
 func (l *failureLog) record(what, pod string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	before := l.failed[attempt{what, pod}]
+	if err == nil {
+		delete(l.failed, attempt{what, pod})
+		if l.close(before) {
+			l.log.Info("works again", before.attributes()...)
+		}
+		return
+	}
+
 	now := failure{what: what, outcome: kubeapi.OutcomeOf(err)}
 	if !kubeapi.ServerFailed(err) {
 		now.namespace, _, _ = strings.Cut(pod, "/")
 	}
-
-	for f, a := range l.failures {
-		if f.what != what || f == now || !a.pods[pod] {
-			continue
-		}
-		delete(a.pods, pod)
-		if err == nil && len(a.pods) == 0 && a.open {
-			a.open = false
-			l.log.Info("works again", f.attributes()...)
-		}
-	}
-	if err != nil {
-		l.begin(now, pod, err)
+	l.failed[attempt{what, pod}] = now
+	l.close(before)
+	if !l.open[now] && time.Since(l.logged[now]) >= logInterval {
+		l.logged[now], l.open[now] = time.Now(), true
+		l.log.Warn("failed, trying again", append(now.attributes(), "problem", kubeapi.Explain(err))...)
 	}
 }
 
-func (l *failureLog) begin(f failure, pod string, err error) {
-	a := l.failures[f]
-	if a == nil {
-		a = &affected{pods: map[string]bool{}}
-		l.failures[f] = a
+// close ends a failure that no pod has any more, and reports whether it was open.
+func (l *failureLog) close(f failure) bool {
+	if !l.open[f] || slices.Contains(slices.Collect(maps.Values(l.failed)), f) {
+		return false
 	}
-	a.pods[pod] = true
-
-	if !a.open && time.Since(a.logged) >= logInterval {
-		a.logged, a.open = time.Now(), true
-		l.log.Warn("failed, trying again", append(f.attributes(), "problem", kubeapi.Explain(err))...)
-	}
+	delete(l.open, f)
+	return true
 }
 
 // forget drops a deleted pod, and failures that ended long ago.
 func (l *failureLog) forget(pod string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.failures, func(_ failure, a *affected) bool {
-		delete(a.pods, pod)
-		return len(a.pods) == 0 && time.Since(a.logged) >= logInterval
-	})
+	for a, f := range l.failed {
+		if a.pod == pod {
+			delete(l.failed, a)
+			l.close(f)
+		}
+	}
+	maps.DeleteFunc(l.logged, func(f failure, at time.Time) bool { return !l.open[f] && time.Since(at) >= logInterval })
+}
+
+func (f failure) attributes() []any {
+	if f.namespace == "" {
+		return []any{"what", f.what}
+	}
+	return []any{"what", f.what, "namespace", f.namespace}
 }

@@ -83,7 +83,7 @@ type Publisher struct {
 	snapshot atomic.Pointer[snapshot]
 	changes  classChanges
 	pods     sync.Map // *podState by namespace/name
-	failures failureLog
+	failures *failureLog
 	// watchLog is used by the informer's goroutine only.
 	watchLog kubeapi.Report
 }
@@ -97,7 +97,7 @@ func New(plugin Cache, client kubernetes.Interface, options Options) *Publisher 
 		writes:   writes,
 		events:   podevents.NewRecorder(client.CoreV1(), writes, options.NodeName),
 		changes:  classChanges{byPod: map[podevents.Pod][]podevents.Record{}},
-		failures: failureLog{log: options.Log, failures: map[failure]*affected{}},
+		failures: newFailureLog(options.Log),
 		watchLog: kubeapi.Report{What: "watch the pods of this node", Log: options.Log},
 	}
 	p.informer = newInformer(client, options.NodeName, func() { p.watchLog.Tell(nil) })
