@@ -21,8 +21,9 @@ type ListerWatcher[L runtime.Object] interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// NewInformer makes an informer, to be run until ctx ends, for the objects like example that a field selector matches. It passes the outcome
-// of every list and watch request to done: client-go retries some of them without calling an error handler, and calls none on success.
+// NewInformer makes an informer, to be run until ctx ends, for the objects like example that a field selector matches. It passes to done the
+// errors of list and watch requests, and nil when a watch begins: client-go retries some requests without calling an error handler, and calls
+// none on success. A list that succeeds is not passed, as the watch after it may still fail.
 // Failed requests are retried by Backoff, to which client-go adds its own.
 func NewInformer[L runtime.Object](
 	ctx context.Context, client ListerWatcher[L], fieldSelector string, example runtime.Object, done func(error),
@@ -48,7 +49,9 @@ func NewInformer[L runtime.Object](
 		ListFunc: func(o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = fieldSelector
 			list, err := client.List(ctx, o)
-			finish(o, err)
+			if err != nil {
+				finish(o, err)
+			}
 			return list, err
 		},
 		WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) {
