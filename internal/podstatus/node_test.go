@@ -46,7 +46,7 @@ func nodeOf(t *testing.T, client kubernetes.Interface, nodeName string) *apitest
 		t.Fatal(err)
 	}
 	api, feed := qosv1alpha1.NewNodeQOSClient(conn), nodecache.New(served.Socket, slog.New(slog.DiscardHandler))
-	p := podstatus.New(feed, client, podstatus.Options{
+	p := podstatus.New(feed, listing{client}, podstatus.Options{
 		NodeName: nodeName, Conditions: true, Events: true, FollowAnnotations: true,
 		Update: func(ctx context.Context, r *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
 			_, err := api.UpdateContainerQOSResources(ctx, r)

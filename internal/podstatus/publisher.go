@@ -7,7 +7,6 @@ package podstatus
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -18,11 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -91,7 +86,7 @@ type Publisher struct {
 // New makes a publisher. It does no I/O and starts nothing.
 func New(plugin Cache, client kubernetes.Interface, options Options) *Publisher {
 	writes := kubeapi.NewWrites(options.Registry)
-	p := &Publisher{
+	return &Publisher{
 		plugin: plugin, client: client, options: options,
 		breaker:  kubeapi.NewBreaker(writesPerSecond, writeBurst),
 		writes:   writes,
@@ -100,34 +95,6 @@ func New(plugin Cache, client kubernetes.Interface, options Options) *Publisher 
 		failures: newFailureLog(options.Log),
 		watchLog: kubeapi.Report{What: "watch the pods of this node", Log: options.Log},
 	}
-	p.informer = newInformer(client, options.NodeName, func() { p.watchLog.Tell(nil) })
-	p.latest = cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Logger{}, p.informer.GetStore(),
-		cache.MutationCacheOptions{TTL: latestTTL, MaxCacheSize: latestSize})
-
-	options.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "qos_shim_pods", Help: "Pods of this node that the shim knows of from the Kubernetes API.",
-	}, func() float64 { return float64(len(p.informer.GetStore().ListKeys())) }))
-	return p
-}
-
-// newInformer makes an informer of the pods of one node. watching is called whenever a watch begins, which is after the pods were listed.
-func newInformer(client kubernetes.Interface, node string, watching func()) cache.SharedIndexInformer {
-	selector := fields.OneTermEqualSelector("spec.nodeName", node).String()
-	pods := client.CoreV1().Pods(metav1.NamespaceAll)
-	return cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = selector
-			return pods.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = selector
-			stream, err := pods.Watch(ctx, o)
-			if err == nil {
-				watching()
-			}
-			return stream, err
-		},
-	}, client), &corev1.Pod{}, cache.SharedIndexInformerOptions{})
 }
 
 // Run publishes until ctx ends. It returns an error only when it cannot start.
@@ -135,13 +102,20 @@ func (p *Publisher) Run(ctx context.Context) error {
 	if p.options.NodeName == "" {
 		return errors.New("watch the pods of this node: the node has no name; give it by --node-name")
 	}
+	group, ctx := errgroup.WithContext(ctx)
 	p.queue = workqueue.NewTypedDelayingQueue[string]()
+	pods, selector := p.client.CoreV1().Pods(metav1.NamespaceAll), "spec.nodeName="+p.options.NodeName
+	p.informer = kubeapi.NewInformer(ctx, pods, selector, &corev1.Pod{}, p.watchLog.Tell)
 	registration, err := p.informer.AddEventHandler(p.handler())
-	if err := errors.Join(err, p.informer.SetTransform(strip), p.informer.SetWatchErrorHandlerWithContext(p.watchFailed)); err != nil {
+	if err := errors.Join(err, p.informer.SetTransform(strip)); err != nil {
 		return err
 	}
+	p.latest = cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Logger{}, p.informer.GetStore(),
+		cache.MutationCacheOptions{TTL: latestTTL, MaxCacheSize: latestSize})
+	p.options.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "qos_shim_pods", Help: "Pods of this node that the shim has from the Kubernetes API.",
+	}, func() float64 { return float64(len(p.informer.GetStore().ListKeys())) }))
 
-	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { p.informer.RunWithContext(ctx); return nil })
 	group.Go(func() error {
 		select {
@@ -158,14 +132,6 @@ func (p *Publisher) Run(ctx context.Context) error {
 	<-ctx.Done()
 	p.queue.ShutDown()
 	return group.Wait()
-}
-
-// watchFailed logs why a watch of pods failed, unless it ended as watches do.
-func (p *Publisher) watchFailed(ctx context.Context, _ *cache.Reflector, err error) {
-	ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
-	if ctx.Err() == nil && !ended {
-		p.watchLog.Tell(err)
-	}
 }
 
 // handler enqueues pods that changed. Run enqueues the pods of the first list.

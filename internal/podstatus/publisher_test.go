@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -267,20 +268,27 @@ func TestAPodThatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
-func TestMissingPermissionToWatchIsOneLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := cluster(t, pod("web"))
-		r.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "",
-				fmt.Errorf(`User "shim" cannot list resource "pods" in API group "" at the cluster scope`))
+func TestMissingPermissionToWatchIsLoggedOnce(t *testing.T) {
+	for _, verb := range []string{"list", "watch"} {
+		t.Run(verb, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := cluster(t, pod("web"))
+				denied := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "",
+					fmt.Errorf(`User "shim" cannot %s resource "pods" in API group "" at the cluster scope`, verb))
+				if verb == "list" {
+					r.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, denied })
+				} else {
+					r.client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) { return true, nil, denied })
+				}
+				r.start(both())
+				defer r.stop()
+				r.pass(time.Hour)
+				if log := r.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "shim may not "+verb+" pods") || !strings.Contains(log, "rbac.yaml") {
+					t.Errorf("the log is %q; want one line with the remedy", log)
+				}
+			})
 		})
-		r.start(both())
-		defer r.stop()
-		r.pass(time.Hour)
-		if log := r.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "shim may not list pods") || !strings.Contains(log, "rbac.yaml") {
-			t.Errorf("the log is %q; want one line with the remedy", log)
-		}
-	})
+	}
 }
 
 func TestAChangedAnnotationIsFollowedAndReported(t *testing.T) {
@@ -354,7 +362,7 @@ func TestItCounts(t *testing.T) {
 # TYPE qos_shim_api_writes_total counter
 qos_shim_api_writes_total{object="event",outcome="ok"} 1
 qos_shim_api_writes_total{object="pod-condition",outcome="ok"} 1
-# HELP qos_shim_pods Pods of this node that the shim knows of from the Kubernetes API.
+# HELP qos_shim_pods Pods of this node that the shim has from the Kubernetes API.
 # TYPE qos_shim_pods gauge
 qos_shim_pods 2
 `
