@@ -19,6 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/runtimesetup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -99,7 +100,7 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 
 // checkFiles prints the problems of class files, or a summary, and returns the number of problems.
 func checkFiles(ctx context.Context, out io.Writer, source classes.FileSet, known []classes.Kind, offline bool) int {
-	var resources []node.ResourceStatus
+	var resources []state.ResourceStatus
 	err := source.Err
 	if err == nil && !offline {
 		n := node.New(node.Options{Kinds: known, Log: slog.New(slog.DiscardHandler)})
@@ -133,7 +134,7 @@ func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer) (problem
 }
 
 // warningsOf returns warnings about resources that this machine lacks or supports in part.
-func warningsOf(resources []node.ResourceStatus) []string {
+func warningsOf(resources []state.ResourceStatus) []string {
 	var warnings []string
 	for _, r := range resources {
 		if r.Unavailable != nil {

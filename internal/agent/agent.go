@@ -163,7 +163,7 @@ func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 			return nil
 		case <-n.Drained():
 		case <-retry.C: // what still had processes the last time
-			n.ForgetRefused()
+			n.ExpireRefused()
 		}
 		why := ""
 		if err := n.ReleaseUnused(ctx); err != nil {

@@ -36,12 +36,12 @@ func (a *Agent) watchMachine(ctx context.Context, n *node.Node, disks <-chan str
 		case <-disks:
 			settle.begin()
 		case <-settle.timer.C:
-			n.Inspect(ctx)
+			n.Repair(ctx)
 			settle.next()
 		case <-inspect.C:
-			n.Inspect(ctx)
+			n.Repair(ctx)
 		case <-gather.C:
-			n.Gather(ctx)
+			n.MoveThreads(ctx)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
 // newMetricsServer makes the server of the node's metrics and probes.
@@ -22,7 +23,7 @@ func newMetricsServer(n *node.Node, hooks *hookMetrics) *metrics.Server {
 }
 
 // ready returns why the plugin is not ready; nil when it is.
-func ready(status node.Status) error {
+func ready(status state.Status) error {
 	switch {
 	case status.Config.Err != nil:
 		return fmt.Errorf("class files are not applied: %w", status.Config.Err)
@@ -62,7 +63,7 @@ func (h *hookMetrics) observe(hook string, took time.Duration, err error) {
 type collector struct {
 	node *node.Node
 
-	capacity, inUse, available, degraded, refusals, mends, registered, reloaded, reloadTime *prometheus.Desc
+	capacity, inUse, available, degraded, refusals, corrections, registered, reloaded, reloadTime *prometheus.Desc
 }
 
 func newCollector(n *node.Node) *collector {
@@ -74,7 +75,7 @@ func newCollector(n *node.Node) *collector {
 		degraded:  prometheus.NewDesc("qos_class_degraded", "1 when a class is enforced in part only; status says why.", class, nil),
 		available: prometheus.NewDesc("qos_resource_available", "1 when this machine has a configured resource.", []string{"resource"}, nil),
 		refusals:  prometheus.NewDesc("qos_refusals_total", "Containers and pods that were refused, by reason.", []string{"reason"}, nil),
-		mends: prometheus.NewDesc("qos_mends_total", "What was found not to be as it should, and put right, by resource and by what it was.",
+		corrections: prometheus.NewDesc("qos_drift_corrections_total", "Drift corrections, by resource and by what had drifted.",
 			[]string{"resource", "what"}, nil),
 		registered: prometheus.NewDesc("qos_runtime_registered", "1 while the plugin is registered with the container runtime.", nil, nil),
 		reloaded:   prometheus.NewDesc("qos_config_last_reload_successful", "1 when the class files as last read are applied.", nil, nil),
@@ -84,7 +85,7 @@ func newCollector(n *node.Node) *collector {
 
 // Describe is part of prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.capacity, c.inUse, c.degraded, c.available, c.refusals, c.mends, c.registered, c.reloaded, c.reloadTime} {
+	for _, d := range []*prometheus.Desc{c.capacity, c.inUse, c.degraded, c.available, c.refusals, c.corrections, c.registered, c.reloaded, c.reloadTime} {
 		ch <- d
 	}
 }
@@ -108,8 +109,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for reason, count := range status.Refusals {
 		ch <- prometheus.MustNewConstMetric(c.refusals, prometheus.CounterValue, float64(count), reason)
 	}
-	for mend, count := range status.Mends {
-		ch <- prometheus.MustNewConstMetric(c.mends, prometheus.CounterValue, float64(count), mend.Resource, mend.What)
+	for kind, count := range status.Corrections {
+		ch <- prometheus.MustNewConstMetric(c.corrections, prometheus.CounterValue, float64(count), kind.Resource, kind.What)
 	}
 	gauge(ch, c.registered, truth(status.Runtime.Synchronized))
 	gauge(ch, c.reloaded, truth(status.Config.Err == nil && !status.Config.Loaded.IsZero()))

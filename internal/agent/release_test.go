@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
 // TestWhatCannotBeCleanedUpIsWarnedOfOnce tries again for ten minutes, and once more after it has gone well in between.
@@ -24,7 +24,7 @@ func TestWhatCannotBeCleanedUpIsWarnedOfOnce(t *testing.T) {
 		var log strings.Builder
 		a := &Agent{log: slog.New(slog.NewTextHandler(&log, nil))}
 		n := f.node
-		n.Connected(nil, node.RuntimeInfo{})
+		n.Connected(nil, state.RuntimeInfo{})
 		n.Synchronize(nil, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

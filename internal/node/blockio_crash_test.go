@@ -13,7 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -48,8 +50,8 @@ type throttled struct {
 	host   mortalHost
 	path   string // of the checkpoint
 	killer *killer
-	pod    node.Pod
-	ctr    node.Container
+	pod    classes.Holder
+	ctr    classes.Holder
 	legacy bool // cgroup v1
 }
 
@@ -72,21 +74,21 @@ func newThrottled(t *testing.T, legacy bool, class string) *throttled {
 	f := &throttled{killer: &killer{}, legacy: legacy, path: filepath.Join(t.TempDir(), "changes.json")}
 	f.pod = pod("a", asking("blockio="+class))
 	f.host = mortalHost{m, f.killer}
-	f.ctr = node.Container{ID: "c1", Name: "main", CgroupsPath: throttledPath}
+	f.ctr = classes.Holder{ID: "c1", Container: "main", CgroupsPath: throttledPath}
 	f.reborn(t)
-	adjustment, assigned, err := f.CreateContainer(f.pod, f.ctr)
+	adjustment, assigned, err := f.CreateContainer(in(f.pod, f.ctr))
 	if err != nil {
 		t.Fatal(err)
 	}
-	record, err := node.Record(assigned)
+	record, err := state.Record(assigned)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.ctr.Annotations, f.ctr.PID = map[string]string{node.RecordAnnotation: record}, 1
+	f.ctr.ContainerAnnotations, f.ctr.PID = map[string]string{state.RecordAnnotation: record}, 1
 	if err := m.SetUnified(throttledPath, adjustment.Unified); err != nil {
 		t.Fatal(err)
 	}
-	if err := finish(t)(f.StartContainer(f.pod, f.ctr)); err != nil {
+	if err := finish(t)(f.StartContainer(in(f.pod, f.ctr))); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -98,7 +100,7 @@ func (f *throttled) reborn(t *testing.T) {
 	f.Node = restarted(t, f, f.path, blockioFiles, kind)
 }
 
-// SetUnified is part of node.Runtime. The runtime writes one file after another, and goes on when the plugin dies.
+// SetUnified is part of reconcile.Runtime. The runtime writes one file after another, and goes on when the plugin dies.
 func (f *throttled) SetUnified(_ context.Context, _ string, unified map[string]string) error {
 	f.killer.step()
 	defer f.killer.step()
@@ -176,7 +178,7 @@ func killBlockIOAt(t *testing.T, n int, legacy bool, updates []string, want map[
 	}
 	*f.killer = killer{}
 	f.reborn(t)
-	f.Synchronize([]node.Pod{f.pod}, []node.Existing{running(f.pod, f.ctr)})
+	f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
 	f.Reconcile(t.Context())
 	if got := f.class(); got != updates[last] {
 		t.Errorf("killed at step %d: it is in class %q", n, got)

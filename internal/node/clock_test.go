@@ -15,7 +15,7 @@ func monotonic(when time.Time) bool { return when != when.Round(0) }
 func TestAClockThatIsSetMakesNothingOldOrNew(t *testing.T) {
 	f := newFixture(t)
 	p, c := wanting("a", "a1", cache+"=none-such")
-	if _, _, err := f.CreateContainer(p, c); err == nil {
+	if _, _, err := f.CreateContainer(in(p, c)); err == nil {
 		t.Fatal("a container of an unknown class was created")
 	}
 	for _, r := range f.Refused() {
@@ -35,13 +35,13 @@ func TestRefusalsSurviveAClockThatIsSetBackAndAreForgottenAfterIt(t *testing.T) 
 	p, ctr := wanting("a", "a1", cache+"=none-such")
 	refuse := func() {
 		t.Helper()
-		if _, _, err := f.CreateContainer(p, ctr); err == nil {
+		if _, _, err := f.CreateContainer(in(p, ctr)); err == nil {
 			t.Fatal("a container of an unknown class was created")
 		}
 	}
 	refuse()
 	c.time = c.time.Add(-24 * time.Hour)
-	f.ForgetRefused()
+	f.ExpireRefused()
 	if len(f.Refused()) != 1 {
 		t.Error("a refusal was forgotten at once")
 	}
@@ -50,7 +50,7 @@ func TestRefusalsSurviveAClockThatIsSetBackAndAreForgottenAfterIt(t *testing.T) 
 		t.Errorf("refusals: %+v", got)
 	}
 	c.time = c.time.Add(11 * time.Minute)
-	f.ForgetRefused()
+	f.ExpireRefused()
 	if got := f.Refused(); len(got) != 0 {
 		t.Errorf("refusals: %+v", got)
 	}

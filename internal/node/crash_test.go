@@ -16,6 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -67,7 +68,7 @@ func (m mortal) Observe(ctx context.Context, target classes.Holder, want string)
 
 // mortalChanges die before the checkpoint is written, while it is, and after.
 type mortalChanges struct {
-	node.ChangeStore
+	state.Changes
 	killer *killer
 	path   string
 }
@@ -79,7 +80,7 @@ func (m mortalChanges) Set(id string, changed []classes.Assignment) error {
 	}
 	m.killer.step()
 	defer m.killer.step()
-	return m.ChangeStore.Set(id, changed)
+	return m.Changes.Set(id, changed)
 }
 
 // mortalFixture is a node that is killed and made anew. Kernel, runtime and checkpoint outlive it.
@@ -87,11 +88,11 @@ type mortalFixture struct {
 	*fixture
 	killer *killer
 	text   string // of the class files
-	pods   []node.Pod
-	exist  []node.Existing
+	pods   []classes.Holder
+	exist  []state.Existing
 }
 
-// SetUnified is part of node.Runtime.
+// SetUnified is part of reconcile.Runtime.
 func (f *mortalFixture) SetUnified(ctx context.Context, id string, unified map[string]string) error {
 	f.killer.step()
 	defer f.killer.step()
@@ -123,7 +124,7 @@ func (f *mortalFixture) reborn(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	changes := mortalChanges{checkpoint.Open(f.path, "boot", log), f.killer, f.path}
 	f.Node = node.New(node.Options{Kinds: f.kinds, Changes: changes, Log: log})
-	f.Connected(f, node.RuntimeInfo{Name: "test"})
+	f.Connected(f, state.RuntimeInfo{Name: "test"})
 	if err := f.configure(t, f.text); err != nil {
 		t.Fatal(err)
 	}

@@ -15,12 +15,13 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // fullDisk lets writes of the checkpoint find the disk full.
 type fullDisk struct {
-	node.ChangeStore
+	state.Changes
 	t    *testing.T
 	path string
 	full bool
@@ -32,7 +33,7 @@ func (d *fullDisk) Set(id string, changed []classes.Assignment) error {
 			d.t.Error(err)
 		}
 	}
-	return d.ChangeStore.Set(id, changed)
+	return d.Changes.Set(id, changed)
 }
 
 func TestAnUpdateThatCannotBeWrittenDownIsNotMade(t *testing.T) {
@@ -41,7 +42,7 @@ func TestAnUpdateThatCannotBeWrittenDownIsNotMade(t *testing.T) {
 	c := f.mustRun(t, p, container("c1"))
 	d := &fullDisk{t: t, path: f.path, full: true}
 	f.restartOn(t, d)
-	f.Synchronize(nil, []node.Existing{running(p, c)})
+	f.Synchronize(nil, []state.Existing{running(p, c)})
 	f.Reconcile(t.Context())
 	before := f.Assignments()
 	for range 2 {
@@ -67,7 +68,7 @@ func TestAnUpdateThatCannotBeWrittenDownIsNotMade(t *testing.T) {
 	if err := f.configure(t, files); err != nil {
 		t.Fatal(err)
 	}
-	f.Synchronize(nil, []node.Existing{running(p, c)})
+	f.Synchronize(nil, []state.Existing{running(p, c)})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "gold/update")
 	f.wantClass(t, "c1", disk, "fast/update")
@@ -77,9 +78,9 @@ func TestAnUpdateThatCannotBeWrittenDownIsNotMade(t *testing.T) {
 func (f *fixture) restartOn(t *testing.T, d *fullDisk) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	d.ChangeStore = checkpoint.Open(f.path, "boot", log)
+	d.Changes = checkpoint.Open(f.path, "boot", log)
 	f.Node = node.New(node.Options{Kinds: f.kinds, Changes: d, Log: log})
-	f.Connected(f, node.RuntimeInfo{Name: "test"})
+	f.Connected(f, state.RuntimeInfo{Name: "test"})
 	if err := f.configure(t, files); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
 // story is what happens to the containers of a node, and what the plugin hears of it: late, twice, in another order, or never.
@@ -21,7 +21,7 @@ type story struct {
 	t      *testing.T
 	random *rand.Rand
 	// alive are the containers that run, by ID.
-	alive map[string]node.Existing
+	alive map[string]state.Existing
 	// heard is what the plugin will hear: the IDs of containers that have stopped, or were removed.
 	heard []string
 	made  int
@@ -31,7 +31,7 @@ type story struct {
 
 func newStory(t *testing.T, seed uint64, deaf bool) *story {
 	t.Helper()
-	return &story{fixture: newFixture(t), t: t, random: rand.New(rand.NewPCG(seed, 1)), alive: map[string]node.Existing{}, deaf: deaf}
+	return &story{fixture: newFixture(t), t: t, random: rand.New(rand.NewPCG(seed, 1)), alive: map[string]state.Existing{}, deaf: deaf}
 }
 
 // create makes the next container of one of a few pods, as the kubelet does after a crash: the one before has stopped by then, whether or
@@ -40,13 +40,13 @@ func (s *story) create() {
 	name := string(rune('a' + s.random.IntN(6)))
 	request := []string{"test.example/cache=gold", "test.example/disk=fast", "test.example/cache=silver,test.example/disk=slow", ""}[s.random.IntN(4)]
 	for _, id := range slices.Sorted(maps.Keys(s.alive)) {
-		if s.alive[id].Pod.Name == name {
+		if s.alive[id].PodName == name {
 			s.end(id)
 		}
 	}
 	p := pod(name, nil)
 	if request != "" {
-		p.Annotations = asking(request)
+		p.PodAnnotations = asking(request)
 	}
 	s.made++
 	id := fmt.Sprintf("c%d", s.made)
@@ -164,8 +164,8 @@ func TestStopsAndRemovalsThatNeverComeAreMadeUpForByTheNextSynchronization(t *te
 }
 
 // existing is what runs, the older before the newer.
-func (s *story) existing() []node.Existing {
-	var all []node.Existing
+func (s *story) existing() []state.Existing {
+	var all []state.Existing
 	for n := range s.made + 1 {
 		if e, ok := s.alive[fmt.Sprintf("c%d", n)]; ok {
 			all = append(all, e)
@@ -177,7 +177,7 @@ func (s *story) existing() []node.Existing {
 func TestAnEndThatIsHeardOfBeforeTheStartLeavesNothing(t *testing.T) {
 	f := newFixture(t)
 	p, c := pod("a", asking("test.example/cache=gold")), container("c1")
-	if _, _, err := f.CreateContainer(p, c); err != nil {
+	if _, _, err := f.CreateContainer(in(p, c)); err != nil {
 		t.Fatal(err)
 	}
 	f.Stop("c1")

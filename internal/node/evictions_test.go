@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -95,12 +95,12 @@ func TestAnEvictionSaysWhoAndWhy(t *testing.T) {
 	f.mustRunPod(t, p)
 	f.mustRun(t, p, container("c1"))
 	f.mustConfigure(t, withoutNet(noGold))
-	want := []node.Eviction{{
+	want := []state.Eviction{{
 		PodNamespace: "ns", PodName: "a", Resource: net, Class: "high", Reason: "ClassRemoved",
-		Message: `pod ns/a: test.example/net was taken out of the class files, with class "high"; they said onClassRemoved: evict`,
+		Message: `pod ns/a: test.example/net was removed from the class files, with class "high"; they said onClassRemoved: evict`,
 	}, {
 		PodNamespace: "ns", PodName: "a", Resource: cache, Class: "gold", Reason: "ClassRemoved",
-		Message: `pod ns/a container main: class "gold" of test.example/cache was taken out of the class files, which say onClassRemoved: evict`,
+		Message: `pod ns/a container main: class "gold" of test.example/cache was removed from the class files, which say onClassRemoved: evict`,
 	}}
 	want[0].Owner.PodUID, want[1].Owner = "uid-a", ownerA
 	if diff := cmp.Diff(want, f.Evictions()); diff != "" {
@@ -155,7 +155,7 @@ func TestARestartKeepsEvictionsOfClasses(t *testing.T) {
 	c := f.mustRun(t, p, container("c1"))
 	f.restart(t)
 	f.mustConfigure(t, noGold)
-	f.Synchronize([]node.Pod{p}, []node.Existing{running(p, c)})
+	f.Synchronize([]classes.Holder{p}, []state.Existing{running(p, c)})
 	f.wantEvicted(t, "the class went while the plugin was away", "a main test.example/cache gold")
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
 // TestValuesThatChangedAreNotAskedOfAHungRuntimeForEachContainer is of class files with other values in a class that containers have.
@@ -21,7 +22,7 @@ func TestValuesThatChangedAreNotAskedOfAHungRuntimeForEachContainer(t *testing.T
 		f.mustRun(t, pod(name, asking("test.example/disk=slow")), container("c-"+name))
 		runtime.refuses["c-"+name] = context.DeadlineExceeded
 	}
-	f.Connected(runtime, node.RuntimeInfo{Name: "test"})
+	f.Connected(runtime, state.RuntimeInfo{Name: "test"})
 	f.backends[disk].Blur(true) // they are in no class whose values these are
 	f.Reconcile(t.Context())
 	if len(runtime.asked) != 1 {
@@ -33,17 +34,17 @@ func TestAStartTimeThatIsNotKnownEndsNothing(t *testing.T) {
 	f := newFixture(t)
 	at := uint64(500)
 	f.Node = node.New(node.Options{Kinds: f.kinds, Log: slog.New(slog.DiscardHandler), StartTime: func(int) (uint64, bool) { return at, true }})
-	f.Connected(f, node.RuntimeInfo{Name: "test"})
+	f.Connected(f, state.RuntimeInfo{Name: "test"})
 	if err := f.configure(t, files); err != nil {
 		t.Fatal(err)
 	}
 	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
 	for _, at = range []uint64{500, 0, 500} {
-		f.Inspect(t.Context())
+		f.Repair(t.Context())
 		f.wantClass(t, "c-a", cache, "gold/pod")
 	}
 	at = 600
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	if got := f.has("c-a", cache); got != "not reported" {
 		t.Errorf("it is in %q still, and its process is another one", got)
 	}
@@ -57,10 +58,10 @@ func TestAResourceThatDrainsIsMendedAgainAfterALookThatFailed(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.backends[disk].Fail("mend", errors.New("input/output error"))
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	f.backends[disk].Fail("mend", nil)
 	f.backends[disk].Lose("c-a")
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	f.wantClass(t, "c-a", disk, "slow/pod")
 	if got := f.backends[disk].Enforced()["c-a"]; got != "slow" {
 		t.Errorf("the kernel has it in %q", got)

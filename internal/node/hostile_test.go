@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
@@ -124,7 +125,7 @@ func TestNoRequestLeadsOutOfTheGroupsOfClasses(t *testing.T) {
 				"rdt.resources.kubernetes.io/container.main": name,
 			} {
 				p := pod("a", map[string]string{key: value})
-				if _, _, err := g.CreateContainer(p, container("c1")); err == nil {
+				if _, _, err := g.CreateContainer(in(p, container("c1"))); err == nil {
 					g.Stop("c1")
 					t.Errorf("%s: the request was granted", key)
 				} else if len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\n\x00") {
@@ -133,8 +134,8 @@ func TestNoRequestLeadsOutOfTheGroupsOfClasses(t *testing.T) {
 			}
 			c := container("c1")
 			for _, key := range []string{"allocated.qos.noderesource.dev/rdt.x", "io.kubernetes.cri.rdt-class"} {
-				c.Annotations = map[string]string{key: strings.TrimPrefix("rdt="+name, map[bool]string{true: "rdt="}[strings.HasPrefix(key, "io.")])}
-				if _, _, err := g.CreateContainer(pod("a", nil), c); err == nil {
+				c.ContainerAnnotations = map[string]string{key: strings.TrimPrefix("rdt="+name, map[bool]string{true: "rdt="}[strings.HasPrefix(key, "io.")])}
+				if _, _, err := g.CreateContainer(in(pod("a", nil), c)); err == nil {
 					g.Stop("c1")
 					t.Errorf("%s: the request was granted", key)
 				}
@@ -152,9 +153,9 @@ func TestNoRecordAndNoCheckpointLeadsOutOfTheGroupsOfClasses(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %.20q", by, name), func(t *testing.T) {
 				g := newGrouped(t)
 				assigned := []classes.Assignment{{Resource: "k8s.io/rdt", Class: name, Source: classes.SourceUpdate}}
-				c := node.Container{ID: "c1", Name: "main", CgroupsPath: "/kubepods/c1", PID: g.run(t, "c1")}
+				c := classes.Holder{ID: "c1", Container: "main", CgroupsPath: "/kubepods/c1", PID: g.run(t, "c1")}
 				if by == "record" {
-					c.Annotations = map[string]string{node.RecordAnnotation: marshal(t, assigned)}
+					c.ContainerAnnotations = map[string]string{state.RecordAnnotation: marshal(t, assigned)}
 				} else {
 					content := marshal(t, map[string]any{"bootID": "boot", "changes": map[string]any{"c1": assigned}})
 					if err := os.WriteFile(g.path, []byte(content), 0o600); err != nil {
@@ -163,7 +164,7 @@ func TestNoRecordAndNoCheckpointLeadsOutOfTheGroupsOfClasses(t *testing.T) {
 				}
 				g.reborn(t)
 				g.wantInside(t)
-				g.Synchronize(nil, []node.Existing{running(pod("a", nil), c)})
+				g.Synchronize(nil, []state.Existing{running(pod("a", nil), c)})
 				g.Reconcile(t.Context())
 				g.wantInside(t)
 				if group := g.host.Resctrl().GroupOf(c.PID); group != "" && group != "qos-bronze" {

@@ -15,18 +15,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func (f *fixture) wantMends(t *testing.T, want map[node.Mend]uint64) {
+func (f *fixture) wantCorrections(t *testing.T, want map[state.Correction]uint64) {
 	t.Helper()
-	if diff := cmp.Diff(want, f.Status().Mends); diff != "" {
+	if diff := cmp.Diff(want, f.Status().Corrections); diff != "" {
 		t.Errorf("mends (-want +got):\n%s", diff)
 	}
 }
 
 // resource is what the status tells of a resource.
-func (f *fixture) resource(t *testing.T, name string) node.ResourceStatus {
+func (f *fixture) resource(t *testing.T, name string) state.ResourceStatus {
 	t.Helper()
 	for _, r := range f.Status().Resources {
 		if r.Name == name {
@@ -34,48 +35,48 @@ func (f *fixture) resource(t *testing.T, name string) node.ResourceStatus {
 		}
 	}
 	t.Fatalf("no %s in the status", name)
-	return node.ResourceStatus{}
+	return state.ResourceStatus{}
 }
 
 func TestWhatLostItsClassIsBroughtBack(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
 	f.mustRun(t, pod("b", nil), container("c-b"))
-	f.Inspect(t.Context())
-	f.wantMends(t, map[node.Mend]uint64{})
+	f.Repair(t.Context())
+	f.wantCorrections(t, map[state.Correction]uint64{})
 	f.backends[cache].Lose("c-a")
 	f.backends[cache].Lose("c-b")
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	f.wantClass(t, "c-a", cache, "gold/pod")
 	f.wantClass(t, "c-b", cache, "bronze/default")
-	f.wantMends(t, map[node.Mend]uint64{{Resource: cache, What: node.MendedAssignment}: 2})
+	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.AssignmentDrift}: 2})
 
 	// What cannot be brought back is told as it is, and is not counted before it is.
 	f.backends[cache].Lose("c-a")
 	f.backends[cache].Fail("enforce gold", errors.New("refused"))
 	for range 2 {
-		f.Inspect(t.Context())
+		f.Repair(t.Context())
 		f.wantClass(t, "c-a", cache, "/adopted")
 	}
 	if used := f.resource(t, cache).InUse["gold"]; used != 1 {
 		t.Errorf("%d slots of gold in use, want the one that is still its own", used)
 	}
 	f.backends[cache].Fail("enforce gold", nil)
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	f.wantClass(t, "c-a", cache, "gold/pod")
-	f.wantMends(t, map[node.Mend]uint64{{Resource: cache, What: node.MendedAssignment}: 3})
+	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.AssignmentDrift}: 3})
 }
 
 func TestDamageToAConfigurationIsTold(t *testing.T) {
 	f := newFixture(t)
 	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone", "disk vdc is new"}})
 	for range 2 {
-		f.Inspect(t.Context())
+		f.Repair(t.Context())
 	}
-	f.wantMends(t, map[node.Mend]uint64{{Resource: disk, What: node.MendedConfiguration}: 1})
+	f.wantCorrections(t, map[state.Correction]uint64{{Resource: disk, What: state.ConfigurationDrift}: 1})
 	conditions := f.resource(t, disk).Conditions
-	if len(conditions) != 1 || conditions[0].Type != "KernelStateKept" || !conditions[0].Healthy ||
-		!strings.HasPrefix(conditions[0].Message, "1 times") || !strings.HasSuffix(conditions[0].Message, "disk vdb is gone; disk vdc is new") {
+	if len(conditions) != 1 || conditions[0].Type != "KernelStateInSync" || !conditions[0].Healthy ||
+		!strings.HasPrefix(conditions[0].Message, "drift corrected; found 1 in total, the last at ") || !strings.HasSuffix(conditions[0].Message, "disk vdb is gone; disk vdc is new") {
 		t.Errorf("conditions %v", conditions)
 	}
 }
@@ -92,7 +93,7 @@ func TestAResourceThatIsLostIsWithdrawnAndComesBack(t *testing.T) {
 		f.backends[cache].Lose("c-a")
 		f.backends[cache].Lose("c-b")
 		changed := f.Changed()
-		f.Inspect(t.Context())
+		f.Repair(t.Context())
 		unavailable := f.resource(t, cache).Unavailable
 		if unavailable == nil || !strings.Contains(unavailable.Message, failure.Error()) {
 			t.Errorf("unavailable: %v, want %v", unavailable, failure)
@@ -104,17 +105,17 @@ func TestAResourceThatIsLostIsWithdrawnAndComesBack(t *testing.T) {
 		}
 		f.wantClass(t, "c-a", cache, "/adopted")
 		f.wantClass(t, "c-b", cache, "/")
-		if _, _, err := f.CreateContainer(pod("c", asking("test.example/cache=silver")), container("c-c")); !errors.Is(err, classes.ErrUnavailable) {
+		if _, _, err := f.CreateContainer(in(pod("c", asking("test.example/cache=silver")), container("c-c"))); !errors.Is(err, classes.ErrUnavailable) {
 			t.Errorf("a container that asks for it: %v", err)
 		}
-		if _, _, err := f.CreateContainer(pod("d", nil), container("c-d")); err != nil {
+		if _, _, err := f.CreateContainer(in(pod("d", nil), container("c-d"))); err != nil {
 			t.Errorf("a container that asks for nothing: %v", err)
 		}
 		f.Stop("c-d")
 
 		f.backends[cache].Fail("mend", nil)
 		f.backends[cache].Fail("check", nil)
-		f.Inspect(t.Context())
+		f.Repair(t.Context())
 		if unavailable := f.resource(t, cache).Unavailable; unavailable != nil {
 			t.Errorf("still unavailable: %v", unavailable)
 		}
@@ -131,12 +132,12 @@ func TestAResourceThatIsNotThereYetIsOfferedOnceItIs(t *testing.T) {
 	if err := f.configure(t, files); err != nil {
 		t.Fatal(err)
 	}
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	if f.resource(t, cache).Unavailable == nil {
 		t.Error("available")
 	}
 	f.backends[cache].Lack(nil)
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
 	f.wantClass(t, "c-a", cache, "gold/pod")
 }
@@ -151,16 +152,16 @@ func TestTheRuntimeForgetsDevicesThatAreGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	clear(f.unified)
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	if len(f.unified) > 0 {
 		t.Errorf("the runtime was told %v while nothing is gone", f.unified)
 	}
 	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone"}, DevicesGone: true})
 	f.Disconnected()
-	f.Inspect(t.Context())
-	f.Connected(f, node.RuntimeInfo{Name: "test"})
+	f.Repair(t.Context())
+	f.Connected(f, state.RuntimeInfo{Name: "test"})
 	for range 2 {
-		f.Inspect(t.Context())
+		f.Repair(t.Context())
 		want := map[string]map[string]string{"c-a": {"test.class": "slow"}, "c-c": {"test.class": ""}}
 		if diff := cmp.Diff(want, f.unified); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
@@ -174,7 +175,7 @@ func TestWhatEndedUnheardIsForgotten(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
 	f.backends[disk].Fail("observe", classes.ErrEnded)
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	if left := f.Assignments(); len(left) > 0 {
 		t.Errorf("still known: %v", left)
 	}
@@ -185,7 +186,7 @@ func TestWhatEndedUnheardIsForgotten(t *testing.T) {
 
 func TestProcessesThatAreStartedLaterAreGathered(t *testing.T) {
 	f := newFixture(t)
-	var exist []node.Existing
+	var exist []state.Existing
 	for name, annotations := range map[string]map[string]string{
 		"a": asking("test.example/cache=silver"), "b": asking("test.example/cache=silver"), "c": nil,
 	} {
@@ -193,7 +194,7 @@ func TestProcessesThatAreStartedLaterAreGathered(t *testing.T) {
 		exist = append(exist, running(p, f.mustRun(t, p, container("c-"+name))))
 	}
 	f.backends[cache].Gathered()
-	f.Gather(t.Context())
+	f.MoveThreads(t.Context())
 	if looked := f.backends[cache].Gathered(); len(looked) > 0 {
 		t.Errorf("looked at %v, and no class was changed", looked)
 	}
@@ -202,12 +203,12 @@ func TestProcessesThatAreStartedLaterAreGathered(t *testing.T) {
 	}
 	f.backends[cache].Stray("c-a")
 	for range 2 {
-		f.Gather(t.Context())
+		f.MoveThreads(t.Context())
 	}
 	if looked := f.backends[cache].Gathered(); !cmp.Equal(looked, []string{"c-a gold", "c-a gold"}) || f.backends[cache].Strayed("c-a") {
 		t.Errorf("looked at %v", looked)
 	}
-	f.wantMends(t, map[node.Mend]uint64{{Resource: cache, What: node.MendedThreads}: 1})
+	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.ThreadDrift}: 1})
 
 	// A changed default is a change of class, too. What a container was created in is known over a restart.
 	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
@@ -219,11 +220,11 @@ func TestProcessesThatAreStartedLaterAreGathered(t *testing.T) {
 	}
 	f.Synchronize(nil, exist)
 	f.Reconcile(t.Context())
-	f.Gather(t.Context())
+	f.MoveThreads(t.Context())
 	if looked := f.backends[cache].Gathered(); len(looked) != 2 || !slices.Contains(looked, "c-c silver") {
 		t.Errorf("looked at %v, want the container with the default, too", looked)
 	}
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	if looked := f.backends[cache].Gathered(); len(looked) != 3 {
 		t.Errorf("looked at %v, want all", looked)
 	}
@@ -247,16 +248,16 @@ func TestARuntimeThatDoesNotAnswerIsAskedOnceInARound(t *testing.T) {
 		f.mustRun(t, pod(name, asking("test.example/disk=slow")), container("c-"+name))
 		runtime.refuses["c-"+name] = context.DeadlineExceeded
 	}
-	f.Connected(runtime, node.RuntimeInfo{Name: "test"})
+	f.Connected(runtime, state.RuntimeInfo{Name: "test"})
 	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone"}, DevicesGone: true})
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	if len(runtime.asked) != 1 {
 		t.Errorf("asked for %v", runtime.asked)
 	}
 	// One that cannot be told does not keep the others, nor are those told again.
 	runtime.asked, runtime.refuses = nil, map[string]error{"c-b": errors.New("no such task")}
 	for range 2 {
-		f.Inspect(t.Context())
+		f.Repair(t.Context())
 	}
 	if diff := cmp.Diff([]string{"c-a", "c-b", "c-c", "c-b"}, runtime.asked); diff != "" {
 		t.Errorf("asked (-want +got):\n%s", diff)
@@ -265,12 +266,13 @@ func TestARuntimeThatDoesNotAnswerIsAskedOnceInARound(t *testing.T) {
 
 func TestWhatTheRuntimeHasStoredOfAGoneDeviceIsReplacedAfterARestart(t *testing.T) {
 	f := newFixture(t)
-	var exist []node.Existing
+	var exist []state.Existing
 	for name, stored := range map[string]map[string]string{"a": {"test.class": "slow gone"}, "b": {"test.class": "slow"}, "c": nil} {
 		p := pod(name, asking("test.example/disk=slow"))
 		c := f.mustRun(t, p, container("c-"+name))
-		c.Unified = stored
-		exist = append(exist, running(p, c))
+		e := running(p, c)
+		e.Stored = stored
+		exist = append(exist, e)
 	}
 	f.restart(t)
 	if err := f.configure(t, files); err != nil {
@@ -293,13 +295,13 @@ func TestWhatCannotBeToldApartIsNotTakenForEnforced(t *testing.T) {
 	f.backends[disk].Blur(true)
 	f.backends[disk].Fail("enforce slow", errors.New("refused"))
 	for range 2 {
-		f.Inspect(t.Context())
+		f.Repair(t.Context())
 		if got := f.has("c-a", disk); got != "/adopted" {
 			t.Errorf("reported %q", got)
 		}
 	}
 	f.backends[disk].Fail("enforce slow", nil)
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	f.wantClass(t, "c-a", disk, "slow/pod")
 }
 
@@ -312,15 +314,15 @@ func TestAProcessThatIsGoneOrAnotherOneEndsItsContainer(t *testing.T) {
 				at, exists := processes[pid]
 				return at, exists
 			}})
-			f.Connected(f, node.RuntimeInfo{Name: "test"})
+			f.Connected(f, state.RuntimeInfo{Name: "test"})
 			if err := f.configure(t, files); err != nil {
 				t.Fatal(err)
 			}
 			f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
-			f.Inspect(t.Context())
+			f.Repair(t.Context())
 			f.wantClass(t, "c-a", cache, "gold/pod")
 			processes = later
-			f.Inspect(t.Context())
+			f.Repair(t.Context())
 			if left := f.Assignments(); len(left) > 0 {
 				t.Errorf("still known: %v", left)
 			}
@@ -330,7 +332,7 @@ func TestAProcessThatIsGoneOrAnotherOneEndsItsContainer(t *testing.T) {
 
 func TestAPodThatCouldNotBeLookedAtIsLookedAtAgain(t *testing.T) {
 	f := bounded(t)
-	f.Synchronize([]node.Pod{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
+	f.Synchronize([]classes.Holder{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
 	f.backends[net].Fail("observe", errors.New("not now"))
 	f.Reconcile(t.Context())
 	f.backends[net].Fail("observe", nil)
@@ -347,7 +349,7 @@ func TestThreadsThatCannotBeGatheredAreWarnedOfOnce(t *testing.T) {
 	f := newFixture(t)
 	var log strings.Builder
 	f.Node = node.New(node.Options{Kinds: f.kinds, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	f.Connected(f, node.RuntimeInfo{Name: "test"})
+	f.Connected(f, state.RuntimeInfo{Name: "test"})
 	if err := f.configure(t, files); err != nil {
 		t.Fatal(err)
 	}
@@ -357,9 +359,9 @@ func TestThreadsThatCannotBeGatheredAreWarnedOfOnce(t *testing.T) {
 	}
 	for _, failure := range []error{errors.New("no group"), errors.New("no group"), nil, errors.New("no group")} {
 		f.backends[cache].Fail("gather", failure)
-		f.Gather(t.Context())
+		f.MoveThreads(t.Context())
 	}
-	if warned := strings.Count(log.String(), "could not be brought into the class of their container"); warned != 2 {
+	if warned := strings.Count(log.String(), "cannot move threads to the class of their container"); warned != 2 {
 		t.Errorf("warned %d times:\n%s", warned, &log)
 	}
 }
@@ -370,7 +372,7 @@ func TestAChangeThatWaitsForAnotherGivesUpInTime(t *testing.T) {
 	released := make(chan struct{})
 	reached := f.backends[cache].Stick("mend", released)
 	inspected := make(chan struct{})
-	go func() { f.Inspect(t.Context()); close(inspected) }()
+	go func() { f.Repair(t.Context()); close(inspected) }()
 	<-reached
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()

@@ -17,6 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -70,7 +71,7 @@ func newFixture(t *testing.T) *fixture {
 func (f *fixture) restart(*testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	f.Node = node.New(node.Options{Kinds: f.kinds, Changes: checkpoint.Open(f.path, "boot", log), Log: log})
-	f.Connected(f, node.RuntimeInfo{Name: "test"})
+	f.Connected(f, state.RuntimeInfo{Name: "test"})
 }
 
 func (f *fixture) configure(t *testing.T, text string) error {
@@ -79,44 +80,50 @@ func (f *fixture) configure(t *testing.T, text string) error {
 	return f.Configure(t.Context(), classes.FileSet{Config: config, Err: err, Files: []string{"a.yaml"}})
 }
 
-// SetUnified is part of node.Runtime.
+// SetUnified is part of reconcile.Runtime.
 func (f *fixture) SetUnified(_ context.Context, id string, unified map[string]string) error {
 	f.unified[id] = maps.Clone(unified)
 	return nil
 }
 
-func pod(name string, annotations map[string]string) node.Pod {
-	return node.Pod{ID: "sandbox-" + name, UID: "uid-" + name, Name: name, Namespace: "ns", Annotations: annotations}
+func pod(name string, annotations map[string]string) classes.Holder {
+	return classes.Holder{ID: "sandbox-" + name, SandboxID: "sandbox-" + name, PodUID: "uid-" + name, PodName: name, PodNamespace: "ns", PodAnnotations: annotations}
 }
 
 func asking(request string) map[string]string {
 	return map[string]string{"qos.noderesource.dev/pod": request}
 }
 
-func container(id string) node.Container { return node.Container{ID: id, Name: "main"} }
+func container(id string) classes.Holder { return classes.Holder{ID: id, Container: "main"} }
+
+// in returns a container of a pod.
+func in(p, c classes.Holder) classes.Holder {
+	c.SandboxID, c.PodUID, c.PodName, c.PodNamespace, c.PodAnnotations = p.ID, p.PodUID, p.PodName, p.PodNamespace, p.PodAnnotations
+	return c
+}
 
 // run creates and starts a container, and returns it as the runtime would show it from then on.
-func (f *fixture) run(t *testing.T, p node.Pod, c node.Container) (node.Container, error) {
+func (f *fixture) run(t *testing.T, p classes.Holder, c classes.Holder) (classes.Holder, error) {
 	t.Helper()
-	_, assigned, err := f.CreateContainer(p, c)
+	_, assigned, err := f.CreateContainer(in(p, c))
 	if err != nil {
 		return c, err
 	}
-	record, err := node.Record(assigned)
+	record, err := state.Record(assigned)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Annotations, c.PID = map[string]string{node.RecordAnnotation: record}, 1
+	c.ContainerAnnotations, c.PID = map[string]string{state.RecordAnnotation: record}, 1
 	return c, f.start(t, p, c)
 }
 
 // start is the hook at the start of a container, as the runtime waits for it.
-func (f *fixture) start(t *testing.T, p node.Pod, c node.Container) error {
+func (f *fixture) start(t *testing.T, p classes.Holder, c classes.Holder) error {
 	t.Helper()
-	return finish(t)(f.StartContainer(p, c))
+	return finish(t)(f.StartContainer(in(p, c)))
 }
 
-func (f *fixture) runPod(t *testing.T, p node.Pod) error {
+func (f *fixture) runPod(t *testing.T, p classes.Holder) error {
 	t.Helper()
 	return finish(t)(f.RunPod(p))
 }
@@ -131,11 +138,11 @@ func finish(t *testing.T) func(enforce func(context.Context) error, err error) e
 	}
 }
 
-func running(p node.Pod, c node.Container) node.Existing {
-	return node.Existing{Pod: p, Container: c, Started: true}
+func running(p classes.Holder, c classes.Holder) state.Existing {
+	return state.Existing{Holder: in(p, c), Started: true}
 }
 
-func (f *fixture) mustRun(t *testing.T, p node.Pod, c node.Container) node.Container {
+func (f *fixture) mustRun(t *testing.T, p classes.Holder, c classes.Holder) classes.Holder {
 	t.Helper()
 	c, err := f.run(t, p, c)
 	if err != nil {
@@ -238,8 +245,8 @@ func TestAPodGetsPodScopeClasses(t *testing.T) {
 
 func TestSynchronizeRebuildsTheSameState(t *testing.T) {
 	f := newFixture(t)
-	pods := []node.Pod{pod("a", asking("test.example/cache=gold,test.example/disk=slow,test.example/net=low")), pod("b", nil)}
-	var exist []node.Existing
+	pods := []classes.Holder{pod("a", asking("test.example/cache=gold,test.example/disk=slow,test.example/net=low")), pod("b", nil)}
+	var exist []state.Existing
 	for i, p := range pods {
 		if err := f.runPod(t, p); err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -22,7 +22,7 @@ func (f *fixture) wantRefused(t *testing.T, want ...string) {
 			who += "/" + r.Owner.Container
 		}
 		got = append(got, who+" "+r.Reason)
-		if !strings.Contains(r.Message, "it was made while qos-nri-plugin was not connected to the runtime, and runs without") {
+		if !strings.Contains(r.Message, "it was created while qos-nri-plugin was not connected to the runtime, and runs without") {
 			t.Errorf("refused with %q", r.Message)
 		}
 	}
@@ -32,12 +32,12 @@ func (f *fixture) wantRefused(t *testing.T, want ...string) {
 }
 
 // owing is a node on which two containers were created while the plugin was away, for a class of one; the second, of pod b, runs without.
-func owing(t *testing.T) (f *fixture, first, second node.Existing) {
+func owing(t *testing.T) (f *fixture, first, second state.Existing) {
 	t.Helper()
 	f = newFixture(t)
 	first = running(pod("a", asking(cache+"=gold")), container("c1"))
 	second = running(pod("b", asking(cache+"=gold,"+disk+"=fast")), container("c2"))
-	f.Synchronize(nil, []node.Existing{first, second})
+	f.Synchronize(nil, []state.Existing{first, second})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "gold/pod")
 	f.wantClass(t, "c2", cache, "bronze/default")
@@ -47,17 +47,17 @@ func owing(t *testing.T) (f *fixture, first, second node.Existing) {
 
 func TestWhatRunsWithoutTheClassesThatItAsksForIsToldAndGetsThemOnceThereIsRoom(t *testing.T) {
 	f, first, second := owing(t)
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	f.wantRefused(t, "b/main ClassFull")
 	if got := f.Status().Refusals["ClassFull"]; got != 1 {
 		t.Errorf("it is counted %d times", got)
 	}
-	f.Synchronize(nil, []node.Existing{first, second}) // the runtime restarts
+	f.Synchronize(nil, []state.Existing{first, second}) // the runtime restarts
 	f.Reconcile(t.Context())
 	f.wantRefused(t, "b/main ClassFull")
 
 	f.Stop("c1")
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	f.wantClass(t, "c2", cache, "gold/pod")
 	f.wantClass(t, "c2", disk, "fast/pod")
 	f.wantRefused(t)
@@ -71,7 +71,7 @@ func TestARefusalOfWhatRunsLastsAsLongAsItRuns(t *testing.T) {
 	f.Stop("c2")
 	f.wantRefused(t)
 	f.Stop("c1")
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	if used := f.Status().Resources[0].InUse["gold"]; used != 0 {
 		t.Errorf("%d have the class, and nobody runs", used)
 	}
@@ -80,10 +80,10 @@ func TestARefusalOfWhatRunsLastsAsLongAsItRuns(t *testing.T) {
 func TestARefusalOfWhatRunsIsNotForgotten(t *testing.T) {
 	f, c := timed(t)
 	p, ctr := wanting("a", "a1", disk+"=none-such")
-	f.Synchronize(nil, []node.Existing{running(p, ctr)})
+	f.Synchronize(nil, []state.Existing{running(p, ctr)})
 	for range 5 {
-		f.Inspect(t.Context())
-		f.ForgetRefused()
+		f.Repair(t.Context())
+		f.ExpireRefused()
 		f.wantRefused(t, "a/main UnknownClass")
 		c.time = c.time.Add(6 * time.Minute)
 	}
@@ -94,19 +94,19 @@ func TestWhatRunsWithoutItsClassesKeepsWhatItIsChangedTo(t *testing.T) {
 	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-b", Container: "main"}, map[string]string{cache: "silver"}); err != nil {
 		t.Fatal(err)
 	}
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	f.wantClass(t, "c2", cache, "silver/update")
 	f.wantClass(t, "c2", disk, "fast/pod")
 	f.wantRefused(t)
 	f.Stop("c1")
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	f.wantClass(t, "c2", cache, "silver/update")
 }
 
 func TestWhatRunsWithoutAClassThatIsNotThereGetsItWithTheClassFiles(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", asking(cache+"=late"))
-	f.Synchronize(nil, []node.Existing{running(p, container("c1"))})
+	f.Synchronize(nil, []state.Existing{running(p, container("c1"))})
 	f.Reconcile(t.Context())
 	f.wantRefused(t, "a/main UnknownClass")
 	late := strings.NewReplacer("{name: bronze}]", "{name: bronze}, {name: late}]", "silver, bronze]", "silver, bronze, late]").Replace(files)
@@ -120,11 +120,11 @@ func TestWhatRunsWithoutAClassThatIsNotThereGetsItWithTheClassFiles(t *testing.T
 
 func TestAPodThatRunsWithoutItsClassGetsItOnceThereIsRoom(t *testing.T) {
 	f := bounded(t)
-	f.Synchronize([]node.Pod{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
+	f.Synchronize([]classes.Holder{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
 	f.Reconcile(t.Context())
 	f.wantRefused(t, "b ClassFull")
 	f.Stop("a-1")
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	if got := f.backends[net].Enforced(); got["b-1"] != "high" {
 		t.Errorf("in their classes: %v", got)
 	}
@@ -134,13 +134,13 @@ func TestAPodThatRunsWithoutItsClassGetsItOnceThereIsRoom(t *testing.T) {
 func TestWhatIsKeptOfARequestIsBounded(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", asking(cache+"=none-such"))
-	p.Annotations["other"] = strings.Repeat("x", 1<<20)
+	p.PodAnnotations["other"] = strings.Repeat("x", 1<<20)
 	q := pod("b", asking(strings.Repeat("x", 1<<20)))
-	f.Synchronize(nil, []node.Existing{running(p, container("c1")), running(q, container("c2"))})
+	f.Synchronize(nil, []state.Existing{running(p, container("c1")), running(q, container("c2"))})
 	if got := len(f.Refused()); got != 2 {
 		t.Errorf("%d are told", got)
 	}
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 	for _, r := range f.Refused() {
 		if len(r.Message) > 1<<10 {
 			t.Errorf("%d bytes are told", len(r.Message))

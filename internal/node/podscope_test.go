@@ -10,12 +10,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // sandbox is one sandbox of a pod that asks for the class high, of which there is one.
-func sandbox(name, id string) node.Pod {
+func sandbox(name, id string) classes.Holder {
 	p := pod(name, asking("test.example/net=high"))
 	p.ID = id
 	return p
@@ -37,7 +37,7 @@ func (f *fixture) configureBounded(t *testing.T) {
 	}
 }
 
-func (f *fixture) mustRunPod(t *testing.T, p node.Pod) {
+func (f *fixture) mustRunPod(t *testing.T, p classes.Holder) {
 	t.Helper()
 	if err := f.runPod(t, p); err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestASlotOfAPodIsKeptOverARestart(t *testing.T) {
 	f.mustRunPod(t, sandbox("a", "a-1"))
 	f.restart(t)
 	f.configureBounded(t)
-	f.Synchronize([]node.Pod{sandbox("a", "a-1")}, nil)
+	f.Synchronize([]classes.Holder{sandbox("a", "a-1")}, nil)
 	f.wantFull(t)
 	f.Stop("a-1")
 	f.mustRunPod(t, sandbox("other", "other-1"))
@@ -126,7 +126,7 @@ func TestPodsThatRanWithoutThePluginGetAClassAsFarAsThereIsRoom(t *testing.T) {
 			f.restart(t)
 			f.configureBounded(t)
 			for range 2 { // also when the runtime restarts
-				f.Synchronize([]node.Pod{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
+				f.Synchronize([]classes.Holder{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
 				f.Reconcile(t.Context())
 				f.wantFull(t)
 				if diff := cmp.Diff(map[string]string{test.want: "high"}, f.backends[net].Enforced()); diff != "" {
@@ -152,12 +152,12 @@ func TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles(t *testing.T) {
 	if err := f.Configure(t.Context(), classes.FileSet{Err: errors.New("a.yaml:3: wrong")}); err == nil {
 		t.Fatal("wrong class files are applied")
 	}
-	f.Synchronize([]node.Pod{p}, nil)
+	f.Synchronize([]classes.Holder{p}, nil)
 	f.Reconcile(t.Context())
 	if err := f.configure(t, files); err != nil {
 		t.Fatal(err)
 	}
-	f.Synchronize([]node.Pod{p}, nil)
+	f.Synchronize([]classes.Holder{p}, nil)
 	f.Reconcile(t.Context())
 	if got := f.backends[net].Enforced()[p.ID]; got != "low" {
 		t.Errorf("the pod is in class %q", got)
@@ -170,8 +170,8 @@ func TestADeadSandboxOfAPodHasNoSayInItsClass(t *testing.T) {
 	dead, live := sandbox("a", "dead"), sandbox("a", "live")
 	live.PID = 1
 	for name, begin := range map[string]func(t *testing.T, f *fixture){
-		"listed first": func(_ *testing.T, f *fixture) { f.Synchronize([]node.Pod{dead, live}, nil) },
-		"listed last":  func(_ *testing.T, f *fixture) { f.Synchronize([]node.Pod{live, dead}, nil) },
+		"listed first": func(_ *testing.T, f *fixture) { f.Synchronize([]classes.Holder{dead, live}, nil) },
+		"listed last":  func(_ *testing.T, f *fixture) { f.Synchronize([]classes.Holder{live, dead}, nil) },
 		"replaced": func(t *testing.T, f *fixture) {
 			f.mustRunPod(t, dead)
 			f.mustRunPod(t, live)
@@ -184,9 +184,9 @@ func TestADeadSandboxOfAPodHasNoSayInItsClass(t *testing.T) {
 			if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"}); err != nil {
 				t.Fatal(err)
 			}
-			f.Inspect(t.Context())
+			f.Repair(t.Context())
 			f.Stop("dead")
-			f.Inspect(t.Context())
+			f.Repair(t.Context())
 			if got := f.backends[net].Enforced()["live"]; got != "low" {
 				t.Errorf("the pod is in class %q", got)
 			}
@@ -194,7 +194,7 @@ func TestADeadSandboxOfAPodHasNoSayInItsClass(t *testing.T) {
 			if len(pods) != 1 || pods[0].SandboxID != "live" || len(pods[0].Assignments) != 1 || pods[0].Assignments[0].Class != "low" {
 				t.Errorf("reported are %+v", pods)
 			}
-			if mends := f.Status().Mends[node.Mend{Resource: net, What: node.MendedAssignment}]; mends > 1 {
+			if mends := f.Status().Corrections[state.Correction{Resource: net, What: state.AssignmentDrift}]; mends > 1 {
 				t.Errorf("it was mended %d times", mends)
 			}
 		})

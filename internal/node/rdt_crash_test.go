@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
@@ -44,8 +46,8 @@ type moving struct {
 	path   string // of the checkpoint
 	killer *killer
 	text   string
-	pod    node.Pod
-	ctr    node.Container
+	pod    classes.Holder
+	ctr    classes.Holder
 	pids   []int
 }
 
@@ -58,25 +60,25 @@ func newMoving(t *testing.T, request string) *moving {
 	f.host = mortalGroups{sim.New(sim.Options{RDT: &spec}), f.killer}
 	f.pod = pod("a", nil)
 	if request != "" {
-		f.pod.Annotations = asking(request)
+		f.pod.PodAnnotations = asking(request)
 	}
 	f.reborn(t)
-	f.ctr = node.Container{ID: "c1", Name: "main", CgroupsPath: movedPath}
-	adjustment, assigned, err := f.CreateContainer(f.pod, f.ctr)
+	f.ctr = classes.Holder{ID: "c1", Container: "main", CgroupsPath: movedPath}
+	adjustment, assigned, err := f.CreateContainer(in(f.pod, f.ctr))
 	if err != nil {
 		t.Fatal(err)
 	}
-	record, err := node.Record(assigned)
+	record, err := state.Record(assigned)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.ctr.Annotations, f.ctr.PID = map[string]string{node.RecordAnnotation: record}, f.pids[0]
+	f.ctr.ContainerAnnotations, f.ctr.PID = map[string]string{state.RecordAnnotation: record}, f.pids[0]
 	f.host.Cgroups().AddCgroup(movedPath)
 	for i, pid := range f.pids {
 		f.host.Cgroups().AddProcess(movedPath, pid)
 		f.host.Resctrl().AddTask(pid, adjustment.ClosID)
 		if i == 0 {
-			if err := finish(t)(f.StartContainer(f.pod, f.ctr)); err != nil {
+			if err := finish(t)(f.StartContainer(in(f.pod, f.ctr))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -99,9 +101,9 @@ func (f *moving) configure(t *testing.T) {
 func (f *moving) recover(t *testing.T) {
 	t.Helper()
 	f.reborn(t)
-	f.Synchronize([]node.Pod{f.pod}, []node.Existing{running(f.pod, f.ctr)})
+	f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
 	f.Reconcile(t.Context())
-	f.Inspect(t.Context())
+	f.Repair(t.Context())
 }
 
 // groups are those that the processes are in.

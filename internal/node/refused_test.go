@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -28,7 +29,7 @@ func timed(t *testing.T) (*fixture, *clock) {
 	f := newFixture(t)
 	c := &clock{time: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	f.Node = node.New(node.Options{Kinds: f.kinds, Log: slog.New(slog.DiscardHandler), Now: c.now})
-	f.Connected(f, node.RuntimeInfo{Name: "test"})
+	f.Connected(f, state.RuntimeInfo{Name: "test"})
 	if err := f.configure(t, files); err != nil {
 		t.Fatal(err)
 	}
@@ -36,26 +37,26 @@ func timed(t *testing.T) (*fixture, *clock) {
 }
 
 // wanting is a pod, by its name, with a container "main" of the ID.
-func wanting(name, id, request string) (node.Pod, node.Container) {
-	pod := node.Pod{ID: "s-" + name, UID: "u-" + name, Name: name, Namespace: "ns", Annotations: map[string]string{"qos.noderesource.dev/pod": request}}
-	return pod, node.Container{ID: id, Name: "main"}
+func wanting(name, id, request string) (classes.Holder, classes.Holder) {
+	pod := classes.Holder{ID: "s-" + name, PodUID: "u-" + name, PodName: name, PodNamespace: "ns", PodAnnotations: map[string]string{"qos.noderesource.dev/pod": request}}
+	return pod, classes.Holder{ID: id, Container: "main"}
 }
 
 func TestRefusalsAreToldUntilTheContainerStarts(t *testing.T) {
 	f, c := timed(t)
 	holder, first := wanting("a", "a1", cache+"=gold")
-	if _, _, err := f.CreateContainer(holder, first); err != nil {
+	if _, _, err := f.CreateContainer(in(holder, first)); err != nil {
 		t.Fatal(err)
 	}
 	pod, second := wanting("b", "b1", cache+"=gold")
 	var refusal error
 	for range 3 {
-		if _, _, refusal = f.CreateContainer(pod, second); refusal == nil {
+		if _, _, refusal = f.CreateContainer(in(pod, second)); refusal == nil {
 			t.Fatal("the second gold was admitted")
 		}
 		c.time = c.time.Add(time.Minute)
 	}
-	want := []node.Refused{{
+	want := []state.Refused{{
 		Owner: classes.Owner{PodUID: "u-b", Container: "main"}, PodNamespace: "ns", PodName: "b", Reason: "ClassFull", Message: refusal.Error(),
 		Count: 3, First: c.time.Add(-3 * time.Minute), Last: c.time.Add(-time.Minute),
 	}}
@@ -64,7 +65,7 @@ func TestRefusalsAreToldUntilTheContainerStarts(t *testing.T) {
 	}
 
 	f.Stop("a1")
-	if _, _, err := f.CreateContainer(pod, second); err != nil {
+	if _, _, err := f.CreateContainer(in(pod, second)); err != nil {
 		t.Fatal(err)
 	}
 	if len(f.Refused()) != 1 {
@@ -86,9 +87,9 @@ func TestRefusalsAreToldUntilTheContainerStarts(t *testing.T) {
 	}
 }
 
-func start(t *testing.T, f *fixture, pod node.Pod, ctr node.Container) error {
+func start(t *testing.T, f *fixture, pod classes.Holder, ctr classes.Holder) error {
 	t.Helper()
-	enforce, err := f.StartContainer(pod, ctr)
+	enforce, err := f.StartContainer(in(pod, ctr))
 	if err != nil || enforce == nil {
 		return err
 	}
@@ -105,14 +106,14 @@ func TestRefusalsThatNobodyRepeatsAreForgotten(t *testing.T) {
 		t.Errorf("refusals: %+v; want the pod's", got)
 	}
 	changed := f.Changed()
-	f.ForgetRefused()
+	f.ExpireRefused()
 	select {
 	case <-changed:
 		t.Error("nothing was forgotten, and yet there is something new")
 	default:
 	}
 	c.time = c.time.Add(10*time.Minute + time.Second)
-	f.ForgetRefused()
+	f.ExpireRefused()
 	<-changed
 	if got := f.Refused(); len(got) != 0 {
 		t.Errorf("refusals after ten minutes: %+v", got)
@@ -123,7 +124,7 @@ func TestTheNewestOfTooManyRefusalsAreKept(t *testing.T) {
 	f, c := timed(t)
 	for i := range 1100 {
 		pod, ctr := wanting(fmt.Sprintf("p%04d", i), "c", cache+"=none-such")
-		if _, _, err := f.CreateContainer(pod, ctr); err == nil {
+		if _, _, err := f.CreateContainer(in(pod, ctr)); err == nil {
 			t.Fatal("a container of an unknown class was created")
 		}
 		c.time = c.time.Add(time.Millisecond)

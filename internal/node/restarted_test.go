@@ -9,6 +9,8 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
@@ -16,11 +18,11 @@ import (
 
 // restarted is a node as a new process makes it: over the checkpoint of the one before, with class files, and without having seen what
 // runs.
-func restarted(t *testing.T, runtime node.Runtime, path, text string, kind classes.Kind) *node.Node {
+func restarted(t *testing.T, runtime reconcile.Runtime, path, text string, kind classes.Kind) *node.Node {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	n := node.New(node.Options{Kinds: []classes.Kind{kind}, Changes: checkpoint.Open(path, "boot", log), Log: log})
-	n.Connected(runtime, node.RuntimeInfo{Name: "test"})
+	n.Connected(runtime, state.RuntimeInfo{Name: "test"})
 	configureWith(t, n, text, kind)
 	return n
 }

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 func TestWhatRunsWithARecordIsAdoptedAlsoOverCapacity(t *testing.T) {
 	f := newFixture(t)
 	p, q := pod("a", asking("test.example/disk=fast")), pod("b", asking("test.example/disk=fast"))
-	exist := []node.Existing{running(p, f.mustRun(t, p, container("c1"))), running(q, f.mustRun(t, q, container("c2")))}
+	exist := []state.Existing{running(p, f.mustRun(t, p, container("c1"))), running(q, f.mustRun(t, q, container("c2")))}
 	f.restart(t)
 	if err := f.configure(t, strings.ReplaceAll(files, "capacity: 2", "capacity: 1")); err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestWhatWasCreatedWhileThePluginWasAwayGetsItsClassOnlyIfThereIsRoom(t *tes
 	if err := f.configure(t, files); err != nil {
 		t.Fatal(err)
 	}
-	f.Synchronize(nil, []node.Existing{running(q, container("c2")), running(p, recorded)})
+	f.Synchronize(nil, []state.Existing{running(q, container("c2")), running(p, recorded)})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "gold/pod")
 	if got := f.backends[cache].Enforced()["c2"]; got == "gold" {
@@ -49,7 +49,7 @@ func TestWhatWasCreatedWhileThePluginWasAwayGetsItsClassOnlyIfThereIsRoom(t *tes
 func TestWhatWasCreatedWhileThePluginWasAwayIsBroughtIntoItsClass(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", asking("test.example/cache=gold"))
-	f.Synchronize(nil, []node.Existing{running(p, container("c1"))})
+	f.Synchronize(nil, []state.Existing{running(p, container("c1"))})
 	if got := f.has("c1", cache); got != "/adopted" {
 		t.Errorf("reported as %q before it is in its class", got)
 	}
@@ -60,7 +60,7 @@ func TestWhatWasCreatedWhileThePluginWasAwayIsBroughtIntoItsClass(t *testing.T) 
 func TestWhatWasCreatedWhileThePluginWasAwayAndHasNotStartedIsRefused(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", asking("test.example/cache=gold"))
-	f.Synchronize(nil, []node.Existing{{Pod: p, Container: container("c1")}})
+	f.Synchronize(nil, []state.Existing{{Holder: in(p, container("c1"))}})
 	f.Reconcile(t.Context())
 	if err := f.start(t, p, container("c1")); err == nil {
 		t.Errorf("it was started; reported as %q", f.has("c1", cache))
@@ -70,21 +70,21 @@ func TestWhatWasCreatedWhileThePluginWasAwayAndHasNotStartedIsRefused(t *testing
 func TestWhatWasCreatedBeforeARestartIsStartedAfterIt(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", asking("test.example/cache=gold"))
-	_, assigned, err := f.CreateContainer(p, container("c1"))
+	_, assigned, err := f.CreateContainer(in(p, container("c1")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	record, err := node.Record(assigned)
+	record, err := state.Record(assigned)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := container("c1")
-	c.Annotations = map[string]string{node.RecordAnnotation: record}
+	c.ContainerAnnotations = map[string]string{state.RecordAnnotation: record}
 	f.restart(t)
 	if err := f.configure(t, files); err != nil {
 		t.Fatal(err)
 	}
-	f.Synchronize(nil, []node.Existing{{Pod: p, Container: c}})
+	f.Synchronize(nil, []state.Existing{{Holder: in(p, c)}})
 	if err := f.start(t, p, c); err != nil {
 		t.Fatal(err)
 	}
@@ -93,13 +93,13 @@ func TestWhatWasCreatedBeforeARestartIsStartedAfterIt(t *testing.T) {
 
 func TestARecordThatThePodBroughtItselfIsNotBelieved(t *testing.T) {
 	f := newFixture(t)
-	record, err := node.Record([]classes.Assignment{{Resource: cache, Class: "gold", Source: classes.SourceContainer}})
+	record, err := state.Record([]classes.Assignment{{Resource: cache, Class: "gold", Source: classes.SourceContainer}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, c := pod("a", map[string]string{node.RecordAnnotation: record}), container("c1")
-	c.Annotations = p.Annotations // as some runtimes copy them
-	f.Synchronize(nil, []node.Existing{running(p, c)})
+	p, c := pod("a", map[string]string{state.RecordAnnotation: record}), container("c1")
+	c.ContainerAnnotations = p.PodAnnotations // as some runtimes copy them
+	f.Synchronize(nil, []state.Existing{running(p, c)})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "bronze/default")
 }
@@ -140,7 +140,7 @@ func TestAClassThatIsGoneDoesNotHideTheOtherResourcesAfterARestart(t *testing.T)
 	if err := f.configure(t, strings.ReplaceAll(strings.ReplaceAll(files, "{name: fast, capacity: 2}, ", ""), "[fast, slow]", "[slow]")); err != nil {
 		t.Fatal(err)
 	}
-	f.Synchronize(nil, []node.Existing{running(p, c)})
+	f.Synchronize(nil, []state.Existing{running(p, c)})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "bronze/default")
 	f.wantClass(t, "c1", disk, "fast/pod")
@@ -159,7 +159,7 @@ func TestPodsStayKnownWhileTheirResourceDrains(t *testing.T) {
 		if err := f.configure(t, text); err != nil {
 			t.Fatal(err)
 		}
-		f.Synchronize([]node.Pod{p}, nil)
+		f.Synchronize([]classes.Holder{p}, nil)
 		f.Reconcile(t.Context())
 	}
 	if got := f.Assignments()[0].Assignments[0].Class; got != "low" {
@@ -170,7 +170,7 @@ func TestPodsStayKnownWhileTheirResourceDrains(t *testing.T) {
 func TestThePodOfASandboxWhoseCgroupIsGoneHoldsNothing(t *testing.T) {
 	f := newFixture(t)
 	f.backends[net].Fail("observe", fs.ErrNotExist)
-	f.Synchronize([]node.Pod{pod("a", asking("test.example/net=high"))}, nil)
+	f.Synchronize([]classes.Holder{pod("a", asking("test.example/net=high"))}, nil)
 	f.Reconcile(t.Context())
 	if got := f.Assignments(); len(got) > 0 {
 		t.Errorf("assignments are %+v", got)
@@ -190,7 +190,7 @@ func TestWhatAContainerWithoutARecordWasChangedToIsKept(t *testing.T) {
 			f := newFixture(t)
 			p, c := pod("a", asking(test.request)), container("c-a")
 			c.PID = 1
-			exist := []node.Existing{{Pod: p, Container: c, Started: true}}
+			exist := []state.Existing{{Holder: in(p, c), Started: true}}
 			f.Synchronize(nil, exist)
 			f.Reconcile(t.Context())
 			if err := f.Update(t.Context(), ownerA, map[string]string{disk: test.change}); err != nil {

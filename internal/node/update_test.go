@@ -15,6 +15,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -64,7 +65,7 @@ func TestUpdateSurvivesARestartOnlyWhenItSucceeded(t *testing.T) {
 	if err := f.configure(t, files); err != nil {
 		t.Fatal(err)
 	}
-	f.Synchronize([]node.Pod{p}, []node.Existing{{Pod: p, Container: c}})
+	f.Synchronize([]classes.Holder{p}, []state.Existing{{Holder: in(p, c)}})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", disk, "/")
 }
@@ -76,8 +77,8 @@ func TestUpdateRefuses(t *testing.T) {
 		request map[string]string
 		want    error
 	}{
-		{"a container that is not there", classes.Owner{PodUID: "uid-x", Container: "main"}, map[string]string{disk: "fast"}, node.ErrNotFound},
-		{"a container that was created but does not run", classes.Owner{PodUID: "uid-created", Container: "main"}, map[string]string{disk: "fast"}, node.ErrNotRunning},
+		{"a container that is not there", classes.Owner{PodUID: "uid-x", Container: "main"}, map[string]string{disk: "fast"}, state.ErrNotFound},
+		{"a container that was created but does not run", classes.Owner{PodUID: "uid-created", Container: "main"}, map[string]string{disk: "fast"}, state.ErrNotRunning},
 		{"an unknown resource", ownerA, map[string]string{"x.example/y": "fast"}, classes.ErrUnknownResource},
 		{"an unknown class", ownerA, map[string]string{disk: "platinum"}, classes.ErrUnknownClass},
 		{"a pod's resource for a container", ownerA, map[string]string{net: "high"}, classes.ErrBadRequest},
@@ -86,7 +87,7 @@ func TestUpdateRefuses(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", nil), container("c1"))
 	f.mustRun(t, pod("b", asking("test.example/cache=gold")), container("c2"))
-	if _, _, err := f.CreateContainer(pod("created", nil), container("c3")); err != nil {
+	if _, _, err := f.CreateContainer(in(pod("created", nil), container("c3"))); err != nil {
 		t.Fatal(err)
 	}
 	before := f.Assignments()
@@ -114,7 +115,7 @@ func TestAnUpdateThatTheRuntimeMayHaveMadeAfterAllIsTakenBack(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", asking("test.example/disk=slow")), container("c1"))
 	late := &lateRuntime{set: map[string]string{}}
-	f.Connected(late, node.RuntimeInfo{})
+	f.Connected(late, state.RuntimeInfo{})
 	if err := f.Update(t.Context(), ownerA, map[string]string{disk: "fast"}); err == nil {
 		t.Fatal("no error")
 	}
@@ -135,7 +136,7 @@ func TestAnUpdateToTheClassOfTheDefaultStaysWhenTheDefaultChanges(t *testing.T) 
 	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
 		t.Fatal(err)
 	}
-	f.Synchronize([]node.Pod{p}, []node.Existing{running(p, c)})
+	f.Synchronize([]classes.Holder{p}, []state.Existing{running(p, c)})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "bronze/update")
 }
@@ -148,7 +149,7 @@ func TestAnUpdateBeforeReconcileIsNotUndoneByIt(t *testing.T) {
 	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
 		t.Fatal(err)
 	}
-	f.Synchronize([]node.Pod{p}, []node.Existing{running(p, c)})
+	f.Synchronize([]classes.Holder{p}, []state.Existing{running(p, c)})
 	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func TestOfTwoSandboxesOfAPodTheNewerIsChangedAndShown(t *testing.T) {
 	f := newFixture(t)
 	older, newer := pod("a", asking("test.example/net=high")), pod("a", asking("test.example/net=high"))
 	older.ID, newer.ID = "zz-older", "aa-newer"
-	for _, p := range []node.Pod{older, newer} {
+	for _, p := range []classes.Holder{older, newer} {
 		if err := f.runPod(t, p); err != nil {
 			t.Fatal(err)
 		}
@@ -176,28 +177,28 @@ func TestOfTwoSandboxesOfAPodTheNewerIsChangedAndShown(t *testing.T) {
 
 // interrupted does something else before it writes down a change.
 type interrupted struct {
-	node.ChangeStore
+	state.Changes
 	by func()
 }
 
 func (i interrupted) Set(id string, changed []classes.Assignment) error {
 	i.by()
-	return i.ChangeStore.Set(id, changed)
+	return i.Changes.Set(id, changed)
 }
 
 // TestASynchronizationInTheMiddleOfAChangeDoesNotUndoIt has the runtime come back before the change is written down.
 func TestASynchronizationInTheMiddleOfAChangeDoesNotUndoIt(t *testing.T) {
 	f := newFixture(t)
 	log := slog.New(slog.DiscardHandler)
-	var exist []node.Existing
+	var exist []state.Existing
 	changes := interrupted{checkpoint.Open(f.path, "boot", log), func() { f.Synchronize(nil, exist) }}
 	f.Node = node.New(node.Options{Kinds: f.kinds, Changes: changes, Log: log})
-	f.Connected(f, node.RuntimeInfo{Name: "test"})
+	f.Connected(f, state.RuntimeInfo{Name: "test"})
 	if err := f.configure(t, files); err != nil {
 		t.Fatal(err)
 	}
 	p := pod("a", asking("test.example/cache=silver"))
-	exist = []node.Existing{running(p, f.mustRun(t, p, container("c-a")))}
+	exist = []state.Existing{running(p, f.mustRun(t, p, container("c-a")))}
 	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); err != nil {
 		t.Fatal(err)
 	}

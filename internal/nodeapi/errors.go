@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -25,16 +25,16 @@ func codeOf(err error) codes.Code {
 		err  error
 		code codes.Code
 	}{
-		{node.ErrNotFound, codes.NotFound},
-		{node.ErrNotRunning, codes.FailedPrecondition},
-		{node.ErrImmutable, codes.FailedPrecondition},
+		{state.ErrNotFound, codes.NotFound},
+		{state.ErrNotRunning, codes.FailedPrecondition},
+		{state.ErrImmutable, codes.FailedPrecondition},
 		{classes.ErrUnavailable, codes.FailedPrecondition},
 		{classes.ErrClassFull, codes.ResourceExhausted},
 		{classes.ErrUnknownResource, codes.InvalidArgument},
 		{classes.ErrUnknownClass, codes.InvalidArgument},
 		{classes.ErrContradiction, codes.InvalidArgument},
 		{classes.ErrBadRequest, codes.InvalidArgument},
-		{node.ErrNotConnected, codes.Unavailable},
+		{state.ErrNotConnected, codes.Unavailable},
 		{context.Canceled, codes.Canceled},
 		{context.DeadlineExceeded, codes.DeadlineExceeded},
 	} {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -24,7 +24,7 @@ const (
 	RuntimeRegistered = "RuntimeRegistered"
 )
 
-func statusOf(s node.Status, plugin *qosv1alpha1.PluginInfo) *qosv1alpha1.StatusResponse {
+func statusOf(s state.Status, plugin *qosv1alpha1.PluginInfo) *qosv1alpha1.StatusResponse {
 	message := &qosv1alpha1.StatusResponse{
 		Conditions: []*qosv1alpha1.Condition{configurationApplied(s.Config), runtimeRegistered(s.Runtime)},
 		Resources:  &qosv1alpha1.ResourcesInfo{},
@@ -45,7 +45,7 @@ func statusOf(s node.Status, plugin *qosv1alpha1.PluginInfo) *qosv1alpha1.Status
 	return message
 }
 
-func configurationApplied(c node.ConfigStatus) *qosv1alpha1.Condition {
+func configurationApplied(c state.ConfigStatus) *qosv1alpha1.Condition {
 	condition := &qosv1alpha1.Condition{Type: ConfigurationApplied}
 	switch {
 	case c.Err != nil && c.Loaded.IsZero():
@@ -64,7 +64,7 @@ func configurationApplied(c node.ConfigStatus) *qosv1alpha1.Condition {
 	return condition
 }
 
-func runtimeRegistered(r node.RuntimeInfo) *qosv1alpha1.Condition {
+func runtimeRegistered(r state.RuntimeInfo) *qosv1alpha1.Condition {
 	condition := &qosv1alpha1.Condition{Type: RuntimeRegistered}
 	switch {
 	case r.Synchronized:
@@ -81,13 +81,13 @@ func runtimeRegistered(r node.RuntimeInfo) *qosv1alpha1.Condition {
 	return condition
 }
 
-func runtimeOf(r node.RuntimeInfo) *qosv1alpha1.RuntimeInfo {
+func runtimeOf(r state.RuntimeInfo) *qosv1alpha1.RuntimeInfo {
 	return &qosv1alpha1.RuntimeInfo{
 		Name: r.Name, Version: r.Version, NriVersion: r.NRIVersion, Registered: r.Synchronized, RegisteredAt: timestamp(r.Since),
 	}
 }
 
-func configOf(c node.ConfigStatus) *qosv1alpha1.ConfigInfo {
+func configOf(c state.ConfigStatus) *qosv1alpha1.ConfigInfo {
 	info := &qosv1alpha1.ConfigInfo{
 		Generation: c.Generation, Hash: c.Hash, LoadedAt: timestamp(c.Loaded), Files: slices.Clone(c.Files),
 	}
@@ -97,7 +97,7 @@ func configOf(c node.ConfigStatus) *qosv1alpha1.ConfigInfo {
 	return info
 }
 
-func unavailableOf(r node.ResourceStatus) *qosv1alpha1.UnavailableResource {
+func unavailableOf(r state.ResourceStatus) *qosv1alpha1.UnavailableResource {
 	return &qosv1alpha1.UnavailableResource{
 		Name: r.Name, Reason: r.Unavailable.Reason, Message: r.Unavailable.Message, Scope: scopeOf(r.Scope),
 	}
@@ -113,7 +113,7 @@ func scopeOf(scope classes.Scope) qosv1alpha1.Scope {
 	return qosv1alpha1.Scope_SCOPE_UNSPECIFIED
 }
 
-func resourceOf(r node.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
+func resourceOf(r state.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
 	info := &qosv1alpha1.QOSResourceInfo{Name: r.Name, Mutable: r.Mutable, DefaultClass: r.DefaultClass}
 	for _, class := range r.Classes {
 		message := classOf(r, class.Name)
@@ -136,7 +136,7 @@ func resourceOf(r node.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
 }
 
 // classOf has what is the same for classes that are offered and for those that drain.
-func classOf(r node.ResourceStatus, name string) *qosv1alpha1.QOSResourceClassInfo {
+func classOf(r state.ResourceStatus, name string) *qosv1alpha1.QOSResourceClassInfo {
 	message := &qosv1alpha1.QOSResourceClassInfo{Name: name, InUse: uint64(max(r.InUse[name], 0)), Degraded: r.Degraded[name]}
 	// A name that Kubernetes would refuse is an error of the class file, so none of those is offered.
 	if extended, err := classes.ExtendedResource(r.Name, name); err == nil {
@@ -145,7 +145,7 @@ func classOf(r node.ResourceStatus, name string) *qosv1alpha1.QOSResourceClassIn
 	return message
 }
 
-func podOf(p node.PodAssignments) *qosv1alpha1.PodAssignments {
+func podOf(p state.PodAssignments) *qosv1alpha1.PodAssignments {
 	message := &qosv1alpha1.PodAssignments{
 		Uid: p.UID, Namespace: p.Namespace, Name: p.Name, SandboxId: p.SandboxID, QosResources: assignmentsOf(p.Assignments),
 	}
@@ -155,7 +155,7 @@ func podOf(p node.PodAssignments) *qosv1alpha1.PodAssignments {
 	return message
 }
 
-func containerOf(c node.ContainerAssignments) *qosv1alpha1.ContainerAssignments {
+func containerOf(c state.ContainerAssignments) *qosv1alpha1.ContainerAssignments {
 	return &qosv1alpha1.ContainerAssignments{Name: c.Name, Id: c.ID, QosResources: assignmentsOf(c.Assignments)}
 }
 
@@ -194,7 +194,7 @@ func timestamp(t time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(t)
 }
 
-func refusalOf(r node.Refused) *qosv1alpha1.Refusal {
+func refusalOf(r state.Refused) *qosv1alpha1.Refusal {
 	return &qosv1alpha1.Refusal{
 		PodUid: r.Owner.PodUID, Namespace: r.PodNamespace, Pod: r.PodName, Container: r.Owner.Container,
 		Reason: r.Reason, Message: r.Message, Count: r.Count,
@@ -202,7 +202,7 @@ func refusalOf(r node.Refused) *qosv1alpha1.Refusal {
 	}
 }
 
-func evictionOf(e node.Eviction) *qosv1alpha1.Eviction {
+func evictionOf(e state.Eviction) *qosv1alpha1.Eviction {
 	return &qosv1alpha1.Eviction{
 		PodUid: e.Owner.PodUID, Namespace: e.PodNamespace, Pod: e.PodName, Container: e.Owner.Container,
 		Resource: e.Resource, Class: e.Class, Reason: e.Reason, Message: e.Message,

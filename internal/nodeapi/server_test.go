@@ -18,6 +18,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
@@ -265,7 +266,7 @@ func TestUpdateErrorsHaveTheCodesThatTheAPIDocuments(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, "default", "web", "", "main")
 	f.mustRun(t, "default", "greedy", "rdt=gold", "main")
-	if _, _, err := f.CreateContainer(node.Pod{ID: "s", UID: "uid-new", Name: "new", Namespace: "default"}, node.Container{ID: "c", Name: "main"}); err != nil {
+	if _, _, err := f.CreateContainer(classes.Holder{ID: "c", SandboxID: "s", PodUID: "uid-new", PodName: "new", PodNamespace: "default", Container: "main"}); err != nil {
 		t.Fatal(err)
 	}
 	f.Backends[apitest.BlockIO].Fail("enforce throttled", errors.New("write io.max: no such device"))
@@ -307,14 +308,14 @@ func TestUpdateErrorsHaveTheCodesThatTheAPIDocuments(t *testing.T) {
 // manyPods is a node with an answer of several MiB.
 type manyPods struct{ *node.Node }
 
-func (manyPods) Assignments() []node.PodAssignments {
-	pods := make([]node.PodAssignments, 500)
+func (manyPods) Assignments() []state.PodAssignments {
+	pods := make([]state.PodAssignments, 500)
 	key := strings.Repeat("k", 317) // the longest that an annotation can have
 	for i := range pods {
 		name := fmt.Sprintf("%0253d", i)
-		pods[i] = node.PodAssignments{UID: name, Namespace: "default", Name: name}
+		pods[i] = state.PodAssignments{UID: name, Namespace: "default", Name: name}
 		for c := range 10 {
-			ctr := node.ContainerAssignments{ID: name, Name: fmt.Sprint(c)}
+			ctr := state.ContainerAssignments{ID: name, Name: fmt.Sprint(c)}
 			for range 4 {
 				ctr.Assignments = append(ctr.Assignments, classes.Assignment{Resource: apitest.RDT, Class: "gold", Key: key})
 			}

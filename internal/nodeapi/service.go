@@ -13,18 +13,18 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // Node is what the API tells of and acts on; *node.Node is one.
 type Node interface {
-	Status() node.Status
-	Assignments() []node.PodAssignments
-	Refused() []node.Refused
-	Evictions() []node.Eviction
+	Status() state.Status
+	Assignments() []state.PodAssignments
+	Refused() []state.Refused
+	Evictions() []state.Eviction
 	Synchronized() bool
-	Container(owner classes.Owner) (node.ContainerAssignments, bool)
+	Container(owner classes.Owner) (state.ContainerAssignments, bool)
 	// Changed returns a channel that is closed at the next change.
 	Changed() <-chan struct{}
 	Update(ctx context.Context, owner classes.Owner, requests map[string]string) error

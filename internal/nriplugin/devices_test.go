@@ -25,7 +25,7 @@ func TestADiskThatGoesDoesNoHarmAndIsLimitedAgainWhenItIsBack(t *testing.T) {
 	if err := p.RemovePod(t.Context(), early); err != nil {
 		t.Error(err)
 	}
-	p.node.Inspect(t.Context())
+	p.node.Repair(t.Context())
 	p.expect("fast", "")
 	p.expect("slow", "254:16 rbps=1000000")
 	p.world.Hold(t)
@@ -37,7 +37,7 @@ func TestADiskThatGoesDoesNoHarmAndIsLimitedAgainWhenItIsBack(t *testing.T) {
 		p.world.Hold(t)
 	}
 	p.host.Cgroups().AddDisk("vda", 254, 0)
-	p.node.Inspect(t.Context())
+	p.node.Repair(t.Context())
 	p.world.Expect.Limits[disks] = limits()
 	p.world.Hold(t)
 	p.mustConfigure(t, machineFiles)
@@ -81,14 +81,14 @@ func TestAnIOControllerThatIsTakenFromAPodIsToldAndNotHidden(t *testing.T) {
 	if err == nil {
 		t.Error("an update was made")
 	}
-	p.node.Inspect(t.Context())
+	p.node.Repair(t.Context())
 	p.world.Hold(t)
 	p.wantReported(t, p.gold, disks, "/adopted")
 	p.wantReported(t, p.slow, disks, "slow/pod")
 	if err := p.host.Machine.WriteFile(control, []byte("+io")); err != nil {
 		t.Fatal(err)
 	}
-	p.node.Inspect(t.Context())
+	p.node.Repair(t.Context())
 	p.world.Hold(t)
 	p.wantReported(t, p.gold, disks, "fast/pod")
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
@@ -63,16 +63,16 @@ func TestLimitsOfFormerClassFilesGoWithThem(t *testing.T) {
 			}
 			r.startNewWith(t, test.after)
 			r.wantReported(t, id, disks, test.reported)
-			mends := r.node.Status().Mends
+			mends := r.node.Status().Corrections
 			for range 2 {
 				r.resize(t, id)
-				r.node.Inspect(t.Context())
+				r.node.Repair(t.Context())
 				kernel, stored := r.ioMax(t, id)
 				if kernel != test.kernel || strings.Contains(stored, "254:32 rbps=5") {
 					t.Errorf("the kernel has %q, and the runtime %q stored", kernel, stored)
 				}
 			}
-			if got := r.node.Status().Mends; got[node.Mend{Resource: disks, What: node.MendedAssignment}] != mends[node.Mend{Resource: disks, What: node.MendedAssignment}] {
+			if got := r.node.Status().Corrections; got[state.Correction{Resource: disks, What: state.AssignmentDrift}] != mends[state.Correction{Resource: disks, What: state.AssignmentDrift}] {
 				t.Errorf("it is mended again and again: %v, before %v", got, mends)
 			}
 			r.world.Hold(t)
@@ -107,7 +107,7 @@ func TestLimitsOfOthersOnDisksOfNoClassAreLeftAlone(t *testing.T) {
 	r.wantComesBack(t)
 	before, _ := r.ioMax(t, id)
 	for range 3 {
-		r.node.Inspect(t.Context())
+		r.node.Repair(t.Context())
 	}
 	if kernel, stored := r.ioMax(t, other); !strings.Contains(kernel, "rbps=6000000") || !strings.Contains(stored, "rbps=6000000") {
 		t.Errorf("of the other one there is %q, and stored %q", kernel, stored)
@@ -115,7 +115,7 @@ func TestLimitsOfOthersOnDisksOfNoClassAreLeftAlone(t *testing.T) {
 	if after, _ := r.ioMax(t, id); after != before || !strings.Contains(after, "254:32") {
 		t.Errorf("there is %q, and was %q", after, before)
 	}
-	if mends := r.node.Status().Mends; len(mends) > 0 {
+	if mends := r.node.Status().Corrections; len(mends) > 0 {
 		t.Errorf("mended are %v", mends)
 	}
 	r.wantReported(t, id, disks, "fast/pod")

@@ -19,6 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
@@ -193,7 +194,7 @@ func TestTheRuntimeIsToldTheGroupTheValuesAndTheRecord(t *testing.T) {
 	if c.Spec.ClosID != "test-gold" || c.Spec.Unified["test.class"] != "gold" {
 		t.Errorf("the spec has group %q and values %v", c.Spec.ClosID, c.Spec.Unified)
 	}
-	if !strings.Contains(c.Spec.Annotations[node.RecordAnnotation], "gold") {
+	if !strings.Contains(c.Spec.Annotations[state.RecordAnnotation], "gold") {
 		t.Errorf("the container has no record: %v", c.Spec.Annotations)
 	}
 	if got := r.backend.Enforced()[id]; got != "gold" {
@@ -208,7 +209,7 @@ func TestAPodThatAsksForNothingIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Spec.ClosID != "" || len(c.Spec.Unified) > 0 || c.Spec.Annotations[node.RecordAnnotation] != "" {
+	if c.Spec.ClosID != "" || len(c.Spec.Unified) > 0 || c.Spec.Annotations[state.RecordAnnotation] != "" {
 		t.Errorf("the spec was adjusted: %+v", c.Spec)
 	}
 }

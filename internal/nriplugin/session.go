@@ -16,7 +16,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -47,34 +47,38 @@ func (s *session) Configure(_ context.Context, _, name, version string) (api.Eve
 	if byRegister := s.configured.Swap(true); byRegister {
 		return 0, errAborted
 	}
-	info := node.RuntimeInfo{Name: name, Version: version, NRIVersion: s.stub.RuntimeNRIVersion()}
+	info := state.RuntimeInfo{Name: name, Version: version, NRIVersion: s.stub.RuntimeNRIVersion()}
 	s.plugin.node.Connected(s, info)
 	s.events = events(s.plugin.node.HasPodScope())
 	return s.events, nil
 }
 
-// Synchronize tells what runs already.
+// Synchronize is called once with what exists already.
 func (s *session) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer s.observe("Synchronize", time.Now(), nil)
-	byID := make(map[string]node.Pod, len(pods))
-	sandboxes := make([]node.Pod, 0, len(pods))
+	byID := make(map[string]*api.PodSandbox, len(pods))
+	sandboxes := make([]classes.Holder, 0, len(pods))
 	for _, p := range pods {
-		byID[p.GetId()] = podOf(p)
-		sandboxes = append(sandboxes, byID[p.GetId()])
+		byID[p.GetId()] = p
+		sandboxes = append(sandboxes, podOf(p))
 	}
+
 	slices.SortStableFunc(containers, func(a, b *api.Container) int { return cmp.Compare(a.GetCreatedAt(), b.GetCreatedAt()) })
-	existing := make([]node.Existing, 0, len(containers))
+	existing := make([]state.Existing, 0, len(containers))
 	for _, c := range containers {
 		pod, ok := byID[c.GetPodSandboxId()]
 		switch {
 		case c.GetState() == api.ContainerState_CONTAINER_STOPPED:
 		case !ok:
-			s.plugin.options.Log.Warn("the runtime shows a container without its pod; its classes are not known", "container", c.GetId())
+			s.plugin.options.Log.Warn("the runtime lists a container without its pod; its classes are unknown", "container", c.GetId())
 		default:
-			started := c.GetState() != api.ContainerState_CONTAINER_CREATED
-			existing = append(existing, node.Existing{Pod: pod, Container: containerOf(c), Started: started})
+			existing = append(existing, state.Existing{
+				Holder: containerOf(pod, c), Stored: c.GetLinux().GetResources().GetUnified(),
+				Started: c.GetState() != api.ContainerState_CONTAINER_CREATED,
+			})
 		}
 	}
+
 	s.plugin.node.Synchronize(sandboxes, existing)
 	s.inTime.Store(ctx.Err() == nil)
 	select {
@@ -89,7 +93,7 @@ func (s *session) CreateContainer(
 	_ context.Context, p *api.PodSandbox, c *api.Container,
 ) (adjust *api.ContainerAdjustment, _ []*api.ContainerUpdate, err error) {
 	defer func(begin time.Time) { s.observe("CreateContainer", begin, err) }(time.Now())
-	adjustment, assignments, err := s.plugin.node.CreateContainer(podOf(p), containerOf(c))
+	adjustment, assignments, err := s.plugin.node.CreateContainer(containerOf(p, c))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -103,7 +107,7 @@ func (s *session) CreateContainer(
 // StartContainer is called when the container's first process exists, before its first instruction.
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (err error) {
 	defer func(begin time.Time) { s.observe("StartContainer", begin, err) }(time.Now())
-	enforce, err := s.plugin.node.StartContainer(podOf(p), containerOf(c))
+	enforce, err := s.plugin.node.StartContainer(containerOf(p, c))
 	if err != nil || enforce == nil {
 		return err
 	}
@@ -153,7 +157,7 @@ func (s *session) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error {
 	return nil
 }
 
-// SetUnified sets cgroup v2 files of a container through the runtime, which remembers them (node.Runtime).
+// SetUnified sets cgroup v2 files of a container through the runtime, which remembers them (reconcile.Runtime).
 func (s *session) SetUnified(ctx context.Context, id string, unified map[string]string) error {
 	update := &api.ContainerUpdate{}
 	update.SetContainerId(id)
@@ -209,28 +213,27 @@ func (s *session) observe(hook string, begin time.Time, err error) {
 	}
 }
 
-func podOf(p *api.PodSandbox) node.Pod {
-	return node.Pod{
-		ID: p.GetId(), UID: p.GetUid(), Name: p.GetName(), Namespace: p.GetNamespace(),
-		Annotations: p.GetAnnotations(), CgroupParent: p.GetLinux().GetCgroupParent(), PID: int(p.GetPid()),
+func podOf(p *api.PodSandbox) classes.Holder {
+	return classes.Holder{
+		ID: p.GetId(), SandboxID: p.GetId(), PodUID: p.GetUid(), PodName: p.GetName(), PodNamespace: p.GetNamespace(),
+		PodAnnotations: p.GetAnnotations(), CgroupsPath: p.GetLinux().GetCgroupParent(), PID: int(p.GetPid()),
 	}
 }
 
-func containerOf(c *api.Container) node.Container {
-	return node.Container{
-		ID: c.GetId(), Name: c.GetName(), Annotations: c.GetAnnotations(),
-		CgroupsPath: c.GetLinux().GetCgroupsPath(), PID: int(c.GetPid()),
-		Unified: c.GetLinux().GetResources().GetUnified(),
-	}
+func containerOf(p *api.PodSandbox, c *api.Container) classes.Holder {
+	h := podOf(p)
+	h.ID, h.Container, h.ContainerAnnotations = c.GetId(), c.GetName(), c.GetAnnotations()
+	h.CgroupsPath, h.PID = c.GetLinux().GetCgroupsPath(), int(c.GetPid())
+	return h
 }
 
 func adjustmentOf(a classes.Adjustment, assignments []classes.Assignment) (*api.ContainerAdjustment, error) {
-	record, err := node.Record(assignments)
+	record, err := state.Record(assignments)
 	if err != nil || record == "" {
 		return nil, err
 	}
 	adjust := &api.ContainerAdjustment{}
-	adjust.AddAnnotation(node.RecordAnnotation, record)
+	adjust.AddAnnotation(state.RecordAnnotation, record)
 	if a.ClosID != "" {
 		adjust.SetLinuxRDTClosID(a.ClosID)
 	}

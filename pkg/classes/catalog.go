@@ -16,7 +16,7 @@ const (
 // SystemDefault is the class of whatever no class is enforced on (KEP-3008, "Implicit defaults").
 const SystemDefault = ""
 
-// Removal says what becomes of what has asked for a class, and has it, when the class is taken out of the class files.
+// Removal says what becomes of what has asked for a class, and has it, when the class is removed from the class files.
 type Removal string
 
 const (

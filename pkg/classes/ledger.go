@@ -37,6 +37,11 @@ func (l *Ledger) Admit(h Holding, c *Catalog) error {
 
 // Adopt adds a holder without asking: what runs already is never refused. A holder with the same ID is replaced.
 func (l *Ledger) Adopt(h Holding) {
+	if old, known := l.holders[h.ID]; known && old.Owner() == h.Owner() && slices.Equal(old.Assignments, h.Assignments) {
+		l.holders[h.ID] = h // its slots stay
+		return
+	}
+
 	l.Release(h.ID)
 	l.holders[h.ID] = h
 	for _, a := range h.Assignments {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -57,7 +58,7 @@ func NewNode() *Node {
 	}
 	n.Kinds = []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope, classes.PodScope}, n.Backends)}
 	n.Node = node.New(node.Options{Kinds: n.Kinds, Log: slog.New(slog.DiscardHandler)})
-	n.Connected(n, node.RuntimeInfo{Name: "containerd", Version: "v2.4.2", NRIVersion: "v0.12.3"})
+	n.Connected(n, state.RuntimeInfo{Name: "containerd", Version: "v2.4.2", NRIVersion: "v0.12.3"})
 	n.Synchronize(nil, nil)
 	return n
 }
@@ -76,27 +77,29 @@ func (n *Node) RunPod(ctx context.Context, namespace, name, request string, cont
 // RunPodAs runs a pod of another UID.
 func (n *Node) RunPodAs(ctx context.Context, uid, namespace, name, request string, containers ...string) error {
 	id := strings.TrimPrefix(uid, "uid-")
-	pod := node.Pod{ID: "sandbox-" + id, UID: uid, Namespace: namespace, Name: name}
+	pod := classes.Holder{ID: "sandbox-" + id, SandboxID: "sandbox-" + id, PodUID: uid, PodNamespace: namespace, PodName: name}
 	if request != "" {
-		pod.Annotations = map[string]string{classes.Domain + "/pod": request}
+		pod.PodAnnotations = map[string]string{classes.Domain + "/pod": request}
 	}
 	if err := finish(ctx)(n.Node.RunPod(pod)); err != nil {
 		return err
 	}
 	for _, container := range containers {
-		if err := n.start(ctx, pod, node.Container{ID: "id-" + id + "-" + container, Name: container}); err != nil {
+		ctr := pod
+		ctr.ID, ctr.Container = "id-"+id+"-"+container, container
+		if err := n.start(ctx, ctr); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (n *Node) start(ctx context.Context, pod node.Pod, ctr node.Container) error {
-	if _, _, err := n.CreateContainer(pod, ctr); err != nil {
+func (n *Node) start(ctx context.Context, ctr classes.Holder) error {
+	if _, _, err := n.CreateContainer(ctr); err != nil {
 		return err
 	}
 	ctr.PID = 1
-	return finish(ctx)(n.StartContainer(pod, ctr))
+	return finish(ctx)(n.StartContainer(ctr))
 }
 
 // finish does what a hook leaves to be done without the lock.
@@ -109,7 +112,7 @@ func finish(ctx context.Context) func(enforce func(context.Context) error, err e
 	}
 }
 
-// SetUnified is part of node.Runtime.
+// SetUnified is part of reconcile.Runtime.
 func (n *Node) SetUnified(context.Context, string, map[string]string) error { return nil }
 
 // Served is a node API on a socket.

@@ -102,7 +102,7 @@ func remounted(t *testing.T, p *pod) {
 	})
 	n.holds(t)
 	for _, condition := range n.rdtConditions(t) {
-		if strings.HasPrefix(condition, "KernelStateKept") {
+		if strings.HasPrefix(condition, "KernelStateInSync") {
 			t.Log(condition)
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package node
+package state
 
 import (
 	"encoding/json"
@@ -10,11 +10,11 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// RecordAnnotation is set on a container at its creation and says what it was assigned, so that the runtime keeps it
-// and a plugin that starts anew knows it. It is not a request: only Synchronize reads it.
+// RecordAnnotation is set on a container at its creation and lists its assignments, so that the runtime keeps them for a plugin
+// that restarts. It is not a request: only Synchronize reads it.
 const RecordAnnotation = "assigned." + classes.Domain
 
-// Record is the value of RecordAnnotation; empty when no class is assigned.
+// Record returns the value of RecordAnnotation; empty when no class is assigned.
 func Record(assignments []classes.Assignment) (string, error) {
 	assigned := make([]classes.Assignment, 0, len(assignments))
 	for _, a := range assignments {
@@ -32,13 +32,14 @@ func Record(assignments []classes.Assignment) (string, error) {
 	return string(value), nil
 }
 
-// recordOf reads a container's RecordAnnotation; nil when there is none or it is not ours. Some runtimes copy a pod's
-// annotations to its containers, so what the pod has too may be its own invention.
-func recordOf(pod Pod, ctr Container) []classes.Assignment {
-	value, ok := ctr.Annotations[RecordAnnotation]
-	if _, forged := pod.Annotations[RecordAnnotation]; forged || !ok {
+// recordedOn reads a container's RecordAnnotation; nil when there is none or it is not ours. Some runtimes copy a pod's annotations to
+// its containers, so what the pod has too may be forged.
+func recordedOn(h classes.Holder) []classes.Assignment {
+	value, ok := h.ContainerAnnotations[RecordAnnotation]
+	if _, forged := h.PodAnnotations[RecordAnnotation]; forged || !ok {
 		return nil
 	}
+
 	var assigned []classes.Assignment
 	if json.Unmarshal([]byte(value), &assigned) != nil {
 		return nil

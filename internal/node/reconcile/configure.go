@@ -1,0 +1,204 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Previewer is a classes.Backend that can report what its status would be, without writing anything.
+type Previewer interface {
+	// Preview returns the status that the backend would have if config were the live one.
+	Preview(ctx context.Context, config classes.BackendConfig) (classes.BackendStatus, error)
+}
+
+// Check returns why a set of class files could not be made live on this machine, and what would be offered. It changes nothing. A resource
+// that the machine does not have is no error, but unavailable in what is returned.
+func (r *Reconciler) Check(ctx context.Context, files classes.FileSet) ([]state.ResourceStatus, error) {
+	if files.Err != nil {
+		return nil, files.Err
+	}
+	if err := r.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer r.release()
+
+	next, err := r.check(ctx, files.Config)
+	if err != nil {
+		return nil, err
+	}
+	resources := make([]state.ResourceStatus, 0, len(files.Config.Resources))
+	for _, config := range files.Config.Resources {
+		status, err := preview(ctx, next[config.Name])
+		if err != nil {
+			return nil, err
+		}
+		resources = append(resources, status)
+	}
+	return resources, nil
+}
+
+func preview(ctx context.Context, r state.Resource) (state.ResourceStatus, error) {
+	status := state.ResourceStatus{Offer: classes.Offer{Resource: r.Config.Resource, Unavailable: r.Unavailable}}
+	previewer, ok := r.Backend.(Previewer)
+	if !ok || r.Unavailable != nil {
+		return status, nil
+	}
+
+	would, err := previewer.Preview(ctx, r.Config.Backend)
+	status.Conditions, status.Degraded = would.Conditions, would.Degraded
+	return status, err
+}
+
+// Configure makes a set of class files the live configuration: it is checked against the machine, then applied whole, or not at all, the
+// one before staying live. The outcome is in Status too. A resource that the machine does not have is no error; it is offered as
+// unavailable.
+func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error {
+	if err := r.acquire(ctx); err != nil {
+		return err
+	}
+	defer r.release()
+
+	err := files.Err
+	if err == nil {
+		err = r.apply(ctx, files)
+	}
+	if err != nil {
+		r.store.RejectConfig(err)
+	}
+	return err
+}
+
+func (r *Reconciler) apply(ctx context.Context, files classes.FileSet) error {
+	next, err := r.check(ctx, files.Config)
+	if err != nil {
+		return err
+	}
+	if err := r.applyAll(ctx, files.Config, next); err != nil {
+		return err
+	}
+
+	for _, gone := range r.store.GoLive(files, next) {
+		// What runs in its classes drains.
+		if err := next[gone].Withdraw(ctx); err != nil {
+			r.log.Warn("cannot withdraw a resource that was removed", "resource", gone, "error", err)
+		}
+	}
+	if err := r.releaseUnused(ctx); err != nil {
+		r.log.Warn("cannot clean up classes that were removed; it is retried", "error", err)
+	}
+	return nil
+}
+
+// check returns the resources of a configuration, with existing backends where there are, after each backend has checked whether its part
+// can be applied.
+func (r *Reconciler) check(ctx context.Context, config *classes.Config) (map[string]state.Resource, error) {
+	next := map[string]state.Resource{}
+	var errs []error
+	for _, c := range config.Resources {
+		resource := r.resourceFor(c)
+		err := resource.Check(ctx, c.Backend)
+		if err != nil && !errors.As(err, &resource.Unavailable) {
+			errs = append(errs, locate(c, err)...)
+		}
+		next[c.Name] = resource
+	}
+	return next, errors.Join(errs...)
+}
+
+func (r *Reconciler) resourceFor(config classes.ResourceConfig) state.Resource {
+	old, ok := r.store.Resource(config.Name)
+	if !ok || old.Config.Kind != config.Kind || old.Config.Scope != config.Scope {
+		return state.Resource{Backend: r.kinds[config.Kind].New(config.Name, config.Scope), Config: config}
+	}
+	return state.Resource{Backend: old.Backend, Config: config}
+}
+
+// locate adds the place of a resource's definition to each of its problems.
+func locate(config classes.ResourceConfig, err error) []error {
+	var located []error
+	for _, problem := range classes.SplitErrors(err) {
+		field := classes.FieldError{File: config.File, Line: config.Line, Field: config.Name, Problem: problem.Error()}
+		located = append(located, &problemError{FieldError: field, cause: problem})
+	}
+	return located
+}
+
+// problemError is a *classes.FieldError with its cause, so that the kernel's errno is found in it.
+type problemError struct {
+	classes.FieldError
+	cause error
+}
+
+func (e *problemError) Unwrap() []error { return []error{&e.FieldError, e.cause} }
+
+// applyAll applies the resources one after another. On an error it rolls back those that were applied.
+func (r *Reconciler) applyAll(ctx context.Context, config *classes.Config, next map[string]state.Resource) error {
+	for i, c := range config.Resources {
+		resource := next[c.Name]
+		if resource.Unavailable != nil {
+			continue
+		}
+		err := resource.Apply(ctx, c.Backend)
+		if err != nil && !errors.As(err, &resource.Unavailable) {
+			err = fmt.Errorf("apply %s: %w", c.Name, err)
+			return errors.Join(err, r.rollBack(context.WithoutCancel(ctx), config.Resources[:i], next))
+		}
+		next[c.Name] = resource
+	}
+	return nil
+}
+
+// rollBack gives backends the configuration that they had before, or none.
+func (r *Reconciler) rollBack(ctx context.Context, applied []classes.ResourceConfig, next map[string]state.Resource) error {
+	var errs []error
+	for _, c := range applied {
+		fresh := next[c.Name]
+		if fresh.Unavailable != nil {
+			continue
+		}
+
+		var err error
+		if old, ok := r.store.Resource(c.Name); ok && old.Unavailable == nil {
+			err = old.Apply(ctx, old.Config.Backend)
+		} else {
+			err = errors.Join(fresh.Withdraw(ctx), fresh.Release(ctx, func(string) bool { return false }))
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("roll back %s: %w", c.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ReleaseUnused drops what backends keep only for classes that were removed from the configuration and are not in use any more.
+func (r *Reconciler) ReleaseUnused(ctx context.Context) error {
+	if err := r.acquire(ctx); err != nil {
+		return err
+	}
+	defer r.release()
+	return r.releaseUnused(ctx)
+}
+
+// releaseUnused does nothing before the first synchronization: until then it is not known which classes are in use.
+func (r *Reconciler) releaseUnused(ctx context.Context) error {
+	if !r.store.EverSynchronized() {
+		return nil
+	}
+
+	var errs []error
+	for _, name := range r.store.ResourceNames() {
+		resource, _ := r.store.Resource(name)
+		inUse := func(class string) bool { return r.store.InUse(name, class) > 0 }
+		if err := resource.Release(ctx, inUse); err != nil {
+			errs = append(errs, fmt.Errorf("release classes of %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

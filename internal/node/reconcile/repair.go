@@ -1,0 +1,151 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Repair compares the machine with the live configuration and corrects drift: what the backends have applied, then the classes of all
+// that runs, and its threads. A resource that cannot be repaired is withdrawn, and offered again once it can. It is to be called
+// periodically, and when devices come or go.
+func (r *Reconciler) Repair(ctx context.Context) {
+	if r.acquire(ctx) != nil {
+		return
+	}
+	defer r.release()
+
+	for _, name := range r.store.ResourceNames() {
+		r.repair(ctx, name)
+	}
+	r.reconcileAll(ctx, func(e state.Entry, steps []Step) {
+		for _, s := range steps {
+			r.store.Corrected(s.Resource, state.AssignmentDrift, 1)
+			r.log.Warn("drift corrected: moved to its class", "holder", e.String(), "resource", s.Resource, "from", s.From, "to", s.To)
+		}
+	})
+	r.moveThreads(ctx, func(state.Entry, string) bool { return true })
+}
+
+// repair corrects drift of what belongs to the classes of one resource.
+func (r *Reconciler) repair(ctx context.Context, name string) {
+	resource, _ := r.store.Resource(name)
+	var drift classes.Drift
+	var err error
+	if resource.Unavailable == nil || !r.store.Configured(name) {
+		drift, err = resource.Repair(ctx)
+	} else if err = resource.Check(ctx, resource.Config.Backend); err == nil {
+		err = resource.Apply(ctx, resource.Config.Backend)
+	}
+
+	switch {
+	case len(drift.Found) > 0:
+		r.recordDrift(name, strings.Join(drift.Found, "; "), err)
+	case err == nil:
+		r.store.ConfigurationInSync(name)
+	}
+	if drift.DevicesGone {
+		r.store.DevicesLost(name)
+	}
+	r.setAvailability(name, unavailableFor(err))
+}
+
+func (r *Reconciler) recordDrift(name, found string, err error) {
+	if err == nil {
+		r.log.Warn("drift corrected", "resource", name, "found", found)
+	} else {
+		r.log.Error("drift not corrected; it is retried", "resource", name, "found", found, "error", err)
+	}
+	r.store.ConfigurationDrifted(name, found, err == nil)
+}
+
+func (r *Reconciler) setAvailability(name string, why *classes.Unavailable) {
+	switch changed := r.store.SetAvailability(name, why); {
+	case changed && why == nil:
+		r.log.Info("resource available again", "resource", name)
+	case changed:
+		r.log.Warn("resource unavailable", "resource", name, "reason", why.Reason, "message", why.Message)
+	}
+}
+
+// unavailableFor makes any error a reason why a resource cannot be offered.
+func unavailableFor(err error) *classes.Unavailable {
+	var unavailable *classes.Unavailable
+	if err == nil || errors.As(err, &unavailable) {
+		return unavailable
+	}
+	return &classes.Unavailable{Reason: "NotApplied", Message: fmt.Sprintf("the classes cannot be applied on this machine as it is now: %v", err)}
+}
+
+// MoveThreads moves threads that are not in the class of their container, in containers whose class is not the one that they were created
+// in: the runtime starts later processes, as for "kubectl exec", in that one. It is to be called twice a second, and costs nothing when no
+// such container runs.
+func (r *Reconciler) MoveThreads(ctx context.Context) {
+	if r.acquire(ctx) != nil {
+		return
+	}
+	defer r.release()
+
+	r.moveThreads(ctx, func(e state.Entry, resource string) bool {
+		return e.Class(resource) != classes.ClassOf(e.Created, resource)
+	})
+}
+
+// threadGroup has the containers of one class.
+type threadGroup struct {
+	mover           classes.ThreadMover
+	resource, class string
+}
+
+func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Entry, resource string) bool) {
+	for group, holders := range r.threadGroups(selected) {
+		moved, err := group.mover.MoveThreads(ctx, group.class, holders)
+		if ctx.Err() == nil {
+			r.logThreadError(group, err)
+		}
+		if len(moved) > 0 {
+			r.store.Corrected(group.resource, state.ThreadDrift, len(moved))
+		}
+	}
+}
+
+// threadGroups returns the containers to look at, by the class that they are in.
+func (r *Reconciler) threadGroups(selected func(e state.Entry, resource string) bool) map[threadGroup][]classes.Holder {
+	groups := map[threadGroup][]classes.Holder{}
+	for _, e := range r.store.Entries() {
+		if !e.Started || e.Container == "" {
+			continue
+		}
+		for _, a := range e.Assignments {
+			resource, _ := r.store.Resource(a.Resource)
+			mover, ok := resource.Backend.(classes.ThreadMover)
+			_, elsewhere := e.Observed[a.Resource]
+			if ok && resource.Unavailable == nil && !elsewhere && selected(e, a.Resource) {
+				group := threadGroup{mover, a.Resource, a.Class}
+				groups[group] = append(groups[group], e.Holder)
+			}
+		}
+	}
+	return groups
+}
+
+// logThreadError logs each error once, and not twice a second.
+func (r *Reconciler) logThreadError(group threadGroup, err error) {
+	text := ""
+	if err != nil {
+		text = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+
+	key := group.resource + "=" + group.class
+	if text != "" && text != r.threadErrs[key] {
+		r.log.Warn("cannot move threads to the class of their container; it is retried", "resource", group.resource, "class", group.class, "error", text)
+	}
+	r.threadErrs[key] = text
+}

@@ -1,0 +1,141 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Step takes one resource of a holder from one class to another. From a class to itself enforces the class again, and clears values
+// that it had before.
+type Step struct{ Resource, From, To string }
+
+func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", s.To, s.Resource, err) }
+
+// Enforcement returns the steps that enforce all assigned classes of a new holder.
+func Enforcement(e state.Entry) (steps []Step) {
+	for _, a := range e.Assignments {
+		if a.Class != classes.SystemDefault {
+			// The values of the class may have changed since the creation.
+			steps = append(steps, Step{Resource: a.Resource, From: a.Class, To: a.Class})
+		}
+	}
+	return steps
+}
+
+// Enforce makes the steps by the backends alone, without the runtime, up to the first error.
+func Enforce(ctx context.Context, store *state.Store, h classes.Holder, steps []Step) error {
+	for _, s := range steps {
+		backend, err := backendOf(store, s.Resource)
+		if err != nil {
+			return err
+		}
+		if err := backend.Enforce(ctx, h, s.From, s.To); err != nil {
+			return s.errorf(err)
+		}
+	}
+	return nil
+}
+
+func backendOf(store *state.Store, resource string) (classes.Backend, error) {
+	if r, ok := store.Resource(resource); ok {
+		return r.Backend, nil
+	}
+	return nil, fmt.Errorf("%s is not configured any more: %w", resource, classes.ErrUnknownResource)
+}
+
+// make makes the steps: first by the runtime, which stores the values, then by the backends, which also verify. On error the steps are
+// undone, as far as possible.
+func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) error {
+	unified, err := r.unified(steps)
+	if err != nil {
+		return err
+	}
+	if r.runtimeErr != nil && len(unified) > 0 {
+		return r.runtimeErr
+	}
+
+	err = r.updateRuntime(ctx, h, unified)
+	if errors.Is(err, state.ErrNotConnected) {
+		return err
+	}
+	if err == nil {
+		err = Enforce(ctx, r.store, h, steps)
+	}
+	if err != nil {
+		return errors.Join(err, r.undo(ctx, h, steps))
+	}
+	return nil
+}
+
+// undo makes all steps in reverse, also those that were not made, which changes nothing. It goes on after an error.
+func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) error {
+	var back []Step
+	for _, s := range steps {
+		if s.From != s.To {
+			back = append(back, Step{Resource: s.Resource, From: s.To, To: s.From})
+		}
+	}
+	if len(back) == 0 {
+		return nil
+	}
+
+	ctx = context.WithoutCancel(ctx)
+	r.runtimeErr = nil // a request that failed may have been carried out
+	unified, err := r.unified(back)
+	errs := []error{err, r.updateRuntime(ctx, h, unified)}
+	for _, s := range back {
+		errs = append(errs, Enforce(ctx, r.store, h, []Step{s}))
+	}
+
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("undo: %w", err)
+	}
+	return nil
+}
+
+// unified returns the cgroup v2 values that the runtime must set for steps. After an error it returns those of the other steps.
+func (r *Reconciler) unified(steps []Step) (map[string]string, error) {
+	var all classes.Adjustment
+	var errs []error
+	for _, s := range steps {
+		backend, err := backendOf(r.store, s.Resource)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		one, err := backend.Adjust(s.From, s.To)
+		if err != nil {
+			errs = append(errs, s.errorf(err))
+			continue
+		}
+		all = all.Merge(one)
+	}
+	return all.Unified, errors.Join(errs...)
+}
+
+// updateRuntime sets cgroup v2 values through the runtime. A runtime that is away or does not answer is not asked again in this round: it
+// would take its time for each container.
+func (r *Reconciler) updateRuntime(ctx context.Context, h classes.Holder, unified map[string]string) error {
+	if len(unified) == 0 {
+		return nil
+	}
+	if r.runtimeErr != nil {
+		return r.runtimeErr
+	}
+
+	err := state.ErrNotConnected
+	if runtime := r.runtime.Load(); runtime != nil {
+		err = (*runtime).SetUnified(ctx, h.ID, unified)
+	}
+	if errors.Is(err, state.ErrNotConnected) || errors.Is(err, context.DeadlineExceeded) {
+		r.runtimeErr = err
+	}
+	return err
+}

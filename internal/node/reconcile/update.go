@@ -1,0 +1,71 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Update changes classes of a running container, or with an empty container name of a pod: all of them or none (KEP-3008,
+// "UpdateContainerResourcesRequest"). requests are classes by resource; short names may be used.
+func (r *Reconciler) Update(ctx context.Context, owner classes.Owner, requests map[string]string) error {
+	if err := r.acquire(ctx); err != nil {
+		return fmt.Errorf("%s: another change has not ended yet: %w", owner, err)
+	}
+	defer r.release()
+
+	before, changes, err := r.store.Change(owner, requests)
+	if err != nil {
+		return err
+	}
+	steps := stepsTo(changes, before)
+	err = r.remember(before.ID)
+	if err == nil {
+		err = r.make(ctx, before.Holder, steps)
+	}
+	if err != nil {
+		return r.revert(ctx, before, steps, err)
+	}
+
+	r.store.Confirm(before.ID, changes)
+	for _, s := range steps {
+		r.log.Info("class changed", "holder", before.String(), "resource", s.Resource, "from", s.From, "to", s.To)
+	}
+	return nil
+}
+
+// stepsTo returns the steps of a change from where a holder is.
+func stepsTo(changes []classes.Assignment, before state.Entry) (steps []Step) {
+	for _, a := range changes {
+		if from := before.ObservedClass(a.Resource); from != a.Class {
+			steps = append(steps, Step{Resource: a.Resource, From: from, To: a.Class})
+		}
+	}
+	return steps
+}
+
+// revert gives a holder the classes that it had before a change that failed, and returns why it failed.
+func (r *Reconciler) revert(ctx context.Context, before state.Entry, steps []Step, err error) error {
+	if _, known := r.store.Get(before.ID); !known {
+		return fmt.Errorf("%s: %w any more: %w", before, state.ErrNotFound, err)
+	}
+
+	r.store.Revert(before.Holding)
+	r.observeSteps(ctx, before, steps)
+	return errors.Join(fmt.Errorf("%s: %w", before, err), r.remember(before.ID))
+}
+
+// remember saves the classes of a holder that were changed after its creation, for a restart of the plugin.
+func (r *Reconciler) remember(id string) error {
+	e, known := r.store.Get(id)
+	if !known {
+		return nil
+	}
+	return r.changes.Set(id, e.Updates())
+}

@@ -1,0 +1,116 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Errors of changes that callers decide on.
+var (
+	ErrNotFound     = errors.New("not found")
+	ErrNotRunning   = errors.New("not running yet")
+	ErrImmutable    = errors.New("the class of what runs cannot be changed")
+	ErrNotConnected = errors.New("not connected to the container runtime")
+)
+
+// Change admits other classes for a running holder: all of them or none (KEP-3008, "UpdateContainerResourcesRequest"). requests are
+// classes by resource; short names may be used. It returns the holder as it was before.
+func (s *Store) Change(owner classes.Owner, requests map[string]string) (before Entry, changes []classes.Assignment, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	before, err = s.running(owner)
+	if err != nil {
+		return before, nil, err
+	}
+	changes, err = s.changesOf(before.Holder, requests)
+	if err != nil {
+		return before, nil, fmt.Errorf("%s: %w", before, err)
+	}
+	if _, err := s.ledger.Change(before.ID, changes, s.catalog); err != nil {
+		return before, nil, s.countRefusal(err)
+	}
+
+	s.signalDrained(before.Assignments)
+	s.notify()
+	return before, changes, nil
+}
+
+// running returns the newest holder of an owner, which must be running. The caller holds mu.
+func (s *Store) running(owner classes.Owner) (Entry, error) {
+	e := s.newest(owner)
+	switch {
+	case e.Number == 0:
+		return e, fmt.Errorf("%s: %w on this node", owner, ErrNotFound)
+	case !e.Started:
+		return e, fmt.Errorf("%s: %w", e, ErrNotRunning)
+	}
+	return e, nil
+}
+
+// changesOf returns the assignments that an update requests, if they may be changed. The caller holds mu.
+func (s *Store) changesOf(h classes.Holder, requests map[string]string) ([]classes.Assignment, error) {
+	scope := h.Scope()
+	var changes []classes.Assignment
+	for name, class := range requests {
+		offer, ok := s.catalog.Lookup(name)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("%w: %q; this node has %s", classes.ErrUnknownResource, name, s.resourceList())
+		case offer.Scope != scope:
+			return nil, fmt.Errorf("%s is assigned to a %s, not to a %s: %w", offer.Name, offer.Scope, scope, classes.ErrBadRequest)
+		case !offer.Mutable:
+			return nil, fmt.Errorf("%s: %w", offer.Name, ErrImmutable)
+		case class != classes.SystemDefault && offer.Unavailable != nil:
+			return nil, fmt.Errorf("%s: %w: %w", offer.Name, classes.ErrUnavailable, offer.Unavailable)
+		}
+		changes = append(changes, classes.Assignment{Resource: offer.Name, Class: class, Source: classes.SourceUpdate})
+	}
+	return changes, nil
+}
+
+func (s *Store) resourceList() string {
+	offers := s.catalog.Offers()
+	names := make([]string, 0, len(offers))
+	for _, offer := range offers {
+		names = append(names, offer.Name)
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// Confirm records that a change has been enforced. A synchronization during the change did not know of it yet.
+func (s *Store) Confirm(id string, changes []classes.Assignment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	held, known := s.ledger.Get(id)
+	if !known {
+		return
+	}
+	held.Assignments = classes.Overlay(held.Assignments, changes)
+	s.ledger.Adopt(held)
+	for _, a := range changes {
+		s.observe(id, a.Resource, a.Class)
+	}
+	s.notify()
+}
+
+// Revert gives a holder the desired classes that it had before a change, if it is still there.
+func (s *Store) Revert(before classes.Holding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if _, known := s.ledger.Get(before.ID); known {
+		s.ledger.Adopt(before)
+		s.notify()
+	}
+}

@@ -1,0 +1,182 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// maxPendingSize bounds the annotations that are kept of a pending request, in bytes.
+const maxPendingSize = 16 << 10
+
+// errRunsWithout is the refusal of what runs already.
+func errRunsWithout(err error) error {
+	return fmt.Errorf("%w; it was created while qos-nri-plugin was not connected to the runtime, and runs without", err)
+}
+
+// requestOf returns what is kept of a holder to admit it later; nil if it is too large.
+func requestOf(h classes.Holder) *classes.Holder {
+	if h = h.WithoutUnusedAnnotations(); h.AnnotationsSize() > maxPendingSize {
+		return nil
+	}
+	return &h
+}
+
+// postpone leaves the request of a running holder pending after a refusal. The holder is reported like what was refused at creation,
+// for as long as it runs. The caller holds mu.
+func (s *Store) postpone(h classes.Holder, err error) {
+	if err == nil {
+		return
+	}
+	_ = s.refuse(h, errRunsWithout(err))
+	request := requestOf(h)
+	s.modify(h.ID, func(r *record) { r.request, r.pending = request, request != nil })
+}
+
+// clearPending drops a pending request and its refusal. The caller holds mu.
+func (s *Store) clearPending(h classes.Holder) {
+	if s.records[h.ID].pending {
+		s.modify(h.ID, func(r *record) { r.request, r.pending = nil, false })
+		s.accept(h.Owner())
+	}
+}
+
+// Refresh brings the desired classes of a holder up to date: defaults follow the configuration, and a pending request is retried.
+// Assignments made by an update stay.
+func (s *Store) Refresh(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.followDefaults(id)
+	s.retryPending(id)
+}
+
+// followDefaults gives a holder that requested nothing the default classes of now. The caller holds mu.
+func (s *Store) followDefaults(id string) {
+	before, known := s.ledger.Get(id)
+	if !known {
+		return
+	}
+
+	after := before
+	after.Assignments = classes.Overlay(before.Assignments, s.defaults(before))
+	if slices.Equal(before.Assignments, after.Assignments) {
+		return
+	}
+
+	s.replace(before, after)
+	s.signalDrained(before.Assignments)
+}
+
+// retryPending admits a pending request once there is room. The caller holds mu.
+func (s *Store) retryPending(id string) {
+	before, known := s.ledger.Get(id)
+	r := s.records[id]
+	if !known || !r.pending {
+		return
+	}
+
+	after := before
+	wanted, err := s.catalog.Resolve(*r.request)
+	if err == nil {
+		after.Assignments = classes.Overlay(wanted, updates(before.Assignments))
+		err = s.ledger.Admit(after, s.catalog)
+	}
+	if err != nil {
+		s.refuseAgain(before.Holder, errRunsWithout(err))
+		return
+	}
+
+	s.replace(before, after)
+	s.clearPending(before.Holder)
+}
+
+// replace changes the desired classes of a holder, which is still in those that it was in. The caller holds mu.
+func (s *Store) replace(before, after classes.Holding) {
+	observed := s.entry(before).ObservedClass
+	s.ledger.Adopt(after)
+	s.observeAll(after.ID, observed)
+	s.notify()
+}
+
+// defaults are the assignments of a holder for the resources of which it requested no class. The caller holds mu.
+func (s *Store) defaults(h classes.Holding) []classes.Assignment {
+	requested := func(resource string) bool {
+		i := slices.IndexFunc(h.Assignments, func(a classes.Assignment) bool { return a.Resource == resource })
+		return i >= 0 && isRequested(h.Assignments[i])
+	}
+
+	var now []classes.Assignment
+	for _, offer := range s.catalog.Offers() {
+		if offer.Scope == h.Scope() && !requested(offer.Name) {
+			now = append(now, offer.Default())
+		}
+	}
+	for _, a := range h.Assignments {
+		if a.Source == classes.SourceDefault && !s.configured(a.Resource) {
+			now = append(now, classes.Assignment{Resource: a.Resource}) // a default of a resource that is gone does not drain
+		}
+	}
+	return now
+}
+
+func isRequested(a classes.Assignment) bool {
+	return a.Source != classes.SourceDefault && a.Source != classes.SourceNone
+}
+
+// Verified records that the classes of adopted pods were compared with the kernel. Pods that are elsewhere were created without the
+// plugin: they get the classes that they request as far as there is room. It returns those that did not.
+func (s *Store) Verified(inClass, elsewhere []string) (failed []Adoption) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for _, id := range inClass {
+		s.setVerified(id)
+	}
+
+	var late []classes.Holding
+	for _, id := range elsewhere {
+		if held, known := s.ledger.Get(id); known {
+			late = append(late, held)
+			s.ledger.Release(id) // all of them first: none has a slot before the others
+		}
+	}
+	for _, held := range late {
+		failed = append(failed, s.readmit(held)...)
+	}
+	return failed
+}
+
+// readmit admits a pod to its classes, or else to those of pods that request nothing. The caller holds mu.
+func (s *Store) readmit(held classes.Holding) (failed []Adoption) {
+	request := held.Holder
+	if r := s.records[held.ID]; r.request != nil {
+		request = *r.request
+	}
+	s.setVerified(held.ID)
+
+	err := s.ledger.Admit(held, s.catalog)
+	if err == nil {
+		return nil
+	}
+
+	s.postpone(request, err)
+	held.Assignments = nil
+	held.Assignments = s.defaults(held)
+	s.ledger.Adopt(held)
+	s.notify()
+	return []Adoption{{request, err}}
+}
+
+func (s *Store) setVerified(id string) {
+	s.modify(id, func(r *record) {
+		r.unverified = false
+		if !r.pending {
+			r.request = nil
+		}
+	})
+}

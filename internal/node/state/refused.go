@@ -1,0 +1,150 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+const (
+	// refusedTime is how long a refusal is reported after the last attempt; the kubelet retries within five minutes.
+	refusedTime = 10 * time.Minute
+	// maxRefused bounds the refusals that are reported: the newest ones.
+	maxRefused = 1000
+)
+
+// Refusals counts refusals by reason since the process started.
+type Refusals map[string]uint64
+
+// Refused is a container or pod that was not created or started because of its classes; or that was created while the plugin was
+// away, and runs without the classes that it requests.
+type Refused struct {
+	Owner                 classes.Owner
+	PodNamespace, PodName string
+	// Reason is the word under which it is counted; Message is the error that the runtime got.
+	Reason, Message string
+	// Count is how often it was refused in a row for this reason, between First and Last.
+	Count       uint64
+	First, Last time.Time
+}
+
+// Refused returns recent refusals by namespace, pod and container.
+func (s *Store) Refused() []Refused {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	return slices.SortedFunc(maps.Values(s.refused), func(a, b Refused) int {
+		return cmp.Or(
+			strings.Compare(a.PodNamespace, b.PodNamespace), strings.Compare(a.PodName, b.PodName),
+			strings.Compare(a.Owner.PodUID, b.Owner.PodUID), strings.Compare(a.Owner.Container, b.Owner.Container),
+		)
+	})
+}
+
+// refuse records and counts that a holder could not be created or started, and returns the error. The caller holds mu.
+func (s *Store) refuse(h classes.Holder, err error) error {
+	err = oneLine{err}
+	s.recordRefused(h, err)
+	return s.countRefusal(err)
+}
+
+// refuseAgain records a refusal that a retry has confirmed. The same one again is not counted. The caller holds mu.
+func (s *Store) refuseAgain(h classes.Holder, err error) {
+	err = oneLine{err}
+	if r, known := s.refused[h.Owner()]; known && r.Message == err.Error() {
+		r.Last = s.now()
+		s.refused[h.Owner()] = r
+		return
+	}
+
+	s.recordRefused(h, err)
+	s.notify()
+}
+
+func (s *Store) recordRefused(h classes.Holder, err error) {
+	now, r := s.now(), s.refused[h.Owner()]
+	if reason := refusalReason(err); r.Reason != reason {
+		r = Refused{Owner: h.Owner(), Reason: reason, First: now}
+	}
+
+	r.PodNamespace, r.PodName, r.Message, r.Last = h.PodNamespace, h.PodName, err.Error(), now
+	r.Count++
+	s.refused[h.Owner()] = r
+
+	for len(s.refused) > maxRefused {
+		s.forgetOldestRefused()
+	}
+}
+
+func (s *Store) forgetOldestRefused() {
+	var oldest Refused
+	for _, r := range s.refused {
+		if oldest.Last.IsZero() || r.Last.Before(oldest.Last) {
+			oldest = r
+		}
+	}
+	delete(s.refused, oldest.Owner)
+}
+
+// countRefusal counts an error by its reason and returns it. The caller holds mu.
+func (s *Store) countRefusal(err error) error {
+	s.refusals[refusalReason(err)]++
+	s.notify()
+	return err
+}
+
+// accept drops the refusal of an owner that got its classes. The caller holds mu.
+func (s *Store) accept(owner classes.Owner) {
+	if _, known := s.refused[owner]; known {
+		delete(s.refused, owner)
+		s.notify()
+	}
+}
+
+// ExpireRefused drops refusals that were not repeated for ten minutes. It is to be called periodically.
+func (s *Store) ExpireRefused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	now, before := s.now(), len(s.refused)
+	maps.DeleteFunc(s.refused, func(_ classes.Owner, r Refused) bool { return now.Sub(r.Last) > refusedTime })
+	if len(s.refused) < before {
+		s.notify()
+	}
+}
+
+// oneLine is an error whose text is one line, as runtimes and logs need it.
+type oneLine struct{ error }
+
+func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
+
+func (e oneLine) Unwrap() error { return e.error }
+
+// refusalReason returns the word under which a refusal is counted.
+func refusalReason(err error) string {
+	for _, reason := range []struct {
+		word string
+		err  error
+	}{
+		{"ClassFull", classes.ErrClassFull},
+		{"UnknownClass", classes.ErrUnknownClass},
+		{"UnknownResource", classes.ErrUnknownResource},
+		{"Unavailable", classes.ErrUnavailable},
+		{"Contradiction", classes.ErrContradiction},
+		{"BadRequest", classes.ErrBadRequest},
+		{"CreatedWithoutPlugin", errCreatedWithoutPlugin},
+	} {
+		if errors.Is(err, reason.err) {
+			return reason.word
+		}
+	}
+	return "EnforcementFailed"
+}

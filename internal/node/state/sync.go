@@ -1,0 +1,214 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Existing is a container that exists when the plugin is synchronized.
+type Existing struct {
+	classes.Holder
+	// Started is false before its first process is about to run.
+	Started bool
+	// Stored are the cgroup v2 files and values that the runtime has stored for it.
+	Stored map[string]string
+}
+
+// Adoption is a running container or pod that cannot have the classes that it requests, and why.
+type Adoption struct {
+	classes.Holder
+	Err error
+}
+
+// Rebuild replaces all holders by what exists on the node. The assignments of a container come from its record and from
+// changes made after its creation; it is never refused, also when it exceeds a capacity. A container without a record was created
+// while the plugin was away, and gets what it requests if there is room. Of two containers of one name the newer comes later. It
+// returns those that did not get what they request.
+func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []Adoption {
+	pods = withoutDead(pods)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	podScope := s.podScope() // depends on what the old ledger has in use
+	ledger, records := s.ledger, s.records
+	s.ledger, s.records = classes.NewLedger(), make(map[string]record, len(containers))
+
+	var failed []Adoption
+	if podScope {
+		for _, pod := range pods {
+			before, _ := ledger.Get(pod.ID)
+			failed = append(failed, s.adoptPod(pod, before.Assignments)...)
+		}
+	}
+	failed = append(failed, s.adoptContainers(containers)...)
+
+	for id, r := range records {
+		if r.pending && !s.records[id].pending {
+			s.accept(r.request.Owner())
+		}
+	}
+	s.changes.Keep(func(id string) bool {
+		_, known := s.ledger.Get(id)
+		return known || slices.ContainsFunc(pods, func(p classes.Holder) bool { return p.ID == id })
+	})
+
+	if !s.runtime.Synchronized {
+		s.runtime.Synchronized, s.runtime.Since = true, s.now()
+	}
+	s.signalRelease() // groups of a former run were kept until it is known what runs
+	s.notify()
+	return failed
+}
+
+// withoutDead leaves out sandboxes without a process where another one of the pod has a process. Runtimes list dead sandboxes, in any
+// order, until the kubelet removes them; the cgroup belongs to the live one.
+func withoutDead(pods []classes.Holder) []classes.Holder {
+	live := map[string]bool{}
+	for _, pod := range pods {
+		live[pod.PodUID] = live[pod.PodUID] || pod.PID > 0
+	}
+	return slices.DeleteFunc(slices.Clone(pods), func(pod classes.Holder) bool { return pod.PID <= 0 && live[pod.PodUID] })
+}
+
+// HasPodScope reports whether a resource of pod scope is configured, or is still in use.
+func (s *Store) HasPodScope() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.podScope()
+}
+
+func (s *Store) podScope() bool {
+	for name, r := range s.resources {
+		if r.Config.Scope == classes.PodScope && (s.configured(name) || len(s.ledger.Used(name)) > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// adoptPod gives a pod what it requests, since the runtime has no record of a pod's classes. If that differs from what it was known to
+// have, it may have been created without the plugin, and is to be verified. The caller holds mu.
+func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (failed []Adoption) {
+	wanted, err := s.catalog.Resolve(pod)
+	if err != nil {
+		failed = append(failed, Adoption{pod, err})
+		wanted = s.defaults(holding(pod, nil))
+	}
+	if changed, ok := s.changes.Get(pod.ID); ok {
+		wanted = classes.Overlay(wanted, changed)
+	}
+
+	s.ledger.Adopt(holding(pod, wanted))
+	s.track(pod.ID, record{started: true, unverified: !slices.Equal(before, wanted), request: requestOf(pod)})
+	s.postpone(pod, err)
+	return failed
+}
+
+// adoptContainers adopts those with a record first, since they have their slots already.
+func (s *Store) adoptContainers(containers []Existing) (failed []Adoption) {
+	for _, c := range containers {
+		if has := recordedOn(c.Holder); has != nil {
+			s.adoptRecorded(c, has)
+		}
+	}
+
+	for _, c := range containers {
+		if _, adopted := s.ledger.Get(c.ID); !adopted && c.Started {
+			failed = append(failed, s.adoptUnrecorded(c)...)
+		}
+		s.checkStored(c.ID, c.Stored)
+	}
+	return failed
+}
+
+func (s *Store) adoptRecorded(c Existing, has []classes.Assignment) {
+	wanted, err := s.catalog.Resolve(c.Holder)
+	if err == nil {
+		wanted = classes.Overlay(wanted, withoutDefaults(has))
+	} else {
+		wanted = has
+	}
+	if changed, ok := s.changes.Get(c.ID); ok {
+		wanted = classes.Overlay(wanted, changed)
+	}
+
+	s.ledger.Adopt(holding(c.Holder, wanted))
+	s.track(c.ID, record{started: c.Started, created: has})
+	s.observeAll(c.ID, func(resource string) string { return classes.ClassOf(has, resource) })
+}
+
+// adoptUnrecorded adopts a container that was created in no class. It does not get into a full class, but keeps what it was changed to
+// since: that was admitted then.
+func (s *Store) adoptUnrecorded(c Existing) (failed []Adoption) {
+	wanted, err := s.catalog.Resolve(c.Holder)
+	changed, _ := s.changes.Get(c.ID)
+	if err == nil {
+		err = s.ledger.Admit(holding(c.Holder, withoutResourcesOf(wanted, changed)), s.catalog)
+	}
+	if err != nil {
+		failed = append(failed, Adoption{c.Holder, err})
+		wanted = s.defaults(holding(c.Holder, nil))
+	}
+
+	s.ledger.Adopt(holding(c.Holder, classes.Overlay(wanted, changed)))
+	s.track(c.ID, record{started: true})
+	s.observeAll(c.ID, func(string) string { return classes.SystemDefault })
+	s.postpone(c.Holder, err)
+	return failed
+}
+
+func withoutResourcesOf(assignments, others []classes.Assignment) []classes.Assignment {
+	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool {
+		return slices.ContainsFunc(others, func(o classes.Assignment) bool { return o.Resource == a.Resource })
+	})
+}
+
+// withoutDefaults returns the assignments that hold for the life of a container. Those of a default follow the default (KEP-3008,
+// "Implicit defaults").
+func withoutDefaults(assignments []classes.Assignment) []classes.Assignment {
+	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool { return a.Source == classes.SourceDefault })
+}
+
+// checkStored marks a container for which the runtime has stored values that are not those of its class. The caller holds mu.
+func (s *Store) checkStored(id string, stored map[string]string) {
+	held, known := s.ledger.Get(id)
+	if !known || len(stored) == 0 {
+		return
+	}
+
+	for name, r := range s.resources {
+		checker, ok := r.Backend.(classes.StoredValueChecker)
+		if !ok || r.Config.Scope == classes.PodScope {
+			continue
+		}
+		class, created := held.Class(name), classes.ClassOf(s.records[id].created, name)
+		assigned := class != classes.SystemDefault || created != classes.SystemDefault
+		if assigned && checker.IsStale(class, stored) {
+			s.modify(id, func(r *record) { r.stale = true })
+		}
+	}
+}
+
+// SetStored records whether the runtime may have stored values for a holder that are not those of its classes.
+func (s *Store) SetStored(id string, stale bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.modify(id, func(r *record) { r.stale = stale })
+}
+
+// DevicesLost marks all holders for which the runtime may have stored values of devices that a resource has lost.
+func (s *Store) DevicesLost(resource string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for id, r := range s.records {
+		held, _ := s.ledger.Get(id)
+		if classes.ClassOf(r.created, resource) != classes.SystemDefault || held.Class(resource) != classes.SystemDefault {
+			s.modify(id, func(r *record) { r.stale = true })
+		}
+	}
+}
