@@ -147,8 +147,8 @@ func TestAHookThatTheKernelDoesNotAnswerFailsByItselfAndHoldsUpNobody(t *testing
 		timeout time.Duration // the runtime's
 		want    string
 	}{
-		{"within half a second", adaptation.DefaultPluginRequestTimeout, "the kernel did not answer within 500ms"},
-		{"within a quarter of what the runtime gives", 1200 * time.Millisecond, "the kernel did not answer within 300ms"},
+		{"within 60% of the default timeout", adaptation.DefaultPluginRequestTimeout, "the kernel did not answer within 1.2s"},
+		{"within 60% of another timeout", 600 * time.Millisecond, "the kernel did not answer within 360ms"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			runtimeWaitsFor(t, test.timeout)

@@ -21,9 +21,8 @@ import (
 // required-plugins.noderesource.dev.
 const Name = "qos-nri-plugin"
 
-// maxHookTime bounds a hook, since the runtime runs all hooks of the node one after another. It is shorter when the
-// runtime gives less time.
-const maxHookTime = 500 * time.Millisecond
+// defaultRequestTimeout is NRI's, for runtimes that do not report theirs (NRI before 0.8).
+const defaultRequestTimeout = 2 * time.Second
 
 // maxUpdateTime bounds an update of a container that the plugin asks the runtime for.
 const maxUpdateTime = 5 * time.Second

@@ -191,19 +191,21 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 
 // within runs the part of a hook that waits for the kernel, until the hook's deadline.
 func (s *session) within(ctx context.Context, enforce func(context.Context) error) error {
-	limit := s.limit()
+	limit := s.deadline()
 	late := fmt.Errorf("the kernel did not answer within %s: %w", limit, context.DeadlineExceeded)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	return enforce(ctx)
 }
 
-// limit is the time that a hook has. Runtimes before NRI 0.8 do not tell how long they wait.
-func (s *session) limit() time.Duration {
-	if told := s.stub.RequestTimeout(); told > 0 {
-		return min(maxHookTime, told/4)
+// deadline returns the time that a hook has: 60% of the runtime's request timeout. The runtime disconnects a plugin that takes longer
+// than the timeout, and starts the container without it; the rest is for what else a busy node does meanwhile.
+func (s *session) deadline() time.Duration {
+	timeout := s.stub.RequestTimeout()
+	if timeout <= 0 {
+		timeout = defaultRequestTimeout
 	}
-	return maxHookTime
+	return timeout * 6 / 10
 }
 
 func (s *session) observe(hook string, begin time.Time, err error) {

@@ -52,7 +52,7 @@ func TestAWriteThatTheKernelDoesNotFinishFailsItsHookAlone(t *testing.T) {
 	<-reached
 	other := r.mustRun(t, r.pod(t, "other", "blockio=fast,rdt=gold")) // the runtime lets it wait for the one before
 	err = <-started
-	for _, part := range []string{"pod default/stuck container main", "the kernel did not answer within 500ms"} {
+	for _, part := range []string{"pod default/stuck container main", "the kernel did not answer within 1.2s"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("error is %v, want %q in it", err, part)
 		}
