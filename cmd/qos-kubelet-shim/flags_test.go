@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-func TestFlagsHaveTheDefaultsThatTheirDocumentationTells(t *testing.T) {
+func TestFlagsHaveTheDocumentedDefaults(t *testing.T) {
 	want := map[string]string{
 		"api-socket":         "/run/qos-nri-plugin/qos.sock",
 		"kubelet-dir":        "/var/lib/kubelet",

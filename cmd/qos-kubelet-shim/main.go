@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command qos-kubelet-shim shows this node's QoS classes, and who has them, to Kubernetes.
+// Command qos-kubelet-shim publishes the QoS classes of this node and their holders to Kubernetes.
 package main
 
 import (
@@ -28,11 +28,11 @@ func newRootCommand() *cobra.Command {
 	var logging program.LogOptions
 	root := &cobra.Command{
 		Use:   "qos-kubelet-shim",
-		Short: "Show this node's QoS classes, and who has them, to Kubernetes",
-		Long: `qos-kubelet-shim follows qos-nri-plugin over its node API. To the kubelet it is a device plugin for each class, so that
-capacities are in NodeStatus and pods get classes by extended resources. To the Kubernetes API it writes the node's
-NodeQOSResources object, a condition on each pod that has classes, and events. It evicts pods of classes that were taken out of
-class files which say onClassRemoved: evict, if it has the right to.`,
+		Short: "Publish the QoS classes of this node and their holders to Kubernetes",
+		Long: `qos-kubelet-shim follows qos-nri-plugin over its node API. To the kubelet it is a device plugin for each class: capacities are in
+NodeStatus, and pods get classes by extended resources. To the Kubernetes API it writes the node's NodeQOSResources object, a
+condition on each pod that has classes, and events. With the right to evict, it evicts pods of classes that were removed from
+class files with onClassRemoved: evict.`,
 		Args: program.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := logging.Logger(cmd.ErrOrStderr())
@@ -42,11 +42,11 @@ class files which say onClassRemoved: evict, if it has the right to.`,
 			if err != nil {
 				return program.UsageError(cmd, err)
 			}
-			// Whoever shares PID namespace and user with it, and has more capabilities, could read its token by /proc/PID/root.
+			// Otherwise a process with the same PID namespace and user but more capabilities could read the token in /proc/PID/root.
 			if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-				log.Warn("the files of this process cannot be closed to others of its user", "error", err)
+				log.Warn("cannot protect the files of this process from other processes of its user", "error", err)
 			}
-			klog.SetSlogLogger(log) // what the Kubernetes client has to say
+			klog.SetSlogLogger(log) // the log of client-go
 			return kubeletshim.New(options, log).Run(cmd.Context())
 		},
 	}
@@ -60,16 +60,16 @@ func addFlags(flags *pflag.FlagSet, o *kubeletshim.Options) {
 	flags.StringVar(&o.APISocket, "api-socket", o.APISocket, "unix socket of qos-nri-plugin's node API")
 	flags.StringVar(&o.KubeletDir, "kubelet-dir", o.KubeletDir, "the kubelet's root directory, with device-plugins and pod-resources in it")
 	flags.StringVar(&o.NodeName, "node-name", hostname(), "name of this node in Kubernetes")
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "how to reach the Kubernetes API; empty is the pod's service account")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file for the Kubernetes API; empty uses the pod's service account")
 	flags.StringSliceVar(&o.Publish, "publish", o.Publish,
 		"what to publish: "+strings.Join(kubeletshim.Publications(), ",")+"; the first is always on")
 	flags.BoolVar(&o.FollowAnnotations, "follow-annotations", o.FollowAnnotations,
 		"change classes of running containers when the annotations of their pods change")
-	flags.DurationVar(&o.Grace, "grace", o.Grace, "how long capacity stays while qos-nri-plugin is away; then no new pods get classes")
+	flags.DurationVar(&o.Grace, "grace", o.Grace, "how long capacity is kept while qos-nri-plugin is not ready; after that, new pods get no classes")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "address of /metrics, /healthz and /readyz; empty is off")
 }
 
-// hostname is what the kubelet calls the node when it is not told otherwise; empty when unknown.
+// hostname returns the name that the kubelet gives the node by default; empty if unknown.
 func hostname() string {
 	name, err := os.Hostname()
 	if err != nil {

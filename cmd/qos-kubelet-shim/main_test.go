@@ -32,10 +32,10 @@ func TestAWrongCommandLineIsOneLineAndExitCode2(t *testing.T) {
 		{[]string{"--none-such"}, "unknown flag: --none-such"},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
-			code, _, said := run(t, test.args...)
-			if code != program.ExitUsage || strings.Count(said, "\n") != 1 || !strings.Contains(said, test.want) ||
-				!strings.Contains(said, "qos-kubelet-shim --help") {
-				t.Errorf("exit code %d, %q; want 2 and one line with %q", code, said, test.want)
+			code, _, errors := run(t, test.args...)
+			if code != program.ExitUsage || strings.Count(errors, "\n") != 1 || !strings.Contains(errors, test.want) ||
+				!strings.Contains(errors, "qos-kubelet-shim --help") {
+				t.Errorf("exit code %d, %q; want 2 and one line with %q", code, errors, test.want)
 			}
 		})
 	}

@@ -46,7 +46,7 @@ func NewInformer[L runtime.Object](
 	}
 
 	requests := &cache.ListWatch{
-		ListFunc: func(o metav1.ListOptions) (runtime.Object, error) {
+		ListWithContextFunc: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.FieldSelector = fieldSelector
 			list, err := client.List(ctx, o)
 			if err != nil {
@@ -54,7 +54,7 @@ func NewInformer[L runtime.Object](
 			}
 			return list, err
 		},
-		WatchFunc: func(o metav1.ListOptions) (watch.Interface, error) {
+		WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.FieldSelector = fieldSelector
 			stream, err := client.Watch(ctx, o)
 			finish(o, err)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,39 +16,42 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
 	"github.com/qos-nri/qos-nri-plugin/internal/podeviction"
-	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
 
-// credentialsInterval is how often credentials that cannot be read are looked at again.
+// credentialsInterval is how often unusable credentials are read again.
 const credentialsInterval = 30 * time.Second
 
-// apiPublishers are the parts that need the Kubernetes API. Whatever becomes of them, the kubelet is told.
+// publisher publishes until ctx ends.
+type publisher interface {
+	Run(ctx context.Context) error
+}
+
+// apiPublishers are the publishers that need the Kubernetes API. The device plugins do not depend on them.
 type apiPublishers struct {
 	options  Options
-	feed     *nodecache.Cache
-	update   podrequests.Update
+	cache    *nodecache.Cache
+	client   qosv1alpha1.NodeQOSClient
 	registry prometheus.Registerer
 	log      *slog.Logger
 }
 
-// run waits for credentials that can be used, and publishes with them until ctx ends.
-func (a *apiPublishers) run(ctx context.Context) error {
-	for said := ""; ; {
-		config, err := kubeapi.Config(a.options.Kubeconfig, "qos-kubelet-shim/"+a.options.Version)
+// Run waits for usable credentials, and publishes with them until ctx ends.
+func (a *apiPublishers) Run(ctx context.Context) error {
+	for logged := ""; ; {
+		publishers, err := a.connect()
 		if err == nil {
-			var parts []part
-			if parts, err = a.parts(config); err == nil {
-				return runAll(ctx, parts)
-			}
+			return runAll(ctx, publishers)
 		}
-		if err.Error() != said {
-			said = err.Error()
-			a.log.Warn("nothing is published to the Kubernetes API; the kubelet gets classes and capacities all the same", "problem", a.explain(err))
+
+		if err.Error() != logged {
+			logged = err.Error()
+			a.log.Warn("nothing is published to the Kubernetes API; the kubelet still gets classes and capacities", "problem", logged)
 		}
 		if errors.Is(err, kubeapi.ErrNoCredentials) {
 			return nil
@@ -62,21 +64,29 @@ func (a *apiPublishers) run(ctx context.Context) error {
 	}
 }
 
-// explain says where credentials come from that cannot be used.
-func (a *apiPublishers) explain(err error) string {
-	if a.options.Kubeconfig == "" || strings.Contains(err.Error(), "--kubeconfig") {
-		return err.Error()
+func runAll(ctx context.Context, publishers []publisher) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, p := range publishers {
+		group.Go(func() error { return p.Run(ctx) })
 	}
-	return fmt.Sprintf("--kubeconfig %s cannot be used: %v", a.options.Kubeconfig, err)
+	return group.Wait()
 }
 
-// part publishes until ctx ends.
-type part interface {
-	Run(ctx context.Context) error
+// connect reads the credentials and makes the publishers with them.
+func (a *apiPublishers) connect() ([]publisher, error) {
+	config, err := kubeapi.Config(a.options.Kubeconfig, "qos-kubelet-shim/"+a.options.Version)
+	if err != nil {
+		return nil, err
+	}
+	publishers, err := a.publishers(config)
+	if err != nil && a.options.Kubeconfig != "" {
+		return nil, fmt.Errorf("--kubeconfig %s cannot be used: %w", a.options.Kubeconfig, err)
+	}
+	return publishers, err
 }
 
-// parts makes what is to be published. The error is about the credentials.
-func (a *apiPublishers) parts(config *rest.Config) ([]part, error) {
+// publishers makes those that the options enable. Its errors are about the credentials.
+func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -85,21 +95,22 @@ func (a *apiPublishers) parts(config *rest.Config) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	var parts []part
+
+	var all []publisher
 	if a.options.publishes(NodeObject) {
-		parts = append(parts, nodeobject.New(a.feed, objects, client.CoreV1(), nodeobject.Options{
+		all = append(all, nodeobject.New(a.cache, objects, client.CoreV1(), nodeobject.Options{
 			NodeName: a.options.NodeName, Registry: a.registry, Log: a.log,
 		}))
 	}
-	if a.options.publishes(PodConditions) || a.options.publishes(Events) || a.options.FollowAnnotations {
-		parts = append(parts, podstatus.New(a.feed, client, a.podOptions()))
+	if a.options.usesPods() {
+		all = append(all, podstatus.New(a.cache, client, a.podOptions()))
 	}
 	if a.options.publishes(Evictions) {
-		parts = append(parts, podeviction.New(a.feed, client, podeviction.Options{
+		all = append(all, podeviction.New(a.cache, client, podeviction.Options{
 			NodeName: a.options.NodeName, Events: a.options.publishes(Events), Registry: a.registry, Log: a.log,
 		}))
 	}
-	return parts, nil
+	return all, nil
 }
 
 func (a *apiPublishers) podOptions() podstatus.Options {
@@ -109,10 +120,8 @@ func (a *apiPublishers) podOptions() podstatus.Options {
 	}
 }
 
-func runAll(ctx context.Context, parts []part) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, p := range parts {
-		group.Go(func() error { return p.Run(ctx) })
-	}
-	return group.Wait()
+// update requests other classes for a container from the plugin.
+func (a *apiPublishers) update(ctx context.Context, request *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
+	_, err := a.client.UpdateContainerQOSResources(ctx, request)
+	return err
 }

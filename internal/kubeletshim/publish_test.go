@@ -15,11 +15,11 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
-// TestWhatIsPublished says which parts run, and what of pods is written, for what --publish has.
-func TestWhatIsPublished(t *testing.T) {
+// TestPublishersAreThoseOfTheFlags checks which publishers run, and what is written to pods, for values of --publish.
+func TestPublishersAreThoseOfTheFlags(t *testing.T) {
 	type outcome struct {
 		UsesAPI                    bool
-		Parts                      []string
+		Publishers                 []string
 		Conditions, Events, Follow bool
 	}
 	const object, pods, evictions = "*nodeobject.Publisher", "*podstatus.Publisher", "*podeviction.Evictor"
@@ -30,16 +30,16 @@ func TestWhatIsPublished(t *testing.T) {
 		want    outcome
 	}{
 		{"by default all but annotations that change", DefaultOptions().Publish, DefaultOptions().FollowAnnotations,
-			outcome{UsesAPI: true, Parts: []string{object, pods, evictions}, Conditions: true, Events: true}},
+			outcome{UsesAPI: true, Publishers: []string{object, pods, evictions}, Conditions: true, Events: true}},
 		{"device plugins alone need no API", []string{DevicePlugin}, false, outcome{}},
 		{"nothing is device plugins alone", nil, false, outcome{}},
-		{"the node's object alone leaves pods unwatched", []string{NodeObject}, false, outcome{UsesAPI: true, Parts: []string{object}}},
+		{"the node's object alone leaves pods unwatched", []string{NodeObject}, false, outcome{UsesAPI: true, Publishers: []string{object}}},
 		{"conditions without events", []string{DevicePlugin, PodConditions}, false,
-			outcome{UsesAPI: true, Parts: []string{pods}, Conditions: true}},
-		{"events without conditions", []string{Events}, false, outcome{UsesAPI: true, Parts: []string{pods}, Events: true}},
-		{"evictions alone leave pods unwatched", []string{Evictions}, false, outcome{UsesAPI: true, Parts: []string{evictions}}},
+			outcome{UsesAPI: true, Publishers: []string{pods}, Conditions: true}},
+		{"events without conditions", []string{Events}, false, outcome{UsesAPI: true, Publishers: []string{pods}, Events: true}},
+		{"evictions alone leave pods unwatched", []string{Evictions}, false, outcome{UsesAPI: true, Publishers: []string{evictions}}},
 		{"annotations are followed without anything written", []string{DevicePlugin}, true,
-			outcome{UsesAPI: true, Parts: []string{pods}, Follow: true}},
+			outcome{UsesAPI: true, Publishers: []string{pods}, Follow: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			options := DefaultOptions()
@@ -48,15 +48,15 @@ func TestWhatIsPublished(t *testing.T) {
 				t.Fatal(err)
 			}
 			log := slog.New(slog.DiscardHandler)
-			a := &apiPublishers{options: options, feed: nodecache.New("/none", log), registry: prometheus.NewRegistry(), log: log}
-			parts, err := a.parts(&rest.Config{Host: "https://127.0.0.1:1"})
+			a := &apiPublishers{options: options, cache: nodecache.New("/none", log), registry: prometheus.NewRegistry(), log: log}
+			publishers, err := a.publishers(&rest.Config{Host: "https://127.0.0.1:1"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := outcome{UsesAPI: options.usesAPI()}
-			for _, p := range parts {
+			for _, p := range publishers {
 				kind := reflect.TypeOf(p).String()
-				got.Parts = append(got.Parts, kind)
+				got.Publishers = append(got.Publishers, kind)
 				if kind == pods {
 					o := a.podOptions()
 					got.Conditions, got.Events, got.Follow = o.Conditions, o.Events, o.FollowAnnotations

@@ -19,7 +19,7 @@ import (
 	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
 )
 
-// lines is a log that is read while it is written.
+// lines is a log that can be read while it is written.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -103,7 +103,7 @@ func (r *rig) run(t *testing.T) {
 	}
 }
 
-func TestTheKubeletIsToldWhateverBecomesOfTheAPI(t *testing.T) {
+func TestDevicePluginsRunWithoutTheKubernetesAPI(t *testing.T) {
 	broken := func(t *testing.T, text string) string {
 		path := filepath.Join(t.TempDir(), "kubeconfig")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -118,7 +118,7 @@ func TestTheKubeletIsToldWhateverBecomesOfTheAPI(t *testing.T) {
 	}{
 		{"without credentials", func(*testing.T) string { return "" }, "neither --kubeconfig nor a service account"},
 		{"with a file that is not there", func(*testing.T) string { return "/does/not/exist" }, "--kubeconfig /does/not/exist"},
-		{"with a certificate that is none", func(t *testing.T) string {
+		{"with an invalid certificate", func(t *testing.T) string {
 			return broken(t, `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
 users: [{name: u, user: {token: t}}], clusters: [{name: c, cluster: {server: "https://127.0.0.1:1", certificate-authority-data: bm9uZQ==}}]}`)
 		}, "cannot be used"},
@@ -128,8 +128,8 @@ users: [{name: u, user: {token: t}}], clusters: [{name: c, cluster: {server: "ht
 			r := newRig(t)
 			r.options.Kubeconfig = test.kubeconfig(t)
 			r.run(t)
-			if said := r.log.with("nothing is published to the Kubernetes API"); len(said) != 1 || !strings.Contains(said[0], test.want) {
-				t.Errorf("the log says %q; want one line with %q", said, test.want)
+			if logged := r.log.with("nothing is published to the Kubernetes API"); len(logged) != 1 || !strings.Contains(logged[0], test.want) {
+				t.Errorf("logged %q; want one line with %q", logged, test.want)
 			}
 		})
 	}
@@ -143,9 +143,9 @@ func TestOptions(t *testing.T) {
 	}{
 		{"the defaults of a node are right", func(*kubeletshim.Options) {}, ""},
 		{"a publication that is unknown", func(o *kubeletshim.Options) { o.Publish = []string{"nodes"} }, `--publish "nodes" is not one of device-plugin, `},
-		{"a grace that no restart would fit into", func(o *kubeletshim.Options) { o.Grace = time.Millisecond }, "--grace 1ms is too short"},
-		{"no name for what needs one", func(o *kubeletshim.Options) { o.NodeName = "" }, "--node-name is needed"},
-		{"no name where none is needed", func(o *kubeletshim.Options) {
+		{"a grace shorter than a restart", func(o *kubeletshim.Options) { o.Grace = time.Millisecond }, "--grace 1ms is too short"},
+		{"no name for publications that need one", func(o *kubeletshim.Options) { o.NodeName = "" }, "--node-name is needed"},
+		{"no name for device plugins alone", func(o *kubeletshim.Options) {
 			o.NodeName, o.Publish = "", []string{kubeletshim.DevicePlugin}
 		}, ""},
 		{"no name, but annotations to follow", func(o *kubeletshim.Options) {

@@ -24,14 +24,18 @@ func (p *problems) ofWatch() error {
 	return p.watch
 }
 
-func (p *problems) setWatch(err error) { p.set(&p.watch, err) }
-
-func (p *problems) setWrite(err error) { p.set(&p.write, err) }
-
-func (p *problems) set(latest *error, err error) {
+func (p *problems) setWatch(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	*latest = err
+	p.watch = err
+	p.report.Tell(cmp.Or(p.watch, p.write))
+}
+
+func (p *problems) setWrite(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	p.write = err
 	p.report.Tell(cmp.Or(p.watch, p.write))
 }
