@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeapi reaches the Kubernetes API: with which credentials, what its errors mean to people, and when to try again.
+// Package kubeapi has what clients of the Kubernetes API share: credentials, informers, retries and explanations of errors.
 package kubeapi
 
 import (
@@ -14,20 +14,17 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// ErrNoCredentials says that nothing names an API server and what to be there.
+// ErrNoCredentials is returned when there is neither a kubeconfig nor a service account.
 var ErrNoCredentials = errors.New("no API access: neither --kubeconfig nor a service account; give one of them, or go without what needs the API")
 
-// What one node may ask of the API server. A shim in its rest asks for nothing; a burst is a node that gets all of its pods at once.
+// Rate limits of one node. An idle shim makes no requests; the burst is for a node that gets all of its pods at once.
 const (
 	requestsPerSecond = 10
 	requestBurst      = 30
 )
 
-// Config says how to reach the API server: as the file kubeconfig has it, or, when that is "", by the pod's service account. Without
-// either it is ErrNoCredentials. Nothing is asked of the server yet.
-//
-// Typed clients speak protobuf by it. Clients made of it do not wait and try again by themselves when the server is overloaded: they give
-// an error, after which Loop waits.
+// Config returns a client configuration from the file kubeconfig or, if that is empty, from the pod's service account. It makes no request.
+// Its typed clients use protobuf. Its clients return an error from an overloaded server instead of retrying; see Retry.
 func Config(kubeconfig, userAgent string) (*rest.Config, error) {
 	config, err := load(kubeconfig)
 	if err != nil {
@@ -38,7 +35,7 @@ func Config(kubeconfig, userAgent string) (*rest.Config, error) {
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.WarningHandlerWithContext = rest.NoWarnings{}
-	config.Wrap(leaveWaiting)
+	config.Wrap(disableClientRetry)
 	return config, nil
 }
 

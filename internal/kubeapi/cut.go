@@ -8,8 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Cut keeps at most limit bytes of a text, mark included, which is put where it ends early. What is not UTF-8, which the API
-// refuses, is replaced.
+// Cut truncates a text to limit bytes, including the mark that it then ends with. Invalid UTF-8, which the API rejects, is replaced.
 func Cut(text string, limit int, mark string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= limit {

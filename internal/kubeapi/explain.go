@@ -16,54 +16,49 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Outcome is what came of asking the API server, in a word that is good for a metric's label.
+// Outcome classifies the result of a request. It is a label of metrics.
 type Outcome string
 
-// Outcomes, by what their remedy is.
+// Outcomes. Each has a remedy of its own.
 const (
 	OK           Outcome = "ok"
-	Forbidden    Outcome = "forbidden"    // permission is missing, or a policy refuses it
-	Unauthorized Outcome = "unauthorized" // the credentials are not accepted
+	Forbidden    Outcome = "forbidden"    // no permission, or rejected by a policy
+	Unauthorized Outcome = "unauthorized" // invalid credentials
 	NoSuchKind   Outcome = "no_such_kind" // the CRD is not installed
 	NotFound     Outcome = "not_found"    // the object does not exist
-	Conflict     Outcome = "conflict"     // somebody else changed it at the same time
-	Invalid      Outcome = "invalid"      // the server takes no object like this
-	TooMany      Outcome = "too_many"     // the server is overloaded and says so
-	Unavailable  Outcome = "unavailable"  // the server does not answer, or answers that it cannot
+	Conflict     Outcome = "conflict"     // the object was modified concurrently
+	Invalid      Outcome = "invalid"      // rejected by validation
+	TooMany      Outcome = "too_many"     // the server is overloaded
+	Unavailable  Outcome = "unavailable"  // no response, or a server error
 	Failed       Outcome = "error"        // anything else
 )
 
-// Problem is an error that a caller knows more about than the API server said: Line says it for people and names the remedy, which is a
-// person's to take. Loop waits long before it looks again.
+// Problem is an error that a person has to repair, with a message for that person. It is retried slowly.
 type Problem struct {
-	Line string
+	Line string // names the remedy
 	Err  error
 }
 
-// Error is the line.
+// Error returns the message.
 func (p *Problem) Error() string { return p.Line }
 
-// Unwrap gives what the server said.
+// Unwrap returns the error of the server.
 func (p *Problem) Unwrap() error { return p.Err }
 
-// OutcomeOf says what came of a request that gave err.
+// OutcomeOf classifies the error of a request.
 func OutcomeOf(err error) Outcome {
-	switch code := statusCode(err); {
+	code := statusCode(err)
+	switch {
 	case err == nil:
 		return OK
 	case code == 0:
-		return withoutAnswer(err)
+		return withoutResponse(err)
 	case code == http.StatusNotFound && apierrors.IsUnexpectedServerError(err):
-		// It is not the answer of a registry that has no such object, but of a server that knows no such path.
-		return NoSuchKind
+		return NoSuchKind // the path is unknown, not the object
 	case code >= http.StatusInternalServerError:
 		return Unavailable
-	default:
-		return byCode(code)
 	}
-}
 
-func byCode(code int) Outcome {
 	switch code {
 	case http.StatusForbidden:
 		return Forbidden
@@ -81,7 +76,7 @@ func byCode(code int) Outcome {
 	return Failed
 }
 
-func withoutAnswer(err error) Outcome {
+func withoutResponse(err error) Outcome {
 	var timeout net.Error
 	var request *url.Error
 	if errors.As(err, &request) || errors.As(err, &timeout) || errors.Is(err, context.DeadlineExceeded) {
@@ -90,71 +85,16 @@ func withoutAnswer(err error) Outcome {
 	return Failed
 }
 
-// statusCode is the HTTP status that the API server answered with; 0 when err is nil or not its answer.
+// statusCode returns the HTTP status of a response of the API server; 0 for other errors.
 func statusCode(err error) int {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return 0
+	if errors.As(err, &status) {
+		return int(status.Status().Code)
 	}
-	return int(status.Status().Code)
+	return 0
 }
 
-// Explain makes one line for people of what the API server, or the way there, gave as an error. It names the remedy, where there is one.
-func Explain(err error) string {
-	var problem *Problem
-	if errors.As(err, &problem) {
-		return problem.Line
-	}
-	switch OutcomeOf(err) {
-	case OK:
-		return ""
-	case Forbidden:
-		return explainForbidden(message(err))
-	case Unauthorized:
-		return "the API server does not accept the credentials: " + message(err) +
-			"; see whether --kubeconfig is of this cluster and still valid, or the pod's service account exists"
-	case NoSuchKind:
-		return "the API server knows no NodeQOSResources: kubectl apply -f deploy/kubernetes/crd.yaml"
-	case Conflict:
-		return "somebody else changed it at the same time, trying again: " + message(err)
-	case Invalid:
-		return explainInvalid(err)
-	case TooMany:
-		return "the API server has no time for it now, trying again later: " + message(err)
-	case Unavailable:
-		return explainUnavailable(err)
-	}
-	return message(err)
-}
-
-// OurKind is the kind of object that a CRD of this project defines.
-const OurKind = "NodeQOSResources"
-
-// About is an error with the kind of object that was asked for, e.g. "event": not every answer of the API server says it.
-type About struct {
-	Kind string
-	Err  error
-}
-
-// Error is that of what it is about.
-func (a *About) Error() string { return a.Err.Error() }
-
-// Unwrap gives what the server said.
-func (a *About) Unwrap() error { return a.Err }
-
-func explainInvalid(err error) string {
-	about, kind := (*About)(nil), "object"
-	if errors.As(err, &about) {
-		kind = about.Kind
-	}
-	line := "the API server does not take the " + kind + ": " + message(err)
-	if kind == OurKind {
-		line += "; is the CRD of this version? kubectl apply -f deploy/kubernetes/crd.yaml"
-	}
-	return line
-}
-
-// message is what the server said, without client-go's words about the request around it.
+// message returns the message of the server, without what client-go adds.
 func message(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -163,11 +103,65 @@ func message(err error) string {
 	return err.Error()
 }
 
-// explainForbidden tells missing permission, whose message is made by the API server's forbiddenMessage, from what an admission policy said.
+// Explain describes an error of a request in one line, with the remedy if there is one.
+func Explain(err error) string {
+	if problem, ok := errors.AsType[*Problem](err); ok {
+		return problem.Line
+	}
+	switch OutcomeOf(err) {
+	case OK:
+		return ""
+	case Forbidden:
+		return explainForbidden(message(err))
+	case Unauthorized:
+		return "the API server rejects the credentials: " + message(err) +
+			"; check that --kubeconfig is of this cluster and still valid, or that the pod's service account exists"
+	case NoSuchKind:
+		return "the API server has no kind NodeQOSResources: kubectl apply -f deploy/kubernetes/crd.yaml"
+	case Conflict:
+		return "the object was modified concurrently, trying again: " + message(err)
+	case Invalid:
+		return explainInvalid(err)
+	case TooMany:
+		return "the API server is overloaded, trying again later: " + message(err)
+	case Unavailable:
+		return explainUnavailable(err)
+	}
+	return message(err)
+}
+
+// OurKind is the kind of the objects that the shim publishes.
+const OurKind = "NodeQOSResources"
+
+// About is an error with the kind of the object, e.g. "event". Not every response of the API server names it.
+type About struct {
+	Kind string
+	Err  error
+}
+
+// Error returns the message of the error.
+func (a *About) Error() string { return a.Err.Error() }
+
+// Unwrap returns the error of the server.
+func (a *About) Unwrap() error { return a.Err }
+
+func explainInvalid(err error) string {
+	kind := "object"
+	if about, ok := errors.AsType[*About](err); ok {
+		kind = about.Kind
+	}
+	line := "the API server rejects the " + kind + ": " + message(err)
+	if kind == OurKind {
+		line += "; is the CRD of this version? kubectl apply -f deploy/kubernetes/crd.yaml"
+	}
+	return line
+}
+
+// explainForbidden distinguishes missing permission, by the message format of the API server, from the message of an admission policy.
 func explainForbidden(text string) string {
 	part := regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"`).FindStringSubmatch(text)
 	if part == nil {
-		return "the API server refuses it: " + text
+		return "the API server rejects the request: " + text
 	}
 	user, verb, resource, group := part[1], part[2], part[3], part[4]
 	if group != "" {
@@ -179,23 +173,21 @@ func explainForbidden(text string) string {
 
 func explainUnavailable(err error) string {
 	if statusCode(err) != 0 {
-		return "the API server cannot do it now: " + message(err) + "; what is on the node stays as it is, trying again"
+		return "the API server failed: " + message(err) + "; what is on the node stays as it is, trying again"
 	}
-	var request *url.Error
 	server := "the API server"
-	if errors.As(err, &request) {
+	if request, ok := errors.AsType[*url.Error](err); ok {
 		if at, bad := url.Parse(request.URL); bad == nil {
 			server += " at " + at.Scheme + "://" + at.Host
 		}
 	}
-	var certificate *tls.CertificateVerificationError
-	if errors.As(err, &certificate) {
-		return fmt.Sprintf("%s is not the one that is trusted: %v; see the certificate authority in --kubeconfig", server, certificate.Err)
+	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return fmt.Sprintf("%s is not trusted: %v; check the certificate authority in --kubeconfig", server, certificate.Err)
 	}
 	return fmt.Sprintf("%s does not answer (%s); what is on the node stays as it is, trying again", server, cause(err))
 }
 
-// cause is the innermost error, so that the line does not tell addresses and operations twice.
+// cause returns the message of the innermost error, without the addresses and operations around it.
 func cause(err error) string {
 	for {
 		inner := errors.Unwrap(err)

@@ -102,47 +102,47 @@ func TestExplain(t *testing.T) {
 			body: statusBody(403, metav1.StatusReasonForbidden, `nodes "n1" is forbidden: User "u" cannot get resource "nodes" in API group "" at the cluster scope`),
 			line: "u may not get nodes: bind it to the ClusterRole of deploy/kubernetes/rbac.yaml: kubectl apply -f deploy/kubernetes/rbac.yaml",
 		},
-		"a refusal by a policy is told in the policy's words": {
+		"a rejection by a policy has the policy's message": {
 			code: 403, outcome: kubeapi.Forbidden,
 			body: statusBody(403, metav1.StatusReasonForbidden, "ValidatingAdmissionPolicy 'own-node' denied request: not your node"),
-			line: "the API server refuses it: ValidatingAdmissionPolicy 'own-node' denied request: not your node",
+			line: "the API server rejects the request: ValidatingAdmissionPolicy 'own-node' denied request: not your node",
 		},
-		"a CRD that is not installed is told from an object that is missing": {
+		"a CRD that is not installed differs from an object that is missing": {
 			code: 404, body: "404 page not found", outcome: kubeapi.NoSuchKind,
-			line: "the API server knows no NodeQOSResources: kubectl apply -f deploy/kubernetes/crd.yaml",
+			line: "the API server has no kind NodeQOSResources: kubectl apply -f deploy/kubernetes/crd.yaml",
 		},
 		"an object that is missing is named": {
 			code: 404, body: statusBody(404, metav1.StatusReasonNotFound, `nodeqosresources.qos.noderesource.dev "n1" not found`), outcome: kubeapi.NotFound,
 			line: `nodeqosresources.qos.noderesource.dev "n1" not found`,
 		},
-		"credentials that are not accepted name what to look at": {
+		"invalid credentials name what to check": {
 			code: 401, body: statusBody(401, metav1.StatusReasonUnauthorized, "Unauthorized"), outcome: kubeapi.Unauthorized,
-			line: "the API server does not accept the credentials: Unauthorized; see whether --kubeconfig is of this cluster and still valid, or the pod's service account exists",
+			line: "the API server rejects the credentials: Unauthorized; check that --kubeconfig is of this cluster and still valid, or that the pod's service account exists",
 		},
-		"a conflict is tried again": {
+		"a conflict is retried": {
 			code: 409, body: statusBody(409, metav1.StatusReasonConflict, "the object has been modified"), outcome: kubeapi.Conflict,
-			line: "somebody else changed it at the same time, trying again: the object has been modified",
+			line: "the object was modified concurrently, trying again: the object has been modified",
 		},
-		"what the schema refuses points to the CRD": {
+		"what the schema rejects points to the CRD": {
 			code: 422, body: statusBody(422, metav1.StatusReasonInvalid, "status.x: Invalid value"), outcome: kubeapi.Invalid,
-			line: "the API server does not take the object: status.x: Invalid value",
+			line: "the API server rejects the object: status.x: Invalid value",
 		},
-		"an overloaded server says when to come back": {
+		"an overloaded server has a Retry-After": {
 			code: 429, body: "Too many requests, please try again later.", header: []string{"Retry-After", "7"}, outcome: kubeapi.TooMany,
-			line: "the API server has no time for it now, trying again later: Too many requests, please try again later; not before 7 s",
+			line: "the API server is overloaded, trying again later: Too many requests, please try again later; not before 7 s",
 		},
-		"so does one that is about to be there": {
+		"so has one that is starting": {
 			code: 429, body: statusBody(429, metav1.StatusReasonTooManyRequests, "storage is (re)initializing"), header: []string{"Retry-After", "1"},
 			outcome: kubeapi.TooMany,
-			line:    "the API server has no time for it now, trying again later: storage is (re)initializing; not before 1 s",
+			line:    "the API server is overloaded, trying again later: storage is (re)initializing; not before 1 s",
 		},
-		"an answer without words is told by its status": {
+		"a response without a message is described by its status": {
 			code: 503, header: []string{"Retry-After", "2"}, outcome: kubeapi.Unavailable,
-			line: "the API server cannot do it now: Service Unavailable; not before 2 s; what is on the node stays as it is, trying again",
+			line: "the API server failed: Service Unavailable; not before 2 s; what is on the node stays as it is, trying again",
 		},
-		"a server that cannot now is no cause for alarm on the node": {
+		"a server error does not affect the node": {
 			code: 500, body: statusBody(500, metav1.StatusReasonInternalError, "etcdserver: leader changed"), outcome: kubeapi.Unavailable,
-			line: "the API server cannot do it now: etcdserver: leader changed; what is on the node stays as it is, trying again",
+			line: "the API server failed: etcdserver: leader changed; what is on the node stays as it is, trying again",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func expectExplained(t *testing.T, err error, outcome kubeapi.Outcome, line stri
 }
 
 func TestExplainWithoutAnswer(t *testing.T) {
-	t.Run("a server that is not there is named, and that the node is all right", func(t *testing.T) {
+	t.Run("a server that is away is named, and does not affect the node", func(t *testing.T) {
 		server := answer(t, 200, "")
 		server.Close()
 		expectExplained(t, getObject(t, server.URL), kubeapi.Unavailable,
@@ -175,8 +175,8 @@ func TestExplainWithoutAnswer(t *testing.T) {
 		server.StartTLS()
 		defer server.Close()
 		line := kubeapi.Explain(getObject(t, server.URL))
-		if !strings.HasPrefix(line, "the API server at "+server.URL+" is not the one that is trusted: x509: ") ||
-			!strings.HasSuffix(line, "see the certificate authority in --kubeconfig") {
+		if !strings.HasPrefix(line, "the API server at "+server.URL+" is not trusted: x509: ") ||
+			!strings.HasSuffix(line, "check the certificate authority in --kubeconfig") {
 			t.Error(line)
 		}
 	})
@@ -184,13 +184,13 @@ func TestExplainWithoutAnswer(t *testing.T) {
 		expectExplained(t, fmt.Errorf("list: %w", context.DeadlineExceeded), kubeapi.Unavailable,
 			"the API server does not answer (context deadline exceeded); what is on the node stays as it is, trying again")
 	})
-	t.Run("what a caller knows better is told in its words", func(t *testing.T) {
+	t.Run("a problem has the message of its caller", func(t *testing.T) {
 		expectExplained(t, &kubeapi.Problem{Line: "no such node", Err: errors.New("x")}, kubeapi.Failed, "no such node")
 	})
-	t.Run("another error is told as it is", func(t *testing.T) {
+	t.Run("another error has its own message", func(t *testing.T) {
 		expectExplained(t, errors.New("disk on fire"), kubeapi.Failed, "disk on fire")
 	})
-	t.Run("no error is nothing to tell", func(t *testing.T) { expectExplained(t, nil, kubeapi.OK, "") })
+	t.Run("no error has no message", func(t *testing.T) { expectExplained(t, nil, kubeapi.OK, "") })
 }
 
 func TestConfig(t *testing.T) {
@@ -245,19 +245,19 @@ func TestClientsOfConfig(t *testing.T) {
 			t.Errorf("Accept: %v", got)
 		}
 	})
-	t.Run("the API server's log can tell the program", func(t *testing.T) {
+	t.Run("the program identifies itself to the API server", func(t *testing.T) {
 		if agent.Load() != "test/v1" {
 			t.Errorf("User-Agent %v", agent.Load())
 		}
 	})
 }
 
-func TestWhatIsNotTakenIsNamed(t *testing.T) {
+func TestTheRejectedKindIsNamed(t *testing.T) {
 	invalid := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusUnprocessableEntity, Message: "too long"}}
 	for kind, want := range map[string]string{
-		"pod condition":    "the API server does not take the pod condition: too long",
-		"event":            "the API server does not take the event: too long",
-		"NodeQOSResources": "the API server does not take the NodeQOSResources: too long; is the CRD of this version? kubectl apply -f deploy/kubernetes/crd.yaml",
+		"pod condition":    "the API server rejects the pod condition: too long",
+		"event":            "the API server rejects the event: too long",
+		"NodeQOSResources": "the API server rejects the NodeQOSResources: too long; is the CRD of this version? kubectl apply -f deploy/kubernetes/crd.yaml",
 	} {
 		if got := kubeapi.Explain(fmt.Errorf("apply: %w", &kubeapi.About{Kind: kind, Err: invalid})); got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -5,7 +5,6 @@ package kubeapi
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,27 +20,27 @@ type ListerWatcher[L runtime.Object] interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// NewInformer makes an informer, to be run until ctx ends, for the objects like example that a field selector matches. It passes to done the
-// errors of list and watch requests, and nil when a watch begins: client-go retries some requests without calling an error handler, and calls
-// none on success. A list that succeeds is not passed, as the watch after it may still fail.
-// Failed requests are retried by Backoff, to which client-go adds its own.
+// NewInformer makes an informer, to be run until ctx ends, for the objects like example that a field selector matches. It passes the errors of
+// list and watch requests to done, and nil when a watch begins: client-go retries some requests without calling an error handler, and a list
+// may succeed while watches fail. Failed requests are retried as Retry does, and client-go adds a backoff of its own.
 func NewInformer[L runtime.Object](
 	ctx context.Context, client ListerWatcher[L], fieldSelector string, example runtime.Object, done func(error),
 ) cache.SharedIndexInformer {
-	var backoff Backoff
+	var retry Retry
 	finish := func(o metav1.ListOptions, err error) {
 		switch {
 		case ctx.Err() != nil || relists(o, err):
 			return
 		case err == nil:
-			backoff.Reset()
+			retry.Reset()
 			done(nil)
 			return
 		}
 		done(err)
+		retry.Failed(err)
 		select {
 		case <-ctx.Done():
-		case <-time.After(backoff.Next(err, rand.Float64())):
+		case <-time.After(retry.Wait()):
 		}
 	}
 

@@ -9,18 +9,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Writes counts what was written to the API. All that are made with one registry are the same.
+// Writes counts requests to the API that write.
 type Writes struct{ total *prometheus.CounterVec }
 
-// NewWrites makes the counter, or takes the one that registry has. It panics as registry.MustRegister does.
+// NewWrites registers the counter, or uses the one that the registry has. It panics as registry.MustRegister does.
 func NewWrites(registry prometheus.Registerer) *Writes {
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "qos_shim_api_writes_total", Help: "Requests to the Kubernetes API that write, by kind of object and by what came of them.",
+		Name: "qos_shim_api_writes_total", Help: "Write requests to the Kubernetes API, by kind of object and outcome.",
 	}, []string{"object", "outcome"})
 	err := registry.Register(total)
-	var already prometheus.AlreadyRegisteredError
-	if errors.As(err, &already) {
-		if existing, ok := already.ExistingCollector.(*prometheus.CounterVec); ok {
+
+	var registered prometheus.AlreadyRegisteredError
+	if errors.As(err, &registered) {
+		if existing, ok := registered.ExistingCollector.(*prometheus.CounterVec); ok {
 			return &Writes{existing}
 		}
 	}
@@ -30,7 +31,7 @@ func NewWrites(registry prometheus.Registerer) *Writes {
 	return &Writes{total}
 }
 
-// Count counts a write to an object, e.g. "nodeqosresources/status", that gave err, and gives err.
+// Count counts a write to an object, e.g. "nodeqosresources/status", and returns its error.
 func (w *Writes) Count(object string, err error) error {
 	w.total.WithLabelValues(object, string(OutcomeOf(err))).Inc()
 	return err

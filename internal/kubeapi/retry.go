@@ -10,8 +10,16 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
+)
+
+// The delay after a failure is drawn from 0 to minStep, after the next one from 0 to twice that, and so on up to maxStep. Drawing from
+// the whole range separates nodes that failed together.
+const (
+	minStep = time.Second
+	maxStep = time.Minute
 )
 
 // ErrBreakerOpen is returned for a request that was not made because its Breaker is open.
@@ -19,18 +27,44 @@ var ErrBreakerOpen = errors.New("circuit breaker is open: the API server could n
 
 // Retry is when something that failed may be tried again. The zero value allows a try at once. It is not safe for concurrent use.
 type Retry struct {
-	backoff Backoff
-	next    time.Time
+	failures int
+	next     time.Time
 }
 
 // Wait returns the time until the next try; 0 means now.
 func (r *Retry) Wait() time.Duration { return max(time.Until(r.next), 0) }
 
-// Failed postpones the next try, by Backoff.
-func (r *Retry) Failed(err error) { r.next = time.Now().Add(r.backoff.Next(err, rand.Float64())) }
+// Failed postpones the next try, the longer the more tries in a row have failed.
+func (r *Retry) Failed(err error) {
+	r.next = time.Now().Add(delay(err, r.failures, rand.Float64()))
+	r.failures++
+}
 
 // Reset allows a try at once and forgets the failures.
 func (r *Retry) Reset() { *r = Retry{} }
+
+// delay returns how long to wait after err, which followed so many other failures; random is from [0, 1). The delay that the server asks
+// for is added. An error that a person has to repair has the longest step at once.
+func delay(err error, failures int, random float64) time.Duration {
+	step := maxStep
+	if !needsPerson(err) && failures < 10 {
+		step = min(minStep<<failures, maxStep)
+	}
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return time.Duration(seconds)*time.Second + time.Duration(random*float64(step))
+}
+
+func needsPerson(err error) bool {
+	var problem *Problem
+	if errors.As(err, &problem) {
+		return true
+	}
+	switch OutcomeOf(err) {
+	case Forbidden, Unauthorized, NoSuchKind, Invalid:
+		return true
+	}
+	return false
+}
 
 // Breaker is a rate limit and a circuit breaker for the requests of one node. It opens when the API server cannot answer anybody: objects
 // that back off one by one would still use the whole rate limit of each node. It is safe for concurrent use.

@@ -4,6 +4,7 @@
 package kubeapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,15 +17,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// leaveWaiting makes an error of every answer that says to come back later. client-go would otherwise wait exactly that long and ask again,
-// up to ten times, so that all nodes that were turned away together come back together.
-func leaveWaiting(next http.RoundTripper) http.RoundTripper { return waitingLeft{next} }
+// maxMessage is how much is read of a response with Retry-After, in bytes.
+const maxMessage = 16 << 10
 
-type waitingLeft struct{ next http.RoundTripper }
+// disableClientRetry makes an error of every response with Retry-After. client-go would otherwise sleep exactly that long and retry, up to
+// ten times, so that all nodes that were rejected together come back together.
+func disableClientRetry(next http.RoundTripper) http.RoundTripper { return noRetry{next} }
 
-// RoundTrip gives a *apierrors.StatusError for answers that have a Retry-After.
-func (w waitingLeft) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := w.next.RoundTrip(request)
+type noRetry struct{ next http.RoundTripper }
+
+// RoundTrip returns a *apierrors.StatusError for responses with Retry-After.
+func (n noRetry) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := n.next.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}
@@ -32,34 +36,30 @@ func (w waitingLeft) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil || (response.StatusCode != http.StatusTooManyRequests && response.StatusCode < http.StatusInternalServerError) {
 		return response, nil
 	}
-	return nil, comeBackLater(response.StatusCode, int32(seconds), said(response))
+
+	defer func() { _ = response.Body.Close() }()
+	return nil, retryAfter(response.StatusCode, int32(seconds), messageOf(response))
 }
 
-// said gives what an answer says for people, and closes its body.
-func said(response *http.Response) string {
-	defer func() { _ = response.Body.Close() }()
-	content, err := io.ReadAll(io.LimitReader(response.Body, longestAnswer))
+// messageOf returns the message of a failed response.
+func messageOf(response *http.Response) string {
+	fallback := http.StatusText(response.StatusCode)
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxMessage))
 	if err != nil {
-		return http.StatusText(response.StatusCode)
+		return fallback
 	}
+
 	var status metav1.Status
 	switch kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind {
 	case "application/json":
-		if json.Unmarshal(content, &status) == nil && status.Message != "" {
-			return status.Message
-		}
+		_ = json.Unmarshal(content, &status)
 	case "text/plain":
-		if text := strings.TrimSpace(string(content)); text != "" {
-			return text
-		}
+		status.Message = strings.TrimSpace(string(content))
 	}
-	return http.StatusText(response.StatusCode)
+	return cmp.Or(status.Message, fallback)
 }
 
-// longestAnswer is how much is read of an answer that says to come back later, in bytes.
-const longestAnswer = 16 << 10
-
-func comeBackLater(code int, seconds int32, message string) error {
+func retryAfter(code int, seconds int32, message string) error {
 	reason := metav1.StatusReasonServiceUnavailable
 	if code == http.StatusTooManyRequests {
 		reason = metav1.StatusReasonTooManyRequests

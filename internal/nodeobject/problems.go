@@ -13,7 +13,7 @@ import (
 // problems are the latest errors of the watch and of writes. Only one of them is reported: a server that is away fails both.
 type problems struct {
 	mu           sync.Mutex // guards all below
-	report       kubeapi.Report
+	outcomes     kubeapi.OutcomeLog
 	watch, write error
 }
 
@@ -29,7 +29,7 @@ func (p *problems) setWatch(err error) {
 	defer p.mu.Unlock()
 
 	p.watch = err
-	p.report.Tell(cmp.Or(p.watch, p.write))
+	p.outcomes.Record(cmp.Or(p.watch, p.write))
 }
 
 func (p *problems) setWrite(err error) {
@@ -37,5 +37,5 @@ func (p *problems) setWrite(err error) {
 	defer p.mu.Unlock()
 
 	p.write = err
-	p.report.Tell(cmp.Or(p.watch, p.write))
+	p.outcomes.Record(cmp.Or(p.watch, p.write))
 }

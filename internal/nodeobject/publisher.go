@@ -75,7 +75,7 @@ func New(cache Cache, objects dynamic.Interface, nodes corev1client.NodesGetter,
 		objects:  objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)),
 		writes:   kubeapi.NewWrites(options.Registry),
 		log:      options.Log,
-		problems: problems{report: kubeapi.Report{What: "publish NodeQOSResources " + options.NodeName, Log: options.Log}},
+		problems: problems{outcomes: kubeapi.OutcomeLog{What: "publish NodeQOSResources " + options.NodeName, Log: options.Log}},
 	}
 }
 

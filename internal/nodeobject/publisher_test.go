@@ -276,7 +276,7 @@ func TestPublisherInTrouble(t *testing.T) {
 			r.refuse(nil)
 			pass(time.Minute)
 			r.expectInUse(t, 1)
-			r.expectLog(t, "somebody else changed it", "works again")
+			r.expectLog(t, "modified concurrently", "works again")
 		},
 		"an overloaded server is not asked before it said": func(t *testing.T) {
 			r := settled(t)
@@ -290,7 +290,7 @@ func TestPublisherInTrouble(t *testing.T) {
 			pass(time.Minute)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectInUse(t, 1)
-			r.expectLog(t, "no time for it now", "works again")
+			r.expectLog(t, "API server is overloaded", "works again")
 		},
 		"a request that hangs is given up after half a minute, and made again": func(t *testing.T) {
 			r := settled(t)

@@ -145,10 +145,10 @@ func (e *Evictor) schedule(t *target, r result, err error) {
 // right are logged once for all pods.
 func (e *Evictor) report(ctx context.Context, t *target, r result, err error) {
 	if r == unavailable {
-		e.serverLog.Tell(err)
+		e.serverLog.Record(err)
 		return
 	}
-	e.serverLog.Tell(nil)
+	e.serverLog.Record(nil)
 	p, pod := e.pods[t.uid], t.namespace+"/"+t.name
 	if p.reported == r {
 		return
@@ -211,6 +211,6 @@ func (e *Evictor) event(ctx context.Context, t *target, message string) {
 		Reason: podevents.ClassRemoved, Warning: true, Series: message, Message: message, Count: 1, First: now, Last: now,
 	})
 	if ctx.Err() == nil {
-		e.eventLog.Tell(err)
+		e.eventLog.Record(err)
 	}
 }

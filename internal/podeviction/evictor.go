@@ -71,7 +71,7 @@ type Evictor struct {
 	forbiddenLogged bool
 	// server is the circuit breaker for an API server that cannot answer anybody.
 	server              kubeapi.Retry
-	serverLog, eventLog kubeapi.Report
+	serverLog, eventLog kubeapi.OutcomeLog
 }
 
 // target is a pod that is to be evicted.
@@ -106,8 +106,8 @@ func New(plugin Cache, client kubernetes.Interface, options Options) *Evictor {
 			Name: "qos_shim_evictions_total", Help: "Tries to evict a pod whose class was removed from the class files, by result.",
 		}, []string{"result"}),
 		pods: map[types.UID]*progress{}, forbidden: map[string]*kubeapi.Retry{},
-		serverLog: kubeapi.Report{What: "evict pods", Log: options.Log},
-		eventLog:  kubeapi.Report{What: "write events of pods that are evicted", Log: options.Log},
+		serverLog: kubeapi.OutcomeLog{What: "evict pods", Log: options.Log},
+		eventLog:  kubeapi.OutcomeLog{What: "write events of pods that are evicted", Log: options.Log},
 	}
 	options.Registry.MustRegister(e.results)
 	return e

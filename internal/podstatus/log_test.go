@@ -50,7 +50,7 @@ func TestAPodThatIsRefusedBesideOneThatIsNotIsOneLine(t *testing.T) {
 			r.plugin.tell(nil, "web="+[]string{"silver", "gold"}[i%2], "job=gold", "refused=gold", "refused-too=gold")
 			r.pass(20 * time.Second)
 		}
-		r.wantLog("while some are refused", `what="write the condition of pods" namespace=default problem="the API server refuses it: pods is forbidden: policy says no"`)
+		r.wantLog("while some are refused", `what="write the condition of pods" namespace=default problem="the API server rejects the request: pods is forbidden: policy says no"`)
 		mended.Store(true)
 		r.pass(2 * time.Minute)
 		r.wantLog("when none is", "works again")

@@ -80,7 +80,7 @@ type Publisher struct {
 	pods     sync.Map // *podState by namespace/name
 	failures *failureLog
 	// watchLog is used by the informer's goroutine only.
-	watchLog kubeapi.Report
+	watchLog kubeapi.OutcomeLog
 }
 
 // New makes a publisher. It does no I/O and starts nothing.
@@ -93,7 +93,7 @@ func New(plugin Cache, client kubernetes.Interface, options Options) *Publisher 
 		events:   podevents.NewRecorder(client.CoreV1(), writes, options.NodeName),
 		changes:  classChanges{byPod: map[podevents.Pod][]podevents.Record{}},
 		failures: newFailureLog(options.Log),
-		watchLog: kubeapi.Report{What: "watch the pods of this node", Log: options.Log},
+		watchLog: kubeapi.OutcomeLog{What: "watch the pods of this node", Log: options.Log},
 	}
 }
 
@@ -105,7 +105,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	p.queue = workqueue.NewTypedDelayingQueue[string]()
 	pods, selector := p.client.CoreV1().Pods(metav1.NamespaceAll), "spec.nodeName="+p.options.NodeName
-	p.informer = kubeapi.NewInformer(ctx, pods, selector, &corev1.Pod{}, p.watchLog.Tell)
+	p.informer = kubeapi.NewInformer(ctx, pods, selector, &corev1.Pod{}, p.watchLog.Record)
 	registration, err := p.informer.AddEventHandler(p.handler())
 	if err := errors.Join(err, p.informer.SetTransform(strip)); err != nil {
 		return err

@@ -358,7 +358,7 @@ func TestItCounts(t *testing.T) {
 		r.start(both())
 		defer r.stop()
 		want := `
-# HELP qos_shim_api_writes_total Requests to the Kubernetes API that write, by kind of object and by what came of them.
+# HELP qos_shim_api_writes_total Write requests to the Kubernetes API, by kind of object and outcome.
 # TYPE qos_shim_api_writes_total counter
 qos_shim_api_writes_total{object="event",outcome="ok"} 1
 qos_shim_api_writes_total{object="pod-condition",outcome="ok"} 1

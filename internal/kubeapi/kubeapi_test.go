@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-func TestBackoff(t *testing.T) {
+func TestRetryDelays(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
 	for name, test := range map[string]struct {
 		err    error
@@ -28,29 +28,33 @@ func TestBackoff(t *testing.T) {
 		"the whole of a step is drawn from":                       {err: errors.New("x"), random: 0, want: []time.Duration{0, 0, 0}},
 		"what a person has to repair waits long at once":          {err: refused, random: 0.5, want: []time.Duration{30 * time.Second, 30 * time.Second}},
 		"so does a problem that a caller described":               {err: &Problem{Line: "x"}, random: 1, want: []time.Duration{time.Minute}},
-		"a server is not asked before its Retry-After, but later": {err: comeBackLater(429, 10, "busy"), random: 0.5, want: []time.Duration{10500 * time.Millisecond, 11 * time.Second}},
-		"nor one that is unavailable for a while":                 {err: comeBackLater(503, 3, "busy"), random: 0, want: []time.Duration{3 * time.Second}},
+		"a server is not asked before its Retry-After, but later": {err: retryAfter(429, 10, "busy"), random: 0.5, want: []time.Duration{10500 * time.Millisecond, 11 * time.Second}},
+		"nor one that is unavailable for a while":                 {err: retryAfter(503, 3, "busy"), random: 0, want: []time.Duration{3 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var backoff Backoff
 			for i, want := range test.want {
-				if got := backoff.Next(test.err, test.random); got != want {
+				if got := delay(test.err, i, test.random); got != want {
 					t.Errorf("wait %d: %v, want %v", i, got, want)
 				}
 			}
 		})
 	}
 	t.Run("after success it begins again", func(t *testing.T) {
-		var backoff Backoff
-		backoff.Next(errors.New("x"), 1)
-		backoff.Reset()
-		if got := backoff.Next(errors.New("x"), 1); got != time.Second {
+		var retry Retry
+		for range 10 {
+			retry.Failed(errors.New("x"))
+		}
+		retry.Reset()
+		if got := retry.Wait(); got != 0 {
 			t.Errorf("got %v", got)
+		}
+		if retry.Failed(errors.New("x")); retry.Wait() > time.Second {
+			t.Errorf("got %v", retry.Wait())
 		}
 	})
 }
 
-func TestReport(t *testing.T) {
+func TestOutcomeLog(t *testing.T) {
 	unavailable := apierrors.NewServiceUnavailable("etcd is away")
 	for name, test := range map[string]struct {
 		errs []error
@@ -59,14 +63,14 @@ func TestReport(t *testing.T) {
 		"success from the beginning is no line": {errs: []error{nil, nil}},
 		"one failure and its end are two lines": {errs: []error{unavailable, unavailable, nil, nil}, want: []string{"etcd is away", "works again"}},
 		"another failure is another line, the same is not": {
-			errs: []error{unavailable, unavailable, comeBackLater(429, 1, "busy"), errors.New("a"), errors.New("a"), errors.New("b"), nil},
-			want: []string{"etcd is away", "no time for it now", "problem=a", "problem=b", "works again"}},
+			errs: []error{unavailable, unavailable, retryAfter(429, 1, "busy"), errors.New("a"), errors.New("a"), errors.New("b"), nil},
+			want: []string{"etcd is away", "API server is overloaded", "problem=a", "problem=b", "works again"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log strings.Builder
-			report := Report{What: "write it", Log: slog.New(slog.NewTextHandler(&log, nil))}
+			outcomes := OutcomeLog{What: "write it", Log: slog.New(slog.NewTextHandler(&log, nil))}
 			for _, err := range test.errs {
-				report.Tell(err)
+				outcomes.Record(err)
 			}
 			got := strings.FieldsFunc(log.String(), func(c rune) bool { return c == '\n' })
 			if len(got) != len(test.want) {
@@ -85,12 +89,12 @@ func TestWrites(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	_ = NewWrites(registry).Count("pods/status", nil)
 	again := NewWrites(registry)
-	if err := again.Count("pods/status", comeBackLater(429, 1, "busy")); OutcomeOf(err) != TooMany {
+	if err := again.Count("pods/status", retryAfter(429, 1, "busy")); OutcomeOf(err) != TooMany {
 		t.Errorf("the error is gone: %v", err)
 	}
 	_ = again.Count("pods/status", nil)
 	want := `
-# HELP qos_shim_api_writes_total Requests to the Kubernetes API that write, by kind of object and by what came of them.
+# HELP qos_shim_api_writes_total Write requests to the Kubernetes API, by kind of object and outcome.
 # TYPE qos_shim_api_writes_total counter
 qos_shim_api_writes_total{object="pods/status",outcome="ok"} 2
 qos_shim_api_writes_total{object="pods/status",outcome="too_many"} 1

@@ -1,0 +1,29 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi
+
+import "log/slog"
+
+// OutcomeLog logs the outcome of something that is tried repeatedly, only when it changes. Success in the beginning is not logged. It is
+// not safe for concurrent use.
+type OutcomeLog struct {
+	// What is tried, e.g. "publish NodeQOSResources worker-1".
+	What string
+	Log  *slog.Logger
+
+	last error
+}
+
+// Record logs the outcome of a try if it differs from the last one. Most outcomes have one remedy each, so their messages are not compared.
+func (l *OutcomeLog) Record(err error) {
+	outcome, last := OutcomeOf(err), OutcomeOf(l.last)
+	switch {
+	case outcome == last && (outcome != Failed || err.Error() == l.last.Error()):
+	case err == nil:
+		l.Log.Info("works again", "what", l.What)
+	default:
+		l.Log.Warn("failed, trying again", "what", l.What, "problem", Explain(err))
+	}
+	l.last = err
+}
