@@ -216,8 +216,8 @@ func (v *podView) refused(err error) error {
 	if errors.Is(err, classes.ErrContradiction) && strings.Contains(text, "allocated class") {
 		text += "; limits of a running pod cannot be changed, so create the pod anew"
 	}
-	if refused.Container != "" {
-		text = "container " + refused.Container + ": " + text
+	if refused.Holder.Container != "" {
+		text = "container " + refused.Holder.Container + ": " + text
 	}
 	return fmt.Errorf("pod/%s %s", v.pod.Name, text)
 }

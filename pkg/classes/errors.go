@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Why a request or an admission is refused. RequestError and CapacityError wrap them.
+// Reasons to refuse a request or an admission. RequestError wraps them, except ErrUnknownHolder.
 var (
 	ErrUnknownResource = errors.New("unknown QoS resource")
 	ErrUnknownClass    = errors.New("unknown QoS class")
@@ -17,78 +17,98 @@ var (
 	ErrUnavailable     = errors.New("QoS resource is unavailable")
 	ErrContradiction   = errors.New("contradicting QoS requests")
 	ErrBadRequest      = errors.New("malformed QoS request")
-	ErrUnknownHolder   = errors.New("nothing known by that ID")
+	ErrUnknownHolder   = errors.New("no holder has this ID")
 )
 
-// RequestError refuses what a pod or container asked for, in one line.
+// RequestError refuses a request or an admission, in one line for users.
 type RequestError struct {
-	PodNamespace, PodName string
-	// Container is empty in pod scope.
-	Container string
-	// Resource and Class that were asked for, as far as they are known.
-	Resource, Class string
-	// Key of the annotation that asked; empty when none did.
-	Key string
-	// Problem names class, resource, reason and remedy.
+	Holder Holder
+	// Assignment is what was requested, as far as it is known.
+	Assignment
+	// Problem has the class, the resource, the reason and the remedy.
 	Problem string
-	// Err is one of the sentinels.
+	// Err is one of the reasons above.
 	Err error
 }
 
+func refuse(a Assignment, reason error, format string, args ...any) error {
+	return &RequestError{Assignment: a, Problem: fmt.Sprintf(format, args...), Err: reason}
+}
+
+// refuseHolder completes an error with the holder that is refused.
+func refuseHolder(h Holder, err error) error {
+	if refused, ok := errors.AsType[*RequestError](err); ok {
+		refused.Holder = h
+	}
+	return err
+}
+
 func (e *RequestError) Error() string {
-	text := subject(e.PodNamespace, e.PodName, e.Container) + e.Problem
+	text := e.Problem
+	if holder := e.Holder.String(); holder != "" {
+		text = holder + ": " + text
+	}
 	if e.Key != "" {
 		text += " (asked by annotation " + clipKey(e.Key) + ")"
 	}
 	return text
 }
 
-// Unwrap returns the sentinel.
+// Unwrap returns the reason.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// CapacityError refuses an assignment to a class that has no free slot. It is ErrClassFull.
-type CapacityError struct {
-	PodNamespace, PodName string
-	// Container is empty in pod scope.
-	Container       string
-	Resource, Class string
-	Capacity        uint64
-	// InUse may exceed Capacity: what ran already when the capacity was lowered is not evicted.
-	InUse int
-	// Available are the classes of the resource that have room, the bounded ones with how much. Who has the class is not
-	// told: the error reaches users, and the pods of others are not theirs to know.
-	Available []string
+func (c *Catalog) unknownResource(a Assignment) error {
+	names := make([]string, 0, len(c.offers))
+	for _, offer := range c.offers {
+		names = append(names, offer.Name)
+	}
+	return refuse(a, ErrUnknownResource, "resource %s does not exist on this node; available: %s", quote(a.Resource), list(names))
 }
 
-func (e *CapacityError) Error() string {
-	text := fmt.Sprintf("%sclass %s of %s is full: %d of %d in use", subject(e.PodNamespace, e.PodName, e.Container),
-		quote(e.Class), clip(e.Resource), e.InUse, e.Capacity)
-	return text + "; available: " + list(e.Available)
+func (o *Offer) unknownClass(a Assignment) error {
+	return refuse(a, ErrUnknownClass, "class %s of %s does not exist on this node; available: %s", quote(a.Class), o.Name, o.classNames())
 }
 
-// Unwrap returns ErrClassFull.
-func (e *CapacityError) Unwrap() error { return ErrClassFull }
-
-// subject names a pod, or a container in it, at the beginning of an error. What has no name gets no subject.
-func subject(namespace, pod, container string) string {
-	var text string
-	if pod != "" {
-		text = "pod " + clip(namespace) + "/" + clip(pod) + " "
-	}
-	if container != "" {
-		text += "container " + clip(container) + " "
-	}
-	if text == "" {
-		return ""
-	}
-	return text[:len(text)-1] + ": "
+// podScopeOnly refuses a container's request for a resource of pods.
+func podScopeOnly(a Assignment) error {
+	return refuse(a, ErrBadRequest, "%s is for pods, not for containers; ask for it in annotation %s", a.Resource, PodKey)
 }
 
-// clipKey keeps an annotation's prefix, which is ours, and clips the rest, which is not.
-func clipKey(key string) string {
-	prefix, rest, found := strings.Cut(key, "/")
-	if !found {
-		return clip(key)
+// twoClassesOf refuses a request for a second class of a resource.
+func twoClassesOf(a Assignment, first string) error {
+	return refuse(a, ErrContradiction, "%s has two classes, %s and %s", clip(a.Resource), quote(first), quote(a.Class))
+}
+
+// check refuses a class that cannot be assigned. The system default always can be, even of an unavailable resource.
+func (o *Offer) check(a Assignment) error {
+	if a.Class == SystemDefault {
+		return nil
 	}
-	return clip(prefix) + "/" + clip(rest)
+	if o.Unavailable != nil {
+		return refuse(a, ErrUnavailable, "class %s of %s is unavailable on this node: %s", quote(a.Class), o.Name, o.Unavailable.Message)
+	}
+	if _, ok := o.Class(a.Class); !ok {
+		return o.unknownClass(a)
+	}
+	return nil
+}
+
+func (r *Resource) classNames() string {
+	names := make([]string, 0, len(r.Classes))
+	for _, class := range r.Classes {
+		names = append(names, class.Name)
+	}
+	return list(names)
+}
+
+// list joins names for a message.
+func list(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	const most = 50
+	if more := len(names) - most; more > 0 {
+		return strings.Join(names[:most], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(names, ", ")
 }

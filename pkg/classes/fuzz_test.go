@@ -137,8 +137,8 @@ func checkAssignments(t *testing.T, c *Catalog, scope Scope, got []Assignment) {
 			t.Fatalf("no assignment of %s where it should be: %+v", offer.Name, got)
 		}
 		a := got[0]
-		if _, ok := offer.check(a.Class); !ok {
-			t.Errorf("%+v cannot be given", a)
+		if err := offer.check(a); err != nil {
+			t.Errorf("%+v cannot be assigned: %v", a, err)
 		}
 		if asked := a.Source != SourceDefault && a.Source != SourceNone; asked != (a.Key != "") {
 			t.Errorf("%+v does not say who asked", a)

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Owner has a slot of a class: a container of a pod by its name, or with Container empty the pod. It outlives container
-// IDs, so a restarted container never competes with its dead predecessor.
+// Owner is what occupies a slot of a class: a container of a pod by its name, or with Container empty the pod. It outlives
+// container IDs, so that a restarted container does not compete with its predecessor.
 type Owner struct{ PodUID, Container string }
 
 func (o Owner) String() string {
@@ -36,14 +36,14 @@ type Holder struct {
 	// CgroupsPath is as in the OCI runtime spec: a path below the cgroup root, or "slice:prefix:name" with the
 	// systemd driver. In pod scope it is the pod's cgroup parent: a path or a slice.
 	CgroupsPath string
-	// PID is that of the first process in the host's PID namespace; 0 when there is none yet, or none is known.
+	// PID is the ID of the first process in the host's PID namespace; 0 when there is none yet, or it is unknown.
 	PID int
-	// Starting is true from the creation of the container's first process to its first instruction: whatever the
-	// runtime had to set is set by then, and nothing has been forked yet.
+	// Starting is true from the creation of the container's first process to its first instruction. The runtime has applied
+	// all settings by then, and the container has no other processes yet.
 	Starting bool
 }
 
-// Owner returns what has the holder's slots.
+// Owner returns the owner of the holder's slots.
 func (h Holder) Owner() Owner { return Owner{h.PodUID, h.Container} }
 
 // Scope returns the scope of the resources that the holder can have classes of.
@@ -56,19 +56,23 @@ func (h Holder) Scope() Scope {
 
 // String names the holder in errors and logs.
 func (h Holder) String() string {
-	return strings.TrimSuffix(subject(h.PodNamespace, h.PodName, h.Container), ": ")
+	var parts []string
+	if h.PodName != "" {
+		parts = append(parts, "pod "+clip(h.PodNamespace)+"/"+clip(h.PodName))
+	}
+	if h.Container != "" {
+		parts = append(parts, "container "+clip(h.Container))
+	}
+	return strings.Join(parts, " ")
 }
 
-// WithoutUnusedAnnotations returns the holder with those annotations only that Resolve reads.
+// WithoutUnusedAnnotations returns the holder with only those annotations that Resolve reads.
 func (h Holder) WithoutUnusedAnnotations() Holder {
-	h.PodAnnotations, h.ContainerAnnotations = requestsAmong(h.PodAnnotations), requestsAmong(h.ContainerAnnotations)
+	h.PodAnnotations, h.ContainerAnnotations = maps.Clone(h.PodAnnotations), maps.Clone(h.ContainerAnnotations)
+	for _, annotations := range []map[string]string{h.PodAnnotations, h.ContainerAnnotations} {
+		maps.DeleteFunc(annotations, func(key, _ string) bool { return !IsPodRequest(key) && !isContainerRequest(key) })
+	}
 	return h
-}
-
-func requestsAmong(annotations map[string]string) map[string]string {
-	requests := maps.Clone(annotations)
-	maps.DeleteFunc(requests, func(key, _ string) bool { return !IsPodRequest(key) && !isContainerRequest(key) })
-	return requests
 }
 
 // AnnotationsSize returns the size of all annotations in bytes.
@@ -81,14 +85,49 @@ func (h Holder) AnnotationsSize() (bytes int) {
 	return bytes
 }
 
+// Source is where an assignment comes from.
+type Source string
+
+const (
+	// SourceContainer is a request of the container itself.
+	SourceContainer Source = "container"
+	// SourceAllocated is the kubelet's allocation of the extended resource of a class.
+	SourceAllocated Source = "allocated"
+	// SourcePod is a request of the pod: for itself, or as the default of its containers.
+	SourcePod Source = "pod"
+	// SourceDefault is the resource's DefaultClass.
+	SourceDefault Source = "default"
+	// SourceNone goes with SystemDefault: nothing is requested, and there is no default.
+	SourceNone Source = ""
+	// SourceAdopted is the class in which a running container or pod was found.
+	SourceAdopted Source = "adopted"
+	// SourceUpdate is a change of the class of a running container or pod.
+	SourceUpdate Source = "update"
+)
+
+// Assignment is the class of one resource that a container or pod has, or requests.
+type Assignment struct {
+	Resource, Class string
+	Source          Source
+	// Key is that of the requesting annotation, if there is one.
+	Key string
+}
+
 // Holding is a holder with its assignments, which are read-only.
 type Holding struct {
 	Holder
 	Assignments []Assignment
 }
 
-// Class returns the class of a resource that the holder is assigned.
-func (h Holding) Class(resource string) string { return ClassOf(h.Assignments, resource) }
+// Class returns the class of a resource that the holder is assigned; SystemDefault when there is none.
+func (h Holding) Class(resource string) string {
+	for _, a := range h.Assignments {
+		if a.Resource == resource {
+			return a.Class
+		}
+	}
+	return SystemDefault
+}
 
 func compareHoldings(a, b Holding) int {
 	return cmp.Or(

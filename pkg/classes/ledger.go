@@ -5,15 +5,16 @@ package classes
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 )
 
 type slot struct{ resource, class string }
 
-// Ledger knows who has which class. It is not locked; its user guards it.
+// Ledger records which holder has which class. It is not safe for concurrent use.
 type Ledger struct {
 	holders map[string]Holding
-	// slots counts the holders of each owner. System default is not counted.
+	// slots counts the holders of each owner. The system default is not counted.
 	slots map[slot]map[Owner]int
 }
 
@@ -23,19 +24,18 @@ func NewLedger() *Ledger {
 }
 
 // Admit adds a holder if all of its classes have room, else nothing. An owner that has a class already needs no
-// other slot in it. A holder with the same ID is replaced. Errors are *CapacityError, or *RequestError for a class
-// that the catalog does not have.
+// other slot in it. A holder with the same ID is replaced. Errors are *RequestError.
 func (l *Ledger) Admit(h Holding, c *Catalog) error {
 	for _, a := range h.Assignments {
-		if err := l.room(&h, a, c); err != nil {
-			return err
+		if err := l.checkRoom(h.Owner(), a, c); err != nil {
+			return refuseHolder(h.Holder, err)
 		}
 	}
 	l.Adopt(h)
 	return nil
 }
 
-// Adopt adds a holder without asking: what runs already is never refused. A holder with the same ID is replaced.
+// Adopt adds a holder without checks: what runs already is never refused. A holder with the same ID is replaced.
 func (l *Ledger) Adopt(h Holding) {
 	if old, known := l.holders[h.ID]; known && old.Owner() == h.Owner() && slices.Equal(old.Assignments, h.Assignments) {
 		l.holders[h.ID] = h // its slots stay
@@ -45,11 +45,13 @@ func (l *Ledger) Adopt(h Holding) {
 	l.Release(h.ID)
 	l.holders[h.ID] = h
 	for _, a := range h.Assignments {
-		l.take(slot{a.Resource, a.Class}, h.Owner())
+		if a.Class != SystemDefault {
+			l.occupy(slot{a.Resource, a.Class}, h.Owner())
+		}
 	}
 }
 
-// Change gives a holder other classes of the resources in assignments, all or none, and returns all assignments it
+// Change assigns other classes of the resources in assignments to a holder, all or none, and returns all assignments it
 // had before; those of other resources stay. To undo a change, Adopt the holder with them. Errors are as those of
 // Admit, or ErrUnknownHolder.
 func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assignment, error) {
@@ -57,6 +59,7 @@ func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assi
 	if !ok {
 		return nil, fmt.Errorf("change the classes of %s: %w", clip(id), ErrUnknownHolder)
 	}
+
 	before := h.Assignments
 	h.Assignments = Overlay(before, assignments)
 	if err := l.Admit(h, c); err != nil {
@@ -65,7 +68,7 @@ func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assi
 	return before, nil
 }
 
-// Release forgets a holder; it may be called again, and for unknown ones.
+// Release removes a holder, if the ledger has it.
 func (l *Ledger) Release(id string) {
 	h, ok := l.holders[id]
 	if !ok {
@@ -73,32 +76,29 @@ func (l *Ledger) Release(id string) {
 	}
 	delete(l.holders, id)
 	for _, a := range h.Assignments {
-		l.free(slot{a.Resource, a.Class}, h.Owner())
+		if a.Class != SystemDefault {
+			l.vacate(slot{a.Resource, a.Class}, h.Owner())
+		}
 	}
 }
 
-// Get finds a holder by its ID.
+// Get returns a holder by its ID.
 func (l *Ledger) Get(id string) (Holding, bool) {
 	h, ok := l.holders[id]
 	return h, ok
 }
 
-// Holdings are sorted by pod, container and ID.
+// Holdings returns all holders, sorted by pod, container and ID.
 func (l *Ledger) Holdings() []Holding {
-	all := make([]Holding, 0, len(l.holders))
-	for _, h := range l.holders {
-		all = append(all, h)
-	}
-	slices.SortFunc(all, compareHoldings)
-	return all
+	return slices.SortedFunc(maps.Values(l.holders), compareHoldings)
 }
 
-// InUse is the number of owners that have a class. SystemDefault is not counted.
+// InUse returns the number of owners that have a class. The system default is not counted.
 func (l *Ledger) InUse(resource, class string) int {
 	return len(l.slots[slot{CanonicalResource(resource), class}])
 }
 
-// Used is the number of owners of each class of a resource that anybody has. SystemDefault is not counted.
+// Used returns the number of owners of each class of a resource that is in use. The system default is not counted.
 func (l *Ledger) Used(resource string) map[string]int {
 	used := map[string]int{}
 	for s, owners := range l.slots {
@@ -109,23 +109,15 @@ func (l *Ledger) Used(resource string) map[string]int {
 	return used
 }
 
-func (l *Ledger) take(s slot, owner Owner) {
-	if s.class == SystemDefault {
-		return
+func (l *Ledger) occupy(s slot, owner Owner) {
+	if l.slots[s] == nil {
+		l.slots[s] = map[Owner]int{}
 	}
-	owners := l.slots[s]
-	if owners == nil {
-		owners = map[Owner]int{}
-		l.slots[s] = owners
-	}
-	owners[owner]++
+	l.slots[s][owner]++
 }
 
-func (l *Ledger) free(s slot, owner Owner) {
-	owners, taken := l.slots[s]
-	if !taken {
-		return // system default has no slots
-	}
+func (l *Ledger) vacate(s slot, owner Owner) {
+	owners := l.slots[s]
 	if owners[owner]--; owners[owner] > 0 {
 		return
 	}
@@ -134,42 +126,35 @@ func (l *Ledger) free(s slot, owner Owner) {
 	}
 }
 
-// room says why a holder cannot have an assignment. What its owner has already is never refused, whatever the
-// catalog says by now.
-func (l *Ledger) room(h *Holding, a Assignment, c *Catalog) error {
+// checkRoom returns why an owner cannot have an assignment. What the owner has already is never refused, even when the
+// catalog has changed.
+func (l *Ledger) checkRoom(owner Owner, a Assignment, c *Catalog) error {
 	owners := l.slots[slot{a.Resource, a.Class}]
-	if a.Class == SystemDefault || owners[h.Owner()] > 0 {
+	if a.Class == SystemDefault || owners[owner] > 0 {
 		return nil
 	}
+
 	offer, ok := c.Lookup(a.Resource)
 	if !ok {
-		return h.refuse(a, c.unknownResource(a.Resource))
+		return c.unknownResource(a)
 	}
 	class, ok := offer.Class(a.Class)
-	if !ok {
-		return h.refuse(a, offer.unknownClass(a.Class))
-	}
-	if class.Capacity == 0 || uint64(len(owners)) < class.Capacity {
+	switch {
+	case !ok:
+		return offer.unknownClass(a)
+	case class.Capacity == 0 || uint64(len(owners)) < class.Capacity:
 		return nil
 	}
-	return &CapacityError{
-		PodNamespace: h.PodNamespace, PodName: h.PodName, Container: h.Container, Resource: a.Resource,
-		Class: a.Class, Capacity: class.Capacity, InUse: len(owners), Available: l.withRoom(offer),
-	}
+	// Users read the error. It does not name the holders of the class, which may be pods of others.
+	return refuse(Assignment{Resource: a.Resource, Class: a.Class}, ErrClassFull, "class %s of %s is full: %d of %d in use; available: %s",
+		quote(a.Class), clip(a.Resource), len(owners), class.Capacity, list(l.withRoom(offer)))
 }
 
-func (h *Holding) refuse(a Assignment, why refusal) error {
-	return &RequestError{
-		PodNamespace: h.PodNamespace, PodName: h.PodName, Container: h.Container,
-		Resource: a.Resource, Class: a.Class, Key: a.Key, Problem: why.problem, Err: why.reason,
-	}
-}
-
-// withRoom has the classes of a resource that have a free slot.
+// withRoom returns the classes of a resource that have a free slot.
 func (l *Ledger) withRoom(offer *Offer) []string {
 	var names []string
 	for _, class := range offer.Classes {
-		used := uint64(len(l.slots[slot{offer.Name, class.Name}]))
+		used := uint64(l.InUse(offer.Name, class.Name))
 		switch {
 		case class.Capacity == 0:
 			names = append(names, class.Name)
@@ -185,22 +170,12 @@ func (l *Ledger) withRoom(offer *Offer) []string {
 func Overlay(base, over []Assignment) []Assignment {
 	after := slices.Clone(base)
 	for _, o := range over {
-		at := slices.IndexFunc(after, func(a Assignment) bool { return a.Resource == o.Resource })
-		if at < 0 {
+		i := slices.IndexFunc(after, func(a Assignment) bool { return a.Resource == o.Resource })
+		if i < 0 {
 			after = append(after, o)
 		} else {
-			after[at] = o
+			after[i] = o
 		}
 	}
 	return after
-}
-
-// ClassOf returns the class of a resource among assignments; SystemDefault when there is none.
-func ClassOf(assignments []Assignment, resource string) string {
-	for _, a := range assignments {
-		if a.Resource == resource {
-			return a.Class
-		}
-	}
-	return SystemDefault
 }

@@ -38,6 +38,16 @@ type Config struct {
 	Resources []ResourceConfig
 }
 
+// FileSet is a set of class files that was read.
+type FileSet struct {
+	Files []string
+	// Hash identifies the content of the files.
+	Hash string
+	// Config is the content of the files; nil when Err is the reason why they could not be read.
+	Config *Config
+	Err    error
+}
+
 // Parse reads class files, strictly. readFile reads the files that configFile fields name. The error joins the problems of
 // all files, each a *FieldError; of a file with more than a hundred it has the first hundred.
 func Parse(files []File, kinds []Kind, readFile func(path string) ([]byte, error)) (*Config, error) {

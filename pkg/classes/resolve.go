@@ -16,9 +16,9 @@ const (
 	ownLevel       level = iota // ContainerKeyPrefix
 	allocatedLevel              // AllocatedKeyPrefix
 	criLevel                    // family.cri
-	familyLevel                 // family.container, family.betaContainer
+	familyLevel                 // podKeys.container
 	podLevel                    // PodKey
-	familyPodLevel              // family.pod, family.betaPod
+	familyPodLevel              // podKeys.pod
 	levels
 )
 
@@ -36,183 +36,172 @@ func (l level) source() Source {
 // ask is one request for a class; without a key there is none.
 type ask struct{ class, key string }
 
-// asks of one resource.
+// asks are the requests for one resource.
 type asks [levels]ask
 
-// resolver gathers the asks of one request. The zero number of asks means that nothing was asked, which is what most
-// containers do, and costs no memory.
+// resolver collects the requests of one holder.
 type resolver struct {
 	catalog *Catalog
-	request *Holder
-	// asks are by index of the offer.
+	holder  *Holder
+	// asks are by index of the offer. They are nil, and take no memory, while nothing is requested, as for most containers.
 	asks []asks
 }
 
-// Resolve decides the class of every resource of the request's scope, in catalog order, system default included.
-// The result is read-only: those who ask for nothing share one. Errors are *RequestError, one line for users.
+// Resolve decides the class of every resource of the holder's scope, in catalog order, system default included.
+// The result is read-only: holders that request nothing share one. Errors are *RequestError, one line for users.
 //
-// Each resource takes the highest of the container's own annotation, the kubelet's allocation, the CRI annotations
-// of the runtimes, the container annotations of the KEP and of the runtimes, the pod's annotation, the pod
-// annotations of the KEP and of the runtimes, and the resource's default. An empty class is a request for the system
+// The first request for a resource counts, in this order: the container's own annotation, the kubelet's allocation, the CRI
+// annotations of the runtimes, the container annotations of the KEP and of the runtimes, the pod's annotation, the pod
+// annotations of the KEP and of the runtimes. Without one the resource's default does. An empty class requests the system
 // default. A container's annotation that contradicts its allocation is an error.
-func (c *Catalog) Resolve(r Holder) ([]Assignment, error) {
-	s := resolver{catalog: c, request: &r}
-	if r.Container == "" {
-		if err := s.readPairs(podLevel, r.PodAnnotations, PodKey); err != nil {
+func (c *Catalog) Resolve(h Holder) ([]Assignment, error) {
+	s := resolver{catalog: c, holder: &h}
+	assignments, err := s.resolve()
+	if err != nil {
+		return nil, refuseHolder(h, err)
+	}
+	return assignments, nil
+}
+
+func (s *resolver) resolve() ([]Assignment, error) {
+	if s.holder.Container == "" {
+		if err := s.readPairs(podLevel, s.holder.PodAnnotations, PodKey); err != nil {
 			return nil, err
 		}
-		return s.decide(PodScope, c.podDefaults)
+		return s.decide(PodScope, s.catalog.podDefaults)
 	}
+
 	if err := s.readPod(); err != nil {
 		return nil, err
 	}
 	if err := s.readContainer(); err != nil {
 		return nil, err
 	}
-	return s.decide(ContainerScope, c.containerDefaults)
+	return s.decide(ContainerScope, s.catalog.containerDefaults)
 }
 
 func (s *resolver) readPod() error {
-	annotations := s.request.PodAnnotations
+	annotations := s.holder.PodAnnotations
 	if len(annotations) == 0 {
 		return nil
 	}
-	// Keys are put together on the stack: a look-up with string(bytes) does not allocate.
+
+	// Keys are composed on the stack: a look-up with string(bytes) does not allocate.
 	var buffer [160]byte
-	key := append(append(buffer[:0], ContainerKeyPrefix...), s.request.Container...)
-	if value, ok := annotations[string(key)]; ok {
-		if err := s.addPairs(ownLevel, string(key), value); err != nil {
+	key := append(append(buffer[:0], ContainerKeyPrefix...), s.holder.Container...)
+	if _, ok := annotations[string(key)]; ok {
+		if err := s.readPairs(ownLevel, annotations, string(key)); err != nil {
 			return err
 		}
 	}
 	if err := s.readPairs(podLevel, annotations, PodKey); err != nil {
 		return err
 	}
+
 	for i := range s.catalog.families {
-		if err := s.readFamily(&s.catalog.families[i], buffer[:0]); err != nil {
+		f := &s.catalog.families[i]
+		// The KEP's annotations are for every implementation, so that an unknown resource is an error. The runtimes' own may be
+		// for the runtime when this node does not offer the resource.
+		if err := s.readFamily(f, &f.kep, buffer[:0]); err != nil {
 			return err
+		}
+		if f.offer >= 0 {
+			if err := s.readFamily(f, &f.runtime, buffer[:0]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// readFamily reads the annotations of others. Those of the KEP are meant for whoever implements it, which is us; the
-// runtimes' own may be meant for the runtime when we do not have the resource.
-func (s *resolver) readFamily(f *family, buffer []byte) error {
-	annotations := s.request.PodAnnotations
-	key := append(append(buffer, f.container...), s.request.Container...)
+func (s *resolver) readFamily(f *family, keys *podKeys, buffer []byte) error {
+	annotations := s.holder.PodAnnotations
+	key := append(append(buffer, keys.container...), s.holder.Container...)
 	if class, ok := annotations[string(key)]; ok {
-		if err := s.addOfficial(f, familyLevel, string(key), class); err != nil {
+		if err := s.addClass(familyLevel, f, string(key), class); err != nil {
 			return err
 		}
 	}
-	if class, ok := annotations[f.pod]; ok {
-		if err := s.addOfficial(f, familyPodLevel, f.pod, class); err != nil {
-			return err
-		}
-	}
-	if f.offer < 0 {
-		return nil
-	}
-	key = append(append(buffer, f.betaContainer...), s.request.Container...)
-	if class, ok := annotations[string(key)]; ok {
-		s.add(familyLevel, f.offer, string(key), class)
-	}
-	if class, ok := annotations[f.betaPod]; ok {
-		s.add(familyPodLevel, f.offer, f.betaPod, class)
+	if class, ok := annotations[keys.pod]; ok {
+		return s.addClass(familyPodLevel, f, keys.pod, class)
 	}
 	return nil
 }
 
-func (s *resolver) addOfficial(f *family, l level, key, class string) error {
+func (s *resolver) addClass(l level, f *family, key, class string) error {
 	if f.offer < 0 {
-		return s.refuse(f.resource, class, key, s.catalog.unknownResource(f.resource))
+		return s.catalog.unknownResource(Assignment{Resource: f.resource, Class: class, Key: key})
 	}
 	s.add(l, f.offer, key, class)
 	return nil
 }
 
-// readContainer reads what only the kubelet can say. Some runtimes copy a pod's annotations to its containers, so what the
-// pod has too is not taken for the kubelet's word.
+// readContainer reads annotations that only the kubelet can set. Some runtimes copy the annotations of a pod to its containers,
+// so those that the pod has too are skipped.
 func (s *resolver) readContainer() error {
-	annotations := s.request.ContainerAnnotations
+	annotations := s.holder.ContainerAnnotations
 	if len(annotations) == 0 {
 		return nil
 	}
+
 	var allocated []string
 	for key := range annotations {
-		if strings.HasPrefix(key, AllocatedKeyPrefix) && !s.isPods(key) {
+		if strings.HasPrefix(key, AllocatedKeyPrefix) && !s.isOfPod(key) {
 			allocated = append(allocated, key)
 		}
 	}
-	// In order, so that of several problems the same one is told each time.
-	slices.Sort(allocated)
+	slices.Sort(allocated) // so that of several problems the same one is reported each time
 	for _, key := range allocated {
 		if err := s.readPairs(allocatedLevel, annotations, key); err != nil {
 			return err
 		}
 	}
+
 	for i := range s.catalog.families {
 		f := &s.catalog.families[i]
-		if class, ok := annotations[f.cri]; ok && f.offer >= 0 && !s.isPods(f.cri) {
+		if class, ok := annotations[f.cri]; ok && f.offer >= 0 && !s.isOfPod(f.cri) {
 			s.add(criLevel, f.offer, f.cri, class)
 		}
 	}
 	return nil
 }
 
-func (s *resolver) isPods(key string) bool {
-	_, copied := s.request.PodAnnotations[key]
-	return copied
+func (s *resolver) isOfPod(key string) bool {
+	_, ok := s.holder.PodAnnotations[key]
+	return ok
 }
 
 func (s *resolver) readPairs(l level, annotations map[string]string, key string) error {
-	value, ok := annotations[key]
-	if !ok {
-		return nil
-	}
-	return s.addPairs(l, key, value)
-}
-
-func (s *resolver) addPairs(l level, key, value string) error {
-	err := eachPair(value, func(resource, class string) error { return s.addPair(l, key, resource, class) })
-	var pair *pairError
-	if errors.As(err, &pair) {
-		return s.refuse("", "", key, refusal{"the request " + pair.problem, pair.reason})
+	err := eachPair(annotations[key], func(resource, class string) error {
+		return s.addPair(l, Assignment{Resource: resource, Class: class, Key: key})
+	})
+	if refused, ok := errors.AsType[*RequestError](err); ok {
+		refused.Key = key
 	}
 	return err
 }
 
-func (s *resolver) addPair(l level, key, resource, class string) error {
-	i, ok := s.catalog.index[resource]
-	if !ok {
-		return s.refuse(resource, class, key, s.catalog.unknownResource(resource))
+func (s *resolver) addPair(l level, a Assignment) error {
+	i, ok := s.catalog.index[a.Resource]
+	switch {
+	case !ok:
+		return s.catalog.unknownResource(a)
+	case l == ownLevel && s.catalog.offers[i].Scope == PodScope:
+		return podScopeOnly(a)
+	case s.asks != nil && s.asks[i][l].key != "" && s.asks[i][l].class != a.Class:
+		return twoClassesOf(a, s.asks[i][l].class)
 	}
-	if l == ownLevel && s.catalog.offers[i].Scope == PodScope {
-		return s.refuse(resource, class, key, podScopeOnly(resource))
-	}
-	if other := s.get(l, i); other.key != "" && other.class != class {
-		return s.refuse(resource, class, key, refusal{twice(resource, other.class, class).Error(), ErrContradiction})
-	}
-	s.add(l, i, key, class)
+	s.add(l, i, a.Key, a.Class)
 	return nil
 }
 
-// get is what was asked for before.
-func (s *resolver) get(l level, offer int) ask {
-	if s.asks == nil {
-		return ask{}
-	}
-	return s.asks[offer][l]
-}
-
-// add keeps the first ask of a level: the KEP's annotations come before the runtimes'.
+// add keeps the first request of a level: the KEP's annotations come before the runtimes'.
 func (s *resolver) add(l level, offer int, key, class string) {
 	if s.asks == nil {
 		s.asks = make([]asks, len(s.catalog.offers))
 	}
-	if at := &s.asks[offer][l]; at.key == "" {
-		*at = ask{class, key}
+	if first := &s.asks[offer][l]; first.key == "" {
+		*first = ask{class, key}
 	}
 }
 
@@ -220,78 +209,61 @@ func (s *resolver) decide(scope Scope, defaults []Assignment) ([]Assignment, err
 	if s.asks == nil {
 		return defaults, nil
 	}
+
 	decided := slices.Clone(defaults)
-	at := 0
+	next := 0
 	for i := range s.catalog.offers {
-		offer := &s.catalog.offers[i]
+		offer, requests := &s.catalog.offers[i], &s.asks[i]
 		if (offer.Scope == PodScope) != (scope == PodScope) {
-			if err := s.checkAllocatedPod(offer, &s.asks[i]); err != nil {
+			if err := checkAllocatedPod(offer, requests); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		if err := s.decideOne(offer, &s.asks[i], &decided[at]); err != nil {
+		if err := decideOne(offer, requests, &decided[next]); err != nil {
 			return nil, err
 		}
-		at++
+		next++
 	}
 	return decided, nil
 }
 
-// decideOne leaves the default in place when nothing was asked.
-func (s *resolver) decideOne(offer *Offer, of *asks, decided *Assignment) error {
-	if err := s.checkAllocated(offer, of); err != nil {
+// decideOne leaves the default in place when nothing is requested.
+func decideOne(offer *Offer, requests *asks, decided *Assignment) error {
+	// Annotations for the whole pod do not contradict an allocation: they are defaults of its containers.
+	own := requests[ownLevel]
+	if own.key == "" {
+		own = requests[familyLevel]
+	}
+	if err := checkAllocated(offer, own, requests[allocatedLevel]); err != nil {
 		return err
 	}
-	for l := range levels {
-		ask := of[l]
-		if ask.key == "" {
-			continue
+
+	for l, request := range requests {
+		if request.key != "" {
+			*decided = Assignment{offer.Name, request.class, level(l).source(), request.key}
+			return offer.check(*decided)
 		}
-		if why, ok := offer.check(ask.class); !ok {
-			return s.refuse(offer.Name, ask.class, ask.key, why)
-		}
-		*decided = Assignment{Resource: offer.Name, Class: ask.class, Source: l.source(), Key: ask.key}
-		return nil
 	}
 	return nil
 }
 
-// checkAllocated refuses a container whose own annotation differs from what the kubelet allocated for it. Pod-wide
-// annotations are for containers that do not ask for themselves.
-func (s *resolver) checkAllocated(offer *Offer, of *asks) error {
-	own := of[ownLevel]
-	if own.key == "" {
-		own = of[familyLevel]
+// checkAllocatedPod checks the allocation of a container for a resource of pods. The scheduler counts the class of a pod by the
+// extended resource of one of its containers. It requests nothing by itself, because the pod had its class before its containers.
+func checkAllocatedPod(offer *Offer, requests *asks) error {
+	allocated, pod := requests[allocatedLevel], requests[podLevel]
+	if allocated.key != "" && pod.key == "" {
+		return podScopeOnly(Assignment{Resource: offer.Name, Class: allocated.class, Key: allocated.key})
 	}
-	return s.contradiction(offer, own, of[allocatedLevel])
+	return checkAllocated(offer, pod, allocated)
 }
 
-// checkAllocatedPod lets a container carry the extended resource of its pod's class, by which the scheduler counts.
-// By itself it asks for nothing: the pod had its class before any of its containers.
-func (s *resolver) checkAllocatedPod(offer *Offer, of *asks) error {
-	allocated := of[allocatedLevel]
-	if allocated.key == "" {
-		return nil
-	}
-	if of[podLevel].key == "" {
-		return s.refuse(offer.Name, allocated.class, allocated.key, podScopeOnly(offer.Name))
-	}
-	return s.contradiction(offer, of[podLevel], allocated)
-}
-
-func (s *resolver) contradiction(offer *Offer, asked, allocated ask) error {
+// checkAllocated refuses a request for another class than the kubelet allocated.
+func checkAllocated(offer *Offer, asked, allocated ask) error {
 	if asked.key == "" || allocated.key == "" || asked.class == allocated.class {
 		return nil
 	}
-	problem := "class " + quote(asked.class) + " of " + offer.Name + " contradicts the allocated class " +
-		quote(allocated.class) + "; ask for the same one in the annotation and in resources.limits"
-	return s.refuse(offer.Name, asked.class, asked.key, refusal{problem, ErrContradiction})
-}
-
-func (s *resolver) refuse(resource, class, key string, why refusal) error {
-	return &RequestError{
-		PodNamespace: s.request.PodNamespace, PodName: s.request.PodName, Container: s.request.Container,
-		Resource: resource, Class: class, Key: key, Problem: why.problem, Err: why.reason,
-	}
+	return refuse(Assignment{Resource: offer.Name, Class: asked.class, Key: asked.key}, ErrContradiction,
+		"class %s of %s contradicts the allocated class %s; ask for the same one in the annotation and in resources.limits",
+		quote(asked.class), offer.Name, quote(allocated.class))
 }

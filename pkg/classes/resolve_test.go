@@ -180,7 +180,7 @@ func TestRefusedRequestsSayWhyInOneLine(t *testing.T) {
 				t.Errorf("got  %v\nwant %s%s", err, subject, test.want)
 			}
 			var request *RequestError
-			if !errors.As(err, &request) || request.PodName != "web" || request.Container != "main" {
+			if !errors.As(err, &request) || request.Holder.PodName != "web" || request.Holder.Container != "main" {
 				t.Errorf("got %#v", err)
 			}
 		})
@@ -303,7 +303,7 @@ func TestParsePairs(t *testing.T) {
 		{" \n", nil, ""},
 		{"rdt=gold, v.example/x=y ,blockio=", []Pair{{RDTResource, "gold"}, {"v.example/x", "y"}, {BlockIOResource, ""}}, ""},
 		{"rdt=gold,rdt=gold", []Pair{{RDTResource, "gold"}}, ""},
-		{"rdt=gold,k8s.io/rdt=", nil, `the request k8s.io/rdt has two classes, "gold" and ""`},
+		{"rdt=gold,k8s.io/rdt=", nil, `k8s.io/rdt has two classes, "gold" and ""`},
 		{",", nil, "the request has nothing before or after a comma; write resource=class[,resource=class...]"},
 		{"rdt", nil, `the request has "rdt" where resource=class is needed`},
 	}

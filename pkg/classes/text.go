@@ -27,6 +27,15 @@ func clip(text string) string {
 	return text
 }
 
+// clipKey keeps an annotation's prefix, which is ours, and clips the rest, which is not.
+func clipKey(key string) string {
+	prefix, rest, found := strings.Cut(key, "/")
+	if !found {
+		return clip(key)
+	}
+	return clip(prefix) + "/" + clip(rest)
+}
+
 func quote(text string) string { return `"` + clip(text) + `"` }
 
 func printable(text string) bool {
