@@ -4,7 +4,9 @@
 package classes
 
 import (
-	"strconv"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -17,53 +19,37 @@ type FieldError struct {
 	Line int
 	// Field is the path of the field; empty is the whole file.
 	Field string
-	// Problem says what is wrong, and what would be right.
+	// Problem is what is wrong, and what would be right.
 	Problem string
 }
 
 func (e *FieldError) Error() string {
-	var text strings.Builder
-	text.WriteString(e.File)
-	if e.Line > 0 {
-		if e.File == "" {
-			text.WriteString("line ")
-		} else {
-			text.WriteByte(':')
-		}
-		text.WriteString(strconv.Itoa(e.Line))
+	place := e.File
+	switch {
+	case e.Line > 0 && e.File == "":
+		place = fmt.Sprintf("line %d", e.Line)
+	case e.Line > 0:
+		place = fmt.Sprintf("%s:%d", e.File, e.Line)
 	}
-	for _, part := range []string{e.Field, e.Problem} {
-		if part != "" && text.Len() > 0 {
-			text.WriteString(": ")
-		}
-		text.WriteString(part)
-	}
-	return text.String()
+
+	parts := slices.DeleteFunc([]string{place, e.Field, e.Problem}, func(part string) bool { return part == "" })
+	return strings.Join(parts, ": ")
 }
 
-// SplitErrors takes trees of errors.Join apart into single problems, in order. Errors that wrap several but say
-// more than those stay whole.
+// SplitErrors returns the single errors in a tree of errors.Join, in order. An error that wraps several and adds text of its
+// own stays whole.
 func SplitErrors(err error) []error {
 	if err == nil {
 		return nil
 	}
 	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok || !justJoins(err, joined.Unwrap()) {
+	if !ok || fmt.Sprint(errors.Join(joined.Unwrap()...)) != err.Error() {
 		return []error{err}
 	}
+
 	var parts []error
 	for _, part := range joined.Unwrap() {
 		parts = append(parts, SplitErrors(part)...)
 	}
 	return parts
-}
-
-func justJoins(err error, parts []error) bool {
-	texts := make([]string, 0, len(parts))
-	for _, part := range parts {
-		if part != nil {
-			texts = append(texts, part.Error())
-		}
-	}
-	return err.Error() == strings.Join(texts, "\n")
 }

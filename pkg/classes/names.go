@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// Domain is the one of our own resources, annotations and API groups.
+// Domain is that of our own resources, annotations and API groups.
 const Domain = "qos.noderesource.dev"
 
 // The official resources of KEP-3008 ("Consts"); both are in container scope.
@@ -22,11 +22,11 @@ const (
 
 const (
 	officialDomain = "k8s.io"
-	// quotaPrefix is what ResourceQuota puts before an extended resource; the result must be a qualified name, too.
+	// quotaPrefix and an extended resource make the name in a ResourceQuota, which must be a qualified name, too.
 	quotaPrefix = "requests."
 )
 
-// CanonicalResource turns the short names "rdt" and "blockio" into those of the KEP; others stay as they are.
+// CanonicalResource returns the name in the KEP for the short names "rdt" and "blockio", and other names unchanged.
 func CanonicalResource(name string) string {
 	switch name {
 	case "rdt":
@@ -37,8 +37,8 @@ func CanonicalResource(name string) string {
 	return name
 }
 
-// ValidateResourceName says whether name is one that a resource can have: a qualified Kubernetes name (KEP-3008,
-// "API server"), in a domain: names without one are reserved for Kubernetes itself ("Consts").
+// ValidateResourceName reports what is wrong with the name of a resource. It must be a qualified Kubernetes name (KEP-3008,
+// "API server") with a domain: names without one are reserved for Kubernetes itself ("Consts").
 func ValidateResourceName(name string) error {
 	if err := qualified(name); err != nil {
 		return err
@@ -54,9 +54,8 @@ func ValidateResourceName(name string) error {
 	return nil
 }
 
-// ValidateClassName says whether name is one that a class can have: a qualified Kubernetes name (KEP-3008, "API
-// server") without a domain. A "/" would let the name leave the directory that a backend gives to a class, and no
-// extended resource can carry it.
+// ValidateClassName reports what is wrong with the name of a class. It must be a qualified Kubernetes name (KEP-3008, "API
+// server") without a domain. With a "/" it could leave the directory of a class, and could not be part of an extended resource.
 func ValidateClassName(name string) error {
 	if strings.Contains(name, "/") {
 		return errors.New(`must not contain "/"`)
@@ -64,34 +63,30 @@ func ValidateClassName(name string) error {
 	return qualified(name)
 }
 
+// qualified reports what is wrong with a name that Kubernetes refuses as a qualified name.
 func qualified(name string) error {
 	if len(content.IsLabelKey(name)) == 0 {
 		return nil
 	}
 	domain, rest, hasDomain := strings.Cut(name, "/")
+	where := ` after "/"`
 	if !hasDomain {
-		domain, rest = "", name
+		rest, where = name, ""
 	}
+
 	switch {
 	case hasDomain && len(content.IsDNS1123Subdomain(domain)) > 0:
 		return errors.New(`what is before "/" must be a domain of at most 253 lower-case letters, digits, "-" and ".", like vendor.example`)
 	case rest == "":
 		return errors.New("must not be empty")
 	case len(rest) > content.LabelValueMaxLength:
-		return fmt.Errorf("must not be longer than %d characters%s", content.LabelValueMaxLength, where(hasDomain))
+		return fmt.Errorf("must not be longer than %d characters%s", content.LabelValueMaxLength, where)
 	}
-	return fmt.Errorf(`must have only letters, digits, "-", "_" and ".", and begin and end with a letter or digit%s`, where(hasDomain))
+	return fmt.Errorf(`must have only letters, digits, "-", "_" and ".", and begin and end with a letter or digit%s`, where)
 }
 
-func where(hasDomain bool) string {
-	if hasDomain {
-		return ` after "/"`
-	}
-	return ""
-}
-
-// ExtendedResource names the extended resource that carries the capacity of a class: that of class "gold" of
-// "k8s.io/rdt" is "qos.noderesource.dev/rdt.gold". The error says why Kubernetes would refuse the name.
+// ExtendedResource returns the name of the extended resource with the capacity of a class: that of class "gold" of
+// "k8s.io/rdt" is "qos.noderesource.dev/rdt.gold". The error is the reason why Kubernetes refuses the name.
 func ExtendedResource(resource, class string) (string, error) {
 	domain, name, found := strings.Cut(CanonicalResource(resource), "/")
 	if !found {

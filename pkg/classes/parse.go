@@ -3,10 +3,7 @@
 
 package classes
 
-import (
-	"errors"
-	"strings"
-)
+import "errors"
 
 // The apiVersion and kind of class files.
 const (
@@ -153,5 +150,3 @@ func (p *parser) kindFields() []string {
 	}
 	return fields
 }
-
-func (p *parser) backends() string { return strings.Join(p.kindFields(), ", ") }

@@ -23,7 +23,7 @@ func (p *parser) readBackend(r *draft, fields map[string]*Field) {
 
 	switch len(found) {
 	case 0:
-		r.field.Report("has no backend; add one of the fields %s", p.backends())
+		r.field.Report("has no backend; add one of the fields %s", strings.Join(p.kindFields(), ", "))
 	case 1:
 		r.Mutable = r.kind.Mutable
 		p.checkKind(r)

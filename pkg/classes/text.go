@@ -9,22 +9,23 @@ import (
 	"unicode/utf8"
 )
 
-// maxEcho bounds what errors repeat of a user's text, in bytes; a class name can have 63.
+// maxEcho bounds what errors repeat of a user's text, in bytes. A class name can have 63.
 const maxEcho = 64
 
-// clip makes foreign text fit for an error of one line: short, and printable.
+// clip makes text of users fit for an error of one line: short and printable.
 func clip(text string) string {
-	cut := len(text) > maxEcho
-	if cut {
-		text = text[:maxEcho]
+	dots := ""
+	if len(text) > maxEcho {
+		text, dots = text[:maxEcho], "..."
 	}
-	if !printable(text) {
-		text = strings.Map(replaceUnprintable, text)
+	return strings.Map(replaceUnprintable, text) + dots
+}
+
+func replaceUnprintable(r rune) rune {
+	if r == utf8.RuneError || !unicode.IsPrint(r) {
+		return '?'
 	}
-	if cut {
-		text += "..."
-	}
-	return text
+	return r
 }
 
 // clipKey keeps an annotation's prefix, which is ours, and clips the rest, which is not.
@@ -37,19 +38,3 @@ func clipKey(key string) string {
 }
 
 func quote(text string) string { return `"` + clip(text) + `"` }
-
-func printable(text string) bool {
-	for i := range len(text) {
-		if text[i] < ' ' || text[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
-
-func replaceUnprintable(r rune) rune {
-	if r == utf8.RuneError || !unicode.IsPrint(r) {
-		return '?'
-	}
-	return r
-}
