@@ -1,6 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package convert turns manifests with the qosResources fields of KEP-3008 into manifests for stock Kubernetes, with extended resources
+// and annotations. It edits YAML and JSON with kyaml: comments and the order of fields are kept, blank lines and indentation are
+// normalized. A document without these fields is copied byte by byte.
 package convert
 
 import (
@@ -26,30 +29,17 @@ type Result struct {
 	Notes []string
 }
 
-// Problem is a reason why a file cannot be converted.
-type Problem struct {
-	File string
-	// Line counts from 1; 0 is unknown.
-	Line int
-	// Object has kind and name; empty outside of an object.
-	Object string
-	// Field is the path of the field in the object; empty is the object itself.
-	Field string
-	// Text is the state and the remedy.
-	Text string
+// problem is a reason why a file cannot be converted.
+type problem struct {
+	line int
+	text string
 }
 
-func (p *Problem) Error() string {
-	file := p.File
-	if p.Line > 0 {
-		file += ":" + strconv.Itoa(p.Line)
-	}
-	parts := []string{file, p.Object, p.Field, p.Text}
-	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ": ")
-}
+func (p problem) Error() string { return p.text }
 
 // Convert converts the manifests of a file, YAML or JSON. name is the file's name, for errors. A text without the KEP's fields is
-// returned as it is, even if it is not YAML; converting a result again changes nothing. The error joins all problems, each a *Problem.
+// returned as it is, even if it is not YAML; converting a result again changes nothing. The error joins all problems:
+// a line each with file, line, object, field, state and remedy.
 func Convert(name string, text []byte, known Known) (Result, error) {
 	if !bytes.Contains(text, []byte(fieldName)) {
 		return Result{Text: text}, nil
@@ -64,7 +54,7 @@ type file struct {
 	name      string
 	known     Known
 	documents []*document
-	problems  []Problem
+	problems  []problem
 	notes     []string
 }
 
@@ -81,10 +71,17 @@ func (p place) at(n *yaml.Node, path string) place {
 	return p
 }
 
+// fault adds a problem, unless it is there. The line of a place is 0 when it is not known.
 func (f *file) fault(at place, format string, args ...any) {
-	problem := Problem{f.name, at.line, at.object, at.field, fmt.Sprintf(format, args...)}
-	if !slices.Contains(f.problems, problem) {
-		f.problems = append(f.problems, problem)
+	file := f.name
+	if at.line > 0 {
+		file += ":" + strconv.Itoa(at.line)
+	}
+	parts := []string{file, at.object, at.field, fmt.Sprintf(format, args...)}
+	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+	p := problem{at.line, strings.Join(parts, ": ")}
+	if !slices.Contains(f.problems, p) {
+		f.problems = append(f.problems, p)
 	}
 }
 
@@ -127,10 +124,10 @@ func (f *file) convert() (Result, error) {
 
 // err joins the problems in the order of lines.
 func (f *file) err() error {
-	slices.SortStableFunc(f.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+	slices.SortStableFunc(f.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
 	var errs []error
-	for i := range f.problems {
-		errs = append(errs, &f.problems[i])
+	for _, p := range f.problems {
+		errs = append(errs, p)
 	}
 	return errors.Join(errs...)
 }

@@ -56,7 +56,7 @@ func manifests(t testing.TB) []string {
 	return names
 }
 
-func TestManifestsBecomeWhatStockKubernetesTakes(t *testing.T) {
+func TestManifestsAreConvertedForStockKubernetes(t *testing.T) {
 	for _, name := range manifests(t) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			result, err := convert.Convert(name, read(t, name), known())

@@ -21,7 +21,7 @@ func pod(metadata, spec, resources string) string {
 
 const oneGold = "      qosResources:\n      - {name: rdt, class: gold}\n"
 
-func TestProblemsAreToldWithPlaceAndRemedy(t *testing.T) {
+func TestProblemsHavePlaceAndRemedy(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		text string

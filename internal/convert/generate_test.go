@@ -306,7 +306,7 @@ func generate(seed uint64) (text string, notes int) {
 	return text, a.notes
 }
 
-func TestManyStylesOfWritingAreConverted(t *testing.T) {
+func TestAllYAMLStylesAreConverted(t *testing.T) {
 	for seed := range uint64(300) {
 		text, notes := generate(seed)
 		result, err := convert.Convert("generated.yaml", []byte(text), known())

@@ -26,7 +26,7 @@ func info(name string, names ...string) v1alpha1.QOSResourceInfo {
 	return r
 }
 
-func TestAClusterKnowsWhatItsNodesHaveTogether(t *testing.T) {
+func TestKnownFromNodesHasTheClassesOfAllNodes(t *testing.T) {
 	nodes := []v1alpha1.NodeQOSResources{
 		node("a", v1alpha1.NodeQOSResourcesStatus{
 			QOSResources:         v1alpha1.QOSResourceStatus{ContainerQOSResources: []v1alpha1.QOSResourceInfo{info("k8s.io/rdt", "gold")}},
@@ -71,7 +71,7 @@ func TestAClusterKnowsWhatItsNodesHaveTogether(t *testing.T) {
 	}
 }
 
-func TestWhatNoMachineHasCanBeAskedForInAnyClass(t *testing.T) {
+func TestAResourceWithUnknownClassesCanBeRequestedInAnyClass(t *testing.T) {
 	all, err := convert.KnownFromNodes([]v1alpha1.NodeQOSResources{
 		node("a", v1alpha1.NodeQOSResourcesStatus{UnavailableResources: []v1alpha1.UnavailableResource{{Name: "k8s.io/rdt", Scope: v1alpha1.ScopeContainer}}}),
 	})
@@ -83,7 +83,7 @@ func TestWhatNoMachineHasCanBeAskedForInAnyClass(t *testing.T) {
 	}
 }
 
-func TestNodesThatDifferInScopeAreAnError(t *testing.T) {
+func TestNodesWithDifferentScopesAreAnError(t *testing.T) {
 	_, err := convert.KnownFromNodes([]v1alpha1.NodeQOSResources{
 		node("a", v1alpha1.NodeQOSResourcesStatus{UnavailableResources: []v1alpha1.UnavailableResource{{Name: "vendor.example/net", Scope: v1alpha1.ScopePod}}}),
 		node("b", v1alpha1.NodeQOSResourcesStatus{QOSResources: v1alpha1.QOSResourceStatus{ContainerQOSResources: []v1alpha1.QOSResourceInfo{info("vendor.example/net", "fast")}}}),
@@ -94,7 +94,7 @@ func TestNodesThatDifferInScopeAreAnError(t *testing.T) {
 	}
 }
 
-func TestWithoutKnowledge(t *testing.T) {
+func TestConvertWithoutKnownResources(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
 		want       string
@@ -121,7 +121,7 @@ func TestWithoutKnowledge(t *testing.T) {
 			"apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSLimitRange\nspec: {limits: [{qosResources: []}]}\n", nil,
 		},
 		{
-			"an annotation on what is no pod is told", "apiVersion: example.org/v1\nkind: Fleet\nmetadata: {name: a}\nspec: {containers: [{name: a, resources: {qosResources: [{name: rdt, class: ''}]}}]}\n",
+			"an annotation on an object that is not a pod has a note", "apiVersion: example.org/v1\nkind: Fleet\nmetadata: {name: a}\nspec: {containers: [{name: a, resources: {qosResources: [{name: rdt, class: ''}]}}]}\n",
 			"apiVersion: example.org/v1\nkind: Fleet\nmetadata: {name: a, annotations: {container.qos.noderesource.dev/a: rdt=}}\nspec: {containers: [{name: a, resources: {}}]}\n",
 			[]string{"the annotations are set on the Fleet itself; check that its controller gives them to the pods"},
 		},
@@ -142,7 +142,7 @@ func TestWithoutKnowledge(t *testing.T) {
 	}
 }
 
-func TestJoinMakesOneStream(t *testing.T) {
+func TestJoinReturnsOneStream(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		texts []string

@@ -118,7 +118,7 @@ func given(t *testing.T, catalog *classes.Catalog, o *kepObject) map[string]stri
 	return classesOf
 }
 
-func TestNodesGiveWhatTheKEPSaysThatPodsAskFor(t *testing.T) {
+func TestConvertedPodsGetTheClassesThatTheKEPRequests(t *testing.T) {
 	offer := func(name string, scope classes.Scope, names ...string) classes.Offer {
 		o := classes.Offer{Resource: classes.Resource{Name: name, Scope: scope}}
 		for _, class := range names {

@@ -4,6 +4,8 @@
 package convert
 
 import (
+	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -149,19 +151,7 @@ func describe(n *yaml.Node) string {
 	return quote(n.Value)
 }
 
-// maxQuoted bounds what errors repeat of a text, in bytes.
-const maxQuoted = 64
+// quote returns the beginning of a text in quotes.
+func quote(text string) string { return fmt.Sprintf("%.64q", text) }
 
-func quote(text string) string {
-	if len(text) > maxQuoted {
-		text = text[:maxQuoted] + "..."
-	}
-	return strconv.Quote(text)
-}
-
-func listed(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
-}
+func listed(names []string) string { return cmp.Or(strings.Join(names, ", "), "none") }

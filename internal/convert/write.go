@@ -50,22 +50,18 @@ func (d *document) encode(root *yaml.Node) ([]byte, error) {
 		return d.encodeJSON(root)
 	}
 
-	text, err := d.encodeYAML(root)
-	if err == nil && !readAs(text, root) {
-		// The encoder may add blank lines to folded scalars.
-		unfold(root)
-		text, err = d.encodeYAML(root)
+	style := yaml.SequenceIndentStyle(yaml.DeriveSeqIndentStyle(string(d.body)))
+	for range 2 {
+		text, err := yaml.MarshalWithOptions(root, &yaml.EncoderOptions{SeqIndent: style})
+		if err != nil {
+			return nil, err
+		}
+		if got, err := parseText(text, 1, false); err == nil && got != nil && equal(got.Content[0], root.Content[0]) {
+			return text, nil
+		}
+		unfold(root) // the encoder may add blank lines to folded scalars
 	}
-	if err == nil && !readAs(text, root) {
-		err = errors.New("it would be read differently")
-	}
-	return text, err
-}
-
-// readAs reports whether a text is read as this node.
-func readAs(text []byte, root *yaml.Node) bool {
-	got, err := parseText(text, 1, false)
-	return err == nil && got != nil && equal(got.Content[0], root.Content[0])
+	return nil, errors.New("it would be read differently")
 }
 
 // unfold writes folded scalars as literal ones.
@@ -76,11 +72,6 @@ func unfold(n *yaml.Node) {
 	for _, child := range n.Content {
 		unfold(child)
 	}
-}
-
-func (d *document) encodeYAML(root *yaml.Node) ([]byte, error) {
-	style := yaml.DeriveSeqIndentStyle(string(d.body))
-	return yaml.MarshalWithOptions(root, &yaml.EncoderOptions{SeqIndent: yaml.SequenceIndentStyle(style)})
 }
 
 // jsonIndent matches the indentation of a JSON document.
@@ -103,7 +94,7 @@ func appendJSON(out []byte, n *yaml.Node) []byte {
 	case isMapping(n):
 		brackets, separators = "{}", ":,"
 	case !isList(n) && n.ShortTag() == yaml.NodeTagString:
-		text, _ := json.Marshal(n.Value) // a string can always be encoded
+		text, _ := json.Marshal(n.Value) //nolint:errchkjson // a string can always be encoded
 		return append(out, text...)
 	case !isList(n):
 		return append(out, n.Value...)

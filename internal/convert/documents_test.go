@@ -1,0 +1,41 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package convert_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/convert"
+)
+
+const (
+	oneRequest = "spec: {containers: [{resources: {qosResources: [{name: rdt, class: gold}]}}]}\n"
+	oneLimit   = "spec: {containers: [{resources: {limits: {qos.noderesource.dev/rdt.gold: 1}}}]}\n"
+)
+
+func TestOnlyDocumentsWithRequestsAreRewritten(t *testing.T) {
+	for _, test := range []struct{ name, text, want string }{
+		{
+			"others are copied byte by byte", "a:   [1,2]\n\n\nb:  x\n--- # why\n" + oneRequest + "---\n\nc:  &d {e:  f}\nd:  *d\n",
+			"a:   [1,2]\n\n\nb:  x\n--- # why\n" + oneLimit + "---\n\nc:  &d {e:  f}\nd:  *d\n",
+		},
+		{"after a directive", "%YAML 1.1\n---\n" + oneRequest, "%YAML 1.1\n---\n" + oneLimit},
+		{"on the line of the marker", "a:  1\n--- " + oneRequest, "a:  1\n---\n" + oneLimit},
+		{"with Windows line ends", "a:  1\r\n---\r\n" + oneRequest, "a:  1\r\n---\r\n" + oneLimit[:len(oneLimit)-1] + "\r\n"},
+		{"before an empty document", oneRequest + "---\n# none\n", oneLimit + "---\n# none\n"},
+		{"with a text that looks like a marker", oneRequest + "---\na: |\n  ---\n  b\n---x: 1\n", oneLimit + "---\na: |\n  ---\n  b\n---x: 1\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			result, err := convert.Convert("a.yaml", []byte(test.text), known())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, string(result.Text)); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
