@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -29,7 +30,9 @@ type document struct {
 
 	// root is the document node; nil without content.
 	root *yaml.Node
-	json bool
+	// nodes counts those in root with its aliases expanded.
+	nodes int
+	json  bool
 	// lists has the list that an element is in, handled the keys of the KEP's fields that were read or reported.
 	lists   map[*yaml.Node]*yaml.Node
 	handled map[*yaml.Node]bool
@@ -130,12 +133,14 @@ const (
 func (d *document) parse() {
 	d.lists, d.handled = map[*yaml.Node]*yaml.Node{}, map[*yaml.Node]bool{}
 	d.json = json.Valid(d.body)
-	root, err := parseText(d.body, d.line, d.json)
-	nodes := maxNodes + maxNodesPerByte*len(d.body)
+	root, err := parseText(d.body, d.json)
+	if root != nil {
+		addLines(root, d.line-1)
+	}
 	switch {
 	case err != nil:
 		d.faultSyntax(err)
-	case root != nil && !expandAliases(root, &nodes):
+	case root != nil && !d.expandAliases(root, nil):
 		d.fault(place{line: root.Content[0].Line}, "aliases make the document endless, or too large; write it without them")
 	default:
 		d.root = root
@@ -150,8 +155,8 @@ func (d *document) content() *yaml.Node {
 	return d.root.Content[0]
 }
 
-// parseText parses a document, whose first line has this number; nil without content.
-func parseText(text []byte, line int, isJSON bool) (*yaml.Node, error) {
+// parseText parses a document; nil without content.
+func parseText(text []byte, isJSON bool) (*yaml.Node, error) {
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("%")) {
 		return nil, nil // directives: the content begins after the next marker
@@ -159,9 +164,8 @@ func parseText(text []byte, line int, isJSON bool) (*yaml.Node, error) {
 	if isJSON {
 		text = escapeForYAML(text)
 	}
-	// Empty lines give nodes and errors the right line numbers.
-	decoder := yaml.NewDecoder(io.MultiReader(strings.NewReader(strings.Repeat("\n", line-1)), bytes.NewReader(text)))
 
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var root yaml.Node
 	switch err := decoder.Decode(&root); {
 	case errors.Is(err, io.EOF) || err == nil && len(root.Content) == 0:
@@ -175,13 +179,23 @@ func parseText(text []byte, line int, isJSON bool) (*yaml.Node, error) {
 	return &root, nil
 }
 
+// addLines adds to the line numbers of a node and of all below it.
+func addLines(n *yaml.Node, lines int) {
+	n.Line += lines
+	for _, child := range n.Content {
+		addLines(child, lines)
+	}
+}
+
 // yamlLine matches the errors of the parser.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?((?s).*)`)
 
 func (d *document) faultSyntax(err error) {
 	text, line := err.Error(), 0
 	if parts := yamlLine.FindStringSubmatch(text); parts != nil {
-		line, _ = strconv.Atoi(parts[1])
+		if number, err := strconv.Atoi(parts[1]); err == nil {
+			line = number + d.line - 1
+		}
 		text = parts[2]
 	}
 	remedy := "; correct it"
@@ -211,16 +225,19 @@ func escapeForYAML(text []byte) []byte {
 	})
 }
 
-// expandAliases replaces aliases by copies of what they refer to, and removes anchors. It returns false when there are more nodes than
-// allowed, as in an anchor with an alias of itself.
-func expandAliases(n *yaml.Node, allowed *int) bool {
+// expandAliases replaces aliases below n by copies of what they refer to and removes anchors. above has the nodes that n is in. It returns false for an alias of one of these, and with too many nodes.
+func (d *document) expandAliases(n *yaml.Node, above []*yaml.Node) bool {
+	above = append(above, n)
 	n.Anchor = ""
 	for i, child := range n.Content {
 		if child.Kind == yaml.AliasNode {
+			if slices.Contains(above, child.Alias) {
+				return false
+			}
 			n.Content[i] = yaml.CopyYNode(child.Alias)
 			n.Content[i].HeadComment, n.Content[i].LineComment, n.Content[i].FootComment = child.HeadComment, child.LineComment, child.FootComment
 		}
-		if *allowed--; *allowed < 0 || !expandAliases(n.Content[i], allowed) {
+		if d.nodes++; d.nodes > maxNodes+maxNodesPerByte*len(d.body) || !d.expandAliases(n.Content[i], above) {
 			return false
 		}
 	}

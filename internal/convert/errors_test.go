@@ -4,6 +4,7 @@
 package convert_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -57,6 +58,8 @@ func TestProblemsHavePlaceAndRemedy(t *testing.T) {
 		{"an anchor that is used elsewhere", "spec:\n  containers:\n  - name: main\n    resources: &main\n      qosResources: [{name: rdt, class: gold}]\nother: *main\n", `a.yaml:5: other.qosResources: is not supported here; move it to the resources of a container, or to the spec of a pod, beside its containers`},
 		{"an anchor whose uses differ", "spec:\n  qosResources: [{name: blockio, class: slow}]\n  containers:\n  - name: a\n    resources: &r {limits: {cpu: 1}}\n  - name: b\n    resources: *r\n  initContainers:\n  - name: c\n    resources: {limits: {qos.noderesource.dev/blockio.slow: 1}}\n---\nspec:\n  containers:\n  - name: a\n    resources: &r {qosResources: [{name: rdt, class: ''}]}\n  - name: b\n    ports: *r\n", `a.yaml:15: spec.containers[1].ports.qosResources: is not supported here; move it to the resources of a container, or to the spec of a pod, beside its containers`},
 		{"an anchor in itself", "spec: &s\n  containers: [{resources: {qosResources: []}}]\n  again: *s\n", `a.yaml:1: aliases make the document endless, or too large; write it without them`},
+		{"aliases that multiply", "qosResources: []\na: &a [1, 2, 3, 4, 5, 6, 7, 8]\n" + multiplied("ab", "bc", "cd", "de", "ef", "fg", "gh"), `a.yaml:1: aliases make the document endless, or too large; write it without them`},
+		{"a second document that is not YAML", "a: 1\n---\nqosResources: []\nb: @x\n", `a.yaml:4: is not YAML or JSON: found character that cannot start any token; correct it`},
 		{"a comment in brackets", "spec:\n  containers:\n  - resources: {qosResources: [ # why\n      {name: rdt, class: gold}]}\n", `a.yaml:3: the comment "# why" would be lost; move it out of the brackets`},
 		{"no place for annotations", "kind: Custom\napiVersion: example.org/v1\nspec:\n  template:\n    containers:\n    - name: main\n      resources: {qosResources: [{name: rdt, class: ''}]}\n", `a.yaml:7: Custom: spec.template.containers[0].resources.qosResources[0]: needs the annotation container.qos.noderesource.dev/main: rdt=, and it is not clear where the pod has its annotations; write it there, and remove this`},
 		{"a container whose name fits no annotation", "spec:\n  containers:\n  - name: Main_1\n    resources: {qosResources: [{name: rdt, class: ''}]}\n", `a.yaml:4: spec.containers[0].resources.qosResources[0]: needs an annotation for the container, whose name "Main_1" is not valid in Kubernetes; write lower-case letters, digits and "-"`},
@@ -100,4 +103,13 @@ func limitRange(limits string) string {
 
 func quota(sections string) string {
 	return "apiVersion: v1\nkind: ResourceQuota\nmetadata:\n  name: limits\nspec:\n  qosResources:\n" + sections
+}
+
+// multiplied has eight aliases of the first letter of each pair in an anchor of the second letter.
+func multiplied(pairs ...string) string {
+	var text strings.Builder
+	for _, pair := range pairs {
+		fmt.Fprintf(&text, "%c: &%c [%s]\n", pair[1], pair[1], strings.TrimSuffix(strings.Repeat("*"+pair[:1]+", ", 8), ", "))
+	}
+	return text.String()
 }

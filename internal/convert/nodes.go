@@ -103,19 +103,18 @@ func (d *document) entry(m *yaml.Node, name string, at place) entry {
 
 // mapping finds a field that must be a mapping, if it is there and not null.
 func (d *document) mapping(m *yaml.Node, name string, at place) entry {
-	e := d.entry(m, name, at)
-	if e.value != nil && !isMapping(e.value) {
-		d.fault(e.place, "must be a mapping, not %s", describe(e.value))
-		e.value = nil
-	}
-	return e
+	return d.entryOf(yaml.MappingNode, "a mapping", m, name, at)
 }
 
 // list finds a field that must be a list of what, if it is there and not null.
 func (d *document) list(m *yaml.Node, name string, at place, what string) entry {
+	return d.entryOf(yaml.SequenceNode, "a list of "+what, m, name, at)
+}
+
+func (d *document) entryOf(kind yaml.Kind, what string, m *yaml.Node, name string, at place) entry {
 	e := d.entry(m, name, at)
-	if e.value != nil && !isList(e.value) {
-		d.fault(e.place, "must be a list of %s, not %s", what, describe(e.value))
+	if e.value != nil && e.value.Kind != kind {
+		d.fault(e.place, "must be %s, not %s", what, describe(e.value))
 		e.value = nil
 	}
 	return e

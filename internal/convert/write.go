@@ -56,7 +56,7 @@ func (d *document) encode(root *yaml.Node) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if got, err := parseText(text, 1, false); err == nil && got != nil && equal(got.Content[0], root.Content[0]) {
+		if got, err := parseText(text, false); err == nil && got != nil && equal(got.Content[0], root.Content[0]) {
 			return text, nil
 		}
 		unfold(root) // the encoder may add blank lines to folded scalars
