@@ -71,8 +71,8 @@ func (h host) come(before func(op, path string) error) { h.before.Store(&before)
 // ReadFile is part of rdt.FS and blockio.FS.
 func (h host) ReadFile(path string) ([]byte, error) {
 	data, err := h.Machine.ReadFile(path)
-	if h.readOnly.Load() && strings.HasSuffix(path, "/mounts") {
-		data = bytes.ReplaceAll(data, []byte(" resctrl rw,"), []byte(" resctrl ro,"))
+	if h.readOnly.Load() && strings.HasSuffix(path, "/mountinfo") {
+		data = bytes.ReplaceAll(data, []byte(" resctrl resctrl rw"), []byte(" resctrl resctrl ro"))
 	}
 	return data, err
 }

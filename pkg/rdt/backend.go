@@ -1,6 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package rdt assigns containers to classes of cache and memory bandwidth, through the kernel's resctrl filesystem.
 package rdt
 
 import (
@@ -10,13 +11,14 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// ErrNotOffered is for a class that the live configuration does not have.
+// ErrNotOffered is the error for a class that the live configuration does not have.
 var ErrNotOffered = errors.New("class is not offered")
 
 // Backend is the classes.Backend of resctrl.
@@ -26,34 +28,17 @@ type Backend struct {
 	mount   bool
 	log     *slog.Logger
 
-	// mu serializes what writes groups or decides on that, and guards the fields below.
+	// mu serializes changes of groups, and guards root.
 	mu sync.Mutex
-	// root is what the root group had of the values that a configuration has changed, to be restored when none does so
-	// any more. A restart forgets it: what is there then counts as the original.
+	// root has the original values of the root group that a configuration has changed; they are restored when none does so
+	// any more. After a restart, the values found then are the original ones.
 	root Schemata
 
-	// live is replaced whole, so that hooks never wait for a change of configuration.
+	// live is replaced as a whole, so that hooks never wait for a change of configuration.
 	live atomic.Pointer[live]
 }
 
-// live is what the backend knows since its last change. It is immutable.
-type live struct {
-	// config is what was applied; nil before the first Apply.
-	config *Config
-	// point is where resctrl is mounted; empty before the first Apply. mount is how.
-	point string
-	mount resctrlMount
-	// domains are the root group's schemata, of which the IDs count: all caches that there are.
-	domains Schemata
-	// offered classes, and draining ones: those that are gone from the configuration, or were in one of a former run, but have a
-	// group still.
-	offered, draining map[string]bool
-	// effective are the schemata of our groups, those that drain included, and, when configured, the root's, as the kernel has them.
-	effective map[string]Schemata
-	status    classes.BackendStatus
-}
-
-// New makes a backend. It does no I/O.
+// New returns a backend. It does no I/O.
 func New(opts Options) *Backend {
 	log := opts.Log
 	if log == nil {
@@ -64,7 +49,41 @@ func New(opts Options) *Backend {
 	return b
 }
 
-// asConfig takes back what Kind.Parse has made.
+// Check implements classes.Backend. Where Apply would have to mount resctrl first, it cannot check the machine, and
+// returns no error.
+func (b *Backend) Check(ctx context.Context, config classes.BackendConfig) error {
+	_, err := b.Preview(ctx, config)
+	return err
+}
+
+// Preview returns the status that a configuration would have when applied. Where Apply would have to mount resctrl first,
+// the status says that the machine was not checked.
+func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (classes.BackendStatus, error) {
+	c, err := asConfig(config)
+	if err != nil {
+		return classes.BackendStatus{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	t, err := locate(b.host)
+	if b.canMount(err) {
+		return classes.BackendStatus{Conditions: []classes.Condition{{Type: ConditionMounted, Reason: NotMounted,
+			Message: "resctrl is not mounted yet, so masks, bandwidth and CLOSIDs were not checked; qos-nri-plugin mounts it when it " +
+				"starts, or do it now: mount -t resctrl resctrl " + DefaultMountPoint}}}, nil
+	}
+	if err != nil {
+		return classes.BackendStatus{}, err
+	}
+	next, _, err := prepare(c, t)
+	if err != nil {
+		return classes.BackendStatus{}, err
+	}
+	next.effective = next.machine.info.rounded(next.resolution.Groups)
+	return next.status(), nil
+}
+
+// asConfig returns the result of Kind.Parse.
 func asConfig(config classes.BackendConfig) (*Config, error) {
 	c, ok := config.(*Config)
 	if !ok {
@@ -73,59 +92,28 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 	return c, nil
 }
 
-// Check implements classes.Backend. When resctrl is not mounted, and Apply would mount it, the machine cannot be looked
-// at yet: then it finds nothing, and Apply does.
-func (b *Backend) Check(_ context.Context, config classes.BackendConfig) error {
-	c, err := asConfig(config)
+// canMount reports whether err is that resctrl is not mounted, and the backend may mount it.
+func (b *Backend) canMount(err error) bool { return b.mount && isUnavailable(err, NotMounted) }
+
+// prepare resolves the configuration for the machine. reclaim are the groups to remove first, for their CLOSIDs.
+func prepare(config *Config, t tree) (next *live, reclaim []string, err error) {
+	m, err := readMachine(t)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	mount, err := locate(b.host)
-	if err == nil {
-		_, _, _, err = b.prepare(c, mount)
+	if slices.Contains(t.options, "ro") {
+		return nil, nil, unavailable(ReadOnly, "resctrl is mounted read-only at %[1]s; run: mount -o remount,rw %[1]s", t.point)
 	}
-	if unavailable := (*classes.Unavailable)(nil); errors.As(err, &unavailable) && unavailable.Reason == NotMounted && b.mount {
-		return nil
-	}
-	return err
-}
 
-// prepare reads the machine and settles what the configuration means on it.
-func (b *Backend) prepare(config *Config, mount resctrlMount) (*machine, *Resolution, []string, error) {
-	m, err := readMachine(b.host, mount)
+	resolution, err := Resolve(config, m.info)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, orWrongMount(err, m.info)
 	}
-	if mount.has("ro") {
-		return nil, nil, nil, &classes.Unavailable{Reason: ReadOnly,
-			Message: fmt.Sprintf("resctrl is mounted read-only at %s; run: mount -o remount,rw %s", mount.point, mount.point)}
+	reclaim, err = m.reclaim(resolution.Groups)
+	if err = errors.Join(err, m.exclusiveOverlaps(resolution.Groups)); err != nil {
+		return nil, nil, err
 	}
-	resolution, reclaim, err := preflight(config, m, b.isDraining)
-	return m, resolution, reclaim, orWrongMount(err, m.info)
-}
-
-// orWrongMount is for configurations in which nothing is wrong but the unit of memory bandwidth: they are right for
-// machines that have resctrl mounted otherwise.
-func orWrongMount(err error, info Info) error {
-	problems := classes.SplitErrors(err)
-	if slices.ContainsFunc(problems, func(err error) bool { return !errors.Is(err, ErrBandwidthUnit) }) || len(problems) == 0 {
-		return err
-	}
-	return errors.Join(&classes.Unavailable{Reason: WrongMountOptions, Message: unitMessage(info)}, err)
-}
-
-func unitMessage(info Info) string {
-	if info.Bandwidth.Unit == MBps {
-		return "resctrl is mounted with mba_MBps, but the configuration has memory bandwidth in per cent only; mount it without mba_MBps"
-	}
-	return "resctrl is mounted without mba_MBps, but the configuration has memory bandwidth in MBps only; mount it with -o mba_MBps"
-}
-
-func (b *Backend) isDraining(group string) bool {
-	l := b.live.Load()
-	return l.offered[classOf(group)] || l.draining[classOf(group)]
+	return &live{config: config, machine: m, resolution: *resolution, offered: config.ClassNames()}, reclaim, nil
 }
 
 // Apply implements classes.Backend.
@@ -136,97 +124,93 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	err = b.apply(c, nil)
-	if err != nil {
+
+	if err = b.apply(c, nil); err != nil {
 		b.live.Store(b.live.Load().refused(err))
 	}
 	return err
 }
 
-// apply makes config the live one. Groups in kept, with their schemata, are there afterwards, too.
+// Withdraw implements classes.Backend. It restores the original values of the root group.
+func (b *Backend) Withdraw(context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.live.Load().machine == nil {
+		return nil
+	}
+	return b.apply(&Config{}, nil)
+}
+
+// apply makes config the live one, and writes the schemata of kept groups, too.
 func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
-	mount, err := b.mounted(config)
+	t, err := b.mounted(config)
 	if err != nil {
 		return err
 	}
-	m, resolution, reclaim, err := b.prepare(config, mount)
+	next, reclaim, err := prepare(config, t)
 	if err != nil {
 		return err
 	}
-	wanted := m.info.rounded(resolution.Groups)
+
+	wanted := next.machine.info.rounded(next.resolution.Groups)
 	_, rootConfigured := wanted[rootGroup]
 	if !rootConfigured && b.root != nil {
 		wanted[rootGroup] = b.root
 	}
 	maps.Copy(wanted, kept)
-	t := tree{b.host, mount.point}
-	before := m.schemata(func(name string) bool { return name == rootGroup || isOurs(name) })
-	ops := make([]Op, 0, len(reclaim))
+	before := next.machine.manageable()
+	var ops []Op
 	for _, name := range reclaim {
 		ops = append(ops, Op{Kind: Remove, Group: name})
 	}
-	ops = append(ops, Plan(before, wanted, m.info)...)
-	var effective map[string]Schemata
-	err = t.transact(ops, before, func() error {
-		effective, err = t.readBack(wanted, m.info)
-		return err
-	})
+	ops = append(ops, Plan(before, wanted, next.machine.info)...)
+
+	next.effective, err = t.transact(ops, before, wanted, next.machine.info)
 	if err != nil {
 		return err
 	}
 	switch {
 	case !rootConfigured:
 		b.root = nil
-		delete(effective, rootGroup) // its values are not ours any more
+		delete(next.effective, rootGroup) // not ours any more
 	case b.root == nil:
 		b.root = before[rootGroup].restrictedTo(wanted[rootGroup])
 	}
-	b.settle(config, resolution, m, t, effective)
+	b.activate(next, reclaim)
 	return nil
 }
 
-// mounted finds resctrl, or mounts it.
-func (b *Backend) mounted(config *Config) (resctrlMount, error) {
-	mount, err := locate(b.host)
-	if unavailable := (*classes.Unavailable)(nil); !errors.As(err, &unavailable) || unavailable.Reason != NotMounted || !b.mount {
-		return mount, err
+// mounted returns resctrl, and mounts it if necessary.
+func (b *Backend) mounted(config *Config) (tree, error) {
+	t, err := locate(b.host)
+	if !b.canMount(err) {
+		return t, err
 	}
 	if err := mountFor(b.host, config); err != nil {
-		return resctrlMount{}, err
+		return tree{}, err
 	}
 	b.log.Info("mounted resctrl", "path", DefaultMountPoint)
 	return locate(b.host)
 }
 
-// settle makes an applied configuration the live one. Groups of ours that no class has drain, also those of a former run: somebody may be on
-// the way to them.
-func (b *Backend) settle(config *Config, resolution *Resolution, m *machine, t tree, effective map[string]Schemata) {
-	next := &live{
-		config: config, point: t.point, mount: m.mount, domains: m.groups[rootGroup].schemata,
-		offered: map[string]bool{}, draining: map[string]bool{}, effective: effective,
-	}
-	for _, class := range config.ClassNames() {
-		next.offered[class] = true
-	}
-	for name := range effective {
-		if _, configured := resolution.Groups[name]; !configured && name != rootGroup {
-			next.draining[classOf(name)] = true // kept
+// activate makes an applied configuration the live one. Our groups that no class has are draining, those of a former run
+// included: a container may be about to start in them.
+func (b *Backend) activate(next *live, removed []string) {
+	for _, name := range next.machine.surplus(next.resolution.Groups) {
+		if next.effective[name] == nil && !slices.Contains(removed, name) {
+			next.effective[name] = next.machine.groups[name].schemata
 		}
 	}
-	for _, name := range m.surplus(resolution.Groups) {
-		if _, kept := effective[name]; kept || !t.exists(name) { // or removed for its CLOSID
-			continue
+	for _, name := range slices.Sorted(maps.Keys(next.effective)) {
+		if _, configured := next.resolution.Groups[name]; !configured {
+			next.draining = append(next.draining, classOf(name))
 		}
-		next.draining[classOf(name)] = true
-		next.effective[name] = m.groups[name].schemata
 	}
-	next.status = describeStatus(config, resolution, m, next)
 	b.live.Store(next)
 	b.log.Info("applied RDT configuration", "classes", len(next.offered), "draining", len(next.draining))
 }
 
-// Release implements classes.Backend. A group that still has tasks stays, whoever they are: removing it would move them to
-// the root group.
+// Release implements classes.Backend. A group with running tasks stays: its removal would move them to the root group.
 func (b *Backend) Release(_ context.Context, inUse func(class string) bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -234,53 +218,58 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 	if len(now.draining) == 0 {
 		return nil
 	}
-	t := tree{b.host, now.point}
-	kept := map[string]bool{}
+
+	next := *now
+	next.draining, next.effective = nil, maps.Clone(now.effective)
 	var problems []error
-	for _, class := range slices.Sorted(maps.Keys(now.draining)) {
-		done, err := t.release(GroupOf(class), inUse(class))
-		if err != nil {
+	for _, class := range now.draining {
+		removed := false
+		if !inUse(class) {
+			var err error
+			removed, err = now.machine.removeUnused(GroupOf(class))
 			problems = append(problems, err)
 		}
-		if !done {
-			kept[class] = true
+		if removed {
+			delete(next.effective, GroupOf(class))
+		} else {
+			next.draining = append(next.draining, class)
 		}
 	}
-	b.live.Store(now.withDraining(kept))
+	b.live.Store(&next)
 	return errors.Join(problems...)
 }
 
-// Adjust implements classes.Backend.
-//
-// Nothing new gets into a class that drains; what was in it can be taken back there, when a change fails.
+// Adjust implements classes.Backend. A draining class takes no new containers, but one that left it can return when a
+// change fails.
 func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
-	if to == classes.SystemDefault {
-		return classes.Adjustment{}, nil
-	}
 	now := b.live.Load()
-	if back := now.draining[to] && from != classes.SystemDefault; !now.offered[to] && !back {
-		reason := "there are " + names(now.offered)
-		if now.draining[to] {
-			reason = "it was removed, and only stays for what runs in it; " + reason
-		}
-		return classes.Adjustment{}, fmt.Errorf("RDT class %q: %w; %s", to, ErrNotOffered, reason)
+	draining := slices.Contains(now.draining, to)
+	switch {
+	case to == classes.SystemDefault:
+		return classes.Adjustment{}, nil
+	case slices.Contains(now.offered, to), draining && from != classes.SystemDefault:
+		return classes.Adjustment{ClosID: GroupOf(to)}, nil
 	}
-	return classes.Adjustment{ClosID: GroupOf(to)}, nil
+
+	reason := "there are none"
+	if len(now.offered) > 0 {
+		reason = "there are " + strings.Join(now.offered, ", ")
+	}
+	if draining {
+		reason = "it was removed, and remains only for running containers; " + reason
+	}
+	return classes.Adjustment{}, fmt.Errorf("RDT class %q: %w; %s", to, ErrNotOffered, reason)
 }
 
 // Status implements classes.Backend.
-func (b *Backend) Status() classes.BackendStatus { return b.live.Load().status }
+func (b *Backend) Status() classes.BackendStatus { return b.live.Load().status() }
 
-// Schemata are the values of each class as the kernel has them, one line a schema; those of the system default are there
-// when the configuration sets them.
+// Schemata returns the kernel's values of each class, one line per schema. The system default is included when the
+// configuration sets it.
 func (b *Backend) Schemata() map[string]string {
 	texts := map[string]string{}
 	for name, schemata := range b.live.Load().effective {
-		class := classes.SystemDefault
-		if name != rootGroup {
-			class = classOf(name)
-		}
-		texts[class] = schemata.String()
+		texts[strings.TrimPrefix(name, GroupPrefix)] = schemata.String()
 	}
 	return texts
 }

@@ -46,7 +46,7 @@ func apply(t testing.TB, b *Backend, text string) {
 
 func nobody(string) bool { return false }
 
-// dump is what stands in resctrl, without what only the kernel counts.
+// dump returns one file of every group, by group.
 func dump(fs *sim.FS, file string) map[string]string {
 	texts := map[string]string{}
 	for path, text := range fs.Dump() {
@@ -181,11 +181,11 @@ func TestCheckWritesNothing(t *testing.T) {
 	}
 }
 
-// occupied is a machine with groups of others and of a former run of ours.
+// occupied returns a machine with groups of others and of a former run of ours.
 func occupied(t testing.TB, spec sim.Spec) *sim.FS {
 	t.Helper()
 	fs := sim.New(spec)
-	prepare(t, fs, [][2]string{
+	setUp(t, fs, [][2]string{
 		{"schemata", "L3:0=3ff;1=3ff\nL2:0=3ffff;1=3ffff\n"},
 		{"theirs/schemata", "L3:0=3;1=3\nMB:0=70;1=20\n"},
 		{"alone/schemata", "L3:0=800;1=800\nL2:0=80000;1=80000\n"},
@@ -201,11 +201,11 @@ func occupied(t testing.TB, spec sim.Spec) *sim.FS {
 	return fs
 }
 
-// exclusive is a machine on which a group of others shares with nobody.
+// exclusive returns a machine with an exclusive group of others.
 func exclusive(t testing.TB, spec sim.Spec) *sim.FS {
 	t.Helper()
 	fs := sim.New(spec)
-	prepare(t, fs, [][2]string{
+	setUp(t, fs, [][2]string{
 		{"schemata", "L3:0=1ff;1=1ff\nL2:0=7ffff;1=7ffff\n"},
 		{"alone/schemata", "L3:0=200;1=200\nL2:0=80000;1=80000\n"},
 		{"alone/mode", "exclusive\n"},
@@ -213,8 +213,8 @@ func exclusive(t testing.TB, spec sim.Spec) *sim.FS {
 	return fs
 }
 
-// prepare writes files, and makes the groups that they are in.
-func prepare(t testing.TB, fs *sim.FS, writes [][2]string) {
+// setUp creates groups and writes their files.
+func setUp(t testing.TB, fs *sim.FS, writes [][2]string) {
 	t.Helper()
 	for _, write := range writes {
 		if group, _, inside := strings.Cut(write[0], "/"); inside {
@@ -262,7 +262,7 @@ func TestForeignGroupsStayByteIdentical(t *testing.T) {
 	}
 }
 
-func TestGroupsOfAFormerRunAreReleasedWhenTheyAreEmptyAndNobodyUsesThem(t *testing.T) {
+func TestUnusedGroupsOfAFormerRunAreReleased(t *testing.T) {
 	fs := occupied(t, sim.IntelSpec())
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)
@@ -301,7 +301,7 @@ func TestAClassThatIsRemovedDrains(t *testing.T) {
 	apply(t, b, twoPartitions)
 	apply(t, b, others)
 	if _, err := b.Adjust("", "gold"); !errors.Is(err, ErrNotOffered) || !strings.Contains(err.Error(), "it was removed") {
-		t.Errorf("a removed class is offered, or not said to be removed: %v", err)
+		t.Errorf("a removed class is offered, or not reported as removed: %v", err)
 	}
 	if _, ok := dump(fs, "mode")["qos-gold"]; !ok {
 		t.Fatal("its group is gone, while a container may be on the way to it")
@@ -313,12 +313,12 @@ func TestAClassThatIsRemovedDrains(t *testing.T) {
 	}
 	for _, condition := range b.Status().Conditions {
 		if condition.Type == ConditionDraining {
-			t.Errorf("still said to drain: %v", condition)
+			t.Errorf("still reported as draining: %v", condition)
 		}
 	}
 }
 
-func TestTheRootGroupGetsBackWhatItHad(t *testing.T) {
+func TestTheRootGroupIsRestored(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	must(t, fs.WriteFile(sim.MountPoint+"/schemata", []byte("L3:0=ffe;1=fff\nMB:0=90;1=100\n")))
 	before := fs.Dump()

@@ -10,9 +10,9 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestAMoveThatNeverSettlesIsTakenBackWhole has a bomb that goes on after the plugin has given up, and one that a thread which was moved
-// goes on with while it is taken back.
-func TestAMoveThatNeverSettlesIsTakenBackWhole(t *testing.T) {
+// TestAMoveThatGivesUpIsRolledBack has a fork bomb that continues after the plugin has given up, and one in which moved threads fork while
+// they are moved back.
+func TestAMoveThatGivesUpIsRolledBack(t *testing.T) {
 	for name, parents := range map[string][]int{"from outside": {1}, "from outside, and from within": {1, 10, 11}} {
 		t.Run(name, func(t *testing.T) {
 			c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
@@ -28,10 +28,9 @@ func TestAMoveThatNeverSettlesIsTakenBackWhole(t *testing.T) {
 			if !errors.Is(err, ErrUnsettled) {
 				t.Fatalf("got %v", err)
 			}
-			rollback := (*RollbackError)(nil)
 			for tid, group := range c.groups() {
-				if group != "qos-gold" && !errors.As(err, &rollback) {
-					t.Errorf("thread %d is in %q, and nobody says so: %v", tid, group, err)
+				if group != "qos-gold" && !errors.Is(err, ErrRollback) {
+					t.Errorf("thread %d is in %q, and it is not reported: %v", tid, group, err)
 				}
 			}
 			if len(c.tids) < maxPasses {

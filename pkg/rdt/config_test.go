@@ -136,7 +136,7 @@ func checkResolution(t *testing.T, config *Config, info Info, resolution *Resolu
 	for name, schemata := range resolution.Groups {
 		for schema, cache := range info.Caches {
 			for _, id := range cache.Domains {
-				if err := cache.legal(schemata[schema][id]); err != nil {
+				if err := cache.legal(schemata[Domain{schema, id}]); err != nil {
 					t.Fatalf("group %q: %s %d: %v", name, schema, id, err)
 				}
 			}
@@ -145,7 +145,7 @@ func checkResolution(t *testing.T, config *Config, info Info, resolution *Resolu
 			continue
 		}
 		for _, id := range info.Bandwidth.Domains {
-			if value := schemata[MB][id]; value < info.Bandwidth.Min || value > info.Bandwidth.Max {
+			if value := schemata[Domain{MB, id}]; value < info.Bandwidth.Min || value > info.Bandwidth.Max {
 				t.Fatalf("group %q: MB %d is %d", name, id, value)
 			}
 		}

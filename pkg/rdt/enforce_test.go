@@ -83,7 +83,7 @@ func TestAdjustNamesTheGroupOfTheClass(t *testing.T) {
 	}
 }
 
-func TestEnforceAtCreationBelievesOnlyWhatTheKernelSays(t *testing.T) {
+func TestEnforceAtCreationVerifiesTheGroupInTheKernel(t *testing.T) {
 	for name, spec := range kernels() {
 		t.Run(name, func(t *testing.T) {
 			starting := target
@@ -110,7 +110,7 @@ func TestEnforceAtCreationBelievesOnlyWhatTheKernelSays(t *testing.T) {
 	}
 }
 
-func TestEnforceMovesAllThreadsAndWhatTheyForkMeanwhile(t *testing.T) {
+func TestEnforceMovesAllThreadsAndTheirForks(t *testing.T) {
 	for name, spec := range kernels() {
 		for _, to := range []string{"bronze", ""} {
 			t.Run(fmt.Sprintf("%s, to %q", name, to), func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestEnforceGivesUpOnAForkBombAndOnItsDeadline(t *testing.T) {
 	}
 }
 
-func TestEnforceSaysThatAGroupDoesNotExist(t *testing.T) {
+func TestEnforceReportsAMissingGroup(t *testing.T) {
 	_, b := newContainer(t, sim.IntelSpec(), "")
 	if err := b.Enforce(t.Context(), target, "", "tin"); !errors.Is(err, ErrNotOffered) {
 		t.Errorf("got %v", err)

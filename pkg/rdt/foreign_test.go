@@ -33,7 +33,7 @@ func parseFile(t *testing.T, fs FS, text []byte) classes.ResourceConfig {
 	return config.Resources[0]
 }
 
-func TestFilesOfContainerdAndCRIOAreTakenUnchanged(t *testing.T) {
+func TestFilesOfContainerdAndCRIOAreAcceptedUnchanged(t *testing.T) {
 	files, err := foreign.RDT()
 	must(t, err)
 	want := map[string][]string{
@@ -64,7 +64,7 @@ func TestFilesOfContainerdAndCRIOAreTakenUnchanged(t *testing.T) {
 	}
 }
 
-// takenUnchanged applies a file where goresctrl could, and says whether that is so: 1 or 0.
+// takenUnchanged applies a file where goresctrl can, and returns 1 if so.
 func takenUnchanged(t *testing.T, spec sim.Spec, text []byte) int {
 	if !sameAsGoresctrl(t, fakeTree(t, spec), spec, string(text)) {
 		return 0

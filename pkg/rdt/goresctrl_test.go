@@ -145,11 +145,11 @@ func glob(dir, pattern string) []string {
 func infoOf(t testing.TB, spec sim.Spec) Info {
 	t.Helper()
 	fs := sim.New(spec)
-	mount, err := locate(fs)
+	tree, err := locate(fs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := readMachine(fs, mount)
+	m, err := readMachine(tree)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +269,7 @@ partitions:
 	"no L3, and it is required":     "partitions: {p: {l3Allocation: 100%, classes: {a: {l3Allocation: 50%}}}}",
 }
 
-func TestConfigurationsMeanWhatGoresctrlMakesOfThem(t *testing.T) {
+func TestConfigurationsResolveAsInGoresctrl(t *testing.T) {
 	for machine, spec := range machines() {
 		dir := fakeTree(t, spec)
 		for name, config := range sharedConfigs {
@@ -311,7 +311,7 @@ func ignoredByGoresctrl(err error) bool {
 	return true
 }
 
-func TestRandomConfigurationsMeanWhatGoresctrlMakesOfThem(t *testing.T) {
+func TestRandomConfigurationsResolveAsInGoresctrl(t *testing.T) {
 	random := rand.New(rand.NewPCG(3008, 1))
 	compared := 0
 	for _, name := range []string{"wide", "two bits", "L3 CDP", "MBps"} {

@@ -11,7 +11,7 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// hanging is a kernel that does not come back from a write of schemata, once.
+// hanging is a kernel in which one write of schemata hangs.
 type hanging struct {
 	*sim.FS
 	hangs             *atomic.Bool
@@ -26,7 +26,7 @@ func (h hanging) WriteFile(path string, data []byte) error {
 	return h.FS.WriteFile(path, data)
 }
 
-func TestWhatHooksAskForDoesNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
+func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	fs := hanging{sim.New(sim.IntelSpec()), &atomic.Bool{}, make(chan struct{}), make(chan struct{})}
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)

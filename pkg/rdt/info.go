@@ -20,82 +20,79 @@ const (
 	L3 = "L3"
 )
 
-// Info is what resctrl says of the CPU, under the options it is mounted with.
+// Info is what resctrl reports about the CPU, under its current mount options.
 type Info struct {
-	// CLOSIDs is how many control groups there can be, the root included: the least of all resources.
+	// CLOSIDs is the maximum number of control groups, the root group included: the minimum over all resources.
 	CLOSIDs int
-	// Caches has, for each level that can be divided, one schema, or CODE and DATA under the cdp and cdpl2 mount options.
+	// Caches has one schema for each level that can be divided, or CODE and DATA under the mount options cdp and cdpl2.
 	Caches map[Schema]CacheInfo
 	// Bandwidth is nil when memory bandwidth cannot be allocated.
 	Bandwidth *BandwidthInfo
 }
 
-// CacheInfo is what masks of a cache schema may be.
+// CacheInfo describes the valid masks of a cache schema.
 type CacheInfo struct {
-	// Mask has all bits that can be given. Shareable bits are used by other hardware, too.
+	// Mask has all bits that can be allocated. Shareable bits are used by other hardware, too.
 	Mask, Shareable uint64
-	// MinBits is the least number of bits of a mask. It is 0 on AMD.
+	// MinBits is the minimum number of bits of a mask. It is 0 on AMD.
 	MinBits int
-	// Sparse masks may have gaps.
+	// Sparse reports whether masks may have gaps.
 	Sparse bool
 	// Domains are the cache IDs, ascending.
 	Domains []int
 }
 
-// BandwidthUnit is what the numbers of an MB line count.
+// BandwidthUnit is the unit of the values of the MB schema.
 type BandwidthUnit string
 
 const (
 	// Percent of the full bandwidth: Intel.
 	Percent BandwidthUnit = "%"
-	// MBps is the kernel's feedback loop, with the mba_MBps mount option.
+	// MBps is the unit of the kernel's feedback loop (mount option mba_MBps).
 	MBps BandwidthUnit = "MBps"
 	// EighthGBps is an absolute limit in units of 1/8 GB/s: AMD.
 	EighthGBps BandwidthUnit = "1/8 GB/s"
 )
 
-// BandwidthInfo is what values of the MB schema may be.
+// BandwidthInfo describes the valid values of the MB schema.
 type BandwidthInfo struct {
 	Unit BandwidthUnit
-	// Min is the least value; the kernel rounds up to multiples of Granularity. Max means no limit.
+	// Min is the smallest value; the kernel rounds up to multiples of Granularity. Max means no limit.
 	Min, Granularity, Max uint64
 	// Domains are the cache IDs, ascending.
 	Domains []int
 }
 
-// Schemas of a cache level: none when it cannot be divided, otherwise the unified one, or CODE and DATA.
+// Schemas returns the schemas of a cache level: none when it cannot be divided, else the unified one, or CODE and DATA.
 func (i Info) Schemas(level string) []Schema {
-	var schemas []Schema
-	for schema := range i.Caches {
-		if schema.Level() == level {
-			schemas = append(schemas, schema)
-		}
-	}
-	slices.Sort(schemas)
-	return schemas
+	schemas := slices.Sorted(maps.Keys(i.Caches))
+	return slices.DeleteFunc(schemas, func(s Schema) bool { return s.Level() != level })
 }
 
 // maxMBps is the kernel's value for no limit under mba_MBps (MBA_MAX_MBPS).
 const maxMBps = 1<<32 - 1
 
-// amdMaxBandwidth is AMD's value for no limit on all CPUs so far: the bit above the value (CPUID 0x80000020_EAX_x1).
+// amdMaxBandwidth is the value for no limit on all AMD CPUs so far: the bit above the value (CPUID 0x80000020_EAX_x1).
 const amdMaxBandwidth = 2048
 
-//nolint:gochecknoglobals // data, never changed
-var cacheSchemas = []Schema{"L2", "L2CODE", "L2DATA", "L3", "L3CODE", "L3DATA"}
-
-// ParseInfo interprets the files below info/, named by their path in it ("L3/cbm_mask"), and the root group's schemata.
-// mbps says whether the mount option mba_MBps is on.
+// ParseInfo interprets the files below info/, keyed by their relative path ("L3/cbm_mask"), and the root group's schemata.
+// mbps reports whether resctrl is mounted with mba_MBps.
 func ParseInfo(files map[string][]byte, root Schemata, mbps bool) (Info, error) {
 	parse := infoParser{files: files}
-	info := Info{Caches: map[Schema]CacheInfo{}, CLOSIDs: parse.closids()}
-	for _, schema := range cacheSchemas {
-		if _, ok := files[string(schema)+"/cbm_mask"]; ok {
-			info.Caches[schema] = parse.cache(schema, slices.Sorted(maps.Keys(root[schema])))
+	info := Info{Caches: map[Schema]CacheInfo{}}
+
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		schema := Schema(path.Dir(file))
+		switch name := path.Base(file); {
+		case name == "num_closids":
+			if n := parse.count(file); info.CLOSIDs == 0 || n < info.CLOSIDs {
+				info.CLOSIDs = n
+			}
+		case name == "cbm_mask" && schema.Level() != "":
+			info.Caches[schema] = parse.cache(schema, root.ids(schema))
+		case name == "min_bandwidth" && schema == MB:
+			info.Bandwidth = parse.bandwidth(root, mbps)
 		}
-	}
-	if _, ok := files["MB/min_bandwidth"]; ok {
-		info.Bandwidth = parse.bandwidth(root[MB], mbps)
 	}
 	return info, errors.Join(parse.problems...)
 }
@@ -106,30 +103,14 @@ type infoParser struct {
 }
 
 func (p *infoParser) number(file string, base int) uint64 {
-	text := strings.TrimSpace(string(p.files[file]))
-	value, err := strconv.ParseUint(text, base, 64)
+	value, err := strconv.ParseUint(strings.TrimSpace(string(p.files[file])), base, 64)
 	if err != nil {
 		p.problems = append(p.problems, fmt.Errorf("resctrl info/%s: %w", file, err))
 	}
 	return value
 }
 
-func (p *infoParser) count(file string) int {
-	return int(min(p.number(file, 10), 1<<16))
-}
-
-func (p *infoParser) closids() int {
-	least := 0
-	for _, file := range slices.Sorted(maps.Keys(p.files)) {
-		if path.Base(file) != "num_closids" {
-			continue
-		}
-		if n := p.count(file); least == 0 || n < least {
-			least = n
-		}
-	}
-	return least
-}
+func (p *infoParser) count(file string) int { return int(min(p.number(file, 10), 1<<16)) }
 
 func (p *infoParser) cache(schema Schema, domains []int) CacheInfo {
 	name := string(schema)
@@ -139,33 +120,33 @@ func (p *infoParser) cache(schema Schema, domains []int) CacheInfo {
 		MinBits:   p.count(name + "/min_cbm_bits"),
 		Domains:   domains,
 	}
-	if info.Mask == 0 || info.Mask&(info.Mask+1) != 0 {
+	if info.Mask&1 == 0 || !contiguous(info.Mask) {
 		p.problems = append(p.problems, fmt.Errorf("resctrl info/%s/cbm_mask: %#x is not a run of ones from bit 0", name, info.Mask))
 	}
-	// Before Linux 6.7 there is no such file, and only AMD, whose least number of bits is 0, has masks with gaps.
+
+	// Before Linux 6.7 there is no such file, and only AMD CPUs, with a minimum of 0 bits, support masks with gaps.
+	info.Sparse = info.MinBits == 0
 	if _, ok := p.files[name+"/sparse_masks"]; ok {
 		info.Sparse = p.number(name+"/sparse_masks", 10) != 0
-	} else {
-		info.Sparse = info.MinBits == 0
 	}
 	return info
 }
 
-func (p *infoParser) bandwidth(root Domains, mbps bool) *BandwidthInfo {
-	largest := uint64(0)
-	for _, value := range root {
-		largest = max(largest, value)
-	}
+func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 	info := &BandwidthInfo{
 		Unit:        Percent,
 		Min:         p.number("MB/min_bandwidth", 10),
 		Granularity: max(1, p.number("MB/bandwidth_gran", 10)),
 		Max:         100,
-		Domains:     slices.Sorted(maps.Keys(root)),
+		Domains:     root.ids(MB),
 	}
+	largest := uint64(0)
+	for _, id := range info.Domains {
+		largest = max(largest, root[Domain{MB, id}])
+	}
+
 	switch {
-	case mbps:
-		// The kernel keeps what is written, unrounded, and follows it as well as it can.
+	case mbps: // the kernel keeps what is written, unrounded
 		info.Unit, info.Min, info.Granularity, info.Max = MBps, 0, 1, maxMBps
 	case info.Min == 0 || largest > 100:
 		info.Unit, info.Max = EighthGBps, amdMaximum(largest)
@@ -173,10 +154,69 @@ func (p *infoParser) bandwidth(root Domains, mbps bool) *BandwidthInfo {
 	return info
 }
 
-// amdMaximum is the value for no limit. No file has it, but it is a power of two, and what groups begin with.
+// amdMaximum returns the value for no limit. No file has it, but it is a power of two, and the initial value of groups.
 func amdMaximum(largest uint64) uint64 {
 	if largest <= amdMaxBandwidth {
 		return amdMaxBandwidth
 	}
 	return 1 << min(bits.Len64(largest-1), 63)
+}
+
+func (c CacheInfo) minBits() uint64 { return uint64(max(1, c.MinBits)) }
+
+// legal returns an error when the CPU does not support a mask.
+func (c CacheInfo) legal(mask uint64) error {
+	switch {
+	case mask&^c.Mask != 0:
+		return fmt.Errorf("mask %#x is wider than the cache, whose mask is %#x", mask, c.Mask)
+	case !c.Sparse && !contiguous(mask):
+		return fmt.Errorf("mask %#x has a gap; this CPU takes only a single run of ones", mask)
+	case uint64(bits.OnesCount64(firstRun(mask))) < c.minBits():
+		return fmt.Errorf("mask %#x has too few bits; this CPU takes no less than %d", mask, c.minBits())
+	}
+	return nil
+}
+
+// firstRun returns the lowest run of ones. The kernel counts only its bits, even where masks may have gaps (cbm_validate).
+func firstRun(mask uint64) uint64 { return mask &^ (mask + mask&-mask) }
+
+func contiguous(mask uint64) bool { return firstRun(mask) == mask }
+
+// runs returns the runs of ones of a mask, from the lowest.
+func runs(mask uint64) []uint64 {
+	var found []uint64
+	for mask != 0 {
+		run := firstRun(mask)
+		found = append(found, run)
+		mask &^= run
+	}
+	return found
+}
+
+// largestPart returns the largest legal mask within mask; 0 if there is none.
+func (c CacheInfo) largestPart(mask uint64) uint64 {
+	if mask != 0 && c.legal(mask) == nil {
+		return mask
+	}
+
+	largest := uint64(0)
+	for _, run := range runs(mask) {
+		if c.legal(run) == nil && bits.OnesCount64(run) > bits.OnesCount64(largest) {
+			largest = run
+		}
+	}
+	return largest
+}
+
+// smallestParts returns the smallest legal masks at both ends of each run of mask, if they are smaller than mask.
+func (c CacheInfo) smallestParts(mask uint64) []uint64 {
+	var parts []uint64
+	least := c.minBits()
+	for _, run := range runs(mask) {
+		low, high := uint64(bits.TrailingZeros64(run)), uint64(bits.Len64(run))
+		if high-low >= least && run != mask || high-low > least {
+			parts = append(parts, (1<<least-1)<<low, (1<<least-1)<<(high-least))
+		}
+	}
+	return parts
 }

@@ -86,7 +86,7 @@ func filesOf(t *testing.T, groups ...string) map[string]string {
 
 func kernelSchemata(t *testing.T) map[string]string {
 	t.Helper()
-	m, err := readMachine(hostfs.Root("/"), resctrlMount{point: sim.MountPoint})
+	m, err := readMachine(tree{host: hostfs.Root("/"), point: sim.MountPoint})
 	must(t, err)
 	texts := map[string]string{}
 	for name, group := range m.groups {
@@ -166,7 +166,7 @@ func TestMountingOnTheKernel(t *testing.T) {
 	}
 }
 
-// reasonOf is why resctrl is unavailable, or else what the error says.
+// reasonOf returns why resctrl is unavailable, or else the error.
 func reasonOf(err error) string {
 	if unavailable := (*classes.Unavailable)(nil); errors.As(err, &unavailable) {
 		return unavailable.Reason
@@ -212,7 +212,7 @@ func refusesAndRollsBack(t *testing.T, b *Backend) {
 	if !errors.Is(err, ErrNoCLOSID) || !strings.Contains(err.Error(), "groups of others (theirs) have 1") {
 		t.Errorf("got %v", err)
 	}
-	if !slices.Contains(strings.Fields(names(b.live.Load().offered)), "gold") {
+	if !slices.Contains(b.live.Load().offered, "gold") {
 		t.Error("the old configuration is not live")
 	}
 }

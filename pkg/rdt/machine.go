@@ -12,141 +12,151 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// group is a control group as it stands.
+// tree is a mounted resctrl filesystem.
+type tree struct {
+	host    FS
+	point   string
+	options []string
+}
+
+func (t tree) path(elements ...string) string {
+	return path.Join(append([]string{t.point}, elements...)...)
+}
+
+// exists reports whether a group exists.
+func (t tree) exists(group string) bool {
+	_, err := t.host.ReadFile(t.path(group, "schemata"))
+	return err == nil
+}
+
+// notExist reports whether err means that a group does not exist. ENOTDIR comes from files that kernels newer than this
+// program, or the mount option debug, add to the root directory.
+func notExist(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOTDIR)
+}
+
+// groupNames returns the control groups, the root group first, and perhaps files that are unknown to this program.
+func (t tree) groupNames() ([]string, error) {
+	entries, err := t.host.ReadDir(t.point)
+	if err != nil {
+		return nil, fmt.Errorf("list resctrl groups: %w", err)
+	}
+
+	names := []string{rootGroup}
+	for _, name := range entries {
+		switch name {
+		case "info", "mon_groups", "mon_data", "cpus", "cpus_list", "mode", "schemata", "size", "tasks":
+		default:
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// group is the state of a control group.
 type group struct {
 	schemata Schemata
 	// mode is shareable, exclusive, pseudo-locksetup or pseudo-locked.
 	mode string
-	// empty says that no task is in it; it is only known of groups that are ours.
+	// empty reports that our group has no tasks; it is not set for groups of others.
 	empty bool
 }
 
 func (g group) exclusive() bool { return g.mode == "exclusive" || g.mode == "pseudo-locked" }
 
-// machine is resctrl as it stands.
+func (t tree) readSchemata(group string) (Schemata, error) {
+	text, err := t.host.ReadFile(t.path(group, "schemata"))
+	if err != nil {
+		return nil, err
+	}
+	return ParseSchemata(text)
+}
+
+func (t tree) readGroup(name string) (g group, err error) {
+	if g.schemata, err = t.readSchemata(name); err != nil {
+		return g, err
+	}
+	mode, err := t.host.ReadFile(t.path(name, "mode"))
+	g.mode = strings.TrimSpace(string(mode))
+	if err != nil || !isOurs(name) {
+		return g, err
+	}
+	tasks, err := t.host.ReadFile(t.path(name, "tasks"))
+	g.empty = len(strings.TrimSpace(string(tasks))) == 0
+	return g, err
+}
+
+// machine is the state of resctrl on this machine.
 type machine struct {
-	mount resctrlMount
-	info  Info
-	// groups are all control groups by name, foreign ones and the root included.
+	tree
+	info Info
+	// groups are all control groups by name, those of others and the root group included.
 	groups map[string]group
 }
 
-// isOurs says whether a group is for us to change.
+// isOurs reports whether this program manages a group.
 func isOurs(name string) bool { return strings.HasPrefix(name, GroupPrefix) && name != GroupPrefix }
 
-// names of the groups for which is holds, sorted.
+// names returns the groups for which is holds, sorted.
 func (m *machine) names(is func(name string) bool) []string {
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(m.groups)) {
-		if is(name) {
-			names = append(names, name)
-		}
-	}
-	return names
+	names := slices.Sorted(maps.Keys(m.groups))
+	return slices.DeleteFunc(names, func(name string) bool { return !is(name) })
 }
 
 func (m *machine) foreign() []string {
 	return m.names(func(name string) bool { return name != rootGroup && !isOurs(name) })
 }
 
-// closids is how many control groups there are. Groups that are locked to a part of the cache have given theirs back.
+// closids returns the number of CLOSIDs in use. Pseudo-locked groups have released theirs.
 func (m *machine) closids() int {
 	return len(m.names(func(name string) bool { return m.groups[name].mode != "pseudo-locked" }))
 }
 
-// readMachine reads all that counts of resctrl. It writes nothing.
-func readMachine(host FS, mount resctrlMount) (*machine, error) {
-	m := &machine{mount: mount, groups: map[string]group{}}
-	names, err := groupNames(host, mount.point)
+// readMachine reads the state of resctrl. It writes nothing.
+func readMachine(t tree) (*machine, error) {
+	m := &machine{tree: t, groups: map[string]group{}}
+	names, err := t.groupNames()
 	if err != nil {
-		return nil, fmt.Errorf("list resctrl groups: %w", err)
+		return nil, err
 	}
 	for _, name := range names {
-		g, err := readGroup(host, path.Join(mount.point, name), isOurs(name))
+		g, err := t.readGroup(name)
 		switch {
 		case err == nil:
 			m.groups[name] = g
-		case name != rootGroup && gone(err): // its owner removed it meanwhile
+		case name != rootGroup && notExist(err): // removed by its owner meanwhile
 		default:
 			return nil, fmt.Errorf("resctrl group %q: %w", name, err)
 		}
 	}
-	files, err := readInfo(host, path.Join(mount.point, "info"))
+
+	files, err := t.readInfo()
 	if err != nil {
-		return nil, fmt.Errorf("read what resctrl offers: %w", err)
+		return nil, fmt.Errorf("read the capabilities of resctrl: %w", err)
 	}
-	if m.info, err = ParseInfo(files, m.largestBandwidth(), mount.has("mba_MBps")); err != nil {
+	if m.info, err = ParseInfo(files, m.largestBandwidth(), slices.Contains(t.options, "mba_MBps")); err != nil {
 		return nil, err
 	}
 	if len(m.info.Caches) == 0 && m.info.Bandwidth == nil {
-		return nil, &classes.Unavailable{Reason: NoCPUSupport,
-			Message: "resctrl is mounted, but the CPU can neither divide its caches nor limit memory bandwidth"}
+		return nil, unavailable(NoCPUSupport, "resctrl is mounted, but the CPU can neither divide its caches nor limit memory bandwidth")
 	}
 	return m, nil
 }
 
-// gone says that there is no such group: ENOTDIR is of a file that resctrl has on kernels newer than this program, or with "-o debug".
-func gone(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOTDIR)
-}
-
-// groupNames are those of the control groups: the root and all that is not known to be resctrl's own. What turns out to be a file is gone.
-func groupNames(host FS, point string) ([]string, error) {
-	entries, err := host.ReadDir(point)
+func (t tree) readInfo() (map[string][]byte, error) {
+	resources, err := t.host.ReadDir(t.path("info"))
 	if err != nil {
 		return nil, err
 	}
-	names := []string{rootGroup}
-	for _, name := range entries {
-		switch name {
-		case "info", "mon_groups", "mon_data", "cpus", "cpus_list", "mode", "schemata", "size", "tasks":
-			continue
-		}
-		names = append(names, name)
-	}
-	return names, nil
-}
 
-func readGroup(host FS, dir string, ours bool) (group, error) {
-	var g group
-	text, err := host.ReadFile(path.Join(dir, "schemata"))
-	if err != nil {
-		return g, err
-	}
-	if g.schemata, err = ParseSchemata(text); err != nil {
-		return g, err
-	}
-	mode, err := host.ReadFile(path.Join(dir, "mode"))
-	if err != nil {
-		return g, err
-	}
-	g.mode = strings.TrimSpace(string(mode))
-	if !ours {
-		return g, nil
-	}
-	tasks, err := host.ReadFile(path.Join(dir, "tasks"))
-	g.empty = len(strings.TrimSpace(string(tasks))) == 0
-	return g, err
-}
-
-// infoFiles are those of a directory of info/ that ParseInfo knows; no machine has all of them.
-//
-//nolint:gochecknoglobals // data, never changed
-var infoFiles = []string{"num_closids", "cbm_mask", "min_cbm_bits", "shareable_bits", "sparse_masks", "min_bandwidth", "bandwidth_gran"}
-
-func readInfo(host FS, dir string) (map[string][]byte, error) {
-	resources, err := host.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
 	files := map[string][]byte{}
 	for _, resource := range resources {
-		for _, file := range infoFiles {
-			data, err := host.ReadFile(path.Join(dir, resource, file))
+		for _, file := range []string{ // no machine has all of them
+			"num_closids", "cbm_mask", "min_cbm_bits", "shareable_bits", "sparse_masks", "min_bandwidth", "bandwidth_gran",
+		} {
+			data, err := t.host.ReadFile(t.path("info", resource, file))
 			if err == nil {
 				files[path.Join(resource, file)] = data
 			} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
@@ -157,14 +167,14 @@ func readInfo(host FS, dir string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// largestBandwidth are the root group's schemata, with the largest bandwidth of all groups: whoever lowered that of the
-// root group, it is from there that the greatest possible value is known.
+// largestBandwidth returns the root group's schemata with the largest bandwidth of all groups, from which ParseInfo derives
+// the maximum: the root group may have been limited.
 func (m *machine) largestBandwidth() Schemata {
-	root := m.groups[rootGroup].schemata.clone()
+	root := maps.Clone(m.groups[rootGroup].schemata)
 	for _, g := range m.groups {
-		for id, value := range g.schemata[MB] {
-			if _, ok := root[MB][id]; ok {
-				root.set(MB, id, max(value, root[MB][id]))
+		for domain, value := range g.schemata {
+			if largest, ok := root[domain]; ok && domain.Schema == MB {
+				root[domain] = max(value, largest)
 			}
 		}
 	}

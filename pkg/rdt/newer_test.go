@@ -12,7 +12,7 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// newer is a resctrl whose root directory has a file that this program knows nothing of.
+// newer is a resctrl whose root directory has a file that is unknown to this program.
 type newer struct {
 	*sim.FS
 	file string
@@ -46,10 +46,10 @@ func TestFilesOfNewerKernelsAreNoGroups(t *testing.T) {
 				t.Errorf("apply: %v", err)
 			}
 			if _, err := b.Repair(t.Context()); err != nil {
-				t.Errorf("mend: %v", err)
+				t.Errorf("repair: %v", err)
 			}
 			host.AddTask(100, "qos-gold")
-			if got, err := (tree{host, sim.MountPoint}).scanFor(100); err != nil || got != "qos-gold" {
+			if got, err := (tree{host: host, point: sim.MountPoint}).scanFor(100); err != nil || got != "qos-gold" {
 				t.Errorf("a thread is found in %q: %v", got, err)
 			}
 		})

@@ -4,6 +4,7 @@
 package rdt
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,25 +115,6 @@ func FuzzParseInfo(f *testing.F) {
 	})
 }
 
-func TestParseMounts(t *testing.T) {
-	got := ParseMounts([]byte("none /a\\040b resctrl rw,cdp 0 0\nbroken line\n\nproc /proc proc rw 0 0\n"))
-	want := []Mount{{"/a b", "resctrl", []string{"rw", "cdp"}}, {"/proc", "proc", []string{"rw"}}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func FuzzParseMounts(f *testing.F) {
-	f.Add([]byte("resctrl /sys/fs/resctrl resctrl rw,relatime,mba_MBps 0 0\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, mount := range ParseMounts(data) {
-			if mount.Type == "" || mount.Point == "" || len(mount.Options) == 0 {
-				t.Errorf("%q: %+v", data, mount)
-			}
-		}
-	})
-}
-
 func FuzzParseTasks(f *testing.F) {
 	f.Add([]byte("1\n22\n333\n"))
 	f.Add([]byte("-1\n"))
@@ -148,14 +130,14 @@ func TestParseTaskGroup(t *testing.T) {
 	for text, want := range map[string]string{
 		"res:/\nmon:\n": "", "res:qos-gold\nmon:\n": "qos-gold", "res:/qos-gold\nmon:m\n": "qos-gold", "res:g\nmon:m\n": "g",
 	} {
-		if got, ok, err := ParseTaskGroup([]byte(text)); got != want || !ok || err != nil {
-			t.Errorf("%q: %q, %v, %v", text, got, ok, err)
+		if got, err := ParseTaskGroup([]byte(text)); got != want || err != nil {
+			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}
-	if _, ok, err := ParseTaskGroup([]byte("res:\nmon:\n")); ok || err != nil {
-		t.Errorf("unmounted: %v, %v", ok, err)
+	if _, err := ParseTaskGroup([]byte("res:\nmon:\n")); !errors.Is(err, errUnmounted) {
+		t.Errorf("unmounted: %v", err)
 	}
-	if _, _, err := ParseTaskGroup([]byte("0::/\n")); err == nil {
+	if _, err := ParseTaskGroup([]byte("0::/\n")); err == nil {
 		t.Error("took something else")
 	}
 }
@@ -164,8 +146,8 @@ func FuzzParseTaskGroup(f *testing.F) {
 	f.Add([]byte("res:/\nmon:\n"))
 	f.Add([]byte("res:qos-gold\nmon:m\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if group, ok, err := ParseTaskGroup(data); err == nil && (strings.Contains(group, "\n") || !ok && group != "") {
-			t.Errorf("%q: %q, %v", data, group, ok)
+		if group, err := ParseTaskGroup(data); strings.Contains(group, "\n") || errors.Is(err, errUnmounted) && group != "" {
+			t.Errorf("%q: %q, %v", data, group, err)
 		}
 	})
 }

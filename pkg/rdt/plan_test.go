@@ -5,6 +5,7 @@ package rdt
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"math/rand/v2"
 	"testing"
@@ -95,12 +96,12 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// checkPlan follows a plan step by step and says where it breaks a promise. forced is whether two groups that had nothing
-// in common, and should have nothing, did for a moment.
+// checkPlan follows a plan step by step and returns where it breaks a guarantee. forced reports whether two groups that have nothing
+// in common before and after did for a moment.
 func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err error) {
 	now := map[string]Schemata{}
 	for name, schemata := range current {
-		now[name] = schemata.clone()
+		now[name] = maps.Clone(schemata)
 	}
 	for _, op := range Plan(current, wanted, info) {
 		switch op.Kind {
@@ -116,7 +117,7 @@ func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err
 		if now[op.Group] == nil {
 			return false, fmt.Errorf("%s, which does not exist", op)
 		}
-		now[op.Group].overlay(op.Schemata)
+		maps.Copy(now[op.Group], op.Schemata)
 		if err := checkWrite(op, current, wanted, info); err != nil {
 			return false, err
 		}
@@ -133,18 +134,16 @@ func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err
 }
 
 func checkWrite(op Op, current, wanted map[string]Schemata, info Info) error {
-	for schema, domains := range op.Schemata {
-		for id, value := range domains {
-			old, last := current[op.Group][schema][id], wanted[op.Group][schema][id]
-			switch {
-			case schema == MB && value > max(old, last):
-				return fmt.Errorf("%s: more than before (%d) and after (%d)", op, old, last)
-			case schema == MB:
-			case value&^old != 0 && value&^last != 0:
-				return fmt.Errorf("%s: wider than before (%x) and than after (%x)", op, old, last)
-			case info.Caches[schema].legal(value) != nil:
-				return fmt.Errorf("%s: %w", op, info.Caches[schema].legal(value))
-			}
+	for domain, value := range op.Schemata {
+		old, last := current[op.Group][domain], wanted[op.Group][domain]
+		switch {
+		case domain.Schema == MB && value > max(old, last):
+			return fmt.Errorf("%s: more than before (%d) and after (%d)", op, old, last)
+		case domain.Schema == MB:
+		case value&^old != 0 && value&^last != 0:
+			return fmt.Errorf("%s: wider than before (%x) and than after (%x)", op, old, last)
+		case info.Caches[domain.Schema].legal(value) != nil:
+			return fmt.Errorf("%s: %w", op, info.Caches[domain.Schema].legal(value))
 		}
 	}
 	return nil
@@ -179,12 +178,11 @@ func final(name string, current, wanted map[string]Schemata) Schemata {
 
 func overlapsByUnit(a, b Schemata) map[string]bool {
 	found := map[string]bool{}
-	for schema, domains := range a {
+	for domain, value := range a {
 		for other, theirs := range b {
-			for id := range domains {
-				if schema.Level() != "" && schema.Level() == other.Level() && domains[id]&theirs[id] != 0 {
-					found[fmt.Sprint(schema, other, id)] = true
-				}
+			level := domain.Schema.Level()
+			if level != "" && level == other.Schema.Level() && domain.ID == other.ID && value&theirs != 0 {
+				found[fmt.Sprint(domain.Schema, other.Schema, domain.ID)] = true
 			}
 		}
 	}
@@ -197,11 +195,11 @@ func randomGroups(random *rand.Rand, info Info, count int) map[string]Schemata {
 		schemata := Schemata{}
 		for schema, cache := range info.Caches {
 			for _, id := range cache.Domains {
-				schemata.set(schema, id, randomMask(random, cache))
+				schemata[Domain{schema, id}] = randomMask(random, cache)
 			}
 		}
 		for _, id := range info.Bandwidth.Domains {
-			schemata.set(MB, id, uint64(1+random.IntN(10))*10)
+			schemata[Domain{MB, id}] = uint64(1+random.IntN(10)) * 10
 		}
 		groups[fmt.Sprintf("qos-%d", random.IntN(6))] = schemata
 	}
@@ -265,7 +263,7 @@ func disjointGroups(random *rand.Rand) map[string]Schemata {
 		low += random.IntN(2)
 		size := 2 + random.IntN(2)
 		schemata := Schemata{}
-		schemata.set("L3", 0, (1<<size-1)<<low)
+		schemata[Domain{"L3", 0}] = (1<<size - 1) << low
 		groups[fmt.Sprintf("qos-%d", n)] = schemata
 		low += size
 	}

@@ -4,60 +4,48 @@
 package rdt
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// ErrNoCLOSID is for more classes than the CPU has room for.
+// ErrNoCLOSID is the error for more classes than the CPU has room for.
 var ErrNoCLOSID = errors.New("out of CLOSIDs")
 
-// ErrExclusive is for a mask that overlaps the cache of a group that shares with nobody.
+// ErrExclusive is the error for a mask that overlaps the cache of an exclusive group.
 var ErrExclusive = errors.New("overlaps an exclusive group")
 
-// preflight resolves the configuration for the machine and says everything that the kernel would refuse, without asking it.
-// reclaim are groups to remove first, for their CLOSIDs.
-func preflight(config *Config, m *machine, draining func(group string) bool) (resolution *Resolution, reclaim []string, err error) {
-	resolution, err = Resolve(config, m.info)
-	if err != nil {
-		return nil, nil, err
+// orWrongMount makes err an *Unavailable error if the unit of memory bandwidth is all that is wrong: then the configuration
+// is right for machines that mount resctrl with other options.
+func orWrongMount(err error, info Info) error {
+	otherProblem := func(err error) bool { return !errors.Is(err, ErrBandwidthUnit) }
+	if slices.ContainsFunc(classes.SplitErrors(err), otherProblem) {
+		return err
 	}
-	reclaim, closidErr := m.reclaim(resolution.Groups, draining)
-	return resolution, reclaim, errors.Join(closidErr, m.exclusiveOverlaps(resolution.Groups))
+	if info.Bandwidth.Unit == MBps {
+		return errors.Join(unavailable(WrongMountOptions, "resctrl is mounted with mba_MBps, but the configuration has memory "+
+			"bandwidth in per cent only; mount it without mba_MBps"), err)
+	}
+	return errors.Join(unavailable(WrongMountOptions, "resctrl is mounted without mba_MBps, but the configuration has memory "+
+		"bandwidth in MBps only; mount it with -o mba_MBps"), err)
 }
 
-// reclaim says which empty groups have to go so that there are enough CLOSIDs: orphans first, then those that drain.
-func (m *machine) reclaim(wanted map[string]Schemata, draining func(group string) bool) ([]string, error) {
-	missing := 0
-	for name := range wanted {
-		if _, ok := m.groups[name]; !ok {
-			missing++
+// manageable returns the schemata of the groups that a configuration can change: ours and the root group.
+func (m *machine) manageable() map[string]Schemata {
+	result := map[string]Schemata{}
+	for name, group := range m.groups {
+		if name == rootGroup || isOurs(name) {
+			result[name] = group.schemata
 		}
 	}
-	short := missing - (m.info.CLOSIDs - m.closids())
-	if short <= 0 {
-		return nil, nil
-	}
-	surplus := m.surplus(wanted)
-	slices.SortStableFunc(surplus, func(a, b string) int { return cmp.Compare(rank(draining(a)), rank(draining(b))) })
-	surplus = slices.DeleteFunc(surplus, func(name string) bool { return !m.groups[name].empty || m.groups[name].mode != "shareable" })
-	if len(surplus) < short {
-		return nil, m.noCLOSID(wanted, short-len(surplus))
-	}
-	return surplus[:short], nil
+	return result
 }
 
-func rank(last bool) int {
-	if last {
-		return 1
-	}
-	return 0
-}
-
-// surplus are our groups that no class has.
+// surplus returns our groups that no class has.
 func (m *machine) surplus(wanted map[string]Schemata) []string {
 	return m.names(func(name string) bool {
 		_, ok := wanted[name]
@@ -65,8 +53,32 @@ func (m *machine) surplus(wanted map[string]Schemata) []string {
 	})
 }
 
+// reclaim returns the empty groups to remove so that there are enough CLOSIDs.
+func (m *machine) reclaim(wanted map[string]Schemata) ([]string, error) {
+	short := m.closids() - m.info.CLOSIDs
+	for name := range wanted {
+		if _, ok := m.groups[name]; !ok {
+			short++
+		}
+	}
+	if short <= 0 {
+		return nil, nil
+	}
+
+	empty := slices.DeleteFunc(m.surplus(wanted), func(name string) bool {
+		return !m.groups[name].empty || m.groups[name].mode != "shareable"
+	})
+	if len(empty) < short {
+		return nil, m.noCLOSID(wanted, short-len(empty))
+	}
+	return empty[:short], nil
+}
+
 func (m *machine) noCLOSID(wanted map[string]Schemata, short int) error {
-	named := len(slices.DeleteFunc(slices.Collect(maps.Keys(wanted)), func(name string) bool { return name == rootGroup }))
+	named := len(wanted)
+	if _, ok := wanted[rootGroup]; ok {
+		named--
+	}
 	text := fmt.Sprintf("%d classes are %d too many: the CPU has %d CLOSIDs, of which resctrl's root group has 1", named, short, m.info.CLOSIDs)
 	if foreign := m.foreign(); len(foreign) > 0 {
 		text += fmt.Sprintf(", groups of others (%s) have %d", strings.Join(foreign, ", "), len(foreign))
@@ -77,18 +89,19 @@ func (m *machine) noCLOSID(wanted map[string]Schemata, short int) error {
 	return fmt.Errorf("%s; remove classes, or those groups: %w", text, ErrNoCLOSID)
 }
 
-// exclusiveOverlaps finds masks that the kernel would refuse for the sake of groups that we do not change.
+// exclusiveOverlaps finds masks that the kernel would refuse because of groups that stay as they are.
 func (m *machine) exclusiveOverlaps(wanted map[string]Schemata) error {
-	var problems []error
 	exclusive := m.names(func(name string) bool {
 		_, ok := wanted[name]
 		return !ok && m.groups[name].exclusive()
 	})
+
+	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		for _, other := range exclusive {
-			for _, clash := range overlaps(wanted[name], m.groups[other].schemata) {
+			for _, overlap := range overlaps(wanted[name], m.groups[other].schemata) {
 				problem := fmt.Sprintf("%s overlaps group %s, whose mode is %s; leave it out, or make that group shareable",
-					clash, other, m.groups[other].mode)
+					overlap, other, m.groups[other].mode)
 				problems = append(problems, &ConfigError{Of: "class", Name: classOf(name), Problem: problem, Err: ErrExclusive})
 			}
 		}
@@ -96,25 +109,21 @@ func (m *machine) exclusiveOverlaps(wanted map[string]Schemata) error {
 	return errors.Join(problems...)
 }
 
-// overlaps describes where two groups have the same part of a cache; code and data are in the same cache.
+// overlaps describes where two groups have the same part of a cache. Code and data share their cache.
 func overlaps(a, b Schemata) []string {
 	var found []string
-	for _, schema := range slices.Sorted(maps.Keys(a)) {
-		for _, other := range slices.Sorted(maps.Keys(b)) {
-			if schema.Level() == "" || schema.Level() != other.Level() {
-				continue
-			}
-			for _, id := range slices.Sorted(maps.Keys(a[schema])) {
-				if common := a[schema][id] & b[other][id]; common != 0 {
-					found = append(found, fmt.Sprintf("%s %d: mask %#x (bits %#x)", schema, id, a[schema][id], common))
-				}
+	for _, domain := range a.domains() {
+		for _, other := range b.domains() {
+			sameCache := domain.ID == other.ID && domain.Schema.Level() != "" && domain.Schema.Level() == other.Schema.Level()
+			if common := a[domain] & b[other]; sameCache && common != 0 {
+				found = append(found, fmt.Sprintf("%s: mask %#x (bits %#x)", domain, a[domain], common))
 			}
 		}
 	}
 	return found
 }
 
-// classOf is the class of one of our groups, in the words of a class file.
+// classOf returns the class of one of our groups, as it is named in class files.
 func classOf(group string) string {
 	if group == rootGroup {
 		return rootClass

@@ -26,7 +26,7 @@ func classesNamed(name string, n int) string {
 	return text + "}}}"
 }
 
-func TestCheckSaysWhatTheKernelWouldRefuse(t *testing.T) {
+func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 	twoBits := sim.IntelSpec()
 	twoBits.L3.MinBits = 2
 	onlyMB := sim.IntelSpec()
@@ -57,7 +57,7 @@ func TestCheckSaysWhatTheKernelWouldRefuse(t *testing.T) {
 		"wider than the cache": {sim.New(sim.IntelSpec()), "partitions: {p: {l3Allocation: '0xffff', classes: {gold: }}}", []string{
 			`L3 0, unified: partition "p": 0xffff: mask 0xffff is wider than the cache, whose mask is 0xfff`}},
 		"beyond the partition": {sim.New(sim.IntelSpec()), "partitions: {p: {l3Allocation: '0xf0', classes: {gold: {l3Allocation: '0xf8'}}}}", []string{
-			`class "gold": L3: 0xf8, counted from bit 4, leaves its partition, whose mask is 0xf0`}},
+			`class "gold": L3: 0xf8, counted from bit 4, exceeds its partition, whose mask is 0xf0`}},
 		"no such cache": {sim.New(onlyMB), twoPartitions, []string{
 			`class "gold": l3Allocation: this machine cannot allocate it; remove it, or set options.l3.optional: true`,
 			`class "bronze": l3Allocation: this machine cannot allocate it; remove it, or set options.l3.optional: true`}},
@@ -78,7 +78,7 @@ func TestCheckSaysWhatTheKernelWouldRefuse(t *testing.T) {
 			var got []string
 			for _, err := range classes.SplitErrors(newBackend(test.fs, nil).Check(t.Context(), config)) {
 				if unavailable := (*classes.Unavailable)(nil); errors.As(err, &unavailable) {
-					t.Errorf("said to be unavailable: %v", err)
+					t.Errorf("reported as unavailable: %v", err)
 				}
 				got = append(got, err.Error())
 			}
@@ -98,7 +98,7 @@ func TestCheckSaysWhatTheKernelWouldRefuse(t *testing.T) {
 	}
 }
 
-func TestCLOSIDsOfEmptyGroupsAreUsedAgain(t *testing.T) {
+func TestCLOSIDsOfEmptyGroupsAreReused(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	b := newBackend(fs, nil)
 	apply(t, b, manyClasses(7))
@@ -114,7 +114,7 @@ func TestCLOSIDsOfEmptyGroupsAreUsedAgain(t *testing.T) {
 	}
 }
 
-func TestUnavailableSaysWhyAndWhatToDo(t *testing.T) {
+func TestUnavailableNamesReasonAndRemedy(t *testing.T) {
 	no, unmounted, readOnly, mbps, noKernel := sim.IntelSpec(), sim.IntelSpec(), sim.IntelSpec(), sim.IntelSpec(), sim.IntelSpec()
 	no.L2, no.L3, no.MB = nil, nil, nil
 	no.Unmounted, unmounted.Unmounted, noKernel.NoKernel = true, true, true
@@ -182,15 +182,14 @@ func TestApplyMountsWithTheOptionsThatTheConfigurationNeeds(t *testing.T) {
 		b := newBackend(fs, nil)
 		must(t, b.Check(t.Context(), parse(t, config)))
 		apply(t, b, config)
-		mounts, err := fs.ReadFile("/proc/mounts")
-		must(t, err)
-		if !strings.Contains(string(mounts), "resctrl "+want+" 0 0\n") {
-			t.Errorf("%s\nmounted as %s", config, mounts)
+		tree, mounted := findMount(fs)
+		if diff := cmp.Diff(want, strings.Join(tree.options, ",")); diff != "" || !mounted {
+			t.Errorf("%s\nmounted %v: %s", config, mounted, diff)
 		}
 	}
 }
 
-func TestStatusTellsWhatAnOperatorShouldKnow(t *testing.T) {
+func TestStatusDescribesMachineAndClasses(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.L2 = nil
 	fs := sim.New(spec)
@@ -212,9 +211,9 @@ partitions:
 		{Type: "CLOSIDsFree", Healthy: true, Reason: "Free",
 			Message: "4 of 8 CLOSIDs are free: the root group has 1, classes 1, former classes 1, groups of others 1"},
 		{Type: "ForeignGroups", Healthy: true, Reason: "Untouched", Message: "left as they are: theirs"},
-		{Type: "ClassesDraining", Healthy: true, Reason: "InUse", Message: "no longer configured, and kept until what runs in them ends: gold"},
+		{Type: "ClassesDraining", Healthy: true, Reason: "InUse", Message: "no longer configured, and kept until their containers end: gold"},
 		{Type: "L3CodeAndDataApart", Reason: "WrongMountOptions", Message: "code and data of L3 are configured apart, but resctrl is mounted " +
-			"without cdp: the unified shares count; mount it with -o cdp if the CPU has that"},
+			"without cdp, so the unified shares apply; mount it with -o cdp if the CPU supports that"},
 		{Type: "BandwidthExact", Healthy: true, Reason: "Rounded", Message: "the kernel rounds memory bandwidth: tin has 0=60;1=60 for 0=55;1=55"},
 		{Type: "AnnotationDenials", Reason: "NotEnforced", Message: "denyPodAnnotation and denyContainerAnnotation (tin) have no effect; " +
 			"limit who gets a class by an admission policy on the annotations"},
@@ -235,7 +234,7 @@ func TestAnOptionalCacheThatIsAbsentDegradesItsClasses(t *testing.T) {
 	}
 }
 
-func TestMonitoringIDsThatAreNotFreeYetAreSaid(t *testing.T) {
+func TestRMIDsThatAreNotFreeYetAreReported(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.RMIDs, spec.Limbo = 3, true
 	fs := sim.New(spec)
@@ -255,7 +254,7 @@ func TestMonitoringIDsThatAreNotFreeYetAreSaid(t *testing.T) {
 	apply(t, b, manyClasses(2))
 }
 
-func TestPreviewSaysWhenNothingCouldBeLookedAt(t *testing.T) {
+func TestPreviewReportsThatTheMachineWasNotChecked(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.Unmounted = true
 	b := New(Options{FS: sim.New(spec), MountResctrl: true})

@@ -6,27 +6,28 @@ package rdt
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Resolution is what a configuration means on one CPU.
+// Resolution is the meaning of a configuration on one CPU.
 type Resolution struct {
-	// Groups are the schemata of every configured group, complete, by the group's name; the root group's is empty.
+	// Groups are the complete schemata of every configured group, by group name; that of the root group is empty.
 	Groups map[string]Schemata
-	// Ignored says, by class, which of its optional settings this CPU does not have.
+	// Ignored has the optional settings that this CPU does not support, by class.
 	Ignored map[string][]string
 }
 
-// ConfigError is a setting of a class or partition that cannot be had on this CPU.
+// ConfigError is a setting of a class or partition that this CPU does not support.
 type ConfigError struct {
 	// Of is "class" or "partition".
 	Of, Name string
-	// Problem says what is wrong, and what would be right.
+	// Problem describes the error and its remedy.
 	Problem string
-	// Err is what a caller may decide on; nil mostly.
+	// Err is a sentinel, or nil.
 	Err error
 }
 
@@ -34,15 +35,16 @@ func (e *ConfigError) Error() string { return fmt.Sprintf("%s %q: %s", e.Of, e.N
 
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// ErrBandwidthUnit is for bandwidth that is given only in a unit for which resctrl is not mounted.
+// ErrBandwidthUnit is the error for bandwidth that is given only in a unit for which resctrl is not mounted.
 var ErrBandwidthUnit = errors.New("resctrl is mounted for another unit of memory bandwidth")
 
-// Resolve turns shares into the values that groups get on this CPU, as goresctrl does. All problems are joined.
+// Resolve turns shares into the values of groups on this CPU, as goresctrl does. The error joins all problems.
 func Resolve(config *Config, info Info) (*Resolution, error) {
 	r := &resolver{config: config, info: info, result: &Resolution{Groups: map[string]Schemata{}, Ignored: map[string][]string{}}}
 	for class := range config.classes() {
 		r.result.Groups[GroupOf(class.name)] = Schemata{}
 	}
+
 	r.caches(L2)
 	r.caches(L3)
 	r.bandwidth()
@@ -63,41 +65,38 @@ func (r *resolver) problem(of, name, format string, args ...any) {
 	r.report(&ConfigError{Of: of, Name: name, Problem: fmt.Sprintf(format, args...)})
 }
 
-// report keeps a problem, once: most are the same for every cache ID.
+// report adds a problem once: most are the same for every cache ID.
 func (r *resolver) report(err *ConfigError) {
 	if err.Of == "class" && err.Name == classes.SystemDefault {
 		err.Name = rootClass
 	}
-	if !slices.ContainsFunc(r.problems, func(seen error) bool { return seen.Error() == err.Error() }) {
+	if !slices.ContainsFunc(r.problems, func(other error) bool { return other.Error() == err.Error() }) {
 		r.problems = append(r.problems, err)
 	}
 }
 
-func (r *resolver) ignored(class, what string) {
-	r.result.Ignored[class] = append(r.result.Ignored[class], what)
-}
-
-// unsupported is for a resource that this CPU does not have. What classes ask of it must be optional.
-func (r *resolver) unsupported(setting, option string, optional bool, asks func(class, partition) bool) {
+// unsupported handles a resource that this CPU does not have: the settings of classes for it must be optional.
+func (r *resolver) unsupported(setting, option string, optional bool, isSet func(class, partition) bool) {
 	for class, p := range r.config.classes() {
 		switch {
-		case !asks(class, p):
+		case !isSet(class, p):
 		case optional:
-			r.ignored(class.name, fmt.Sprintf("%s is not in effect: this machine cannot allocate it, and it is optional", setting))
+			r.result.Ignored[class.name] = append(r.result.Ignored[class.name],
+				setting+" is not in effect: this machine cannot allocate it, and it is optional")
 		default:
 			r.problem("class", class.name, "%s: this machine cannot allocate it; remove it, or set options.%s.optional: true", setting, option)
 		}
 	}
 }
 
-// kinds of cache use, in goresctrl's words.
+// Kinds of cache use, as in goresctrl's configuration.
 const (
 	unified = "unified"
 	code    = "code"
 	data    = "data"
 )
 
-// kindOf is which of the three counts for a schema.
+// kindOf returns the kind of cache use of a schema.
 func kindOf(schema Schema) string {
 	switch strings.TrimPrefix(string(schema), schema.Level()) {
 	case "CODE":
@@ -111,37 +110,34 @@ func kindOf(schema Schema) string {
 func (r *resolver) caches(level string) {
 	schemas := r.info.Schemas(level)
 	if len(schemas) == 0 {
-		setting := strings.ToLower(level) + "Allocation"
-		r.unsupported(setting, strings.ToLower(level), r.config.optional[level], func(c class, p partition) bool {
+		option := strings.ToLower(level)
+		r.unsupported(option+"Allocation", option, r.config.optional[level], func(c class, p partition) bool {
 			return c.caches[level] != nil || p.caches[level] != nil
 		})
 		return
 	}
+
 	cache := r.info.Caches[schemas[0]]
-	shares := r.partitions(level, cache)
-	for class, p := range r.config.classes() {
-		for _, id := range cache.Domains {
+	for _, id := range cache.Domains {
+		masks, err := r.partitionMasks(level, cache, id)
+		if err != nil {
+			r.problems = append(r.problems, err)
+			return // the other cache IDs have the same problem
+		}
+		for class, p := range r.config.classes() {
 			wanted := cacheShare(class.caches[level], id)
 			for _, schema := range schemas {
-				r.classMask(class, schema, id, cache, shares.of(p.name, id, kindOf(schema), cache.Mask), wanted.of(kindOf(schema)))
+				mask, err := wanted.of(kindOf(schema)).within(masks[kindOf(schema)][p.name], cache)
+				if err != nil {
+					r.problem("class", class.name, "%s: %v", schema, err)
+				}
+				r.result.Groups[GroupOf(class.name)][Domain{schema, id}] = mask
 			}
 		}
 	}
 }
 
-func (r *resolver) classMask(class class, schema Schema, id int, cache CacheInfo, base uint64, wanted *proportion) {
-	mask := base
-	if wanted != nil {
-		var err error
-		if mask, err = wanted.within(base, cache); err != nil {
-			r.problem("class", class.name, "%s: %v", schema, err)
-			return
-		}
-	}
-	r.result.Groups[GroupOf(class.name)].set(schema, id, mask)
-}
-
-// share is what is wanted of one cache; what is nil is not said.
+// share is what is wanted of one cache, by kind of use.
 type share map[string]*proportion
 
 func (s share) of(kind string) *proportion {
@@ -155,7 +151,53 @@ func (s share) of(kind string) *proportion {
 // without a setting.
 func cacheShare(settings []setting[share], id int) share {
 	if settings == nil {
-		return share{}
+		return nil
 	}
 	return valueFor(settings, id, share{unified: {text: "100%", high: 100}})
+}
+
+func (r *resolver) bandwidth() {
+	info := r.info.Bandwidth
+	if info == nil {
+		r.unsupported("mbAllocation", "mb", r.config.optional[string(MB)], func(c class, p partition) bool {
+			return c.mb != nil || p.mb != nil
+		})
+		return
+	}
+
+	for class, p := range r.config.classes() {
+		for _, id := range info.Domains {
+			// A partition has at least the minimum, so that its classes have a share of that.
+			base := max(info.Min, r.limit("partition", p.name, p.mb, id, info.Max))
+			value := r.limit("class", class.name, class.mb, id, base)
+			r.result.Groups[GroupOf(class.name)][Domain{MB, id}] = max(info.Min, value)
+		}
+	}
+}
+
+// limit returns the value of a setting for one domain, which is a share of base.
+func (r *resolver) limit(of, name string, settings []setting[bandwidth], id int, base uint64) uint64 {
+	if settings == nil {
+		return base
+	}
+
+	all, unlimited := uint64(100), uint64(math.MaxUint32)
+	wanted := valueFor(settings, id, bandwidth{percent: &all, mbps: &unlimited})
+	switch unit := r.info.Bandwidth.Unit; {
+	case unit == MBps && wanted.mbps != nil:
+		return min(*wanted.mbps, base)
+	case unit == EighthGBps && wanted.mbps != nil:
+		return min(max(1, *wanted.mbps*8/1000), base) // rounded down, but not to nothing
+	case unit == EighthGBps:
+		return max(1, *wanted.percent*base/100)
+	case unit == Percent && wanted.percent != nil:
+		return *wanted.percent * base / 100
+	}
+
+	problem := `mbAllocation has no per cent, and resctrl is mounted without mba_MBps; give a value like "50%" too, or mount resctrl with -o mba_MBps`
+	if wanted.mbps == nil {
+		problem = `mbAllocation has no MBps, and resctrl is mounted with mba_MBps; give a value like "1000MBps" too, or mount resctrl without mba_MBps`
+	}
+	r.report(&ConfigError{Of: of, Name: name, Problem: problem, Err: ErrBandwidthUnit})
+	return base
 }

@@ -4,7 +4,7 @@
 package rdt
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// Schema is the name of a line of a schemata file: L2, L3, their CODE and DATA halves, MB, and whatever else a kernel has.
+// Schema is the name of a line of a schemata file: L2, L3, their CODE and DATA variants, MB, and others of newer kernels.
 type Schema string
 
 // MB is the schema of memory bandwidth.
 const MB Schema = "MB"
 
-// Level is the cache level of a schema, L2 or L3; empty if it is not of a cache.
+// Level returns the cache level of a schema, L2 or L3; it is empty for other schemas.
 func (s Schema) Level() string {
 	if len(s) >= 2 && (s[:2] == L2 || s[:2] == L3) {
 		return string(s[:2])
@@ -26,125 +26,126 @@ func (s Schema) Level() string {
 	return ""
 }
 
-// Domains are the values of one schema by domain (cache ID).
-type Domains map[int]uint64
+// base is the number base of the values: masks are hexadecimal.
+func (s Schema) base() int {
+	if s.Level() != "" {
+		return 16
+	}
+	return 10
+}
 
-// Schemata are the values of one resctrl group: bit masks for caches, per cent, MBps or the CPU's units for bandwidth.
-type Schemata map[Schema]Domains
+// Domain is one cache, or one domain of memory bandwidth, within a schema.
+type Domain struct {
+	Schema Schema
+	ID     int
+}
+
+func (d Domain) String() string { return fmt.Sprintf("%s %d", d.Schema, d.ID) }
+
+// Schemata are the values of one resctrl group: bit masks for caches; per cent, MBps or the CPU's own unit for bandwidth.
+type Schemata map[Domain]uint64
 
 // ParseSchemata reads a schemata file (Documentation/arch/x86/resctrl.rst, "Reading/writing the schemata file").
-// Groups that are being set up for pseudo-locking have lines without values; these come back without domains.
+// It skips the lines without values of groups that are being set up for pseudo-locking.
 func ParseSchemata(data []byte) (Schemata, error) {
-	schemata := Schemata{}
-	for line := range bytes.Lines(data) {
-		text := strings.TrimSpace(string(line))
+	schemata, seen := Schemata{}, map[Schema]bool{}
+	for line := range strings.Lines(string(data)) {
+		text := strings.TrimSpace(line)
 		if text == "" {
 			continue
 		}
+
 		name, values, ok := strings.Cut(text, ":")
 		schema := Schema(strings.TrimSpace(name))
 		if !ok || schema == "" || strings.ContainsAny(string(schema), " \t=;") {
 			return nil, fmt.Errorf("schemata line %q: not of the form NAME:ID=VALUE;…", text)
 		}
-		if _, ok := schemata[schema]; ok {
+		if seen[schema] {
 			return nil, fmt.Errorf("schemata line %q: a second line of %s", text, schema)
 		}
-		domains, err := parseDomains(schema, strings.TrimSpace(values))
-		if err != nil {
+
+		seen[schema] = true
+		if err := schemata.parseLine(schema, strings.TrimSpace(values)); err != nil {
 			return nil, fmt.Errorf("schemata line %q: %w", text, err)
 		}
-		schemata[schema] = domains
 	}
 	return schemata, nil
 }
 
-func parseDomains(schema Schema, text string) (Domains, error) {
-	domains := Domains{}
+func (s Schemata) parseLine(schema Schema, text string) error {
 	if text == "uninitialized" {
-		return domains, nil
+		return nil
 	}
-	base := 10
-	if schema.Level() != "" {
-		base = 16
-	}
+
 	for entry := range strings.SplitSeq(text, ";") {
 		name, value, ok := strings.Cut(entry, "=")
 		if !ok {
-			return nil, fmt.Errorf("%q is not of the form ID=VALUE", entry)
+			return fmt.Errorf("%q is not of the form ID=VALUE", entry)
 		}
 		id, err := strconv.ParseUint(strings.TrimSpace(name), 10, 31)
 		if err != nil {
-			return nil, fmt.Errorf("domain: %w", err)
+			return fmt.Errorf("domain: %w", err)
 		}
-		if _, ok := domains[int(id)]; ok {
-			return nil, fmt.Errorf("domain %d is there twice", id)
+		domain := Domain{schema, int(id)}
+		if _, ok := s[domain]; ok {
+			return fmt.Errorf("domain %d is there twice", id)
 		}
-		if domains[int(id)], err = strconv.ParseUint(strings.TrimSpace(value), base, 64); err != nil {
-			return nil, fmt.Errorf("value of domain %d: %w", id, err)
+		if s[domain], err = strconv.ParseUint(strings.TrimSpace(value), schema.base(), 64); err != nil {
+			return fmt.Errorf("value of domain %d: %w", id, err)
 		}
 	}
-	return domains, nil
+	return nil
 }
 
-// String is the form in which schemata are written, one line a schema, in a stable order. Without values it is empty.
+// String returns the schemata as they are written: one line per schema, in a stable order.
 func (s Schemata) String() string {
 	var text strings.Builder
-	for _, schema := range slices.Sorted(maps.Keys(s)) {
-		if len(s[schema]) > 0 {
-			fmt.Fprintf(&text, "%s:%s\n", schema, s[schema].format(schema))
+	var previous Schema
+	for _, domain := range s.domains() {
+		if domain.Schema != previous {
+			fmt.Fprintf(&text, "%s:%s\n", domain.Schema, s.values(domain.Schema))
 		}
+		previous = domain.Schema
 	}
 	return text.String()
 }
 
-func (d Domains) format(schema Schema) string {
-	entries := make([]string, 0, len(d))
-	for _, id := range slices.Sorted(maps.Keys(d)) {
-		entries = append(entries, fmt.Sprintf("%d=%s", id, formatValue(schema, d[id])))
+// values returns the values of one schema, as in "0=f;1=ff".
+func (s Schemata) values(schema Schema) string {
+	var entries []string
+	for _, id := range s.ids(schema) {
+		entries = append(entries, fmt.Sprintf("%d=%s", id, s.value(Domain{schema, id})))
 	}
 	return strings.Join(entries, ";")
 }
 
-func formatValue(schema Schema, value uint64) string {
-	if schema.Level() != "" {
-		return strconv.FormatUint(value, 16)
-	}
-	return strconv.FormatUint(value, 10)
+func (s Schemata) value(d Domain) string { return strconv.FormatUint(s[d], d.Schema.base()) }
+
+// domains returns the domains sorted by schema and ID.
+func (s Schemata) domains() []Domain {
+	return slices.SortedFunc(maps.Keys(s), func(a, b Domain) int {
+		return cmp.Or(cmp.Compare(a.Schema, b.Schema), cmp.Compare(a.ID, b.ID))
+	})
 }
 
-func (s Schemata) set(schema Schema, id int, value uint64) {
-	if s[schema] == nil {
-		s[schema] = Domains{}
+// ids returns the domain IDs of one schema, ascending.
+func (s Schemata) ids(schema Schema) []int {
+	var ids []int
+	for _, domain := range s.domains() {
+		if domain.Schema == schema {
+			ids = append(ids, domain.ID)
+		}
 	}
-	s[schema][id] = value
+	return ids
 }
 
-func (s Schemata) clone() Schemata {
-	c := make(Schemata, len(s))
-	for schema, domains := range s {
-		c[schema] = maps.Clone(domains)
-	}
-	return c
-}
-
-// restrictedTo keeps the values of s that other has too.
+// restrictedTo returns the values of s for the domains of other.
 func (s Schemata) restrictedTo(other Schemata) Schemata {
 	kept := Schemata{}
-	for schema, domains := range other {
-		for id := range domains {
-			if value, ok := s[schema][id]; ok {
-				kept.set(schema, id, value)
-			}
+	for domain := range other {
+		if value, ok := s[domain]; ok {
+			kept[domain] = value
 		}
 	}
 	return kept
-}
-
-// overlay sets the values of other in s.
-func (s Schemata) overlay(other Schemata) {
-	for schema, domains := range other {
-		for id, value := range domains {
-			s.set(schema, id, value)
-		}
-	}
 }

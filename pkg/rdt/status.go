@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Types of conditions. All but the first are about the live configuration, as of when it was applied.
+// Types of conditions. All but the first describe the live configuration.
 const (
 	ConditionApplied     = "ConfigurationApplied"
 	ConditionMounted     = "ResctrlMounted"
@@ -25,137 +25,117 @@ const (
 	ConditionDenials     = "AnnotationDenials"
 )
 
-// refused is the same live configuration, with the failure to replace it.
+// live is the applied state. It is immutable.
+type live struct {
+	// config is nil before the first Apply. machine is the state of resctrl before that configuration was applied.
+	config     *Config
+	machine    *machine
+	resolution Resolution
+	// offered are the configured classes. Draining ones are not, in this or a former run, but still have a group.
+	offered, draining []string
+	// effective are the kernel's values of our groups, draining ones included, and of the root group if it is configured.
+	effective map[string]Schemata
+	// err is why the configuration could not be replaced or restored; unavailable is the last such error of that type.
+	err         error
+	unavailable *classes.Unavailable
+}
+
+// refused returns the same state with the reason why it could not be replaced or restored.
 func (l *live) refused(err error) *live {
 	next := *l
-	condition := classes.Condition{Type: ConditionApplied, Reason: "Refused", Message: err.Error()}
-	if rollback := (*RollbackError)(nil); errors.As(err, &rollback) {
-		condition.Reason = "RollbackFailed"
-	}
-	if unavailable := (*classes.Unavailable)(nil); errors.As(err, &unavailable) {
-		next.status.Unavailable = unavailable
-		condition.Reason = unavailable.Reason
-	}
-	next.status.Conditions = withCondition(l.status.Conditions, condition)
+	next.err = err
+	errors.As(err, &next.unavailable)
 	return &next
 }
 
-// withCondition is a copy in which the condition has replaced the one of its type.
-func withCondition(conditions []classes.Condition, condition classes.Condition) []classes.Condition {
-	others := slices.DeleteFunc(slices.Clone(conditions), func(c classes.Condition) bool { return c.Type == condition.Type })
-	return append([]classes.Condition{condition}, others...)
-}
+func (l *live) status() classes.BackendStatus {
+	status := classes.BackendStatus{Unavailable: l.unavailable}
+	if l.err != nil {
+		status.Conditions = append(status.Conditions, classes.Condition{Type: ConditionApplied, Reason: refusalReason(l.err), Message: l.err.Error()})
+	}
+	if l.config == nil {
+		return status
+	}
 
-// withDraining is the same live configuration after classes have been released.
-func (l *live) withDraining(draining map[string]bool) *live {
-	next := *l
-	next.draining = draining
-	next.effective = maps.Clone(l.effective)
-	maps.DeleteFunc(next.effective, func(name string, _ Schemata) bool {
-		return name != rootGroup && !l.offered[classOf(name)] && !draining[classOf(name)]
-	})
-	conditions := slices.DeleteFunc(slices.Clone(l.status.Conditions), func(c classes.Condition) bool { return c.Type == ConditionDraining })
-	next.status.Conditions = slices.Concat(conditions, drainingCondition(draining))
-	return &next
-}
-
-func describeStatus(config *Config, resolution *Resolution, m *machine, next *live) classes.BackendStatus {
-	status := classes.BackendStatus{Degraded: map[string]string{}}
-	for class, reasons := range resolution.Ignored {
+	status.Degraded = map[string]string{}
+	for class, reasons := range l.resolution.Ignored {
 		if class != classes.SystemDefault {
 			status.Degraded[class] = strings.Join(reasons, "; ")
 		}
 	}
-	status.Conditions = slices.Concat(
-		[]classes.Condition{
-			{Type: ConditionApplied, Healthy: true, Reason: "Applied",
-				Message: fmt.Sprintf("%d classes have their resctrl groups", len(next.offered))},
-			{Type: ConditionMounted, Healthy: true, Reason: "Mounted",
-				Message: fmt.Sprintf("resctrl is mounted at %s with %s", m.mount.point, strings.Join(m.mount.options, ","))},
-			closidCondition(m, next),
-		},
-		foreignCondition(m),
-		drainingCondition(next.draining),
-		codeAndDataConditions(config, m.info),
-		bandwidthCondition(resolution, next.effective),
-		denialsCondition(config),
-	)
+	if l.err == nil {
+		status.Conditions = append(status.Conditions, classes.Condition{Type: ConditionApplied, Healthy: true, Reason: "Applied",
+			Message: fmt.Sprintf("%d classes have their resctrl groups", len(l.offered))})
+	}
+	status.Conditions = slices.Concat(status.Conditions, l.machineConditions(), l.classConditions())
 	return status
 }
 
-func closidCondition(m *machine, next *live) classes.Condition {
-	foreign := len(m.foreign())
-	used := 1 + foreign + len(next.offered) + len(next.draining)
-	free := m.info.CLOSIDs - used
-	condition := classes.Condition{Type: ConditionCLOSIDs, Healthy: true, Reason: "Free"}
-	if free <= 0 {
-		condition.Reason = "Exhausted" // every class has its own, so this is as healthy as before
+func refusalReason(err error) string {
+	if unavailable := (*classes.Unavailable)(nil); errors.As(err, &unavailable) {
+		return unavailable.Reason
 	}
-	condition.Message = fmt.Sprintf("%d of %d CLOSIDs are free: the root group has 1, classes %d, former classes %d, groups of others %d",
-		max(free, 0), m.info.CLOSIDs, len(next.offered), len(next.draining), foreign)
-	return condition
+	if errors.Is(err, ErrRollback) {
+		return "RollbackFailed"
+	}
+	return "Refused"
 }
 
-func foreignCondition(m *machine) []classes.Condition {
-	foreign := m.foreign()
-	if len(foreign) == 0 {
-		return nil
+// machineConditions describe the mount and the groups that use up CLOSIDs.
+func (l *live) machineConditions() []classes.Condition {
+	foreign := l.machine.foreign()
+	total := l.machine.info.CLOSIDs
+	free := max(0, total-1-len(foreign)-len(l.offered)-len(l.draining))
+	closids := classes.Condition{Type: ConditionCLOSIDs, Healthy: true, Reason: "Free",
+		Message: fmt.Sprintf("%d of %d CLOSIDs are free: the root group has 1, classes %d, former classes %d, groups of others %d",
+			free, total, len(l.offered), len(l.draining), len(foreign))}
+	if free == 0 {
+		closids.Reason = "Exhausted" // healthy, as every class has its own
 	}
-	return []classes.Condition{{Type: ConditionForeign, Healthy: true, Reason: "Untouched",
-		Message: "left as they are: " + strings.Join(foreign, ", ")}}
-}
 
-func drainingCondition(draining map[string]bool) []classes.Condition {
-	if len(draining) == 0 {
-		return nil
+	conditions := []classes.Condition{
+		{Type: ConditionMounted, Healthy: true, Reason: "Mounted",
+			Message: fmt.Sprintf("resctrl is mounted at %s with %s", l.machine.point, strings.Join(l.machine.options, ","))},
+		closids,
 	}
-	return []classes.Condition{{Type: ConditionDraining, Healthy: true, Reason: "InUse",
-		Message: "no longer configured, and kept until what runs in them ends: " + names(draining)}}
-}
-
-// codeAndDataConditions tell who asked for code and data apart that they are not.
-func codeAndDataConditions(config *Config, info Info) []classes.Condition {
-	var conditions []classes.Condition
-	for level, option := range map[string]string{L2: "cdpl2", L3: "cdp"} {
-		if schemas := info.Schemas(level); len(schemas) == 1 && config.wantsCodeAndData(level) {
-			conditions = append(conditions, classes.Condition{Type: level + ConditionCodeAndData, Reason: WrongMountOptions,
-				Message: fmt.Sprintf("code and data of %s are configured apart, but resctrl is mounted without %s: "+
-					"the unified shares count; mount it with -o %s if the CPU has that", level, option, option)})
-		}
+	if len(foreign) > 0 {
+		conditions = append(conditions, classes.Condition{Type: ConditionForeign, Healthy: true, Reason: "Untouched",
+			Message: "left as they are: " + strings.Join(foreign, ", ")})
 	}
-	slices.SortFunc(conditions, func(a, b classes.Condition) int { return strings.Compare(a.Type, b.Type) })
 	return conditions
 }
 
-// bandwidthCondition tells whose memory bandwidth the kernel has rounded.
-func bandwidthCondition(resolution *Resolution, effective map[string]Schemata) []classes.Condition {
-	var rounded []string
-	for _, name := range slices.Sorted(maps.Keys(resolution.Groups)) {
-		asked, has := resolution.Groups[name][MB], effective[name][MB]
-		if !maps.Equal(asked, has) {
-			rounded = append(rounded, fmt.Sprintf("%s has %s for %s", classOf(name), has.format(MB), asked.format(MB)))
+// classConditions describe what differs from the configuration.
+func (l *live) classConditions() []classes.Condition {
+	var conditions []classes.Condition
+	if len(l.draining) > 0 {
+		conditions = append(conditions, classes.Condition{Type: ConditionDraining, Healthy: true, Reason: "InUse",
+			Message: "no longer configured, and kept until their containers end: " + strings.Join(l.draining, ", ")})
+	}
+
+	for _, cache := range []struct{ level, option string }{{L2, "cdpl2"}, {L3, "cdp"}} {
+		if len(l.machine.info.Schemas(cache.level)) == 1 && l.config.wantsCodeAndData(cache.level) {
+			conditions = append(conditions, classes.Condition{Type: cache.level + ConditionCodeAndData, Reason: WrongMountOptions,
+				Message: fmt.Sprintf("code and data of %[1]s are configured apart, but resctrl is mounted without %[2]s, so the unified shares apply; "+
+					"mount it with -o %[2]s if the CPU supports that", cache.level, cache.option)})
 		}
 	}
-	if len(rounded) == 0 {
-		return nil
-	}
-	return []classes.Condition{{Type: ConditionBandwidth, Healthy: true, Reason: "Rounded",
-		Message: "the kernel rounds memory bandwidth: " + strings.Join(rounded, ", ")}}
-}
 
-func denialsCondition(config *Config) []classes.Condition {
-	if len(config.denials) == 0 {
-		return nil
+	var rounded []string
+	for _, name := range slices.Sorted(maps.Keys(l.resolution.Groups)) {
+		if asked, has := l.resolution.Groups[name].values(MB), l.effective[name].values(MB); asked != has {
+			rounded = append(rounded, fmt.Sprintf("%s has %s for %s", classOf(name), has, asked))
+		}
 	}
-	return []classes.Condition{{Type: ConditionDenials, Reason: "NotEnforced",
-		Message: fmt.Sprintf("denyPodAnnotation and denyContainerAnnotation (%s) have no effect; limit who gets a class by an admission policy on the annotations",
-			strings.Join(config.denials, ", "))}}
-}
+	if len(rounded) > 0 {
+		conditions = append(conditions, classes.Condition{Type: ConditionBandwidth, Healthy: true, Reason: "Rounded",
+			Message: "the kernel rounds memory bandwidth: " + strings.Join(rounded, ", ")})
+	}
 
-// names of a set, for people.
-func names(set map[string]bool) string {
-	if len(set) == 0 {
-		return "none"
+	if len(l.config.denials) > 0 {
+		conditions = append(conditions, classes.Condition{Type: ConditionDenials, Reason: "NotEnforced",
+			Message: fmt.Sprintf("denyPodAnnotation and denyContainerAnnotation (%s) have no effect; limit who gets a class by an admission policy on the annotations",
+				strings.Join(l.config.denials, ", "))})
 	}
-	return strings.Join(slices.Sorted(maps.Keys(set)), ", ")
+	return conditions
 }

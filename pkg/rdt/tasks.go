@@ -15,14 +15,10 @@ import (
 	"syscall"
 )
 
-// ParseTasks reads a tasks file: thread IDs, one a line.
+// ParseTasks reads a tasks file: thread IDs, one per line.
 func ParseTasks(data []byte) ([]int, error) {
 	var tids []int
-	for line := range bytes.Lines(data) {
-		text := strings.TrimSpace(string(line))
-		if text == "" {
-			continue
-		}
+	for _, text := range strings.Fields(string(data)) {
 		tid, err := strconv.ParseUint(text, 10, 31)
 		if err != nil {
 			return nil, fmt.Errorf("tasks: %w", err)
@@ -32,61 +28,57 @@ func ParseTasks(data []byte) ([]int, error) {
 	return tids, nil
 }
 
-// ParseTaskGroup reads /proc/PID/cpu_resctrl_groups (proc_resctrl_show in the kernel): the control group of a thread, ""
-// for the root group. ok is false when resctrl is not mounted.
-func ParseTaskGroup(data []byte) (group string, ok bool, err error) {
-	line, _, _ := strings.Cut(string(data), "\n")
-	name, found := strings.CutPrefix(line, "res:")
-	if !found {
-		return "", false, fmt.Errorf("cpu_resctrl_groups: %q is not of the form res:GROUP", line)
-	}
-	if name == "" {
-		return "", false, nil
-	}
-	return strings.TrimPrefix(name, "/"), true, nil
-}
-
 var (
-	// errEnded is for a thread that is no more.
-	errEnded = errors.New("thread has ended")
-	// errUnmounted says that there are no groups at all.
+	errEnded     = errors.New("thread has ended")
 	errUnmounted = errors.New("resctrl has been unmounted")
 )
 
-// groupOfTask is the control group that a thread is in.
+// ParseTaskGroup reads /proc/PID/cpu_resctrl_groups (proc_resctrl_show in the kernel) and returns the control group of a
+// thread, "" for the root group.
+func ParseTaskGroup(data []byte) (string, error) {
+	line, _, _ := strings.Cut(string(data), "\n")
+	group, found := strings.CutPrefix(line, "res:")
+	if !found {
+		return "", fmt.Errorf("cpu_resctrl_groups: %q is not of the form res:GROUP", line)
+	}
+	if group == "" {
+		return "", errUnmounted
+	}
+	return strings.TrimPrefix(group, "/"), nil
+}
+
+// groupOfTask returns the control group of a thread.
 func (t tree) groupOfTask(tid int) (string, error) {
 	proc := path.Join("/proc", strconv.Itoa(tid))
 	data, err := t.host.ReadFile(path.Join(proc, "cpu_resctrl_groups"))
 	switch {
 	case err == nil:
-		group, ok, err := ParseTaskGroup(data)
-		if err == nil && !ok {
-			err = errUnmounted
-		}
-		return group, err
+		return ParseTaskGroup(data)
 	case errors.Is(err, syscall.ESRCH):
 		return "", errEnded
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", err
 	}
+
 	if _, err := t.host.ReadFile(path.Join(proc, "stat")); err != nil {
 		return "", errEnded
 	}
 	return t.scanFor(tid)
 }
 
-// scanFor looks through the tasks of all groups, on kernels without CONFIG_PROC_CPU_RESCTRL.
+// scanFor searches the tasks of all groups, on kernels without CONFIG_PROC_CPU_RESCTRL.
 func (t tree) scanFor(tid int) (string, error) {
-	groups, err := groupNames(t.host, t.point)
+	groups, err := t.groupNames()
 	if err != nil {
 		return "", err
 	}
 	if !t.exists(rootGroup) {
 		return "", errUnmounted
 	}
+
 	for _, name := range groups {
 		tids, err := t.tasks(name)
-		if err != nil && !gone(err) {
+		if err != nil && !notExist(err) {
 			return "", err
 		}
 		if slices.Contains(tids, tid) {
@@ -96,7 +88,7 @@ func (t tree) scanFor(tid int) (string, error) {
 	return "", errEnded
 }
 
-// tasks are the threads of a group. One that is locked to a part of the cache has no such file, and none.
+// tasks returns the threads of a group. Pseudo-locked groups have no tasks file.
 func (t tree) tasks(group string) ([]int, error) {
 	data, err := t.host.ReadFile(t.path(group, "tasks"))
 	if err != nil {
@@ -105,23 +97,37 @@ func (t tree) tasks(group string) ([]int, error) {
 	return ParseTasks(data)
 }
 
-// allEnded says whether there are only processes in a group that have ended, and that nobody has waited for: nothing of them runs any more,
-// but their parents may leave them there for ever.
-func (t tree) allEnded(group string) bool {
-	tids, err := t.tasks(group)
-	return err == nil && !slices.ContainsFunc(tids, func(tid int) bool {
-		stat, err := t.host.ReadFile(path.Join("/proc", strconv.Itoa(tid), "stat"))
-		return err != nil && !gone(err) && !errors.Is(err, syscall.ESRCH) || err == nil && !isZombie(stat)
-	})
+// removeUnused removes a group unless it has running tasks, and reports whether it is gone.
+func (t tree) removeUnused(name string) (removed bool, err error) {
+	tids, err := t.tasks(name)
+	switch {
+	case err != nil && notExist(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("%s: %w", groupText(name), err)
+	case !slices.ContainsFunc(tids, t.running):
+		err = t.do(Op{Kind: Remove, Group: name})
+		return err == nil, err
+	}
+	return false, nil
 }
 
-// isZombie reads the state in /proc/PID/stat (proc_pid_stat(5)), which comes after the name. The name may have any characters.
+// running reports whether a task has not ended. A zombie has, but its parent may leave it in its group forever.
+func (t tree) running(tid int) bool {
+	stat, err := t.host.ReadFile(path.Join("/proc", strconv.Itoa(tid), "stat"))
+	if err != nil {
+		return !notExist(err) && !errors.Is(err, syscall.ESRCH)
+	}
+	return !isZombie(stat)
+}
+
+// isZombie reads the state in /proc/PID/stat (proc_pid_stat(5)), which follows the name. The name may have any characters.
 func isZombie(stat []byte) bool {
 	_, after, found := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
 	return found && (bytes.HasPrefix(after, []byte("Z")) || bytes.HasPrefix(after, []byte("X")))
 }
 
-// moveTask puts one thread into a group.
+// moveTask moves one thread to a group.
 func (t tree) moveTask(tid int, group string) error {
 	err := t.host.WriteFile(t.path(group, "tasks"), []byte(strconv.Itoa(tid)))
 	if errors.Is(err, syscall.ESRCH) {

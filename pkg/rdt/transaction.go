@@ -6,51 +6,18 @@ package rdt
 import (
 	"errors"
 	"fmt"
-	"path"
+	"maps"
 	"slices"
 	"strings"
 	"syscall"
 )
 
-// KernelError is a refusal by resctrl: the errno, and what info/last_cmd_status says of it.
-type KernelError struct {
-	Err error
-	// Status is the kernel's explanation; empty if it gave none.
-	Status string
-}
+// ErrRollback is the error for a change that failed and could not be undone.
+var ErrRollback = errors.New("rolling back failed, so groups may be in an intermediate state")
 
-func (e *KernelError) Error() string {
-	if e.Status == "" {
-		return e.Err.Error()
-	}
-	return fmt.Sprintf("%v (kernel: %s)", e.Err, e.Status)
-}
+func rollbackFailed(cause, err error) error { return fmt.Errorf("%w; %w: %w", cause, ErrRollback, err) }
 
-func (e *KernelError) Unwrap() error { return e.Err }
-
-// RollbackError says that not even the previous state could be restored.
-type RollbackError struct {
-	// Err is why there was something to roll back, Rollback what then failed.
-	Err, Rollback error
-}
-
-func (e *RollbackError) Error() string {
-	return fmt.Sprintf("%v; and rolling back failed, so that groups may be left in between: %v", e.Err, e.Rollback)
-}
-
-func (e *RollbackError) Unwrap() []error { return []error{e.Err, e.Rollback} }
-
-// tree does the writing below one mount point.
-type tree struct {
-	host  FS
-	point string
-}
-
-func (t tree) path(elements ...string) string {
-	return path.Join(append([]string{t.point}, elements...)...)
-}
-
-// status is info/last_cmd_status: what the kernel has to say of its last refusals.
+// status returns info/last_cmd_status, the kernel's explanation of its last refusals.
 func (t tree) status() string {
 	text, err := t.host.ReadFile(t.path("info", "last_cmd_status"))
 	if err != nil || string(text) == "ok\n" {
@@ -59,11 +26,14 @@ func (t tree) status() string {
 	return string(text)
 }
 
-// explain adds what the kernel says of a refusal; before is what it said before the operation. Writes begin the text
-// anew, while making and removing groups adds to it.
+// explain adds the kernel's explanation to an error. before is the status from before the operation: writes replace it,
+// while creation and removal of groups append to it.
 func (t tree) explain(err error, before string) error {
 	text := strings.TrimSpace(strings.TrimPrefix(t.status(), before))
-	return &KernelError{Err: err, Status: strings.ReplaceAll(text, "\n", "; ")}
+	if text == "" {
+		return err
+	}
+	return fmt.Errorf("%w (kernel: %s)", err, strings.ReplaceAll(text, "\n", "; "))
 }
 
 func (t tree) do(op Op) error {
@@ -79,26 +49,14 @@ func (t tree) do(op Op) error {
 	case Write:
 		err = t.host.WriteFile(t.path(op.Group, "schemata"), []byte(op.Schemata.String()))
 	}
+
 	switch {
 	case err == nil:
 		return nil
 	case op.Kind == Create && errors.Is(err, syscall.EBUSY):
-		return fmt.Errorf("%s: monitoring IDs of groups that were removed are not free yet; try again in a while: %w", op, t.explain(err, before))
+		return fmt.Errorf("%s: the RMIDs of removed groups are not free yet; try again in a while: %w", op, t.explain(err, before))
 	}
 	return fmt.Errorf("%s: %w", op, t.explain(err, before))
-}
-
-// happened says whether a failed operation has had an effect; before are the schemata from before it. Refusals have none,
-// but for memory bandwidth under mba_MBps, which the kernel sets as it reads.
-func (t tree) happened(op Op, before Schemata) bool {
-	g, err := readGroup(t.host, t.path(op.Group), false)
-	switch op.Kind {
-	case Create:
-		return err == nil
-	case Remove:
-		return err != nil && gone(err)
-	}
-	return err != nil || g.schemata.restrictedTo(op.Schemata).String() != before.restrictedTo(op.Schemata).String()
 }
 
 func (o Op) String() string {
@@ -115,60 +73,92 @@ func groupText(name string) string {
 	return "resctrl group " + name
 }
 
-// undo are the operations that lead from after op to before it, given the schemata before.
-func undo(op Op, before map[string]Schemata) []Op {
-	switch op.Kind {
-	case Create:
-		return []Op{{Kind: Remove, Group: op.Group}}
-	case Remove:
-		return []Op{{Kind: Create, Group: op.Group}, {Kind: Write, Group: op.Group, Schemata: before[op.Group]}}
-	}
-	if _, ok := before[op.Group]; !ok {
-		return nil // a new group, which will be removed
-	}
-	return []Op{{Kind: Write, Group: op.Group, Schemata: before[op.Group].restrictedTo(op.Schemata)}}
-}
-
-// transact does all operations and the final check, or none. The way back is the way there, reversed, so that what Plan
-// promises holds on it, too.
-func (t tree) transact(ops []Op, before map[string]Schemata, verify func() error) error {
-	now := make(map[string]Schemata, len(before))
-	for name, schemata := range before {
-		now[name] = schemata.clone()
-	}
-	var back [][]Op
+// transact does all operations and returns the kernel's values of the wanted groups, or restores what was there before.
+func (t tree) transact(ops []Op, before, wanted map[string]Schemata, info Info) (effective map[string]Schemata, err error) {
 	for _, op := range ops {
-		reverse := undo(op, now)
 		if err := t.do(op); err != nil {
-			if t.happened(op, now[op.Group]) {
-				back = append(back, reverse)
-			}
-			return t.rollBack(err, back)
-		}
-		back = append(back, reverse)
-		if current, ok := now[op.Group]; ok && op.Kind == Write {
-			current.overlay(op.Schemata)
+			return nil, t.restore(err, before, wanted)
 		}
 	}
-	if err := verify(); err != nil {
-		return t.rollBack(err, back)
+	effective, err = t.readBack(wanted, info)
+	if err != nil {
+		return nil, t.restore(err, before, wanted)
 	}
-	return nil
+	return effective, nil
 }
 
-// rollBack goes on after a failure: whatever can be restored, is.
-func (t tree) rollBack(cause error, back [][]Op) error {
-	var problems []error
-	slices.Reverse(back)
-	for _, ops := range back {
-		for _, op := range ops {
-			if err := t.do(op); err != nil {
-				problems = append(problems, err)
-			}
+// restore returns the groups to their schemata before, as far as possible, and returns the cause. The guarantees of Plan
+// hold for that, too.
+func (t tree) restore(cause error, before, wanted map[string]Schemata) error {
+	m, err := readMachine(t)
+	if err != nil {
+		return rollbackFailed(cause, err)
+	}
+
+	var ops []Op
+	now := m.manageable()
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if before[name] == nil && now[name] != nil {
+			ops = append(ops, Op{Kind: Remove, Group: name})
 		}
 	}
-	if len(problems) > 0 {
-		return &RollbackError{Err: cause, Rollback: errors.Join(problems...)}
+	ops = append(ops, Plan(now, before, m.info)...)
+
+	for _, op := range ops {
+		err = errors.Join(err, t.do(op))
+	}
+	if err != nil {
+		return rollbackFailed(cause, err)
 	}
 	return cause
+}
+
+// rounded returns the values as the kernel rounds them: memory bandwidth up to multiples of the granularity (bw_validate).
+// Kernels differ under mba_MBps, where nothing is rounded here and readBack accepts both.
+func (i Info) rounded(groups map[string]Schemata) map[string]Schemata {
+	result := make(map[string]Schemata, len(groups))
+	for name, schemata := range groups {
+		result[name] = maps.Clone(schemata)
+		for domain, value := range schemata {
+			if domain.Schema == MB && i.Bandwidth != nil && i.Bandwidth.Unit != MBps {
+				gran := i.Bandwidth.Granularity
+				result[name][domain] = (value + gran - 1) / gran * gran
+			}
+		}
+	}
+	return result
+}
+
+// readBack returns the kernel's values of the wanted groups. They may differ from the wanted ones only by rounding.
+func (t tree) readBack(wanted map[string]Schemata, info Info) (map[string]Schemata, error) {
+	effective := make(map[string]Schemata, len(wanted))
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		got, err := t.readSchemata(name)
+		if err != nil {
+			return nil, fmt.Errorf("read back %s: %w", groupText(name), err)
+		}
+		if differences := info.differences(wanted[name], got); len(differences) > 0 {
+			return nil, fmt.Errorf("read back %s: the kernel accepted a write but has other values: %s",
+				groupText(name), strings.Join(differences, ", "))
+		}
+		effective[name] = got.restrictedTo(wanted[name])
+	}
+	return effective, nil
+}
+
+// differences describes where the values differ by more than rounding.
+func (i Info) differences(wanted, got Schemata) []string {
+	var found []string
+	for _, domain := range wanted.domains() {
+		want := wanted[domain]
+		have, ok := got[domain]
+		roundedUp := domain.Schema == MB && i.Bandwidth != nil && have > want && have < want+i.Bandwidth.Granularity
+		switch {
+		case !ok:
+			found = append(found, fmt.Sprintf("%s is gone", domain))
+		case have != want && !roundedUp:
+			found = append(found, fmt.Sprintf("%s is %s instead of %s", domain, got.value(domain), wanted.value(domain)))
+		}
+	}
+	return found
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,6 +59,52 @@ func (p *proportion) parsePercent(text string) error {
 		return errors.New("out of range")
 	}
 	return errors.Join(lowErr, highErr)
+}
+
+// within returns the requested part of base: all of it without a request.
+func (p *proportion) within(base uint64, cache CacheInfo) (uint64, error) {
+	if p == nil {
+		return base, nil
+	}
+	if p.relative() {
+		return p.percentOf(base, cache)
+	}
+
+	shift := bits.TrailingZeros64(base)
+	mask := p.mask << shift
+	if mask>>shift != p.mask || mask&^base != 0 {
+		return 0, fmt.Errorf("%s, counted from bit %d, exceeds its partition, whose mask is %#x", p.text, shift, base)
+	}
+	return mask, cache.legal(mask)
+}
+
+// percentOf returns a range in per cent of the set bits of base, counted from its lowest one. A range that is too small
+// for the CPU is extended, downwards first.
+func (p proportion) percentOf(base uint64, cache CacheInfo) (uint64, error) {
+	width, least := uint64(bits.OnesCount64(base)), cache.minBits()
+	if width < least {
+		return 0, fmt.Errorf("%s: its partition has mask %#x, fewer bits than the %d that this CPU needs", p.text, base, least)
+	}
+	if p.high == 0 {
+		return 0, fmt.Errorf("%s is none of the cache; write 1%% for the least possible", p.text)
+	}
+
+	first := (max(p.low, 1) - 1) * width / 100
+	last := (p.high - 1) * width / 100
+	if got := last - first + 1; got < least {
+		down := min(least-got, first)
+		first -= down
+		last += least - got - down
+	}
+
+	mask := uint64(0)
+	for i, rest := uint64(0), base; i <= last; i++ {
+		if i >= first {
+			mask |= rest & -rest
+		}
+		rest &= rest - 1
+	}
+	return mask, cache.legal(mask)
 }
 
 // parseBits reads bit numbers, like "0-5,8", into a mask.

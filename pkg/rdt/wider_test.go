@@ -5,13 +5,14 @@ package rdt
 
 import (
 	"fmt"
+	"maps"
 	"syscall"
 	"testing"
 
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// watched is a machine that tells what all groups have after every operation, also a failed one.
+// watched is a machine that calls look after every operation, also a failed one.
 type watched struct {
 	*sim.FS
 	look func(op string)
@@ -32,15 +33,13 @@ func (w watched) Remove(path string) error {
 	return w.FS.Remove(path)
 }
 
-// wider says what a group has more than before and than after: bits of a cache that are not all of one of the two, or more
+// wider describes what a group has in excess of before and of after: bits of a cache that are not all of one of the two, or more
 // bandwidth.
 func wider(now, before, after Schemata) string {
-	for schema, domains := range now {
-		for id, value := range domains {
-			old, last := before[schema][id], after[schema][id]
-			if schema == MB && value > max(old, last) || schema != MB && value&^old != 0 && value&^last != 0 {
-				return fmt.Sprintf("%s of %d is %x, before %x, after %x", schema, id, value, old, last)
-			}
+	for domain, value := range now {
+		old, last := before[domain], after[domain]
+		if domain.Schema == MB && value > max(old, last) || domain.Schema != MB && value&^old != 0 && value&^last != 0 {
+			return fmt.Sprintf("%s is %x, before %x, after %x", domain, value, old, last)
 		}
 	}
 	return ""
@@ -51,10 +50,12 @@ func groupsIn(t *testing.T, fs *sim.FS) map[string]Schemata {
 	return groupsOf(t, dump(fs, "schemata"))
 }
 
-// TestNoClassIsEverWiderThanBeforeOrAfter looks at what the machine has while a configuration is applied, and while one that is
-// refused at any operation is taken back.
+// TestNoClassIsEverWiderThanBeforeOrAfter checks all groups while a configuration is applied, and while one that fails at any
+// operation is rolled back.
 func TestNoClassIsEverWiderThanBeforeOrAfter(t *testing.T) {
 	const optional = "options: {mb: {optional: true}}"
+	const lowAndHigh = "partitions: {p: {l3Allocation: '0x3f', classes: {a: }}, q: {l3Allocation: '0xfc0', classes: {b: }}}"
+	const highAndLow = "partitions: {p: {l3Allocation: '0xfc0', classes: {a: }}, q: {l3Allocation: '0x3f', classes: {b: }}}"
 	specs := machines()
 	specs["AMD"] = sim.AMDSpec()
 	for name, spec := range specs {
@@ -62,31 +63,37 @@ func TestNoClassIsEverWiderThanBeforeOrAfter(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			after := sim.New(spec)
-			apply(t, newBackend(after, nil), optional+others)
-			wanted := groupsIn(t, after)
-			for n := 1; ; n++ {
-				fs := sim.New(spec)
-				apply(t, newBackend(fs, nil), optional+twoPartitions)
-				if watchApply(t, fs, n, optional+others, wanted) {
-					return // operation n was not reached
+			changes := [][2]string{{optional + twoPartitions, optional + others}, {lowAndHigh, highAndLow}}
+			if spec.Options == "cdp" {
+				changes = changes[:1] // Plan cannot swap code and data of two groups without overlap
+			}
+			for _, configs := range changes {
+				after := sim.New(spec)
+				apply(t, newBackend(after, nil), configs[1])
+				wanted := groupsIn(t, after)
+				for n, done := 1, false; !done; n++ { // until operation n is not reached
+					fs := sim.New(spec)
+					apply(t, newBackend(fs, nil), configs[0])
+					done = watchApply(t, fs, n, configs[1], wanted)
 				}
 			}
 		})
 	}
 }
 
-// watchApply applies a configuration, lets operation n fail, and says whether there was none.
+// watchApply applies a configuration in which operation n fails, and reports whether there was none.
 func watchApply(t *testing.T, fs *sim.FS, n int, config string, wanted map[string]Schemata) (done bool) {
 	t.Helper()
 	before := groupsIn(t, fs)
 	looks := 0
 	w := watched{fs, func(op string) {
 		looks++
-		for name, schemata := range groupsIn(t, fs) {
-			if before[name] == nil {
-				continue // a new group, which nobody is in
-			}
+		now := groupsIn(t, fs)
+		maps.DeleteFunc(now, func(name string, _ Schemata) bool { return before[name] == nil }) // new groups, which nobody is in
+		if overlap := newOverlap(now, before, wanted); overlap != "" {
+			t.Errorf("failing operation %d: after %s groups overlap: %s", n, op, overlap)
+		}
+		for name, schemata := range now {
 			if more := wider(schemata, before[name], final(name, before, wanted)); more != "" {
 				t.Errorf("failing operation %d: after %s group %q is wider: %s", n, op, name, more)
 			}

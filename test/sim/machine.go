@@ -54,21 +54,21 @@ func (m *Machine) Resctrl() *resctrl.FS { return m.resctrl }
 // Cgroups is the part of the machine that has cgroups and disks.
 func (m *Machine) Cgroups() *cgroup.Machine { return m.cgroups }
 
-// isResctrl says to which part a path belongs. Of /proc, each part has some files, and two have them both.
+// isResctrl reports whether a path belongs to the part with RDT. Each part has some files of /proc, and both have some.
 func isResctrl(name string) bool {
 	name = path.Clean(name)
 	if name == resctrl.MountPoint || strings.HasPrefix(name, resctrl.MountPoint+"/") {
 		return true
 	}
 	base := path.Base(name)
-	return strings.HasPrefix(name, "/proc/") && slices.Contains([]string{"mounts", "cpuinfo", "stat", "cpu_resctrl_groups"}, base)
+	return strings.HasPrefix(name, "/proc/") && slices.Contains([]string{"cpuinfo", "stat", "cpu_resctrl_groups"}, base)
 }
 
 // ReadFile returns the content of a file.
 func (m *Machine) ReadFile(name string) ([]byte, error) {
 	switch {
-	case path.Clean(name) == "/proc/filesystems":
-		return m.filesystems(name)
+	case slices.Contains([]string{"/proc/filesystems", "/proc/1/mountinfo", "/proc/self/mountinfo"}, path.Clean(name)):
+		return m.readBoth(name)
 	case path.Clean(name) == "/proc/sys/kernel/random/boot_id":
 		return []byte("5a3c1e7f-0b2d-4c6e-8f90-a1b2c3d4e5f6\n"), nil
 	case isResctrl(name):
@@ -77,7 +77,8 @@ func (m *Machine) ReadFile(name string) ([]byte, error) {
 	return m.cgroups.ReadFile(name)
 }
 
-func (m *Machine) filesystems(name string) ([]byte, error) {
+// readBoth returns the lines of both parts.
+func (m *Machine) readBoth(name string) ([]byte, error) {
 	one, err := m.resctrl.ReadFile(name)
 	other, otherErr := m.cgroups.ReadFile(name)
 	return slices.Concat(one, other), errors.Join(err, otherErr)

@@ -166,8 +166,8 @@ func (f *FS) writeCPUs(g *group, data string) error {
 
 func (f *FS) readProc(elements []string) (string, error) {
 	switch strings.Join(elements, "/") {
-	case "mounts", "1/mounts":
-		return f.mounts(), nil
+	case "self/mountinfo", "1/mountinfo":
+		return f.mountinfo(), nil
 	case "filesystems":
 		if f.spec.NoKernel || f.spec.L2 == nil && f.spec.L3 == nil && f.spec.MB == nil {
 			return "nodev\tsysfs\n", nil
@@ -202,19 +202,19 @@ func (f *FS) flags() string {
 	return flags
 }
 
-func (f *FS) mounts() string {
-	text := "sysfs /sys sysfs rw,nosuid,nodev,noexec,relatime 0 0\n"
+func (f *FS) mountinfo() string {
+	text := "24 1 0:22 / /sys rw,nosuid,nodev,noexec,relatime shared:7 - sysfs sysfs rw\n"
 	if f.live == nil {
 		return text
 	}
-	options := "rw,relatime"
+	access, options := "rw", f.live.options
 	if f.spec.ReadOnly {
-		options = "ro,relatime"
+		access = "ro"
 	}
-	if f.live.options != "" {
-		options += "," + f.live.options
+	if options != "" {
+		options = "," + options
 	}
-	return text + "resctrl " + MountPoint + " resctrl " + options + " 0 0\n"
+	return text + fmt.Sprintf("29 24 0:25 / %s %s,relatime shared:8 - resctrl resctrl %s\n", MountPoint, access, access+options)
 }
 
 // taskGroups is proc_resctrl_show.

@@ -22,15 +22,14 @@ func mustDo(t *testing.T, errs ...error) {
 	}
 }
 
-// TestWhatOthersDidToResctrlIsPutRight does harm to a machine that has groups of ours, one of them of a class that drains, and of
-// somebody else.
-func TestWhatOthersDidToResctrlIsPutRight(t *testing.T) {
+// TestDriftIsRepaired damages a machine with groups of ours, one of them of a draining class, and of another program.
+func TestDriftIsRepaired(t *testing.T) {
 	const point = sim.MountPoint
 	for _, test := range []struct {
-		name string
-		harm func(t *testing.T, fs *sim.FS)
-		want []string
-		// lost are groups that nobody can bring back.
+		name   string
+		damage func(t *testing.T, fs *sim.FS)
+		want   []string
+		// lost are groups that cannot be restored.
 		lost []string
 	}{
 		{"nothing", func(*testing.T, *sim.FS) {}, nil, nil},
@@ -45,7 +44,7 @@ func TestWhatOthersDidToResctrlIsPutRight(t *testing.T) {
 			mustDo(t, fs.Remove(point+"/qos-gold"), fs.WriteFile(point+"/qos-tin/schemata", []byte("MB:1=20\n")))
 		}, []string{"resctrl group qos-gold was removed", "resctrl group qos-tin was rewritten: MB 1 is 20 instead of 50"}, nil},
 		{"resctrl is unmounted", func(_ *testing.T, fs *sim.FS) { fs.Unmount() }, []string{"resctrl was unmounted"}, []string{"theirs"}},
-		{"resctrl is mounted anew", func(t *testing.T, fs *sim.FS) {
+		{"resctrl is mounted again", func(t *testing.T, fs *sim.FS) {
 			fs.Unmount()
 			mustDo(t, fs.Mount("resctrl", point, "resctrl", ""))
 		}, []string{"resctrl group qos-bronze was removed", "resctrl group qos-gold was removed", "resctrl group qos-tin was removed"}, []string{"theirs"}},
@@ -61,10 +60,10 @@ func TestWhatOthersDidToResctrlIsPutRight(t *testing.T) {
 			for _, group := range test.lost {
 				delete(want, group)
 			}
-			test.harm(t, fs)
+			test.damage(t, fs)
 			fs.Inject(nil)
-			mended, err := b.Repair(t.Context())
-			if diff := cmp.Diff(test.want, mended.Found); err != nil || diff != "" {
+			drift, err := b.Repair(t.Context())
+			if diff := cmp.Diff(test.want, drift.Found); err != nil || diff != "" {
 				t.Errorf("found (-want +got):\n%s%v", diff, err)
 			}
 			if diff := cmp.Diff(want, schemataIn(t, fs)); diff != "" {
@@ -74,35 +73,35 @@ func TestWhatOthersDidToResctrlIsPutRight(t *testing.T) {
 				t.Errorf("%d writes where nothing was wrong", calls)
 			}
 			if again, err := b.Repair(t.Context()); err != nil || len(again.Found) > 0 {
-				t.Errorf("a second look finds %v, %v", again.Found, err)
+				t.Errorf("a second repair finds %v, %v", again.Found, err)
 			}
 		})
 	}
 }
 
-func TestResctrlUnderOtherMountOptionsIsUsedAsItIs(t *testing.T) {
+func TestTheConfigurationIsAppliedUnderOtherMountOptions(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)
 	fs.Unmount()
 	mustDo(t, fs.Mount("resctrl", sim.MountPoint, "resctrl", "cdp"))
-	mended, err := b.Repair(t.Context())
-	if err != nil || len(mended.Found) != 1 || !strings.HasPrefix(mended.Found[0], "resctrl was mounted anew: at /sys/fs/resctrl with ") {
-		t.Errorf("found %v, %v", mended.Found, err)
+	drift, err := b.Repair(t.Context())
+	if err != nil || len(drift.Found) != 1 || !strings.HasPrefix(drift.Found[0], "resctrl was remounted: at /sys/fs/resctrl with ") {
+		t.Errorf("found %v, %v", drift.Found, err)
 	}
 	if got := dump(fs, "schemata")["qos-gold"]; !strings.Contains(got, "L3CODE:0=000ff") {
 		t.Errorf("gold has %q", got)
 	}
 }
 
-func TestWhatCannotBePutRightIsAnError(t *testing.T) {
+func TestAFailedRepairIsAnError(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		mount  bool
-		harm   func(t *testing.T, fs *sim.FS)
+		damage func(t *testing.T, fs *sim.FS)
 		reason string
 		errno  error
-		// repair undoes the harm.
+		// repair undoes the damage.
 		repair func(t *testing.T, fs *sim.FS)
 	}{
 		{"unmounted, and not ours to mount", false, func(_ *testing.T, fs *sim.FS) { fs.Unmount() }, NotMounted, nil,
@@ -133,7 +132,7 @@ func TestWhatCannotBePutRightIsAnError(t *testing.T) {
 			b := New(Options{FS: fs, MountResctrl: test.mount})
 			apply(t, b, twoPartitions)
 			want := schemataIn(t, fs)["qos-gold"]
-			test.harm(t, fs)
+			test.damage(t, fs)
 			_, err := b.Repair(t.Context())
 			var unavailable *classes.Unavailable
 			if err == nil || test.errno != nil && !errors.Is(err, test.errno) ||
@@ -154,7 +153,7 @@ func TestWhatCannotBePutRightIsAnError(t *testing.T) {
 	}
 }
 
-func TestNothingIsMendedWhereNothingIsOurs(t *testing.T) {
+func TestNothingIsRepairedWithoutGroupsOfOurs(t *testing.T) {
 	for name, do := range map[string]func(*Backend) error{
 		"before anything was applied": func(*Backend) error { return nil },
 		"after all was withdrawn": func(b *Backend) error {
@@ -167,14 +166,14 @@ func TestNothingIsMendedWhereNothingIsOurs(t *testing.T) {
 			mustDo(t, do(b), fs.WriteFile(sim.MountPoint+"/schemata", []byte("L3:0=ff\n")))
 			fs.Unmount()
 			fs.Inject(nil)
-			if mended, err := b.Repair(t.Context()); err != nil || len(mended.Found) > 0 || fs.Calls() > 0 {
-				t.Errorf("got %v, %v after %d writes", mended, err, fs.Calls())
+			if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 || fs.Calls() > 0 {
+				t.Errorf("got %v, %v after %d writes", drift, err, fs.Calls())
 			}
 		})
 	}
 }
 
-// crowd are containers by their names.
+// crowd is a set of containers, by name.
 type crowd map[string]*container
 
 func (c crowd) Threads(target classes.Holder) ([]int, error) {
@@ -184,7 +183,7 @@ func (c crowd) Threads(target classes.Holder) ([]int, error) {
 	return c[target.Container].Threads(target)
 }
 
-func TestThreadsElsewhereAreGathered(t *testing.T) {
+func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	everybody := crowd{}
 	b := newBackend(fs, everybody)
@@ -197,16 +196,16 @@ func TestThreadsElsewhereAreGathered(t *testing.T) {
 		everybody[name] = &container{fs: fs, tids: []int{10*i + 10, 10*i + 11}}
 		targets = append(targets, classes.Holder{ID: "id-" + name, Container: name})
 	}
-	// What is moved has forked by then.
+	// A thread that is about to be moved has forked by then.
 	everybody["b"].listed = func(c *container, n int) {
 		if n == 1 {
 			c.fork(21, 29)
 		}
 	}
 	targets = append(targets, classes.Holder{ID: "id-gone", Container: "gone"})
-	strayed, err := b.MoveThreads(t.Context(), "gold", targets)
-	if diff := cmp.Diff([]string{"id-b"}, strayed); diff != "" || err == nil || !strings.Contains(err.Error(), "no such cgroup") {
-		t.Errorf("strayed (-want +got):\n%s%v", diff, err)
+	moved, err := b.MoveThreads(t.Context(), "gold", targets)
+	if diff := cmp.Diff([]string{"id-b"}, moved); diff != "" || err == nil || !strings.Contains(err.Error(), "no such cgroup") {
+		t.Errorf("moved (-want +got):\n%s%v", diff, err)
 	}
 	for name, c := range everybody {
 		for tid, group := range c.groups() {
@@ -216,12 +215,12 @@ func TestThreadsElsewhereAreGathered(t *testing.T) {
 		}
 	}
 	fs.Inject(nil)
-	if strayed, err := b.MoveThreads(t.Context(), "gold", targets[:3]); len(strayed) > 0 || err != nil || fs.Calls() > 0 {
-		t.Errorf("a second look finds %v, %v, and writes %d times", strayed, err, fs.Calls())
+	if moved, err := b.MoveThreads(t.Context(), "gold", targets[:3]); len(moved) > 0 || err != nil || fs.Calls() > 0 {
+		t.Errorf("a second repair finds %v, %v, and writes %d times", moved, err, fs.Calls())
 	}
 }
 
-func TestAGroupIsReleasedFromTheDeadButNotFromTheLiving(t *testing.T) {
+func TestAGroupIsReleasedWhenOnlyZombiesAreLeft(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	b := newBackend(fs, nil)
 	apply(t, b, strings.Replace(twoPartitions, "{bronze:", "{tin: {}, bronze:", 1))
@@ -240,7 +239,7 @@ func TestAGroupIsReleasedFromTheDeadButNotFromTheLiving(t *testing.T) {
 	}
 }
 
-func TestOnlyOurGroupsAreLeftForTheSystemDefault(t *testing.T) {
+func TestOnlyThreadsInOurGroupsAreMovedToTheSystemDefault(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	mustDo(t, fs.Mkdir(sim.MountPoint+"/theirs"))
 	c := &container{fs: fs, tids: []int{10, 11, 12}}
@@ -249,16 +248,16 @@ func TestOnlyOurGroupsAreLeftForTheSystemDefault(t *testing.T) {
 	for tid, group := range map[int]string{10: "", 11: "qos-gold", 12: "theirs"} {
 		fs.AddTask(tid, group)
 	}
-	strayed, err := b.MoveThreads(t.Context(), classes.SystemDefault, []classes.Holder{{ID: "id", Container: "c"}})
-	if err != nil || len(strayed) != 1 {
-		t.Errorf("strayed %v, %v", strayed, err)
+	moved, err := b.MoveThreads(t.Context(), classes.SystemDefault, []classes.Holder{{ID: "id", Container: "c"}})
+	if err != nil || len(moved) != 1 {
+		t.Errorf("moved %v, %v", moved, err)
 	}
 	if diff := cmp.Diff(map[int]string{10: "", 11: "", 12: "theirs"}, c.groups()); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
 }
 
-func TestTheGroupOfAClassOfAFormerRunIsMadeAgain(t *testing.T) {
+func TestTheGroupOfAClassOfAFormerRunIsRestored(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	apply(t, newBackend(fs, nil), strings.Replace(twoPartitions, "{bronze:", "{tin: {}, bronze:", 1))
 	fs.AddTask(7, "qos-tin")
@@ -266,8 +265,8 @@ func TestTheGroupOfAClassOfAFormerRunIsMadeAgain(t *testing.T) {
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)
 	mustDo(t, fs.Remove(sim.MountPoint+"/qos-tin"))
-	mended, err := b.Repair(t.Context())
-	if diff := cmp.Diff([]string{"resctrl group qos-tin was removed"}, mended.Found); err != nil || diff != "" {
+	drift, err := b.Repair(t.Context())
+	if diff := cmp.Diff([]string{"resctrl group qos-tin was removed"}, drift.Found); err != nil || diff != "" {
 		t.Errorf("found (-want +got):\n%s%v", diff, err)
 	}
 	if diff := cmp.Diff(want, schemataIn(t, fs)); diff != "" {

@@ -1,0 +1,91 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Repair implements classes.Backend. It reads the mounts and the schemata of our groups, and applies the live configuration
+// again on any drift: resctrl was unmounted or remounted, domains came or went with their CPUs, groups were removed or rewritten.
+func (b *Backend) Repair(context.Context) (classes.Drift, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.live.Load()
+	if len(now.effective) == 0 { // nothing is configured or drains, so resctrl is not ours to check
+		return classes.Drift{}, nil
+	}
+
+	found, err := b.drift(now)
+	if err == nil && len(found) > 0 {
+		err = b.reapply(now)
+	}
+	if err != nil {
+		b.live.Store(now.refused(err))
+	}
+	return classes.Drift{Found: found}, err
+}
+
+// reapply applies the live configuration and restores the groups of draining classes, unless there is no room for those.
+func (b *Backend) reapply(now *live) error {
+	draining := map[string]Schemata{}
+	for _, class := range now.draining {
+		if schemata, ok := now.effective[GroupOf(class)]; ok {
+			draining[GroupOf(class)] = schemata
+		}
+	}
+
+	err := b.apply(now.config, draining)
+	if err != nil && len(draining) > 0 {
+		err = b.apply(now.config, nil)
+	}
+	return err
+}
+
+// drift describes what differs from the applied state, one sentence each.
+func (b *Backend) drift(now *live) (found []string, err error) {
+	t, err := locate(b.host)
+	switch {
+	case b.canMount(err):
+		return []string{"resctrl was unmounted"}, nil
+	case err != nil:
+		return nil, err
+	case t.String() != now.machine.tree.String():
+		b.root = nil // the original values of the root group do not apply under other options
+		return []string{fmt.Sprintf("resctrl was remounted: %s instead of %s", t, now.machine.tree)}, nil
+	}
+
+	root, err := t.readSchemata(rootGroup)
+	if err != nil {
+		return nil, fmt.Errorf("read resctrl's root group: %w", err)
+	}
+	sameDomain := func(_, _ uint64) bool { return true }
+	if !maps.EqualFunc(root, now.machine.groups[rootGroup].schemata, sameDomain) {
+		return []string{"caches came or went with their CPUs"}, nil
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(now.effective)) {
+		got, err := t.readSchemata(name)
+		if err != nil && !notExist(err) {
+			return nil, fmt.Errorf("%s: %w", groupText(name), err)
+		}
+		if err != nil {
+			found = append(found, groupText(name)+" was removed")
+		} else if differences := (Info{}).differences(now.effective[name], got); len(differences) > 0 {
+			found = append(found, fmt.Sprintf("%s was rewritten: %s", groupText(name), strings.Join(differences, ", ")))
+		}
+	}
+	return found, nil
+}
+
+// String describes the mount.
+func (t tree) String() string {
+	return fmt.Sprintf("at %s with %s", t.point, strings.Join(slices.Sorted(slices.Values(t.options)), ","))
+}

@@ -1,0 +1,211 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// ErrUnsettled is the error for a container whose threads multiply faster than they can be moved.
+var ErrUnsettled = errors.New("new threads kept appearing outside the group")
+
+const (
+	// maxPasses is the maximum number of passes over the threads of a container. Threads that are forked during a pass are
+	// in their parent's group, so few passes are enough, unless a container keeps forking.
+	maxPasses = 50
+	// repairPasses are enough for MoveThreads, which is called again.
+	repairPasses = 3
+)
+
+// MoveThreads implements classes.ThreadMover. It reads the tasks of the class's group once for all targets. To the system
+// default it moves only the threads in groups of ours.
+func (b *Backend) MoveThreads(ctx context.Context, class string, targets []classes.Holder) (moved []string, err error) {
+	m := b.live.Load().machine
+	if m == nil {
+		return nil, nil
+	}
+
+	moves := make([]*move, len(targets))
+	threads := make([][]int, len(targets))
+	var problems []error
+	for i, target := range targets { // before the group is read, so that threads born into it are not taken for outside ones
+		moves[i] = b.newMove(m.tree, target, class)
+		if threads[i], err = moves[i].list(); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	outside, err := m.outside(class)
+	if err != nil {
+		return nil, errors.Join(append(problems, err)...)
+	}
+
+	for i, target := range targets {
+		if !slices.ContainsFunc(threads[i], outside) {
+			continue
+		}
+		if class == classes.SystemDefault {
+			moves[i].movable = isOurs
+		}
+		if err := moves[i].run(ctx, repairPasses); err != nil { // what was moved stays; the next call moves the rest
+			problems = append(problems, fmt.Errorf("container %s: %w", target.Container, err))
+		}
+		if moves[i].begun {
+			moved = append(moved, target.ID)
+		}
+	}
+	return moved, errors.Join(problems...)
+}
+
+// outside returns a function that reports whether a thread is not in the group of a class.
+func (t tree) outside(class string) (func(tid int) bool, error) {
+	groups, inside := []string{GroupOf(class)}, true
+	if class == classes.SystemDefault {
+		names, err := t.groupNames()
+		if err != nil {
+			return nil, err
+		}
+		groups, inside = slices.DeleteFunc(names, func(name string) bool { return !isOurs(name) }), false
+	}
+
+	set := map[int]bool{}
+	for _, group := range groups {
+		tids, err := t.tasks(group)
+		if err != nil && !notExist(err) {
+			return nil, fmt.Errorf("%s: %w", groupText(group), err)
+		}
+		for _, tid := range tids {
+			set[tid] = true
+		}
+	}
+	return func(tid int) bool { return set[tid] != inside }, nil
+}
+
+// move moves the threads of one container to a group.
+type move struct {
+	tree
+	list func() ([]int, error)
+	to   string
+	// movable reports whether the threads of a group are moved.
+	movable func(group string) bool
+	// origins are the groups of the threads before the move, but not of those that were born in the new group since.
+	origins map[int]string
+	// begun reports whether a thread was moved.
+	begun bool
+}
+
+func (b *Backend) newMove(t tree, target classes.Holder, class string) *move {
+	list := func() ([]int, error) {
+		if b.threads == nil {
+			return nil, errors.New("the threads of containers are unknown")
+		}
+		tids, err := b.threads.Threads(target)
+		if err != nil {
+			return nil, fmt.Errorf("list threads: %w", err)
+		}
+		return tids, nil
+	}
+	return &move{tree: t, list: list, to: GroupOf(class), movable: func(string) bool { return true }, origins: map[int]string{}}
+}
+
+// run records the groups of all threads, then repeats passes until one finds no thread to move.
+func (m *move) run(ctx context.Context, passes int) error {
+	err := m.each(func(tid int, group string) error {
+		m.origins[tid] = group
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+
+	for range passes {
+		moved, err := m.pass(ctx)
+		if err != nil || moved == 0 {
+			return err
+		}
+	}
+	return fmt.Errorf("%w %s after %d passes", ErrUnsettled, m.to, passes)
+}
+
+// pass moves the threads that are outside the group, and returns their number.
+func (m *move) pass(ctx context.Context) (moved int, err error) {
+	err = m.each(func(tid int, group string) error {
+		if err := ctx.Err(); err != nil || group == m.to || !m.movable(group) {
+			return err
+		}
+		if _, known := m.origins[tid]; !known {
+			m.origins[tid] = group
+		}
+		err := m.moveTask(tid, m.to)
+		if err == nil {
+			moved++
+		}
+		return err
+	})
+	m.begun = m.begun || moved > 0
+	return moved, err
+}
+
+// each calls do for every thread with its group. It skips threads that end meanwhile.
+func (m *move) each(do func(tid int, group string) error) error {
+	tids, err := m.list()
+	if err != nil {
+		return err
+	}
+	for _, tid := range tids {
+		group, err := m.groupOfTask(tid)
+		if err == nil {
+			err = do(tid, group)
+		}
+		if err != nil && !errors.Is(err, errEnded) {
+			return fmt.Errorf("thread %d: %w", tid, err)
+		}
+	}
+	return nil
+}
+
+// undo moves the threads back, and those that were born meanwhile to the group before. It ignores the context of the move,
+// so that no container stays between two groups.
+func (m *move) undo(cause error, before string) error {
+	if !m.begun {
+		return cause
+	}
+
+	var problem error
+	for range maxPasses {
+		var moved int
+		if moved, problem = m.passBack(before); moved == 0 {
+			break
+		}
+	}
+	if problem != nil {
+		return rollbackFailed(cause, problem)
+	}
+	return cause
+}
+
+func (m *move) passBack(before string) (moved int, err error) {
+	var problems []error
+	err = m.each(func(tid int, group string) error {
+		origin, known := m.origins[tid]
+		if !known {
+			origin = before
+		}
+		if group != m.to || origin == m.to {
+			return nil
+		}
+		err := m.moveTask(tid, origin)
+		if err == nil {
+			moved++
+		} else if !errors.Is(err, errEnded) {
+			problems = append(problems, err)
+		}
+		return nil
+	})
+	return moved, errors.Join(append(problems, err)...)
+}
