@@ -119,9 +119,12 @@ type Holding struct {
 	Assignments []Assignment
 }
 
-// Class returns the class of a resource that the holder is assigned; SystemDefault when there is none.
-func (h Holding) Class(resource string) string {
-	for _, a := range h.Assignments {
+// Class returns the class of a resource that the holder is assigned.
+func (h Holding) Class(resource string) string { return ClassOf(h.Assignments, resource) }
+
+// ClassOf returns the class of a resource among assignments; SystemDefault when there is none.
+func ClassOf(assignments []Assignment, resource string) string {
+	for _, a := range assignments {
 		if a.Resource == resource {
 			return a.Class
 		}
