@@ -4,8 +4,6 @@
 package nodeobject
 
 import (
-	"slices"
-
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
@@ -14,82 +12,74 @@ import (
 // for every container start should be much smaller.
 const holdersBudget = 512 << 10
 
-// holdersOf returns the holders of a class, and the number of those that are left out.
-type holdersOf func(resource, class string) (listed []nodeqosv1alpha1.Holder, omitted int64)
-
-// holderList has the holders of all classes, by scope, and returns those of each class once.
-type holderList struct {
-	byPod, byContainer map[classKey][]nodeqosv1alpha1.Holder
-	reasons            map[evictionKey]string
-	budget             int
+// holders are the holders of all classes, and the budget that is left for them.
+type holders struct {
+	byClass map[classKey][]nodeqosv1alpha1.Holder
+	budget  int
+	reasons map[holderKey]string // for which pods are to be evicted
+	added   map[assignmentKey]bool
 }
 
 type (
-	classKey    struct{ resource, class string }
-	evictionKey struct{ uid, container, resource string }
+	classKey struct {
+		scope           qosv1alpha1.Scope
+		resource, class string
+	}
+	holderKey     struct{ uid, container, resource string }
+	assignmentKey struct {
+		holderKey
+		class string
+	}
 )
 
-func newHolderList(assignments *qosv1alpha1.ListAssignmentsResponse) *holderList {
-	list := &holderList{
-		byPod: map[classKey][]nodeqosv1alpha1.Holder{}, byContainer: map[classKey][]nodeqosv1alpha1.Holder{},
-		reasons: map[evictionKey]string{}, budget: holdersBudget,
+func newHolders(assignments *qosv1alpha1.ListAssignmentsResponse) *holders {
+	h := &holders{
+		byClass: map[classKey][]nodeqosv1alpha1.Holder{}, budget: holdersBudget,
+		reasons: map[holderKey]string{}, added: map[assignmentKey]bool{},
 	}
 	for _, e := range assignments.GetEvictions() {
-		list.reasons[evictionKey{e.GetPodUid(), e.GetContainer(), e.GetResource()}] = e.GetReason()
+		h.reasons[holderKey{e.GetPodUid(), e.GetContainer(), e.GetResource()}] = e.GetReason()
 	}
-
 	for _, pod := range assignments.GetPods() {
-		list.add(list.byPod, pod, "", pod.GetQosResources())
-
-		// A restarted container is listed beside its predecessor; both are one holder.
-		seen := map[classKey][]nodeqosv1alpha1.Holder{}
-		for _, container := range pod.GetContainers() {
-			list.add(seen, pod, container.GetName(), container.GetQosResources())
-		}
-		for key, holders := range seen {
-			list.byContainer[key] = append(list.byContainer[key], slices.CompactFunc(holders, sameContainer)...)
+		h.add(pod, qosv1alpha1.Scope_SCOPE_POD, "", pod.GetQosResources())
+		for _, c := range pod.GetContainers() {
+			h.add(pod, qosv1alpha1.Scope_SCOPE_CONTAINER, c.GetName(), c.GetQosResources())
 		}
 	}
-	return list
+	return h
 }
 
-func sameContainer(a, b nodeqosv1alpha1.Holder) bool { return a.Container == b.Container }
-
-// add adds a pod, or a container of it, to the classes that it has. The system default is no class.
-func (l *holderList) add(
-	to map[classKey][]nodeqosv1alpha1.Holder, pod *qosv1alpha1.PodAssignments, container string, assignments []*qosv1alpha1.Assignment,
-) {
+// add adds a pod, or a container of it, to its classes. The system default is no class. A restarted container is listed after its
+// predecessor; both are one holder.
+func (h *holders) add(pod *qosv1alpha1.PodAssignments, scope qosv1alpha1.Scope, container string, assignments []*qosv1alpha1.Assignment) {
 	for _, a := range assignments {
-		if a.GetClass() == "" {
+		holder := holderKey{pod.GetUid(), container, a.GetName()}
+		assignment := assignmentKey{holder, a.GetClass()}
+		if a.GetClass() == "" || h.added[assignment] {
 			continue
 		}
-		key := classKey{a.GetName(), a.GetClass()}
-		to[key] = append(to[key], nodeqosv1alpha1.Holder{
+
+		h.added[assignment] = true
+		key := classKey{scope, a.GetName(), a.GetClass()}
+		h.byClass[key] = append(h.byClass[key], nodeqosv1alpha1.Holder{
 			Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: container,
-			Source: a.GetSource().Name(), Reason: l.reasons[evictionKey{pod.GetUid(), container, a.GetName()}],
+			Source: a.GetSource().Name(), Reason: h.reasons[holder],
 		})
 	}
 }
 
-func (l *holderList) pods(resource, class string) ([]nodeqosv1alpha1.Holder, int64) {
-	return l.take(l.byPod[classKey{resource, class}])
-}
-
-func (l *holderList) containers(resource, class string) ([]nodeqosv1alpha1.Holder, int64) {
-	return l.take(l.byContainer[classKey{resource, class}])
-}
-
-// take returns as many holders as the bound of a class and the rest of the object's budget allow.
-func (l *holderList) take(holders []nodeqosv1alpha1.Holder) (listed []nodeqosv1alpha1.Holder, omitted int64) {
-	end := min(len(holders), nodeqosv1alpha1.MaxHolders)
-	for i, h := range holders[:end] {
+// take returns as many holders of a class as its limit and the budget allow, and the number of the others.
+func (h *holders) take(key classKey) (listed []nodeqosv1alpha1.Holder, omitted int64) {
+	all := h.byClass[key]
+	end := min(len(all), nodeqosv1alpha1.MaxHolders)
+	for i, holder := range all[:end] {
 		size := len(`{"namespace":"","pod":"","container":"","source":"","reason":""},`) +
-			len(h.Namespace) + len(h.Pod) + len(h.Container) + len(h.Source) + len(h.Reason)
-		if size > l.budget {
+			len(holder.Namespace) + len(holder.Pod) + len(holder.Container) + len(holder.Source) + len(holder.Reason)
+		if size > h.budget {
 			end = i
 			break
 		}
-		l.budget -= size
+		h.budget -= size
 	}
-	return holders[:end:end], int64(len(holders) - end)
+	return all[:end:end], int64(len(all) - end)
 }

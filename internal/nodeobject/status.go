@@ -34,11 +34,10 @@ func desiredStatus(
 	overdue := !state.Ready() && graceLeft(state, now) == 0
 	switch {
 	case state.Status != nil:
-		holders := newHolderList(state.Assignments)
-		info := state.Status.GetResources()
-		status.QOSResources.PodQOSResources = resources(info.GetPodQosResources(), before.QOSResources.PodQOSResources, holders.pods, now)
-		status.QOSResources.ContainerQOSResources = resources(
-			info.GetContainerQosResources(), before.QOSResources.ContainerQOSResources, holders.containers, now)
+		h, info, old := newHolders(state.Assignments), state.Status.GetResources(), before.QOSResources
+		status.QOSResources.PodQOSResources = h.resources(qosv1alpha1.Scope_SCOPE_POD, info.GetPodQosResources(), old.PodQOSResources, now)
+		status.QOSResources.ContainerQOSResources = h.resources(
+			qosv1alpha1.Scope_SCOPE_CONTAINER, info.GetContainerQosResources(), old.ContainerQOSResources, now)
 		status.UnavailableResources = unavailable(state.Status.GetUnavailableResources())
 		setNodeFields(&status, state.Status, before, now)
 	case overdue:
@@ -90,8 +89,9 @@ func pluginReady(state nodecache.State, overdue bool) metav1.Condition {
 	return ready
 }
 
-func resources(
-	infos []*qosv1alpha1.QOSResourceInfo, before []nodeqosv1alpha1.QOSResourceInfo, holders holdersOf, now time.Time,
+// resources converts the resources of one scope, and takes the holders of their classes.
+func (h *holders) resources(
+	scope qosv1alpha1.Scope, infos []*qosv1alpha1.QOSResourceInfo, before []nodeqosv1alpha1.QOSResourceInfo, now time.Time,
 ) []nodeqosv1alpha1.QOSResourceInfo {
 	known := make(map[string]nodeqosv1alpha1.QOSResourceInfo, len(before))
 	for _, resource := range before {
@@ -101,17 +101,17 @@ func resources(
 	for _, info := range infos {
 		all = append(all, nodeqosv1alpha1.QOSResourceInfo{
 			Name: info.GetName(), Mutable: info.GetMutable(), DefaultClass: info.GetDefaultClass(),
-			Classes:    classesOf(info, holders),
+			Classes:    h.classes(scope, info),
 			Conditions: conditions(info.GetConditions(), known[info.GetName()].Conditions, now),
 		})
 	}
 	return all
 }
 
-func classesOf(info *qosv1alpha1.QOSResourceInfo, holders holdersOf) []nodeqosv1alpha1.QOSResourceClassInfo {
+func (h *holders) classes(scope qosv1alpha1.Scope, info *qosv1alpha1.QOSResourceInfo) []nodeqosv1alpha1.QOSResourceClassInfo {
 	all := make([]nodeqosv1alpha1.QOSResourceClassInfo, 0, len(info.GetClasses()))
 	for _, class := range info.GetClasses() {
-		listed, omitted := holders(info.GetName(), class.GetName())
+		listed, omitted := h.take(classKey{scope, info.GetName(), class.GetName()})
 		all = append(all, nodeqosv1alpha1.QOSResourceClassInfo{
 			Name: class.GetName(), Capacity: signed(class.GetCapacity()), InUse: signed(class.GetInUse()),
 			Description: cut(class.GetDescription(), longestDescription), Degraded: cut(class.GetDegraded(), longestMessage),
@@ -123,24 +123,16 @@ func classesOf(info *qosv1alpha1.QOSResourceInfo, holders holdersOf) []nodeqosv1
 }
 
 func unavailable(resources []*qosv1alpha1.UnavailableResource) []nodeqosv1alpha1.UnavailableResource {
+	scopes := map[qosv1alpha1.Scope]nodeqosv1alpha1.Scope{
+		qosv1alpha1.Scope_SCOPE_CONTAINER: nodeqosv1alpha1.ScopeContainer, qosv1alpha1.Scope_SCOPE_POD: nodeqosv1alpha1.ScopePod,
+	}
 	all := make([]nodeqosv1alpha1.UnavailableResource, 0, len(resources))
 	for _, r := range resources {
 		all = append(all, nodeqosv1alpha1.UnavailableResource{
-			Name: r.GetName(), Scope: scope(r.GetScope()), Reason: r.GetReason(), Message: cut(r.GetMessage(), longestMessage),
+			Name: r.GetName(), Scope: scopes[r.GetScope()], Reason: r.GetReason(), Message: cut(r.GetMessage(), longestMessage),
 		})
 	}
 	return all
-}
-
-func scope(s qosv1alpha1.Scope) nodeqosv1alpha1.Scope {
-	switch s {
-	case qosv1alpha1.Scope_SCOPE_CONTAINER:
-		return nodeqosv1alpha1.ScopeContainer
-	case qosv1alpha1.Scope_SCOPE_POD:
-		return nodeqosv1alpha1.ScopePod
-	case qosv1alpha1.Scope_SCOPE_UNSPECIFIED:
-	}
-	return ""
 }
 
 // config returns the status of the class files without their generation, which starts again with every process.

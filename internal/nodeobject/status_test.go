@@ -232,7 +232,7 @@ func crowd(pods, containers, resources, name int) nodecache.State {
 	}
 	list := &qosv1alpha1.ListAssignmentsResponse{}
 	for p := range pods {
-		pod := &qosv1alpha1.PodAssignments{Namespace: long(0), Name: long(p)}
+		pod := &qosv1alpha1.PodAssignments{Uid: long(p), Namespace: long(0), Name: long(p)}
 		for c := range containers {
 			pod.Containers = append(pod.Containers, &qosv1alpha1.ContainerAssignments{Name: long(c), QosResources: assigned})
 		}
