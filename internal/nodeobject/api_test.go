@@ -28,7 +28,7 @@ import (
 type object map[string]any
 
 // api stands in for an API server with one Node and at most one NodeQOSResources, over connections in memory, so that it works in a bubble
-// of synctest. It does what matters for a publisher: applies, versions, and watches from a version.
+// of synctest. It has what a publisher needs: applies, versions, and watches from a version.
 type api struct {
 	t *testing.T
 
@@ -38,8 +38,8 @@ type api struct {
 	object   object
 	events   []event
 	changed  chan struct{} // closed at every event, and when watches end
-	told     int           // watches are told of versions up to this one; 0 is no limit
-	epoch    int           // counts the times that all watches were ended
+	sent     int           // watches get versions up to this one; 0 is no limit
+	epoch    int           // counts how often all watches were ended
 	requests []string      // method and path of all requests that were answered, watches included
 	answer   func(r *http.Request) (code int, body string, retryAfter string)
 	down     bool
@@ -100,7 +100,7 @@ func (a *api) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// config is as kubeapi makes it.
+// config returns a client configuration from kubeapi.
 func (a *api) config() *rest.Config {
 	a.t.Helper()
 	path := filepath.Join(a.t.TempDir(), "config")
@@ -119,7 +119,7 @@ contexts: [{name: x, context: {cluster: c}}]}`
 	return config
 }
 
-// setDown cuts all connections and refuses new ones, or takes them again.
+// setDown closes all connections and refuses new ones, or accepts them again.
 func (a *api) setDown(down bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,20 +140,20 @@ func (a *api) endWatches() {
 	a.wake()
 }
 
-// refuse answers requests by the function, or as usual when its code is 0. nil ends it.
+// refuse answers requests with the function, or as usual if its code is 0. nil ends that.
 func (a *api) refuse(answer func(r *http.Request) (code int, body, retryAfter string)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.answer = answer
 }
 
-// wake tells watches to look. The caller holds mu.
+// wake makes watches look for events. The caller holds mu.
 func (a *api) wake() {
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
 
-// takeRequests gives what was asked since the last time, and forgets it.
+// takeRequests returns the requests since the last call.
 func (a *api) takeRequests() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -162,15 +162,15 @@ func (a *api) takeRequests() []string {
 	return taken
 }
 
-// lag makes watches behind by so many of the versions that there are now, and keeps them there.
+// lag keeps watches that many versions behind the present one.
 func (a *api) lag(versions int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.told = a.version - versions
+	a.sent = a.version - versions
 	a.wake()
 }
 
-// put changes the object as somebody else would, nil deletes it.
+// put changes the object as another client would; nil deletes it.
 func (a *api) put(change func(object) object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -189,22 +189,22 @@ func (a *api) get() object {
 	return clone(a.object)
 }
 
-// store makes the object another, if it is another. The caller holds mu.
+// store replaces the object if it differs. The caller holds mu.
 func (a *api) store(next object) {
 	if reflect.DeepEqual(a.object, next) {
 		return
 	}
 	a.version++
-	kind, told := "MODIFIED", next
+	kind, changed := "MODIFIED", next
 	switch {
 	case a.object == nil:
 		kind = "ADDED"
 	case next == nil:
-		kind, told = "DELETED", a.object
+		kind, changed = "DELETED", a.object
 	}
-	told["metadata"].(map[string]any)["resourceVersion"] = strconv.Itoa(a.version)
+	changed["metadata"].(map[string]any)["resourceVersion"] = strconv.Itoa(a.version)
 	a.object = next
-	a.events = append(a.events, event{a.version, kind, clone(told)})
+	a.events = append(a.events, event{a.version, kind, clone(changed)})
 	a.wake()
 }
 
@@ -281,13 +281,13 @@ func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
 	a.mu.Unlock()
 	for {
 		a.mu.Lock()
-		events, changed, ended, told := a.events, a.changed, a.epoch != epoch, a.told
+		events, changed, ended, sent := a.events, a.changed, a.epoch != epoch, a.sent
 		a.mu.Unlock()
 		if ended {
 			return
 		}
 		for _, e := range events {
-			if e.version > seen && (told == 0 || e.version <= told) {
+			if e.version > seen && (sent == 0 || e.version <= sent) {
 				seen = e.version
 				reply(w, object{"type": e.kind, "object": e.object})
 			}
@@ -313,7 +313,7 @@ func (a *api) sendInitialEvents(w http.ResponseWriter) {
 	}})
 }
 
-// apply takes metadata or status from what is applied. Of what other managers of fields have, it knows conditions of type "Foreign".
+// apply takes metadata or status from the request. Of the fields of other managers, it keeps conditions of type "Foreign".
 func (a *api) apply(w http.ResponseWriter, r *http.Request, subresource string) {
 	var body object
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {

@@ -38,8 +38,8 @@ resources:
   blockio: {Classes: {heavy: [{Weight: 400}], lost: [{Devices: [/dev/nvme9n9], ThrottleReadBps: 1M}]}}
 `
 
-// toldOf is what the node API tells of a machine with real backends.
-func toldOf(t *testing.T, spec simresctrl.Spec, mountResctrl bool, m *simcgroup.Machine) *qosv1alpha1.StatusResponse {
+// statusWith returns the node API's status of a machine with real backends.
+func statusWith(t *testing.T, spec simresctrl.Spec, mountResctrl bool, m *simcgroup.Machine) *qosv1alpha1.StatusResponse {
 	t.Helper()
 	tree, err := cgroup.Detect(m)
 	if err != nil {
@@ -55,11 +55,11 @@ func toldOf(t *testing.T, spec simresctrl.Spec, mountResctrl bool, m *simcgroup.
 	if err := n.Configure(t.Context(), classes.FileSet{Config: config, Err: err}); err != nil {
 		t.Fatal(err)
 	}
-	return ask(t, n)
+	return request(t, n)
 }
 
-// ask asks over the node API's socket.
-func ask(t *testing.T, n *node.Node) *qosv1alpha1.StatusResponse {
+// request returns the status from the node API's socket.
+func request(t *testing.T, n *node.Node) *qosv1alpha1.StatusResponse {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "qos") // t.TempDir is too long for a socket's path
 	if err != nil {
@@ -83,9 +83,9 @@ func ask(t *testing.T, n *node.Node) *qosv1alpha1.StatusResponse {
 	return response
 }
 
-// said is what an object says of resources: "type=status/reason" of each condition by resource, degraded
-// classes, and why a resource is unavailable.
-func said(t *testing.T, written object) map[string][]string {
+// summary returns for each resource of an object "type=status/reason" of its conditions, degraded classes, and why it is
+// unavailable.
+func summary(t *testing.T, written object) map[string][]string {
 	t.Helper()
 	var typed nodeqosv1alpha1.NodeQOSResources
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(written, &typed); err != nil {
@@ -118,7 +118,7 @@ func weighable(t *testing.T, scheduler string) *simcgroup.Machine {
 	return m
 }
 
-func TestTheObjectSaysWhatRealBackendsFindOnTheMachine(t *testing.T) {
+func TestTheObjectHasTheConditionsOfRealBackends(t *testing.T) {
 	unmounted, none := simresctrl.IntelSpec(), simresctrl.IntelSpec()
 	unmounted.Unmounted, none.NoKernel = true, true
 	for _, test := range []struct {
@@ -128,15 +128,15 @@ func TestTheObjectSaysWhatRealBackendsFindOnTheMachine(t *testing.T) {
 		scheduler string
 		want      map[string][]string
 	}{
-		{"resctrl is there, and weights act", simresctrl.IntelSpec(), false, "bfq", map[string][]string{
+		{"resctrl is mounted, and weights have an effect", simresctrl.IntelSpec(), false, "bfq", map[string][]string{
 			"k8s.io/rdt":     {"BandwidthExact=True/Rounded", "CLOSIDsFree=True/Free", "ConfigurationApplied=True/Applied", "ResctrlMounted=True/Mounted"},
 			"k8s.io/blockio": {"DevicesMatched=False/SomeIgnored", "WeightsEffective=True/SchedulerActs", "class lost degraded"},
 		}},
-		{"resctrl was not mounted, and is now", unmounted, true, "bfq", map[string][]string{
+		{"resctrl was mounted by the plugin", unmounted, true, "bfq", map[string][]string{
 			"k8s.io/rdt":     {"BandwidthExact=True/Rounded", "CLOSIDsFree=True/Free", "ConfigurationApplied=True/Applied", "ResctrlMounted=True/Mounted"},
 			"k8s.io/blockio": {"DevicesMatched=False/SomeIgnored", "WeightsEffective=True/SchedulerActs", "class lost degraded"},
 		}},
-		{"resctrl is not mounted, and weights act on no disk", unmounted, false, "none", map[string][]string{
+		{"resctrl is not mounted, and weights have no effect", unmounted, false, "none", map[string][]string{
 			"k8s.io/rdt": {"unavailable/NotMounted"},
 			"k8s.io/blockio": {"DevicesMatched=False/SomeIgnored", "WeightsEffective=False/NoScheduler",
 				"class heavy degraded", "class lost degraded"},
@@ -148,11 +148,11 @@ func TestTheObjectSaysWhatRealBackendsFindOnTheMachine(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			told := toldOf(t, test.spec, test.mount, weighable(t, test.scheduler))
+			status := statusWith(t, test.spec, test.mount, weighable(t, test.scheduler))
 			synctest.Test(t, func(t *testing.T) {
-				r := start(t, serve(t, "uid-1"), nodecache.State{Status: told, Latest: told, Assignments: &qosv1alpha1.ListAssignmentsResponse{}})
+				r := start(t, serve(t, "uid-1"), nodecache.State{Status: status, Latest: status, Assignments: &qosv1alpha1.ListAssignmentsResponse{}})
 				pass(time.Minute)
-				if diff := cmp.Diff(test.want, said(t, r.get())); diff != "" {
+				if diff := cmp.Diff(test.want, summary(t, r.get())); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 				r.stop()

@@ -24,18 +24,18 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi/busytest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache/cachetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
+	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
 )
 
-// many is how many nodes there are. They know nothing of each other, so that five times as many ask five times as often.
+// many is the number of nodes. They are independent of each other, so requests grow with it.
 const many = 1000
 
-// share is what one node sees of the server. It is its dynamic client, with one object, and its client of Nodes.
+// share is the view of one node on the server: its dynamic client, with one object, and its client for Nodes.
 type share struct {
-	*busytest.Server
-	object *unstructured.Unstructured // touched by the node's publisher only, one request at a time
+	*apiserver.Server
+	object *unstructured.Unstructured // used by the node's publisher only, one request at a time
 }
 
 func (s *share) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
@@ -102,17 +102,17 @@ func (s shareOfObjects) Patch(
 	return next.DeepCopy(), nil
 }
 
-// TestManyNodesThatComeBackDoNotComeTogether has all of a large cluster's nodes with something to tell when the server is back.
-func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
+// TestManyNodesReconnectSpreadOut has all nodes of a large cluster with a change to write when the server is back.
+func TestManyNodesReconnectSpreadOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := busytest.New()
+		server := apiserver.New()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		feeds := make([]*cachetest.Cache, many)
-		for i := range feeds {
-			feeds[i] = cachetest.New(ready(0))
+		caches := make([]*cachetest.Cache, many)
+		for i := range caches {
+			caches[i] = cachetest.New(ready(0))
 			s := &share{Server: server}
-			p := nodeobject.New(feeds[i], s, s, nodeobject.Options{
+			p := nodeobject.New(caches[i], s, s, nodeobject.Options{
 				NodeName: fmt.Sprint("n", i), Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 			})
 			running.Go(func() { _ = p.Run(ctx) })
@@ -121,12 +121,12 @@ func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
 
 		server.Set(true)
 		pass(2 * time.Minute)
-		for _, feed := range feeds {
-			feed.Set(described(1))
+		for _, c := range caches {
+			c.Set(described(1))
 		}
 		pass(2 * time.Minute)
 		if _, asked := server.Counted(); asked["list"]+asked["watch"] > 20*many || asked["apply"] > 0 {
-			t.Errorf("in the four minutes that it was away it was asked %v", asked)
+			t.Errorf("requests in four minutes of outage: %v", asked)
 		}
 		server.Set(false)
 		pass(3 * time.Minute)

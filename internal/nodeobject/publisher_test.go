@@ -18,7 +18,7 @@ import (
 
 func TestPublisher(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
-		"the object is made once, owned by its node, then its status": func(t *testing.T) {
+		"the object is created once, owned by its node, then its status": func(t *testing.T) {
 			r := start(t, serve(t, "uid-1"), ready(1))
 			pass(time.Minute)
 			r.expectRequests(t, watch, getNode, applyObject, applyStatus)
@@ -26,7 +26,7 @@ func TestPublisher(t *testing.T) {
 			r.expectInUse(t, 1)
 			r.expectLog(t)
 		},
-		"an idle hour asks for nothing": func(t *testing.T) {
+		"an idle hour has no requests": func(t *testing.T) {
 			r := settled(t)
 			pass(time.Hour)
 			r.expectRequests(t)
@@ -42,7 +42,7 @@ func TestPublisher(t *testing.T) {
 			pass(time.Hour)
 			r.expectRequests(t)
 		},
-		"many changes in a minute are a write every five seconds, and the last of them is seen": func(t *testing.T) {
+		"many changes in a minute are a write every five seconds, with the last of them": func(t *testing.T) {
 			r := settled(t)
 			for i := range 600 {
 				r.plugin.Set(described(uint64(i + 1)))
@@ -54,7 +54,7 @@ func TestPublisher(t *testing.T) {
 			}
 			r.expectInUse(t, 600)
 		},
-		"many changes of holders in a minute are a write every half minute, and the last of them is seen": func(t *testing.T) {
+		"many changes of holders in a minute are a write every half minute, with the last of them": func(t *testing.T) {
 			r := settled(t)
 			for i := range 600 {
 				r.plugin.Set(ready(uint64(i + 1)))
@@ -84,7 +84,7 @@ func TestPublisher(t *testing.T) {
 			pass(time.Hour)
 			r.expectRequests(t)
 		},
-		"what is more than holders does not wait for them": func(t *testing.T) {
+		"other changes do not wait for holders": func(t *testing.T) {
 			r := settled(t)
 			r.plugin.Set(ready(1))
 			pass(2 * time.Second)
@@ -116,7 +116,7 @@ func TestPublisher(t *testing.T) {
 			pass(time.Hour)
 			restarted.expectRequests(t, getNode)
 		},
-		"a plugin that restarts is no news": func(t *testing.T) {
+		"a plugin that restarts changes nothing": func(t *testing.T) {
 			r := settled(t)
 			away := ready(0)
 			away.Latest, away.NotReadySince, away.Problem = nil, time.Now(), "gone"
@@ -126,7 +126,7 @@ func TestPublisher(t *testing.T) {
 			pass(time.Hour)
 			r.expectRequests(t)
 		},
-		"a plugin that stays away is told once, with its classes left as they were, and so is its return": func(t *testing.T) {
+		"a plugin that stays away is published once, with its classes as they were, and so is its return": func(t *testing.T) {
 			r := settled(t)
 			away := ready(2)
 			away.Latest, away.NotReadySince, away.Problem = nil, time.Now(), "does not answer"
@@ -147,21 +147,21 @@ func TestPublisher(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 		},
-		"an object that is deleted is made again": func(t *testing.T) {
+		"an object that is deleted is created again": func(t *testing.T) {
 			r := settled(t)
 			r.put(func(object) object { return nil })
 			pass(time.Hour)
 			r.expectRequests(t, getNode, applyObject, applyStatus)
 			r.expectInUse(t, 0)
 		},
-		"what somebody else writes is written over": func(t *testing.T) {
+		"changes of other clients are overwritten": func(t *testing.T) {
 			r := settled(t)
 			r.put(func(o object) object { o["status"] = object{}; return o })
 			pass(time.Hour)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectInUse(t, 0)
 		},
-		"what somebody else adds beside is left alone": func(t *testing.T) {
+		"additions of other clients stay": func(t *testing.T) {
 			r := settled(t)
 			r.put(func(o object) object {
 				o["metadata"].(map[string]any)["labels"] = object{"a": "b"}
@@ -170,7 +170,7 @@ func TestPublisher(t *testing.T) {
 			pass(time.Hour)
 			r.expectRequests(t)
 		},
-		"a condition that somebody else adds is applied beside, once": func(t *testing.T) {
+		"a condition of another client stays, and causes one write at most": func(t *testing.T) {
 			r := settled(t)
 			r.put(func(o object) object {
 				status := o["status"].(map[string]any)
@@ -191,7 +191,7 @@ func TestPublisher(t *testing.T) {
 				t.Errorf("%d conditions", got)
 			}
 		},
-		"a watch that lags behind the answers to writes is no reason to write": func(t *testing.T) {
+		"a watch that lags behind the answers to writes causes no write": func(t *testing.T) {
 			r := settled(t)
 			r.lag(0)
 			for _, inUse := range []uint64{1, 2} {
@@ -208,7 +208,7 @@ func TestPublisher(t *testing.T) {
 				r.expectRequests(t)
 			}
 		},
-		"a node that is made anew owns the object anew": func(t *testing.T) {
+		"a recreated node owns the object": func(t *testing.T) {
 			r := settled(t)
 			r.setNode("uid-2")
 			r.put(func(object) object { return nil }) // the garbage collector
@@ -216,7 +216,7 @@ func TestPublisher(t *testing.T) {
 			r.expectRequests(t, getNode, applyObject, applyStatus)
 			r.expectOwner(t, "uid-2")
 		},
-		"a node that is made anew is noticed at the next write, without a garbage collector": func(t *testing.T) {
+		"a recreated node is noticed at the next write, without a garbage collector": func(t *testing.T) {
 			r := settled(t)
 			r.setNode("uid-2")
 			r.plugin.Set(ready(1))
@@ -224,7 +224,7 @@ func TestPublisher(t *testing.T) {
 			r.expectRequests(t, getNode, applyObject, applyStatus)
 			r.expectOwner(t, "uid-2")
 		},
-		"a watch that ends goes on where it was": func(t *testing.T) {
+		"a watch that ends is resumed": func(t *testing.T) {
 			r := settled(t)
 			r.endWatches()
 			pass(time.Minute)
@@ -238,37 +238,37 @@ func TestPublisher(t *testing.T) {
 	}
 }
 
-func TestPublisherInTrouble(t *testing.T) {
+func TestPublisherWithFailures(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
-		"a node name that does not exist is one line, and is looked at slowly until it does": func(t *testing.T) {
+		"a node name that does not exist is logged once, and retried slowly": func(t *testing.T) {
 			r := start(t, serve(t, ""), ready(0))
 			pass(time.Minute)
 			r.expectLog(t, `this cluster has no node \"n1\": give the name that \"kubectl get nodes\" has for this node by --node-name`)
-			r.expectAskedSlowly(t)
+			r.expectSlowRetries(t)
 			r.setNode("uid-1")
 			pass(2 * time.Minute)
 			r.expectOwner(t, "uid-1")
 			r.expectLog(t, "works again")
 		},
-		"a CRD that is not installed is one line with the remedy": func(t *testing.T) {
+		"a CRD that is not installed is logged once with the remedy": func(t *testing.T) {
 			a := serve(t, "uid-1")
 			a.refuse(on(list, 404, "404 page not found", ""))
 			r := start(t, a, ready(0))
-			r.expectAskedSlowly(t)
+			r.expectSlowRetries(t)
 			r.expectLog(t, "kubectl apply -f deploy/kubernetes/crd.yaml")
 			r.refuse(nil)
 			pass(2 * time.Minute)
 			r.expectInUse(t, 0)
 			r.expectLog(t, "works again")
 		},
-		"missing permission is one line with the remedy": func(t *testing.T) {
+		"missing permission is logged once with the remedy": func(t *testing.T) {
 			a := serve(t, "uid-1")
 			a.refuse(on(applyStatus, 403, failure(403, "Forbidden", `x is forbidden: User "u" cannot patch resource "nodeqosresources/status" in API group "g"`), ""))
 			r := start(t, a, ready(0))
-			r.expectAskedSlowly(t)
+			r.expectSlowRetries(t)
 			r.expectLog(t, "u may not patch nodeqosresources/status (g): bind it to the ClusterRole of deploy/kubernetes/rbac.yaml")
 		},
-		"a conflict is tried again": func(t *testing.T) {
+		"a conflict is retried": func(t *testing.T) {
 			r := settled(t)
 			r.refuse(on(applyStatus, 409, failure(409, "Conflict", "modified"), ""))
 			r.plugin.Set(ready(1))
@@ -278,7 +278,7 @@ func TestPublisherInTrouble(t *testing.T) {
 			r.expectInUse(t, 1)
 			r.expectLog(t, "modified concurrently", "works again")
 		},
-		"an overloaded server is not asked before it said": func(t *testing.T) {
+		"an overloaded server gets no request before its Retry-After": func(t *testing.T) {
 			r := settled(t)
 			r.refuse(on(applyStatus, 429, "Too many requests", "120"))
 			r.plugin.Set(ready(1))
@@ -292,7 +292,7 @@ func TestPublisherInTrouble(t *testing.T) {
 			r.expectInUse(t, 1)
 			r.expectLog(t, "API server is overloaded", "works again")
 		},
-		"a request that hangs is given up after half a minute, and made again": func(t *testing.T) {
+		"a request that hangs is canceled after half a minute, and retried": func(t *testing.T) {
 			r := settled(t)
 			r.refuse(func(req *http.Request) (int, string, string) {
 				<-req.Context().Done()
@@ -308,7 +308,7 @@ func TestPublisherInTrouble(t *testing.T) {
 			r.expectInUse(t, 1)
 			r.expectLog(t, "works again")
 		},
-		"a server that cannot stream lists is asked for one": func(t *testing.T) {
+		"a server that cannot stream lists gets a list request": func(t *testing.T) {
 			a := serve(t, "uid-1")
 			a.refuse(func(req *http.Request) (int, string, string) {
 				if req.URL.Query().Get("sendInitialEvents") == "" {
@@ -321,7 +321,7 @@ func TestPublisherInTrouble(t *testing.T) {
 			r.expectRequests(t, watch, list, watch, getNode, applyObject, applyStatus)
 			r.expectLog(t)
 		},
-		"an object that is deleted in between is made again": func(t *testing.T) {
+		"an object that is deleted between two requests is created again": func(t *testing.T) {
 			r := settled(t)
 			r.refuse(func(req *http.Request) (int, string, string) {
 				if strings.HasSuffix(req.URL.Path, "/status") {
@@ -334,7 +334,7 @@ func TestPublisherInTrouble(t *testing.T) {
 			pass(time.Minute)
 			r.expectInUse(t, 1)
 		},
-		"an API server that is away for an hour is one line, asked seldom, and caught up with": func(t *testing.T) {
+		"an API server that is away for an hour is logged once, and written to when it is back": func(t *testing.T) {
 			r := settled(t)
 			r.setDown(true)
 			for i := range 60 {
@@ -360,7 +360,7 @@ func TestPublisherInTrouble(t *testing.T) {
 			pass(time.Hour)
 			r.expectRequests(t, watch)
 		},
-		"versions that are gone are no failure": func(t *testing.T) {
+		"an expired resource version is not logged": func(t *testing.T) {
 			r := settled(t)
 			r.refuse(func(req *http.Request) (int, string, string) {
 				if req.URL.Query().Get("watch") == "" {

@@ -38,7 +38,7 @@ const (
 	applyStatus = "PATCH /apis/qos.noderesource.dev/v1alpha1/nodeqosresources/n1/status"
 )
 
-// ready is the state of a plugin that started now and has inUse assignments of gold.
+// ready returns the state of a plugin that started now and has inUse assignments of gold.
 func ready(inUse uint64) nodecache.State {
 	now := timestamppb.Now()
 	status := &qosv1alpha1.StatusResponse{
@@ -63,7 +63,7 @@ func held(source qosv1alpha1.Source) nodecache.State {
 	return state
 }
 
-// described is ready with a class whose description is another with every number, too.
+// described is ready with a description of the class that differs for every number, too.
 func described(inUse uint64) nodecache.State {
 	state := ready(inUse)
 	state.Status.Resources.ContainerQosResources[0].Classes[0].Description = strings.Repeat("x", int(inUse)) //nolint:gosec // it is small
@@ -73,7 +73,7 @@ func described(inUse uint64) nodecache.State {
 // rig is a publisher with its plugin and API server, in a bubble.
 type rig struct {
 	*api
-	plugin *cachetest.Cache
+	plugin *cachetest.Cache // the state of the plugin
 	stop   func()
 	log    bytes.Buffer
 }
@@ -106,7 +106,7 @@ func start(t *testing.T, a *api, state nodecache.State) *rig {
 	return r
 }
 
-// pass lets time go by in the bubble, until everything waits again.
+// pass advances the time in the bubble, until all goroutines wait again.
 func pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // it takes no time
 	synctest.Wait()
@@ -115,7 +115,7 @@ func pass(d time.Duration) {
 func (r *rig) expectRequests(t *testing.T, want ...string) {
 	t.Helper()
 	if got := r.takeRequests(); !slices.Equal(got, want) {
-		t.Errorf("asked for\n %s\nwant\n %s", strings.Join(got, "\n "), strings.Join(want, "\n "))
+		t.Errorf("requests were\n %s\nwant\n %s", strings.Join(got, "\n "), strings.Join(want, "\n "))
 	}
 }
 
@@ -129,7 +129,7 @@ func (r *rig) writes() int {
 	return n
 }
 
-// expectLog wants one line for each of want, with its text, and none beside them, since it was called last.
+// expectLog checks that exactly one line for each of want, with its text, was logged since the last call.
 func (r *rig) expectLog(t *testing.T, want ...string) {
 	t.Helper()
 	lines := strings.FieldsFunc(r.log.String(), func(c rune) bool { return c == '\n' })
@@ -144,7 +144,7 @@ func (r *rig) expectLog(t *testing.T, want ...string) {
 	}
 }
 
-// published is the object in the API, typed.
+// published returns the object in the API, typed.
 func (r *rig) published(t *testing.T) *nodeqosv1alpha1.NodeQOSResources {
 	t.Helper()
 	content := r.get()
@@ -177,7 +177,7 @@ func (r *rig) expectOwner(t *testing.T, uid string) {
 	}
 }
 
-// settled is a rig that has published, and has been quiet since.
+// settled returns a rig that has published, and been idle since.
 func settled(t *testing.T) *rig {
 	t.Helper()
 	r := start(t, serve(t, "uid-1"), ready(0))
@@ -196,7 +196,7 @@ func (r *rig) ready(t *testing.T) metav1.Condition {
 	return conditions[i]
 }
 
-// on makes requests of one kind fail.
+// on returns a function for refuse that fails requests of one kind.
 func on(request string, code int, body, retryAfter string) func(*http.Request) (int, string, string) {
 	return func(r *http.Request) (int, string, string) {
 		method, path, _ := strings.Cut(request, " ")
@@ -207,11 +207,11 @@ func on(request string, code int, body, retryAfter string) func(*http.Request) (
 	}
 }
 
-// expectAskedSlowly wants no more than a request a few seconds over an hour of failing for a reason that a person has to mend.
-func (r *rig) expectAskedSlowly(t *testing.T) {
+// expectSlowRetries checks the number of requests in an hour of failures that a person has to repair.
+func (r *rig) expectSlowRetries(t *testing.T) {
 	t.Helper()
 	pass(time.Hour)
 	if got := len(r.takeRequests()); got < 30 || got > 500 {
-		t.Errorf("asked %d times in an hour", got)
+		t.Errorf("%d requests in an hour", got)
 	}
 }

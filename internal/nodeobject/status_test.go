@@ -25,7 +25,7 @@ func at(hour, minute, second int) time.Time {
 	return time.Date(2030, 5, 6, hour, minute, second, 0, time.UTC)
 }
 
-// status is what a plugin tells that was started at a time.
+// status returns the status of a plugin that was started at a time.
 func status(started time.Time) *qosv1alpha1.StatusResponse {
 	stamp := timestamppb.New(started.Add(300 * time.Millisecond))
 	return &qosv1alpha1.StatusResponse{
@@ -69,7 +69,7 @@ func state(s *qosv1alpha1.StatusResponse) nodecache.State {
 		}}}
 }
 
-// published is what the state of status(at(8, 0, 0)) was published as at nine.
+// published returns what was published at nine for status(at(8, 0, 0)).
 func published() nodeqosv1alpha1.NodeQOSResourcesStatus {
 	eight, nine := metav1.NewTime(at(8, 0, 0)), metav1.NewTime(at(9, 0, 0))
 	return nodeqosv1alpha1.NodeQOSResourcesStatus{
@@ -109,7 +109,7 @@ func with(change func(*nodeqosv1alpha1.NodeQOSResourcesStatus)) nodeqosv1alpha1.
 	return changed
 }
 
-// notReady is the condition of a plugin that is away since half past nine.
+// notReady returns the condition of a plugin that is not ready since half past nine.
 func notReady(reason, message string) metav1.Condition {
 	return metav1.Condition{Type: "PluginReady", Status: "False", Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(at(9, 30, 0))}
 }
@@ -132,26 +132,26 @@ func TestDesiredStatus(t *testing.T) {
 		before nodeqosv1alpha1.NodeQOSResourcesStatus
 		now    time.Time
 		want   nodeqosv1alpha1.NodeQOSResourcesStatus
-		none   bool // there is nothing to tell
+		none   bool // there is nothing to publish
 	}{
-		"all that the plugin tells is there, to the second":    {state: eight, now: at(9, 0, 0), want: published()},
-		"a plugin that was started again changes nothing":      {state: state(status(at(10, 0, 0))), before: published(), now: at(10, 0, 1), want: published()},
-		"a plugin that is away for a moment changes nothing":   {state: away(nil), before: published(), now: at(9, 30, 29), want: published()},
-		"before the plugin has told anything, nothing is said": {state: unsaid, before: published(), now: at(9, 30, 29), none: true},
+		"all that the plugin reports is published, times in seconds":    {state: eight, now: at(9, 0, 0), want: published()},
+		"a plugin that was started again changes nothing":               {state: state(status(at(10, 0, 0))), before: published(), now: at(10, 0, 1), want: published()},
+		"a plugin that is away for a moment changes nothing":            {state: away(nil), before: published(), now: at(9, 30, 29), want: published()},
+		"before the plugin has reported anything, nothing is published": {state: unsaid, before: published(), now: at(9, 30, 29), none: true},
 		"a plugin that stays away is not ready, and all else stays": {
 			state: away(nil), before: published(), now: at(9, 30, 30),
 			want: with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) { s.Conditions[2] = notReady("NotAnswering", "gone") })},
 		"a shim that was started without a plugin leaves what was published": {
 			state: unsaid, before: published(), now: at(9, 31, 0),
 			want: with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) { s.Conditions[2] = notReady("NotAnswering", "gone") })},
-		"a node that never had a plugin says so": {
+		"a node that never had a plugin is not ready": {
 			state: unsaid, now: at(9, 31, 0),
 			want: nodeqosv1alpha1.NodeQOSResourcesStatus{Conditions: []metav1.Condition{notReady("NotAnswering", "gone")}}},
-		"other words of the connection are no news": {
+		"another message of the connection changes nothing": {
 			state: away(nil), now: at(9, 40, 0),
 			before: with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) { s.Conditions[2] = notReady("NotAnswering", "EOF") }),
 			want:   with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) { s.Conditions[2] = notReady("NotAnswering", "EOF") })},
-		"a plugin that answers without class files says what is wrong with them, beside the classes that were": {
+		"a plugin without class files in force has their error, beside the former classes": {
 			state: away(refused), before: published(), now: at(10, 0, 0),
 			want: with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) {
 				s.Conditions[0] = metav1.Condition{Type: "ConfigurationApplied", Status: "False", Reason: "Refused", Message: "in force", LastTransitionTime: metav1.NewTime(at(10, 0, 0))}
@@ -191,9 +191,9 @@ func text(t *testing.T, s nodeqosv1alpha1.NodeQOSResourcesStatus) string {
 }
 
 func TestConditions(t *testing.T) {
-	told := []*qosv1alpha1.Condition{{Type: "A", Healthy: true, Reason: "First"}, {Type: "B", Reason: "Second"}, {Type: "A", Healthy: true, Reason: "Third"}}
-	got := conditions(told, nil, at(8, 0, 0))
-	t.Run("a type that is told twice is there once, or the API server would refuse all", func(t *testing.T) {
+	reported := []*qosv1alpha1.Condition{{Type: "A", Healthy: true, Reason: "First"}, {Type: "B", Reason: "Second"}, {Type: "A", Healthy: true, Reason: "Third"}}
+	got := conditions(reported, nil, at(8, 0, 0))
+	t.Run("a type that is reported twice is published once, or the API server would reject all", func(t *testing.T) {
 		if len(got) != 2 || got[0].Type != "B" || got[1].Reason != "Third" {
 			t.Errorf("got %v", got)
 		}
@@ -207,10 +207,10 @@ func TestConditions(t *testing.T) {
 
 func TestCut(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
-		"a short text stays":                           {"12345678", "12345678"},
-		"a long text ends in an ellipsis":              {"123456789", "12345…"},
-		"no character is cut in two":                   {"1234äääää", "1234…"},
-		"what is no text is made one, for JSON's sake": {"a\xffb", "a\uFFFDb"},
+		"a short text stays":                       {"12345678", "12345678"},
+		"a long text ends in an ellipsis":          {"123456789", "12345…"},
+		"no character is cut in two":               {"1234äääää", "1234…"},
+		"invalid UTF-8 is replaced, as JSON needs": {"a\xffb", "a\uFFFDb"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := cut(test.text, 8); got != test.want || !utf8.ValidString(got) {
@@ -220,7 +220,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// crowd is a node with so many pods of so many containers, each in a class of so many resources, and names of so many characters.
+// crowd returns a node with so many pods of so many containers, each in a class of so many resources, with names of so many characters.
 func crowd(pods, containers, resources, name int) nodecache.State {
 	long := func(i int) string { return fmt.Sprintf("%0*d", name, i) }
 	s := &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{}}

@@ -22,10 +22,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi/busytest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache/cachetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
 )
 
 // many is how many nodes there are. They know nothing of each other, so that twenty times as many ask twenty times as often.
@@ -34,21 +34,21 @@ const many = 250
 // share is what one node sees of the server: its client, as far as that is used. Every node has one pod.
 type share struct {
 	kubernetes.Interface
-	server *busytest.Server
+	server *apiserver.Server
 }
 
 func (s share) CoreV1() corev1client.CoreV1Interface { return shareOfCore{server: s.server} }
 
 type shareOfCore struct {
 	corev1client.CoreV1Interface
-	server *busytest.Server
+	server *apiserver.Server
 }
 
 func (s shareOfCore) Pods(string) corev1client.PodInterface { return shareOfPods{server: s.server} }
 
 type shareOfPods struct {
 	corev1client.PodInterface
-	server *busytest.Server
+	server *apiserver.Server
 }
 
 func (s shareOfPods) List(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
@@ -72,7 +72,7 @@ func (s shareOfPods) ApplyStatus(context.Context, *applycorev1.PodApplyConfigura
 // TestManyNodesThatComeBackDoNotComeTogether has a pod on all nodes whose class changes while the server is away.
 func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := busytest.New()
+		server := apiserver.New()
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		plugins := make([]*plugin, many)

@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package busytest has an API server for tests of many nodes: it counts what it is asked for, and can be down.
-package busytest
+// Package apiserver stands in for an API server in tests of many nodes: it counts requests, and can be down.
+package apiserver
 
 import (
 	"strconv"
@@ -31,7 +31,7 @@ func New() *Server {
 	return s
 }
 
-// Ask counts a request, and fails while the server is down.
+// Ask counts a request, and returns an error while the server is down.
 func (s *Server) Ask(verb string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *Server) Watch() (watch.Interface, error) {
 	return w, nil
 }
 
-// Set takes the server down, which ends all watches, or brings it back, and counts from now on.
+// Set takes the server down, which ends all watches, or brings it back, and resets the counts.
 func (s *Server) Set(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *Server) Set(down bool) {
 	s.watches = nil
 }
 
-// Counted are the most requests within a second, and all by verb.
+// Counted returns the most requests within a second, and the number of requests by verb.
 func (s *Server) Counted() (peak int, byVerb map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *Server) Counted() (peak int, byVerb map[string]int) {
 	return peak, s.byVerb
 }
 
-// NextVersion is another resource version each time.
+// NextVersion returns a new resource version.
 func (s *Server) NextVersion() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
