@@ -44,6 +44,7 @@ func New(opts Options) *Backend {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+
 	b := &Backend{host: opts.FS, threads: opts.Threads, mount: opts.MountResctrl, log: log}
 	b.live.Store(&live{})
 	return b
@@ -63,9 +64,9 @@ func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (clas
 	if err != nil {
 		return classes.BackendStatus{}, err
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
-
 	t, err := locate(b.host)
 	if b.canMount(err) {
 		return classes.BackendStatus{Conditions: []classes.Condition{{Type: ConditionMounted, Reason: NotMounted,
@@ -75,6 +76,7 @@ func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (clas
 	if err != nil {
 		return classes.BackendStatus{}, err
 	}
+
 	next, _, err := prepare(c, t)
 	if err != nil {
 		return classes.BackendStatus{}, err
@@ -122,9 +124,9 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	if err != nil {
 		return err
 	}
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
-
 	if err = b.apply(c, nil); err != nil {
 		b.live.Store(b.live.Load().refused(err))
 	}
@@ -158,6 +160,7 @@ func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 		wanted[rootGroup] = b.root
 	}
 	maps.Copy(wanted, kept)
+
 	before := next.machine.manageable()
 	var ops []Op
 	for _, name := range reclaim {
@@ -169,6 +172,7 @@ func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 	if err != nil {
 		return err
 	}
+
 	switch {
 	case !rootConfigured:
 		b.root = nil
@@ -186,6 +190,7 @@ func (b *Backend) mounted(config *Config) (tree, error) {
 	if !b.canMount(err) {
 		return t, err
 	}
+
 	if err := mountFor(b.host, config); err != nil {
 		return tree{}, err
 	}

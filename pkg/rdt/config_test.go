@@ -14,7 +14,7 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-func TestConfigErrorsSayLineFieldAndWhatWouldBeRight(t *testing.T) {
+func TestConfigErrorsNameLineFieldAndRemedy(t *testing.T) {
 	for name, test := range map[string]struct {
 		config string
 		want   []string
@@ -84,7 +84,7 @@ func TestClassNamesLeaveOutTheSystemDefault(t *testing.T) {
 	}
 }
 
-func TestMergedFieldsCount(t *testing.T) {
+func TestMergeKeysApply(t *testing.T) {
 	config := parse(t, `
 partitions:
   p: &p
@@ -125,7 +125,7 @@ func FuzzParseConfig(f *testing.F) {
 	})
 }
 
-// checkResolution says that everything resolved is legal, and complete.
+// checkResolution fails the test unless the resolution is legal and complete.
 func checkResolution(t *testing.T, config *Config, info Info, resolution *Resolution) {
 	t.Helper()
 	for _, class := range config.ClassNames() {

@@ -40,6 +40,7 @@ func (t tree) verify(target classes.Holder, want string) error {
 	if target.PID == 0 {
 		return errors.New("the runtime reported no process ID, so the RDT class cannot be verified")
 	}
+
 	group, err := t.groupOfTask(target.PID)
 	switch {
 	case err != nil:

@@ -22,7 +22,7 @@ import (
 type container struct {
 	fs   *sim.FS
 	tids []int
-	// listed is called before each listing, with how many there have been.
+	// listed is called before each listing, with the number of earlier ones.
 	listed func(c *container, n int)
 	n      int
 }
@@ -49,7 +49,7 @@ func (c *container) groups() map[int]string {
 	return groups
 }
 
-// newContainer begins a container with two threads in a group, on a machine with classes gold and bronze.
+// newContainer starts a container with two threads in a group, on a machine with classes gold and bronze.
 func newContainer(t testing.TB, spec sim.Spec, group string) (*container, *Backend) {
 	t.Helper()
 	c := &container{fs: sim.New(spec)}
@@ -139,7 +139,7 @@ func TestEnforceMovesAllThreadsAndTheirForks(t *testing.T) {
 	}
 }
 
-func TestEnforceMovesBackWhatItMovedWhenItFails(t *testing.T) {
+func TestEnforceMovesThreadsBackWhenItFails(t *testing.T) {
 	for _, failing := range []int{1, 2, 3, 4} {
 		c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
 		c.fs.AddTask(12, "qos-bronze") // was there before

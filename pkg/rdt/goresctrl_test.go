@@ -20,12 +20,12 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// goresctrl looks for resctrl in the file that this variable names, and has no other way to be shown a fake one.
+// goresctrlMounts is the file in which goresctrl looks for resctrl. It has no other way to use a fake one.
 //
 //go:linkname goresctrlMounts github.com/intel/goresctrl/pkg/rdt.mountInfoPath
 var goresctrlMounts string
 
-// machines are those on which goresctrl knows memory bandwidth.
+// machines returns machines on which goresctrl supports memory bandwidth.
 func machines() map[string]sim.Spec {
 	wide := sim.IntelSpec()
 	wide.L2, wide.Domains = nil, []int{0, 1, 2, 3}
@@ -47,7 +47,7 @@ func machines() map[string]sim.Spec {
 		"L2": l2, "L2 CDP": l2cdp, "L3 CDP": cdp, "MBps": mbps}
 }
 
-// fakeTree writes what goresctrl reads of a machine into a directory.
+// fakeTree writes the files of a machine that goresctrl reads into a directory.
 func fakeTree(t *testing.T, spec sim.Spec) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func fakeTree(t *testing.T, spec sim.Spec) string {
 	return dir
 }
 
-// theirs is what goresctrl makes of a configuration on the machine in dir.
+// theirs returns the schemata that goresctrl writes for a configuration on the machine in dir.
 func theirs(t *testing.T, dir, config string) (groups map[string]string, err error) {
 	t.Helper()
 	for _, group := range glob(dir, GroupPrefix+"*") {
@@ -156,7 +156,7 @@ func infoOf(t testing.TB, spec sim.Spec) Info {
 	return m.info
 }
 
-// ours is what Resolve makes of it.
+// ours returns the result of Resolve.
 func ours(t testing.TB, spec sim.Spec, config string) (map[string]string, error) {
 	t.Helper()
 	parsed, err := parseConfig(config)
@@ -174,7 +174,7 @@ func ours(t testing.TB, spec sim.Spec, config string) (map[string]string, error)
 	return groups, nil
 }
 
-// sharedConfigs are configurations in goresctrl's format that both must understand the same way.
+// sharedConfigs are configurations in goresctrl's format that both must resolve alike.
 var sharedConfigs = map[string]string{
 	"nothing":        "",
 	"empty sections": "options:\npartitions:\n",
@@ -278,15 +278,15 @@ func TestConfigurationsResolveAsInGoresctrl(t *testing.T) {
 	}
 }
 
-// sameAsGoresctrl compares what both make of a configuration. It is allowed to refuse what goresctrl takes only where
-// goresctrl ignores a setting that this machine cannot have, or never looks at it.
+// sameAsGoresctrl compares the resolutions of a configuration. Resolve may refuse what goresctrl accepts only where goresctrl
+// ignores a setting that this machine does not support, or never reads it.
 func sameAsGoresctrl(t *testing.T, dir string, spec sim.Spec, config string) (taken bool) {
 	t.Helper()
 	want, wantErr := theirs(t, dir, config)
 	got, err := ours(t, spec, config)
 	switch {
 	case spec.L3 == nil && strings.Contains(config, "partitions: {p: {l3Allocation: '0x2f'}}"):
-		// goresctrl looks at masks without having a cache; here nothing of them is in effect, and nobody asks for it
+		// goresctrl checks masks without a cache; here they have no effect
 	case wantErr != nil && err == nil && !strings.Contains(wantErr.Error(), "panic"):
 		t.Errorf("goresctrl refuses it: %v", wantErr)
 	case wantErr == nil && err != nil && !ignoredByGoresctrl(err):
@@ -328,7 +328,7 @@ func TestRandomConfigurationsResolveAsInGoresctrl(t *testing.T) {
 	}
 }
 
-// randomConfig is well-formed, but may be more than a machine has.
+// randomConfig returns a well-formed configuration that may exceed the machine.
 func randomConfig(random *rand.Rand) string {
 	percent := func(limit int) string { return fmt.Sprintf("%d%%", 1+random.IntN(limit)) }
 	bandwidth := func() string { return fmt.Sprintf("[%d%%, %dMBps]", random.IntN(101), random.IntN(20000)) }

@@ -140,6 +140,7 @@ func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 		Max:         100,
 		Domains:     root.ids(MB),
 	}
+
 	largest := uint64(0)
 	for _, id := range info.Domains {
 		largest = max(largest, root[Domain{MB, id}])

@@ -26,7 +26,7 @@ import (
 
 var kernel = flag.String("kernel", "", "run on this machine's own resctrl, which must be unmounted, as one of: intel, intel-cdp, intel-mbps, amd")
 
-// kernelSpec is the simulation of the machine that the test runs on.
+// kernelSpec returns the simulation of the machine that the test runs on.
 func kernelSpec(t *testing.T) sim.Spec {
 	t.Helper()
 	if *kernel == "" {
@@ -69,7 +69,7 @@ func sleeping(t *testing.T) int {
 	return sleep.Process.Pid
 }
 
-// filesOf are those of some groups, byte by byte.
+// filesOf returns the files of some groups.
 func filesOf(t *testing.T, groups ...string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -135,7 +135,7 @@ func TestOnTheKernel(t *testing.T) {
 	}
 }
 
-// TestMountingOnTheKernel lets the backend mount resctrl. What it mounts with is its own choice, whatever machine -kernel names.
+// TestMountingOnTheKernel lets the backend mount resctrl, with options of its own choice.
 func TestMountingOnTheKernel(t *testing.T) {
 	spec := kernelSpec(t)
 	spec.Options, spec.Unmounted = "", true
@@ -197,7 +197,7 @@ func movesProcesses(t *testing.T, b *Backend, pids processes) {
 	must(t, b.Enforce(t.Context(), target, "bronze", ""))
 }
 
-// refusesAndRollsBack lets the kernel itself refuse: what preflight would have found is hidden from it.
+// refusesAndRollsBack hides a problem from the checks of the backend, so that the kernel refuses.
 func refusesAndRollsBack(t *testing.T, b *Backend) {
 	before := kernelSchemata(t)
 	hidden := newBackend(hiding{hostfs.Root("/")}, nil)
@@ -217,7 +217,7 @@ func refusesAndRollsBack(t *testing.T, b *Backend) {
 	}
 }
 
-// hiding promises more CLOSIDs than there are.
+// hiding reports more CLOSIDs than there are.
 type hiding struct{ hostfs.Root }
 
 func (h hiding) ReadFile(path string) ([]byte, error) {

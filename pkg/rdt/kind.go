@@ -9,7 +9,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// FS is the host's filesystem, as far as resctrl needs it. Paths are the host's own.
+// FS is the part of the host's filesystem that resctrl needs. Paths are those of the host.
 type FS interface {
 	ReadFile(path string) ([]byte, error)
 	// WriteFile writes data to an existing file in one write(2), with the kernel's errno in the error's chain.
@@ -20,22 +20,22 @@ type FS interface {
 	Mount(source, target, fstype, options string) error
 }
 
-// Threads lists what runs in a container.
+// Threads lists the threads of containers.
 type Threads interface {
-	// Threads returns the IDs, in the host's PID namespace, of all threads that the target has at this moment.
+	// Threads returns the IDs of all current threads of the target, in the host's PID namespace.
 	Threads(target classes.Holder) ([]int, error)
 }
 
-// Options are what the backend needs of its surroundings.
+// Options are the dependencies of the backend.
 type Options struct {
 	FS      FS
 	Threads Threads
-	// MountResctrl mounts resctrl at /sys/fs/resctrl when a configuration is applied and it is not mounted.
+	// MountResctrl mounts resctrl at /sys/fs/resctrl if it is not mounted when a configuration is applied.
 	MountResctrl bool
 	Log          *slog.Logger
 }
 
-// Kind is the kind of resources that a class file configures under "rdt".
+// Kind returns the kind of resources that class files configure in the field "rdt".
 func Kind(opts Options) classes.Kind {
 	return classes.Kind{
 		Field:   "rdt",

@@ -78,11 +78,13 @@ func (t tree) readGroup(name string) (g group, err error) {
 	if g.schemata, err = t.readSchemata(name); err != nil {
 		return g, err
 	}
+
 	mode, err := t.host.ReadFile(t.path(name, "mode"))
 	g.mode = strings.TrimSpace(string(mode))
 	if err != nil || !isOurs(name) {
 		return g, err
 	}
+
 	tasks, err := t.host.ReadFile(t.path(name, "tasks"))
 	g.empty = len(strings.TrimSpace(string(tasks))) == 0
 	return g, err
@@ -121,6 +123,7 @@ func readMachine(t tree) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, name := range names {
 		g, err := t.readGroup(name)
 		switch {
@@ -136,6 +139,7 @@ func readMachine(t tree) (*machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the capabilities of resctrl: %w", err)
 	}
+
 	if m.info, err = ParseInfo(files, m.largestBandwidth(), slices.Contains(t.options, "mba_MBps")); err != nil {
 		return nil, err
 	}

@@ -98,6 +98,7 @@ func cellsOf(current, wanted map[string]Schemata, info Info) []*cell {
 			if cells[at] == nil {
 				cells[at] = &cell{level: at.level, id: at.id, cache: info.Caches[domain.Schema]}
 			}
+
 			old := before[domain]
 			u := &unit{group: name, domain: domain, old: old, current: old, wanted: wanted[name][domain], created: !exists}
 			cells[at].units = append(cells[at].units, u)
@@ -143,6 +144,7 @@ func (c *cell) move() {
 		if len(pending) == 0 {
 			return
 		}
+
 		if !c.finish(pending) && !c.enter(pending) && !c.makeRoom(pending) {
 			c.set(pending[0], pending[0].wanted)
 			pending[0].created = false
@@ -192,6 +194,7 @@ func (c *cell) makeRoom(pending []*unit) bool {
 		if !u.misplaced() {
 			continue
 		}
+
 		before := u.current
 		for _, part := range c.cache.smallestParts(before) {
 			u.current = part

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// planInfo is a CPU whose masks are of the given width.
+// planInfo returns a CPU with masks of the given width.
 func planInfo(width, least int, sparse, apart bool) Info {
 	cache := CacheInfo{Mask: 1<<width - 1, MinBits: least, Sparse: sparse, Domains: []int{0, 1}}
 	info := Info{CLOSIDs: 16, Caches: map[Schema]CacheInfo{"L3": cache},
@@ -168,7 +168,7 @@ func newOverlap(now, current, wanted map[string]Schemata) string {
 	return ""
 }
 
-// final is what a group has in the end; those that are not wanted stay as they are.
+// final returns the schemata that a group has in the end.
 func final(name string, current, wanted map[string]Schemata) Schemata {
 	if schemata, ok := wanted[name]; ok {
 		return schemata
@@ -242,8 +242,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// Partitions are apart before and after: the case that the promise is for. As every group has two bits at least of a
-// cache, there is always a way.
+// TestPartitionsThatChangePlacesNeverOverlap has groups with disjoint masks of at least two bits, for which there is always a way.
 func TestPartitionsThatChangePlacesNeverOverlap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	info := planInfo(20, 1, false, false)
@@ -256,7 +255,7 @@ func TestPartitionsThatChangePlacesNeverOverlap(t *testing.T) {
 	}
 }
 
-// disjointGroups divide 20 bits among up to 5 groups, in any order, with 2 bits each at least.
+// disjointGroups divides 20 bits among up to 5 groups, in any order, with 2 bits each at least.
 func disjointGroups(random *rand.Rand) map[string]Schemata {
 	groups, low := map[string]Schemata{}, 0
 	for _, n := range random.Perm(5)[:1+random.IntN(5)] {

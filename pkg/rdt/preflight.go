@@ -79,6 +79,7 @@ func (m *machine) noCLOSID(wanted map[string]Schemata, short int) error {
 	if _, ok := wanted[rootGroup]; ok {
 		named--
 	}
+
 	text := fmt.Sprintf("%d classes are %d too many: the CPU has %d CLOSIDs, of which resctrl's root group has 1", named, short, m.info.CLOSIDs)
 	if foreign := m.foreign(); len(foreign) > 0 {
 		text += fmt.Sprintf(", groups of others (%s) have %d", strings.Join(foreign, ", "), len(foreign))
@@ -86,6 +87,7 @@ func (m *machine) noCLOSID(wanted map[string]Schemata, short int) error {
 	if busy := m.surplus(wanted); len(busy) > 0 {
 		text += fmt.Sprintf(", groups of former classes that are in use (%s) have %d", strings.Join(busy, ", "), len(busy))
 	}
+
 	return fmt.Errorf("%s; remove classes, or those groups: %w", text, ErrNoCLOSID)
 }
 

@@ -163,8 +163,7 @@ func TestUnavailableNamesReasonAndRemedy(t *testing.T) {
 	}
 }
 
-// mountOptionsFor are the options of /proc/mounts with which resctrl is mounted for a configuration. No class needs a group, of
-// which a kernel has only so many in its life.
+// mountOptionsFor returns the expected mount options by configuration. No class needs a group, because a kernel runs out of RMIDs.
 func mountOptionsFor() map[string]string {
 	return map[string]string{
 		"partitions: {p: {l3Allocation: 50%, classes: {system/default: }}}":                                         "rw,relatime",

@@ -57,7 +57,7 @@ func (b *Backend) drift(now *live) (found []string, err error) {
 		return []string{"resctrl was unmounted"}, nil
 	case err != nil:
 		return nil, err
-	case t.String() != now.machine.tree.String():
+	case t.String() != now.machine.String():
 		b.root = nil // the original values of the root group do not apply under other options
 		return []string{fmt.Sprintf("resctrl was remounted: %s instead of %s", t, now.machine.tree)}, nil
 	}
@@ -76,6 +76,7 @@ func (b *Backend) drift(now *live) (found []string, err error) {
 		if err != nil && !notExist(err) {
 			return nil, fmt.Errorf("%s: %w", groupText(name), err)
 		}
+
 		if err != nil {
 			found = append(found, groupText(name)+" was removed")
 		} else if differences := (Info{}).differences(now.effective[name], got); len(differences) > 0 {

@@ -52,6 +52,7 @@ func (r *resolver) divide(level string, cache CacheInfo, id int, kind string) (m
 	if len(requests) == 0 {
 		return nil, nil
 	}
+
 	if len(requests) < len(r.config.partitions) {
 		problem := fmt.Sprintf("has no %s share of %s %d, but partition %q does; give one to every partition, or to none",
 			kind, level, id, requests[0].partition)
@@ -84,6 +85,7 @@ func divideMasks(requests []request, cache CacheInfo) (map[string]uint64, error)
 		if err := cache.legal(wanted.mask); err != nil {
 			return nil, &ConfigError{Of: "partition", Name: wanted.partition, Problem: fmt.Sprintf("%s: %v", wanted.text, err)}
 		}
+
 		for _, other := range requests[:i] {
 			if other.mask&wanted.mask != 0 {
 				return nil, fmt.Errorf("partitions %q (%s) and %q (%s) overlap; give each bits of its own",
@@ -127,6 +129,7 @@ func sizesOf(requests []request, total uint64, cache CacheInfo) (map[string]uint
 	ascending := slices.Clone(requests)
 	slices.SortStableFunc(ascending, func(a, b request) int { return cmp.Compare(a.high, b.high) })
 	all := total * uint64(bits.OnesCount64(cache.Mask)) / 100
+
 	left, sizes := all, make(map[string]uint64, len(requests))
 	for i, wanted := range ascending {
 		percentLeft := uint64(0)

@@ -86,9 +86,10 @@ func (s Schemata) parseLine(schema Schema, text string) error {
 		if err != nil {
 			return fmt.Errorf("domain: %w", err)
 		}
+
 		domain := Domain{schema, int(id)}
 		if _, ok := s[domain]; ok {
-			return fmt.Errorf("domain %d is there twice", id)
+			return fmt.Errorf("domain %d appears twice", id)
 		}
 		if s[domain], err = strconv.ParseUint(strings.TrimSpace(value), schema.base(), 64); err != nil {
 			return fmt.Errorf("value of domain %d: %w", id, err)

@@ -81,6 +81,7 @@ func (t tree) scanFor(tid int) (string, error) {
 		if err != nil && !notExist(err) {
 			return "", err
 		}
+
 		if slices.Contains(tids, tid) {
 			return name, nil
 		}

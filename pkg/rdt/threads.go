@@ -49,6 +49,7 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 		if !slices.ContainsFunc(threads[i], outside) {
 			continue
 		}
+
 		if class == classes.SystemDefault {
 			moves[i].movable = isOurs
 		}
@@ -138,6 +139,7 @@ func (m *move) pass(ctx context.Context) (moved int, err error) {
 		if err := ctx.Err(); err != nil || group == m.to || !m.movable(group) {
 			return err
 		}
+
 		if _, known := m.origins[tid]; !known {
 			m.origins[tid] = group
 		}
@@ -157,6 +159,7 @@ func (m *move) each(do func(tid int, group string) error) error {
 	if err != nil {
 		return err
 	}
+
 	for _, tid := range tids {
 		group, err := m.groupOfTask(tid)
 		if err == nil {
@@ -199,6 +202,7 @@ func (m *move) passBack(before string) (moved int, err error) {
 		if group != m.to || origin == m.to {
 			return nil
 		}
+
 		err := m.moveTask(tid, origin)
 		if err == nil {
 			moved++

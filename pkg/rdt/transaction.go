@@ -80,6 +80,7 @@ func (t tree) transact(ops []Op, before, wanted map[string]Schemata, info Info) 
 			return nil, t.restore(err, before, wanted)
 		}
 	}
+
 	effective, err = t.readBack(wanted, info)
 	if err != nil {
 		return nil, t.restore(err, before, wanted)
@@ -137,6 +138,7 @@ func (t tree) readBack(wanted map[string]Schemata, info Info) (map[string]Schema
 		if err != nil {
 			return nil, fmt.Errorf("read back %s: %w", groupText(name), err)
 		}
+
 		if differences := info.differences(wanted[name], got); len(differences) > 0 {
 			return nil, fmt.Errorf("read back %s: the kernel accepted a write but has other values: %s",
 				groupText(name), strings.Join(differences, ", "))
@@ -152,6 +154,7 @@ func (i Info) differences(wanted, got Schemata) []string {
 	for _, domain := range wanted.domains() {
 		want := wanted[domain]
 		have, ok := got[domain]
+
 		roundedUp := domain.Schema == MB && i.Bandwidth != nil && have > want && have < want+i.Bandwidth.Granularity
 		switch {
 		case !ok:

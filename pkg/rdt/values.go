@@ -13,13 +13,13 @@ import (
 	"strings"
 )
 
-// proportion is a wanted share of a cache: a mask, or a range in per cent. It is parsed without knowing the CPU.
+// proportion is a requested share of a cache, independent of the CPU: a mask, or a range in per cent.
 type proportion struct {
 	text string
-	// mask is relative to the lowest bit of what it is a share of; 0 means that low and high count.
+	// mask is relative to the lowest bit of what it is a share of. If it is 0, low and high are the share.
 	mask      uint64
 	low, high uint64
-	// ranged says that both ends were given.
+	// ranged reports whether both ends were given.
 	ranged bool
 }
 
@@ -37,6 +37,7 @@ func parseProportion(text string) (proportion, error) {
 	default:
 		p.mask, err = parseBits(text)
 	}
+
 	switch {
 	case err != nil:
 		return p, fmt.Errorf(`%q is no share of a cache; write per cent ("60%%", "50-60%%"), a mask ("0xff0") or bits ("0-5")`, text)
@@ -51,6 +52,7 @@ func (p *proportion) parsePercent(text string) error {
 	if !ranged {
 		low, high = "0", text
 	}
+
 	var lowErr, highErr error
 	p.low, lowErr = strconv.ParseUint(low, 10, 7)
 	p.high, highErr = strconv.ParseUint(high, 10, 7)
@@ -117,7 +119,7 @@ func parseBits(text string) (uint64, error) {
 	return mask, err
 }
 
-// maxCacheID is far above what any machine has.
+// maxCacheID is far above the cache IDs of any machine.
 const maxCacheID = math.MaxUint16
 
 // span is a range of numbers, both ends included.
@@ -129,7 +131,7 @@ func (s spans) contains(n int) bool {
 	return slices.ContainsFunc(s, func(s span) bool { return s.first <= n && n <= s.last })
 }
 
-// common returns a number that both have.
+// common returns a number that is in both.
 func (s spans) common(other spans) (n int, ok bool) {
 	for _, a := range s {
 		for _, b := range other {
@@ -146,7 +148,7 @@ func parseIDs(text string) (spans, error) {
 	ids, err := parseSpans(text, maxCacheID)
 	for i := range ids {
 		if n, twice := ids[:i].common(ids[i : i+1]); twice {
-			return nil, fmt.Errorf("%d is there twice", n)
+			return nil, fmt.Errorf("%d appears twice", n)
 		}
 	}
 	return ids, err
@@ -160,6 +162,7 @@ func parseSpans(list string, limit int) (spans, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		to := from
 		if ranged {
 			if to, err = parseNumber(last, limit); err != nil {
@@ -182,7 +185,7 @@ func parseNumber(text string, limit int) (int, error) {
 	return int(n), err
 }
 
-// bandwidth is a wanted share of memory bandwidth, by unit; nil where a unit is not given.
+// bandwidth is a requested share of memory bandwidth, by unit; nil where a unit is not given.
 type bandwidth struct {
 	percent, mbps *uint64
 }
@@ -199,6 +202,7 @@ func (b *bandwidth) add(entry string) error {
 		}
 		return nil
 	}
+
 	number, ok := strings.CutSuffix(entry, string(Percent))
 	n, err := strconv.ParseUint(number, 10, 7)
 	if !ok || err != nil || n > 100 {
