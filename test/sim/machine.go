@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sim puts the simulated resctrl and the simulated cgroups together into one machine, and plays runc on it.
+// Package sim combines the simulated resctrl and the simulated cgroups to one machine, and simulates runc on it.
 package sim
 
 import (
@@ -24,14 +24,14 @@ type Options struct {
 	Cgroups *cgroup.Machine
 }
 
-// Machine has the methods of a host's files. It is safe for concurrent use.
+// Machine is a simulated host with RDT, cgroups and disks. It is safe for concurrent use.
 type Machine struct {
 	resctrl *resctrl.FS
 	cgroups *cgroup.Machine
 	runc    runc
 }
 
-// New makes a machine.
+// New returns a machine.
 func New(o Options) *Machine {
 	spec := resctrl.IntelSpec()
 	spec.Unmounted = true
@@ -48,10 +48,10 @@ func New(o Options) *Machine {
 	return m
 }
 
-// Resctrl is the part of the machine that has RDT.
+// Resctrl returns the part of the machine with RDT.
 func (m *Machine) Resctrl() *resctrl.FS { return m.resctrl }
 
-// Cgroups is the part of the machine that has cgroups and disks.
+// Cgroups returns the part of the machine with cgroups and disks.
 func (m *Machine) Cgroups() *cgroup.Machine { return m.cgroups }
 
 // isResctrl reports whether a path belongs to the part with RDT. Each part has some files of /proc, and both have some.
@@ -84,7 +84,7 @@ func (m *Machine) readBoth(name string) ([]byte, error) {
 	return slices.Concat(one, other), errors.Join(err, otherErr)
 }
 
-// tree has what both parts can do.
+// tree has the methods of both parts.
 type tree interface {
 	WriteFile(name string, data []byte) error
 	Mkdir(name string) error
@@ -99,7 +99,7 @@ func (m *Machine) part(name string) tree {
 	return m.cgroups
 }
 
-// WriteFile is one write(2).
+// WriteFile writes to an existing file in one write(2).
 func (m *Machine) WriteFile(name string, data []byte) error {
 	return m.part(name).WriteFile(name, data)
 }

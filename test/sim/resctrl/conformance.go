@@ -22,29 +22,29 @@ type Tree interface {
 	Rename(from, to string) error
 }
 
-// Operation is one step of the table that runs on both.
+// Operation is one step of the table that runs on a kernel and on the simulation.
 type Operation struct {
 	// Do is write, mkdir, remove, rename, read, or list.
 	Do string
 	// Path is below the mount point.
 	Path string
-	// Data is what is written, or where a group is renamed to; TaskMark in it stands for the ID of a thread.
+	// Data is the data of a write, or the new path of a rename. TaskMark in it stands for the ID of a thread.
 	Data string
 	// Then are files to read afterwards.
 	Then []string
 }
 
-// TaskMark stands for the thread that Run is given.
+// TaskMark stands for the thread that is passed to Run.
 const TaskMark = "{task}"
 
-// Result is what came of an operation.
+// Result is the outcome of an operation.
 type Result struct {
 	Operation Operation
-	// Errno is its name, as in EINVAL; empty without an error.
+	// Errno is the name of the error, as in EINVAL; empty without an error.
 	Errno string
 	// Status is info/last_cmd_status.
 	Status string
-	// Text is what was read: by the operation itself, or then.
+	// Text is the content that was read, by the operation itself or afterwards.
 	Text string
 }
 
@@ -60,7 +60,7 @@ func (r Result) String() string {
 	return text
 }
 
-// Run does all operations on a resctrl without groups, whose thread is in the root group.
+// Run does all operations on a resctrl without groups. The thread must be in its root group.
 func Run(tree Tree, point string, task int, operations []Operation) []Result {
 	results := make([]Result, 0, len(operations))
 	for _, operation := range operations {
@@ -107,7 +107,7 @@ func run(tree Tree, point, task string, operation Operation) Result {
 	return result
 }
 
-// maskTask puts TaskMark for a line that is the thread's ID.
+// maskTask replaces lines with the thread's ID by TaskMark.
 func maskTask(text, task string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -137,7 +137,7 @@ func errnoName(err error) string {
 	return errno.Error()
 }
 
-// Diff says where results differ, one text a difference.
+// Diff returns where results differ, one text per difference.
 func Diff(want, got []Result) []string {
 	var differences []string
 	for i := range max(len(want), len(got)) {
@@ -153,8 +153,8 @@ func Diff(want, got []Result) []string {
 	return differences
 }
 
-// Disagreements runs the table of a machine on a real resctrl and on the simulation, and says where they differ. The
-// real one must be as the spec says, mount options included, and have no groups.
+// Disagreements runs the table of a machine on a real resctrl and on the simulation, and returns where they differ. The
+// real one must match the spec, mount options included, and have no groups.
 func Disagreements(kernel Tree, point string, task int, spec Spec) []string {
 	operations := Operations(spec)
 	simulated := New(spec)

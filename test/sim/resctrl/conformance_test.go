@@ -23,7 +23,7 @@ var kernel = flag.String("kernel", "", "run on this machine's own resctrl, which
 
 var record = flag.Bool("record", false, "with -kernel: record what the kernel does in testdata")
 
-// specs of the machines on which results were recorded.
+// specs returns the machines on which results were recorded.
 func specs() map[string]resctrl.Spec {
 	cdp, mbps := resctrl.IntelSpec(), resctrl.IntelSpec()
 	cdp.Options, mbps.Options = "cdp", "mba_MBps"
@@ -38,7 +38,7 @@ func render(results []resctrl.Result) string {
 	return text.String()
 }
 
-func TestTheSimulationDoesWhatTheKernelDid(t *testing.T) {
+func TestTheSimulationBehavesAsTheRecordedKernel(t *testing.T) {
 	for name, spec := range specs() {
 		t.Run(name, func(t *testing.T) {
 			recorded, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
@@ -53,7 +53,7 @@ func TestTheSimulationDoesWhatTheKernelDid(t *testing.T) {
 	}
 }
 
-// compare shows the operations whose results differ.
+// compare reports the operations whose results differ.
 func compare(t *testing.T, want, got string) {
 	t.Helper()
 	wanted, gotten := entries(want), entries(got)
@@ -83,8 +83,8 @@ func entries(text string) []string {
 	return found
 }
 
-// One table a boot: the kernel keeps the RMIDs of removed groups for a while.
-func TestTheKernelDoesWhatTheSimulationDoes(t *testing.T) {
+// TestTheKernelBehavesAsTheSimulation can run one table per boot: the kernel keeps the RMIDs of removed groups for a while.
+func TestTheKernelBehavesAsTheSimulation(t *testing.T) {
 	if *kernel == "" {
 		t.Skip("changes this machine's resctrl; give -kernel for that")
 	}

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package resctrl simulates the resctrl filesystem of Linux 6.12 in memory: errnos, info/last_cmd_status, rounding,
-// CLOSIDs and RMIDs that run out, exclusive groups, tasks that move, and faults where a test wants them.
+// limited CLOSIDs and RMIDs, exclusive groups, moves of tasks, and injected faults.
 //
 // The same table of operations runs against it and against a kernel (Operations, Run, Diff).
 package resctrl

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// FS is the simulated machine, as far as resctrl is concerned. Paths are absolute. It is safe for concurrent use.
+// FS is the part of a simulated machine that belongs to resctrl. Paths are absolute. It is safe for concurrent use.
 type FS struct {
 	spec Spec
 
@@ -20,7 +20,7 @@ type FS struct {
 	live *mounted // nil while unmounted
 	// tasks by thread ID.
 	tasks map[int]*task
-	// calls counts what would change something, for faults.
+	// calls is the number of operations that change something since Inject.
 	calls int
 	fault func(Call) *Fault
 }
@@ -36,13 +36,13 @@ type Call struct {
 // Fault makes an operation fail.
 type Fault struct {
 	Errno syscall.Errno
-	// Status is what info/last_cmd_status then says.
+	// Status is the content of info/last_cmd_status after it.
 	Status string
-	// Late faults come when the operation has had its effect.
+	// Late faults come after the operation has had its effect.
 	Late bool
 }
 
-// New makes a machine. It panics when the mount options of the spec are wrong, as tests are.
+// New returns a machine. It panics when the mount options of the spec are wrong, which is an error of the test.
 func New(spec Spec) *FS {
 	f := &FS{spec: spec, tasks: map[int]*task{}}
 	if !spec.Unmounted && !spec.NoKernel {
@@ -53,21 +53,21 @@ func New(spec Spec) *FS {
 	return f
 }
 
-// Inject sets what decides about faults, and begins counting calls anew; nil ends it. It is called with f locked.
+// Inject sets the function that decides about faults, and resets the number of calls; nil ends it. The function is called with f locked.
 func (f *FS) Inject(fault func(Call) *Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls, f.fault = 0, fault
 }
 
-// Calls says how many operations since Inject would have changed something.
+// Calls returns the number of operations since Inject that would have changed something.
 func (f *FS) Calls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls
 }
 
-// Unmount ends the life of all groups.
+// Unmount unmounts resctrl, which removes all groups.
 func (f *FS) Unmount() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,7 +173,7 @@ func (f *FS) ReadDir(name string) ([]string, error) {
 	return names, nil
 }
 
-// Dump is every file of every group, by path: what must be the same after what changes nothing.
+// Dump returns every file of every group, by path. It must be the same after an operation without effect.
 func (f *FS) Dump() map[string]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -196,7 +196,7 @@ func (f *FS) Dump() map[string]string {
 	return files
 }
 
-// below says where in resctrl a path is: its elements below the mount point.
+// below returns the elements of a path below the mount point.
 func (f *FS) below(name string) ([]string, bool) {
 	if name == MountPoint {
 		return nil, true

@@ -38,14 +38,14 @@ func (f *FS) mkdir(name string) error {
 	return syscall.EPERM
 }
 
-// makeControl adds to the status of operations before it, as the kernel does.
+// makeControl appends to the status of earlier operations, as the kernel does.
 func (m *mounted) makeControl(spec Spec, name string) error {
 	closid := slices.Index(m.closids, false)
 	if closid < 0 {
-		m.say("Out of CLOSIDs")
+		m.reportf("Out of CLOSIDs")
 		return syscall.ENOSPC
 	}
-	if err := m.takeRMID(); err != nil {
+	if err := m.allocateRMID(); err != nil {
 		return err
 	}
 	for _, s := range m.schemas {
@@ -56,7 +56,7 @@ func (m *mounted) makeControl(spec Spec, name string) error {
 		for _, id := range spec.Domains {
 			value, err := m.initial(s, id, closid)
 			if err != nil {
-				m.say("Failed to initialize allocations")
+				m.reportf("Failed to initialize allocations")
 				return err
 			}
 			s.values[closid][id] = value
@@ -67,21 +67,21 @@ func (m *mounted) makeControl(spec Spec, name string) error {
 	return nil
 }
 
-// takeRMID is alloc_rmid.
-func (m *mounted) takeRMID() error {
+// allocateRMID is alloc_rmid.
+func (m *mounted) allocateRMID() error {
 	switch {
 	case m.rmids > 0:
 		m.rmids--
 		return nil
 	case m.limbo > 0:
-		m.say("Out of RMIDs")
+		m.reportf("Out of RMIDs")
 		return syscall.EBUSY
 	}
-	m.say("Out of RMIDs")
+	m.reportf("Out of RMIDs")
 	return syscall.ENOSPC
 }
 
-func (m *mounted) giveRMID(spec Spec) {
+func (m *mounted) freeRMID(spec Spec) {
 	if spec.Limbo {
 		m.limbo++
 	} else {
@@ -90,7 +90,7 @@ func (m *mounted) giveRMID(spec Spec) {
 }
 
 func (m *mounted) makeMonitor(parent *group, name string) error {
-	if err := m.takeRMID(); err != nil {
+	if err := m.allocateRMID(); err != nil {
 		return err
 	}
 	parent.mons[name] = &group{name: name, parent: parent, closid: parent.closid}
@@ -114,22 +114,22 @@ func (f *FS) remove(name string) error {
 	case g.parent != nil:
 		f.move(g, g.parent)
 		delete(g.parent.mons, g.name)
-		f.live.giveRMID(f.spec)
+		f.live.freeRMID(f.spec)
 	default:
 		f.move(g, f.live.root)
 		for _, mon := range g.mons {
 			f.move(mon, f.live.root)
-			f.live.giveRMID(f.spec)
+			f.live.freeRMID(f.spec)
 		}
 		f.live.root.cpus |= g.cpus
 		f.live.closids[g.closid] = false
-		f.live.giveRMID(f.spec)
+		f.live.freeRMID(f.spec)
 		delete(f.live.groups, g.name)
 	}
 	return nil
 }
 
-// move takes all tasks of one group to another.
+// move moves all tasks of one group to another.
 func (f *FS) move(from, to *group) {
 	for _, t := range f.tasks {
 		if t.group == from {
@@ -157,13 +157,13 @@ func (f *FS) rename(from, to string) error {
 	f.live.status = ""
 	switch {
 	case source.parent == nil || len(inside) > 0:
-		f.live.say("Source must be a MON group")
+		f.live.reportf("Source must be a MON group")
 		return syscall.EPERM
 	case parent.parent != nil || strings.Join(rest, "/") != "mon_groups":
-		f.live.say("Destination must be a mon_groups subdirectory")
+		f.live.reportf("Destination must be a mon_groups subdirectory")
 		return syscall.EPERM
 	case source.cpus != 0 && source.parent != parent:
-		f.live.say("Cannot move a MON group that monitors CPUs")
+		f.live.reportf("Cannot move a MON group that monitors CPUs")
 		return syscall.EPERM
 	}
 	delete(source.parent.mons, source.name)
@@ -186,13 +186,13 @@ func (f *FS) writeMode(g *group, data string) error {
 		return m.makeExclusive(f.spec, g)
 	case "pseudo-locksetup":
 		if slices.ContainsFunc(m.schemas, func(s *schema) bool { return s.peer != nil }) {
-			m.say("CDP enabled")
+			m.reportf("CDP enabled")
 		} else {
-			m.say("Pseudo-locking not supported")
+			m.reportf("Pseudo-locking not supported")
 		}
 		return syscall.EINVAL
 	default:
-		m.say("Unknown or unsupported mode")
+		m.reportf("Unknown or unsupported mode")
 		return syscall.EINVAL
 	}
 	return nil
@@ -210,13 +210,13 @@ func (m *mounted) makeExclusive(spec Spec, g *group) error {
 		caches++
 		for _, id := range spec.Domains {
 			if m.overlaps(s, id, s.values[g.closid][id], g.closid, false) {
-				m.say("Schemata overlaps")
+				m.reportf("Schemata overlaps")
 				return syscall.EINVAL
 			}
 		}
 	}
 	if caches == 0 {
-		m.say("Cannot be exclusive without CAT/CDP")
+		m.reportf("Cannot be exclusive without CAT/CDP")
 		return syscall.EINVAL
 	}
 	g.exclusive = true

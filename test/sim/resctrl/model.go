@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// maxMBps is the value of no limit under mba_MBps.
+// maxMBps is the value for no limit under mba_MBps.
 const maxMBps = math.MaxUint32
 
 // schema is one line of schemata files.
@@ -24,7 +24,7 @@ type schema struct {
 	closids int
 	// values by CLOSID and domain.
 	values []map[int]uint64
-	// peer is the other half of code and data.
+	// peer is the schema of data for that of code, and the other way round.
 	peer *schema
 }
 
@@ -71,7 +71,7 @@ func (g *group) control() *group {
 	return g
 }
 
-// mounted is one life of the filesystem, from mount to unmount.
+// mounted is the state of the filesystem from mount to unmount.
 type mounted struct {
 	options string
 	// schemas in the order of schemata files.
@@ -79,14 +79,16 @@ type mounted struct {
 	root    *group
 	groups  map[string]*group
 	closids []bool
-	// rmids are free; those in limbo were given back, but the cache still has lines of theirs.
+	// rmids are free; those in limbo were freed, but still have cache lines.
 	rmids, limbo int
 	status       string
 }
 
-func (m *mounted) say(format string, args ...any) { m.status += fmt.Sprintf(format, args...) + "\n" }
+func (m *mounted) reportf(format string, args ...any) {
+	m.status += fmt.Sprintf(format, args...) + "\n"
+}
 
-// mount begins a life; options as in mount(8).
+// mount mounts the filesystem; options are as in mount(8).
 func (f *FS) mount(options string) error {
 	var wanted []string
 	for option := range strings.SplitSeq(options, ",") {
@@ -143,7 +145,7 @@ func (m *mounted) addCache(name string, cache *Cache, apart bool) {
 	}
 }
 
-// used goes through all control groups.
+// control returns all control groups.
 func (m *mounted) control() []*group {
 	groups := []*group{m.root}
 	for _, g := range m.groups {
@@ -152,7 +154,8 @@ func (m *mounted) control() []*group {
 	return groups
 }
 
-// overlaps is rdtgroup_cbm_overlaps: whether a mask has bits of another group, of an exclusive one only, or of hardware.
+// overlaps is rdtgroup_cbm_overlaps. It reports whether a mask has bits of another exclusive group, or, if exclusive is false, of
+// any other group or of hardware.
 func (m *mounted) overlaps(s *schema, id int, mask uint64, closid int, exclusive bool) bool {
 	if !exclusive && mask&s.cache.Shareable != 0 {
 		return true
@@ -191,7 +194,7 @@ func (m *mounted) initial(s *schema, id, closid int) (uint64, error) {
 		value &^= value + value&-value // without a gap: the lowest run
 	}
 	if bits.OnesCount64(value) < s.cache.MinBits {
-		m.say("No space on %s:%d", s.name, id)
+		m.reportf("No space on %s:%d", s.name, id)
 		return 0, syscall.ENOSPC
 	}
 	return value, nil

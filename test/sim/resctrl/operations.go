@@ -5,7 +5,7 @@ package resctrl
 
 import "strings"
 
-// Operations is the table for a machine. It leaves no groups behind, and the root group as it was.
+// Operations returns the table for a machine. In the end there are no groups, and the root group is unchanged.
 func Operations(spec Spec) []Operation {
 	var operations []Operation
 	operations = append(operations, infoOperations(spec)...)
@@ -41,7 +41,7 @@ func rename(from, to string, then ...string) Operation {
 
 func read(path string) Operation { return Operation{Do: "read", Path: path} }
 
-// infoOperations read what the CPU has.
+// infoOperations read the capabilities of the CPU.
 func infoOperations(spec Spec) []Operation {
 	operations := []Operation{read("info/last_cmd_status"), read("schemata"), read("size"), read("mode"), read("cpus"), read("cpus_list")}
 	for _, s := range New(spec).live.schemas {

@@ -33,7 +33,7 @@ func (m *mounted) show(spec Spec, closid int) string {
 	return text.String()
 }
 
-// widths of the columns: the same whatever the mount options.
+// widths returns the column widths, which do not depend on the mount options.
 func (m *mounted) widths(spec Spec) (names, digits int) {
 	for _, s := range m.schemas {
 		width := len(s.name)
@@ -53,7 +53,7 @@ func (m *mounted) widths(spec Spec) (names, digits int) {
 	return names, digits
 }
 
-// size is the file of that name: what the masks are in bytes.
+// size returns the size file: the masks in bytes.
 func (m *mounted) size(spec Spec, closid int) string {
 	names, _ := m.widths(spec)
 	var text strings.Builder
@@ -76,8 +76,8 @@ type staged struct {
 	id     int
 }
 
-// writeSchemata is rdtgroup_schemata_write: all lines are validated before any takes effect, but for mba_MBps, whose
-// values are set as they are parsed.
+// writeSchemata is rdtgroup_schemata_write: all lines are validated before any takes effect, except those of
+// mba_MBps, whose values are set while they are parsed.
 func (m *mounted) writeSchemata(spec Spec, g *group, data string) error {
 	if !strings.HasSuffix(data, "\n") {
 		return syscall.EINVAL
@@ -88,16 +88,16 @@ func (m *mounted) writeSchemata(spec Spec, g *group, data string) error {
 		name, rest, found := strings.Cut(line, ":")
 		name = strings.TrimSpace(name)
 		if !found {
-			m.say("Missing ':'")
+			m.reportf("Missing ':'")
 			return syscall.EINVAL
 		}
 		if rest == "" {
-			m.say("Missing '%s' value", name)
+			m.reportf("Missing '%s' value", name)
 			return syscall.EINVAL
 		}
 		at := slices.IndexFunc(m.schemas, func(s *schema) bool { return s.name == name && g.closid < s.closids })
 		if at < 0 {
-			m.say("Unknown or unsupported resource name '%s'", name)
+			m.reportf("Unknown or unsupported resource name '%s'", name)
 			return syscall.EINVAL
 		}
 		if err := m.parseLine(spec, m.schemas[at], g, rest, values); err != nil {
@@ -117,7 +117,7 @@ func (m *mounted) parseLine(spec Spec, s *schema, g *group, line string, values 
 		id, text, found := strings.Cut(entry, "=")
 		number, err := strconv.ParseUint(strings.TrimPrefix(id, "+"), 10, 64)
 		if !found || err != nil {
-			m.say("Missing '=' or non-numeric domain")
+			m.reportf("Missing '=' or non-numeric domain")
 			return syscall.EINVAL
 		}
 		if !slices.Contains(spec.Domains, int(number)) {
@@ -125,7 +125,7 @@ func (m *mounted) parseLine(spec Spec, s *schema, g *group, line string, values 
 		}
 		to := staged{s, int(number)}
 		if _, twice := values[to]; twice {
-			m.say("Duplicate domain %d", number)
+			m.reportf("Duplicate domain %d", number)
 			return syscall.EINVAL
 		}
 		parse := m.parseMask
@@ -150,12 +150,12 @@ func (m *mounted) parseBandwidth(s *schema, _ *group, _ int, text string) (uint6
 	value, err := strconv.ParseUint(strings.TrimPrefix(text, "+"), 10, 32)
 	switch {
 	case err != nil:
-		m.say("Invalid MB value %s", text)
+		m.reportf("Invalid MB value %s", text)
 		return 0, false
 	case s.mbps:
 		return value, true
 	case value < uint64(s.memory.Min) || value > uint64(s.memory.Max):
-		m.say("MB value %d out of range [%d,%d]", value, s.memory.Min, s.memory.Max)
+		m.reportf("MB value %d out of range [%d,%d]", value, s.memory.Min, s.memory.Max)
 		return 0, false
 	}
 	gran := uint64(s.memory.Granularity)
@@ -169,10 +169,10 @@ func (m *mounted) parseMask(s *schema, g *group, id int, text string) (uint64, b
 	case !ok:
 		return 0, false
 	case m.overlaps(s, id, value, g.closid, true):
-		m.say("Overlaps with exclusive group")
+		m.reportf("Overlaps with exclusive group")
 		return 0, false
 	case g.exclusive && m.overlaps(s, id, value, g.closid, false):
-		m.say("Overlaps with other group")
+		m.reportf("Overlaps with other group")
 		return 0, false
 	}
 	return value, true
@@ -184,13 +184,13 @@ func (m *mounted) validMask(s *schema, text string) (uint64, bool) {
 	run := value &^ (value + value&-value)
 	switch {
 	case err != nil:
-		m.say("Non-hex character in the mask %s", text)
+		m.reportf("Non-hex character in the mask %s", text)
 	case s.cache.MinBits > 0 && value == 0, value > s.full():
-		m.say("Mask out of range")
+		m.reportf("Mask out of range")
 	case s.cache.MinBits > 0 && run != value:
-		m.say("The mask %x has non-consecutive 1-bits", value)
+		m.reportf("The mask %x has non-consecutive 1-bits", value)
 	case bits.OnesCount64(run) < s.cache.MinBits:
-		m.say("Need at least %d bits in the mask", s.cache.MinBits)
+		m.reportf("Need at least %d bits in the mask", s.cache.MinBits)
 	default:
 		return value, true
 	}

@@ -3,10 +3,10 @@
 
 package resctrl
 
-// MountPoint is where the simulated resctrl is.
+// MountPoint is the mount point of the simulated resctrl.
 const MountPoint = "/sys/fs/resctrl"
 
-// Vendor decides how a CPU counts memory bandwidth and which masks it takes.
+// Vendor determines the unit of memory bandwidth and the legal masks.
 type Vendor string
 
 // The vendors whose CPUs have resctrl.
@@ -25,7 +25,7 @@ type Cache struct {
 	Size int
 	// MinBits of a mask. AMD has 0, and takes masks with gaps.
 	MinBits int
-	// CDP says that code and data can be apart, if the mount options say so.
+	// CDP reports whether the mount options can separate code and data.
 	CDP bool
 }
 
@@ -55,14 +55,14 @@ type Spec struct {
 	NoTaskFile bool
 	// NoSparseFile is a kernel before 6.7, without info/*/sparse_masks.
 	NoSparseFile bool
-	// Unmounted machines begin without a mount; otherwise Options are those of the mount.
+	// Unmounted machines start without resctrl mounted.
 	Unmounted bool
-	// Options of the mount, as in "cdp,mba_MBps", and ReadOnly.
+	// Options of the mount, as in "cdp,mba_MBps", and whether it is read-only.
 	Options  string
 	ReadOnly bool
 }
 
-// IntelSpec is a machine with L2, L3 with code and data, and bandwidth in per cent.
+// IntelSpec returns a machine with L2, L3 with code and data, and bandwidth in per cent.
 func IntelSpec() Spec {
 	return Spec{
 		Vendor:  Intel,
@@ -75,7 +75,7 @@ func IntelSpec() Spec {
 	}
 }
 
-// AMDSpec is a machine with masks that may have gaps, and bandwidth in units of 1/8 GB/s.
+// AMDSpec returns a machine with masks that may have gaps, and bandwidth in units of 1/8 GB/s.
 func AMDSpec() Spec {
 	spec := IntelSpec()
 	spec.Vendor = AMD

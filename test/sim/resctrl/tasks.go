@@ -15,11 +15,11 @@ import (
 // task is a thread. Without a group it is in the root group.
 type task struct {
 	group *group
-	// ended says that nobody has waited for it yet.
+	// ended tasks are zombies: their parent has not waited for them.
 	ended bool
 }
 
-// AddTask begins a thread in a group, named by its path below the mount point: "" for the root, "g", "g/mon_groups/m".
+// AddTask starts a thread in a group, named by its path below the mount point: "" for the root, "g", "g/mon_groups/m".
 func (f *FS) AddTask(tid int, group string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -34,7 +34,7 @@ func (f *FS) AddTask(tid int, group string) {
 	f.tasks[tid] = &task{group: g}
 }
 
-// Fork begins a thread where its parent is.
+// Fork starts a thread in the group of its parent.
 func (f *FS) Fork(parent, child int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -50,14 +50,14 @@ func (f *FS) Exit(tid int) {
 	delete(f.tasks, tid)
 }
 
-// End ends a process that its parent does not wait for: it stays where it is until Exit.
+// End makes a process a zombie, which stays in its group until Exit.
 func (f *FS) End(tid int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tasks[tid].ended = true
 }
 
-// GroupOf is the control group of a thread; "" is the root.
+// GroupOf returns the control group of a thread; "" is the root.
 func (f *FS) GroupOf(tid int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +74,7 @@ func (f *FS) groupOf(t *task) *group {
 	return t.group
 }
 
-// tasksOf is the tasks file: a control group has those of its monitoring groups, too.
+// tasksOf returns the tasks file. That of a control group includes the tasks of its monitoring groups.
 func (f *FS) tasksOf(g *group) string {
 	var text strings.Builder
 	for _, tid := range slices.Sorted(maps.Keys(f.tasks)) {
@@ -113,14 +113,14 @@ func (f *FS) writeTasks(g *group, data string) error {
 		tid, err := strconv.ParseInt(text, 0, 32)
 		switch {
 		case err != nil:
-			f.live.say("Task list parsing error pid %s", text)
+			f.live.reportf("Task list parsing error pid %s", text)
 			return syscall.EINVAL
 		case tid < 0:
-			f.live.say("Invalid pid %d", tid)
+			f.live.reportf("Invalid pid %d", tid)
 			return syscall.EINVAL
 		}
 		if err := f.moveTask(int(tid), g); err != nil {
-			f.live.say("Error while processing task %d", tid)
+			f.live.reportf("Error while processing task %d", tid)
 			return err
 		}
 	}
@@ -130,11 +130,11 @@ func (f *FS) writeTasks(g *group, data string) error {
 func (f *FS) moveTask(tid int, g *group) error {
 	t := f.tasks[tid]
 	if t == nil {
-		f.live.say("No task %d", tid)
+		f.live.reportf("No task %d", tid)
 		return syscall.ESRCH
 	}
 	if g.parent != nil && f.groupOf(t).control() != g.parent {
-		f.live.say("Can't move task to different control group")
+		f.live.reportf("Can't move task to different control group")
 		return syscall.EINVAL
 	}
 	t.group = g
@@ -147,13 +147,13 @@ func (f *FS) writeCPUs(g *group, data string) error {
 	mask, err := strconv.ParseUint(strings.TrimSpace(data), 16, 64)
 	switch {
 	case err != nil:
-		m.say("Bad CPU list/mask")
+		m.reportf("Bad CPU list/mask")
 		return syscall.EINVAL
 	case mask >= 1<<f.spec.CPUs:
-		m.say("Bad CPU list/mask")
+		m.reportf("Bad CPU list/mask")
 		return syscall.EOVERFLOW
 	case g == m.root && g.cpus&^mask != 0:
-		m.say("Can't drop CPUs from default group")
+		m.reportf("Can't drop CPUs from default group")
 		return syscall.EINVAL
 	}
 	m.root.cpus |= g.cpus &^ mask

@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// find returns the group whose directory a path is in, and the path from there.
+// find returns the group whose directory contains a path, and the elements of the path below it.
 func (f *FS) find(name string) (*group, []string, error) {
 	elements, ok := f.below(name)
 	if !ok || f.live == nil {
@@ -52,7 +52,7 @@ func (f *FS) lookup(name string) (*group, string, error) {
 	return nil, "", syscall.ENOENT
 }
 
-// files of a group's directory, without directories.
+// files returns the files in a group's directory, without directories.
 func (f *FS) files(g *group) []string {
 	if g.parent != nil {
 		return []string{"cpus", "cpus_list", "tasks"}
@@ -101,7 +101,7 @@ func (f *FS) read(name string) (string, error) {
 	return text, nil
 }
 
-// info are the files below info/.
+// info returns the files below info/.
 func (m *mounted) info(spec Spec) map[string]string {
 	files := map[string]string{"last_cmd_status": m.status}
 	if m.status == "" {
