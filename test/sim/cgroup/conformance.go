@@ -12,34 +12,34 @@ import (
 	"syscall"
 )
 
-// Operation is a write and what has to come of it, on the simulated machine as on a real kernel.
+// Operation is a write and its expected result, on the simulated machine and on a real kernel.
 type Operation struct {
-	// File is in the cgroup, or absolute.
+	// File is relative to the cgroup, or absolute.
 	File string
-	// Data may name $DISK, $PARTITION of it and $OTHER, another disk, by number; files may name $NAME, the disk.
+	// Data may contain $DISK, its $PARTITION and $OTHER, another disk, by number; File may contain $NAME, the disk.
 	Data string
 	// Errno is 0 when the write succeeds.
 	Errno syscall.Errno
-	// Want is the file afterwards, its lines sorted and joined by "; ".
+	// Want is the content of the file afterwards, its lines sorted and joined by "; ".
 	Want string
 }
 
-// Place is where to try operations: a new cgroup in which the io controller is enabled, and disks of which no cgroup has limits,
-// whose scheduler is "none", and for which iocost was never set up.
+// Place is a new cgroup with the io controller enabled, and disks without limits in any cgroup, with the scheduler "none", for which
+// iocost was never set up.
 type Place struct {
-	// Root is where the hierarchy is mounted, Dir the cgroup.
+	// Root is the mount point of the hierarchy, Dir the cgroup.
 	Root, Dir string
-	// Disk, Partition and Other are numbers, "254:0"; Name is the disk's in /sys/block.
+	// Disk, Partition and Other are device numbers, such as "254:0"; Name is the disk's name in /sys/block.
 	Disk, Partition, Other, Name string
 }
 
-// FS is how to get at files.
+// FS reads and writes files.
 type FS interface {
 	ReadFile(path string) ([]byte, error)
 	WriteFile(path string, data []byte) error
 }
 
-// Differences makes the operations in their order and says where reality is not as wanted; nothing means that it is.
+// Differences runs the operations in order and describes each result that is not as expected.
 func Differences(fs FS, place Place, operations []Operation) []string {
 	var differences []string
 	for _, operation := range operations {
@@ -58,24 +58,26 @@ func (o Operation) try(fs FS, place Place) string {
 		file = path.Join(place.Dir, file)
 	}
 	what := fmt.Sprintf("write %q to %s", names.Replace(o.Data), file)
+
 	var errno syscall.Errno
 	if err := fs.WriteFile(file, []byte(names.Replace(o.Data))); err != nil && !errors.As(err, &errno) {
-		return fmt.Sprintf("%s: %v, which is no errno", what, err)
+		return fmt.Sprintf("%s: %v, which is not an errno", what, err)
 	}
 	if errno != o.Errno {
 		return fmt.Sprintf("%s: %q (%d), want %q (%d)", what, errno.Error(), int(errno), o.Errno.Error(), int(o.Errno))
 	}
+
 	data, err := fs.ReadFile(file)
 	if err != nil {
 		return fmt.Sprintf("read %s back: %v", file, err)
 	}
 	if got := sortedLines(string(data)); got != names.Replace(o.Want) {
-		return fmt.Sprintf("%s: then it reads %q, want %q", what, got, names.Replace(o.Want))
+		return fmt.Sprintf("%s: reads back as %q, want %q", what, got, names.Replace(o.Want))
 	}
 	return ""
 }
 
-// sortedLines: the kernel lists devices in the order in which it met them.
+// sortedLines sorts the lines of a file: the kernel lists devices in the order of their first use.
 func sortedLines(text string) string {
 	all := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return line == "" })
 	for i, line := range all {
@@ -90,7 +92,7 @@ const (
 	schedulerFile               = "/sys/block/$NAME/queue/scheduler"
 )
 
-// UnifiedOperations are those of cgroup v2.
+// UnifiedOperations returns the operations of cgroup v2.
 func UnifiedOperations() []Operation {
 	return slices.Concat(ioMaxOperations(), ioWeightOperations(), bfqOperations("io.bfq.weight"))
 }
@@ -161,7 +163,7 @@ func ioWeightOperations() []Operation {
 	}
 }
 
-// bfqOperations are the same for io.bfq.weight and v1's blkio.bfq.weight_device.
+// bfqOperations are common to io.bfq.weight and v1's blkio.bfq.weight_device.
 func bfqOperations(file string) []Operation {
 	const none, bfq = "[none] mq-deadline kyber bfq", "none mq-deadline kyber [bfq]"
 	return []Operation{
@@ -187,7 +189,7 @@ func bfqOperations(file string) []Operation {
 	}
 }
 
-// LegacyOperations are those of cgroup v1.
+// LegacyOperations returns the operations of cgroup v1.
 func LegacyOperations() []Operation {
 	const bps, iops, weight = "blkio.throttle.read_bps_device", "blkio.throttle.write_iops_device", "blkio.bfq.weight"
 	throttles := []Operation{

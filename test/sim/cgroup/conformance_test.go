@@ -13,7 +13,7 @@ func place(m *Machine, root string) Place {
 	return Place{Root: root, Dir: root + "/test", Disk: "254:0", Partition: "254:1", Other: "254:16", Name: "vda"}
 }
 
-func TestTheSimulationAnswersAsTheKernelDoes(t *testing.T) {
+func TestTheSimulationBehavesLikeTheKernel(t *testing.T) {
 	unified, legacy := New(), NewLegacy()
 	for name, differences := range map[string][]string{
 		"cgroup v2": Differences(unified, place(unified, "/sys/fs/cgroup"), UnifiedOperations()),

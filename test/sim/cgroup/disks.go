@@ -16,13 +16,13 @@ type disk struct {
 	name         string
 	major, minor uint32
 	scheduler    string
-	// cost is the line of io.cost.qos after the device; nil: iocost was never set up.
+	// cost is whether iocost is enabled; nil: it was never set up.
 	cost *bool
 }
 
 func (d *disk) number() string { return fmt.Sprintf("%d:%d", d.major, d.minor) }
 
-// AddDisk adds a block device: its node in /dev, and what is in /sys of it.
+// AddDisk adds a disk, with its files in /dev and /sys.
 func (m *Machine) AddDisk(name string, major, minor uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,12 +52,13 @@ func (m *Machine) AddPartition(disk, name string, major, minor uint32) {
 	m.put(home+"/partition", &node{kind: regular, data: []byte("1\n")})
 }
 
-// RemoveDisk takes a disk away, with its limits in all cgroups.
+// RemoveDisk removes a disk and its limits in all cgroups.
 func (m *Machine) RemoveDisk(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	i := slices.IndexFunc(m.disks, func(d *disk) bool { return d.name == name })
 	gone := m.disks[i]
+
 	m.disks = slices.Delete(m.disks, i, i+1)
 	home := "/sys/devices/virtual/block/" + name
 	for known := range m.nodes {
@@ -96,7 +97,7 @@ func (m *Machine) schedulerText(d *disk) string {
 	return text.String() + "\n"
 }
 
-// setScheduler: a scheduler that goes takes the weights that devices have with it.
+// setScheduler changes the scheduler of a disk. Without bfq, the disk loses its bfq weights.
 func (m *Machine) setScheduler(d *disk, name string) error {
 	if !slices.Contains(m.schedulers, name) {
 		return syscall.EINVAL
@@ -116,7 +117,7 @@ func (m *Machine) forEachGroup(visit func(*group)) {
 	}
 }
 
-// findDisk parses "MAJ:MIN " at the start of what is written, and returns the rest; it skips blanks as the kernel does
+// findDisk parses "MAJ:MIN " at the start of a write, and returns the rest. It skips blanks like the kernel
 // (block/blk-cgroup.c, blkg_conf_open_bdev).
 func (m *Machine) findDisk(text string) (*disk, string, error) {
 	var major, minor uint32

@@ -12,24 +12,24 @@ import (
 type Fault struct {
 	// Op is "read" or "write".
 	Op string
-	// File is the base name of the files that are meant; empty: all.
+	// File is the base name of the files that fail; empty: all.
 	File string
-	// Skip is how many such operations go well first.
+	// Skip is the number of such operations that succeed first.
 	Skip int
-	// Err is what the operation fails with. A write without one is lost in silence.
+	// Err is the error of the operation. A write without one reports success and changes nothing.
 	Err error
-	// Lasting faults hit every operation from then on, others one.
+	// Lasting is true for a fault of every operation from then on, and false for a fault of one.
 	Lasting bool
 }
 
-// Inject adds a fault; the first that applies is taken.
+// Inject adds a fault. If several apply, the first added does.
 func (m *Machine) Inject(fault Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.faults = append(m.faults, &fault)
 }
 
-// Heal takes all faults away.
+// Heal removes all faults.
 func (m *Machine) Heal() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,7 +53,7 @@ func (m *Machine) fault(op, name string) *Fault {
 	return nil
 }
 
-// Writes returns the successful writes so far, and forgets them.
+// Writes returns the successful writes since the last call.
 func (m *Machine) Writes() []Write {
 	m.mu.Lock()
 	defer m.mu.Unlock()

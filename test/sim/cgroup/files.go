@@ -37,7 +37,7 @@ func (m *Machine) WriteFile(name string, data []byte) error {
 		if fault.Err != nil {
 			return failure("write", name, fault.Err)
 		}
-		return nil // lost on the way
+		return nil // lost
 	}
 	_, n, err := m.find("open", name, true)
 	switch {
@@ -49,7 +49,7 @@ func (m *Machine) WriteFile(name string, data []byte) error {
 		return failure("open", name, syscall.EACCES)
 	case n.write == nil:
 		n.data = slices.Clone(data)
-	case len(data) > 0: // kernfs does not pass an empty write on
+	case len(data) > 0: // kernfs ignores an empty write
 		if err := n.write(string(data)); err != nil {
 			return failure("write", name, err)
 		}
@@ -88,7 +88,7 @@ func (m *Machine) list(dir string, n *node) []string {
 	return names
 }
 
-// Mkdir implements FS; in a cgroup tree it makes a cgroup.
+// Mkdir implements FS. In a cgroup tree it creates a cgroup.
 func (m *Machine) Mkdir(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,6 +96,7 @@ func (m *Machine) Mkdir(name string) error {
 	if err != nil {
 		return err
 	}
+
 	full := path.Join(parent, path.Base(name))
 	if m.lookup(full) != nil {
 		return failure("mkdir", name, syscall.EEXIST)
@@ -108,7 +109,7 @@ func (m *Machine) Mkdir(name string) error {
 	return nil
 }
 
-// Remove implements FS; a cgroup with processes or children is busy.
+// Remove implements FS. A cgroup with processes or children is busy.
 func (m *Machine) Remove(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,6 +117,7 @@ func (m *Machine) Remove(name string) error {
 	if err != nil {
 		return err
 	}
+
 	busy := n.group != nil && len(n.group.processes) > 0
 	for other := range m.nodes {
 		busy = busy || strings.HasPrefix(other, full+"/")
@@ -162,6 +164,7 @@ func (m *Machine) Glob(pattern string) ([]string, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	matches := []string{"/"}
 	for _, part := range strings.Split(strings.Trim(path.Clean(pattern), "/"), "/") {
 		var deeper []string

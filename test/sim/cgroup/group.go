@@ -21,19 +21,19 @@ type tree struct {
 	controllers []string
 }
 
-// group is one cgroup. Its values are those of the io controller; where that is not enabled, it has the initial ones.
+// group is one cgroup, with the values of the io controller. Without that controller they are the initial ones.
 type group struct {
 	tree *tree
 	// parent is nil for the root.
 	parent *group
-	// enabled are the controllers that its children have.
+	// enabled are the controllers of its children.
 	enabled []string
 	// processes with their threads.
 	processes map[int][]int
 	rates     map[*disk]rates
-	// order of the disks in what is read: the last that was set first.
+	// order of the disks in files: the last that was set first.
 	order []*disk
-	// bfq is io.bfq.weight or blkio.bfq.weight, cost is io.weight.
+	// bfq has io.bfq.weight or blkio.bfq.weight, cost has io.weight.
 	bfq, cost weights
 	dir       string
 }
@@ -68,7 +68,7 @@ func newGroup(t *tree, parent *group, dir string) *group {
 
 func (g *group) child(dir string) *group { return newGroup(g.tree, g, dir) }
 
-// controllers are those that the cgroup has.
+// controllers returns the controllers of the cgroup.
 func (g *group) controllers() []string {
 	if g.parent == nil || g.tree.version == 1 {
 		return g.tree.controllers
@@ -76,7 +76,7 @@ func (g *group) controllers() []string {
 	return g.parent.enabled
 }
 
-// files are the cgroup's own at this moment.
+// files returns the current files of the cgroup.
 func (g *group) files() map[string]*node {
 	files := map[string]*node{
 		"cgroup.procs": {kind: regular, read: func() []byte { return lines(slices.Sorted(maps.Keys(g.processes))) }, write: g.attach},
@@ -116,7 +116,7 @@ func (g *group) threads() []byte {
 	return lines(all)
 }
 
-// attach moves a process here from another group of the tree.
+// attach moves a process from another group of the tree to this one.
 func (g *group) attach(data string) error {
 	pid, err := strconv.Atoi(strings.TrimSpace(data))
 	if err != nil {
@@ -138,7 +138,7 @@ func (g *group) attach(data string) error {
 	return syscall.ESRCH
 }
 
-// enable takes "+io -memory" for cgroup.subtree_control: all of it or nothing.
+// enable implements a write to cgroup.subtree_control, such as "+io -memory". It applies all of it or nothing.
 func (g *group) enable(data string) error {
 	enabled := slices.Clone(g.enabled)
 	for _, word := range strings.Fields(data) {
@@ -179,7 +179,7 @@ func (g *group) childEnables(controller string) bool {
 	return busy
 }
 
-// reset: a controller that goes takes what it had with it.
+// reset drops the values of the io controller when it is disabled.
 func (g *group) reset() {
 	g.rates, g.order, g.bfq, g.cost = map[*disk]rates{}, nil, initialWeights(), initialWeights()
 }
@@ -191,8 +191,8 @@ func (g *group) forget(gone *disk) {
 	g.order = slices.DeleteFunc(g.order, func(d *disk) bool { return d == gone })
 }
 
-// AddCgroup makes a cgroup with all of its ancestors in every hierarchy, the controllers enabled all the way, as runtimes
-// do it. The path is below the root of the hierarchies.
+// AddCgroup creates a cgroup and its ancestors in every hierarchy, and enables all controllers for them, like runtimes. The
+// path is below the root of the hierarchies.
 func (m *Machine) AddCgroup(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -210,7 +210,7 @@ func (m *Machine) AddCgroup(name string) {
 	}
 }
 
-// Roots are the mount points of the hierarchies.
+// Roots returns the mount points of the hierarchies.
 func (m *Machine) Roots() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,7 +221,7 @@ func (m *Machine) Roots() []string {
 	return roots
 }
 
-// AddProcess puts a process with its threads, the first being its own, into a cgroup of every hierarchy.
+// AddProcess adds a process and its other threads to a cgroup of every hierarchy.
 func (m *Machine) AddProcess(cgroup string, pid int, threads ...int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -257,7 +257,7 @@ func (m *Machine) cgroupOf(pid int) []byte {
 	return []byte(text.String())
 }
 
-// SetUnified writes values as runc 1.3 and later writes those of linux.resources.unified: line by line, until one is refused.
+// SetUnified writes values like runc 1.3 and later writes linux.resources.unified: line by line, until one is refused.
 func (m *Machine) SetUnified(cgroup string, values map[string]string) error {
 	for _, file := range slices.Sorted(maps.Keys(values)) {
 		for line := range strings.Lines(values[file]) {

@@ -30,10 +30,10 @@ func (g *group) addLegacyFiles(files map[string]*node) {
 	files["blkio.bfq.weight_device"] = &node{kind: regular, read: g.bfq.text, write: g.setBFQWeight}
 }
 
-// nothing is what a 32-bit limit becomes when a multiple of 2^32 is written: a limit of 0, shown as such.
-const nothing = math.MaxUint64
+// zeroLimit is the limit after a write of a multiple of 2^32 to a 32-bit limit. It reads back as 0.
+const zeroLimit = math.MaxUint64
 
-// setThrottle is tg_set_conf of block/blk-throttle.c: 0 takes a limit away, and what does not fit into 32 bits is cut off.
+// setThrottle is tg_set_conf of block/blk-throttle.c. 0 clears a limit; limits of operations are truncated to 32 bits.
 func (g *group) setThrottle(i int, data string) error {
 	disk, rest, err := g.tree.machine.findDisk(data)
 	if err != nil {
@@ -43,6 +43,7 @@ func (g *group) setThrottle(i int, data string) error {
 	if !found {
 		return syscall.EINVAL
 	}
+
 	if limit == math.MaxUint64 {
 		limit = 0
 	}
@@ -52,9 +53,10 @@ func (g *group) setThrottle(i int, data string) error {
 		case math.MaxUint32:
 			limit = 0
 		case 0:
-			limit = nothing
+			limit = zeroLimit
 		}
 	}
+
 	limits := g.rates[disk]
 	limits[i] = limit
 	g.setRates(disk, limits)
@@ -66,7 +68,7 @@ func (g *group) throttleText(i int) []byte {
 	for _, d := range g.order {
 		switch limit := g.rates[d][i]; limit {
 		case 0:
-		case nothing:
+		case zeroLimit:
 			fmt.Fprintf(&text, "%s 0\n", d.number())
 		default:
 			fmt.Fprintf(&text, "%s %d\n", d.number(), limit)
@@ -75,7 +77,7 @@ func (g *group) throttleText(i int) []byte {
 	return []byte(text.String())
 }
 
-// setLegacyBFQWeight takes a number and nothing else.
+// setLegacyBFQWeight accepts only a number.
 func (g *group) setLegacyBFQWeight(data string) error {
 	weight, err := strconv.ParseUint(strings.Trim(data, blanks), 0, 64)
 	if err != nil {

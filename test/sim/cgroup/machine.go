@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// ErrNotBlockDevice is what BlockDevice says of other files.
+// ErrNotBlockDevice is the error of BlockDevice for other files.
 var ErrNotBlockDevice = errors.New("not a block device")
 
 // Machine implements the FS interfaces of pkg/cgroup and pkg/blockio. It is safe for concurrent use.
@@ -22,7 +22,7 @@ type Machine struct {
 	// All below is guarded by mu.
 	nodes map[string]*node
 	disks []*disk
-	// schedulers that the kernel has, and whether it has iocost.
+	// schedulers and iocost are what the kernel is built with.
 	schedulers []string
 	iocost     bool
 	mountinfo  []string
@@ -44,7 +44,7 @@ const (
 	char
 )
 
-// node is a file. Regular files have data, or the functions.
+// node is a file. A regular file has data, or functions that read and write.
 type node struct {
 	kind         kind
 	data         []byte
@@ -55,17 +55,17 @@ type node struct {
 	group        *group
 }
 
-// Option makes a machine another one.
+// Option changes a new machine.
 type Option func(*Machine)
 
-// WithoutBFQ is a machine whose kernel has no bfq scheduler, or has not loaded it.
+// WithoutBFQ removes the bfq scheduler, which is then not built in or not loaded.
 func WithoutBFQ() Option {
 	return func(m *Machine) {
 		m.schedulers = slices.DeleteFunc(m.schedulers, func(name string) bool { return name == "bfq" })
 	}
 }
 
-// WithoutIOCost is a machine whose kernel is built without iocost.
+// WithoutIOCost removes iocost from the kernel.
 func WithoutIOCost() Option { return func(m *Machine) { m.iocost = false } }
 
 func newMachine(options []Option) *Machine {
@@ -85,14 +85,14 @@ func newMachine(options []Option) *Machine {
 	return m
 }
 
-// New is a machine with cgroup v2 only.
+// New returns a machine with cgroup v2 only.
 func New(options ...Option) *Machine {
 	m := newMachine(options)
 	m.mount(2, "/sys/fs/cgroup", "cpuset", "cpu", "io", "memory", "pids")
 	return m
 }
 
-// NewLegacy is a machine with cgroup v1 only.
+// NewLegacy returns a machine with cgroup v1 only.
 func NewLegacy(options ...Option) *Machine {
 	m := newMachine(options)
 	m.mount(1, "/sys/fs/cgroup/memory", "memory")
@@ -100,14 +100,14 @@ func NewLegacy(options ...Option) *Machine {
 	return m
 }
 
-// NewHybrid is a machine with v1 controllers, blkio among them, and a cgroup2 tree beside them.
+// NewHybrid returns a machine with v1 controllers, blkio included, and a cgroup2 tree without io.
 func NewHybrid(options ...Option) *Machine {
 	m := NewLegacy(options...)
 	m.mount(2, "/sys/fs/cgroup/unified")
 	return m
 }
 
-// NewHybridIO is a machine with v1 controllers, but blkio left to the cgroup2 tree beside them.
+// NewHybridIO returns a machine with v1 controllers, and a cgroup2 tree with io.
 func NewHybridIO(options ...Option) *Machine {
 	m := newMachine(options)
 	m.mount(1, "/sys/fs/cgroup/memory", "memory")
@@ -115,7 +115,7 @@ func NewHybridIO(options ...Option) *Machine {
 	return m
 }
 
-// NewBare is a machine without cgroups.
+// NewBare returns a machine without cgroups.
 func NewBare(options ...Option) *Machine { return newMachine(options) }
 
 func (m *Machine) mkdirs(dir string) {
@@ -129,7 +129,7 @@ func (m *Machine) put(name string, n *node) {
 	m.nodes[name] = n
 }
 
-// find follows symbolic links, the last one only if asked.
+// find returns the file at a path. It follows symbolic links, the last one only if follow is true.
 func (m *Machine) find(op, name string, follow bool) (string, *node, error) {
 	done, rest := "/", strings.Split(strings.Trim(path.Clean(name), "/"), "/")
 	if rest[0] == "" {
@@ -159,7 +159,7 @@ func (m *Machine) find(op, name string, follow bool) (string, *node, error) {
 	return done, m.lookup(done), nil
 }
 
-// lookup of a path without symbolic links: a node, or a file of a cgroup.
+// lookup returns the node or cgroup file at a path without symbolic links, or nil.
 func (m *Machine) lookup(name string) *node {
 	if n := m.nodes[name]; n != nil {
 		return n

@@ -31,7 +31,7 @@ func (g *group) addUnifiedFiles(files map[string]*node) {
 
 func rateKeys() [4]string { return [4]string{"rbps", "wbps", "riops", "wiops"} }
 
-// setIOMax is tg_set_limit of block/blk-throttle.c: one device, of which the keys that are not mentioned stay.
+// setIOMax is tg_set_limit of block/blk-throttle.c. It sets one device; missing keys keep their values.
 func (g *group) setIOMax(data string) error {
 	disk, rest, err := g.tree.machine.findDisk(data)
 	if err != nil {
@@ -72,7 +72,7 @@ func setRate(limits *rates, word string) error {
 	return nil
 }
 
-// scanNumber is sscanf("%llu"): the digits at the start, modulo 2^64.
+// scanNumber is sscanf("%llu"). It returns the digits at the start, modulo 2^64.
 func scanNumber(text string) (number uint64, found bool) {
 	text = strings.TrimLeft(text, blanks)
 	for i := 0; i < len(text) && text[i] >= '0' && text[i] <= '9'; i++ {
@@ -134,6 +134,7 @@ func (g *group) setCostWeight(data string) error {
 		g.cost.base = weight
 		return nil
 	}
+
 	disk, rest, err := g.tree.machine.findDisk(data)
 	if err != nil {
 		return err
@@ -153,7 +154,7 @@ func (g *group) setCostWeight(data string) error {
 	return nil
 }
 
-// setBFQWeight is bfq_io_set_weight of block/bfq-cgroup.c: a new default takes the weights of devices away.
+// setBFQWeight is bfq_io_set_weight of block/bfq-cgroup.c. A new default clears the weights of devices.
 func (g *group) setBFQWeight(data string) error {
 	text := strings.Trim(data, blanks)
 	weight, err := strconv.ParseUint(text, 0, 64)
@@ -165,6 +166,7 @@ func (g *group) setBFQWeight(data string) error {
 	if err == nil {
 		return g.setBFQDefault(weight)
 	}
+
 	disk, rest, err := g.tree.machine.findDisk(data)
 	if err != nil {
 		return err
@@ -194,7 +196,7 @@ func (g *group) setBFQDefault(weight uint64) error {
 	return nil
 }
 
-// costText is io.cost.qos, as far as anybody here reads it.
+// costText returns io.cost.qos without the parameters that users can set.
 func (m *Machine) costText() []byte {
 	var all []string
 	for _, d := range m.disks {
