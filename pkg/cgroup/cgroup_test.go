@@ -37,7 +37,7 @@ func TestPath(t *testing.T) {
 	}
 }
 
-func TestPathsThatLeaveTheTreeOrMakeNoSenseAreRefused(t *testing.T) {
+func TestMalformedPathsAndPathsOutOfTheTreeAreRefused(t *testing.T) {
 	for _, path := range []string{"", "/../etc", "/kubepods/../../x", "..", "a/..", "../a.slice", "a.slice:runc:", "a:runc:c1",
 		"a--b.slice:runc:c1", "-a.slice", "a-.slice:runc:c1", ".slice:runc:c1"} {
 		if got, err := Path(path); !errors.Is(err, ErrBadPath) {
@@ -127,7 +127,7 @@ func TestAV2TreeWithoutIOHasNoIOController(t *testing.T) {
 	}
 }
 
-func TestWhenTheFirstProcessCannotBeLookedAtThisOneIs(t *testing.T) {
+func TestWithoutAccessToTheFirstProcessTheOwnMountsAreUsed(t *testing.T) {
 	m := simcgroup.New()
 	m.Inject(simcgroup.Fault{Op: "read", File: "mountinfo", Err: syscall.EACCES})
 	if _, _, err := detect(t, m).IORoot(); err != nil {
@@ -160,9 +160,9 @@ func TestATargetIsFoundByPathOrProcess(t *testing.T) {
 			"/kubepods.slice/kubepods-pod1.slice/cri-containerd-c1.scope", nil},
 		{"a pod's slice", classes.Holder{CgroupsPath: "kubepods-pod1.slice"}, "/kubepods.slice/kubepods-pod1.slice", nil},
 		{"a pod's path", classes.Holder{CgroupsPath: "/kubepods/pod1"}, "/kubepods/pod1", nil},
-		{"the child that crun makes in a scope", classes.Holder{Container: "c", CgroupsPath: "kubepods-pod1.slice:crio:c2", PID: 200},
+		{"the child that crun creates in a scope", classes.Holder{Container: "c", CgroupsPath: "kubepods-pod1.slice:crio:c2", PID: 200},
 			"/kubepods.slice/kubepods-pod1.slice/crio-c2.scope/container", nil},
-		{"not a child that the container made", classes.Holder{Container: "c", CgroupsPath: "kubepods-pod1.slice:crio:c3", PID: 300},
+		{"not a child that the container created", classes.Holder{Container: "c", CgroupsPath: "kubepods-pod1.slice:crio:c3", PID: 300},
 			"/kubepods.slice/kubepods-pod1.slice/crio-c3.scope", nil},
 		{"by its process when there is no path", classes.Holder{Container: "c", ID: "c1", PID: 100}, dir, nil},
 		{"by its process when the path is elsewhere", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "/elsewhere", PID: 100}, dir, nil},
@@ -214,14 +214,14 @@ func TestAnEmptyCgroupHasNoThreads(t *testing.T) {
 	}
 }
 
-func TestThreadsOfWhatIsGoneAreAnError(t *testing.T) {
+func TestThreadsOfAMissingCgroupAreAnError(t *testing.T) {
 	_, err := detect(t, simcgroup.New()).Threads(classes.Holder{Container: "c1", CgroupsPath: dir})
 	if !errors.Is(err, ErrNoCgroup) || !strings.Contains(err.Error(), "/sys/fs/cgroup"+dir) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestADescendantThatVanishesHasNoThreads(t *testing.T) {
+func TestARemovedDescendantHasNoThreads(t *testing.T) {
 	m := simcgroup.New()
 	m.AddCgroup(dir + "/gone")
 	m.AddProcess(dir, 100)
@@ -235,7 +235,7 @@ func TestADescendantThatVanishesHasNoThreads(t *testing.T) {
 	}
 }
 
-// namespaced is a machine as a reader in a cgroup namespace of its own sees it: paths of processes lead out of that.
+// namespaced is a machine whose reader is in a cgroup namespace: paths of processes begin at the root of that namespace.
 type namespaced struct{ *simcgroup.Machine }
 
 func (n namespaced) ReadFile(path string) ([]byte, error) {
@@ -246,7 +246,7 @@ func (n namespaced) ReadFile(path string) ([]byte, error) {
 	return data, err
 }
 
-func TestTheChildThatCrunMakesIsFoundFromWithinAContainer(t *testing.T) {
+func TestTheChildThatCrunCreatesIsFoundFromWithinAContainer(t *testing.T) {
 	m := withGroup(simcgroup.New())
 	m.AddCgroup("/kubepods.slice/kubepods-pod1.slice/crio-c2.scope/container")
 	m.AddProcess("/kubepods.slice/kubepods-pod1.slice/crio-c2.scope/container", 200)

@@ -20,13 +20,13 @@ func TestMountinfo(t *testing.T) {
 		{"v1 with several controllers in a hierarchy", "31 24 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,xattr,cpu,cpuacct\n" +
 			"32 24 0:28 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,release_agent=/x,name=systemd\n",
 			[]hierarchy{{"/sys/fs/cgroup/cpu,cpuacct", "/", 1, []string{"cpu", "cpuacct"}}, {"/sys/fs/cgroup/systemd", "/", 1, []string{"name=systemd"}}}},
-		{"the usual place before others", "30 24 0:26 / /run/x/cgroup rw - cgroup2 cgroup2 rw\n31 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+		{"the default mount point before others", "30 24 0:26 / /run/x/cgroup rw - cgroup2 cgroup2 rw\n31 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
 			[]hierarchy{{"/sys/fs/cgroup", "/", 2, nil}}},
 		{"the whole tree before a part", "30 24 0:26 /a /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n31 24 0:26 / /mnt rw - cgroup2 cgroup2 rw\n",
 			[]hierarchy{{"/mnt", "/", 2, nil}}},
-		{"what is hidden by a later mount is not there", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n31 24 0:27 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n", nil},
+		{"a mount hidden by a later one is ignored", "30 24 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n31 24 0:27 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n", nil},
 		{"escaped blanks", `30 24 0:26 / /mnt/a\040b\134 rw - cgroup2 cgroup2 rw`, []hierarchy{{`/mnt/a b\`, "/", 2, nil}}},
-		{"nothing of ours", "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n", nil},
+		{"no cgroup mounts", "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := parseMountinfo([]byte(test.mountinfo))
@@ -58,7 +58,7 @@ func TestGarbageIsAnError(t *testing.T) {
 	}
 }
 
-func TestProcessesOutsideOfThePIDNamespaceAreLeftOut(t *testing.T) {
+func TestProcessesOutsideThePIDNamespaceAreSkipped(t *testing.T) {
 	got, err := parseIDs([]byte("0\n12\n0\n13\n"))
 	if err != nil || !cmp.Equal(got, []int{12, 13}) {
 		t.Errorf("got %v, %v", got, err)

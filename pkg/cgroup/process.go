@@ -34,6 +34,7 @@ func parseProcCgroup(data []byte, h hierarchy) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	if h.version == 1 {
 		group = ""
 		for _, controller := range h.controllers {

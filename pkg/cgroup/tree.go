@@ -117,15 +117,14 @@ func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error)
 // is a container with a process, the one of that process.
 func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	group, err := Path(target.CgroupsPath)
+	dir := path.Join(h.point, group)
 	switch {
 	case target.CgroupsPath == "":
 		err = fmt.Errorf("%w: the runtime gave no cgroups path", ErrNoCgroup)
-	case err != nil:
-		return "", err
-	case t.isGroup(path.Join(h.point, group)):
-		return path.Join(h.point, group), nil
+	case err != nil || t.isGroup(dir):
+		return dir, err
 	default:
-		err = fmt.Errorf("%w: %s", ErrNoCgroup, path.Join(h.point, group))
+		err = fmt.Errorf("%w: %s", ErrNoCgroup, dir)
 	}
 
 	// The first process of a pod's sandbox is in the sandbox's cgroup, not in the pod's.
