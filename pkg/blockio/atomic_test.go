@@ -96,7 +96,7 @@ func TestALostWriteIsAnError(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.Inject(simcgroup.Fault{Op: "write", File: ioMax, Lasting: true})
 	err := f.backend.Enforce(t.Context(), container(), "", "slow")
-	if !errors.Is(err, ErrNotTaken) || !strings.Contains(err.Error(), slowLine) {
+	if !errors.Is(err, ErrNotApplied) || !strings.Contains(err.Error(), slowLine) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -119,7 +119,7 @@ func TestAFailingReadIsAnError(t *testing.T) {
 	f.want(v2Dir+"/io.max", "")
 }
 
-func TestADiskThatIsGoneIsNamed(t *testing.T) {
+func TestTheErrorOfADiskThatIsGoneNamesIt(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.RemoveDisk("sda")
 	err := f.backend.Enforce(t.Context(), container(), "", "slow")

@@ -51,6 +51,7 @@ func Kind(opts Options) classes.Kind {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
 	}
+
 	return classes.Kind{
 		Field:   "blockio",
 		Scopes:  []classes.Scope{classes.ContainerScope, classes.PodScope},
@@ -117,6 +118,7 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 func (b *Backend) goLive(next func(now *snapshot) *snapshot) {
 	b.replacing.Lock()
 	defer b.replacing.Unlock()
+
 	s := next(b.live.Load())
 	s.named = s.former
 	for _, live := range s.classes {
@@ -161,6 +163,7 @@ func (b *Backend) Withdraw(context.Context) error {
 	if err != nil { // the machine cannot be inspected now
 		next = &snapshot{config: &Config{}, machine: previous.machine, classes: map[string]liveClass{}}
 	}
+
 	b.goLive(next.inherit)
 	b.unavailable.Store(nil)
 	return nil

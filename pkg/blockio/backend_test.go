@@ -137,8 +137,8 @@ func TestAdjust(t *testing.T) {
 			map[string]string{ioMax: slowLine + "\n8:16 rbps=max wbps=max riops=max wiops=max"}},
 		{"A change to the system default clears everything", "slow", "", simcgroup.New(), classes.ContainerScope,
 			map[string]string{ioMax: "8:0 rbps=max wbps=max riops=max wiops=max"}},
-		{"A class without effect asks for nothing", "", "free", simcgroup.New(), classes.ContainerScope, nil},
-		{"The system default asks for nothing", "", "", simcgroup.New(), classes.ContainerScope, nil},
+		{"A class without effect sets nothing", "", "free", simcgroup.New(), classes.ContainerScope, nil},
+		{"The system default sets nothing", "", "", simcgroup.New(), classes.ContainerScope, nil},
 		{"Pods are not set by the runtime", "", "slow", simcgroup.New(), classes.PodScope, nil},
 		{"Cgroup v1 is not set by the runtime", "", "slow", simcgroup.NewLegacy(), classes.ContainerScope, nil},
 		{"A hybrid machine is not set by the runtime", "", "slow", simcgroup.NewHybrid(), classes.ContainerScope, nil},
@@ -157,7 +157,7 @@ func TestAdjust(t *testing.T) {
 	}
 }
 
-func TestAnUnknownClassIsRefusedWithThoseThatThereAre(t *testing.T) {
+func TestTheErrorOfAnUnknownClassListsTheClasses(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	const want = `unknown QoS class "fast"; there are free, slow, slower`
 	_, err := f.backend.Adjust("", "fast")
@@ -176,7 +176,7 @@ func TestBeforeAConfigurationIsAppliedThereAreNoClasses(t *testing.T) {
 	}
 }
 
-func TestWhatTheRuntimeSetIsReadBackAndNotWrittenAgain(t *testing.T) {
+func TestValuesThatTheRuntimeSetAreReadBackAndNotWrittenAgain(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	f.machine.Writes()
@@ -192,13 +192,13 @@ func TestWhatTheRuntimeSetIsReadBackAndNotWrittenAgain(t *testing.T) {
 	f.want(v2Dir+"/io.max", "")
 }
 
-func TestWhatTheRuntimeDidNotSetIsWritten(t *testing.T) {
+func TestValuesThatTheRuntimeDidNotSetAreWritten(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.enforce(container(), "", "slow")
 	f.want(v2Dir+"/io.max", slowLine+"\n")
 }
 
-func TestLimitsOfOthersStay(t *testing.T) {
+func TestForeignLimitsStay(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	const foreign = "253:0 rbps=7000 wbps=max riops=max wiops=max"
 	if err := f.machine.WriteFile(v2Dir+"/io.max", []byte(foreign)); err != nil {
@@ -210,7 +210,7 @@ func TestLimitsOfOthersStay(t *testing.T) {
 	f.want(v2Dir+"/io.max", foreign+"\n")
 }
 
-func TestPodsGetTheValuesOnTheirOwnCgroup(t *testing.T) {
+func TestPodScopeSetsTheCgroupOfThePod(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.PodScope).apply(throttling)
 	f.enforce(pod(), "", "slow")
 	f.want("/sys/fs/cgroup/kubepods/pod1/io.max", slowLine+"\n")
@@ -260,11 +260,11 @@ func TestAMachineWithoutCgroupsIsUnavailable(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	if got := f.backend.Status().Unavailable; got != unavailable {
-		t.Errorf("status says %v", got)
+		t.Errorf("got the status %v", got)
 	}
 }
 
-func TestWithoutTheIOControllerInTheCgroupTheAncestorIsNamed(t *testing.T) {
+func TestTheErrorOfADisabledIOControllerNamesTheAncestor(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	if err := f.machine.WriteFile("/sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control", []byte("-io")); err != nil {
 		t.Fatal(err)
@@ -275,10 +275,10 @@ func TestWithoutTheIOControllerInTheCgroupTheAncestorIsNamed(t *testing.T) {
 	if !errors.Is(err, ErrNotEnabled) || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	f.enforce(container(), "slow", "") // there is nothing to take away
+	f.enforce(container(), "slow", "") // there is nothing to clear
 }
 
-func TestEffectiveShowsWhatEachClassComesTo(t *testing.T) {
+func TestEffectiveReturnsTheFilesOfEachClass(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	want := map[string]map[string]string{"free": {}, "slow": {ioMax: slowLine},
 		"slower": {ioMax: "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n8:16 rbps=1000000 wbps=max riops=100 wiops=max"}}

@@ -52,8 +52,8 @@ func (c *Config) ClassNames() []string {
 }
 
 // rateFields returns the names of the rates in goresctrl's configuration.
-func rateFields() [rateKinds]string {
-	return [rateKinds]string{"ThrottleReadBps", "ThrottleWriteBps", "ThrottleReadIOPS", "ThrottleWriteIOPS"}
+func rateFields() []string {
+	return []string{"ThrottleReadBps", "ThrottleWriteBps", "ThrottleReadIOPS", "ThrottleWriteIOPS"}
 }
 
 // ParseConfig reads a configuration in goresctrl's format, and reports what is wrong on any machine.
@@ -72,7 +72,8 @@ func ParseConfig(section *classes.Field) classes.BackendConfig {
 
 func parseItem(f *classes.Field) item {
 	names := rateFields()
-	fields := f.Fields(slices.Concat([]string{"Devices"}, names[:], []string{"Weight"})...)
+	fields := f.Fields(slices.Concat([]string{"Devices"}, names, []string{"Weight"})...)
+
 	devices := fields["Devices"]
 	parsed := item{
 		listed: devices != nil && !devices.IsNull(),

@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func TestGoresctrlConfigurationIsTakenAsItIs(t *testing.T) {
+func TestGoresctrlConfigurationIsAccepted(t *testing.T) {
 	for name, section := range map[string]string{
 		"as its documentation has it": "Classes:\n  low:\n  - Weight: 80\n  - Devices:\n    - /dev/sd[a-z]\n    ThrottleReadBps: 50M\n  high:\n  - Weight: 400\n",
 		"with strings":                `{Classes: {low: [{Weight: "80"}], high: [{Weight: "400"}]}}`,
@@ -49,7 +49,7 @@ func TestAnEmptyConfigurationHasNoClasses(t *testing.T) {
 	}
 }
 
-func TestEveryProblemIsToldWithItsLine(t *testing.T) {
+func TestEveryProblemIsReportedWithItsLine(t *testing.T) {
 	for _, test := range []struct {
 		name, section string
 		want          []string
@@ -106,7 +106,7 @@ Classes:
 	}
 }
 
-func TestWhatIsNoConfigurationIsRefused(t *testing.T) {
+func TestOtherYAMLIsRefused(t *testing.T) {
 	for _, section := range []string{"Classes: [a]", "Classes: {a: 5}", "Classes: {a: [5]}", "[]", "7", "Classes: {a: [{Devices: /dev/sda}]}",
 		"Classes: {a: [{Weight: [1]}]}", "\tx", "Classes: {a: [{Devices: [{a: b}]}]}"} {
 		if config, err := parseConfig(section); err == nil {
@@ -138,8 +138,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestAResourceOfEachScopeIsTheMost is for what runtimes store: one text for all limits of a container.
-func TestAResourceOfEachScopeIsTheMost(t *testing.T) {
+// TestEachScopeHasAtMostOneResource is about the values that runtimes store: one text for all limits of a container.
+func TestEachScopeHasAtMostOneResource(t *testing.T) {
 	const head, own = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n", "  blockio: {Classes: {slow: [{Weight: 100}]}}\n"
 	for _, test := range []struct{ scopes, want string }{
 		{"container pod", ""},

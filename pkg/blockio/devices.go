@@ -11,32 +11,32 @@ import (
 	"strings"
 )
 
-// maxSymlinks is how many symbolic links a device's path may lead through, as in the kernel (path_resolution(7)).
+// maxSymlinks is the kernel's limit of symbolic links in the resolution of a path (path_resolution(7)).
 const maxSymlinks = 40
 
-// disk is a whole block device: what the io controller takes.
+// disk is a whole block device, as the io controller requires.
 type disk struct {
 	device
-	// name in /sys/block.
-	name string
+	name string // in /sys/block
 }
 
 func (d disk) String() string { return fmt.Sprintf("%s (%s)", d.name, d.device) }
 
-// match is what a pattern led to.
+// match is the result of a device pattern.
 type match struct {
 	disks []disk
-	// partitions that were named where their disk is meant, ignored what is no block device: sentences.
+	// partitions and ignored are sentences about partitions, and files that are not block devices.
 	partitions, ignored []string
 }
 
-// matchDevices finds the disks that a pattern of file names means.
+// matchDevices returns the disks that match a pattern of file names.
 func matchDevices(host FS, pattern string) (match, error) {
 	var found match
 	paths, err := host.Glob(pattern)
 	if err != nil {
 		return found, fmt.Errorf("match %q: %w", pattern, err)
 	}
+
 	for _, name := range paths {
 		if err := found.add(host, name); err != nil {
 			found.ignored = append(found.ignored, fmt.Sprintf("%s is ignored: %v", name, err))
@@ -58,14 +58,15 @@ func (m *match) add(host FS, name string) error {
 	if err != nil {
 		return err
 	}
+
 	if isPartition {
-		m.partitions = append(m.partitions, fmt.Sprintf("%s is a partition: its disk %s is meant, with all that is on it", name, whole))
+		m.partitions = append(m.partitions, fmt.Sprintf("%s is a partition: the class applies to its whole disk %s", name, whole))
 	}
 	m.disks = append(m.disks, whole)
 	return nil
 }
 
-// followSymlinks resolves every symbolic link in a path on the host, whose root need not be this process's.
+// followSymlinks resolves all symbolic links in a path on the host, whose root need not be that of this process.
 func followSymlinks(host FS, name string) (string, error) {
 	done, rest := "/", strings.Split(strings.Trim(path.Clean(name), "/"), "/")
 	for links := 0; len(rest) > 0; {
@@ -79,8 +80,9 @@ func followSymlinks(host FS, name string) (string, error) {
 			done = next
 			continue
 		}
+
 		if links++; links > maxSymlinks {
-			return "", fmt.Errorf("more than %d symbolic links, going round perhaps", maxSymlinks)
+			return "", fmt.Errorf("more than %d symbolic links, perhaps a loop", maxSymlinks)
 		}
 		if path.IsAbs(target) {
 			done = "/"
@@ -90,7 +92,7 @@ func followSymlinks(host FS, name string) (string, error) {
 	return done, nil
 }
 
-// wholeDisk finds the disk of a device: itself, or what it is a partition of. Device mapper, loop and md devices are disks.
+// wholeDisk returns the disk of a device: itself, or the disk of the partition. Device mapper, loop and md devices are disks.
 func wholeDisk(host FS, dev device) (whole disk, isPartition bool, err error) {
 	node := "/sys/dev/block/" + dev.String()
 	link, err := host.Readlink(node)
@@ -100,6 +102,7 @@ func wholeDisk(host FS, dev device) (whole disk, isPartition bool, err error) {
 	if _, err := host.ReadFile(node + "/partition"); err != nil {
 		return disk{device: dev, name: path.Base(link)}, false, nil
 	}
+
 	name := path.Base(path.Dir(link))
 	number, err := host.ReadFile("/sys/block/" + name + "/dev")
 	if err != nil {

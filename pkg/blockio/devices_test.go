@@ -28,16 +28,16 @@ func linked() *simcgroup.Machine {
 	return m
 }
 
-func TestPatternsLeadToWholeDisks(t *testing.T) {
+func TestPatternsMatchWholeDisks(t *testing.T) {
 	for _, test := range []struct {
 		pattern string
 		want    []string
-		// said is part of what is said of partitions, ignored of what is ignored.
-		said, ignored string
+		// partitions and ignored are parts of the sentences.
+		partitions, ignored string
 	}{
 		{"/dev/sda", []string{"sda (8:0)"}, "", ""},
 		{"/dev/sd[a-z]", []string{"sda (8:0)", "sdb (8:16)"}, "", ""},
-		{"/dev/sda1", []string{"sda (8:0)"}, "/dev/sda1 is a partition: its disk sda (8:0) is meant, with all that is on it", ""},
+		{"/dev/sda1", []string{"sda (8:0)"}, "/dev/sda1 is a partition: the class applies to its whole disk sda (8:0)", ""},
 		{"/dev/disk/by-id/ata-SSD", []string{"sda (8:0)"}, "", ""},
 		{"/dev/disk/by-id/*SSD*", []string{"sda (8:0)", "sda (8:0)"}, "/dev/disk/by-id/ata-SSD-part1 is a partition", ""},
 		{"/dev/disk/by-id/ata-HDD", []string{"sdb (8:16)"}, "", ""},
@@ -61,7 +61,7 @@ func TestPatternsLeadToWholeDisks(t *testing.T) {
 			if diff := cmp.Diff(test.want, names); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			wantSentence(t, got.partitions, test.said)
+			wantSentence(t, got.partitions, test.partitions)
 			wantSentence(t, got.ignored, test.ignored)
 		})
 	}
@@ -94,7 +94,7 @@ Classes:
 	}
 }
 
-func TestTheStatusTellsOfPatternsThatDoNotDoWhatTheySay(t *testing.T) {
+func TestTheStatusReportsPatternsThatMatchNoDisks(t *testing.T) {
 	f := newFixture(t, linked(), classes.ContainerScope).apply(`
 Classes:
   some: [{Devices: [/dev/sda1, "/dev/nvme9*", /dev/null], ThrottleReadBps: 50M}]
@@ -110,7 +110,7 @@ Classes:
 			{Type: "DevicesMatched", Reason: "SomeIgnored", Message: "/dev/null matches no block device; /dev/nvme9* matches no block device; " +
 				"/dev/null is ignored: stat /dev/null: not a block device; correct Devices, or attach the devices"},
 			{Type: "WholeDisks", Reason: "PartitionMeansDisk",
-				Message: "/dev/sda1 is a partition: its disk sda (8:0) is meant, with all that is on it; name the disk"},
+				Message: "/dev/sda1 is a partition: the class applies to its whole disk sda (8:0); name the disk"},
 		},
 	}
 	if diff := cmp.Diff(want, f.backend.Status()); diff != "" {
@@ -118,7 +118,7 @@ Classes:
 	}
 }
 
-func TestWhatTheKernelWouldRefuseIsRefusedBefore(t *testing.T) {
+func TestValuesThatTheKernelRefusesAreRefusedEarlier(t *testing.T) {
 	const section = "Classes:\n  a:\n  - Devices: [/dev/sda]\n    ThrottleReadBps: 1\n  - Devices: [/dev/sdb]\n    ThrottleWriteIOPS: 1\n"
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	err := f.backend.Apply(t.Context(), f.parse(section))
@@ -130,6 +130,6 @@ func TestWhatTheKernelWouldRefuseIsRefusedBefore(t *testing.T) {
 	}
 	legacy := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope)
 	if err := legacy.backend.Check(t.Context(), legacy.parse(section)); err != nil {
-		t.Errorf("cgroup v1 takes a 1, but: %v", err)
+		t.Errorf("cgroup v1 accepts a 1, but: %v", err)
 	}
 }

@@ -19,8 +19,8 @@ import (
 var (
 	// ErrNotEnabled means that the io controller is not enabled in a cgroup.
 	ErrNotEnabled = errors.New("the io controller is not enabled")
-	// ErrNotTaken means that a cgroup does not have the values that were written to it.
-	ErrNotTaken = errors.New("the kernel did not apply the values")
+	// ErrNotApplied means that a cgroup does not have the values that were written to it.
+	ErrNotApplied = errors.New("the kernel did not apply the values")
 )
 
 // Enforce implements classes.Backend. It writes the values of the class that the cgroup lacks, and reads them back.
@@ -97,6 +97,7 @@ func (g group) read() (values, error) {
 		case err != nil:
 			return state, err
 		}
+
 		if err := g.layout.parse(state, file, data); err != nil {
 			return state, fmt.Errorf("%s: %w", path.Join(g.dir, file), err)
 		}
@@ -113,6 +114,7 @@ func (g group) apply(rest, state, change values) error {
 	if err == nil {
 		return nil
 	}
+
 	if undoErr := g.undo(rest, state); undoErr != nil {
 		return errors.Join(err, fmt.Errorf("restore the previous values: %w", undoErr))
 	}
@@ -153,7 +155,7 @@ func (g group) verify(change values) error {
 		missing = append(missing, fmt.Sprintf("%s %q", w.file, w.data))
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: missing after the write: %s", ErrNotTaken, strings.Join(missing, ", "))
+		return fmt.Errorf("%w: missing after the write: %s", ErrNotApplied, strings.Join(missing, ", "))
 	}
 	return nil
 }

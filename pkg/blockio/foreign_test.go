@@ -21,8 +21,8 @@ resources:
   blockio: {configFile: /etc/blockio.yaml}
 `
 
-// TestAFileOfContainerdAndCRIOIsTakenUnchanged has a disk of each pattern; sdb's ID says that it is an SSD.
-func TestAFileOfContainerdAndCRIOIsTakenUnchanged(t *testing.T) {
+// TestAFileOfContainerdAndCRIOIsAcceptedUnchanged has a disk for each pattern; the ID of sdb is that of an SSD.
+func TestAFileOfContainerdAndCRIOIsAcceptedUnchanged(t *testing.T) {
 	text, err := foreign.BlockIO()
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestAFileOfContainerdAndCRIOIsTakenUnchanged(t *testing.T) {
 	if err := f.backend.Apply(t.Context(), config.Resources[0].Backend); err != nil {
 		t.Fatal(err)
 	}
-	// The IOPS of the second item stay on sdb: goresctrl's comment says otherwise, but its code does so, and docs/blockio.md.
+	// The IOPS of the second item stay on sdb: contrary to goresctrl's comment, but like its code (docs/blockio.md).
 	want := map[string]map[string]string{
 		"HighPrioFullSpeed": {"io.bfq.weight": "default 400", "io.weight": "default 3940"},
 		"LowPrioThrottled": {

@@ -13,7 +13,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// hanging is a host that does not come back from looking for devices, once.
+// hanging is a host on which the next search for devices blocks until released is closed.
 type hanging struct {
 	*simcgroup.Machine
 	hangs             *atomic.Bool
@@ -28,7 +28,7 @@ func (h hanging) Glob(pattern string) ([]string, error) {
 	return h.Machine.Glob(pattern)
 }
 
-func TestWhatHooksDoDoesNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
+func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	host := hanging{disks(simcgroup.New()), &atomic.Bool{}, make(chan struct{}), make(chan struct{})}
 	tree, err := cgroup.Detect(host)
 	if err != nil {
@@ -44,7 +44,7 @@ func TestWhatHooksDoDoesNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	f.runtime("", "slow")
 	f.enforce(container(), "", "slow")
 	if class, ok, err := f.backend.Observe(t.Context(), container(), ""); class != "slow" || !ok || err != nil {
-		t.Errorf("the container is seen in %q, %v, %v", class, ok, err)
+		t.Errorf("the container is observed in %q, %v, %v", class, ok, err)
 	}
 	if got := f.backend.Status(); got.Unavailable != nil {
 		t.Errorf("status is %+v", got)

@@ -66,6 +66,7 @@ func (m *machine) inspectDisks(host FS) error {
 		if err != nil {
 			return fmt.Errorf("/sys/block/%s/dev: %w", name, err)
 		}
+
 		m.names[dev] = name
 		if schedulers, err := host.ReadFile(path.Join("/sys/block", name, "queue/scheduler")); err == nil {
 			m.addSchedulers(dev, schedulers)
@@ -87,6 +88,7 @@ func (m *machine) addSchedulers(dev device, data []byte) {
 		if !weighs {
 			continue
 		}
+
 		m.addWeightFile(file)
 		if scheduler == active {
 			m.accepts[setting{file, dev}], m.acts[dev] = true, true

@@ -19,6 +19,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	if err := ctx.Err(); err != nil {
 		return "", false, fmt.Errorf("observe: %w", err)
 	}
+
 	s := b.live.Load()
 	group, err := b.open(s, target)
 	if errors.Is(err, cgroup.ErrNoCgroup) && b.hasEnded(target) {
@@ -56,6 +57,7 @@ func (s *snapshot) recognize(state values) (class string, ok bool) {
 	if state.equals(nil) {
 		matches++ // the system default
 	}
+
 	for name, live := range s.classes {
 		if state.equals(live.values) {
 			class = name

@@ -25,12 +25,12 @@ func TestObserve(t *testing.T) {
 		{"A cgroup without values is in the system default", "Classes: {slow: [" + slow + "]}", "", "slow", "", true},
 		{"A class without effect looks like the system default", "Classes: {slow: [" + slow + "], free: [" + free + "]}", "", "slow", "", false},
 		{"A class without effect is the one that it should be", "Classes: {slow: [" + slow + "], free: [" + free + "]}", "", "free", "free", true},
-		{"Two classes with the same values cannot be told apart", "Classes: {a: [" + slow + "], b: [" + slow + "]}", "8:0 rbps=10000000", "", "", false},
+		{"Two classes with the same values cannot be distinguished", "Classes: {a: [" + slow + "], b: [" + slow + "]}", "8:0 rbps=10000000", "", "", false},
 		{"Of two classes with the same values it is the one that it should be", "Classes: {a: [" + slow + "], b: [" + slow + "]}",
 			"8:0 rbps=10000000", "b", "b", true},
 		{"Other values are of no class", "Classes: {slow: [" + slow + "]}", "8:0 rbps=7000", "slow", "", false},
 		{"More than the values of a class is of no class", "Classes: {slow: [" + slow + "]}", "8:0 rbps=10000000 wbps=7000", "slow", "", false},
-		{"Values for a disk of no class are nobody's business", "Classes: {slow: [" + slow + "]}",
+		{"Values for a disk of no class are ignored", "Classes: {slow: [" + slow + "]}",
 			"8:0 rbps=10000000\n8:16 rbps=7000", "slow", "slow", true},
 		{"Values for a disk of another class are of no class", "Classes: {slow: [" + slow + "], other: [{Devices: [/dev/sdb], ThrottleReadBps: 10M}]}",
 			"8:0 rbps=10000000\n8:16 rbps=7000", "slow", "", false},
@@ -48,7 +48,7 @@ func TestObserve(t *testing.T) {
 	}
 }
 
-func TestWhatWasEnforcedIsObserved(t *testing.T) {
+func TestAnEnforcedClassIsObserved(t *testing.T) {
 	for name, machine := range map[string]*simcgroup.Machine{"v2": simcgroup.New(), "v1": simcgroup.NewLegacy()} {
 		f := newFixture(t, bfqOnAll(machine), classes.ContainerScope).apply(everything)
 		from := ""

@@ -55,12 +55,6 @@ func parseLimit(text string) (uint64, error) {
 	return limit, nil
 }
 
-func (v values) setLimits(dev device, limits value) {
-	if limits != (value{}) {
-		v[setting{device: dev}] = limits
-	}
-}
-
 // parseWeights reads a file of weights: "default 100", or before Linux 5.4 just "100", and "MAJ:MIN 200" for devices. Those
 // of v1's "…weight_device" count as the same file's.
 func parseWeights(into values, file weightFile, data []byte) error {

@@ -11,15 +11,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
+// The range of goresctrl's weights, which is that of cgroup v1's blkio.weight.
 const (
-	// goresctrl's weights: those of cgroup v1's blkio.weight.
-	minWeight     = 10
-	maxWeight     = 1000
-	defaultWeight = 100
+	minWeight = 10
+	maxWeight = 1000
 )
 
-// maxRate is the largest limit of a kind that the kernel does not take for "no limit" or, in cgroup v1, cut off: operations
-// are 32 bits there (block/blk-throttle.c). Quantities end one below the largest int64, so that a larger one is noticed.
+// maxRate returns the largest limit of a kind that the kernel neither reads as "no limit" nor, in cgroup v1, truncates to 32
+// bits (block/blk-throttle.c). It is below the largest int64, to which larger quantities are capped.
 func maxRate(kind int) uint64 {
 	if kind == readIOPS || kind == writeIOPS {
 		return math.MaxUint32 - 1

@@ -14,7 +14,7 @@ import (
 
 const other = "Classes: {other: [{Devices: [/dev/sda], ThrottleReadBps: 3M}]}"
 
-func TestAClassThatIsGoneCanBeLeftUntilItIsReleased(t *testing.T) {
+func TestARemovedClassIsKeptUntilItIsReleased(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	f.apply(other)
@@ -23,9 +23,9 @@ func TestAClassThatIsGoneCanBeLeftUntilItIsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := f.backend.Adjust("", "slow"); !errors.Is(err, classes.ErrUnknownClass) {
-		t.Errorf("a class that nothing has is still there: %v", err)
+		t.Errorf("a class that is not in use is still there: %v", err)
 	}
-	f.enforce(container(), "", "slower") // as for the answer to a resize
+	f.enforce(container(), "", "slower") // as in the response to a resize
 	f.runtime("slower", "other")
 	f.enforce(container(), "slower", "other")
 	f.want(v2Dir+"/io.max", "8:0 rbps=3000000 wbps=max riops=max wiops=max\n")
@@ -37,7 +37,7 @@ func TestAClassThatIsGoneCanBeLeftUntilItIsReleased(t *testing.T) {
 	}
 }
 
-func TestAClassThatChangedClearsWhatItHadBefore(t *testing.T) {
+func TestAChangedClassClearsItsFormerValues(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	f.apply("Classes: {slower: [{Devices: [/dev/sda], ThrottleReadBps: 2M}]}")
@@ -53,7 +53,7 @@ func TestAClassThatChangedClearsWhatItHadBefore(t *testing.T) {
 	}
 }
 
-func TestLeavingAClassOfAFormerRunClearsAllThatThereIs(t *testing.T) {
+func TestLeavingAClassOfAFormerRunClearsAllValues(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	restarted := newFixture(t, f.machine, classes.ContainerScope).apply(other)

@@ -93,7 +93,7 @@ func TestADrainingClassOutlivesItsDisk(t *testing.T) {
 	}
 }
 
-func TestASchedulerThatChangesIsNoticed(t *testing.T) {
+func TestAChangedSchedulerIsReported(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply("Classes: {heavy: [{Weight: 400}]}")
 	f.repair()
 	if err := f.machine.WriteFile("/sys/block/sda/queue/scheduler", []byte("bfq")); err != nil {

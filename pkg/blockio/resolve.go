@@ -50,6 +50,7 @@ func (r *resolver) disksOf(item *item) (disks []disk, degraded []string) {
 	if len(item.devices) == 0 {
 		degraded = append(degraded, item.place.Field+" lists no device")
 	}
+
 	for _, pattern := range item.devices {
 		found, err := r.match(pattern)
 		if err != nil {
@@ -108,6 +109,7 @@ func (m *merged) add(item *item, dev device) {
 		}
 	}
 	m.limits[dev] = limits
+
 	if item.weight != 0 {
 		m.weights[dev] = item.weight
 	}
@@ -119,6 +121,7 @@ func (m *machine) valuesOf(merged merged) values {
 	for dev, limits := range merged.limits {
 		v.setLimits(dev, limits)
 	}
+
 	for _, file := range m.weightFiles {
 		for dev, weight := range merged.weights {
 			if s := (setting{file, dev}); s.isDefaultWeight() || m.accepts[s] {
@@ -141,6 +144,7 @@ func (m *machine) weightless(merged merged) (reasons []string) {
 		default:
 			continue
 		}
+
 		reasons = append(reasons, fmt.Sprintf("weight %d has no effect%s; %s", merged.weights[dev], where, weightRemedy(m.version)))
 	}
 	return reasons
@@ -170,6 +174,7 @@ func (r *resolver) conditions() []classes.Condition {
 		devices.Healthy, devices.Reason = false, "SomeIgnored"
 		devices.Message = strings.Join(problems, "; ") + "; correct Devices, or attach the devices"
 	}
+
 	all := []classes.Condition{devices}
 	if len(r.partitions) > 0 {
 		all = append(all, classes.Condition{Type: "WholeDisks", Reason: "PartitionMeansDisk",

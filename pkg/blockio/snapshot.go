@@ -82,6 +82,7 @@ func (s *snapshot) inherit(previous *snapshot) *snapshot {
 		}
 		s.classes[name] = live
 	}
+
 	return s
 }
 
@@ -89,6 +90,7 @@ func (s *snapshot) inherit(previous *snapshot) *snapshot {
 func (s *snapshot) released(inUse func(class string) bool) *snapshot {
 	kept := *s
 	kept.classes = maps.Clone(s.classes)
+
 	for name, live := range s.classes {
 		switch {
 		case inUse(name):

@@ -28,6 +28,7 @@ func (b *Backend) IsStale(class string, files map[string]string) bool {
 			return &next
 		})
 	}
+
 	wanted, err := now.valuesOf(class)
 	return deviceGone || err == nil && !stored.equals(wanted)
 }

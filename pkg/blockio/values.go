@@ -75,6 +75,13 @@ func (v values) changeTo(to values) values {
 	return change.merge(to)
 }
 
+// setLimits adds limits, if any, to a state or class.
+func (v values) setLimits(dev device, limits value) {
+	if limits != (value{}) {
+		v[setting{device: dev}] = limits
+	}
+}
+
 // remaining returns the part of a change that a state lacks. With a new default weight, that includes the weights of devices.
 func (v values) remaining(state values) values {
 	return v.only(func(s setting) bool {

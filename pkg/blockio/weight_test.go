@@ -40,7 +40,7 @@ Classes:
     Weight: 50
 `
 
-// schedule sets up disks: name to "bfq", "cost" or "cost off".
+// schedule sets up what acts on the weights of each disk: "bfq", "cost" or "cost off".
 func schedule(m *simcgroup.Machine, how map[string]string) *simcgroup.Machine {
 	disks(m)
 	numbers := map[string]string{"sda": "8:0", "sdb": "8:16"}
@@ -59,7 +59,7 @@ func schedule(m *simcgroup.Machine, how map[string]string) *simcgroup.Machine {
 	return m
 }
 
-func TestWeightsAreSetWhereSomethingMayActOnThem(t *testing.T) {
+func TestWeightsAreSetWhereTheKernelAcceptsThem(t *testing.T) {
 	for _, test := range []struct {
 		name       string
 		machine    *simcgroup.Machine
@@ -74,9 +74,9 @@ func TestWeightsAreSetWhereSomethingMayActOnThem(t *testing.T) {
 		{"With iocost a device has its own converted weight", schedule(simcgroup.New(), map[string]string{"sda": "cost"}),
 			map[string]string{"io.bfq.weight": "default 400", "io.weight": "default 3940"},
 			map[string]string{"io.weight": "8:0 405"}, nil, true},
-		{"Where another disk acts, the disk without is told", schedule(simcgroup.New(), map[string]string{"sdb": "bfq"}),
+		{"Where only another disk acts on weights, the class is degraded", schedule(simcgroup.New(), map[string]string{"sdb": "bfq"}),
 			map[string]string{"io.bfq.weight": "default 400", "io.weight": "default 3940"}, map[string]string{}, []string{"sda"}, true},
-		{"Iocost that is switched off does nothing", schedule(simcgroup.New(), map[string]string{"sda": "cost off"}),
+		{"Disabled iocost has no effect", schedule(simcgroup.New(), map[string]string{"sda": "cost off"}),
 			map[string]string{"io.bfq.weight": "default 400", "io.weight": "default 3940"},
 			map[string]string{"io.weight": "8:0 405"}, []string{"heavy", "sda"}, false},
 		{"Without bfq in the kernel there is no such file", schedule(simcgroup.New(simcgroup.WithoutBFQ()), nil),
@@ -125,7 +125,7 @@ func (f fixture) wantWeightStatus(degraded []string, effective bool) {
 	f.t.Error("there is no condition WeightsEffective")
 }
 
-func TestLeavingAClassBringsTheInitialWeightsBack(t *testing.T) {
+func TestLeavingAClassRestoresTheInitialWeights(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(everything)
 	f.runtime("", "before")
 	f.want(v2Dir+"/io.bfq.weight", "default 300\n8:0 500\n8:16 500\n")
@@ -139,7 +139,7 @@ func TestLeavingAClassBringsTheInitialWeightsBack(t *testing.T) {
 	f.want(v2Dir+"/io.weight", "default 100\n")
 }
 
-func TestAClassWithoutWeightsSaysNothingOfThem(t *testing.T) {
+func TestWithoutWeightsThereIsNoConditionAboutThem(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	for _, condition := range f.backend.Status().Conditions {
 		if condition.Type == "WeightsEffective" {
@@ -148,7 +148,7 @@ func TestAClassWithoutWeightsSaysNothingOfThem(t *testing.T) {
 	}
 }
 
-func TestADeviceThatLostItsSchedulerIsNamed(t *testing.T) {
+func TestTheErrorOfALostSchedulerNamesTheDevice(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(everything)
 	if err := f.machine.WriteFile("/sys/block/sda/queue/scheduler", []byte("none")); err != nil {
 		t.Fatal(err)
@@ -169,14 +169,14 @@ Classes:
   four: [{Weight: 800}, {Devices: [/dev/sda], ThrottleReadBps: 1M}]
 `
 
-func TestANewWeightForAllDoesNotTakeTheWeightOfADisk(t *testing.T) {
+func TestANewDefaultWeightKeepsTheWeightOfADisk(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(sameForADisk)
 	f.enforce(container(), "", "one")
 	f.enforce(container(), "one", "two")
 	f.want(v2Dir+"/io.bfq.weight", "default 200\n8:0 500\n")
 }
 
-func TestUndoingBringsBackTheWeightsThatOthersGaveToDisks(t *testing.T) {
+func TestUndoRestoresForeignWeightsOfDisks(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(sameForADisk)
 	f.enforce(container(), "", "three")
 	if err := f.machine.WriteFile(v2Dir+"/io.bfq.weight", []byte("8:16 70")); err != nil {
@@ -190,7 +190,7 @@ func TestUndoingBringsBackTheWeightsThatOthersGaveToDisks(t *testing.T) {
 	f.want(v2Dir+"/io.max", "")
 }
 
-func TestAnItemThatSaysNothingOfWeightsLeavesThatOfEarlierOnes(t *testing.T) {
+func TestAnItemWithoutWeightKeepsThatOfEarlierItems(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {a: [{Weight: 300}, {}]}")
 	f.enforce(container(), "", "a")
 	f.want(v2Dir+"/io.bfq.weight", "default 300\n")
