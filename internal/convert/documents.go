@@ -225,7 +225,8 @@ func escapeForYAML(text []byte) []byte {
 	})
 }
 
-// expandAliases replaces aliases below n by copies of what they refer to and removes anchors. above has the nodes that n is in. It returns false for an alias of one of these, and with too many nodes.
+// expandAliases replaces aliases below n by copies of what they refer to, and removes anchors. above has the nodes that n is in. It
+// returns false for an alias of one of these, and when there are too many nodes.
 func (d *document) expandAliases(n *yaml.Node, above []*yaml.Node) bool {
 	above = append(above, n)
 	n.Anchor = ""

@@ -18,36 +18,34 @@ type field struct {
 }
 
 // comments are those of nodes that are removed: before them, in their lines, and after them.
-type comments struct{ head, line, foot []string }
+type comments struct{ head, line, foot string }
 
-func (c comments) all() []string { return slices.Concat(c.head, c.line, c.foot) }
+func (c comments) all() string { return join(c.head, c.line, c.foot) }
 
-// commentsOf collects the comments of nodes and of all below them, except those of some nodes.
-func commentsOf(nodes []*yaml.Node, except ...*yaml.Node) comments {
+// commentsOf collects the comments of nodes and of all below them.
+func commentsOf(nodes ...*yaml.Node) comments {
 	var c comments
 	for _, n := range nodes {
-		if slices.Contains(except, n) {
-			continue
-		}
-		below := commentsOf(n.Content, except...)
-		c.head = slices.Concat(c.head, given(n.HeadComment), below.head)
-		c.line = slices.Concat(c.line, given(n.LineComment), below.line)
-		c.foot = slices.Concat(c.foot, below.foot, given(n.FootComment))
+		below := commentsOf(n.Content...)
+		c.head = join(c.head, n.HeadComment, below.head)
+		c.line = join(c.line, n.LineComment, below.line)
+		c.foot = join(c.foot, below.foot, n.FootComment)
 	}
 	return c
 }
 
-func given(comment string) []string {
-	if comment == "" {
-		return nil
+// ownComments collects the comments of nodes, without those below them.
+func ownComments(nodes ...*yaml.Node) string {
+	var all string
+	for _, n := range nodes {
+		all = join(all, n.HeadComment, n.LineComment, n.FootComment)
 	}
-	return []string{comment}
+	return all
 }
 
 // join joins comments to one of several lines.
 func join(comments ...string) string {
-	comments = slices.DeleteFunc(comments, func(comment string) bool { return comment == "" })
-	return strings.Join(comments, "\n")
+	return strings.Join(slices.DeleteFunc(comments, func(comment string) bool { return comment == "" }), "\n")
 }
 
 func newMapping(added ...field) *yaml.Node {
@@ -92,55 +90,48 @@ func childMapping(m *yaml.Node, name string) *yaml.Node {
 func addFields(m *yaml.Node, added ...field) {
 	for _, f := range added {
 		key, value := newText(f.key), f.value
-		if m.Style&yaml.FlowStyle != 0 && len(f.comments.all()) > 0 {
-			f.comments.head = append(given(m.LineComment), f.comments.head...)
+		if m.Style&yaml.FlowStyle != 0 && f.comments.all() != "" {
+			f.comments.head = join(m.LineComment, f.comments.head)
 			m.Style, m.LineComment = 0, ""
 		}
-		key.HeadComment, key.FootComment = join(f.comments.head...), join(f.comments.foot...)
-		value.LineComment = strings.ReplaceAll(join(f.comments.line...), "\n", " ")
+		key.HeadComment, key.FootComment = f.comments.head, f.comments.foot
+		value.LineComment = strings.ReplaceAll(f.comments.line, "\n", " ")
 		m.Content = append(m.Content, key, value)
 	}
 }
 
 // replaceField puts a mapping with these fields in the place of e, or into a mapping that has the name already. Comments that have
 // lost their field come before.
-func replaceField(m *yaml.Node, e entry, name string, added []field, lost []string) {
+func replaceField(m *yaml.Node, e entry, name string, added []field, lost string) {
 	if key, _ := find(m, name); key != nil || e.key == nil {
 		addFields(childMapping(m, name), added...)
 		if e.key != nil {
-			removeField(m, e, nil, append(ownComments(e), lost...))
+			removeField(m, e, nil, join(ownComments(e.key, e.node), lost))
 		}
 		return
 	}
 
-	lost = append(commentsOf([]*yaml.Node{e.node}, e.node.Content...).all(), lost...)
 	setText(e.key, name)
-	e.key.HeadComment = join(append([]string{e.key.HeadComment}, lost...)...)
+	e.key.HeadComment = join(e.key.HeadComment, ownComments(e.node), lost)
 	*e.node = *newMapping(added...)
 }
 
-// ownComments returns the comments of a field, without those of its elements or fields.
-func ownComments(e entry) []string {
-	return commentsOf([]*yaml.Node{e.key, e.node}, e.node.Content...).all()
-}
-
 // removeField removes a field. Its comments are left in the mapping, or with the key of a mapping that becomes empty, above.
-func removeField(m *yaml.Node, e entry, above *yaml.Node, lost []string) {
+func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	remove(m, slices.Index(m.Content, e.key), 2, lost)
 	if len(m.Content) == 0 && above != nil {
 		m.Style, m.LineComment = yaml.FlowStyle, strings.TrimSpace(above.LineComment+" "+m.LineComment)
 		above.LineComment = ""
-		above.HeadComment = join(append(lost, above.HeadComment)...)
+		above.HeadComment = join(lost, above.HeadComment)
 	}
 }
 
 // remove removes an element of a list, or key and value of a field. Comments are left with what comes after it, or before.
-func remove(n *yaml.Node, i, count int, lost []string) {
+func remove(n *yaml.Node, i, count int, lost string) {
 	n.Content = slices.Delete(n.Content, i, i+count)
 	if i < len(n.Content) {
-		n.Content[i].HeadComment = join(append(slices.Clone(lost), n.Content[i].HeadComment)...)
+		n.Content[i].HeadComment = join(lost, n.Content[i].HeadComment)
 	} else if i > 0 {
-		last := n.Content[i-count]
-		last.FootComment = join(append([]string{last.FootComment}, lost...)...)
+		n.Content[i-count].FootComment = join(n.Content[i-count].FootComment, lost)
 	}
 }

@@ -125,14 +125,14 @@ func (d *document) splitLimitRange(n, limits *yaml.Node, items []limitItem) {
 		switch {
 		case item.qos.key == nil:
 		case len(item.defaults) == 0:
-			removeField(item.node, item.qos, nil, commentsOf([]*yaml.Node{item.qos.key, item.qos.node}).all())
+			removeField(item.node, item.qos, nil, commentsOf(item.qos.key, item.qos.node).all())
 		case item.stays:
-			removeField(item.node, item.qos, nil, nil)
+			removeField(item.node, item.qos, nil, "")
 			second := newMapping(field{key: "type", value: newText(item.kind)})
 			second.Content = append(second.Content, item.qos.key, item.qos.node)
 			moved.Content = append(moved.Content, second)
 		default:
-			remove(limits, slices.Index(limits.Content, item.node), 1, nil)
+			remove(limits, slices.Index(limits.Content, item.node), 1, "")
 			moved.Content = append(moved.Content, item.node)
 		}
 	}

@@ -36,7 +36,7 @@ type container struct {
 	requests               []request
 	// add has the extended resources to add to the limits, lost has comments of requests that add nothing.
 	add  []field
-	lost []string
+	lost string
 }
 
 // podSpec plans the conversion of the spec of a pod.
@@ -110,7 +110,7 @@ func (p *pod) refuseEphemeral() {
 func (p *pod) requestForContainer(c *container) {
 	for i := range c.requests {
 		r := &c.requests[i]
-		found := commentsOf([]*yaml.Node{r.element})
+		found := commentsOf(r.element)
 		has, contradicts := p.limited(c, r)
 		p.refuseOtherClass(r, containerKeys(r.resource, c.name))
 		switch {
@@ -118,9 +118,9 @@ func (p *pod) requestForContainer(c *container) {
 			p.fault(r.place, "class %s of %s contradicts %s in the limits; keep one of them", quote(r.class), r.resource, has)
 		case r.class == classes.SystemDefault:
 			p.addAnnotation(r, classes.ContainerKeyPrefix+c.name)
-			c.lost = append(c.lost, found.all()...)
+			fallthrough
 		case has != "":
-			c.lost = append(c.lost, found.all()...)
+			c.lost = join(c.lost, found.all())
 		default:
 			c.add = append(c.add, oneUnit(r, found))
 		}
@@ -217,11 +217,11 @@ func (p *pod) edit() {
 		if len(c.add) > 0 {
 			replaceField(childMapping(c.node, "resources"), c.qos, "limits", c.add, c.lost)
 		} else if c.qos.key != nil {
-			removeField(c.resources.value, c.qos, c.resources.key, append(ownComments(c.qos), c.lost...))
+			removeField(c.resources.value, c.qos, c.resources.key, join(ownComments(c.qos.key, c.qos.node), c.lost))
 		}
 	}
 	if p.qos.key != nil {
-		removeField(p.spec, p.qos, p.key, commentsOf([]*yaml.Node{p.qos.key, p.qos.node}).all())
+		removeField(p.spec, p.qos, p.key, commentsOf(p.qos.key, p.qos.node).all())
 	}
 	p.editAnnotations()
 }

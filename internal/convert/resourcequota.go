@@ -28,7 +28,7 @@ type quota struct {
 	resources []string
 	// add has the fields to add to hard, lost has comments for the next one.
 	add  []field
-	lost []string
+	lost string
 }
 
 // resourceQuota plans the conversion of a ResourceQuota to one of extended resources: a class that is not listed is forbidden by 0, one
@@ -57,7 +57,7 @@ func (d *document) resourceQuota(n *yaml.Node, at place) {
 	d.note("classes that are created later are not forbidden by a ResourceQuota until it is converted again")
 	d.later(func() {
 		if len(q.add) == 0 && q.hard.key != nil {
-			removeField(q.spec, q.qos, nil, append(ownComments(q.qos), q.lost...))
+			removeField(q.spec, q.qos, nil, join(ownComments(q.qos.key, q.qos.node), q.lost))
 			return
 		}
 		replaceField(q.spec, q.qos, "hard", q.add, q.lost)
@@ -72,7 +72,7 @@ func (q *quota) readSections() {
 			continue
 		}
 		section := q.entry(q.qos.value, key.Value, q.qos.place)
-		q.lost = append(q.lost, commentsOf([]*yaml.Node{key, value}, value.Content...).all()...)
+		q.lost = join(q.lost, ownComments(key, value))
 		for _, r := range q.requests(section, elementFields{names: []string{"name", "classes"}, pods: "put it under pod"}, scope) {
 			q.addResource(r, scope)
 		}
@@ -96,7 +96,7 @@ func (q *quota) addResource(r request, scope classes.Scope) {
 	q.resources = append(q.resources, r.resource)
 
 	list := q.list(r.element, "classes", r.place, "name and capacity")
-	q.lost = append(q.lost, commentsOf([]*yaml.Node{r.element}, elements(list.value)...).all()...)
+	q.lost = join(q.lost, ownComments(r.element), ownComments(r.element.Content...))
 	var listed []string
 	for i, n := range elements(list.value) {
 		at := list.at(n, index(i))
@@ -136,28 +136,26 @@ func (q *quota) readClass(resource string, n *yaml.Node, at place) (name string,
 
 // addClass adds the limit of a class. The comments of a class without a limit get its name.
 func (q *quota) addClass(n *yaml.Node, resource, name string, capacity int64) {
-	found := commentsOf([]*yaml.Node{n})
+	found := commentsOf(n)
 	if capacity == 0 {
-		for i, line := range found.line {
-			found.line[i] = "# " + name + ": " + strings.TrimLeft(line, "# ")
+		if found.line != "" {
+			found.line = "# " + name + ": " + strings.TrimLeft(found.line, "# ")
 		}
-		q.lost = append(q.lost, found.all()...)
+		q.lost = join(q.lost, found.all())
 		return
 	}
 
-	foot := found.foot
-	found.foot = nil
-	q.addLimit(resource, name, capacity, found)
-	q.lost = foot
+	q.addLimit(resource, name, capacity, comments{found.head, found.line, ""})
+	q.lost = found.foot
 }
 
 // addLimit adds a limit, with the comments that wait for the next one before its own.
 func (q *quota) addLimit(resource, class string, capacity int64, found comments) {
 	value := newText(strconv.FormatInt(capacity, 10))
 	value.Style = yaml.DoubleQuotedStyle
-	found.head = append(q.lost, found.head...)
+	found.head = join(q.lost, found.head)
 	q.add = append(q.add, field{quotaPrefix + extended(resource, class), value, found})
-	q.lost = nil
+	q.lost = ""
 }
 
 // checkHard reports limits that contradict those that are there, and drops what is there already.
@@ -171,7 +169,7 @@ func (q *quota) checkHard() {
 		if err != nil || is.Cmp(resource.MustParse(f.value.Value)) != 0 {
 			q.fault(q.hard.at(key, "."+key.Value), "is %s, and %s would make it %s; keep one of them", describe(value), fieldName, f.value.Value)
 		}
-		q.lost = append(q.lost, f.comments.all()...)
+		q.lost = join(q.lost, f.comments.all())
 		return true
 	})
 	for key := range fields(q.hard.value) {
