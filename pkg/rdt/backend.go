@@ -30,8 +30,8 @@ type Backend struct {
 
 	// mu serializes changes of groups, and guards root.
 	mu sync.Mutex
-	// root has the original values of the root group that a configuration has changed; they are restored when none does so
-	// any more. After a restart, the values found then are the original ones.
+	// root has the original values of the root group that the configuration changes, to be restored later. After a restart,
+	// the values found then count as the original ones.
 	root Schemata
 
 	// live is replaced as a whole, so that hooks never wait for a change of configuration.
@@ -97,7 +97,8 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 // canMount reports whether err is that resctrl is not mounted, and the backend may mount it.
 func (b *Backend) canMount(err error) bool { return b.mount && isUnavailable(err, NotMounted) }
 
-// prepare resolves the configuration for the machine. reclaim are the groups to remove first, for their CLOSIDs.
+// prepare resolves the configuration and checks it against the machine. reclaim are the groups to remove first, for their
+// CLOSIDs.
 func prepare(config *Config, t tree) (next *live, reclaim []string, err error) {
 	m, err := readMachine(t)
 	if err != nil {
@@ -161,7 +162,7 @@ func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 	}
 	maps.Copy(wanted, kept)
 
-	before := next.machine.manageable()
+	before := next.machine.configurable()
 	var ops []Op
 	for _, name := range reclaim {
 		ops = append(ops, Op{Kind: Remove, Group: name})
@@ -176,7 +177,7 @@ func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 	switch {
 	case !rootConfigured:
 		b.root = nil
-		delete(next.effective, rootGroup) // not ours any more
+		delete(next.effective, rootGroup) // not managed any more
 	case b.root == nil:
 		b.root = before[rootGroup].restrictedTo(wanted[rootGroup])
 	}
@@ -198,7 +199,7 @@ func (b *Backend) mounted(config *Config) (tree, error) {
 	return locate(b.host)
 }
 
-// activate makes an applied configuration the live one. Our groups that no class has are draining, those of a former run
+// activate makes an applied configuration the live one. Managed groups without a class are draining, those of a former run
 // included: a container may be about to start in them.
 func (b *Backend) activate(next *live, removed []string) {
 	for _, name := range next.machine.surplus(next.resolution.Groups) {

@@ -181,7 +181,7 @@ func TestCheckWritesNothing(t *testing.T) {
 	}
 }
 
-// occupied returns a machine with groups of others and of a former run of ours.
+// occupied returns a machine with groups of others and of a former run.
 func occupied(t testing.TB, spec sim.Spec) *sim.FS {
 	t.Helper()
 	fs := sim.New(spec)
@@ -269,7 +269,7 @@ func TestUnusedGroupsOfAFormerRunAreReleased(t *testing.T) {
 	groups := func() []string {
 		var names []string
 		for name := range dump(fs, "mode") {
-			if isOurs(name) {
+			if isManaged(name) {
 				names = append(names, name)
 			}
 		}
@@ -314,6 +314,9 @@ func TestAClassThatIsRemovedDrains(t *testing.T) {
 	for _, condition := range b.Status().Conditions {
 		if condition.Type == ConditionDraining {
 			t.Errorf("still reported as draining: %v", condition)
+		}
+		if condition.Type == ConditionCLOSIDs && !strings.Contains(condition.Message, "former classes 0") {
+			t.Errorf("its CLOSID is still counted: %v", condition)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// GroupPrefix begins the name of every resctrl group that is ours. All others are foreign, and are never changed.
+	// GroupPrefix is the prefix of the resctrl groups that this program manages. It never changes other groups.
 	GroupPrefix = "qos-"
 	// rootGroup is the group of everything without a class: the top directory of resctrl.
 	rootGroup = ""

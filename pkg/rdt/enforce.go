@@ -69,7 +69,7 @@ func (b *Backend) Observe(_ context.Context, target classes.Holder, _ string) (c
 		return "", false, fmt.Errorf("process %d: %w", target.PID, err)
 	case group == rootGroup:
 		return classes.SystemDefault, true, nil
-	case isOurs(group):
+	case isManaged(group):
 		return classOf(group), true, nil
 	}
 	return "", false, nil

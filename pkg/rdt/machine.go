@@ -60,7 +60,7 @@ type group struct {
 	schemata Schemata
 	// mode is shareable, exclusive, pseudo-locksetup or pseudo-locked.
 	mode string
-	// empty reports that our group has no tasks; it is not set for groups of others.
+	// empty reports that a managed group has no tasks; it is not set for other groups.
 	empty bool
 }
 
@@ -81,7 +81,7 @@ func (t tree) readGroup(name string) (g group, err error) {
 
 	mode, err := t.host.ReadFile(t.path(name, "mode"))
 	g.mode = strings.TrimSpace(string(mode))
-	if err != nil || !isOurs(name) {
+	if err != nil || !isManaged(name) {
 		return g, err
 	}
 
@@ -98,8 +98,8 @@ type machine struct {
 	groups map[string]group
 }
 
-// isOurs reports whether this program manages a group.
-func isOurs(name string) bool { return strings.HasPrefix(name, GroupPrefix) && name != GroupPrefix }
+// isManaged reports whether a group is this program's.
+func isManaged(name string) bool { return strings.HasPrefix(name, GroupPrefix) && name != GroupPrefix }
 
 // names returns the groups for which is holds, sorted.
 func (m *machine) names(is func(name string) bool) []string {
@@ -108,7 +108,7 @@ func (m *machine) names(is func(name string) bool) []string {
 }
 
 func (m *machine) foreign() []string {
-	return m.names(func(name string) bool { return name != rootGroup && !isOurs(name) })
+	return m.names(func(name string) bool { return name != rootGroup && !isManaged(name) })
 }
 
 // closids returns the number of CLOSIDs in use. Pseudo-locked groups have released theirs.

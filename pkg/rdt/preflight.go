@@ -19,8 +19,8 @@ var ErrNoCLOSID = errors.New("out of CLOSIDs")
 // ErrExclusive is the error for a mask that overlaps the cache of an exclusive group.
 var ErrExclusive = errors.New("overlaps an exclusive group")
 
-// orWrongMount makes err an *Unavailable error if the unit of memory bandwidth is all that is wrong: then the configuration
-// is right for machines that mount resctrl with other options.
+// orWrongMount adds an *Unavailable error if the unit of memory bandwidth is the only problem: the configuration is right for
+// machines that mount resctrl with other options.
 func orWrongMount(err error, info Info) error {
 	otherProblem := func(err error) bool { return !errors.Is(err, ErrBandwidthUnit) }
 	if slices.ContainsFunc(classes.SplitErrors(err), otherProblem) {
@@ -34,22 +34,22 @@ func orWrongMount(err error, info Info) error {
 		"bandwidth in MBps only; mount it with -o mba_MBps"), err)
 }
 
-// manageable returns the schemata of the groups that a configuration can change: ours and the root group.
-func (m *machine) manageable() map[string]Schemata {
+// configurable returns the schemata of the groups that a configuration can change: managed ones and the root group.
+func (m *machine) configurable() map[string]Schemata {
 	result := map[string]Schemata{}
 	for name, group := range m.groups {
-		if name == rootGroup || isOurs(name) {
+		if name == rootGroup || isManaged(name) {
 			result[name] = group.schemata
 		}
 	}
 	return result
 }
 
-// surplus returns our groups that no class has.
+// surplus returns the managed groups without a class.
 func (m *machine) surplus(wanted map[string]Schemata) []string {
 	return m.names(func(name string) bool {
 		_, ok := wanted[name]
-		return isOurs(name) && !ok
+		return isManaged(name) && !ok
 	})
 }
 
@@ -125,7 +125,7 @@ func overlaps(a, b Schemata) []string {
 	return found
 }
 
-// classOf returns the class of one of our groups, as it is named in class files.
+// classOf returns the class of a managed group, as it is named in class files.
 func classOf(group string) string {
 	if group == rootGroup {
 		return rootClass

@@ -269,3 +269,15 @@ func TestPreviewReportsThatTheMachineWasNotChecked(t *testing.T) {
 		t.Errorf("conditions are %+v", status.Conditions)
 	}
 }
+
+func TestPreviewIsTheStatusAfterApply(t *testing.T) {
+	for vendor, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec()} {
+		b := newBackend(sim.New(spec), nil)
+		preview, err := b.Preview(t.Context(), parse(t, twoPartitions))
+		must(t, err)
+		apply(t, b, twoPartitions)
+		if diff := cmp.Diff(b.Status(), preview); diff != "" {
+			t.Errorf("%s: -status +preview:\n%s", vendor, diff)
+		}
+	}
+}

@@ -13,13 +13,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Repair implements classes.Backend. It reads the mounts and the schemata of our groups, and applies the live configuration
+// Repair implements classes.Backend. It reads the mounts and the schemata of the managed groups, and applies the live configuration
 // again on any drift: resctrl was unmounted or remounted, domains came or went with their CPUs, groups were removed or rewritten.
 func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.live.Load()
-	if len(now.effective) == 0 { // nothing is configured or drains, so resctrl is not ours to check
+	if len(now.effective) == 0 { // nothing is configured or drains
 		return classes.Drift{}, nil
 	}
 

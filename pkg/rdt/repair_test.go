@@ -22,7 +22,7 @@ func mustDo(t *testing.T, errs ...error) {
 	}
 }
 
-// TestDriftIsRepaired damages a machine with groups of ours, one of them of a draining class, and of another program.
+// TestDriftIsRepaired damages a machine with managed groups, one of them of a draining class, and a group of another program.
 func TestDriftIsRepaired(t *testing.T) {
 	const point = sim.MountPoint
 	for _, test := range []struct {
@@ -153,7 +153,7 @@ func TestAFailedRepairIsAnError(t *testing.T) {
 	}
 }
 
-func TestNothingIsRepairedWithoutGroupsOfOurs(t *testing.T) {
+func TestNothingIsRepairedWithoutManagedGroups(t *testing.T) {
 	for name, do := range map[string]func(*Backend) error{
 		"before anything was applied": func(*Backend) error { return nil },
 		"after all was withdrawn": func(b *Backend) error {
@@ -239,7 +239,7 @@ func TestAGroupIsReleasedWhenOnlyZombiesAreLeft(t *testing.T) {
 	}
 }
 
-func TestOnlyThreadsInOurGroupsAreMovedToTheSystemDefault(t *testing.T) {
+func TestOnlyThreadsInManagedGroupsAreMovedToTheSystemDefault(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	mustDo(t, fs.Mkdir(sim.MountPoint+"/theirs"))
 	c := &container{fs: fs, tids: []int{10, 11, 12}}

@@ -33,7 +33,7 @@ type live struct {
 	resolution Resolution
 	// offered are the configured classes. Draining ones are not, in this or a former run, but still have a group.
 	offered, draining []string
-	// effective are the kernel's values of our groups, draining ones included, and of the root group if it is configured.
+	// effective are the kernel's values of the managed groups, draining ones included, and of the root group if it is configured.
 	effective map[string]Schemata
 	// err is why the configuration could not be replaced or restored; unavailable is the last such error of that type.
 	err         error

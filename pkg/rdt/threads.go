@@ -24,7 +24,7 @@ const (
 )
 
 // MoveThreads implements classes.ThreadMover. It reads the tasks of the class's group once for all targets. To the system
-// default it moves only the threads in groups of ours.
+// default it moves only the threads in managed groups.
 func (b *Backend) MoveThreads(ctx context.Context, class string, targets []classes.Holder) (moved []string, err error) {
 	m := b.live.Load().machine
 	if m == nil {
@@ -51,7 +51,7 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 		}
 
 		if class == classes.SystemDefault {
-			moves[i].movable = isOurs
+			moves[i].movable = isManaged
 		}
 		if err := moves[i].run(ctx, repairPasses); err != nil { // what was moved stays; the next call moves the rest
 			problems = append(problems, fmt.Errorf("container %s: %w", target.Container, err))
@@ -71,7 +71,7 @@ func (t tree) outside(class string) (func(tid int) bool, error) {
 		if err != nil {
 			return nil, err
 		}
-		groups, inside = slices.DeleteFunc(names, func(name string) bool { return !isOurs(name) }), false
+		groups, inside = slices.DeleteFunc(names, func(name string) bool { return !isManaged(name) }), false
 	}
 
 	set := map[int]bool{}

@@ -97,7 +97,7 @@ func (t tree) restore(cause error, before, wanted map[string]Schemata) error {
 	}
 
 	var ops []Op
-	now := m.manageable()
+	now := m.configurable()
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if before[name] == nil && now[name] != nil {
 			ops = append(ops, Op{Kind: Remove, Group: name})
