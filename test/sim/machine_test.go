@@ -87,7 +87,7 @@ func TestAProcessIsInItsCgroupAndItsGroupAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnExecutedProcessLandsInTheGroupOfTheSpecWhereverTheOthersWereMoved(t *testing.T) {
+func TestAnExecutedProcessStartsInTheGroupOfTheSpec(t *testing.T) {
 	m := newMachine(t)
 	pid := create(t, m, spec())
 	check(t, m.Mkdir(resctrl.MountPoint+"/qos-bronze"))
@@ -163,8 +163,8 @@ func TestAnUpdateWritesWhatTheSpecHas(t *testing.T) {
 	}
 }
 
-// TestARuntimeRunsOnIt has the harness use the machine, by both cgroup drivers.
-func TestARuntimeRunsOnIt(t *testing.T) {
+// TestARuntimeRunsOnTheMachine has the harness use the machine, by both cgroup drivers.
+func TestARuntimeRunsOnTheMachine(t *testing.T) {
 	for name, systemd := range map[string]bool{"cgroupfs": false, "systemd": true} {
 		t.Run(name, func(t *testing.T) {
 			dir, err := os.MkdirTemp("", "sim")

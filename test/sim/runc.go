@@ -15,14 +15,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// ErrNoContainer says that runc does not know a container.
+// ErrNoContainer is the error for a container that does not exist.
 var ErrNoContainer = errors.New("no such container")
 
-// runc makes containers out of processes that are in a cgroup and a resctrl group, as runc 1.5 does.
+// runc puts the processes of containers into cgroups and resctrl groups, as runc 1.5 does.
 type runc struct {
 	machine *Machine
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	containers map[string]*container
 	lastPID    int
 }
@@ -99,7 +99,7 @@ func (m *Machine) makeGroup(spec nriruntime.Spec) (string, error) {
 	return group, nil
 }
 
-// groupOf is where the spec wants processes to be.
+// groupOf returns the resctrl group of processes according to the spec.
 func groupOf(spec nriruntime.Spec) string {
 	if spec.Monitoring {
 		return path.Join(spec.ClosID, "mon_groups", spec.ID)
@@ -126,7 +126,7 @@ func (m *Machine) Exec(_ context.Context, spec nriruntime.Spec) (int, error) {
 	m.cgroups.AddProcess(c.cgroup, pid)
 	m.resctrl.AddTask(pid, "")
 	if group := groupOf(spec); group != "" {
-		// A group that is gone is passed over in silence (setnsProcess.start).
+		// A missing group is ignored (setnsProcess.start).
 		tasks := path.Join(resctrl.MountPoint, group, "tasks")
 		if err := m.resctrl.WriteFile(tasks, fmt.Append(nil, pid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			m.exit(pid)
@@ -142,7 +142,7 @@ func (m *Machine) exit(pid int) {
 	m.resctrl.Exit(pid)
 }
 
-// destroy ends what is left of a container. Its monitoring group may be gone: with its control group, or to another one.
+// destroy ends the processes of a container. Its monitoring group may have been removed with its control group, or moved.
 func (m *Machine) destroy(c *container) error {
 	for _, pid := range c.pids {
 		m.exit(pid)
@@ -157,7 +157,7 @@ func (m *Machine) destroy(c *container) error {
 	return err
 }
 
-// Fork begins a process where its parent is, which is a process of a container.
+// Fork starts a process in the groups of its parent, a process of a container.
 func (m *Machine) Fork(id string, parent int) (int, error) {
 	m.runc.mu.Lock()
 	defer m.runc.mu.Unlock()
@@ -200,7 +200,7 @@ func (r *runc) find(id string) (*container, error) {
 	return r.lookup(id)
 }
 
-// lookup needs mu.
+// lookup requires mu.
 func (r *runc) lookup(id string) (*container, error) {
 	if c := r.containers[id]; c != nil {
 		return c, nil
