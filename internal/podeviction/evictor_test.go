@@ -90,8 +90,8 @@ func TestEvictions(t *testing.T) {
 			})
 			r.setTargets(names...)
 			r.pass(time.Minute)
-			if asked := r.takeRequests(); !slices.Equal(slices.Sorted(slices.Values(asked)), []string{"p0", "p1", "p2"}) {
-				t.Errorf("requested evictions of %q, want p0, p1 and p2 in any order", asked)
+			if requests := r.takeRequests(); !slices.Equal(slices.Sorted(slices.Values(requests)), []string{"p0", "p1", "p2"}) {
+				t.Errorf("requested evictions of %q, want p0, p1 and p2 in any order", requests)
 			}
 			r.wantLog("in the end", "evicted", "write events", "evicted", "evicted")
 		},
@@ -202,9 +202,9 @@ func TestAMissingRightIsLoggedOnce(t *testing.T) {
 		r.takeRequests()
 		r.setAnswer(allow)
 		r.pass(2 * time.Minute)
-		asked := r.takeRequests()
-		if slices.Sort(asked); !slices.Equal(asked, []string{"four", "one", "three", "two"}) {
-			t.Errorf("with the right, requested evictions of %q", asked)
+		requests := r.takeRequests()
+		if slices.Sort(requests); !slices.Equal(requests, []string{"four", "one", "three", "two"}) {
+			t.Errorf("with the right, requested evictions of %q", requests)
 		}
 	})
 }
@@ -220,8 +220,8 @@ func TestARightInSomeNamespacesIsUsed(t *testing.T) {
 		})
 		r.setTargets("a/closed", "b/open", "b/too")
 		r.pass(11 * time.Second)
-		if asked := r.takeRequests(); !slices.Contains(asked, "open") || !slices.Contains(asked, "too") {
-			t.Errorf("requested evictions of %q, not of all pods that may be evicted", asked)
+		if requests := r.takeRequests(); !slices.Contains(requests, "open") || !slices.Contains(requests, "too") {
+			t.Errorf("requested evictions of %q, not of all pods that may be evicted", requests)
 		}
 	})
 }
@@ -242,8 +242,8 @@ func TestAFailureOfOnePodIsLoggedOnceAndBlocksNoOther(t *testing.T) {
 				})
 				r.setTargets("a/web", "a/other")
 				r.pass(11 * time.Second)
-				if asked := r.takeRequests(); !slices.Contains(asked, "other") {
-					t.Errorf("requested evictions of %q, not of the other pod", asked)
+				if requests := r.takeRequests(); !slices.Contains(requests, "other") {
+					t.Errorf("requested evictions of %q, not of the other pod", requests)
 				}
 				r.pass(time.Hour)
 				r.wantLog("in an hour", name, "evicted")
@@ -310,8 +310,8 @@ func TestPodsThatWaitForABudgetBlockNoOther(t *testing.T) {
 		r.pass(5 * time.Minute)
 		r.setTargets(append(names, "b/free")...)
 		r.pass(10 * time.Minute)
-		if asked := r.takeRequests(); !slices.Contains(asked, "free") {
-			t.Errorf("none of %d requests was for the pod without a budget", len(asked))
+		if requests := r.takeRequests(); !slices.Contains(requests, "free") {
+			t.Errorf("none of %d requests was for the pod without a budget", len(requests))
 		}
 	})
 }

@@ -44,8 +44,8 @@ type rig struct {
 	mu sync.Mutex // guards all below
 	// answer is the API server's to the eviction of a pod, by its name; nil evicts it.
 	answer func(name string) error
-	// asked are the requested evictions, by name.
-	asked []string
+	// requests are the requested evictions, by name.
+	requests []string
 }
 
 // text is a log that can be read while it is written.
@@ -109,7 +109,7 @@ func (r *rig) evict(action clienttesting.Action) (bool, runtime.Object, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	eviction := create.GetObject().(*policyv1.Eviction)
-	r.asked = append(r.asked, eviction.Name)
+	r.requests = append(r.requests, eviction.Name)
 	if err := r.answer(eviction.Name); err != nil {
 		return true, nil, err
 	}
@@ -135,9 +135,9 @@ func (r *rig) setAnswer(answer func(name string) error) {
 func (r *rig) takeRequests() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	asked := r.asked
-	r.asked = nil
-	return asked
+	requests := r.requests
+	r.requests = nil
+	return requests
 }
 
 func allow(string) error { return nil }
@@ -188,8 +188,8 @@ func several(count int) (pods []*corev1.Pod, names []string) {
 
 func (r *rig) wantEvictions(when string, want ...string) {
 	r.t.Helper()
-	if asked := r.takeRequests(); !slices.Equal(asked, want) {
-		r.t.Errorf("%s: requested evictions of %q, want %q", when, asked, want)
+	if requests := r.takeRequests(); !slices.Equal(requests, want) {
+		r.t.Errorf("%s: requested evictions of %q, want %q", when, requests, want)
 	}
 }
 

@@ -16,14 +16,14 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// plugin answers updates by answer, and counts them.
+// plugin records updates and answers them with an error.
 type plugin struct {
-	answer error
-	asked  []*qosv1alpha1.UpdateContainerQOSResourcesRequest
+	answer   error
+	requests []*qosv1alpha1.UpdateContainerQOSResourcesRequest
 }
 
 func (p *plugin) update(_ context.Context, r *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
-	p.asked = append(p.asked, r)
+	p.requests = append(p.requests, r)
 	return p.answer
 }
 
@@ -36,7 +36,7 @@ const (
 	fromUpdate    = qosv1alpha1.Source_SOURCE_UPDATE
 )
 
-func TestAFailureThatCanPassIsTriedAgainLaterAndLater(t *testing.T) {
+func TestATemporaryFailureIsRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{answer: status.Error(codes.ResourceExhausted, "class silver is full: 1 of 1 in use")}
 		f, pod, has := NewFollower(p.update), webPod(map[string]string{ownKey: "rdt=silver"}), podOf(in("gold", fromContainer))
@@ -44,35 +44,35 @@ func TestAFailureThatCanPassIsTriedAgainLaterAndLater(t *testing.T) {
 		for range 9 {
 			outcome := f.Follow(t.Context(), pod, offered(), has)
 			if len(outcome.Refused) != 1 || outcome.Refused[0].Message != "class silver is full: 1 of 1 in use" || outcome.Refused[0].Series != "ClassFull" {
-				t.Fatalf("after %d tries: %+v; want the refusal", len(p.asked), outcome)
+				t.Fatalf("after %d tries: %+v; want the refusal", len(p.requests), outcome)
 			}
 			waits = append(waits, outcome.Again)
 			early := f.Follow(t.Context(), pod, offered(), has)
-			if len(early.Refused) != 1 || early.Refused[0].Count != uint64(len(p.asked)) {
+			if len(early.Refused) != 1 || early.Refused[0].Count != uint64(len(p.requests)) {
 				t.Fatalf("before its time: %+v; want what is known", early)
 			}
 			<-time.After(outcome.Again)
 		}
-		if len(p.asked) != 9 {
-			t.Errorf("asked %d times, want once each time", len(p.asked))
+		if len(p.requests) != 9 {
+			t.Errorf("%d requests, want one each time", len(p.requests))
 		}
 		for i, wait := range waits {
 			most := min(5*time.Second<<i, 5*time.Minute)
 			if wait > most || wait < most*3/4 {
-				t.Errorf("wait %d was %v; want about %v, and not all nodes at once", i, wait, most)
+				t.Errorf("wait %d was %v; want about %v, with jitter", i, wait, most)
 			}
 		}
 		p.answer = nil
 		if outcome := f.Follow(t.Context(), pod, offered(), has); len(outcome.Refused) > 0 || outcome.Again != 0 {
-			t.Errorf("when there is room: %+v; want it done", outcome)
+			t.Errorf("when there is room: %+v; want nothing left to do", outcome)
 		}
-		if f.Follow(t.Context(), pod, offered(), has); len(p.asked) != 10 {
-			t.Errorf("asked %d times, want no more than needed", len(p.asked))
+		if f.Follow(t.Context(), pod, offered(), has); len(p.requests) != 10 {
+			t.Errorf("%d requests, want no more than needed", len(p.requests))
 		}
 	})
 }
 
-func TestABadRequestIsTriedOnce(t *testing.T) {
+func TestAnInvalidRequestIsNotRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{answer: status.Error(codes.InvalidArgument, "no")}
 		f, pod, has := NewFollower(p.update), webPod(map[string]string{ownKey: "rdt=silver"}), podOf(in("gold", fromContainer))
@@ -82,101 +82,101 @@ func TestABadRequestIsTriedOnce(t *testing.T) {
 			}
 			<-time.After(time.Hour)
 		}
-		if len(p.asked) != 1 {
-			t.Errorf("asked %d times, want once", len(p.asked))
+		if len(p.requests) != 1 {
+			t.Errorf("%d requests, want one", len(p.requests))
 		}
 		pod.Annotations[ownKey] = "rdt=bronze"
-		if f.Follow(t.Context(), pod, offered(), has); len(p.asked) != 2 {
-			t.Errorf("asked %d times after the annotations changed, want again", len(p.asked))
+		if f.Follow(t.Context(), pod, offered(), has); len(p.requests) != 2 {
+			t.Errorf("%d requests after the annotations changed, want one more", len(p.requests))
 		}
 		<-time.After(5 * time.Second)
 		anew := offered()
 		anew.Config.Hash = "two"
-		if f.Follow(t.Context(), pod, anew, has); len(p.asked) != 3 {
-			t.Errorf("asked %d times after other class files came, want again", len(p.asked))
+		if f.Follow(t.Context(), pod, anew, has); len(p.requests) != 3 {
+			t.Errorf("%d requests after the configuration changed, want one more", len(p.requests))
 		}
 	})
 }
 
-func TestAChangeByHandIsNotFoughtOver(t *testing.T) {
+func TestALaterUpdateOfOtherOriginIsLeft(t *testing.T) {
 	p := &plugin{}
 	f, pod := NewFollower(p.update), webPod(map[string]string{ownKey: "rdt=gold"})
 	f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
 	f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate)))
-	if len(p.asked) != 0 {
-		t.Fatalf("asked for %v; want a change by hand left", p.asked)
+	if len(p.requests) != 0 {
+		t.Fatalf("requested %v; want the update left", p.requests)
 	}
 	pod.Annotations[ownKey] = "rdt=bronze"
 	f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate)))
-	if len(p.asked) != 1 || p.asked[0].GetQosResources()[0].GetClass() != "bronze" || p.asked[0].GetPodUid() != "uid-web" {
-		t.Errorf("asked for %v; want the newer annotation followed", p.asked)
+	if len(p.requests) != 1 || p.requests[0].GetQosResources()[0].GetClass() != "bronze" || p.requests[0].GetPodUid() != "uid-web" {
+		t.Errorf("requested %v; want the newer annotation followed", p.requests)
 	}
 }
 
-func TestAChangeByHandEndsTheTries(t *testing.T) {
+func TestAnUpdateOfOtherOriginEndsTheRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{answer: status.Error(codes.ResourceExhausted, "full")}
 		f, pod := NewFollower(p.update), webPod(map[string]string{ownKey: "rdt=silver"})
 		outcome := f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
 		<-time.After(outcome.Again)
 		outcome = f.Follow(t.Context(), pod, offered(), podOf(in("bronze", fromUpdate)))
-		if len(p.asked) != 1 || len(outcome.Refused) > 0 || outcome.Again != 0 {
-			t.Errorf("asked %d times, outcome %+v; want whoever came later to have it", len(p.asked), outcome)
+		if len(p.requests) != 1 || len(outcome.Refused) > 0 || outcome.Again != 0 {
+			t.Errorf("%d requests, outcome %+v; want the later update left", len(p.requests), outcome)
 		}
 	})
 }
 
-func TestAPluginThatIsAwayIsNoRefusal(t *testing.T) {
+func TestAnUnavailablePluginIsNoRefusal(t *testing.T) {
 	p := &plugin{answer: status.Error(codes.Unavailable, "no")}
 	outcome := NewFollower(p.update).Follow(t.Context(), webPod(map[string]string{ownKey: "rdt=silver"}), offered(), podOf(in("gold", fromContainer)))
-	if len(p.asked) != 1 || len(outcome.Refused) > 0 || outcome.Again == 0 {
-		t.Errorf("asked %d times, outcome %+v; want it tried again without blame", len(p.asked), outcome)
+	if len(p.requests) != 1 || len(outcome.Refused) > 0 || outcome.Again == 0 {
+		t.Errorf("%d requests, outcome %+v; want a retry and no refusal", len(p.requests), outcome)
 	}
 }
 
-func TestAContainerThatDoesNotRunIsLeft(t *testing.T) {
+func TestAContainerThatDoesNotRunIsSkipped(t *testing.T) {
 	p := &plugin{}
 	pod := webPod(map[string]string{ownKey: "rdt=silver"})
 	pod.Status.ContainerStatuses[0].State = corev1.ContainerState{}
 	NewFollower(p.update).Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
-	if len(p.asked) > 0 {
-		t.Errorf("asked for %v before the container runs", p.asked)
+	if len(p.requests) > 0 {
+		t.Errorf("requested %v before the container runs", p.requests)
 	}
 }
 
-func TestAStaticPodIsItsFile(t *testing.T) {
+func TestMirrorPodsAreSkipped(t *testing.T) {
 	p := &plugin{}
 	pod := webPod(map[string]string{ownKey: "rdt=silver", corev1.MirrorPodAnnotationKey: "hash"})
 	NewFollower(p.update).Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
-	if len(p.asked) > 0 || UID(pod) != "hash" {
-		t.Errorf("asked for %v, known as %s; want a mirror pod left, and known by the UID of the node", p.asked, UID(pod))
+	if len(p.requests) > 0 || UID(pod) != "hash" {
+		t.Errorf("requested %v, UID %s; want no request, and the UID on the node", p.requests, UID(pod))
 	}
 }
 
-func TestARestartedContainerIsBroughtAlong(t *testing.T) {
+func TestARestartedContainerFollowsTheAnnotations(t *testing.T) {
 	p := &plugin{}
 	f, pod := NewFollower(p.update), webPod(map[string]string{ownKey: "rdt=gold"})
 	f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
 	pod.Annotations[ownKey] = "rdt=silver"
 	f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
-	// It has the annotations of its sandbox, which are those of before.
+	// Its request is that of the sandbox, from before the change.
 	restarted := in("gold", fromContainer)
 	restarted.Id = "id-again"
 	pod.Status.ContainerStatuses[0].ContainerID = "containerd://id-again"
 	f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate), restarted))
-	if len(p.asked) != 2 || p.asked[1].GetQosResources()[0].GetClass() != "silver" {
-		t.Errorf("asked for %v; want silver for the container and for the one after it", p.asked)
+	if len(p.requests) != 2 || p.requests[1].GetQosResources()[0].GetClass() != "silver" {
+		t.Errorf("requested %v; want silver for the container and for its successor", p.requests)
 	}
 }
 
-func TestAnnotationsThatChangeAllTheTimeAreFollowedSlowly(t *testing.T) {
+func TestAnnotationsThatChangeContinuouslyAreFollowedAtALimitedRate(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer error
 		most   int
 	}{
-		"when it is given what it asks for": {nil, 13},
-		"when it asks for nonsense":         {status.Error(codes.InvalidArgument, "no"), 13},
-		"when there is no room":             {status.Error(codes.ResourceExhausted, "full"), 5},
+		"when the requests succeed":     {nil, 13},
+		"when the requests are invalid": {status.Error(codes.InvalidArgument, "no"), 13},
+		"when the class is full":        {status.Error(codes.ResourceExhausted, "full"), 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -187,8 +187,8 @@ func TestAnnotationsThatChangeAllTheTimeAreFollowedSlowly(t *testing.T) {
 					f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
 					<-time.After(500 * time.Millisecond)
 				}
-				if len(p.asked) < 2 || len(p.asked) > c.most {
-					t.Errorf("asked %d times in a minute, want %d at most", len(p.asked), c.most)
+				if len(p.requests) < 2 || len(p.requests) > c.most {
+					t.Errorf("%d requests in a minute, want %d at most", len(p.requests), c.most)
 				}
 				last := "rdt=silver"
 				pod.Annotations[ownKey] = last
@@ -196,27 +196,27 @@ func TestAnnotationsThatChangeAllTheTimeAreFollowedSlowly(t *testing.T) {
 					<-time.After(outcome.Again)
 					f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
 				}
-				if got := p.asked[len(p.asked)-1].GetQosResources()[0].GetClass(); got != "silver" {
-					t.Errorf("asked for %s last, want what the annotations ask for in the end", got)
+				if got := p.requests[len(p.requests)-1].GetQosResources()[0].GetClass(); got != "silver" {
+					t.Errorf("requested %s last, want the class of the latest annotations", got)
 				}
 			})
 		})
 	}
 }
 
-func TestAnAnnotationThatAsksForWhatThereIsEndsTheWait(t *testing.T) {
+func TestAnAnnotationThatRequestsTheCurrentClassEndsTheRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{answer: status.Error(codes.ResourceExhausted, "full")}
 		f, pod, has := NewFollower(p.update), webPod(map[string]string{ownKey: "rdt=silver"}), podOf(in("gold", fromContainer))
 		f.Follow(t.Context(), pod, offered(), has)
 		pod.Annotations[ownKey] = "rdt=gold"
-		if outcome := f.Follow(t.Context(), pod, offered(), has); len(outcome.Refused) > 0 || outcome.Again != 0 || len(p.asked) != 1 {
-			t.Errorf("asked %d times, outcome %+v; want nothing left to do", len(p.asked), outcome)
+		if outcome := f.Follow(t.Context(), pod, offered(), has); len(outcome.Refused) > 0 || outcome.Again != 0 || len(p.requests) != 1 {
+			t.Errorf("%d requests, outcome %+v; want nothing left to do", len(p.requests), outcome)
 		}
 	})
 }
 
-func TestAnAnnotationOfAnotherContainerIsNoChange(t *testing.T) {
+func TestAnAnnotationOfAnotherContainerIsIgnored(t *testing.T) {
 	p := &plugin{}
 	f, pod := NewFollower(p.update), webPod(map[string]string{ownKey: "rdt=gold"})
 	f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
@@ -224,11 +224,11 @@ func TestAnAnnotationOfAnotherContainerIsNoChange(t *testing.T) {
 		pod.Annotations[key] = "silver"
 		f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate)))
 	}
-	if len(p.asked) > 0 {
-		t.Errorf("asked for %v; want a change by hand left while nothing of the container changes", p.asked)
+	if len(p.requests) > 0 {
+		t.Errorf("requested %v; want the update left while nothing of the container changes", p.requests)
 	}
 	pod.Annotations[podKey] = "vendor.example/network=fast"
-	if f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate))); len(p.asked) != 1 {
-		t.Errorf("asked %d times after an annotation of all containers came, want once", len(p.asked))
+	if f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate))); len(p.requests) != 1 {
+		t.Errorf("%d requests after an annotation for all containers, want one", len(p.requests))
 	}
 }

@@ -54,20 +54,20 @@ func webPod(annotations map[string]string) *corev1.Pod {
 	}
 }
 
-// in is a container main in a class of k8s.io/rdt, and the system default of others.
+// in returns container main with a class of k8s.io/rdt and the system default of other resources.
 func in(class string, source qosv1alpha1.Source) *qosv1alpha1.ContainerAssignments {
 	return &qosv1alpha1.ContainerAssignments{Name: "main", Id: "id-main", QosResources: []*qosv1alpha1.Assignment{
 		{Name: "k8s.io/rdt", Class: class, Source: source}, {Name: "vendor.example/fixed"}, {Name: "k8s.io/blockio"},
 	}}
 }
 
-func TestWhichUpdatesAnAnnotationChangeNeeds(t *testing.T) {
+func TestPlan(t *testing.T) {
 	const (
 		container = qosv1alpha1.Source_SOURCE_CONTAINER
 		allocated = qosv1alpha1.Source_SOURCE_ALLOCATED
 		fromPod   = qosv1alpha1.Source_SOURCE_POD
 		standard  = qosv1alpha1.Source_SOURCE_DEFAULT
-		byHand    = qosv1alpha1.Source_SOURCE_UPDATE
+		byUpdate  = qosv1alpha1.Source_SOURCE_UPDATE
 		adopted   = qosv1alpha1.Source_SOURCE_ADOPTED
 	)
 	for _, c := range []struct {
@@ -78,30 +78,30 @@ func TestWhichUpdatesAnAnnotationChangeNeeds(t *testing.T) {
 		first       bool
 		want        string // resource=class, or the error after "!"
 	}{
-		{"what has what it asks for needs none", map[string]string{ownKey: "rdt=gold"}, "", in("gold", container), false, ""},
+		{"a container that has what it requests needs none", map[string]string{ownKey: "rdt=gold"}, "", in("gold", container), false, ""},
 		{"another class is a change", map[string]string{ownKey: "rdt=silver"}, "", in("gold", container), false, "k8s.io/rdt=silver"},
 		{"another class of the pod is one", map[string]string{podKey: "rdt=silver"}, "", in("gold", fromPod), false, "k8s.io/rdt=silver"},
-		{"an annotation that is gone leaves the default", nil, "", in("gold", container), false, "k8s.io/rdt=bronze"},
-		{"an empty class asks for the system default", map[string]string{ownKey: "rdt="}, "", in("gold", container), false, "k8s.io/rdt="},
-		{"the KEP's annotation asks, too", map[string]string{"rdt.resources.kubernetes.io/container.main": "gold"}, "", in("bronze", standard), false, "k8s.io/rdt=gold"},
-		{"a container of another name is not meant", map[string]string{"container.qos.noderesource.dev/other": "rdt=gold"}, "", in("bronze", standard), false, ""},
+		{"a removed annotation leaves the default", nil, "", in("gold", container), false, "k8s.io/rdt=bronze"},
+		{"an empty class requests the system default", map[string]string{ownKey: "rdt="}, "", in("gold", container), false, "k8s.io/rdt="},
+		{"the KEP's annotation is a request", map[string]string{"rdt.resources.kubernetes.io/container.main": "gold"}, "", in("bronze", standard), false, "k8s.io/rdt=gold"},
+		{"an annotation of another container is ignored", map[string]string{"container.qos.noderesource.dev/other": "rdt=gold"}, "", in("bronze", standard), false, ""},
 
-		{"at first sight a class that its annotation does not say any more is brought along", map[string]string{ownKey: "rdt=silver"}, "", in("gold", container), true, "k8s.io/rdt=silver"},
-		{"at first sight an annotation that came since is followed", map[string]string{ownKey: "rdt=gold"}, "", in("bronze", standard), true, "k8s.io/rdt=gold"},
-		{"at first sight a change by hand is left", map[string]string{ownKey: "rdt=gold"}, "", in("silver", byHand), true, ""},
-		{"at first sight what was adopted is left", map[string]string{ownKey: "rdt=gold"}, "", in("silver", adopted), true, ""},
-		{"a change by hand gives way to a newer annotation", map[string]string{ownKey: "rdt=gold"}, "", in("silver", byHand), false, "k8s.io/rdt=gold"},
+		{"at first sight a class that differs from the annotation is changed", map[string]string{ownKey: "rdt=silver"}, "", in("gold", container), true, "k8s.io/rdt=silver"},
+		{"at first sight a newer annotation is followed", map[string]string{ownKey: "rdt=gold"}, "", in("bronze", standard), true, "k8s.io/rdt=gold"},
+		{"at first sight an update is left", map[string]string{ownKey: "rdt=gold"}, "", in("silver", byUpdate), true, ""},
+		{"at first sight an adopted class is left", map[string]string{ownKey: "rdt=gold"}, "", in("silver", adopted), true, ""},
+		{"a newer annotation replaces an update", map[string]string{ownKey: "rdt=gold"}, "", in("silver", byUpdate), false, "k8s.io/rdt=gold"},
 
 		{"an allocation stays without an annotation", nil, "qos.noderesource.dev/rdt.gold", in("gold", allocated), false, ""},
-		{"an allocation stays after a change by hand", nil, "qos.noderesource.dev/rdt.gold", in("gold", byHand), false, ""},
+		{"an allocation stays after an update", nil, "qos.noderesource.dev/rdt.gold", in("gold", byUpdate), false, ""},
 		{"an annotation against the allocation is refused", map[string]string{ownKey: "rdt=silver"}, "qos.noderesource.dev/rdt.gold", in("gold", allocated), false, `!contradicts the allocated class "gold"`},
 		{"the pod's annotation is below the allocation", map[string]string{podKey: "rdt=silver"}, "qos.noderesource.dev/rdt.gold", in("gold", allocated), false, ""},
 
 		{"an unknown class is refused", map[string]string{ownKey: "rdt=platinum"}, "", in("gold", container), false, `!class "platinum" of k8s.io/rdt does not exist`},
 		{"an unavailable resource is refused", map[string]string{ownKey: "blockio=fast"}, "", in("bronze", standard), false, "!no io controller"},
-		{"a class that is fixed is refused", map[string]string{ownKey: "vendor.example/fixed=a"}, "", in("bronze", standard), false, "!cannot be changed while it runs"},
+		{"a class that is not mutable is refused", map[string]string{ownKey: "vendor.example/fixed=a"}, "", in("bronze", standard), false, "!cannot be changed while it runs"},
 		{"one refusal stops all changes of the container", map[string]string{ownKey: "rdt=gold,vendor.example/fixed=a"}, "", in("bronze", standard), false, "!cannot be changed while it runs"},
-		{"nonsense is refused", map[string]string{ownKey: "gold"}, "", in("gold", container), false, "!resource=class is needed"},
+		{"an invalid annotation is refused", map[string]string{ownKey: "gold"}, "", in("gold", container), false, "!resource=class is needed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			pod := webPod(c.annotations)
@@ -126,23 +126,23 @@ func TestWhichUpdatesAnAnnotationChangeNeeds(t *testing.T) {
 	}
 }
 
-func TestWhatTheNodeLostIsNotThePodsChange(t *testing.T) {
+func TestAClassThatTheNodeLostIsNoChangeOfThePod(t *testing.T) {
 	pod, has := webPod(map[string]string{ownKey: "blockio=fast"}), in("bronze", qosv1alpha1.Source_SOURCE_DEFAULT)
 	has.QosResources[2].Class = "fast"
 	if changes, err := plan(Catalog(offered()), pod, has, true); err != nil || len(changes) > 0 {
-		t.Errorf("got %v, %v; want nothing: it runs in the class that it asks for, though others could not get it now", changes, err)
+		t.Errorf("got %v, %v; want no change, as it has the class that it requests", changes, err)
 	}
 }
 
-func TestTheKubeletsOtherAnnotationsStayInForce(t *testing.T) {
+func TestCRIAnnotationsStayInEffect(t *testing.T) {
 	has := in("gold", qosv1alpha1.Source_SOURCE_CONTAINER)
 	has.QosResources[0].RequestedBy = "io.kubernetes.cri.rdt-class"
 	if changes, err := plan(Catalog(offered()), webPod(nil), has, false); err != nil || len(changes) > 0 {
-		t.Errorf("got %v, %v; want nothing: the kubelet asked for gold", changes, err)
+		t.Errorf("got %v, %v; want no change, as the kubelet requested gold", changes, err)
 	}
 }
 
-func TestAPodsOwnClassIsChangedWhereItCanBe(t *testing.T) {
+func TestPodScopeClassesAreChangedIfMutable(t *testing.T) {
 	has := &qosv1alpha1.ContainerAssignments{QosResources: []*qosv1alpha1.Assignment{
 		{Name: "vendor.example/network", Class: "fast", Source: qosv1alpha1.Source_SOURCE_POD},
 		{Name: "vendor.example/disk", Class: "fast", Source: qosv1alpha1.Source_SOURCE_POD},

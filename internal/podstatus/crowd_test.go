@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
 
-// crowd is a cluster of many pods, with what the plugin tells of each when all are in a class.
+// crowd makes a cluster of many pods; in returns the plugin's state when all of them are in a class.
 func crowd(t *testing.T, size int) (r *rig, in func(class string) []string) {
 	var pods []runtime.Object
 	for i := range size {
@@ -32,12 +32,12 @@ func crowd(t *testing.T, size int) (r *rig, in func(class string) []string) {
 	}
 }
 
-func TestAServerInTroubleIsAskedSeldomHoweverManyPodsWait(t *testing.T) {
+func TestAFailingServerGetsFewRequestsHoweverManyPodsWait(t *testing.T) {
 	for name, answer := range map[string]error{
-		"away":                        apierrors.NewServiceUnavailable("etcd is away"),
-		"overloaded":                  apierrors.NewTooManyRequests("slowly", 1),
-		"does not know who asks":      apierrors.NewUnauthorized("who"),
-		"does not answer within time": fmt.Errorf("patch: %w", timeout{}),
+		"away":                    apierrors.NewServiceUnavailable("etcd is away"),
+		"overloaded":              apierrors.NewTooManyRequests("slowly", 1),
+		"rejects the credentials": apierrors.NewUnauthorized("who"),
+		"times out":               fmt.Errorf("patch: %w", timeout{}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -47,10 +47,10 @@ func TestAServerInTroubleIsAskedSeldomHoweverManyPodsWait(t *testing.T) {
 				refuse := func(clienttesting.Action) (bool, runtime.Object, error) { return broken.Load(), nil, answer }
 				r.client.PrependReactor("patch", "*", refuse)
 				r.client.PrependReactor("create", "*", refuse)
-				r.plugin.tell(nil, in("gold")...)
+				r.plugin.set(nil, in("gold")...)
 				r.start(both())
 				defer r.stop()
-				r.plugin.tell(nil, in("silver")...)
+				r.plugin.set(nil, in("silver")...)
 				r.pass(10 * time.Minute)
 				if got := len(r.writes()); got < 2 || got > 150 {
 					t.Errorf("%d writes in ten minutes; want few", got)
@@ -75,10 +75,10 @@ func (timeout) Error() string   { return "i/o timeout" }
 func (timeout) Timeout() bool   { return true }
 func (timeout) Temporary() bool { return true }
 
-func TestManyPodsThatChangeTogetherAreToldOneAfterTheOther(t *testing.T) {
+func TestPodsThatChangeTogetherAreWrittenOverAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, in := crowd(t, 60)
-		r.plugin.tell(nil, in("gold")...)
+		r.plugin.set(nil, in("gold")...)
 		r.start(podstatus.Options{Conditions: true})
 		defer r.stop()
 		for _, when := range []string{"at first", "after a change of all"} {
@@ -89,12 +89,12 @@ func TestManyPodsThatChangeTogetherAreToldOneAfterTheOther(t *testing.T) {
 			if got := len(r.writes()); got < 35 {
 				t.Errorf("%s: %d writes in the rest of the minute; want the rest", when, got)
 			}
-			r.plugin.tell(nil, in("silver")...)
+			r.plugin.set(nil, in("silver")...)
 			r.pass(5 * time.Second)
 		}
 		r.pass(time.Minute)
 		r.writes()
-		r.plugin.tell(nil, append(in("silver")[1:], "pod-0=gold")...)
+		r.plugin.set(nil, append(in("silver")[1:], "pod-0=gold")...)
 		r.pass(time.Second)
 		r.wantWrites("a second after one pod changed", applied)
 	})

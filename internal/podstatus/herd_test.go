@@ -28,10 +28,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
 )
 
-// many is how many nodes there are. They know nothing of each other, so that twenty times as many ask twenty times as often.
+// many is the number of nodes. They are independent, so twenty times as many make twenty times as many requests.
 const many = 250
 
-// share is what one node sees of the server: its client, as far as that is used. Every node has one pod.
+// share is one node's client, with the methods that are used. Every node has one pod.
 type share struct {
 	kubernetes.Interface
 	server *apiserver.Server
@@ -69,8 +69,8 @@ func (s shareOfPods) ApplyStatus(context.Context, *applycorev1.PodApplyConfigura
 	return pod("a"), s.server.Ask("apply")
 }
 
-// TestManyNodesThatComeBackDoNotComeTogether has a pod on all nodes whose class changes while the server is away.
-func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
+// TestNodesReconnectSpreadOut changes the class of a pod on each node while the server is away.
+func TestNodesReconnectSpreadOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiserver.New()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -78,7 +78,7 @@ func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
 		plugins := make([]*plugin, many)
 		for i := range plugins {
 			plugins[i] = &plugin{cachetest.New(nodecache.State{NotReadySince: time.Now()})}
-			plugins[i].tell(nil, "a=gold")
+			plugins[i].set(nil, "a=gold")
 			p := podstatus.New(plugins[i], share{server: server}, podstatus.Options{
 				NodeName: fmt.Sprint("n", i), Conditions: true, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 			})
@@ -93,19 +93,19 @@ func TestManyNodesThatComeBackDoNotComeTogether(t *testing.T) {
 		server.Set(true)
 		pass(2 * time.Minute)
 		for _, p := range plugins {
-			p.tell(nil, "a=silver")
+			p.set(nil, "a=silver")
 		}
 		pass(2 * time.Minute)
 		_, away := server.Counted()
 		server.Set(false)
 		pass(3 * time.Minute)
-		peak, asked := server.Counted()
-		t.Logf("%d nodes: while it was away %v; then at most %d requests within a second, %v", many, away, peak, asked)
+		peak, requests := server.Counted()
+		t.Logf("%d nodes: while it was away %v; then at most %d requests within a second, %v", many, away, peak, requests)
 		if want := many / 5; peak > want {
 			t.Errorf("%d requests within a second, want %d at most", peak, want)
 		}
-		if asked["apply"] < many || asked["list"]+asked["watch"]+asked["apply"] > 4*many {
-			t.Errorf("asked for %v", asked)
+		if requests["apply"] < many || requests["list"]+requests["watch"]+requests["apply"] > 4*many {
+			t.Errorf("requests: %v", requests)
 		}
 		cancel()
 		server.Set(true)

@@ -18,36 +18,36 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// claiming is a pod that says that it is the mirror of another.
+// claiming returns a pod that is annotated as the mirror of another.
 func claiming(victim string) *corev1.Pod {
 	p := pod("hostile")
 	p.Annotations[corev1.MirrorPodAnnotationKey] = "uid-" + victim
 	return p
 }
 
-func TestAPodThatClaimsToBeAnotherTakesNoneOfItsEvents(t *testing.T) {
+func TestAFalseMirrorPodGetsNoEventsOfAnotherPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"), claiming("web"))
-		r.plugin.tell(nil, "web=gold")
+		r.plugin.set(nil, "web=gold")
 		r.start(both())
 		defer r.stop()
 		r.annotate("hostile", "rdt=silver")
 		r.pass(300 * time.Millisecond)
-		r.plugin.tell(nil, "web=silver") // the hostile one is looked at first
+		r.plugin.set(nil, "web=silver") // the hostile one is reconciled first
 		r.pass(5 * time.Second)
 		r.wantEvents("after a change", "Normal QOSClassChanged x1 web: main: k8s.io/rdt gold -> silver")
 	})
 }
 
-func TestAPodThatClaimsToBeAnotherDoesNotEndWhatIsKnownOfIt(t *testing.T) {
+func TestDeletingAFalseMirrorPodKeepsTheStateOfAnotherPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"), claiming("web"))
-		r.plugin.tell(nil, "web=gold")
-		var asked atomic.Int32
+		r.plugin.set(nil, "web=gold")
+		var updates atomic.Int32
 		follow := both()
 		follow.FollowAnnotations = true
 		follow.Update = func(context.Context, *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
-			asked.Add(1)
+			updates.Add(1)
 			return status.Error(codes.InvalidArgument, "no")
 		}
 		r.start(follow)
@@ -58,10 +58,10 @@ func TestAPodThatClaimsToBeAnotherDoesNotEndWhatIsKnownOfIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.pass(time.Minute)
-		r.plugin.tell(refusal(1, time.Now(), time.Now()), "web=gold") // so that web is looked at
+		r.plugin.set(refusal(1, time.Now(), time.Now()), "web=gold") // so that web is reconciled
 		r.pass(time.Minute)
-		if got := asked.Load(); got != 1 {
-			t.Errorf("asked %d times, want once: nothing of the pod has changed", got)
+		if got := updates.Load(); got != 1 {
+			t.Errorf("%d updates, want one, as nothing of the pod has changed", got)
 		}
 	})
 }

@@ -34,30 +34,30 @@ func (r *rig) wantLog(when string, want ...string) {
 	}
 }
 
-func TestAPodThatIsRefusedBesideOneThatIsNotIsOneLine(t *testing.T) {
+func TestAFailureOfSomePodsIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"), pod("job"), pod("refused"), pod("refused-too"))
-		var mended atomic.Bool
+		var fixed atomic.Bool
 		r.client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			patch, ok := a.(clienttesting.PatchAction)
-			bad := ok && strings.HasPrefix(patch.GetName(), "refused") && !mended.Load()
+			bad := ok && strings.HasPrefix(patch.GetName(), "refused") && !fixed.Load()
 			return bad, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", fmt.Errorf("policy says no"))
 		})
-		r.plugin.tell(nil, "web=gold", "job=gold", "refused=gold", "refused-too=gold")
+		r.plugin.set(nil, "web=gold", "job=gold", "refused=gold", "refused-too=gold")
 		r.start(both())
 		defer r.stop()
 		for i := range 200 {
-			r.plugin.tell(nil, "web="+[]string{"silver", "gold"}[i%2], "job=gold", "refused=gold", "refused-too=gold")
+			r.plugin.set(nil, "web="+[]string{"silver", "gold"}[i%2], "job=gold", "refused=gold", "refused-too=gold")
 			r.pass(20 * time.Second)
 		}
 		r.wantLog("while some are refused", `what="write the condition of pods" namespace=default problem="the API server rejects the request: pods is forbidden: policy says no"`)
-		mended.Store(true)
+		fixed.Store(true)
 		r.pass(2 * time.Minute)
-		r.wantLog("when none is", "works again")
+		r.wantLog("when none is refused", "works again")
 	})
 }
 
-func TestTheEndOfAnOutageOfTheWatchIsTold(t *testing.T) {
+func TestTheEndOfAWatchOutageIsLogged(t *testing.T) {
 	for name, pods := range map[string][]runtime.Object{"with pods": {pod("web")}, "without any": nil} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

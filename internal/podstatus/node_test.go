@@ -26,7 +26,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
 
-// nodeOf runs a node API with the feed of it and a publisher that follows annotations.
+// nodeOf runs a node API, its watch cache and a publisher that follows annotations.
 func nodeOf(t *testing.T, client kubernetes.Interface, nodeName string) *apitest.Node {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "podstatus")
@@ -45,8 +45,8 @@ func nodeOf(t *testing.T, client kubernetes.Interface, nodeName string) *apitest
 	if err != nil {
 		t.Fatal(err)
 	}
-	api, feed := qosv1alpha1.NewNodeQOSClient(conn), nodecache.New(served.Socket, slog.New(slog.DiscardHandler))
-	p := podstatus.New(feed, listing{client}, podstatus.Options{
+	api, cache := qosv1alpha1.NewNodeQOSClient(conn), nodecache.New(served.Socket, slog.New(slog.DiscardHandler))
+	p := podstatus.New(cache, listing{client}, podstatus.Options{
 		NodeName: nodeName, Conditions: true, Events: true, FollowAnnotations: true,
 		Update: func(ctx context.Context, r *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
 			_, err := api.UpdateContainerQOSResources(ctx, r)
@@ -56,7 +56,7 @@ func nodeOf(t *testing.T, client kubernetes.Interface, nodeName string) *apitest
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
-	go func() { ended <- feed.Run(ctx) }()
+	go func() { ended <- cache.Run(ctx) }()
 	go func() { ended <- p.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
@@ -120,7 +120,7 @@ func nextPod(ctx context.Context, watched watch.Interface, name string) *corev1.
 	}
 }
 
-func TestPodsOfARealNodeAreToldOf(t *testing.T) {
+func TestConditionsWithARealNodeAPI(t *testing.T) {
 	web := pod("web")
 	web.Annotations = map[string]string{"qos.noderesource.dev/pod": "rdt=gold,vendor.example/network=fast"}
 	next := pod("next")
@@ -156,7 +156,7 @@ func TestPodsOfARealNodeAreToldOf(t *testing.T) {
 	awaitCondition(t, client, "web", corev1.ConditionTrue,
 		"pod: vendor.example/network fast (pod); main: k8s.io/rdt bronze (update), k8s.io/blockio system default")
 	if class := n.Backends[apitest.RDT].Enforced()["id-web-main"]; class != "bronze" {
-		t.Errorf("the machine has the container in %q, want bronze", class)
+		t.Errorf("the container is enforced in %q, want bronze", class)
 	}
 	if err := n.RunPod(t.Context(), "default", "next", "rdt=gold", "main"); err != nil {
 		t.Fatal(err)

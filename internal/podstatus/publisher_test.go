@@ -33,25 +33,25 @@ import (
 
 const applied = "patch pods/status"
 
-func TestAConditionIsWrittenOnceAndAgainWhenTheClassChanges(t *testing.T) {
+func TestAConditionIsWrittenOncePerChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"), pod("plain"))
-		r.plugin.tell(nil, "web=gold", "plain=")
+		r.plugin.set(nil, "web=gold", "plain=")
 		r.start(both())
 		defer func() { r.stop() }()
 		first := r.wantCondition("at first", "web", "True Assigned: main: k8s.io/rdt gold (container)")
 		r.wantWrites("at first", applied)
 		if c := r.condition("plain"); c.Type != "" {
-			t.Errorf("a pod with nothing but system defaults has %v", c)
+			t.Errorf("a pod with system defaults only has %v", c)
 		}
 		web, err := r.client.CoreV1().Pods("default").Get(t.Context(), "web", metav1.GetOptions{})
 		if err != nil || len(web.Status.Conditions) != 2 {
-			t.Errorf("conditions are %v, %v; want that of the kubelet beside ours", web.Status.Conditions, err)
+			t.Errorf("conditions are %v, %v; want the kubelet's condition kept", web.Status.Conditions, err)
 		}
-		r.plugin.tell(nil, "web=gold", "plain=")
+		r.plugin.set(nil, "web=gold", "plain=")
 		r.pass(time.Hour)
 		r.wantWrites("in an idle hour")
-		r.plugin.tell(nil, "web=silver", "plain=")
+		r.plugin.set(nil, "web=silver", "plain=")
 		r.pass(5 * time.Second)
 		changed := r.wantCondition("after a change", "web", "True Assigned: main: k8s.io/rdt silver (container)")
 		if !changed.LastTransitionTime.Equal(&first.LastTransitionTime) {
@@ -65,12 +65,12 @@ func TestAConditionIsWrittenOnceAndAgainWhenTheClassChanges(t *testing.T) {
 	})
 }
 
-func TestOnlyPodsOfTheNodeAreAskedFor(t *testing.T) {
+func TestOnlyPodsOfTheNodeAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t)
 		r.start(both())
 		defer r.stop()
-		asked := 0
+		requests := 0
 		for _, action := range r.client.Actions() {
 			var fields string
 			switch a := action.(type) {
@@ -79,12 +79,12 @@ func TestOnlyPodsOfTheNodeAreAskedFor(t *testing.T) {
 			case clienttesting.WatchAction:
 				fields = a.GetWatchRestrictions().Fields.String()
 			}
-			if asked++; fields != "spec.nodeName=worker" {
-				t.Errorf("asked %s %s of %q", action.GetVerb(), action.GetResource().Resource, fields)
+			if requests++; fields != "spec.nodeName=worker" {
+				t.Errorf("%s %s with field selector %q", action.GetVerb(), action.GetResource().Resource, fields)
 			}
 		}
-		if asked < 2 {
-			t.Errorf("%d requests, want a list and a watch", asked)
+		if requests < 2 {
+			t.Errorf("%d requests, want a list and a watch", requests)
 		}
 	})
 	err := podstatus.New(&plugin{}, fake.NewClientset(), podstatus.Options{Registry: prometheus.NewRegistry()}).Run(t.Context())
@@ -93,18 +93,18 @@ func TestOnlyPodsOfTheNodeAreAskedFor(t *testing.T) {
 	}
 }
 
-func TestARefusalIsOneEventWhoseCountGoesUp(t *testing.T) {
+func TestARefusalIsOneEventWithARisingCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"))
 		begin := time.Now()
-		r.plugin.tell(refusal(1, begin, begin))
+		r.plugin.set(refusal(1, begin, begin))
 		r.start(both())
 		defer func() { r.stop() }()
-		r.wantCondition("refused", "web", "False ClassFull: class gold is full (try 1)")
-		r.wantEvents("refused", "Warning QOSClassRefused x1 web: class gold is full (try 1)")
-		r.wantWrites("refused", applied, "create events/")
+		r.wantCondition("when refused", "web", "False ClassFull: class gold is full (try 1)")
+		r.wantEvents("when refused", "Warning QOSClassRefused x1 web: class gold is full (try 1)")
+		r.wantWrites("when refused", applied, "create events/")
 		for i := range uint64(5) {
-			r.plugin.tell(refusal(2+i, begin, time.Now()))
+			r.plugin.set(refusal(2+i, begin, time.Now()))
 			r.pass(10 * time.Second)
 		}
 		r.wantEvents("within minutes", "Warning QOSClassRefused x1 web: class gold is full (try 1)")
@@ -115,13 +115,13 @@ func TestARefusalIsOneEventWhoseCountGoesUp(t *testing.T) {
 		r.start(both())
 		r.wantWrites("after a restart")
 		r.wantEvents("after a restart", "Warning QOSClassRefused x6 web: class gold is full (try 6)")
-		r.plugin.tell(nil, "web=gold")
+		r.plugin.set(nil, "web=gold")
 		r.pass(5 * time.Second)
 		r.wantCondition("when there is room", "web", "True Assigned: main: k8s.io/rdt gold (container)")
 	})
 }
 
-func TestWhatIsSwitchedOffIsNotWritten(t *testing.T) {
+func TestDisabledConditionsAndEventsAreNotWritten(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		options podstatus.Options
@@ -134,10 +134,10 @@ func TestWhatIsSwitchedOffIsNotWritten(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := cluster(t, pod("web"), pod("other"))
-				r.plugin.tell(refusal(1, time.Now(), time.Now()), "other=gold")
+				r.plugin.set(refusal(1, time.Now(), time.Now()), "other=gold")
 				r.start(c.options)
 				defer r.stop()
-				r.plugin.tell(refusal(1, time.Now(), time.Now().Add(-time.Hour)), "other=silver")
+				r.plugin.set(refusal(1, time.Now(), time.Now().Add(-time.Hour)), "other=silver")
 				r.pass(time.Minute)
 				got := slices.Compact(r.writes())
 				if !slices.Equal(got, slices.Compact(c.want)) {
@@ -148,28 +148,28 @@ func TestWhatIsSwitchedOffIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestPodsThatEndAreLeftAsTheyAre(t *testing.T) {
+func TestFinishedPodsAreNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed, terminating := pod("failed"), pod("terminating")
 		failed.Status.Phase = corev1.PodFailed
 		terminating.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 		r := cluster(t, failed, terminating)
-		r.plugin.tell(nil, "failed=gold", "terminating=gold")
+		r.plugin.set(nil, "failed=gold", "terminating=gold")
 		r.start(both())
 		defer r.stop()
-		r.wantWrites("for pods that end")
+		r.wantWrites("for finished pods")
 	})
 }
 
-func TestWhatIsToldStaysWhileThePluginIsAway(t *testing.T) {
+func TestConditionsStayWhileThePluginIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"))
-		r.plugin.tell(nil, "web=gold")
-		asked := make(chan string, 9)
+		r.plugin.set(nil, "web=gold")
+		updates := make(chan string, 9)
 		follow := both()
 		follow.FollowAnnotations = true
 		follow.Update = func(_ context.Context, u *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
-			asked <- u.GetQosResources()[0].GetClass()
+			updates <- u.GetQosResources()[0].GetClass()
 			return nil
 		}
 		r.start(follow)
@@ -180,21 +180,21 @@ func TestWhatIsToldStaysWhileThePluginIsAway(t *testing.T) {
 		r.annotate("web", "rdt=silver")
 		r.pass(time.Hour)
 		r.wantWrites("while it is away")
-		if len(asked) > 0 {
-			t.Errorf("asked for %s of a plugin that is away", <-asked)
+		if len(updates) > 0 {
+			t.Errorf("requested %s from a plugin that is away", <-updates)
 		}
-		r.plugin.tell(nil, "web=gold")
+		r.plugin.set(nil, "web=gold")
 		r.pass(5 * time.Second)
-		if len(asked) != 1 {
-			t.Errorf("asked %d times when it is back, want once", len(asked))
+		if len(updates) != 1 {
+			t.Errorf("%d updates when it is back, want one", len(updates))
 		}
-		r.plugin.tell(nil, "web=silver")
+		r.plugin.set(nil, "web=silver")
 		r.pass(5 * time.Second)
 		r.wantCondition("when it is back", "web", "True Assigned: main: k8s.io/rdt silver (container)")
 	})
 }
 
-func TestWritesComeBackWhenTheAPIDoes(t *testing.T) {
+func TestWritesResumeAfterAnOutage(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		err  error
@@ -218,7 +218,7 @@ func TestWritesComeBackWhenTheAPIDoes(t *testing.T) {
 					defer mu.Unlock()
 					return answer != nil, nil, answer
 				})
-				r.plugin.tell(nil, "web=gold")
+				r.plugin.set(nil, "web=gold")
 				r.start(both())
 				defer r.stop()
 				r.pass(time.Hour)
@@ -235,18 +235,18 @@ func TestWritesComeBackWhenTheAPIDoes(t *testing.T) {
 				r.pass(2 * time.Minute)
 				r.wantCondition("when it is back", "web", "True Assigned: main: k8s.io/rdt gold (container)")
 				if !strings.Contains(r.log.String(), "works again") {
-					t.Errorf("the log does not say that it works again: %s", r.log)
+					t.Errorf("the log is %s; want \"works again\"", r.log)
 				}
 			})
 		})
 	}
 }
 
-func TestAPodThatIsGoneIsForgotten(t *testing.T) {
+func TestAWriteToADeletedPodIsNotRetried(t *testing.T) {
 	for name, err := range map[string]error{
 		"not found":   apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web"),
 		"conflicting": apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web", fmt.Errorf("uid mismatch")),
-		// What an API server says.
+		// The answer of a real API server.
 		"another pod now": apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "web", field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "uid"), "other", "field is immutable"),
 		}),
@@ -255,13 +255,13 @@ func TestAPodThatIsGoneIsForgotten(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := cluster(t, pod("web"))
 				r.client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
-				r.plugin.tell(refusal(1, time.Now(), time.Now()))
+				r.plugin.set(refusal(1, time.Now(), time.Now()))
 				r.start(both())
 				defer r.stop()
 				r.pass(time.Hour)
-				r.wantWrites("for a pod that is gone", applied)
+				r.wantWrites("for a deleted pod", applied)
 				if r.log.Len() > 0 {
-					t.Errorf("it is not worth a line: %s", r.log)
+					t.Errorf("logged %s, want nothing", r.log)
 				}
 			})
 		})
@@ -291,12 +291,12 @@ func TestMissingPermissionToWatchIsLoggedOnce(t *testing.T) {
 	}
 }
 
-func TestAChangedAnnotationIsFollowedAndReported(t *testing.T) {
+func TestAChangedAnnotationIsFollowedAndPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"))
-		r.plugin.tell(nil, "web=gold")
+		r.plugin.set(nil, "web=gold")
 		var mu sync.Mutex
-		var asked []string
+		var updates []string
 		var full error
 		answer := func(err error) {
 			mu.Lock()
@@ -309,9 +309,9 @@ func TestAChangedAnnotationIsFollowedAndReported(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			class := u.GetQosResources()[0].GetClass()
-			asked = append(asked, u.GetPodUid()+"/"+u.GetContainer()+" "+class)
+			updates = append(updates, u.GetPodUid()+"/"+u.GetContainer()+" "+class)
 			if full == nil {
-				r.plugin.tell(nil, "web="+class)
+				r.plugin.set(nil, "web="+class)
 			}
 			return full
 		}
@@ -324,8 +324,8 @@ func TestAChangedAnnotationIsFollowedAndReported(t *testing.T) {
 		r.wantCondition("while silver is full", "web", "False ChangeRefused: class silver is full; in effect: main: k8s.io/rdt gold (container)")
 		r.wantEvents("while silver is full", "Warning QOSChangeRefused x1 web: class silver is full")
 		mu.Lock()
-		if len(asked) < 2 || asked[0] != "uid-web/main silver" {
-			t.Errorf("asked for %q; want silver, more than once", asked)
+		if len(updates) < 2 || updates[0] != "uid-web/main silver" {
+			t.Errorf("requested %q; want silver, more than once", updates)
 		}
 		mu.Unlock()
 		answer(nil)
@@ -333,28 +333,28 @@ func TestAChangedAnnotationIsFollowedAndReported(t *testing.T) {
 		r.wantCondition("when there is room", "web", "True Assigned: main: k8s.io/rdt silver (container)")
 		events := r.events()
 		if len(events) != 2 || events[0] != "Normal QOSClassChanged x1 web: main: k8s.io/rdt gold -> silver" {
-			t.Errorf("events %q; want the change, beside the refusal", events)
+			t.Errorf("events %q; want the change and the refusal", events)
 		}
 	})
 }
 
-func TestAnnotationsAreNotFollowedUnlessAskedFor(t *testing.T) {
+func TestAnnotationsAreNotFollowedByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"))
-		r.plugin.tell(nil, "web=gold")
-		r.start(both()) // an Update would be a call of nil
+		r.plugin.set(nil, "web=gold")
+		r.start(both()) // a call of Update would panic
 		defer r.stop()
 		r.annotate("web", "rdt=silver")
 		r.pass(time.Minute)
-		r.wantCondition("unasked", "web", "True Assigned: main: k8s.io/rdt gold (container)")
-		r.wantWrites("unasked")
+		r.wantCondition("by default", "web", "True Assigned: main: k8s.io/rdt gold (container)")
+		r.wantWrites("by default")
 	})
 }
 
-func TestItCounts(t *testing.T) {
+func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"), pod("other"))
-		r.plugin.tell(refusal(1, time.Now(), time.Now()))
+		r.plugin.set(refusal(1, time.Now(), time.Now()))
 		r.start(both())
 		defer r.stop()
 		want := `

@@ -46,11 +46,11 @@ type listingPods struct{ corev1client.PodInterface }
 
 func (listingPods) IsWatchListSemanticsUnSupported() bool { return true }
 
-// plugin is one whose state a test sets.
+// plugin stands in for the plugin; tests set its state.
 type plugin struct{ *cachetest.Cache }
 
-// tell says which class of k8s.io/rdt the container main of each pod has, and what was refused.
-func (p *plugin) tell(refusals []*qosv1alpha1.Refusal, classes ...string) {
+// set makes the plugin report refusals, and a class of k8s.io/rdt for container main of each pod, as name=class.
+func (p *plugin) set(refusals []*qosv1alpha1.Refusal, classes ...string) {
 	list := &qosv1alpha1.ListAssignmentsResponse{Refusals: refusals}
 	for _, c := range classes {
 		name, class, _ := strings.Cut(c, "=")
@@ -86,7 +86,7 @@ func pod(name string) *corev1.Pod {
 	}
 }
 
-// rig is a publisher within a bubble.
+// rig runs a publisher in a synctest bubble.
 type rig struct {
 	t        *testing.T
 	plugin   *plugin
@@ -96,7 +96,7 @@ type rig struct {
 	stop     func()
 }
 
-// cluster makes an API with pods, and a plugin that has told nothing.
+// cluster makes an API with pods, and a plugin that is not ready.
 func cluster(t *testing.T, pods ...runtime.Object) *rig {
 	return &rig{
 		t: t, plugin: &plugin{cachetest.New(nodecache.State{NotReadySince: time.Now()})},
@@ -128,7 +128,7 @@ func (r *rig) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// writes are the requests that write, since the last call.
+// writes returns the requests that wrote since the last call.
 func (r *rig) writes() []string {
 	var list []string
 	for _, action := range r.client.Actions() {
