@@ -129,8 +129,9 @@ func (e *Evictor) watchPlugin(ctx context.Context) {
 	var former []*target
 	for {
 		state, changed := e.plugin.Get()
-		e.targets.Store(nil)
-		if state.Ready() {
+		if !state.Ready() {
+			e.targets.Store(nil)
+		} else {
 			targets := targetsOf(state.Assignments.GetEvictions())
 			e.targets.Store(&targets)
 			for _, t := range slices.Concat(former, targets) {

@@ -40,9 +40,8 @@ const (
 	// The rate of writes leaves a part of the shim's rate limit to the other publishers.
 	writesPerSecond = 5
 	writeBurst      = 10
-	// latestTTL and latestSize bound the cache of pods that were written and not yet seen by the watch.
-	latestTTL  = time.Hour
-	latestSize = 1000
+	// latestTTL is how long a written pod is kept for a watch that does not deliver it.
+	latestTTL = time.Hour
 )
 
 // Cache has the plugin's state; nodecache.Cache is one.
@@ -102,6 +101,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	if p.options.NodeName == "" {
 		return errors.New("watch the pods of this node: the node has no name; give it by --node-name")
 	}
+
 	group, ctx := errgroup.WithContext(ctx)
 	p.queue = workqueue.NewTypedDelayingQueue[string]()
 	pods, selector := p.client.CoreV1().Pods(metav1.NamespaceAll), "spec.nodeName="+p.options.NodeName
@@ -110,8 +110,8 @@ func (p *Publisher) Run(ctx context.Context) error {
 	if err := errors.Join(err, p.informer.SetTransform(strip)); err != nil {
 		return err
 	}
-	p.latest = cache.NewIntegerResourceVersionMutationCacheWithOptions(klog.Logger{}, p.informer.GetStore(),
-		cache.MutationCacheOptions{TTL: latestTTL, MaxCacheSize: latestSize})
+
+	p.latest = cache.NewIntegerResourceVersionMutationCache(klog.Logger{}, p.informer.GetStore(), nil, latestTTL, false)
 	p.options.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "qos_shim_pods", Help: "Pods of this node that the shim has from the Kubernetes API.",
 	}, func() float64 { return float64(len(p.informer.GetStore().ListKeys())) }))
@@ -129,6 +129,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	for range workers {
 		group.Go(func() error { kubeapi.Work(ctx, p.queue, p.reconcile); return nil })
 	}
+
 	<-ctx.Done()
 	p.queue.ShutDown()
 	return group.Wait()
