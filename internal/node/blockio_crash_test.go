@@ -16,6 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -31,18 +32,6 @@ resources:
       second: [{Devices: [/dev/sdc], ThrottleReadBps: 2M, Weight: 700}]
       third: [{Weight: 200}, {Devices: [/dev/sda], ThrottleReadBps: 10M, Weight: 50}]
 `
-
-// mortalHost is a host whose writer may die around every write.
-type mortalHost struct {
-	*simcgroup.Machine
-	killer *killer
-}
-
-func (h mortalHost) WriteFile(path string, data []byte) error {
-	h.killer.step()
-	defer h.killer.step()
-	return h.Machine.WriteFile(path, data)
-}
 
 // throttled is a node with a real backend on a simulated machine, and one container on it.
 type throttled struct {
@@ -73,7 +62,7 @@ func newThrottled(t *testing.T, legacy bool, class string) *throttled {
 	m.AddCgroup(throttledPath)
 	f := &throttled{killer: &killer{}, legacy: legacy, path: filepath.Join(t.TempDir(), "changes.json")}
 	f.pod = pod("a", asking("blockio="+class))
-	f.host = mortalHost{m, f.killer}
+	f.host = mortalHost{sim.New(sim.Options{Cgroups: m}), f.killer}
 	f.ctr = classes.Holder{ID: "c1", Container: "main", CgroupsPath: throttledPath}
 	f.reborn(t)
 	adjustment, assigned, err := f.CreateContainer(in(f.pod, f.ctr))
@@ -104,7 +93,7 @@ func (f *throttled) reborn(t *testing.T) {
 func (f *throttled) SetUnified(_ context.Context, _ string, unified map[string]string) error {
 	f.killer.step()
 	defer f.killer.step()
-	return f.host.SetUnified(throttledPath, unified)
+	return f.host.Cgroups().SetUnified(throttledPath, unified)
 }
 
 // files are the cgroup's, which are to be exactly those of its class.

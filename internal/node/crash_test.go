@@ -18,6 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
 )
 
 // killed is what a process dies of.
@@ -64,6 +65,18 @@ func (m mortal) Observe(ctx context.Context, target classes.Holder, want string)
 	m.killer.step()
 	class, ok, err := m.Backend.Observe(ctx, target, want)
 	return class, ok && !m.blind, err
+}
+
+// mortalHost is a simulated machine. The process may be killed before and after every write to it.
+type mortalHost struct {
+	*sim.Machine
+	killer *killer
+}
+
+func (h mortalHost) WriteFile(path string, data []byte) error {
+	h.killer.step()
+	defer h.killer.step()
+	return h.Machine.WriteFile(path, data)
 }
 
 // mortalChanges die before the checkpoint is written, while it is, and after.

@@ -27,22 +27,10 @@ resources:
   rdt: {partitions: {p: {l3Allocation: "100%", classes: {gold: {l3Allocation: "50%"}, silver: {l3Allocation: "75%"}, bronze: {}}}}}
 `
 
-// mortalGroups is a host whose writer may die around every write.
-type mortalGroups struct {
-	*sim.Machine
-	killer *killer
-}
-
-func (h mortalGroups) WriteFile(path string, data []byte) error {
-	h.killer.step()
-	defer h.killer.step()
-	return h.Machine.WriteFile(path, data)
-}
-
 // moving is a node with resctrl's backend, and on it a container of several processes, which was created in the class gold.
 type moving struct {
 	*node.Node
-	host   mortalGroups
+	host   mortalHost
 	path   string // of the checkpoint
 	killer *killer
 	text   string
@@ -57,7 +45,7 @@ func newMoving(t *testing.T, request string) *moving {
 	t.Helper()
 	spec := resctrl.IntelSpec()
 	f := &moving{killer: &killer{}, text: movedFiles, path: filepath.Join(t.TempDir(), "changes.json"), pids: []int{100, 101, 102, 103}}
-	f.host = mortalGroups{sim.New(sim.Options{RDT: &spec}), f.killer}
+	f.host = mortalHost{sim.New(sim.Options{RDT: &spec}), f.killer}
 	f.pod = pod("a", nil)
 	if request != "" {
 		f.pod.PodAnnotations = asking(request)

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -12,9 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
@@ -124,39 +123,23 @@ func (s *side) synchronize(ctx context.Context) (time.Duration, error) {
 	return s.last["Synchronize"], err
 }
 
-// memory reads VmRSS and VmHWM of the process, in MiB.
+// memory returns the resident memory of the process, and its maximum, in MiB.
 func (s *side) memory() (now, most float64, err error) {
-	file, err := os.Open(fmt.Sprintf("/proc/%d/status", s.process.Process.Pid))
+	process, err := procfs.NewProc(s.process.Process.Pid)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer file.Close()
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		key, value, _ := strings.Cut(lines.Text(), ":")
-		kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
-		switch {
-		case err != nil:
-		case key == "VmRSS":
-			now = float64(kib) / 1024
-		case key == "VmHWM":
-			most = float64(kib) / 1024
-		}
-	}
-	return now, most, nil
+	status, err := process.NewStatus()
+	const mib = 1 << 20
+	return float64(status.VmRSS) / mib, float64(status.VmHWM) / mib, err
 }
 
-// cpuTime is what the process has taken of CPUs, in steps of 10 ms: utime and stime of proc_pid_stat(5).
+// cpuTime returns the CPU time of the process, in steps of 10 ms.
 func (s *side) cpuTime() (time.Duration, error) {
-	const tick, state, user = 10 * time.Millisecond, 3, 14
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process.Process.Pid))
+	process, err := procfs.NewProc(s.process.Process.Pid)
 	if err != nil {
 		return 0, err
 	}
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < user+2-state {
-		return 0, fmt.Errorf("no times of %s in %q", s.name, stat)
-	}
-	inUser, err := strconv.Atoi(fields[user-state])
-	inKernel, errKernel := strconv.Atoi(fields[user+1-state])
-	return time.Duration(inUser+inKernel) * tick, errors.Join(err, errKernel)
+	stat, err := process.Stat()
+	return time.Duration(stat.CPUTime() * float64(time.Second)), err
 }

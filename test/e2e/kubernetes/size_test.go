@@ -9,13 +9,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
 	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
@@ -63,9 +63,10 @@ func TestTheShimIsSmall(t *testing.T) {
 	busy := cpuTime(t, shim)
 	const idle = 10 * time.Second
 	<-time.After(idle)
-	t.Logf("%d pods with 2 containers each: conditions after %.0f s, %d writes in all, %s of CPU; then in %s %s of CPU and %d writes; %s resident, %s at most",
-		manyPods, took.Seconds(), quiet-before, busy, idle, cpuTime(t, shim)-busy, len(n.writes(t))-quiet,
-		memory(t, shim, "VmRSS"), memory(t, shim, "VmHWM"))
+	resident, most := memory(t, shim)
+	t.Logf("%d pods with 2 containers each: conditions after %.0f s, %d writes in all, %s of CPU; then in %s %s of CPU and %d writes; "+
+		"%.1f MiB resident, %.1f MiB at most",
+		manyPods, took.Seconds(), quiet-before, busy, idle, cpuTime(t, shim)-busy, len(n.writes(t))-quiet, resident, most)
 	if writes := quiet - before; writes > manyPods+10 {
 		t.Errorf("%d writes for %d pods; want one each, and few for the node", writes, manyPods)
 	}
@@ -105,33 +106,23 @@ func (n *node) uids(t *testing.T) map[string]string {
 	return uids
 }
 
-// cpuTime is what a process has had so far.
+// cpuTime returns the CPU time that a process has used.
 func cpuTime(t *testing.T, p *process) time.Duration {
 	t.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid))
+	process, err := procfs.NewProc(p.command.Process.Pid)
 	must(t, err)
-	// The name, in parentheses, may have spaces: proc_pid_stat(5).
-	fields := strings.Fields(string(stat[strings.LastIndex(string(stat), ")")+2:]))
-	ticks := 0
-	for _, field := range fields[11:13] { // utime and stime, in hundredths of a second
-		number, err := strconv.Atoi(field)
-		must(t, err)
-		ticks += number
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
+	stat, err := process.Stat()
+	must(t, err)
+	return time.Duration(stat.CPUTime() * float64(time.Second))
 }
 
-func memory(t *testing.T, p *process, field string) string {
+// memory returns the resident memory of a process, and its maximum, in MiB.
+func memory(t *testing.T, p *process) (now, most float64) {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.command.Process.Pid))
+	process, err := procfs.NewProc(p.command.Process.Pid)
 	must(t, err)
-	for line := range strings.Lines(string(status)) {
-		if value, found := strings.CutPrefix(line, field+":"); found {
-			kib, err := strconv.Atoi(strings.Fields(value)[0])
-			must(t, err)
-			return fmt.Sprintf("%.1f MiB", float64(kib)/1024)
-		}
-	}
-	t.Fatalf("no %s", field)
-	return ""
+	status, err := process.NewStatus()
+	must(t, err)
+	const mib = 1 << 20
+	return float64(status.VmRSS) / mib, float64(status.VmHWM) / mib
 }
