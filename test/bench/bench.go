@@ -41,7 +41,7 @@ const (
 	synchronize   = "synchronize"
 )
 
-// settling is how long plugins may take to get rid of what they needed for their synchronization only.
+// settling is how long plugins may take to free the memory of their synchronization.
 const settling = 3 * time.Second
 
 func bench(ctx context.Context, o options) error {
@@ -105,8 +105,8 @@ func newSides(ctx context.Context, o options, dir string) (sides []*side, err er
 	return sides, nil
 }
 
-// copySelf makes an idle plugin a program of its own, as any plugin is: as the same file as this one, or as the other idle one, it
-// would find its code in the CPU's caches when those have just run.
+// copySelf copies this program for an idle plugin. If several processes ran the same file, each would find its code in the CPU's
+// caches after another had run.
 func copySelf(path string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -119,7 +119,7 @@ func copySelf(path string) (string, error) {
 	return path, errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, program, 0o700))
 }
 
-// build makes the plugin as releases have it.
+// build builds the plugin like a release.
 func build(ctx context.Context, o options, dir string) (string, error) {
 	if o.plugin != "" {
 		return o.plugin, nil
@@ -185,7 +185,7 @@ func measureSynchronizations(ctx context.Context, o options, sides []*side, all 
 	return nil
 }
 
-// measureRest sees what plugins take while no container comes or goes.
+// measureRest measures plugins while no container is created or removed.
 func measureRest(ctx context.Context, o options, sides []*side) error {
 	for _, s := range sides {
 		before, err := s.cpuTime()
@@ -205,7 +205,7 @@ func measureRest(ctx context.Context, o options, sides []*side) error {
 	return nil
 }
 
-// shuffled puts the sides into a new order, so that none always comes after the same other one.
+// shuffled returns the sides in random order, so that none always follows the same other one.
 func shuffled(sides []*side) []*side {
 	order := slices.Clone(sides)
 	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })

@@ -27,7 +27,7 @@ resources:
       light: [{Weight: "10"}]
 `
 
-// pod is the n-th pod, as a Deployment makes it. Every second one asks for a class for its containers.
+// pod returns the n-th pod, as a Deployment makes it. Every second one requests a class for its containers.
 func pod(n int, request bool) nriruntime.PodConfig {
 	name := fmt.Sprintf("web-frontend-7c9d8f6b5d-%05d", n)
 	annotations := map[string]string{

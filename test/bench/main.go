@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Bench measures what the plugin costs a node, beside a plugin that does nothing: how long the runtime waits for its
+// Command bench measures the costs of the plugin on a node, in comparison with a plugin that does nothing: how long the runtime waits for its
 // hooks, and its memory. The plugin, the idle one and the idle one once more, to show how much is noise, take turns in one run:
 // each is a process of its own, registered with a runtime side of its own, all three with the same containers.
 //
@@ -27,7 +27,7 @@ type options struct {
 	creations, synchronizations int
 	// live containers during creations, and during synchronizations.
 	live, many int
-	// rest is how long nothing happens, to see what the plugin takes then.
+	// rest is how long nothing happens, to measure the idle plugin.
 	rest time.Duration
 }
 

@@ -19,12 +19,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
 )
 
-// side is a runtime with one plugin, a process, and what the runtime waited for.
+// side is a runtime with one plugin process, and the durations of calls.
 type side struct {
 	name    string
 	runtime *nriruntime.Runtime
 	process *exec.Cmd
-	said    bytes.Buffer // read only when the process has ended
+	output  bytes.Buffer // read only when the process has ended
 	pods    [2]string    // for creations: without and with a request
 	last    map[string]time.Duration
 	atRest  time.Duration // of CPU
@@ -50,7 +50,7 @@ func newSide(ctx context.Context, dir, name string, makeCommand func(dir, socket
 		return nil, err
 	}
 	s.process = makeCommand(dir, s.runtime.Socket(), root)
-	s.process.Stderr = &s.said
+	s.process.Stderr = &s.output
 	if err := s.process.Start(); err != nil {
 		s.runtime.Stop()
 		return nil, err
@@ -68,12 +68,12 @@ func (s *side) synchronized(ctx context.Context, n int) error {
 	return nil
 }
 
-// stop ends the process. Its error is what the process said.
+// stop ends the process. Its error has the process's output.
 func (s *side) stop() error {
 	_ = s.process.Process.Kill()
 	_ = s.process.Wait()
 	s.runtime.Stop()
-	return fmt.Errorf("%s said: %s", s.name, s.said.String())
+	return fmt.Errorf("%s: %s", s.name, s.output.String())
 }
 
 // fill starts containers, every second of them with a class, until there are as many as wanted.

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestTheDemoTellsItsStory(t *testing.T) {
+func TestTheDemoRunsToItsEnd(t *testing.T) {
 	var out strings.Builder
 	if err := run(t.Context(), false, &out); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())

@@ -19,7 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// play is the story that the demo tells. The first error ends it.
+// play runs the demo's steps and prints them. The first error ends it.
 type play struct {
 	*stage
 	ctx context.Context
@@ -44,7 +44,7 @@ func (p *play) keep(err error) {
 	}
 }
 
-// run is a pod whose containers ask for classes by annotation, or for nothing.
+// run is a pod whose containers request classes by annotation, or none.
 func (p *play) run(name string, containers ...string) error {
 	config := nriruntime.PodConfig{Name: name, Annotations: map[string]string{}}
 	var names []string
@@ -82,7 +82,7 @@ func (p *play) mustRun(name string, containers ...string) {
 	}
 }
 
-// refuse runs what must be refused, and shows how.
+// refuse runs a pod that must be refused, and prints the error.
 func (p *play) refuse(name, container string) {
 	p.say("pod %-8s container %s\n", name, container)
 	if p.err != nil {
@@ -132,7 +132,7 @@ func (p *play) change(pod, container, resource, class string) {
 	p.keep(err)
 }
 
-// hold wants all that was told to be so: what is reported, what runs and what the kernel has agree.
+// hold checks that the plugin's reports, the runtime and the kernel agree.
 func (p *play) hold() {
 	if p.err != nil {
 		return

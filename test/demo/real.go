@@ -162,7 +162,7 @@ func (m *machine) Delete(_ context.Context, id string) error {
 	defer m.mu.Unlock()
 	for _, cmd := range m.processes[id] {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // says that it was killed
+		_ = cmd.Wait() // the error is that it was killed
 	}
 	delete(m.processes, id)
 	if dir == "" {

@@ -90,18 +90,18 @@ func (s *stage) newNode(ctx context.Context) (*node.Node, error) {
 	return n, n.Configure(ctx, classes.FileSet{Config: config, Files: []string{"classes.yaml"}, Hash: "demo"})
 }
 
-// clean takes the classes off the machine again.
+// clean removes the classes from the machine.
 func (s *stage) clean(n *node.Node) error {
 	ctx := context.Background()
 	if err := n.Configure(ctx, classes.FileSet{Config: &classes.Config{}}); err != nil {
 		return err
 	}
-	// The node says in the log only what could not be taken back; here it is to be an error.
+	// The node only logs what it could not revert; here that is an error.
 	return errors.Join(s.groups.Withdraw(ctx), s.groups.Release(ctx, func(string) bool { return false }))
 }
 
 func (s *stage) startRuntime(dir string) error {
-	// A slow machine is to show the same: with NRI's two seconds for a hook, a plugin that is late is dropped.
+	// With NRI's default of 2 s for a hook, the plugin would be dropped on a slow machine.
 	adaptation.SetPluginRegistrationTimeout(time.Minute)
 	adaptation.SetPluginRequestTimeout(time.Minute)
 	runtime, err := nriruntime.New(dir, nriruntime.Options{OCI: s.host})
@@ -135,7 +135,7 @@ func (s *stage) startPlugin(ctx context.Context, n *node.Node, socket string) er
 	return nil
 }
 
-// down ends everything, in reverse.
+// down ends everything in reverse order.
 func (s *stage) down() error {
 	var errs []error
 	for i := len(s.close) - 1; i >= 0; i-- {

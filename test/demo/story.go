@@ -42,7 +42,7 @@ resources:
       throttled: [{Devices: [DEVICES], ThrottleReadBps: 10M, ThrottleWriteBps: 10M}]
 `
 
-// classFileFor names the kinds of disks that a host has.
+// classFileFor returns the class file for the disks of a host.
 func classFileFor(h host) (string, error) {
 	var devices []string
 	for _, pattern := range []string{"/dev/vd[a-z]", "/dev/sd[a-z]", "/dev/nvme[0-9]n[0-9]"} {
@@ -68,12 +68,12 @@ func run(ctx context.Context, real bool, out io.Writer) (err error) {
 		return err
 	}
 	p := &play{stage: s, ctx: ctx, out: out, ids: map[string]string{}}
-	tell(p, real)
+	printStory(p, real)
 	p.hold()
 	return p.over()
 }
 
-func tell(p *play, real bool) {
+func printStory(p *play, real bool) {
 	p.say("A runtime's side of NRI and the plugin, on %s.\n", map[bool]string{true: "this machine", false: "a simulated machine"}[real])
 
 	p.title("The class file")
@@ -103,7 +103,7 @@ func tell(p *play, real bool) {
 	p.kernel()
 }
 
-// kernel shows resctrl's groups of ours, and the io files of the containers.
+// kernel prints the plugin's resctrl groups, and the io files of the containers.
 func (p *play) kernel() {
 	schemata := p.groups.Schemata()
 	names := make([]string, 0, len(schemata))
@@ -131,7 +131,7 @@ func (p *play) kernel() {
 	}
 }
 
-// show prints a file of the kernel, if it is there and has something.
+// show prints a file of the kernel unless it is missing or empty.
 func (p *play) show(file, separator string) {
 	data, err := p.host.ReadFile(file)
 	if err != nil || len(strings.TrimSpace(string(data))) == 0 {

@@ -1,6 +1,6 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deploy tests what deploy/ installs without a cluster: it renders the manifests as kubectl does, and looks at what
-// a user would notice. It is a module of its own because kustomize and the API's types are nothing that programs need.
+// Package deploy tests the manifests of deploy/ without a cluster: it renders them as kubectl does. It is a module of its own
+// because the programs need neither kustomize nor the API's types.
 package deploy

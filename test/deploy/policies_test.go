@@ -34,8 +34,7 @@ type policy struct {
 	mutations  []plugincel.ExpressionAccessor
 }
 
-// policies are those of a kustomization and the one that is not installed by it, with the namespaces that the kustomization's bindings
-// are for.
+// policies are those of a kustomization and the optional one, with the namespaces of the kustomization's bindings.
 func policies(t *testing.T, dir string) (found []policy, selected []string) {
 	t.Helper()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
@@ -48,7 +47,7 @@ func policies(t *testing.T, dir string) (found []policy, selected []string) {
 	}
 	optional, err := os.ReadFile(filepath.Join(root, "deploy/policies/annotations-to-resources.yaml"))
 	must(t, err)
-	optional, _, _ = bytes.Cut(optional, []byte("\n---\n")) // the policy alone
+	optional, _, _ = bytes.Cut(optional, []byte("\n---\n")) // without the binding
 	scheme := runtime.NewScheme()
 	must(t, admissionv1.AddToScheme(scheme))
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
@@ -100,8 +99,8 @@ func variables(list []admissionv1.Variable) (accessors []plugincel.NamedExpressi
 	return accessors
 }
 
-// compile compiles all expressions as an API server of this minor version does when somebody creates the policy: with what the
-// version before it had, too.
+// compile compiles all expressions as an API server of this minor version does for new policies: compatible with its previous
+// version.
 func (p *policy) compile(t *testing.T, minor uint) (problems []string) {
 	t.Helper()
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, minor-1)))
@@ -144,7 +143,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestPoliciesCompile holds docs/policies.md ("Kubernetes versions") to what API servers accept.
+// TestPoliciesCompile checks docs/policies.md ("Kubernetes versions") against API servers.
 func TestPoliciesCompile(t *testing.T) {
 	found, _ := policies(t, "deploy/policies")
 	if len(found) != 10 {
@@ -169,7 +168,7 @@ func TestPoliciesCompile(t *testing.T) {
 	}
 }
 
-func TestPoliciesAreForSomeNamespaces(t *testing.T) {
+func TestPoliciesApplyToSelectedNamespaces(t *testing.T) {
 	_, optedOut := policies(t, "deploy/policies")
 	_, optedIn := policies(t, "deploy/policies-opt-in")
 	if len(optedOut) != 9 || len(optedIn) != 9 {

@@ -23,10 +23,10 @@ import (
 // root is the checkout.
 const root = "../.."
 
-// namespace is where everything goes that has one.
+// namespace is that of all namespaced objects.
 const namespace = "qos-system"
 
-// installed is what the kustomization renders to.
+// installed are the rendered objects of a kustomization.
 type installed struct {
 	objects []runtime.Object
 	daemons appsv1.DaemonSet
@@ -36,14 +36,13 @@ type installed struct {
 	bindings []rbacv1.ClusterRoleBinding
 }
 
-// render is what is installed by default.
+// render renders what is installed by default.
 func render(t *testing.T) *installed {
 	t.Helper()
 	return renderAt(t, "deploy/kubernetes")
 }
 
-// renderAt does what "kubectl apply -k" does before it sends, and then what the API server does with unknown and doubled
-// fields under strict validation.
+// renderAt renders like "kubectl apply -k", and rejects unknown and duplicate fields like the API server's strict validation.
 func renderAt(t *testing.T, dir string) *installed {
 	t.Helper()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
@@ -98,7 +97,7 @@ func (i *installed) container(t *testing.T, name string) corev1.Container {
 	return containers[at]
 }
 
-// volumes are the pod's, by name.
+// volumes returns the pod's volumes by name.
 func (i *installed) volumes() map[string]corev1.Volume {
 	all := map[string]corev1.Volume{}
 	for _, v := range i.pod().Volumes {

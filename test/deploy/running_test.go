@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Flags are parsed one after another, so that help is shown only if those before it are right.
-func TestTheProgramsKnowTheirArguments(t *testing.T) {
+// Flags are parsed in order, so that --help succeeds only if those before it are valid.
+func TestTheProgramsAcceptTheirArguments(t *testing.T) {
 	found := render(t)
 	for _, c := range found.pod().Containers {
 		t.Run(c.Name, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestTheProgramsKnowTheirArguments(t *testing.T) {
 	}
 }
 
-func TestTheClassFilesAreRight(t *testing.T) {
+func TestTheClassFilesAreValid(t *testing.T) {
 	found := render(t)
 	dir := t.TempDir()
 	for name, data := range found.config.Data {
@@ -64,7 +64,7 @@ func TestTheClassFilesAreRight(t *testing.T) {
 	})
 }
 
-// The kubelet asks the pod's address, and whoever listens on 127.0.0.1 does not answer there.
+// The kubelet probes the pod's address, on which a server at 127.0.0.1 does not answer.
 func TestProbesReachThePrograms(t *testing.T) {
 	for _, c := range render(t).pod().Containers {
 		t.Run(c.Name, func(t *testing.T) {
@@ -114,8 +114,8 @@ func TestItRunsOnEveryLinuxNodeAndOncePerNode(t *testing.T) {
 	}
 }
 
-// A pod that asked for a class would wait for itself.
-func TestItAsksForNoClass(t *testing.T) {
+// A pod that requested a class would wait for itself.
+func TestTheDaemonSetRequestsNoClass(t *testing.T) {
 	found := render(t)
 	for key := range found.daemons.Spec.Template.Annotations {
 		if strings.Contains(key, "qos.noderesource.dev") || strings.Contains(key, "resources.kubernetes.io") {

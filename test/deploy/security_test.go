@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// credentials is where clients in a pod look for them (client-go, rest.InClusterConfig).
+// credentials is the directory of a pod's API credentials (client-go, rest.InClusterConfig).
 const credentials = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 func TestOnlyTheShimHasAPICredentials(t *testing.T) {
@@ -52,7 +52,7 @@ func TestOnlyTheShimHasAPICredentials(t *testing.T) {
 	}
 }
 
-// hostMounts gives the host's paths in a container, with "rw" or "ro", and where they are.
+// hostMounts returns the host's paths in a container, with "rw" or "ro" and the mount path.
 func (i *installed) hostMounts(c corev1.Container) map[string]string {
 	mounts := map[string]string{}
 	for _, m := range c.VolumeMounts {
@@ -64,7 +64,7 @@ func (i *installed) hostMounts(c corev1.Container) map[string]string {
 	return mounts
 }
 
-func TestContainersSeeOfTheHostWhatTheyNeedAndNoMore(t *testing.T) {
+func TestContainersMountOnlyTheHostPathsThatTheyNeed(t *testing.T) {
 	found := render(t)
 	for name, want := range map[string]map[string]string{
 		"shim": {
@@ -93,7 +93,7 @@ func TestContainersSeeOfTheHostWhatTheyNeedAndNoMore(t *testing.T) {
 	}
 }
 
-func TestResctrlThatIsMountedLaterIsSeen(t *testing.T) {
+func TestMountsOfResctrlPropagateToThePlugin(t *testing.T) {
 	found := render(t)
 	for _, m := range found.container(t, "plugin").VolumeMounts {
 		seen := m.MountPropagation != nil && *m.MountPropagation == corev1.MountPropagationHostToContainer
@@ -133,8 +133,8 @@ func TestNothingIsPrivileged(t *testing.T) {
 	}
 }
 
-// The kernel lets a process look into another of the same uid if its capabilities are a superset (cap_ptrace_access_check).
-func TestTheShimCannotLookIntoThePlugin(t *testing.T) {
+// A process may trace another one of the same UID if its capabilities are a superset (cap_ptrace_access_check).
+func TestTheShimCannotTraceThePlugin(t *testing.T) {
 	found := render(t)
 	lacking := slices.DeleteFunc(slices.Clone(found.container(t, "plugin").SecurityContext.Capabilities.Add), func(c corev1.Capability) bool {
 		return slices.Contains(found.container(t, "shim").SecurityContext.Capabilities.Add, c)
@@ -159,7 +159,7 @@ func (i *installed) rights() map[string][]string {
 	return got
 }
 
-func TestTheShimHasNoRightThatItDoesNotUse(t *testing.T) {
+func TestTheShimHasOnlyTheRightsThatItUses(t *testing.T) {
 	want := map[string][]string{
 		"/nodes":                                {"get"},
 		"/pods":                                 {"list", "watch"},
@@ -173,8 +173,8 @@ func TestTheShimHasNoRightThatItDoesNotUse(t *testing.T) {
 	}
 }
 
-// The right to evict is one to end any pod, so it is not among what everybody installs.
-func TestTheRightToEvictIsGivenToTheShimApart(t *testing.T) {
+// The right to evict can end any pod, so it is not installed by default.
+func TestTheRightToEvictIsASeparateKustomization(t *testing.T) {
 	found := renderAt(t, "deploy/kubernetes-eviction")
 	if diff := cmp.Diff(map[string][]string{"/pods/eviction": {"create"}}, found.rights()); diff != "" {
 		t.Errorf("rights (-want +got):\n%s", diff)

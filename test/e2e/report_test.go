@@ -26,8 +26,7 @@ type result struct {
 	output  strings.Builder
 }
 
-// readEvents reads the events of test2json to their end, and writes the output that they carry to live as it comes. At the first event
-// of a test it calls begun.
+// readEvents reads the events of test2json, and copies their output to live. It calls begun at the first event of a test.
 func readEvents(events io.Reader, live io.Writer, begun func()) (*report, error) {
 	r := &report{results: map[string]*result{}}
 	decoder := json.NewDecoder(events)

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// rig is what all machines share.
+// rig has what all machines share.
 type rig struct {
 	source    string // root of the checkout
 	kernel    string // image to boot

@@ -45,7 +45,7 @@ func machines() []machine {
 	}
 }
 
-// The limits are of a run that hangs: one takes some minutes on two cores that are shared with others.
+// Timeouts for a run that hangs. A run takes some minutes on two shared cores.
 const (
 	insideTimeout = 14 * time.Minute // the test program in the VM reports where it hangs
 	runTimeout    = 15 * time.Minute // the VM itself hangs
@@ -97,7 +97,7 @@ func (r *rig) run(t *testing.T, m machine, dir string) *report {
 	return nil
 }
 
-// try boots a VM once and gathers what its tests report, which goes to standard output as well while it comes.
+// try boots a VM once, and collects the reports of its tests, which it also copies to standard output.
 func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
@@ -138,7 +138,7 @@ func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 	return results, err
 }
 
-// keepLogs moves what the programs inside logged beside the console's log.
+// keepLogs moves the logs of the programs inside beside the console's log.
 func keepLogs(t *testing.T, from, to string) {
 	files, err := os.ReadDir(from)
 	must(t, err)

@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package foreign reads the configuration files that goresctrl shows its users, as they are in the module that is built with:
-// those that containerd and CRI-O read, too, since both hand them to goresctrl.
+// Package foreign reads the example configuration files of goresctrl, in the version of go.mod. containerd and CRI-O accept the
+// same files.
 package foreign
 
 import (
@@ -37,7 +37,7 @@ func example(name, beginning string) ([]byte, error) {
 		return nil, err
 	}
 	for i, block := range strings.Split(string(text), "```") {
-		_, block, _ = strings.Cut(block, "\n") // what language it is in
+		_, block, _ = strings.Cut(block, "\n") // the language
 		if i%2 == 1 && strings.HasPrefix(block, beginning) {
 			return []byte(block), nil
 		}

@@ -12,8 +12,8 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// Violations is what is wrong with a world in which nothing is under way, one line each; none is as it should be. Classes of
-// resources that the API calls unavailable, or does not know, are nobody's promise and are not looked at.
+// Violations returns the violations in a settled world, one line each. Classes of resources that the API reports as unavailable,
+// or does not report, are not checked.
 func Violations(w World) []string {
 	c := newCheck(w)
 	c.ledger()
@@ -27,8 +27,8 @@ func Violations(w World) []string {
 	return c.found
 }
 
-// Always is what is wrong though it must hold at every moment: bounded classes have no more than their capacity, and what is
-// foreign is as before.
+// Always returns the violations of what must hold at every moment: bounded classes do not exceed their capacity, and foreign
+// groups and files are unchanged.
 func Always(w World) []string {
 	c := newCheck(w)
 	c.capacity()
@@ -38,8 +38,8 @@ func Always(w World) []string {
 
 type check struct {
 	World
-	// told are the resources that the API offers, or lets drain, by name.
-	told map[string]*qosv1alpha1.QOSResourceInfo
+	// offered are the resources in the API's status, draining ones included, by name.
+	offered map[string]*qosv1alpha1.QOSResourceInfo
 	// podScope are those of them that are assigned to pods.
 	podScope map[string]bool
 	// holders are the containers, and for pod-scope resources the pods, that the API reports.
@@ -67,16 +67,16 @@ func (c Container) String() string {
 	return fmt.Sprintf("pod %s/%s container %s (%s)", c.PodNamespace, c.PodName, c.Name, clip(c.ID))
 }
 
-// clip shortens an ID as people know it.
+// clip shortens an ID as container tools do.
 func clip(id string) string { return id[:min(len(id), 12)] }
 
 func newCheck(w World) *check {
-	c := &check{World: w, told: map[string]*qosv1alpha1.QOSResourceInfo{}, podScope: map[string]bool{}}
+	c := &check{World: w, offered: map[string]*qosv1alpha1.QOSResourceInfo{}, podScope: map[string]bool{}}
 	for _, r := range w.Status.GetResources().GetContainerQosResources() {
-		c.told[r.GetName()] = r
+		c.offered[r.GetName()] = r
 	}
 	for _, r := range w.Status.GetResources().GetPodQosResources() {
-		c.told[r.GetName()], c.podScope[r.GetName()] = r, true
+		c.offered[r.GetName()], c.podScope[r.GetName()] = r, true
 	}
 	for _, pod := range w.Assignments.GetPods() {
 		c.holders = append(c.holders, holder{pod: pod, id: pod.GetSandboxId(), classes: pod.GetQosResources()})
@@ -91,8 +91,8 @@ func (c *check) wrong(format string, args ...any) {
 	c.found = append(c.found, fmt.Sprintf(format, args...))
 }
 
-// ledger compares the containers that are reported with those that there are. One that asks for nothing and has not started
-// may be known to the runtime alone.
+// ledger compares the reported containers with those of the runtime. A container without a request need not be reported before
+// it has started.
 func (c *check) ledger() {
 	reported := map[string]bool{}
 	live := map[string]Container{}
@@ -119,7 +119,7 @@ func (c *check) ledger() {
 	}
 }
 
-// sandboxes compares the pods that are reported with those that there are. All of them are reported only where pods have classes.
+// sandboxes compares the reported pods with those of the runtime. All pods are reported only where pods have classes.
 func (c *check) sandboxes() {
 	live, reported := map[string]bool{}, map[string]bool{}
 	for _, pod := range c.Live.Pods {
@@ -140,36 +140,36 @@ func (c *check) sandboxes() {
 	}
 }
 
-// counts compares the numbers in use with the assignments. A holder that is reported in a class other than its own, since it could
-// not be brought there, has a slot in some class.
+// counts compares the numbers in use with the assignments. A holder that is reported in another class than its own, because it
+// could not be moved, has a slot in either.
 func (c *check) counts() {
-	for _, name := range slices.Sorted(maps.Keys(c.told)) {
-		owners, astray := c.owners(name)
-		told := map[string]bool{}
-		for _, class := range c.told[name].GetClasses() {
-			told[class.GetName()] = true
+	for _, name := range slices.Sorted(maps.Keys(c.offered)) {
+		owners, misplaced := c.owners(name)
+		known := map[string]bool{}
+		for _, class := range c.offered[name].GetClasses() {
+			known[class.GetName()] = true
 			has := uint64(len(owners[class.GetName()]))
-			if used := class.GetInUse(); used < has || used > has+uint64(astray) {
-				c.wrong("class %q of %s is told to be in use by %d, and %d are reported in it", class.GetName(), name, used, has)
+			if used := class.GetInUse(); used < has || used > has+uint64(misplaced) {
+				c.wrong("class %q of %s has %d in use, but %d are reported in it", class.GetName(), name, used, has)
 			}
 		}
 		for _, class := range slices.Sorted(maps.Keys(owners)) {
-			if !told[class] {
+			if !known[class] {
 				c.wrong("%d are reported in class %q of %s, and the status has no such class", len(owners[class]), class, name)
 			}
 		}
 	}
 }
 
-// owners are those that are reported in a class, by class. Containers of one name in a pod are one.
-func (c *check) owners(resource string) (owners map[string]map[string]bool, astray int) {
+// owners returns the holders that are reported in each class. Containers of one name in a pod count once.
+func (c *check) owners(resource string) (owners map[string]map[string]bool, misplaced int) {
 	owners = map[string]map[string]bool{}
 	for _, h := range c.holders {
 		for _, a := range h.classes {
 			switch {
 			case a.GetName() != resource:
 			case a.GetSource() == qosv1alpha1.Source_SOURCE_ADOPTED:
-				astray++
+				misplaced++
 			case a.GetClass() != "":
 				if owners[a.GetClass()] == nil {
 					owners[a.GetClass()] = map[string]bool{}
@@ -178,12 +178,12 @@ func (c *check) owners(resource string) (owners map[string]map[string]bool, astr
 			}
 		}
 	}
-	return owners, astray
+	return owners, misplaced
 }
 
 func (c *check) capacity() {
-	for _, name := range slices.Sorted(maps.Keys(c.told)) {
-		for _, class := range c.told[name].GetClasses() {
+	for _, name := range slices.Sorted(maps.Keys(c.offered)) {
+		for _, class := range c.offered[name].GetClasses() {
 			most := max(class.GetCapacity(), c.Expect.Most[Class{name, class.GetName()}])
 			if class.GetCapacity() > 0 && class.GetInUse() > most {
 				c.wrong("class %q of %s is in use by %d, more than its capacity of %d and more than had it before",
@@ -201,14 +201,14 @@ func (c *check) foreign() {
 		now, there := c.Foreign[path]
 		switch {
 		case !there:
-			c.wrong("%s is not ours, and is gone", path)
+			c.wrong("foreign %s was removed", path)
 		case now != c.Before[path]:
-			c.wrong("%s is not ours, and was changed from %s to %s", path, oneLine(c.Before[path]), oneLine(now))
+			c.wrong("foreign %s was changed from %s to %s", path, oneLine(c.Before[path]), oneLine(now))
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(c.Foreign)) {
 		if _, before := c.Before[path]; !before {
-			c.wrong("%s is not ours, and is new", path)
+			c.wrong("foreign %s is new", path)
 		}
 	}
 }

@@ -24,7 +24,7 @@ const (
 	theirs  = "/sys/fs/resctrl/theirs/schemata"
 )
 
-// good is a node on which everything is as it should be: pod a, with a container in gold and one that is created, and pod b, with
+// good is a node without violations: pod a, with a container in gold and one that is created, and pod b, with
 // a container in the system default.
 func good() invariant.World {
 	a := &qosv1alpha1.PodAssignments{
@@ -84,7 +84,7 @@ func good() invariant.World {
 	}
 }
 
-// reported is a container as the API tells it. Whoever has gold has the class big of the fake kernel, too.
+// reported is a container as the API reports it. A container in gold is also in class big of the fake kernel.
 func reported(name, id, class, io string) *qosv1alpha1.ContainerAssignments {
 	big := map[string]string{"gold": "big"}[class]
 	return &qosv1alpha1.ContainerAssignments{Name: name, Id: id, QosResources: []*qosv1alpha1.Assignment{
@@ -107,7 +107,7 @@ func resource(w *invariant.World, i int) *qosv1alpha1.QOSResourceInfo {
 func TestAGoodWorldHasNoViolations(t *testing.T) {
 	for name, change := range map[string]func(w *invariant.World){
 		"as it is": func(*invariant.World) {},
-		"whoever asks for nothing and has not started need not be known": func(w *invariant.World) {
+		"a container without a request need not be reported before its start": func(w *invariant.World) {
 			w.Live.Containers = append(w.Live.Containers, invariant.Container{ID: "new"})
 		},
 		"more than the capacity that it was lowered to": func(w *invariant.World) {
@@ -126,13 +126,13 @@ func TestAGoodWorldHasNoViolations(t *testing.T) {
 		"nor is anything before class files are in force": func(w *invariant.World) {
 			w.Status.Config.Generation, w.Status.Resources = 0, nil
 		},
-		"whoever could not be brought into its class is reported where it is": func(w *invariant.World) {
+		"a container that could not be moved is reported in its present class": func(w *invariant.World) {
 			pod(w, 0).Containers[0].QosResources[0] = &qosv1alpha1.Assignment{Name: rdt, Source: qosv1alpha1.Source_SOURCE_ADOPTED}
 			gold := w.Kernel.Groups["qos-gold"]
 			gold.Tasks = nil
 			w.Kernel.Groups["qos-gold"], w.Kernel.Groups[""] = gold, invariant.Group{Tasks: []int{10, 11, 30}}
 		},
-		"a resource that drains need not be told of whoever has nothing of it": func(w *invariant.World) {
+		"a draining resource is not reported for containers without its classes": func(w *invariant.World) {
 			resource(w, 1).Classes[0].Draining = true
 			pod(w, 1).Containers[0].QosResources = slices.Delete(pod(w, 1).Containers[0].QosResources, 1, 2)
 			w.Kernel.Cgroups["a1"].Files["io.max"] = "254:0 rbps=5\n" // as it was when the class was there
@@ -181,9 +181,9 @@ func TestEveryViolationIsFound(t *testing.T) {
 			w.Live.Pods = append(w.Live.Pods, invariant.Pod{UID: "uid-c", Namespace: "default", Name: "c", ID: "sandbox-c"})
 		}, "pod default/c (sandbox-c) is there, and is not reported"},
 		{"a slot that was lost", func(w *invariant.World) { resource(w, 0).Classes[0].InUse = 0 },
-			`class "gold" of k8s.io/rdt is told to be in use by 0, and 1 are reported in it`},
+			`class "gold" of k8s.io/rdt has 0 in use, but 1 are reported in it`},
 		{"a slot that was leaked", func(w *invariant.World) { resource(w, 0).Classes[1].InUse = 1 },
-			`class "bronze" of k8s.io/rdt is told to be in use by 1, and 0 are reported in it`},
+			`class "bronze" of k8s.io/rdt has 1 in use, but 0 are reported in it`},
 		{"a class that the status does not have", func(w *invariant.World) {
 			resource(w, 0).Classes = resource(w, 0).Classes[:2]
 			delete(w.Kernel.Groups, "qos-silver")
@@ -200,45 +200,45 @@ func TestEveryViolationIsFound(t *testing.T) {
 		{"a class without its group", func(w *invariant.World) { delete(w.Kernel.Groups, "qos-bronze") },
 			`class "bronze" of k8s.io/rdt has no group qos-bronze`},
 		{"a resource that is offered without resctrl", func(w *invariant.World) { w.Kernel.Groups = nil },
-			"k8s.io/rdt is offered, and resctrl is not mounted"},
+			"k8s.io/rdt is offered, but resctrl is not mounted"},
 		{"a group with other values", func(w *invariant.World) {
 			w.Kernel.Groups["qos-gold"] = invariant.Group{Schemata: "L3:0=f;1=1f\nMB:0=100;1=50", Tasks: []int{10, 11}}
-		}, "resctrl group qos-gold has L3:0=f;1=1f, and its class comes to 0=f;1=f"},
+		}, "resctrl group qos-gold has L3:0=f;1=1f, but its class has 0=f;1=f"},
 		{"a thread in another group", func(w *invariant.World) {
 			w.Kernel.Groups["qos-bronze"] = invariant.Group{Tasks: []int{11}}
 			w.Kernel.Groups["qos-gold"] = invariant.Group{Schemata: w.Kernel.Groups["qos-gold"].Schemata, Tasks: []int{10}}
-		}, `pod default/a container main (a1): reported in class "gold" of k8s.io/rdt, and 1 of 2 threads are elsewhere: 11 in qos-bronze`},
+		}, `pod default/a container main (a1): reported in class "gold" of k8s.io/rdt, but 1 of 2 threads are in other groups: 11 in qos-bronze`},
 		{"a thread in no group", func(w *invariant.World) {
 			w.Kernel.Groups["qos-gold"] = invariant.Group{Schemata: w.Kernel.Groups["qos-gold"].Schemata, Tasks: []int{10}}
-		}, `pod default/a container main (a1): reported in class "gold" of k8s.io/rdt, and 1 of 2 threads are elsewhere: 11 in no group`},
+		}, `pod default/a container main (a1): reported in class "gold" of k8s.io/rdt, but 1 of 2 threads are in other groups: 11 in no group`},
 		{"the system default in a class", func(w *invariant.World) {
 			w.Kernel.Groups["qos-bronze"], w.Kernel.Groups[""] = invariant.Group{Tasks: []int{30}}, invariant.Group{}
-		}, "pod default/b container main (b1): reported in the system default of k8s.io/rdt, and 1 of 1 threads are elsewhere: 30 in qos-bronze"},
+		}, "pod default/b container main (b1): reported in the system default of k8s.io/rdt, but 1 of 1 threads are in other groups: 30 in qos-bronze"},
 		{"a container without threads", func(w *invariant.World) {
 			w.Kernel.Cgroups["b1"] = invariant.Cgroup{}
 		},
-			"pod default/b container main (b1) runs, and has no threads in its cgroup"},
+			"pod default/b container main (b1) runs, but has no threads in its cgroup"},
 		{"a limit that is missing", func(w *invariant.World) { w.Kernel.Cgroups["a1"].Files["io.max"] = "" },
-			`pod default/a container main (a1): reported in class "fast" of k8s.io/blockio, which is io.max 254:0 rbps = 1000, and has ""`},
+			`pod default/a container main (a1): reported in class "fast" of k8s.io/blockio with io.max 254:0 rbps = 1000, but has ""`},
 		{"a limit that was left", func(w *invariant.World) { w.Kernel.Cgroups["b1"].Files["io.max"] = "254:16 wbps=9\n" },
-			"pod default/b container main (b1): reported in the system default of k8s.io/blockio, and has io.max 254:16 wbps = 9 from elsewhere"},
+			"pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has io.max 254:16 wbps = 9 of another origin"},
 		{"a weight that was left", func(w *invariant.World) { w.Kernel.Cgroups["b1"].Files["io.bfq.weight"] = "default 100\n254:0 100\n" },
-			"pod default/b container main (b1): reported in the system default of k8s.io/blockio, and has io.bfq.weight 254:0 = 100 from elsewhere"},
+			"pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has io.bfq.weight 254:0 = 100 of another origin"},
 		{"a limit in cgroup v1", func(w *invariant.World) {
 			w.Kernel.Cgroups["b1"].Files["blkio.throttle.read_bps_device"] = "254:0 5\n"
 			w.Kernel.Cgroups["b1"].Files["blkio.bfq.weight"] = "100\n"
-		}, "pod default/b container main (b1): reported in the system default of k8s.io/blockio, and has blkio.throttle.read_bps_device 254:0 = 5 from elsewhere"},
+		}, "pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has blkio.throttle.read_bps_device 254:0 = 5 of another origin"},
 		{"a pod that is not limited", func(w *invariant.World) { w.Kernel.Cgroups["sandbox-a"].Files["io.max"] = "" },
-			`pod default/a (sandbox-a): reported in class "slow" of vendor.example/network, which is io.max 254:0 wbps = 500, and has ""`},
+			`pod default/a (sandbox-a): reported in class "slow" of vendor.example/network with io.max 254:0 wbps = 500, but has ""`},
 		{"a class of a fake kernel", func(w *invariant.World) { w.Kernel.Classes[cache]["b1"] = "big" },
-			`pod default/b container main (b1): reported in the system default of test.example/cache, and is in class "big" of test.example/cache`},
-		{"a container of which not every resource is told", func(w *invariant.World) {
+			`pod default/b container main (b1): reported in the system default of test.example/cache, but is in class "big" of test.example/cache`},
+		{"a container that is not reported with every resource", func(w *invariant.World) {
 			pod(w, 1).Containers[0].QosResources = pod(w, 1).Containers[0].QosResources[1:]
 		}, "pod default/b container main (b1): no class of k8s.io/rdt is reported"},
 		{"a foreign group that was changed", func(w *invariant.World) { w.Foreign[theirs] = "L3:0=f\n" },
-			theirs + ` is not ours, and was changed from "L3:0=ff0" to "L3:0=f"`},
-		{"a foreign group that was removed", func(w *invariant.World) { delete(w.Foreign, theirs) }, theirs + " is not ours, and is gone"},
-		{"a foreign group that was made", func(w *invariant.World) { w.Foreign["/x"] = "" }, "/x is not ours, and is new"},
+			"foreign " + theirs + ` was changed from "L3:0=ff0" to "L3:0=f"`},
+		{"a foreign group that was removed", func(w *invariant.World) { delete(w.Foreign, theirs) }, "foreign " + theirs + " was removed"},
+		{"a foreign group that was made", func(w *invariant.World) { w.Foreign["/x"] = "" }, "foreign /x is new"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := good()
@@ -250,7 +250,7 @@ func TestEveryViolationIsFound(t *testing.T) {
 	}
 }
 
-func TestCapacityAndForeignGroupsCountAtEveryMoment(t *testing.T) {
+func TestCapacityAndForeignGroupsAreCheckedAtEveryMoment(t *testing.T) {
 	w := good()
 	resource(&w, 0).Classes[0].InUse = 2 // an assignment that is not in the list yet
 	w.Foreign = maps.Clone(w.Foreign)

@@ -9,8 +9,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// LiveByCRI tells what runs in a container runtime, for Machine.Live. cgroup says where a container is; a pod is there, too, by the ID of
-// its sandbox.
+// LiveByCRI lists pods and containers over CRI, for Machine.Live. cgroup returns the cgroup of a container, or of a pod for the ID
+// of its sandbox.
 func LiveByCRI(runtime cri.RuntimeServiceClient, cgroup func(pod *cri.PodSandbox, id string) string) func(context.Context) (Live, error) {
 	return func(ctx context.Context) (Live, error) {
 		var live Live

@@ -77,7 +77,7 @@ func findTree(host FS) (tree, error) {
 	return tree{}, fmt.Errorf("no cgroup hierarchy below %s", cgroupRoot)
 }
 
-// cgroups are those of what is live; one that is gone meanwhile is left out.
+// cgroups returns the cgroups of live pods and containers. Those that are removed meanwhile are left out.
 func (t tree) cgroups(host FS, live Live) (map[string]Cgroup, error) {
 	dirs := map[string]string{}
 	for _, pod := range live.Pods {
@@ -152,7 +152,7 @@ func readThreads(host FS, file string) ([]int, error) {
 	return threads, nil
 }
 
-// isGone says that there is no such file or directory, perhaps no more.
+// isGone reports whether the error means that a file or directory does not exist.
 func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENODEV)
 }
@@ -199,8 +199,8 @@ func groupNames(host FS) ([]string, error) {
 	return append([]string{rootGroup}, names...), nil
 }
 
-// ForeignOf reads what is in resctrl and is not ours: the root group but for its tasks, and all groups of others with their
-// tasks and monitoring groups. More files may be named, e.g. those of cgroups of others.
+// ForeignOf reads what is foreign in resctrl: the root group without its tasks, and all groups that are not the plugin's with
+// their tasks and monitoring groups. It also reads the named files, e.g. of foreign cgroups.
 func ForeignOf(host FS, more ...string) (map[string]string, error) {
 	names, err := groupNames(host)
 	if err != nil {

@@ -101,7 +101,7 @@ func TestWithoutResctrlThereAreNoGroups(t *testing.T) {
 	}
 }
 
-func TestWhatIsForeignIsAllButOurGroups(t *testing.T) {
+func TestEverythingExceptOurGroupsIsForeign(t *testing.T) {
 	m := newMachine(t, nil)
 	must(t, m.MakePodCgroup("/theirs"))
 	const limits = "/sys/fs/cgroup/theirs/io.max"
@@ -118,7 +118,7 @@ func TestWhatIsForeignIsAllButOurGroups(t *testing.T) {
 	pid, err := m.Create(t.Context(), nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1", ClosID: "qos-gold"})
 	must(t, err)
 	if diff := cmp.Diff(before, read()); diff != "" {
-		t.Errorf("what we do counts as foreign:\n%s", diff)
+		t.Errorf("the plugin's groups count as foreign:\n%s", diff)
 	}
 	m.Resctrl().AddTask(1, "theirs/mon_groups/watched")
 	for file, data := range map[string]string{

@@ -28,20 +28,20 @@ type Machine struct {
 	Host FS
 	// Live asks the runtime.
 	Live func(context.Context) (Live, error)
-	// Classes, if set, tells of a fake kernel; see Kernel.Classes.
+	// Classes, if set, reads a fake kernel; see Kernel.Classes.
 	Classes func() map[string]map[string]string
-	// Before is what ForeignOf returned before; nil leaves out what is foreign.
+	// Before is an earlier result of ForeignOf; nil skips that check.
 	Before map[string]string
-	// ForeignFiles are more of those that are not ours.
+	// ForeignFiles are further foreign files.
 	ForeignFiles []string
 	Expect       Expect
-	// Settled, if set, completes a world before Wait looks at it, and says what is not at rest yet.
+	// Settled, if set, completes a world before Wait checks it, and returns what is not settled yet.
 	Settled func(w *World) []string
-	// Ignore, if set, says which violations do not count.
+	// Ignore, if set, reports whether a violation does not count.
 	Ignore func(violation string) bool
 }
 
-// Look asks API, runtime and kernel, one after another.
+// Look reads API, runtime and kernel, one after another.
 func (m Machine) Look(ctx context.Context) (World, error) {
 	w := World{Before: m.Before, Expect: m.Expect}
 	var err error
@@ -70,10 +70,10 @@ func (m Machine) Look(ctx context.Context) (World, error) {
 	return w, nil
 }
 
-// lookInterval is how often is looked again while something is under way.
+// lookInterval is the time between two checks.
 const lookInterval = 20 * time.Millisecond
 
-// Wait looks again and again until nothing is wrong, and returns nothing then. When ctx ends it returns what is wrong still.
+// Wait checks repeatedly until there are no violations. When ctx ends, it returns those that are left.
 func (m Machine) Wait(ctx context.Context) []string {
 	again := time.NewTicker(lookInterval)
 	defer again.Stop()
@@ -98,7 +98,7 @@ func (m Machine) Wait(ctx context.Context) []string {
 	}
 }
 
-// wrong is all that is wrong, or not at rest yet.
+// wrong returns all violations, and what is not settled yet.
 func (m Machine) wrong(w World) []string {
 	var found []string
 	if m.Settled != nil {
@@ -111,17 +111,17 @@ func (m Machine) wrong(w World) []string {
 	return found
 }
 
-// patience is how long Hold waits for what is under way; only a failing test waits that long.
+// patience is how long Hold waits; only a failing test waits that long.
 const patience = time.Minute
 
-// TB is a test.
+// TB is the part of testing.TB that Hold needs.
 type TB interface {
 	Helper()
 	Context() context.Context
 	Errorf(format string, args ...any)
 }
 
-// Hold waits until everything holds, and fails the test with what does not.
+// Hold waits until there are no violations, and fails the test if some are left.
 func (m Machine) Hold(t TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -131,7 +131,7 @@ func (m Machine) Hold(t TB) {
 	}
 }
 
-// LiveIn tells what runs in a runtime, for Machine.Live.
+// LiveIn returns the pods and containers of a runtime, for Machine.Live.
 func LiveIn(r interface {
 	Snapshot() ([]*api.PodSandbox, []*api.Container)
 }) func(context.Context) (Live, error) {

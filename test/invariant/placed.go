@@ -12,16 +12,16 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// groups compares resctrl groups with classes. Where no configuration is in force, or the resource is said to be unavailable,
-// groups may stay as they are. The group of a class that drains may be lost, if nobody is reported in it: nobody knows its values then.
+// groups compares resctrl groups with classes. Without a configuration, or while the resource is unavailable,
+// groups may stay as they are. The group of a draining class without holders may be missing: its values are not stored.
 func (c *check) groups() {
 	name := c.Expect.resctrl()
-	resource, offered := c.told[name]
+	resource, offered := c.offered[name]
 	switch {
 	case c.Status.GetConfig().GetGeneration() == 0 || c.unavailable(name):
 		return
 	case offered && c.Kernel.Groups == nil && c.Kernel.Classes[name] == nil:
-		c.wrong("%s is offered, and resctrl is not mounted", name)
+		c.wrong("%s is offered, but resctrl is not mounted", name)
 		return
 	}
 	wanted := map[string]bool{}
@@ -47,9 +47,9 @@ func (c *check) unavailable(resource string) bool {
 	})
 }
 
-// schemata compares groups with what their classes should come to. A class that drains keeps what it had.
+// schemata compares groups with the expected schemata of their classes. A draining class keeps its values.
 func (c *check) schemata() {
-	for _, class := range c.told[c.Expect.resctrl()].GetClasses() {
+	for _, class := range c.offered[c.Expect.resctrl()].GetClasses() {
 		group, there := c.Kernel.Groups[groupPrefix+class.GetName()]
 		if !there || class.GetDraining() {
 			continue
@@ -57,13 +57,13 @@ func (c *check) schemata() {
 		has := schemataLines(group.Schemata)
 		for name, want := range schemataLines(c.Expect.Schemata[class.GetName()]) {
 			if has[name] != want {
-				c.wrong("resctrl group %s%s has %s:%s, and its class comes to %s", groupPrefix, class.GetName(), name, has[name], want)
+				c.wrong("resctrl group %s%s has %s:%s, but its class has %s", groupPrefix, class.GetName(), name, has[name], want)
 			}
 		}
 	}
 }
 
-// schemataLines are the values by schema, without the padding that the kernel adds.
+// schemataLines returns the values by schema, without the kernel's padding.
 func schemataLines(text string) map[string]string {
 	lines := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -82,7 +82,7 @@ func schemataLines(text string) map[string]string {
 	return lines
 }
 
-// classes compares what is reported of everything that runs with where the kernel has it.
+// classes compares the reported class of every container and pod with its class in the kernel.
 func (c *check) classes() {
 	runs := map[string]bool{}
 	for _, ctr := range c.Live.Containers {
@@ -100,7 +100,7 @@ func (c *check) classes() {
 		for _, a := range h.classes {
 			has[a.GetName()] = a.GetClass()
 		}
-		for _, resource := range slices.Sorted(maps.Keys(c.told)) {
+		for _, resource := range slices.Sorted(maps.Keys(c.offered)) {
 			if c.podScope[resource] != (h.container == "") {
 				continue
 			}
@@ -114,7 +114,7 @@ func (c *check) classes() {
 	}
 }
 
-// groupsOfThreads says in which group each thread is.
+// groupsOfThreads returns the group of each thread.
 func (c *check) groupsOfThreads() map[int]string {
 	groups := map[int]string{}
 	for name, group := range c.Kernel.Groups {
@@ -128,7 +128,7 @@ func (c *check) groupsOfThreads() map[int]string {
 func (c *check) placed(h holder, resource, class string, groups map[int]string) {
 	if targets, fake := c.Kernel.Classes[resource]; fake {
 		if targets[h.id] != class {
-			c.wrong("%s: reported in %s, and is in %s", h, classText(resource, class), classText(resource, targets[h.id]))
+			c.wrong("%s: reported in %s, but is in %s", h, classText(resource, class), classText(resource, targets[h.id]))
 		}
 		return
 	}
@@ -140,16 +140,16 @@ func (c *check) placed(h holder, resource, class string, groups map[int]string) 
 	}
 }
 
-// gone says that a resource is not configured any more, and told only for what still has its classes.
+// gone reports whether a resource is not configured any more, and only reported for the holders of its classes.
 func (c *check) gone(resource string) bool {
-	return !slices.ContainsFunc(c.told[resource].GetClasses(), func(info *qosv1alpha1.QOSResourceClassInfo) bool {
+	return !slices.ContainsFunc(c.offered[resource].GetClasses(), func(info *qosv1alpha1.QOSResourceClassInfo) bool {
 		return !info.GetDraining()
 	})
 }
 
-// drains says that a class is not configured any more. What has it keeps the values that it had.
+// drains reports whether a class is not configured any more. Its holders keep its values.
 func (c *check) drains(resource, class string) bool {
-	return slices.ContainsFunc(c.told[resource].GetClasses(), func(info *qosv1alpha1.QOSResourceClassInfo) bool {
+	return slices.ContainsFunc(c.offered[resource].GetClasses(), func(info *qosv1alpha1.QOSResourceClassInfo) bool {
 		return info.GetName() == class && info.GetDraining()
 	})
 }
@@ -161,11 +161,11 @@ func classText(resource, class string) string {
 	return fmt.Sprintf("class %q of %s", class, resource)
 }
 
-// inGroup wants every thread in the class's group or, in the system default, in none of ours.
+// inGroup checks that every thread is in the class's group or, for the system default, in none of the plugin's.
 func (c *check) inGroup(h holder, resource, class string, groups map[int]string) {
 	threads := c.Kernel.Cgroups[h.id].Threads
 	if len(threads) == 0 {
-		c.wrong("%s runs, and has no threads in its cgroup", h)
+		c.wrong("%s runs, but has no threads in its cgroup", h)
 		return
 	}
 	var outside []string
@@ -176,7 +176,7 @@ func (c *check) inGroup(h holder, resource, class string, groups map[int]string)
 		}
 	}
 	if len(outside) > 0 {
-		c.wrong("%s: reported in %s, and %d of %d threads are elsewhere: %s", h, classText(resource, class), len(outside), len(threads),
+		c.wrong("%s: reported in %s, but %d of %d threads are in other groups: %s", h, classText(resource, class), len(outside), len(threads),
 			strings.Join(outside[:min(len(outside), 3)], ", "))
 	}
 }
@@ -191,28 +191,28 @@ func groupText(group string, known bool) string {
 	return group
 }
 
-// limited wants the cgroup to have exactly the values of the class.
+// limited checks that the cgroup has exactly the values of the class.
 func (c *check) limited(h holder, resource, class string, want map[string]string) {
 	cgroup, there := c.Kernel.Cgroups[h.id]
 	if !there {
-		c.wrong("%s runs, and has no cgroup", h)
+		c.wrong("%s runs, but has no cgroup", h)
 		return
 	}
 	wanted, has := limitsOf(want), limitsOf(cgroup.Files)
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
 		if has[key] != wanted[key] {
-			c.wrong("%s: reported in %s, which is %s = %s, and has %q", h, classText(resource, class), key, wanted[key], has[key])
+			c.wrong("%s: reported in %s with %s = %s, but has %q", h, classText(resource, class), key, wanted[key], has[key])
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(has)) {
 		if _, known := wanted[key]; !known {
-			c.wrong("%s: reported in %s, and has %s = %s from elsewhere", h, classText(resource, class), key, has[key])
+			c.wrong("%s: reported in %s, but has %s = %s of another origin", h, classText(resource, class), key, has[key])
 		}
 	}
 }
 
-// limitsOf takes the values of a cgroup's files apart, by file, device and kind. What stands there without anybody's doing is
-// left out: no limit, and the weight of 100.
+// limitsOf returns the values of a cgroup's files by file, device and kind, without the kernel's defaults: no limit, and the
+// weight of 100.
 func limitsOf(files map[string]string) map[string]string {
 	limits := map[string]string{}
 	set := func(value string, key ...string) {

@@ -1,9 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package invariant says what must hold whatever happened to the plugin: what it reports, what runs, and what the kernel has agree.
-// The check is a function of values. The kernel is read here anew, apart from the plugin's own readers, so that an error in
-// those is found.
+// Package invariant checks that the plugin's reports, the runtime and the kernel agree. The check is a function of values. It has
+// readers of its own for the kernel's files, so that it finds errors in the plugin's.
 package invariant
 
 import (
@@ -12,20 +11,20 @@ import (
 
 // World is a node at one moment.
 type World struct {
-	// Status and Assignments are what the node API tells.
+	// Status and Assignments are the node API's.
 	Status      *qosv1alpha1.StatusResponse
 	Assignments *qosv1alpha1.ListAssignmentsResponse
-	// Live is what runs, by the runtime.
+	// Live has the runtime's pods and containers.
 	Live Live
-	// Kernel is what the kernel has of it.
+	// Kernel is the kernel's state of them.
 	Kernel Kernel
-	// Foreign is what stands in files that are not ours, by path. Before is what stood there before; nil is not known.
+	// Foreign is the content of foreign files, by path. Before is their earlier content; nil is unknown.
 	Foreign, Before map[string]string
-	// Expect is what the classes should come to.
+	// Expect has the expected values of classes.
 	Expect Expect
 }
 
-// Live is what has been made and has not ended.
+// Live has the pods and containers that exist.
 type Live struct {
 	Pods       []Pod
 	Containers []Container
@@ -47,9 +46,9 @@ type Container struct {
 	ID string
 	// Cgroup is its directory below the root of the hierarchies.
 	Cgroup string
-	// Started is false before its first process was let go.
+	// Started is whether its first process runs.
 	Started bool
-	// Recorded says that it was given classes at its creation, of which the runtime has a record.
+	// Recorded is whether the runtime stores the classes of its creation.
 	Recorded bool
 }
 
@@ -59,7 +58,7 @@ type Kernel struct {
 	Groups map[string]Group
 	// Cgroups are those of live containers and pods, by the ID of container or sandbox.
 	Cgroups map[string]Cgroup
-	// Classes are, by resource and ID, the classes that a fake kernel without resctrl and cgroups has its targets in.
+	// Classes are the classes of targets in a fake kernel without resctrl and cgroups, by resource and ID.
 	Classes map[string]map[string]string
 }
 
@@ -82,16 +81,16 @@ type Cgroup struct {
 // Class is a class of a resource.
 type Class struct{ Resource, Name string }
 
-// Expect is what the caller knows that neither API nor kernel tell.
+// Expect has what neither the API nor the kernel reports.
 type Expect struct {
 	// Resctrl is the resource whose classes are resctrl groups; k8s.io/rdt when empty.
 	Resctrl string
 	// Schemata are lines that the groups of classes must have, by class.
 	Schemata map[string]string
-	// Limits are the files' texts that a class comes to, by resource, class and file. What is not there must be unlimited, and so
-	// must the system default. Resources that are not there are not looked at.
+	// Limits are the files' texts of a class, by resource, class and file. Other classes and the system default must be
+	// unlimited. Other resources are not checked.
 	Limits map[string]map[string]map[string]string
-	// Most is how many may have a class though its capacity is less: those that had it when the capacity was lowered.
+	// Most is how many may have a class although its capacity is lower: its holders when the capacity was lowered.
 	Most map[Class]uint64
 }
 

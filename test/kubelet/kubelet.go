@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubelettest has the side of a kubelet that device plugins see, over the real sockets and messages, as kubelet
-// 1.36 is: the registration of device plugins, their devices, allocations to pods, and the pod-resources API.
+// Package kubelettest simulates the kubelet as device plugins see it, over the real sockets and messages, like kubelet
+// 1.36: the registration of device plugins, their devices, allocations to pods, and the pod-resources API.
 package kubelettest
 
 import (
@@ -20,8 +20,8 @@ import (
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Kubelet is a kubelet that can be killed and started again. What it has allocated outlives that, as by kubelet's
-// checkpoint. It is safe for concurrent use.
+// Kubelet can be killed and started again. Allocations outlive that, as in kubelet's checkpoint. It is safe for concurrent
+// use.
 type Kubelet struct {
 	// DuringAllocate, if any, is called between a device plugin's answer to Allocate and what kubelet makes of it.
 	DuringAllocate func()
@@ -38,9 +38,9 @@ type Kubelet struct {
 	crash     error
 }
 
-// run is one life of a kubelet.
+// run is a kubelet from its start to its end.
 type run struct {
-	ctx     context.Context //nolint:containedctx // it is the life itself
+	ctx     context.Context //nolint:containedctx // it is the life of the run
 	cancel  context.CancelFunc
 	servers []*grpc.Server
 	served  sync.WaitGroup // servers
@@ -59,15 +59,15 @@ func (k *Kubelet) Root() string { return k.root }
 // PluginsDir is where device plugins have their sockets.
 func (k *Kubelet) PluginsDir() string { return filepath.Join(k.root, "device-plugins") }
 
-// HidePodResources has kubelet not serve the pod-resources API from its next start on.
+// HidePodResources makes kubelet not serve the pod-resources API from its next start on.
 func (k *Kubelet) HidePodResources(hidden bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.hidden = hidden
 }
 
-// Start starts kubelet: all sockets of others are removed, resources are without devices until they are registered
-// again, and allocations are as they were. Pods are not known until they are admitted again, see Readmit.
+// Start starts kubelet. It removes all sockets of device plugins. Resources have no devices until they are registered again.
+// Allocations are as before. Pods are unknown until they are admitted again, see Readmit.
 func (k *Kubelet) Start() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -86,7 +86,7 @@ func (k *Kubelet) Start() error {
 		r.devices, r.stopped = nil, true
 	}
 	for _, p := range k.pods {
-		p.told = false
+		p.known = false
 	}
 	if !k.hidden {
 		server := grpc.NewServer()
@@ -122,7 +122,7 @@ func removeSockets(dir string) error {
 	return nil
 }
 
-// serve has a server answer on kubelet.sock in dir. The file outlives it, as when the process is killed.
+// serve starts a server on kubelet.sock in dir. The file outlives it, as when the process is killed.
 func (r *run) serve(server *grpc.Server, dir string) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
@@ -165,13 +165,13 @@ func (k *Kubelet) Kill() {
 	}
 }
 
-// announce wakes whoever awaits something. The caller holds mu.
+// announce wakes all calls of Await. The caller holds mu.
 func (k *Kubelet) announce() {
 	close(k.changed)
 	k.changed = make(chan struct{})
 }
 
-// Await returns when met does, which is asked after each change, or with ctx's end.
+// Await waits until met returns true, which is called after each change, or ctx ends.
 func (k *Kubelet) Await(ctx context.Context, met func() bool) error {
 	for {
 		k.mu.Lock()
@@ -183,12 +183,12 @@ func (k *Kubelet) Await(ctx context.Context, met func() bool) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("it never came so far: %w", ctx.Err())
+			return fmt.Errorf("timeout: %w", ctx.Err())
 		}
 	}
 }
 
-// Err tells what would have ended a real kubelet with a panic; nil if nothing would.
+// Err returns what would have made a real kubelet panic, or nil.
 func (k *Kubelet) Err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

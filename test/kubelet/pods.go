@@ -33,8 +33,8 @@ type podKey struct{ namespace, name string }
 
 type pod struct {
 	spec Pod
-	// told is whether this life of kubelet has heard of the pod, from the API or from its directory of static pods.
-	told bool
+	// known is whether kubelet has got the pod since its start, from the API or from its directory of static pods.
+	known bool
 	// containers are those that the pod-resources API lists: not the init containers.
 	containers []string
 	held       map[string]map[string]*allocation // by container, of init containers too, and resource
@@ -46,10 +46,10 @@ type allocation struct {
 	annotations map[string]string
 }
 
-// Admit has kubelet allocate what a pod's containers ask for. When it cannot, the pod is not there.
+// Admit allocates the devices that a pod's containers request. If that fails, the pod is removed.
 func (k *Kubelet) Admit(ctx context.Context, p Pod) error {
 	key := podKey{p.Namespace, p.Name}
-	made := &pod{spec: p, told: true, held: map[string]map[string]*allocation{}}
+	made := &pod{spec: p, known: true, held: map[string]map[string]*allocation{}}
 	for _, c := range p.Containers {
 		made.containers = append(made.containers, c.Name)
 	}
@@ -60,7 +60,7 @@ func (k *Kubelet) Admit(ctx context.Context, p Pod) error {
 	}
 	k.mu.Unlock()
 	if there {
-		return fmt.Errorf("pod %s/%s is there already", p.Namespace, p.Name)
+		return fmt.Errorf("pod %s/%s already exists", p.Namespace, p.Name)
 	}
 	reusable := map[string][]string{}
 	for i, c := range append(slices.Clone(p.InitContainers), p.Containers...) {
@@ -80,9 +80,8 @@ func (k *Kubelet) Admit(ctx context.Context, p Pod) error {
 	return nil
 }
 
-// Readmit has a kubelet that was started again hear of a pod that it had admitted before: from then on the pod-resources
-// API tells it. Containers that do not run have to have their devices healthy, else the pod fails, and is not there any
-// more. Those named run.
+// Readmit makes a restarted kubelet process a pod that it had admitted before: from then on the pod-resources API lists it. The
+// devices of containers that do not run must be healthy, else the pod fails and is removed. The named containers run.
 func (k *Kubelet) Readmit(namespace, name string, run ...string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -92,10 +91,10 @@ func (k *Kubelet) Readmit(namespace, name string, run ...string) error {
 	switch {
 	case k.run == nil:
 		return errors.New("kubelet does not run")
-	case p == nil || p.told:
-		return fmt.Errorf("pod %s/%s is not one that waits", namespace, name)
+	case p == nil || p.known:
+		return fmt.Errorf("pod %s/%s is not waiting", namespace, name)
 	}
-	p.told = true
+	p.known = true
 	for _, c := range append(slices.Clone(p.spec.InitContainers), p.spec.Containers...) {
 		if slices.Contains(run, c.Name) {
 			continue
@@ -110,7 +109,7 @@ func (k *Kubelet) Readmit(namespace, name string, run ...string) error {
 	return nil
 }
 
-// canHold is what kubelet checks of devices that were allocated before.
+// canHold is kubelet's check of devices that were allocated before.
 func (r *resource) canHold(name string, ids []string) error {
 	if r == nil || r.devices == nil {
 		return fmt.Errorf("cannot allocate unregistered device %s", name)
@@ -208,7 +207,7 @@ func (k *Kubelet) used(name string) map[string]bool {
 	return used
 }
 
-// Remove has a pod end, and frees its devices.
+// Remove ends a pod and frees its devices.
 func (k *Kubelet) Remove(namespace, name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -263,7 +262,7 @@ type lister struct {
 	kubelet *Kubelet
 }
 
-// List tells the devices of the containers of all pods that kubelet has heard of, without those of init containers.
+// List returns the devices of the containers of all known pods, without those of init containers.
 func (l *lister) List(context.Context, *podresourcesv1.ListPodResourcesRequest) (*podresourcesv1.ListPodResourcesResponse, error) {
 	k := l.kubelet
 	k.mu.Lock()
@@ -275,7 +274,7 @@ func (l *lister) List(context.Context, *podresourcesv1.ListPodResourcesRequest) 
 		return strings.Compare(a.namespace+"/"+a.name, b.namespace+"/"+b.name)
 	}) {
 		p := k.pods[key]
-		if !p.told {
+		if !p.known {
 			continue
 		}
 		p.listed++

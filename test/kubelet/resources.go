@@ -34,7 +34,7 @@ type client struct {
 	api  devicepluginv1beta1.DevicePluginClient
 }
 
-// Resource is what kubelet says of an extended resource in the node's status, and how it came to it.
+// Resource is an extended resource in the node's status, with counts of messages.
 type Resource struct {
 	// Known is whether the resource is in the status at all.
 	Known bool
@@ -48,7 +48,7 @@ type Resource struct {
 	Registrations, Messages int
 }
 
-// Resource tells of an extended resource.
+// Resource returns the state of an extended resource.
 func (k *Kubelet) Resource(name string) Resource {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -82,7 +82,7 @@ func (k *Kubelet) ForgetStopped() {
 	k.announce()
 }
 
-// Disconnect has kubelet lose its connection to a device plugin.
+// Disconnect closes kubelet's connection to a device plugin.
 func (k *Kubelet) Disconnect(name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -162,14 +162,14 @@ func (k *Kubelet) connected(life *run, name string, c *client) {
 		_ = c.conn.Close()
 		return
 	}
-	// As in kubelet, an earlier client of the resource is neither closed nor forgotten by whoever follows it.
+	// As in kubelet, an earlier client of the resource is not closed.
 	life.clients[name] = c
 	r.client, r.stopped = c, false
 	life.streams.Go(func() { k.watch(life, name, c) })
 }
 
-// watch takes the lists of a device plugin. When they end, kubelet disconnects whichever client the resource has by
-// then, and all devices are unhealthy.
+// watch receives the lists of a device plugin. When the stream ends, kubelet closes the resource's current client, and all its
+// devices are unhealthy.
 func (k *Kubelet) watch(life *run, name string, c *client) {
 	stream, err := c.api.ListAndWatch(life.ctx, &devicepluginv1beta1.Empty{})
 	for err == nil {

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nobody takes the rights away from a test that runs as root, so that files can be closed to it.
+// Package nobody drops the privileges of a test that runs as root, so that file permissions apply to it.
 package nobody
 
 import (
@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// uid is that of a user who owns nothing.
+// uid is a user without files.
 const uid = 65534
 
-// Become makes the whole process one without rights, until root is called or the test ends. It does nothing to who is not root.
-// No other test may run meanwhile.
+// Become drops the privileges of the whole process, until root is called or the test ends. It does nothing without root. No other
+// test may run meanwhile.
 func Become(t testing.TB) (root func()) {
 	t.Helper()
 	before := syscall.Geteuid()

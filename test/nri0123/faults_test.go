@@ -23,19 +23,19 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
 )
 
-// What the weights of classFile come to in io.weight.
+// The weights of classFile as io.weight has them.
 const (
 	soloWeight    = "default 3940\n"
 	initialWeight = "default 100\n"
 )
 
-// process is a plugin that a test does things to.
+// process is a plugin process.
 type process struct {
 	*exec.Cmd
 	ended chan error
 }
 
-// start begins a plugin, of which the rig knows nothing.
+// start starts a plugin that the rig does not manage.
 func (r *rig) start(t *testing.T) *process {
 	t.Helper()
 	log := &output{}
@@ -63,7 +63,7 @@ func (p *process) signal(t *testing.T, signal syscall.Signal) {
 	}
 }
 
-// stopped waits until the kernel has stopped every thread of it. The runtime does not wait long for its answers then.
+// stopped stops the process, and waits until the kernel has stopped it. It also shortens the runtime's request timeout.
 func (p *process) stopped(t *testing.T) {
 	t.Helper()
 	adaptation.SetPluginRequestTimeout(400 * time.Millisecond)
@@ -83,7 +83,7 @@ func (p *process) stopped(t *testing.T) {
 	}
 }
 
-// status is a number of /proc/PID/status.
+// status returns a number of /proc/PID/status.
 func (p *process) status(t *testing.T, field string) int {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
@@ -122,7 +122,7 @@ func (r *rig) weight(t *testing.T, id string) string {
 	return weight
 }
 
-// create makes a container in a pod of its own that asks for a class.
+// create makes a container that requests a class, in a pod of its own.
 func (r *rig) create(t *testing.T, name, class string) string {
 	t.Helper()
 	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: name,
@@ -152,7 +152,7 @@ func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *rig){
 		"a plugin that gets no CPU for a while makes up for what it missed":     missesRequests,
 		"a container created meanwhile is not started without its class":        refusesWhatItMissed,
-		"five hundred containers with large specs are all known":                knowsACrowd,
+		"five hundred containers with large specs are all reported":             reportsManyContainers,
 		"a hundred restarts of the runtime leave nothing behind":                outlivesRestarts,
 		"SIGTERM in the middle of a hook ends it, and the next makes up for it": endsInAHook,
 	} {
@@ -166,7 +166,7 @@ func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 	}
 }
 
-// missesRequests has a runtime that goes on without the plugin when it is late, as those before NRI 0.12.5 do.
+// missesRequests uses a runtime that continues without a late plugin, as those before NRI 0.12.5 do.
 func missesRequests(t *testing.T, r *rig) {
 	p := r.start(t)
 	before := r.mustRun(t, "before", "heavy")
@@ -178,7 +178,7 @@ func missesRequests(t *testing.T, r *rig) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for r.weight(t, first) == initialWeight && r.weight(t, second) == initialWeight && ctx.Err() == nil {
-		// It is brought into its class when the plugin gets to it.
+		// The plugin moves it to its class later.
 	}
 	weights := []string{r.weight(t, first), r.weight(t, second)}
 	if (weights[0] == soloWeight) == (weights[1] == soloWeight) || r.weight(t, before) != "default 10000\n" {
@@ -204,7 +204,7 @@ func refusesWhatItMissed(t *testing.T, r *rig) {
 	r.mustRun(t, "anew", "solo")
 }
 
-func knowsACrowd(t *testing.T, r *rig) {
+func reportsManyContainers(t *testing.T, r *rig) {
 	const containers, size = 500, 20 << 10
 	p := r.start(t)
 	r.mustRun(t, "solo", "solo")
@@ -239,7 +239,7 @@ func knowsACrowd(t *testing.T, r *rig) {
 	}
 }
 
-// assignments is what the plugin tells of them.
+// assignments returns the plugin's assignments.
 func (r *rig) assignments(t *testing.T) string {
 	t.Helper()
 	text, err := exec.Command(r.binary, "assignments", "--api-socket", filepath.Join(r.dir, "qos.sock")).Output()
@@ -249,7 +249,7 @@ func (r *rig) assignments(t *testing.T) string {
 	return string(text)
 }
 
-// outlivesRestarts restarts the runtime a hundred times; in every fifth one it dies between the registration of the plugin and its
+// outlivesRestarts restarts the runtime a hundred times. Every fifth time it is killed between the registration of the plugin and its
 // configuration.
 func outlivesRestarts(t *testing.T, r *rig) {
 	const warm, times = 10, 100
@@ -288,7 +288,7 @@ func outlivesRestarts(t *testing.T, r *rig) {
 	r.mustRefuse(t, "late", "solo", "solo")
 }
 
-// slowKernel is a host on which the values of some containers cannot be read.
+// slowKernel is a host on which reading the values of some containers blocks.
 type slowKernel struct {
 	*hostdir.Host
 	// next says that the next container is one; the path of what cannot be read is sent then.
@@ -296,7 +296,7 @@ type slowKernel struct {
 	fifo chan string
 }
 
-// Create puts a pipe in the place of a file: who reads it waits for one who writes.
+// Create replaces a file by a pipe, which blocks its readers.
 func (s slowKernel) Create(ctx context.Context, spec nriruntime.Spec) (int, error) {
 	pid, err := s.Host.Create(ctx, spec)
 	if err != nil || !s.next.Swap(false) {
@@ -308,7 +308,7 @@ func (s slowKernel) Create(ctx context.Context, spec nriruntime.Spec) (int, erro
 	return pid, err
 }
 
-// endsInAHook has a hook read what nobody writes when SIGTERM comes.
+// endsInAHook sends SIGTERM while a hook is blocked in a read.
 func endsInAHook(t *testing.T, r *rig) {
 	r.Stop()
 	kernel := slowKernel{r.host, &atomic.Bool{}, make(chan string, 1)}
@@ -328,10 +328,10 @@ func endsInAHook(t *testing.T, r *rig) {
 	go func() { started <- r.StartContainer(t.Context(), id) }()
 	defer awaitReader(t, <-kernel.fifo).Close()
 	p.signal(t, syscall.SIGTERM)
-	if err := <-p.ended; err != nil { // though the kernel has not answered
+	if err := <-p.ended; err != nil { // although the read is blocked
 		t.Errorf("it ended with %v", err)
 	}
-	<-started // this runtime lets it run: it goes on without a plugin that is gone
+	<-started // this runtime starts the container without the plugin
 	if err := r.RemoveContainer(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +343,7 @@ func endsInAHook(t *testing.T, r *rig) {
 	}
 }
 
-// awaitReader waits until somebody reads a pipe, and lets him wait for what is written.
+// awaitReader waits until a pipe has a reader, which stays blocked.
 func awaitReader(t *testing.T, fifo string) *os.File {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {

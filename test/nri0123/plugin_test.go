@@ -76,7 +76,7 @@ func newRig(t *testing.T, binary string) *rig {
 	return r
 }
 
-// newRunningRig is a rig whose plugin is synchronized.
+// newRunningRig makes a rig with a synchronized plugin.
 func newRunningRig(t *testing.T, binary string) *rig {
 	t.Helper()
 	r := newRig(t, binary)
@@ -129,7 +129,7 @@ func (r *rig) startPlugin(t *testing.T) *output {
 	}
 	r.kill = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it says that it was killed
+		_ = cmd.Wait() // the error is that it was killed
 	})
 	t.Cleanup(r.kill)
 	t.Cleanup(func() {
@@ -174,7 +174,7 @@ func (r *rig) mustRun(t *testing.T, name, class string) string {
 	return id
 }
 
-// mustRefuse wants a refusal that says all of the words.
+// mustRefuse checks for a refusal that contains all of the words.
 func (r *rig) mustRefuse(t *testing.T, name, class string, words ...string) {
 	t.Helper()
 	_, err := r.run(t, name, class)
@@ -188,7 +188,7 @@ func (r *rig) mustRefuse(t *testing.T, name, class string, words ...string) {
 	}
 }
 
-// holds checks what must hold of what runs; see package invariant.
+// holds checks the invariants; see package invariant.
 func (r *rig) holds(t *testing.T) {
 	t.Helper()
 	conn, err := nodeclient.Connect(filepath.Join(r.dir, "qos.sock"))
@@ -196,7 +196,7 @@ func (r *rig) holds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	// By KEP-2254's conversion of weights from 10 to 1000 into those from 1 to 10000.
+	// KEP-2254 converts weights from 10 to 1000 into those from 1 to 10000.
 	weights := map[string]map[string]string{"solo": {"io.weight": "default 3940"}, "heavy": {"io.weight": "default 10000"}}
 	invariant.Machine{
 		API: qosv1alpha1.NewNodeQOSClient(conn), Host: hostfs.Root(r.host.Root), Live: invariant.LiveIn(r.Runtime),
@@ -210,7 +210,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the plugin: %v\n%s", err, text)
 	}
-	t.Run("the two sides have the versions that this is about", func(t *testing.T) { versions(t, binary) })
+	t.Run("the two sides have the expected versions of NRI", func(t *testing.T) { versions(t, binary) })
 	t.Run("a container is created with the values of its class", func(t *testing.T) {
 		r := newRunningRig(t, binary)
 		got, err := r.host.ReadFile(r.mustRun(t, "pod", "heavy"), "io.weight")
@@ -218,7 +218,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 			t.Errorf("io.weight is %q, %v", got, err)
 		}
 	})
-	t.Run("a class that does not exist is refused, and told which do", func(t *testing.T) {
+	t.Run("an unknown class is refused with the names of known ones", func(t *testing.T) {
 		newRunningRig(t, binary).mustRefuse(t, "pod", "light", "default/pod", "main", "light", "solo", "heavy")
 	})
 	t.Run("a full class is refused until its container is gone", func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 		r.mustRun(t, "third", "solo")
 		r.holds(t)
 	})
-	t.Run("after a restart of the runtime the plugin is back and knows what runs", func(t *testing.T) {
+	t.Run("after a restart of the runtime the plugin reconnects and is synchronized", func(t *testing.T) {
 		r := newRunningRig(t, binary)
 		r.mustRun(t, "first", "solo")
 		if err := r.Restart(); err != nil {
@@ -241,7 +241,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 		r.mustRefuse(t, "second", "solo", "solo")
 		r.holds(t)
 	})
-	t.Run("a new plugin after a killed one knows what runs", func(t *testing.T) {
+	t.Run("a plugin that replaces a killed one is synchronized", func(t *testing.T) {
 		r := newRunningRig(t, binary)
 		r.mustRun(t, "first", "solo")
 		r.kill()
@@ -250,7 +250,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 		r.mustRefuse(t, "second", "solo", "solo")
 		r.holds(t)
 	})
-	t.Run("a second process ends at once, and the first one goes on", func(t *testing.T) {
+	t.Run("a second process ends at once, and the first one keeps running", func(t *testing.T) {
 		r := newRunningRig(t, binary)
 		for state, want := range map[string]string{
 			"state":       "another qos-nri-plugin runs on this node",
@@ -269,7 +269,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 		}
 		r.mustRun(t, "pod", "heavy")
 	})
-	t.Run("a runtime killed during the handshake is joined again when it is back", func(t *testing.T) {
+	t.Run("after a runtime was killed during the handshake, the plugin reconnects", func(t *testing.T) {
 		r := newRig(t, binary)
 		died, err := nriruntime.DieDuringHandshake(r.Socket())
 		if err != nil {
@@ -285,7 +285,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 	})
 }
 
-// versions asks the go command, since test programs do not carry the versions of what they are built from.
+// versions asks the go command, because test programs have no build information.
 func versions(t *testing.T, binary string) {
 	for want, args := range map[string][]string{
 		"github.com/containerd/nri\tv0.12.5":     {"version", "-m", binary},

@@ -28,7 +28,7 @@ type bridge struct {
 	clients []*ttrpc.Client
 }
 
-// lifecycle is what plugins were told last of a pod or container.
+// lifecycle is the last hook of a pod or container that was called.
 type lifecycle int
 
 const (
@@ -80,7 +80,7 @@ func (b *bridge) stop() {
 	}
 }
 
-// synchronize tells a plugin of everything that runs. NRI calls it once at start, for plugins that it launches
+// synchronize sends all pods and containers to a plugin. NRI calls it once at start, for plugins that it launches
 // itself, of which there are none.
 func (b *bridge) synchronize(ctx context.Context, nri *adaptation.Adaptation, relay adaptation.SyncCB) error {
 	b.mu.Lock()
@@ -193,7 +193,7 @@ func (b *bridge) observe(call string, began time.Time) {
 	b.runtime.options.Observe(call, time.Since(began))
 }
 
-// set notes what plugins were told. They were, also when they refused.
+// set records the hook that was called, also when plugins refused.
 func (b *bridge) set(id string, to lifecycle) {
 	if to == removed {
 		delete(b.state, id)

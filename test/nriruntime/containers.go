@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ContainerConfig is what the kubelet says of a container, and what the image adds.
+// ContainerConfig is the kubelet's configuration of a container, with that of the image.
 type ContainerConfig struct {
 	Name string
 	// Annotations are those of CRI: the kubelet's own and the device plugins'. Pods cannot set them.
@@ -27,14 +27,14 @@ type ContainerConfig struct {
 	Resources *api.LinuxResources
 }
 
-// Container is what is known of a container.
+// Container is the state of a container.
 type Container struct {
 	ID, PodID, Name string
 	State           api.ContainerState
 	// PID is that of the init; 0 while there is none.
 	PID  int
 	Spec Spec
-	// Message says why it could not be started.
+	// Message is why the container could not be started.
 	Message string
 }
 
@@ -69,7 +69,7 @@ func (r *Runtime) CreateContainer(ctx context.Context, podID string, config Cont
 	c.state, c.createdAt = api.ContainerState_CONTAINER_CREATED, time.Now()
 	r.containers = append(r.containers, c)
 	r.mu.Unlock()
-	r.told(ctx, "creation", r.bridge.postCreateContainer(ctx, p.nri(), r.nri(c)))
+	r.logFailed(ctx, "creation", r.bridge.postCreateContainer(ctx, p.nri(), r.nri(c)))
 	return c.id, nil
 }
 
@@ -110,12 +110,12 @@ func (r *Runtime) adjust(ctx context.Context, c *container) error {
 	return nil
 }
 
-// undoCreate tells plugins of the end of a container that never was. containerd has only its spec then.
+// undoCreate calls the hooks for the end of a container whose creation failed. containerd has only its spec then.
 func (r *Runtime) undoCreate(ctx context.Context, c *container) {
 	bare := r.nri(c)
 	bare.Labels, bare.Annotations = nil, maps.Clone(c.spec.Annotations)
-	r.told(ctx, "undone creation", r.bridge.stopContainer(ctx, c.pod.nri(), bare))
-	r.told(ctx, "undone creation", r.bridge.removeContainer(ctx, c.pod.nri(), bare))
+	r.logFailed(ctx, "undone creation", r.bridge.stopContainer(ctx, c.pod.nri(), bare))
+	r.logFailed(ctx, "undone creation", r.bridge.removeContainer(ctx, c.pod.nri(), bare))
 }
 
 // StartContainer has runc make the container, asks the plugins, and lets it run.
@@ -131,15 +131,15 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) error {
 	r.setState(c, api.ContainerState_CONTAINER_CREATED, pid)
 	defer r.bridge.blockSync()()
 	if err := r.bridge.startContainer(ctx, c.pod.nri(), r.nri(c)); err != nil {
-		r.told(ctx, "failed start", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
+		r.logFailed(ctx, "failed start", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
 		return r.failStart(ctx, c, fmt.Errorf("NRI container start failed: %w", err))
 	}
 	if err := r.oci.Start(ctx, id); err != nil {
-		r.told(ctx, "failed start", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
+		r.logFailed(ctx, "failed start", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
 		return r.failStart(ctx, c, fmt.Errorf("failed to start containerd task %q: %w", id, err))
 	}
 	r.setState(c, api.ContainerState_CONTAINER_RUNNING, pid)
-	r.told(ctx, "start", r.bridge.postStartContainer(ctx, c.pod.nri(), r.nri(c)))
+	r.logFailed(ctx, "start", r.bridge.postStartContainer(ctx, c.pod.nri(), r.nri(c)))
 	return nil
 }
 
@@ -150,7 +150,7 @@ func (r *Runtime) failStart(ctx context.Context, c *container, cause error) erro
 	return errors.Join(cause, r.oci.Delete(ctx, c.id))
 }
 
-// Exit ends the container's processes as if they had ended by themselves. Plugins are told later; done is closed then.
+// Exit ends the container's processes as if they had ended by themselves. Hooks are called later; done is closed after them.
 func (r *Runtime) Exit(ctx context.Context, id string) (done <-chan struct{}, err error) {
 	c, err := r.container(id, api.ContainerState_CONTAINER_RUNNING)
 	if err != nil {
@@ -158,16 +158,16 @@ func (r *Runtime) Exit(ctx context.Context, id string) (done <-chan struct{}, er
 	}
 	err = r.oci.Delete(ctx, id)
 	r.setState(c, api.ContainerState_CONTAINER_STOPPED, 0)
-	exited, told := r.nri(c), make(chan struct{})
+	exited, notified := r.nri(c), make(chan struct{})
 	r.exits.Go(func() {
-		defer close(told)
+		defer close(notified)
 		ctx := context.WithoutCancel(ctx)
-		r.told(ctx, "exit", r.bridge.stopContainer(ctx, c.pod.nri(), exited))
+		r.logFailed(ctx, "exit", r.bridge.stopContainer(ctx, c.pod.nri(), exited))
 	})
-	return told, err
+	return notified, err
 }
 
-// StopContainer ends the container's processes if it runs, and tells the plugins unless its exit did so already.
+// StopContainer ends the container's processes if it runs, and calls the hooks unless its exit did so already.
 func (r *Runtime) StopContainer(ctx context.Context, id string) error {
 	if _, err := r.Exit(ctx, id); err != nil && !errors.Is(err, ErrState) {
 		return err
@@ -177,7 +177,7 @@ func (r *Runtime) StopContainer(ctx context.Context, id string) error {
 		return err
 	}
 	defer r.bridge.blockSync()()
-	r.told(ctx, "stop", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
+	r.logFailed(ctx, "stop", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
 	return nil
 }
 
@@ -191,7 +191,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 		return err
 	}
 	defer r.bridge.blockSync()()
-	r.told(ctx, "removal", r.bridge.removeContainer(ctx, c.pod.nri(), r.nri(c)))
+	r.logFailed(ctx, "removal", r.bridge.removeContainer(ctx, c.pod.nri(), r.nri(c)))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.containers = slices.DeleteFunc(r.containers, func(c *container) bool { return c.id == id })

@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// plugin writes down what it hears, and answers as told.
+// plugin records its hooks, and answers as configured.
 type plugin struct {
 	create func(*api.PodSandbox, *api.Container) (*api.ContainerAdjustment, error)
 	start  func(*api.Container) error
@@ -33,7 +33,7 @@ func (p *plugin) hear(event, name string) {
 	p.heard = append(p.heard, event+" "+name)
 }
 
-func (p *plugin) told() []string {
+func (p *plugin) received() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.heard)
@@ -99,7 +99,7 @@ func (p *plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Co
 	return nil
 }
 
-// machine notes what runc would be given.
+// machine records what runc would receive.
 type machine struct {
 	nriruntime.NoMachine
 	mu      sync.Mutex // guards what follows

@@ -54,7 +54,7 @@ func AnswerRegistration(conn net.Conn) error {
 	return server.Shutdown(context.Background()) // lets the answer out
 }
 
-// registration is a runtime service that knows nothing but registration, of one plugin.
+// registration is a runtime service that only accepts the registration of one plugin.
 type registration struct{ done chan struct{} }
 
 func (r registration) RegisterPlugin(context.Context, *api.RegisterPluginRequest) (*api.Empty, error) {

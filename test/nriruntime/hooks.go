@@ -132,7 +132,7 @@ func (b *bridge) removeContainer(ctx context.Context, p *api.PodSandbox, c *api.
 			return nil
 		}
 		defer b.set(c.GetId(), removed)
-		_ = b.stopOnce(ctx, nri, p, c) // as in containerd, what a plugin says to it does not matter
+		_ = b.stopOnce(ctx, nri, p, c) // as in containerd, the answer is ignored
 		defer b.observe("RemoveContainer", time.Now())
 		return nri.RemoveContainer(ctx, &api.RemoveContainerRequest{Pod: p, Container: c})
 	})

@@ -16,7 +16,7 @@ import (
 // whole process and guards it by nothing, so it is set once.
 var routeLog = sync.OnceFunc(func() { nrilog.Set(logger{}) })
 
-// logger is NRI's logger on top of slog. NRI tells every connection at info level, which is detail to its users.
+// logger is NRI's logger on top of slog. NRI logs connections at info level; here they are at debug level.
 type logger struct{}
 
 func (logger) Debugf(ctx context.Context, format string, args ...any) {

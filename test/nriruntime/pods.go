@@ -18,7 +18,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// PodConfig is what the kubelet says of a pod.
+// PodConfig is the kubelet's configuration of a pod.
 type PodConfig struct {
 	Name string
 	// Namespace is "default" unless set.
@@ -38,7 +38,7 @@ type pod struct {
 	stopped atomic.Bool
 }
 
-// sandboxPID is told of the first process of every sandbox that has not been stopped, as containerd tells it; nobody looks at the process.
+// sandboxPID is reported as the first process of every sandbox until it is stopped. No such process exists.
 const sandboxPID = 1
 
 // RunPod makes a pod's cgroup and sandbox and returns the sandbox's ID.
@@ -49,8 +49,8 @@ func (r *Runtime) RunPod(ctx context.Context, config PodConfig) (id string, err 
 	}
 	defer r.bridge.blockSync()()
 	if err := r.bridge.runPod(ctx, p.nri()); err != nil {
-		r.told(ctx, "stop of pod", r.bridge.stopPod(ctx, p.nri()))
-		r.told(ctx, "removal of pod", r.bridge.removePod(ctx, p.nri()))
+		r.logFailed(ctx, "stop of pod", r.bridge.stopPod(ctx, p.nri()))
+		r.logFailed(ctx, "removal of pod", r.bridge.removePod(ctx, p.nri()))
 		return "", errors.Join(fmt.Errorf("NRI RunPodSandbox failed: %w", err), r.oci.RemovePodCgroup(p.config.CgroupParent))
 	}
 	r.mu.Lock()
@@ -59,7 +59,7 @@ func (r *Runtime) RunPod(ctx context.Context, config PodConfig) (id string, err 
 	return p.id, nil
 }
 
-// StopPod ends the pod's containers, then stops the pod. Plugins may hear of the former after the latter.
+// StopPod ends the pod's containers, then stops the pod. The hooks of the former may come after that of the latter.
 func (r *Runtime) StopPod(ctx context.Context, id string) error {
 	p, err := r.pod(id)
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *Runtime) StopPod(ctx context.Context, id string) error {
 	}
 	defer r.bridge.blockSync()()
 	p.stopped.Store(true)
-	r.told(ctx, "stop of pod", r.bridge.stopPod(ctx, p.nri()))
+	r.logFailed(ctx, "stop of pod", r.bridge.stopPod(ctx, p.nri()))
 	return nil
 }
 
@@ -91,17 +91,17 @@ func (r *Runtime) RemovePod(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	r.told(ctx, "removal of pod", r.bridge.removePod(ctx, p.nri()))
+	r.logFailed(ctx, "removal of pod", r.bridge.removePod(ctx, p.nri()))
 	r.mu.Lock()
 	r.pods = slices.DeleteFunc(r.pods, func(p *pod) bool { return p.id == id })
 	r.mu.Unlock()
 	return r.oci.RemovePodCgroup(p.config.CgroupParent)
 }
 
-// told logs what a plugin says to something that happens anyway.
-func (r *Runtime) told(ctx context.Context, what string, err error) {
+// logFailed logs the error of a hook that cannot stop what happens.
+func (r *Runtime) logFailed(ctx context.Context, what string, err error) {
 	if err != nil {
-		slog.WarnContext(ctx, "plugins were told in vain", "of", what, "error", err)
+		slog.WarnContext(ctx, "hook failed", "after", what, "error", err)
 	}
 }
 
@@ -120,7 +120,7 @@ func (r *Runtime) newPod(config PodConfig) *pod {
 	return p
 }
 
-// newID makes up an ID that looks like containerd's and is the same in every run.
+// newID returns an ID in containerd's format that is the same in every run.
 func (r *Runtime) newID(kind string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,7 +4,7 @@
 // Package nriruntime is a container runtime for tests and demonstrations: what kubelet and containerd do with pods and
 // containers, around the real runtime side of NRI, in process. What runc would do is up to an OCI implementation.
 //
-// It follows containerd 2.4 in what plugins can tell: which hooks are called when and with what, what a failed hook
+// It follows containerd 2.4 in what plugins can observe: which hooks are called when and with what, what a failed hook
 // undoes, and that one lock is held around every hook, synchronization and unsolicited update.
 package nriruntime
 
@@ -22,9 +22,9 @@ import (
 var (
 	// ErrNotFound is returned for pods and containers that do not exist.
 	ErrNotFound = errors.New("not found")
-	// ErrDown is returned while the runtime does not run.
+	// ErrDown is returned while the runtime is stopped.
 	ErrDown = errors.New("the runtime is not running")
-	// ErrState is returned for what cannot be done to a container in the state in which it is.
+	// ErrState is returned for calls that the state of a container does not permit.
 	ErrState = errors.New("wrong state")
 )
 
@@ -33,19 +33,19 @@ const maxSocketPath = 107
 
 // Options of a Runtime. The zero value is usable.
 type Options struct {
-	// Name and Version are told to plugins; containerd v2.4.2 by default.
+	// Name and Version are reported to plugins; containerd v2.4.2 by default.
 	Name, Version string
 	// SystemdCgroups makes cgroup paths as with the systemd cgroup driver; cgroupfs is the default.
 	SystemdCgroups bool
 	// OCI plays runc; &NoMachine{} by default.
 	OCI OCI
-	// Observe, if set, is told how long each call into NRI took, in which all plugins were called. The lock around hooks is held.
+	// Observe, if set, is called with the duration of each call into NRI, of all plugins together. The lock around hooks is held.
 	Observe func(call string, took time.Duration)
 	// NRI are further options for the runtime side of NRI.
 	NRI []adaptation.Option
 }
 
-// Runtime keeps pods and containers, and tells plugins of them. All methods are safe for concurrent use. Pods and
+// Runtime has pods and containers, and calls plugins' hooks for them. All methods are safe for concurrent use. Pods and
 // containers outlive Stop and Start, as they do with containerd.
 type Runtime struct {
 	dir     string

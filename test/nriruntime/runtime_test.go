@@ -78,7 +78,7 @@ func create(t *testing.T, r *nriruntime.Runtime, pod, name string) string {
 }
 
 func TestLifecycle(t *testing.T) {
-	t.Run("a container's whole life is told in order, each end of it once", func(t *testing.T) {
+	t.Run("all hooks of a container are called in order, and once each", func(t *testing.T) {
 		r, p := newRuntime(t, nriruntime.Options{}), &plugin{}
 		connect(t, r, p)
 		pod := runPod(t, r, "pod")
@@ -90,11 +90,11 @@ func TestLifecycle(t *testing.T) {
 		check(t, r.RemoveContainer(t.Context(), id))
 		check(t, r.RemovePod(t.Context(), pod))
 		want := []string{"run pod", "create main", "start main", "stop main", "remove main", "stop pod", "remove pod"}
-		if diff := cmp.Diff(want, p.told()); diff != "" {
+		if diff := cmp.Diff(want, p.received()); diff != "" {
 			t.Error(diff)
 		}
 	})
-	t.Run("a refused creation is undone and leaves nothing", func(t *testing.T) {
+	t.Run("a refused creation is undone completely", func(t *testing.T) {
 		r, p := newRuntime(t, nriruntime.Options{}), &plugin{create: func(*api.PodSandbox, *api.Container) (*api.ContainerAdjustment, error) {
 			return nil, errors.New("class gold is full")
 		}}
@@ -104,7 +104,7 @@ func TestLifecycle(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "class gold is full") {
 			t.Errorf("got %v, %v", id, err)
 		}
-		if diff := cmp.Diff([]string{"run pod", "create main", "stop main", "remove main"}, p.told()); diff != "" {
+		if diff := cmp.Diff([]string{"run pod", "create main", "stop main", "remove main"}, p.received()); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -114,11 +114,11 @@ func TestLifecycle(t *testing.T) {
 		if _, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "refused"}); err == nil {
 			t.Error("it runs")
 		}
-		if diff := cmp.Diff([]string{"run refused", "stop refused", "remove refused"}, p.told()); diff != "" {
+		if diff := cmp.Diff([]string{"run refused", "stop refused", "remove refused"}, p.received()); diff != "" {
 			t.Error(diff)
 		}
 	})
-	t.Run("a container whose start hook fails is stopped and says why", func(t *testing.T) {
+	t.Run("a container whose start hook fails is stopped and has a message", func(t *testing.T) {
 		var pid uint32
 		r, p := newRuntime(t, nriruntime.Options{}), &plugin{start: func(c *api.Container) error {
 			pid = c.Pid
@@ -133,7 +133,7 @@ func TestLifecycle(t *testing.T) {
 		if pid == 0 || c.State != api.ContainerState_CONTAINER_STOPPED || !strings.Contains(c.Message, "io.max reads otherwise") {
 			t.Errorf("hook saw process %d, container is %+v", pid, c)
 		}
-		if diff := cmp.Diff([]string{"run pod", "create main", "start main", "stop main"}, p.told()); diff != "" {
+		if diff := cmp.Diff([]string{"run pod", "create main", "start main", "stop main"}, p.received()); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -143,7 +143,7 @@ func TestLifecycle(t *testing.T) {
 		pod := runPod(t, r, "pod")
 		check(t, r.StartContainer(t.Context(), create(t, r, pod, "main")))
 		check(t, r.RemovePod(t.Context(), pod))
-		got := p.told()
+		got := p.received()
 		slices.Sort(got)
 		if diff := cmp.Diff([]string{"create main", "remove main", "remove pod", "run pod", "start main", "stop main", "stop pod"}, got); diff != "" {
 			t.Error(diff)
@@ -176,7 +176,7 @@ func TestSpec(t *testing.T) {
 			t.Errorf("got %+v", m.created)
 		}
 	})
-	t.Run("a container that runc cannot make is not started, and no plugin hears of it", func(t *testing.T) {
+	t.Run("a container that runc cannot make is not started, and no hook is called", func(t *testing.T) {
 		m := &machine{refuse: errors.New("no such group")}
 		r, p := newRuntime(t, nriruntime.Options{OCI: m}), &plugin{}
 		connect(t, r, p)
@@ -184,11 +184,11 @@ func TestSpec(t *testing.T) {
 		if !errors.Is(err, m.refuse) {
 			t.Errorf("got %v", err)
 		}
-		if diff := cmp.Diff([]string{"run pod", "create main"}, p.told()); diff != "" {
+		if diff := cmp.Diff([]string{"run pod", "create main"}, p.received()); diff != "" {
 			t.Error(diff)
 		}
 	})
-	t.Run("a resize resends the stored values, and what a plugin adds to it stays", func(t *testing.T) {
+	t.Run("a resize sends the stored values again, and keeps what a plugin adds", func(t *testing.T) {
 		m := &machine{}
 		r := newRuntime(t, nriruntime.Options{OCI: m})
 		p := &plugin{create: goldAdjustment}
@@ -246,7 +246,7 @@ func TestUnsolicitedUpdate(t *testing.T) {
 }
 
 func TestRestart(t *testing.T) {
-	t.Run("a plugin that comes back hears of what runs, not of what has exited", func(t *testing.T) {
+	t.Run("a plugin that reconnects is synchronized with running containers only", func(t *testing.T) {
 		r, p := newRuntime(t, nriruntime.Options{}), &plugin{}
 		pod := runPod(t, r, "pod")
 		check(t, r.StartContainer(t.Context(), create(t, r, pod, "runs")))
@@ -266,7 +266,7 @@ func TestRestart(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("a runtime that dies during the handshake leaves its socket to the next", func(t *testing.T) {
+	t.Run("a runtime that dies during the handshake leaves its socket behind", func(t *testing.T) {
 		r, p := newRuntime(t, nriruntime.Options{}), &plugin{}
 		r.Stop()
 		died := must[<-chan struct{}](t)(nriruntime.DieDuringHandshake(r.Socket()))

@@ -43,7 +43,7 @@ func (r *Runtime) UpdateContainer(ctx context.Context, id string, resources *api
 	if err := r.updateResources(ctx, id, set); err != nil {
 		return fmt.Errorf("failed to update resources: %w", err)
 	}
-	r.told(ctx, "update", r.bridge.postUpdateContainer(ctx, c.pod.nri(), r.nri(c)))
+	r.logFailed(ctx, "update", r.bridge.postUpdateContainer(ctx, c.pod.nri(), r.nri(c)))
 	return nil
 }
 
@@ -91,8 +91,8 @@ func (c *container) setResources(resources *api.LinuxResources) {
 	c.resources, c.spec.Unified = resources, resources.Unified
 }
 
-// adjust applies what plugins asked for at creation to the spec; Runtime.mu is needed. What no test needs is refused,
-// rather than dropped in silence.
+// adjust applies what plugins asked for at creation to the spec; Runtime.mu is needed. What no test needs is an error,
+// rather than ignored.
 func (c *container) adjust(a *api.ContainerAdjustment) error {
 	for key, value := range a.GetAnnotations() {
 		if removed, ok := api.IsMarkedForRemoval(key); ok {
@@ -151,7 +151,7 @@ func (c *container) nri() *api.Container {
 	}
 }
 
-// nanoseconds is how CRI tells times; 0 is none.
+// nanoseconds returns a time as CRI has it; 0 is none.
 func nanoseconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -183,7 +183,7 @@ func (r *Runtime) Snapshot() ([]*api.PodSandbox, []*api.Container) {
 	return pods, containers
 }
 
-// Container returns what is known of a container.
+// Container returns the state of a container.
 func (r *Runtime) Container(id string) (Container, error) {
 	c, err := r.container(id)
 	if err != nil {

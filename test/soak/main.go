@@ -1,9 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command soak does random things to a node for some minutes, a seed saying which: pods and containers come and go, classes are
-// changed, class files are replaced, the plugin is killed in the middle of what it does. After each round it looks whether what must
-// hold holds (test/invariant). It prints what it did, and ends with exit code 1 when something did not hold.
+// Command soak tests a node with random actions for some minutes: pods and containers are created and removed, classes change,
+// class files are replaced, the plugin is killed during its work. A seed selects the actions. After each round it checks the
+// invariants (test/invariant). It prints a summary, and returns exit code 1 for a violation.
 package main
 
 import (
@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// run prints the seed, the progress, and the summary; with the plugin's log when something did not hold.
+// run prints the seed, the progress and the summary, and after a violation also the plugin's log.
 func run(ctx context.Context, o steps.Options, out io.Writer) error {
 	fmt.Fprintf(out, "seed %d, for %s\n", o.Seed, o.For)
 	log := &tail{}

@@ -21,14 +21,14 @@ func options(seed uint64, rounds int) steps.Options {
 	}
 }
 
-func TestASoakOfSomeRoundsFindsNothingWrong(t *testing.T) {
+func TestAShortSoakFindsNoViolation(t *testing.T) {
 	var out strings.Builder
 	if err := run(t.Context(), options(1, 8), &out); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	for _, want := range []string{"seed 1", "8 rounds", "0 violations", "create", "update", "ClassFull", "goroutines"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("the summary does not tell %q:\n%s", want, out.String())
+			t.Errorf("the summary does not contain %q:\n%s", want, out.String())
 		}
 	}
 }
@@ -41,51 +41,51 @@ func TestAnInterruptEndsItWithASummary(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "0 rounds") {
-		t.Errorf("it has gone on, or says nothing:\n%s", out.String())
+		t.Errorf("it has continued, or has printed no summary:\n%s", out.String())
 	}
 }
 
-func TestWhatDoesNotHoldIsToldWithTheSeedAndTheLastDeeds(t *testing.T) {
+func TestAViolationIsPrintedWithTheSeedAndTheLastDeeds(t *testing.T) {
 	o := options(3, 1)
-	o.Patience = 0 // there is no such node
+	o.Patience = 0 // no node settles in that time
 	var out strings.Builder
 	if err := run(t.Context(), o, &out); !errors.Is(err, steps.ErrViolated) {
 		t.Errorf("error is %v", err)
 	}
 	for _, want := range []string{"with seed 3", "Violations:", "not at rest after 0s", "The end of the log:"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("it does not tell %q:\n%s", want, out.String())
+			t.Errorf("the output does not contain %q:\n%s", want, out.String())
 		}
 	}
 }
 
-// TestASeedDecidesWhatIsDone compares what is done one by one. What becomes of several deeds at the same time, or of one in which the plugin
-// is killed, is the machine's, and so is all that depends on it.
-func TestASeedDecidesWhatIsDone(t *testing.T) {
+// TestASeedSelectsTheDeeds compares deeds that are done one by one. The outcome of concurrent deeds, and of those in which the
+// plugin is killed, depends on the machine, and so does everything after them.
+func TestASeedSelectsTheDeeds(t *testing.T) {
 	const least = 10
 	first := surelyDone(t, 23)
 	if len(first) < least {
-		t.Fatalf("only %q is done before the machine decides; choose another seed", first)
+		t.Fatalf("only %q is deterministic; choose another seed", first)
 	}
 	if diff := cmp.Diff(first, surelyDone(t, 23)); diff != "" {
-		t.Errorf("the same seed does something else:\n%s", diff)
+		t.Errorf("the same seed results in other deeds:\n%s", diff)
 	}
 	if other := surelyDone(t, 24); cmp.Equal(first[:1], other[:1]) {
-		t.Errorf("another seed begins with the same: %q", other)
+		t.Errorf("another seed begins with the same deeds: %q", other)
 	}
 }
 
-// surelyDone are the deeds of a round before the first that the machine has a part in.
+// surelyDone returns the deeds of a round whose outcome does not depend on the machine.
 func surelyDone(t *testing.T, seed uint64) []string {
 	t.Helper()
-	var told strings.Builder
+	var printed strings.Builder
 	o := options(seed, 1)
-	o.Deeds = &told
+	o.Deeds = &printed
 	if err := run(t.Context(), o, &strings.Builder{}); err != nil {
 		t.Fatal(err)
 	}
 	var deeds []string
-	for line := range strings.Lines(told.String()) {
+	for line := range strings.Lines(printed.String()) {
 		deed, _, _ := strings.Cut(line, " -> ")
 		step, what, _ := strings.Cut(deed, ": ")
 		if len(deeds) > 0 && strings.HasPrefix(deeds[len(deeds)-1], step+": ") {

@@ -11,7 +11,7 @@ import (
 // keptLog is how much of the log is kept, in bytes.
 const keptLog = 64 << 10
 
-// tail keeps the end of a log.
+// tail stores the end of a log.
 type tail struct {
 	mu   sync.Mutex // guards text
 	text []byte

@@ -171,7 +171,7 @@ func podScope(t *testing.T, n *node) {
 	n.wantPodClasses(t, "slow 1", "slower 0")
 }
 
-// wantPodClasses checks how often classes of pod scope are in use.
+// wantPodClasses checks the use counts of classes of pod scope.
 func (n *node) wantPodClasses(t testing.TB, want ...string) {
 	t.Helper()
 	var inUse []string

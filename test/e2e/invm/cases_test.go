@@ -29,14 +29,14 @@ func TestNode(t *testing.T) {
 		t.Run("resctrl was mounted by the plugin", mountedByPlugin)
 		theirs = makeForeignGroups(t)
 	}
-	t.Run("what ran before the plugin is reported as the kernel has it", func(t *testing.T) { ranBefore(t, n, early) })
+	t.Run("a pod that ran before the plugin is reported in its class in the kernel", func(t *testing.T) { ranBefore(t, n, early) })
 	early.remove(t)
 	n.foreign = foreignNow(t)
 	t.Run("the kernel has the schemata of the class file", func(t *testing.T) { schemata(t, n) })
 	t.Run("a class of pod scope is on the pod's cgroup", func(t *testing.T) { podScope(t, n) })
 
 	p := n.runPod(t, "shared", requests())
-	// What does not depend on CPU or cgroup version is tried on one machine, since each takes minutes.
+	// Cases that do not depend on CPU or cgroup version run on one machine, because each takes minutes.
 	everywhere, intelV2, intelV1, amdV2 := true, n.cgroupV2 && !n.amd, !n.cgroupV2, n.amd
 	for _, c := range []struct {
 		name string
@@ -64,32 +64,32 @@ func TestNode(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) { c.run(t, p); n.holds(t) })
 		}
 	}
-	t.Run("resctrl groups of others are as they were", func(t *testing.T) {
+	t.Run("foreign resctrl groups are unchanged", func(t *testing.T) {
 		if diff := cmp.Diff(theirs, readForeign(t)); diff != "" {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
 	})
 	if amdV2 {
-		t.Run("resctrl is taken away under what runs", func(t *testing.T) { remounted(t, p); n.holds(t) })
+		t.Run("resctrl is unmounted while containers run", func(t *testing.T) { remounted(t, p); n.holds(t) })
 	}
 }
 
-// beforePlugin are the cases without the plugin. It mounts resctrl and returns what others have in it; with QOS_UNMOUNTED it leaves that
-// to the plugin, and returns nil.
+// beforePlugin runs the cases without the plugin. It mounts resctrl and returns what is foreign in it; with QOS_UNMOUNTED it leaves
+// the mount to the plugin, and returns nil.
 func beforePlugin(t *testing.T, n *node) foreign {
 	var theirs foreign
 	if os.Getenv("QOS_UNMOUNTED") == "" {
 		must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))
 		theirs = makeForeignGroups(t)
 	}
-	t.Run("check tells what the plugin would find, and changes nothing", func(t *testing.T) { checksMachine(t, n) })
+	t.Run("check reports what the plugin would find, and changes nothing", func(t *testing.T) { checksMachine(t, n) })
 	if n.cgroupV2 && theirs != nil {
 		t.Run("the demo runs on the machine itself, and leaves nothing behind", realDemo)
 	}
 	return theirs
 }
 
-// requests are annotations for the containers of the cases.
+// requests are the annotations for the containers of the cases.
 func requests() map[string]string {
 	annotations := map[string]string{}
 	for container, request := range map[string]string{
@@ -103,7 +103,7 @@ func requests() map[string]string {
 	return annotations
 }
 
-// keyOf is the annotation that asks for classes for one container.
+// keyOf returns the annotation key for requests of one container.
 func keyOf(container string) string { return "container.qos.noderesource.dev/" + container }
 
 // runsContainers leaves the container running.

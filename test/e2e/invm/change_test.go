@@ -18,8 +18,8 @@ import (
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// laterProcesses: what is exec'd into a container after a change of its class is put into the old one by the runtime, and has to be
-// brought into the new one.
+// laterProcesses: after a change of a container's class, the runtime puts exec'd processes into the old one. The plugin has to move
+// them.
 func laterProcesses(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "changed"})
@@ -41,11 +41,11 @@ func laterProcesses(t *testing.T, p *pod) {
 		must(t, err)
 		t.Logf("after %s, an exec'd process was in the new class after %d ms", after, took)
 	}
-	// Whatever it starts is found, too.
+	// Its child processes are found as well.
 	c.exec(t, "cat", "/proc/self/cpu_resctrl_groups")
 }
 
-// resizes: the kubelet's in-place resize of a container makes the runtime set again all that it has stored.
+// resizes: for the kubelet's in-place resize the runtime sets all its stored values again.
 func resizes(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "changed"})
@@ -91,7 +91,7 @@ func forks(t *testing.T, p *pod) {
 	}
 }
 
-// podChanges: classes of pods are changed as those of containers are.
+// podChanges: classes of pods can be changed like those of containers.
 func podChanges(t *testing.T, shared *pod) {
 	n := shared.node
 	p := n.runPod(t, "changing", map[string]string{"qos.noderesource.dev/pod": "qos.noderesource.dev/pod-blockio=slow"})
@@ -114,7 +114,7 @@ func podChanges(t *testing.T, shared *pod) {
 	wantLimits(t, n.limits(t, p.cgroup()), ioLimits{})
 }
 
-// removedClass: a class that is gone from the file stays for who has it, and is gone when the last one has ended.
+// removedClass: a removed class drains, and its group is removed when its last holder has ended.
 func removedClass(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "main"})

@@ -43,7 +43,7 @@ func (n *node) tryPod(t testing.TB, name string, annotations map[string]string) 
 	return p, err
 }
 
-// makePod is tryPod for a pod that somebody removes.
+// makePod is tryPod without the cleanup.
 func (n *node) makePod(t testing.TB, name string, annotations map[string]string) (*pod, error) {
 	t.Helper()
 	p := &pod{node: n, config: podConfig(name, annotations)}
@@ -72,7 +72,7 @@ func podConfig(name string, annotations map[string]string) *cri.PodSandboxConfig
 	}
 }
 
-// makeCgroup makes the pod's cgroup, which is the kubelet's to make, with the controllers that it enables there.
+// makeCgroup makes the pod's cgroup like the kubelet, with the same controllers.
 func (p *pod) makeCgroup(t testing.TB) {
 	t.Helper()
 	if bySystemd() {
@@ -108,7 +108,7 @@ func (p *pod) remove(t testing.TB) {
 	must(t, err)
 }
 
-// spec is what a test says about a container.
+// spec describes a container.
 type spec struct {
 	name        string
 	args        []string // of workload

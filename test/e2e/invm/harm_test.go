@@ -18,7 +18,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// gone says why a file is not gone.
+// gone returns an error while a file exists.
 func gone(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return fmt.Errorf("%s is there", path)
@@ -26,7 +26,7 @@ func gone(path string) error {
 	return nil
 }
 
-// emptyAndGone says what is in a group that is not gone.
+// emptyAndGone returns an error with the content of a group while it exists.
 func emptyAndGone(group string) error {
 	directory := filepath.Join(resctrlRoot, group)
 	if err := gone(directory); err == nil {
@@ -45,7 +45,7 @@ func emptyAndGone(group string) error {
 	return fmt.Errorf("%s is there with %s", directory, strings.Join(found, "; "))
 }
 
-// damagedGroups: what somebody else does to the plugin's groups is put right, with all that runs in them.
+// damagedGroups: changes of the plugin's groups by another program are repaired, also for running containers.
 func damagedGroups(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "main", args: []string{"spawn", "2"}})
@@ -79,7 +79,7 @@ func damagedGroups(t *testing.T, p *pod) {
 	}
 }
 
-// schemataLinesOr is schemataLines for a group that may not be there.
+// schemataLinesOr is schemataLines for a group that may not exist.
 func schemataLinesOr(t testing.TB, group string) []string {
 	if gone(filepath.Join(resctrlRoot, group)) == nil {
 		return nil
@@ -87,7 +87,7 @@ func schemataLinesOr(t testing.TB, group string) []string {
 	return schemataLines(t, group)
 }
 
-// remounted: resctrl is taken away under what runs. The groups of others are lost with it, so this comes last.
+// remounted: resctrl is unmounted while containers run. Foreign groups are lost with it, so this case is the last one.
 func remounted(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "main"})
@@ -121,7 +121,7 @@ func (n *node) rdtConditions(t testing.TB) (texts []string) {
 	return texts
 }
 
-// disksComeAndGo takes a disk out of the running machine, and puts it back.
+// disksComeAndGo removes a disk from the running machine, and adds it again.
 func disksComeAndGo(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "limited"})

@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// holds checks what must hold whenever nothing is under way; see package invariant.
+// holds waits until the node is settled, and checks the invariants; see package invariant.
 func (n *node) holds(t testing.TB) {
 	t.Helper()
 	machine := invariant.Machine{
@@ -29,7 +29,7 @@ func (n *node) holds(t testing.TB) {
 	}
 }
 
-// cgroupIn is where a container of a pod is, or the pod itself.
+// cgroupIn returns the cgroup of a container of a pod, or of the pod itself.
 func cgroupIn(p *cri.PodSandbox, id string) string {
 	return containerCgroup(podConfig(p.GetMetadata().GetName(), nil).Linux.CgroupParent, id)
 }

@@ -41,8 +41,8 @@ func (n *node) wantReportedIsReal(t testing.TB, list *qos.ListAssignmentsRespons
 	}
 }
 
-// ranBefore is of a pod that was there before the plugin: nothing was enforced when it was created. It is brought into its
-// class after the plugin has registered, and reported there once it is.
+// ranBefore: nothing is enforced for a pod that was created before the plugin started. The plugin moves it to its class after it
+// has registered, and then reports it there.
 func ranBefore(t *testing.T, n *node, early *pod) {
 	eventually(t, "the container that ran before is in the class that it asks for", func() error {
 		if a := n.assignment(t, early, "main", "k8s.io/rdt"); a.GetClass() != "silver" {
@@ -80,7 +80,7 @@ func changedClass(t *testing.T, p *pod) {
 	c.wantGroup(t, "qos-gold")
 	wantLimits(t, n.limits(t, c.cgroup()), slower)
 
-	// What nobody but the plugin knows outlives it.
+	// The checkpoint outlives the plugin.
 	n.restartPlugin(t)
 	n.wantAssignment(t, p, "changed", &qos.Assignment{Name: "k8s.io/rdt", Class: "gold", Source: qos.Source_SOURCE_UPDATE})
 	c.wantGroup(t, "qos-gold")
@@ -93,7 +93,7 @@ func (n *node) restartPlugin(t testing.TB) {
 	n.startPlugin(t)
 }
 
-// restarts of the plugin and the runtime, each with a container that goes through all of them.
+// restarts restarts plugin and runtime, with a container that runs through all restarts.
 func restarts(t *testing.T, p *pod) {
 	c := p.run(t, spec{name: "kept"})
 	for _, restart := range []struct {
@@ -117,7 +117,7 @@ func pluginRestart(t *testing.T, p *pod) {
 	n := p.node
 	gone := p.admit(t, spec{name: "gone"})
 	before := n.assignments(t)
-	before.Refusals = nil // what was refused is for the memory of a process
+	before.Refusals = nil // refusals are not stored
 	n.restartPlugin(t)
 	after := n.assignments(t)
 	if diff := cmp.Diff(before, after, protocmp.Transform()); diff != "" {
@@ -125,7 +125,7 @@ func pluginRestart(t *testing.T, p *pod) {
 	}
 	n.wantReportedIsReal(t, after)
 
-	// The slots that were taken before still are; what ends while the plugin is away gives its slot back.
+	// Slots that were in use before still are. A container that ends while the plugin is away frees its slot.
 	_, err := p.create(t, spec{name: "next"})
 	wantRefusal(t, err, containerRefused+`pod default/shared container next: class "gold" of k8s.io/rdt is full: 2 of 2 in use; `+
 		`available: silver, bronze`)
@@ -155,7 +155,7 @@ func runtimeRestart(t *testing.T, p *pod) {
 	p.run(t, spec{name: "later"}).wantGroup(t, "qos-bronze")
 }
 
-// pluginEnd ends the plugin as an update of it does.
+// pluginEnd ends the plugin as its update does.
 func pluginEnd(t *testing.T, p *pod) {
 	n := p.node
 	n.plugin.end(t, syscall.SIGTERM)
@@ -165,7 +165,7 @@ func pluginEnd(t *testing.T, p *pod) {
 	n.startPlugin(t)
 }
 
-// changedFiles: a change of a class file reaches the groups and what runs; one that is wrong changes nothing and is reported.
+// changedFiles: a change of a class file is applied to groups and running containers. A wrong file changes nothing and is reported.
 func changedFiles(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "reloaded"})
@@ -199,7 +199,7 @@ func changedFiles(t *testing.T, p *pod) {
 	})
 }
 
-// writeClassFile replaces the class file as a whole, as a ConfigMap's update does.
+// writeClassFile replaces the class file atomically, as a ConfigMap's update does.
 func writeClassFile(t testing.TB, content string) {
 	t.Helper()
 	must(t, os.MkdirAll(configDir, 0o755))

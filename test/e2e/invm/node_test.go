@@ -34,12 +34,12 @@ type node struct {
 	containerd *process
 	plugin     *process
 	cgroupV2   bool
-	// foreign is what stands in resctrl that is not the plugin's; nil is not known.
+	// foreign is what is foreign in resctrl; nil is unknown.
 	foreign map[string]string
 	amd     bool
 }
 
-// startNode brings containerd up, with the tests' image; both end with t.
+// startNode starts containerd and imports the tests' image; both end with t.
 func startNode(t *testing.T) *node {
 	n := &node{cgroupV2: cgroupV2(t), amd: isAMD(t)}
 	must(t, os.MkdirAll("/etc/containerd", 0o755))
@@ -53,9 +53,9 @@ func startNode(t *testing.T) *node {
 	t.Cleanup(func() { n.containerd.end(t, syscall.SIGTERM) })
 	_, err = output("ctr", "-a", runtimeSocket, "-n", "k8s.io", "images", "import", "/share/image.tar")
 	must(t, err)
-	// The CRI learns of it by an event of containerd's, a moment later.
+	// The CRI gets the image by an event of containerd, a moment later.
 	images := cri.NewImageServiceClient(connection)
-	eventually(t, "the CRI knows the image", func() error {
+	eventually(t, "the CRI has the image", func() error {
 		found, err := images.ImageStatus(requestContext(t), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}})
 		if err == nil && found.GetImage() == nil {
 			err = errors.New("no such image yet")

@@ -24,7 +24,7 @@ import (
 
 const apiSocket = "/run/qos-nri-plugin/qos.sock"
 
-// classFile is what the plugin is started with. Disk limits differ by disk and direction, so that none is mistaken for another.
+// classFile is the plugin's class file. All limits are different, so that none can be mistaken for another.
 const classFile = `
 apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig
@@ -71,7 +71,7 @@ func (n *node) startPlugin(t testing.TB) {
 	n.waitRegistered(t)
 }
 
-// waitRegistered waits for the plugin to be in its working state, e.g. after a restart of it or of the runtime.
+// waitRegistered waits until the plugin is ready, e.g. after a restart of it or of the runtime.
 func (n *node) waitRegistered(t testing.TB) {
 	t.Helper()
 	eventually(t, "the plugin is registered", func() error {
@@ -100,7 +100,7 @@ func (n *node) api(t testing.TB) qos.NodeQOSClient {
 	return qos.NewNodeQOSClient(connection)
 }
 
-// assignments are what the plugin's own command prints for programs.
+// assignments returns the output of the plugin's command "assignments".
 func (n *node) assignments(t testing.TB) *qos.ListAssignmentsResponse {
 	t.Helper()
 	printed, err := output("qos-nri-plugin", "assignments", "-o", "json")
@@ -110,7 +110,7 @@ func (n *node) assignments(t testing.TB) *qos.ListAssignmentsResponse {
 	return list
 }
 
-// assignment is the class that a container has of a resource; with an empty container, the pod's.
+// assignment is the class of a container, or of the pod if container is empty.
 func (n *node) assignment(t testing.TB, p *pod, container, resource string) *qos.Assignment {
 	t.Helper()
 	list, err := n.api(t).ListAssignments(requestContext(t), &qos.ListAssignmentsRequest{PodUid: p.config.Metadata.Uid})

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// patience is how long something that has to happen may take on an emulated CPU before the test gives up.
+// patience is how long tests wait for a condition, on an emulated CPU.
 const patience = 3 * time.Minute
 
 // eventually waits until check returns nil, and fails the test with its last error if it never does.
@@ -32,7 +32,7 @@ func eventually(t testing.TB, what string, check func() error) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not after %s: %v", what, patience, err)
 		}
-		time.Sleep(50 * time.Millisecond) //nolint:forbidigo // what other processes do can only be asked again
+		time.Sleep(50 * time.Millisecond) //nolint:forbidigo // other processes can only be polled
 	}
 }
 

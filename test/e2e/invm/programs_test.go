@@ -25,7 +25,7 @@ func checksMachine(t *testing.T, n *node) {
 	must(t, err)
 	wantLines(t, printed, n.findings(t))
 
-	// How many groups there can be is only known of a resctrl that is mounted.
+	// The number of groups is only known if resctrl is mounted.
 	if mountOf(t) != "" {
 		file := filepath.Join(t.TempDir(), "many.yaml")
 		mustWrite(t, file, manyClasses(30))
@@ -44,7 +44,7 @@ func checksMachine(t *testing.T, n *node) {
 	}
 }
 
-// findings are how the lines begin that check prints of the tests' class file.
+// findings are the beginnings of the lines that check prints for the tests' class file.
 func (n *node) findings(t testing.TB) []string {
 	t.Helper()
 	var lines []string
@@ -88,7 +88,7 @@ func manyClasses(n int) string {
 	return text + "}}}}\n"
 }
 
-// realDemo runs the demo on this machine, where containers run that it knows nothing of.
+// realDemo runs the demo on this machine, beside containers that it does not manage.
 func realDemo(t *testing.T) {
 	before := standing(t)
 	printed, err := output("demo", "--real")
@@ -109,7 +109,7 @@ func realDemo(t *testing.T) {
 	}
 }
 
-// standing is what programs that clean up after themselves leave as it was: all of resctrl, its mount, and which cgroups there are.
+// standing returns what programs must leave as it was: resctrl's content and mount, and the names of cgroups.
 func standing(t testing.TB) foreign {
 	t.Helper()
 	found := readForeign(t)
@@ -137,7 +137,7 @@ func mountOf(t testing.TB) string {
 	return ""
 }
 
-// mountedByPlugin is of a plugin that has found resctrl unmounted. Nothing of its class file needs an option of resctrl's own.
+// mountedByPlugin: the plugin has mounted resctrl. Its class file needs no mount options.
 func mountedByPlugin(t *testing.T) {
 	if got := mountOf(t); got != "rw,nosuid,nodev,noexec,relatime" {
 		t.Errorf("resctrl is mounted with %q", got)

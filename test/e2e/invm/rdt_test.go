@@ -88,7 +88,7 @@ func schemataLines(t testing.TB, group string) []string {
 	return lines
 }
 
-// foreign is everything about resctrl that is not the plugin's: file contents by path.
+// foreign is everything in resctrl that is not the plugin's: file contents by path.
 type foreign map[string]string
 
 // makeForeignGroups makes groups as another program would: one with a process in it, a monitoring group in it, and an empty one. What

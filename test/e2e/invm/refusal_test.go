@@ -15,16 +15,16 @@ import (
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// podKey is the annotation that asks for classes for a pod.
+// podKey is the annotation for requests of a pod.
 const podKey = "qos.noderesource.dev/pod"
 
-// What containerd says before the words of a plugin that refuses a container, or a pod.
+// The prefixes that containerd adds to the error of a plugin that refuses a container, or a pod.
 const (
 	containerRefused = "failed to create containerd container: failed to get NRI adjustment for container: rpc error: code = Unknown desc = "
 	podRefused       = "NRI RunPodSandbox failed: rpc error: code = Unknown desc = "
 )
 
-// wantRefusal checks that an error is word for word what the runtime's clients should see.
+// wantRefusal checks the exact error of the runtime.
 func wantRefusal(t testing.TB, err error, want string) {
 	t.Helper()
 	if err == nil {

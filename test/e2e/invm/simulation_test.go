@@ -18,9 +18,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestSimulation does on the kernel what the simulations' own tests do on the simulations. It wants a machine of its own: groups
-// that are gone leave their RMIDs behind for longer than tests take, and there are 31, of which these make do with 28. QOS_RESCTRL
-// are mount options.
+// TestSimulation runs the tests of the simulations on the kernel. It needs a machine of its own: the kernel frees the RMIDs of removed
+// groups later than the tests run, and there are 31, of which these use 28. QOS_RESCTRL are mount options.
 func TestSimulation(t *testing.T) {
 	t.Run("the simulated cgroups answer as this kernel does", simulatedCgroups)
 	t.Run("the simulated resctrl answers as this kernel does", simulatedResctrl)
@@ -35,7 +34,7 @@ func rdtBackend(t *testing.T) {
 	}
 }
 
-// resctrlMachine is what the tests of pkg/rdt call this machine.
+// resctrlMachine is the name of this machine in the tests of pkg/rdt.
 func resctrlMachine(t *testing.T) string {
 	t.Helper()
 	machine := "intel"

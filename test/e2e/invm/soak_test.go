@@ -18,7 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
 )
 
-// TestSoak does random things: those of the seed QOS_SOAK_SEED, or of 1, for QOS_SOAK_MINUTES, or in three rounds.
+// TestSoak runs a soak with the seed QOS_SOAK_SEED, or 1, for QOS_SOAK_MINUTES, or for three rounds.
 func TestSoak(t *testing.T) {
 	n := startNode(t)
 	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, ""))

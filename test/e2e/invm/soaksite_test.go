@@ -156,7 +156,7 @@ func (s *soakSite) RemoveContainer(ctx context.Context, id string) error {
 // Exec does not wait for what it starts, which ends with the container.
 func (s *soakSite) Exec(ctx context.Context, id string) error { return s.begin(ctx, id) }
 
-// Fork has the forking done by a process that it starts.
+// Fork starts a process that forks.
 func (s *soakSite) Fork(ctx context.Context, id string) error { return s.begin(ctx, id, "spawn", "1") }
 
 func (s *soakSite) begin(ctx context.Context, id string, args ...string) error {
@@ -203,7 +203,7 @@ func (s *soakSite) StopPlugin(context.Context) error {
 	return nil
 }
 
-// KillPlugin kills it at once, or some milliseconds later: sooner or later in what it is about to do.
+// KillPlugin kills the plugin at once, or some milliseconds later, during its work.
 func (s *soakSite) KillPlugin(_ context.Context, at int) error {
 	s.killed = true
 	doomed := s.plugin.cmd.Process

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bySystemd says that systemd runs this machine, and makes the cgroups of pods and containers.
+// bySystemd is whether systemd manages this machine and the cgroups of pods and containers.
 func bySystemd() bool {
 	_, err := os.Stat("/run/systemd/private")
 	return err == nil
@@ -33,7 +33,7 @@ func podCgroup(uid string) string {
 	return "/kubepods/pod" + uid
 }
 
-// containerCgroup is where the runtime puts a container of a pod.
+// containerCgroup returns the cgroup of a container of a pod.
 func containerCgroup(pod, id string) string {
 	if bySystemd() {
 		id = "cri-containerd-" + id + ".scope"
@@ -41,7 +41,7 @@ func containerCgroup(pod, id string) string {
 	return path.Join(pod, id)
 }
 
-// makeSlice makes a pod's slice, with the accounting that the kubelet asks for.
+// makeSlice makes a pod's slice, with accounting like the kubelet.
 func makeSlice(t testing.TB, slice string) {
 	t.Helper()
 	systemctl(t, "start", slice)
@@ -54,7 +54,7 @@ func systemctl(t testing.TB, args ...string) {
 	must(t, err)
 }
 
-// TestSystemd is of a machine whose first process is systemd, with the systemd cgroup driver of runtime and kubelet.
+// TestSystemd runs on a machine with systemd, and with the systemd cgroup driver of runtime and kubelet.
 func TestSystemd(t *testing.T) {
 	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, "debug")) // which has more files, as newer kernels do
 	n := startNode(t)
@@ -86,8 +86,7 @@ func unitFiles(n *node, cgroup string) map[string]string {
 	return found
 }
 
-// reloadsOfSystemd: systemd leaves groups and throttles alone when it reads its units again, as after each upgrade of a package with a
-// service, but not weights.
+// reloadsOfSystemd: when systemd reloads its units, as upgrades of packages do, it resets weights, but neither groups nor throttles.
 func reloadsOfSystemd(t *testing.T, p *pod) {
 	n := p.node
 	limited := p.run(t, spec{name: "changed", args: []string{"show", "/sys/fs/cgroup/io.max"}})
@@ -107,7 +106,7 @@ func reloadsOfSystemd(t *testing.T, p *pod) {
 	}
 }
 
-// changedUnits: what somebody tells systemd of the cgroup of a container or pod is not the last word, also when systemd remembers it.
+// changedUnits: properties that another program sets on the unit of a container or pod are repaired, also if systemd stores them.
 func changedUnits(t *testing.T, p *pod) {
 	n := p.node
 	weighed := p.run(t, spec{name: "weighed"}).cgroup()

@@ -16,8 +16,8 @@ import (
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// weights: as long as no disk acts on them, the status says so. A disk that has got bfq is found when the class files are read again;
-// containers then have weights of their own for it.
+// weights: while no disk supports weights, the status reports that. A disk with the bfq scheduler is found when the class files are
+// read again; containers then have weights for it.
 func weights(t *testing.T, p *pod) {
 	n := p.node
 	n.wantWeightsEffective(t, false)
@@ -62,7 +62,7 @@ func (n *node) bfqFile() string {
 	return "blkio/blkio.bfq.weight_device"
 }
 
-// wantWeightsEffective waits for what the status says of weights: of all, and of the class that has them.
+// wantWeightsEffective waits for the condition of weights, and for the degraded class.
 func (n *node) wantWeightsEffective(t testing.TB, want bool) {
 	t.Helper()
 	eventually(t, "the status says whether weights are effective", func() error {

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command workload is what runs in the containers of the tests, and the only program in their image.
+// Command workload runs in the containers of the tests, and is the only program in their image.
 package main
 
 import (
@@ -96,7 +96,7 @@ func spawn(count string) error {
 	return wait()
 }
 
-// await gives up after a minute, long after what it waits for should have come.
+// await polls a condition for at most a minute.
 func await(file, text string) error {
 	start := time.Now()
 	for {
@@ -111,7 +111,7 @@ func await(file, text string) error {
 		if time.Since(start) > time.Minute {
 			return fmt.Errorf("%s has %q, not %q", file, data, text)
 		}
-		time.Sleep(5 * time.Millisecond) //nolint:forbidigo // a file of the kernel's can only be read again
+		time.Sleep(5 * time.Millisecond) //nolint:forbidigo // files of the kernel can only be polled
 	}
 }
 
@@ -162,7 +162,7 @@ func directIO(direction, device, seconds string) error {
 	if err != nil {
 		return err
 	}
-	// Direct I/O wants memory that is aligned as the disk's blocks are; a mapping is.
+	// Direct I/O needs memory that is aligned like the disk's blocks; mappings are.
 	block, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return fmt.Errorf("map a buffer: %w", err)

@@ -10,8 +10,7 @@ import (
 	"sync"
 )
 
-// cable is a socket that leads to another one, and can be cut: all that goes over it ends at once, as it does with a process that is
-// killed.
+// cable is a socket that forwards to another one. Cutting it closes all its connections at once, as when a process is killed.
 type cable struct {
 	listener net.Listener
 	to       string
@@ -60,7 +59,7 @@ func (c *cable) add(near, far net.Conn) bool {
 	return true
 }
 
-// carry goes on until either end is closed, and closes both.
+// carry copies until either end is closed, and closes both.
 func (c *cable) carry(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 	c.mu.Lock()
@@ -82,7 +81,7 @@ func (c *cable) cut() {
 	}
 }
 
-// end cuts it and waits until nothing is left of it.
+// end cuts the cable and waits for its goroutines.
 func (c *cable) end() error {
 	c.cut()
 	c.running.Wait()

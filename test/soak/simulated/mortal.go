@@ -11,18 +11,18 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 )
 
-// mortal is a machine as a process sees it that can be killed: from a chosen write on nothing is written any more, and all that
-// it is asked for fails.
+// mortal is the machine of a process that can be killed: from a chosen write on, nothing is written any more and every call
+// fails.
 type mortal struct {
 	machine *sim.Machine
-	// died is called once, at the moment of the death, while no write is under way.
+	// died is called once, when the process is killed, while no write is in progress.
 	died func()
 
-	mu sync.RWMutex // held for writing around writes, so that there is none in the moment of the death; guards what follows
-	// left are the writes before the death; 0 is none to come.
+	mu sync.RWMutex // locked for writing during writes, so that none is in progress when the process is killed; guards all below
+	// left is the number of writes until the kill; 0 is none planned.
 	left int
 	dead bool
-	// late deaths come after the write has had its effect, of which the process does not know any more.
+	// late kills come after the write has had its effect, before the process gets the result.
 	late bool
 }
 
@@ -43,7 +43,7 @@ func (m *mortal) die() {
 	}
 }
 
-// write does one write into the kernel, unless the process is killed before.
+// write does one write, unless the process is killed before.
 func (m *mortal) write(op, path string, do func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,7 +65,7 @@ func (m *mortal) write(op, path string, do func() error) error {
 	return err
 }
 
-// read does what changes nothing.
+// read does a call that changes nothing.
 func read[T any](m *mortal, op, path string, do func() (T, error)) (result T, err error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -14,31 +14,31 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// theirCgroup is a cgroup of a service that has limits of its own.
+// theirCgroup is a cgroup of another service with limits.
 const theirCgroup = "/system.slice/theirs.service"
 
-// firstStranger is the first process ID of others, apart from those of containers.
+// firstStranger is the first process ID of foreign processes.
 const firstStranger = 1_000_000
 
-// makeForeign has others use cgroups.
+// makeForeign makes a foreign cgroup.
 func (s *Site) makeForeign() error {
 	s.machine.Cgroups().AddCgroup(theirCgroup)
 	return s.machine.WriteFile(path.Join("/sys/fs/cgroup", theirCgroup, "io.max"), []byte("254:0 rbps=123456"))
 }
 
-// ForeignFiles is part of steps.Others.
+// ForeignFiles implements steps.Others.
 func (s *Site) ForeignFiles() []string {
 	return []string{path.Join("/sys/fs/cgroup", theirCgroup, "io.max")}
 }
 
-// ChangeForeign is part of steps.Others: one of two groups is made, rewritten, entered or removed.
+// ChangeForeign implements steps.Others: one of two groups is made, rewritten, entered or removed.
 func (s *Site) ChangeForeign(_ context.Context, n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := []string{"theirs", "container-0123456789ab"}[n%2]
 	group := path.Join(resctrl.MountPoint, name)
 	if _, err := s.machine.ReadDir(resctrl.MountPoint); err != nil {
-		return nil // nobody has mounted resctrl
+		return nil // resctrl is not mounted
 	}
 	if _, err := s.machine.ReadDir(group); errors.Is(err, fs.ErrNotExist) {
 		return s.machine.Mkdir(group)
@@ -60,7 +60,7 @@ func (s *Site) ChangeForeign(_ context.Context, n int) error {
 	return nil
 }
 
-// ToggleDisk is part of steps.Disks.
+// ToggleDisk implements steps.Disks.
 func (s *Site) ToggleDisk(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,12 +76,12 @@ func (s *Site) ToggleDisk(context.Context) error {
 	return nil
 }
 
-// RemoveGroup is part of steps.Saboteur.
+// RemoveGroup implements steps.Saboteur.
 func (s *Site) RemoveGroup(_ context.Context, group string) error {
 	return ignoreGone(s.machine.Remove(path.Join(resctrl.MountPoint, group)))
 }
 
-// RewriteGroup is part of steps.Saboteur.
+// RewriteGroup implements steps.Saboteur.
 func (s *Site) RewriteGroup(_ context.Context, group, schemata string) error {
 	return ignoreGone(s.machine.WriteFile(path.Join(resctrl.MountPoint, group, "schemata"), []byte(schemata)))
 }
@@ -93,7 +93,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// Remount is part of steps.Saboteur.
+// Remount implements steps.Saboteur.
 func (s *Site) Remount(_ context.Context, again bool) error {
 	s.machine.Resctrl().Unmount()
 	if !again {
@@ -102,7 +102,7 @@ func (s *Site) Remount(_ context.Context, again bool) error {
 	return s.machine.Mount("resctrl", resctrl.MountPoint, "resctrl", "")
 }
 
-// Stray is part of steps.Saboteur.
+// Stray implements steps.Saboteur.
 func (s *Site) Stray(_ context.Context, id string) error {
 	c, err := s.Container(id)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Site) Stray(_ context.Context, id string) error {
 	return ignoreGone(s.machine.WriteFile(resctrl.MountPoint+"/tasks", fmt.Append(nil, c.PID)))
 }
 
-// Unlimit is part of steps.Saboteur.
+// Unlimit implements steps.Saboteur.
 func (s *Site) Unlimit(_ context.Context, id string) error {
 	c, err := s.Container(id)
 	if err != nil {

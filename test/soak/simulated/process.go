@@ -31,8 +31,8 @@ const endTime = 15 * time.Second
 // checkpoint is the agent's file in its state directory.
 const checkpoint = "changes.json"
 
-// process is the real agent, in this process. When it is killed, its connections are cut, it cannot reach the machine any more, and
-// what it still writes into its checkpoint is undone.
+// process is the real agent, in this process. When it is killed, its connections are cut, its calls to the machine fail, and later
+// writes to its checkpoint are undone.
 type process struct {
 	options agent.Options
 	host    *mortal
@@ -43,12 +43,12 @@ type process struct {
 	// ended is closed when the agent has ended, with err.
 	ended chan struct{}
 	err   error
-	// killed is closed at its death, and dead when checkpoint is what it had written until then.
+	// killed is closed when the process is killed, and dead when checkpoint has the content of that moment.
 	killed, dead chan struct{}
 	checkpoint   []byte
 }
 
-// startProcess starts an agent on a machine, with a way to the runtime's socket, and waits until it answers.
+// startProcess starts an agent on a machine with a cable to the runtime's socket, and waits until it answers.
 func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, runtime string, log *slog.Logger) (*process, error) {
 	p := &process{options: o, ended: make(chan struct{}), killed: make(chan struct{}), dead: make(chan struct{})}
 	p.host = &mortal{machine: machine, died: p.die}
@@ -80,7 +80,7 @@ func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, ru
 	return p, nil
 }
 
-// die is the moment of its death. What it has answered before is in the checkpoint; what it answers afterwards, nobody hears.
+// die is the moment of the kill. The checkpoint has every change that was answered before; later answers are lost.
 func (p *process) die() {
 	close(p.killed)
 	_ = p.conn.Close()
@@ -99,7 +99,7 @@ func (p *process) wasKilled() bool {
 	}
 }
 
-// endedByItself says why it has ended though nobody wanted it to.
+// endedByItself returns why the agent ended without being stopped or killed.
 func (p *process) endedByItself() error {
 	select {
 	case <-p.ended:
@@ -112,8 +112,8 @@ func (p *process) endedByItself() error {
 	return fmt.Errorf("the agent has ended: %w", p.err)
 }
 
-// end lets the agent end, and waits until nothing is left of it. What it leaves is what a killed process leaves, if it was killed:
-// a checkpoint of that moment, and a socket that nobody serves.
+// end ends the agent and waits for its goroutines. If it was killed, it leaves what a killed process leaves: the checkpoint of that
+// moment, and a socket without a server.
 func (p *process) end() error {
 	p.cancel()
 	late := time.NewTimer(endTime)

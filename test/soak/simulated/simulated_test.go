@@ -31,7 +31,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// newSite has a plugin that runs.
+// newSite makes a site with a running plugin.
 func newSite(t *testing.T) *Site {
 	t.Helper()
 	s, err := New(slog.New(slog.DiscardHandler))
@@ -48,7 +48,7 @@ func (s *Site) hold(t *testing.T) {
 	invariant.Machine{API: s.API(), Host: s.Host(), Live: s.Live}.Hold(t)
 }
 
-// runGold runs a container in class gold, which has forked.
+// runGold runs a container in class gold that has forked.
 func (s *Site) runGold(t *testing.T) (uid string) {
 	t.Helper()
 	pod := steps.Pod{Name: "a", UID: "uid-a", Annotations: map[string]string{"qos.noderesource.dev/pod": "rdt=gold"}}
@@ -71,14 +71,14 @@ func (s *Site) toSilver(t *testing.T, uid string) error {
 	return err
 }
 
-func TestAKilledPluginWritesNothingMoreAndTheNextOneGoesOn(t *testing.T) {
+func TestAKilledPluginWritesNothingMoreAndTheNextOneRecovers(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		s := newSite(t)
 		uid := s.runGold(t)
 		s.late = !late
 		must(t, s.KillPlugin(t.Context(), 2))
 		if err := s.toSilver(t, uid); err == nil {
-			t.Error("a plugin that was killed in an update has answered that it was done")
+			t.Error("a plugin that was killed in an update has reported success")
 		}
 		if runs, err := s.PluginRuns(); runs || err != nil {
 			t.Errorf("the plugin runs: %t, %v", runs, err)
@@ -93,7 +93,7 @@ func TestAKilledPluginWritesNothingMoreAndTheNextOneGoesOn(t *testing.T) {
 	}
 }
 
-func TestAPluginThatIsKilledOrStoppedBetweenWritesComesBack(t *testing.T) {
+func TestAPluginThatIsKilledOrStoppedCanBeStartedAgain(t *testing.T) {
 	s := newSite(t)
 	uid := s.runGold(t)
 	must(t, s.toSilver(t, uid))
@@ -115,7 +115,7 @@ func TestAPluginThatIsKilledOrStoppedBetweenWritesComesBack(t *testing.T) {
 	}
 }
 
-func TestAFarDeathDoesNotComeByItself(t *testing.T) {
+func TestAPlannedKillWaitsForItsWrite(t *testing.T) {
 	died := 0
 	m := &mortal{machine: sim.New(sim.Options{}), died: func() { died++ }}
 	must(t, m.Mount("resctrl", "/sys/fs/resctrl", "resctrl", ""))
@@ -137,7 +137,7 @@ func TestAFarDeathDoesNotComeByItself(t *testing.T) {
 	}
 }
 
-func TestWhatGoesOverACableEndsWhenItIsCut(t *testing.T) {
+func TestCuttingACableClosesItsConnections(t *testing.T) {
 	dir := t.TempDir()
 	far, err := net.Listen("unix", filepath.Join(dir, "far"))
 	must(t, err)
@@ -164,6 +164,6 @@ func TestWhatGoesOverACableEndsWhenItIsCut(t *testing.T) {
 	}
 	must(t, c.end())
 	if _, err := net.Dial("unix", filepath.Join(dir, "near")); err == nil {
-		t.Error("somebody listens still")
+		t.Error("the socket still has a listener")
 	}
 }

@@ -27,11 +27,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
 )
 
-// inspectInterval is how often the plugin compares the machine with what should be: more often than a node does, so that a soak sees
-// more of it.
+// inspectInterval is how often the plugin looks for drift. It is shorter than on a node, to test more of it.
 const inspectInterval = 2 * time.Second
 
-// Site is a node with 12 ways of cache, and disks that come and go.
+// Site is a node with 12 ways of cache, and disks that are added and removed.
 type Site struct {
 	*nriruntime.Runtime
 
@@ -67,9 +66,9 @@ func New(log *slog.Logger) (*Site, error) {
 	}
 	s := &Site{dir: dir, machine: sim.New(sim.Options{}), log: log, hangups: make(chan os.Signal, 1),
 		pids: map[string]int{}, disks: map[string]string{"vda": "254:0", "vdb": "254:16"}, foreign: map[string]bool{}}
-	// Without a plugin nobody else takes the signal, which would end this process.
+	// Without a plugin the signal would end this process.
 	signal.Notify(s.hangups, syscall.SIGHUP)
-	// A slow machine is to show the same: with NRI's two seconds for a hook, a plugin that is late is dropped.
+	// With NRI's default of 2 s for a hook, the plugin would be dropped on a slow machine.
 	adaptation.SetPluginRegistrationTimeout(time.Minute)
 	adaptation.SetPluginRequestTimeout(time.Minute)
 	if err := s.furnish(); err != nil {
@@ -111,16 +110,16 @@ func (s *Site) Close() error {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
-// Host is part of steps.Site.
+// Host implements steps.Site.
 func (s *Site) Host() invariant.FS { return s.machine }
 
-// Live is part of steps.Site.
+// Live implements steps.Site.
 func (s *Site) Live(ctx context.Context) (invariant.Live, error) {
-	s.machine.Cgroups().Writes() // of which nobody here wants to know
+	s.machine.Cgroups().Writes() // discards the record of writes
 	return invariant.LiveIn(s.Runtime)(ctx)
 }
 
-// Machine is part of steps.Site.
+// Machine implements steps.Site.
 func (s *Site) Machine() steps.Machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,29 +133,29 @@ func (s *Site) Machine() steps.Machine {
 	return m
 }
 
-// RunPod is part of steps.Runtime.
+// RunPod implements steps.Runtime.
 func (s *Site) RunPod(ctx context.Context, pod steps.Pod) (id string, err error) {
 	return s.Runtime.RunPod(ctx, nriruntime.PodConfig{Name: pod.Name, UID: pod.UID, Annotations: pod.Annotations})
 }
 
-// CreateContainer is part of steps.Runtime.
+// CreateContainer implements steps.Runtime.
 func (s *Site) CreateContainer(ctx context.Context, pod string, c steps.Container) (id string, err error) {
 	return s.Runtime.CreateContainer(ctx, pod, nriruntime.ContainerConfig{Name: c.Name, Annotations: c.Annotations})
 }
 
-// ExitContainer is part of steps.Runtime.
+// ExitContainer implements steps.Runtime.
 func (s *Site) ExitContainer(ctx context.Context, id string) error {
 	_, err := s.Exit(ctx, id)
 	return err
 }
 
-// Exec is part of steps.Runtime.
+// Exec implements steps.Runtime.
 func (s *Site) Exec(ctx context.Context, id string) error {
 	_, err := s.Runtime.Exec(ctx, id)
 	return err
 }
 
-// Fork is part of steps.Runtime. The first process forks.
+// Fork implements steps.Runtime. The first process forks.
 func (s *Site) Fork(_ context.Context, id string) error {
 	c, err := s.Container(id)
 	if err != nil {
@@ -166,25 +165,25 @@ func (s *Site) Fork(_ context.Context, id string) error {
 	return err
 }
 
-// Resize is part of steps.Runtime.
+// Resize implements steps.Runtime.
 func (s *Site) Resize(ctx context.Context, id string) error {
 	shares := &api.LinuxCPU{Shares: api.UInt64(uint64(1024))}
 	return s.UpdateContainer(ctx, id, &api.LinuxResources{Cpu: shares})
 }
 
-// RestartRuntime is part of steps.Runtime.
+// RestartRuntime implements steps.Runtime.
 func (s *Site) RestartRuntime(context.Context) error { return s.Restart() }
 
-// WriteClasses is part of steps.Plugin. A reader sees the file as it was or as it is.
+// WriteClasses implements steps.Plugin. It replaces the file atomically.
 func (s *Site) WriteClasses(text string) error {
 	next := filepath.Join(s.dir, "next")
 	return errors.Join(os.WriteFile(next, []byte(text), 0o600), os.Rename(next, s.options.Config))
 }
 
-// Hangup is part of steps.Plugin.
+// Hangup implements steps.Plugin.
 func (s *Site) Hangup() error { return syscall.Kill(os.Getpid(), syscall.SIGHUP) }
 
-// StartPlugin is part of steps.Plugin.
+// StartPlugin implements steps.Plugin.
 func (s *Site) StartPlugin(ctx context.Context) error {
 	if s.process != nil {
 		if !s.process.wasKilled() {
@@ -199,7 +198,7 @@ func (s *Site) StartPlugin(ctx context.Context) error {
 	return err
 }
 
-// StopPlugin is part of steps.Plugin.
+// StopPlugin implements steps.Plugin.
 func (s *Site) StopPlugin(context.Context) error {
 	if s.process == nil {
 		return errors.New("the plugin does not run")
@@ -209,7 +208,7 @@ func (s *Site) StopPlugin(context.Context) error {
 	return ending.end()
 }
 
-// KillPlugin is part of steps.Plugin. Every other one dies right after the write.
+// KillPlugin implements steps.Plugin. Every other one dies right after the write.
 func (s *Site) KillPlugin(_ context.Context, at int) error {
 	if s.process == nil {
 		return errors.New("the plugin does not run")
@@ -219,7 +218,7 @@ func (s *Site) KillPlugin(_ context.Context, at int) error {
 	return nil
 }
 
-// PluginRuns is part of steps.Plugin.
+// PluginRuns implements steps.Plugin.
 func (s *Site) PluginRuns() (bool, error) {
 	if s.process == nil || s.process.wasKilled() {
 		return false, nil
@@ -228,7 +227,7 @@ func (s *Site) PluginRuns() (bool, error) {
 	return err == nil, err
 }
 
-// API is part of steps.Plugin.
+// API implements steps.Plugin.
 func (s *Site) API() qosv1alpha1.NodeQOSClient {
 	if s.process == nil {
 		return nil

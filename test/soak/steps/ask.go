@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// ask is what a pod with one container, "main", asks for.
+// ask is the request of a pod with one container, "main".
 type ask struct {
-	// pod are the pod's annotations, cri those that the kubelet sets on the container.
+	// pod are the pod's annotations; cri are CRI annotations, which the kubelet sets on the container.
 	pod, cri map[string]string
-	// rdt, blockIO and podIO are the classes that are asked for; asked says of which resources any is.
+	// rdt, blockIO and podIO are the requested classes; asked has the resources with a request.
 	rdt, blockIO, podIO string
 	asked               map[string]bool
-	// never is the reason why nothing of the kind is ever given; empty for what can be given.
+	// never is the reason why the request is always refused; empty if it can be granted.
 	never string
 }
 
@@ -40,7 +40,7 @@ const (
 
 func pick(random *rand.Rand, from ...string) string { return from[random.IntN(len(from))] }
 
-// newAsk asks in one of the ways that there are, mostly for classes that there can be.
+// newAsk returns a request in one of the possible forms, mostly for classes that may exist.
 func newAsk(random *rand.Rand) ask {
 	a := ask{pod: map[string]string{}, cri: map[string]string{}, asked: map[string]bool{}}
 	class := pick(random, "gold", "gold", "silver", "bronze", "")
@@ -73,7 +73,7 @@ func newAsk(random *rand.Rand) ask {
 	return a
 }
 
-// newBoundedAsk asks for a class that has a capacity, as a rule.
+// newBoundedAsk returns a request that is mostly for a class with a capacity.
 func newBoundedAsk(random *rand.Rand) ask {
 	a := ask{asked: map[string]bool{}}
 	switch random.IntN(3) {
@@ -102,7 +102,7 @@ func (a *ask) wants(resource, class string) {
 	}
 }
 
-// newWrongAsk asks for what nobody is ever given.
+// newWrongAsk returns a request that is always refused.
 func newWrongAsk(a ask, random *rand.Rand) ask {
 	switch random.IntN(6) {
 	case 0:
@@ -122,7 +122,7 @@ func newWrongAsk(a ask, random *rand.Rand) ask {
 	return a
 }
 
-// may are the reasons for which a class file lets it be refused, and must says that it has to be.
+// may returns the reasons for which a class file permits a refusal; must is whether it must be refused.
 func (a ask) may(c classFile) (reasons []string, must bool) {
 	if a.never != "" {
 		// What is not configured is unknown, whatever else is wrong.
@@ -141,7 +141,7 @@ func (a ask) may(c classFile) (reasons []string, must bool) {
 	return reasons, must
 }
 
-// classes are those that are asked for, by resource.
+// classes returns the requested classes by resource.
 func (a ask) classes() map[string]string {
 	asked := map[string]string{rdt: a.rdt, blockIO: a.blockIO, podIO: a.podIO}
 	maps.DeleteFunc(asked, func(resource, _ string) bool { return !a.asked[resource] })

@@ -21,13 +21,13 @@ const (
 
 // classFile is one state of the class file. Class bronze is always there.
 type classFile struct {
-	// number is told in the classes' descriptions, so that it is known which file is in force.
+	// number is in the classes' descriptions, and shows which file is in force.
 	number int
 	// wrong files are refused.
 	wrong string
 	// defaultClass of RDT; empty is the system default.
 	defaultClass string
-	// gold and silver say whether there are such classes, goldCapacity and lowCapacity bound gold and low.
+	// gold and silver are whether these classes exist; goldCapacity and lowCapacity are capacities of gold and low.
 	gold, silver, blockIO, podIO bool
 	goldCapacity, lowCapacity    int
 	// share of the cache, in per cent, is gold's alone; bandwidth is that of bronze.
@@ -141,12 +141,12 @@ func (c classFile) classes(resource string) []string {
 	return names
 }
 
-// bounded says whether a class has a capacity.
+// bounded reports whether a class has a capacity.
 func (c classFile) bounded(class string) bool {
 	return class == "gold" && c.goldCapacity > 0 || class == "low" && c.lowCapacity > 0 || class == "heavy"
 }
 
-// expect is what the classes come to on a machine.
+// expect returns the values of the classes on a machine.
 func (c classFile) expect(m Machine) invariant.Expect {
 	gold := 0
 	if c.gold {

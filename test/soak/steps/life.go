@@ -13,10 +13,10 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// mostPods is how many pods there are at a time.
+// mostPods is the most pods at a time.
 const mostPods = 25
 
-// life is what pods and containers do.
+// life returns the actions of pods and containers.
 func life() []action {
 	return []action{
 		{weight: 20, plan: (*Soak).newPod},
@@ -35,7 +35,7 @@ func life() []action {
 	}
 }
 
-// newPod runs a pod with a container, which in some is created only.
+// newPod runs a pod with a container, which is not always started.
 func (s *Soak) newPod() *deed { return s.newPodAsking(newAsk(s.random)) }
 
 func (s *Soak) newPodAsking(a ask) *deed {
@@ -78,8 +78,8 @@ func (p *pod) note(id, name string, started bool) {
 	p.containers = append(p.containers, &container{pod: p, id: id, name: name, state: in})
 }
 
-// runContainer creates a container and starts it, if it is to be. The ID is empty when that failed. A container that was started in
-// calm is to be in its class at once.
+// runContainer creates a container, and may start it. The ID is empty after a failure. In calm rounds a started container must be in
+// its class at once.
 func (s *Soak) runContainer(ctx context.Context, p *pod, name string, start bool) (id string, err error) {
 	id, err = s.site.CreateContainer(ctx, p.id, Container{Name: name, Annotations: p.ask.cri})
 	if err != nil || !start {
@@ -94,8 +94,8 @@ func (s *Soak) runContainer(ctx context.Context, p *pod, name string, start bool
 	return id, s.placed(ctx, id, p.ask)
 }
 
-// startOrRemove removes what cannot be started, as the kubelet does when it tries again. Runtimes do not tell plugins of all that they
-// could not start.
+// startOrRemove removes a container that cannot be started, as the kubelet does when it retries. Runtimes do not call hooks for all
+// containers that failed to start.
 func (s *Soak) startOrRemove(ctx context.Context, id string) error {
 	err := s.site.StartContainer(ctx, id)
 	if err != nil {
@@ -171,7 +171,7 @@ func (s *Soak) endPod() *deed {
 		then: func(error) { s.removePod(p) }}
 }
 
-// crashLoop ends a container some times. The kubelet makes the next one before it removes the one before.
+// crashLoop ends a container several times. The kubelet creates its successor before it removes it.
 func (s *Soak) crashLoop() *deed {
 	c := s.anyContainer(running)
 	if c == nil {
@@ -213,7 +213,7 @@ func (s *Soak) exec() *deed {
 		do: func(ctx context.Context) error { return s.site.Exec(ctx, c.id) }}
 }
 
-// execEverywhere starts a process in all that runs, whatever class it was created in and has now.
+// execEverywhere starts a process in every running container, whether or not its class has changed.
 func (s *Soak) execEverywhere() *deed {
 	var all []*container
 	for _, p := range s.pods {
@@ -280,7 +280,7 @@ func (s *Soak) update() *deed {
 	for resource, class := range asks.classes() {
 		request.QosResources = append(request.QosResources, &qosv1alpha1.ContainerQOSResource{Name: resource, Class: class})
 	}
-	// What it has already is not refused, whatever class files say by now.
+	// A class that the container already has is not refused, even if it was removed from the class files.
 	d.may, _ = asks.may(s.file)
 	d.what = fmt.Sprintf("%s to %v", c, asks.classes())
 	d.do = func(ctx context.Context) error { return s.change(ctx, request) }
@@ -288,7 +288,7 @@ func (s *Soak) update() *deed {
 	return d
 }
 
-// note notes a change. Of one that was neither made nor refused, the outcome is not known, and so not which classes the container has.
+// note records a change. If it neither succeeded nor was refused, the container's classes are unknown.
 func (c *container) note(classes map[string]string, err error) {
 	refusals := []string{classFull, unknownClass, unknownResource, unavailable, notRunning}
 	switch {

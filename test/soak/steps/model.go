@@ -22,7 +22,7 @@ type container struct {
 	pod      *pod
 	id, name string
 	state    state
-	// changed are the classes that it was changed to, by resource, and must keep; nil when that is not known.
+	// changed are the classes of its last update, by resource, which it must keep; nil if unknown.
 	changed map[string]string
 }
 
@@ -36,26 +36,26 @@ const (
 
 func (c *container) String() string { return c.pod.config.Name + "/" + c.name }
 
-// deed is something that is done to the node.
+// deed is one random action on the node.
 type deed struct {
 	action, what string
 	do           func(ctx context.Context) error
-	// then notes in the model what came of it. Deeds that are done at the same time are noted one after another.
+	// then records the outcome in the model. The outcomes of concurrent deeds are recorded one after another.
 	then func(err error)
-	// may are the reasons for which it may fail while nothing else happens that explains it; must says that it has to.
+	// may are the permitted reasons for a failure in a calm round; must is whether it must fail.
 	may  []string
 	must bool
-	// judged is false for what may fail at any time.
+	// judged is whether failures are checked.
 	judged bool
-	// touches is the pod that no other deed of the same time may touch.
+	// touches is the pod that no concurrent deed may touch.
 	touches *pod
 }
 
-// action makes deeds of a kind; nil when there is nothing to do it to.
+// action makes deeds of a kind, or nil if none is possible.
 type action struct {
 	weight int
 	plan   func(s *Soak) *deed
-	// alone is done by itself; so is trouble, which explains failures of what is done afterwards.
+	// alone is not done concurrently. Neither is trouble, which also permits failures of later deeds.
 	alone, trouble bool
 }
 

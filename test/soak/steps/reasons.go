@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Reasons why something was not done.
+// Reasons for failures.
 const (
 	classFull       = "ClassFull"
 	unknownClass    = "UnknownClass"
@@ -28,7 +28,7 @@ const (
 	other           = "Other"
 )
 
-// reasonOf finds the reason in what the plugin said to the runtime, or to who asked for a change.
+// reasonOf returns the reason in an error of the runtime or of the node API.
 func reasonOf(err error) string {
 	text := err.Error()
 	for _, known := range []struct{ words, reason string }{
@@ -45,7 +45,7 @@ func reasonOf(err error) string {
 		{"this node has ", unknownResource},
 		{"not running yet", notRunning},
 		{"not connected to the container runtime", pluginAway},
-		{"input/output error", pluginKilled}, // what is left of it has no machine any more
+		{"input/output error", pluginKilled}, // its calls to the machine fail
 		{"ttrpc: closed", pluginKilled},
 		{"no such cgroup", notRunning},
 	} {
@@ -62,5 +62,5 @@ func reasonOf(err error) string {
 	return other
 }
 
-// errNoPlugin is returned for what needs the plugin while it does not run.
+// errNoPlugin is returned for deeds that need the plugin while it does not run.
 var errNoPlugin = errors.New("the plugin does not run")

@@ -14,7 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// settle has the plugin run, waits until all is at rest, and looks whether all that must hold holds.
+// settle makes sure that the plugin runs, waits until the node is settled, and checks the invariants.
 func (s *Soak) settle(ctx context.Context) error {
 	began := time.Now()
 	if err := s.revive(ctx); err != nil {
@@ -49,17 +49,17 @@ func (s *Soak) settle(ctx context.Context) error {
 	return s.violated(s.watch(ctx, 0))
 }
 
-// quietTime is how long the plugin has to stay registered before all is at rest: a runtime that has ended, or class files that need
-// other hooks, are not noticed at once.
+// quietTime is how long the plugin must stay registered before the node counts as settled: it does not notice at once that the
+// runtime ended, or that class files need other hooks.
 const quietTime = 100 * time.Millisecond
 
-// registration is that of the plugin with the runtime, as it was seen last.
+// registration is the last observed registration of the plugin with the runtime.
 type registration struct {
 	at               time.Time // by the plugin
 	since, restarted time.Time
 }
 
-// unsettled says that the plugin is on its way to be registered anew.
+// unsettled returns why the plugin's registration is not settled.
 func (r *registration) unsettled(status *qosv1alpha1.StatusResponse) []string {
 	if at := status.GetRuntime().GetRegisteredAt().AsTime(); at != r.at {
 		r.at, r.since = at, time.Now()
@@ -70,7 +70,7 @@ func (r *registration) unsettled(status *qosv1alpha1.StatusResponse) []string {
 	return nil
 }
 
-// revive has a plugin run that is not about to be killed.
+// revive starts the plugin again if it was killed or is about to be.
 func (s *Soak) revive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, deedTime)
 	defer cancel()
@@ -90,7 +90,7 @@ func (s *Soak) pluginRuns() bool {
 	return runs
 }
 
-// unsettled says what is on its way still: the class file that was written last, and containers that are not in their class.
+// unsettled returns what is pending: the class file that was written last, and containers that are not in their class.
 func (s *Soak) unsettled(w *invariant.World) []string {
 	var wrong []string
 	config := w.Status.GetConfig()
@@ -103,7 +103,7 @@ func (s *Soak) unsettled(w *invariant.World) []string {
 	case s.file.wrong == "" && !unknown && fileInForce(w.Status) != s.file.number:
 		wrong = append(wrong, fmt.Sprintf("class file %d is in force, and not %d", fileInForce(w.Status), s.file.number))
 	}
-	wrong = append(wrong, astray(w)...)
+	wrong = append(wrong, misplaced(w)...)
 	wrong = append(wrong, s.lostChanges(w)...)
 	for _, r := range w.Status.GetUnavailableResources() {
 		wrong = append(wrong, fmt.Sprintf("%s is unavailable: %s", r.GetName(), r.GetMessage()))
@@ -111,8 +111,8 @@ func (s *Soak) unsettled(w *invariant.World) []string {
 	return wrong
 }
 
-// astray are the containers that run and are not in their class. One that has not started gets there when it does.
-func astray(w *invariant.World) []string {
+// misplaced returns the running containers that are not in their class.
+func misplaced(w *invariant.World) []string {
 	var wrong []string
 	for _, ctr := range w.Live.Containers {
 		for _, a := range assignmentsOf(w, ctr.ID) {
@@ -124,8 +124,8 @@ func astray(w *invariant.World) []string {
 	return wrong
 }
 
-// lost says that somebody removed the group of a class that drains while no plugin ran, so that nobody knows its values any more. What had
-// it is told to be where the kernel has put it.
+// lost reports whether the group of a draining class was removed while no plugin ran. Its values are not stored anywhere, and its
+// holders are reported in the group where the kernel has put them.
 func lost(w *invariant.World, a *qosv1alpha1.Assignment) bool {
 	gone := false
 	eachClass(w.Status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
@@ -135,7 +135,7 @@ func lost(w *invariant.World, a *qosv1alpha1.Assignment) bool {
 	return gone && a.GetName() == rdt && a.GetSource() == qosv1alpha1.Source_SOURCE_ADOPTED
 }
 
-// lostChanges are the containers that are not in the class any more that they were changed to.
+// lostChanges returns the containers that are no longer in the class of their last update.
 func (s *Soak) lostChanges(w *invariant.World) []string {
 	var wrong []string
 	for _, p := range s.pods {
@@ -162,23 +162,23 @@ func assignmentsOf(w *invariant.World, id string) []*qosv1alpha1.Assignment {
 	return nil
 }
 
-// unknownFile says that no class is offered that tells which file it is from.
+// unknownFile reports whether no offered class shows which file it is from.
 func (s *Soak) unknownFile(status *qosv1alpha1.StatusResponse) bool { return fileInForce(status) == 0 }
 
-// lacks says that nothing is promised of a resource now.
+// lacks reports whether a resource is not offered.
 func lacks(status *qosv1alpha1.StatusResponse, resource string) bool {
-	told := map[string]bool{}
-	eachClass(status, func(name string, _ *qosv1alpha1.QOSResourceClassInfo) { told[name] = true })
-	return !told[resource]
+	reported := map[string]bool{}
+	eachClass(status, func(name string, _ *qosv1alpha1.QOSResourceClassInfo) { reported[name] = true })
+	return !reported[resource]
 }
 
-// sameAs says whether two files have the same classes.
+// sameAs reports whether two files have the same classes.
 func (c classFile) sameAs(other classFile) bool {
 	other.number, other.wrong = c.number, c.wrong
 	return c == other
 }
 
-// placed wants a container that was just started in the class that it asked for, in the kernel.
+// placed checks that a container that was just started is in its requested class in the kernel.
 func (s *Soak) placed(ctx context.Context, id string, a ask) error {
 	if !a.asked[rdt] || a.rdt == "" {
 		return nil

@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package steps does random things to a node, and looks after each round of them whether what must hold holds. What the node is made
-// of is a Site's to say: a simulation in this process, or a virtual machine.
+// Package steps tests a node with rounds of random deeds, and checks the invariants after each round. The node is a Site: a
+// simulation in this process, or a virtual machine.
 package steps
 
 import (
@@ -19,9 +19,9 @@ type Site interface {
 	Plugin
 	// Host has the kernel's files.
 	Host() invariant.FS
-	// Live asks the runtime what there is.
+	// Live returns the runtime's pods and containers.
 	Live(ctx context.Context) (invariant.Live, error)
-	// Machine says what classes come to on it.
+	// Machine returns the properties that the values of classes depend on.
 	Machine() Machine
 }
 
@@ -32,7 +32,7 @@ type Runtime interface {
 	RemovePod(ctx context.Context, id string) error
 	CreateContainer(ctx context.Context, pod string, container Container) (id string, err error)
 	StartContainer(ctx context.Context, id string) error
-	// ExitContainer ends the processes as if by themselves. The plugin is told some time later.
+	// ExitContainer ends the processes as if by themselves. The plugin's hooks are called later.
 	ExitContainer(ctx context.Context, id string) error
 	RemoveContainer(ctx context.Context, id string) error
 	// Exec starts one more process in a running container; Fork has one of its processes make another.
@@ -55,7 +55,7 @@ type Plugin interface {
 	StopPlugin(ctx context.Context) error
 	// KillPlugin ends it as SIGKILL does: at once with 0, else at its nth write into the kernel from now, if there ever are as many.
 	KillPlugin(ctx context.Context, at int) error
-	// PluginRuns is false once it was stopped or killed. The error says why it ended by itself.
+	// PluginRuns is false once it was stopped or killed. The error is why it ended by itself.
 	PluginRuns() (bool, error)
 	// API is the running plugin's.
 	API() qosv1alpha1.NodeQOSClient
@@ -74,34 +74,34 @@ type Container struct {
 	Annotations map[string]string
 }
 
-// Machine says what classes come to.
+// Machine has the properties that the values of classes depend on.
 type Machine struct {
 	// Ways are the bits of the masks of its L3 caches, Domains the caches' IDs. Memory bandwidth is in per cent, in tens.
 	Ways    int
 	Domains []int
 	// Disks are numbers, MAJ:MIN, of the disks /dev/vd[a-z].
 	Disks []string
-	// Weights are the cgroup files with weights, and what they say of the weight 400.
+	// Weights are the cgroup files with weights, and their content for the weight 400.
 	Weights map[string]string
-	// Notices is how long it takes the plugin to notice what others have done to the machine.
+	// Notices is how long the plugin may take to find drift.
 	Notices time.Duration
 }
 
-// Disks is a Site whose disks come and go.
+// Disks is a Site whose disks can be added and removed.
 type Disks interface {
 	// ToggleDisk adds a disk, or takes it away again.
 	ToggleDisk(ctx context.Context) error
 }
 
-// Others is a Site on which somebody else uses resctrl, too.
+// Others is a Site on which another program uses resctrl as well.
 type Others interface {
 	// ChangeForeign changes a group that is not the plugin's; n chooses how.
 	ChangeForeign(ctx context.Context, n int) error
-	// ForeignFiles are files that are nobody's business but theirs, beside those in resctrl.
+	// ForeignFiles are further foreign files, beside those in resctrl.
 	ForeignFiles() []string
 }
 
-// Saboteur is a Site on which somebody changes what is the plugin's.
+// Saboteur is a Site on which another program changes the plugin's groups and limits.
 type Saboteur interface {
 	// RemoveGroup removes a resctrl group, and RewriteGroup writes into its schemata; a group may not be there.
 	RemoveGroup(ctx context.Context, group string) error

@@ -16,40 +16,40 @@ import (
 
 // Options of a soak.
 type Options struct {
-	// Seed decides what is done. What several do at the same time can still come in another order.
+	// Seed selects the deeds. The order of concurrent ones depends on the machine.
 	Seed uint64
 	// For is how long; Rounds, if not 0, is how many rounds at most.
 	For    time.Duration
 	Rounds int
-	// Steps are those of a round, after which what must hold is looked at.
+	// Steps is the number of steps in a round, after which the invariants are checked.
 	Steps int
-	// Patience is how long the node has to come to rest after a round.
+	// Patience is how long the node may take to settle after a round.
 	Patience time.Duration
-	// Ignore, if set, says which violations do not count: what is known already.
+	// Ignore, if set, reports whether a violation is already known and does not count.
 	Ignore func(violation string) bool
-	// Sabotage lets somebody take disks away, and change what is the plugin's in the kernel.
+	// Sabotage also removes disks, and changes the plugin's groups and limits in the kernel.
 	Sabotage bool
-	// Out is told of the progress, once a Progress.
+	// Out gets a line every Progress.
 	Out      io.Writer
 	Progress time.Duration
-	// Deeds, if set, is told of every deed.
+	// Deeds, if set, gets a line for every deed.
 	Deeds io.Writer
 }
 
-// ErrViolated is returned when something did not hold.
+// ErrViolated means that an invariant was violated.
 var ErrViolated = errors.New("something that must hold does not")
 
-// deedTime bounds one deed; a runtime that does not come back is a violation.
+// deedTime bounds one deed; a runtime that hangs is a violation.
 const deedTime = 2 * time.Minute
 
-// Soak is a node to which random things are done.
+// Soak is a soak test of a node.
 type Soak struct {
 	site    Site
 	options Options
 	random  *rand.Rand
 	summary *Summary
 
-	// What follows is the model of what was done. It is read and written by one goroutine, but for containers in deeds.
+	// All below is the model of the node. One goroutine reads and writes it, except for containers in deeds.
 	pods   []*pod
 	made   int
 	busy   map[*pod]bool
@@ -59,16 +59,16 @@ type Soak struct {
 	before map[string]string // what is foreign
 	// foreignChanged says that before is to be read anew.
 	foreignChanged bool
-	// calm says that nothing but the life of containers has happened since everything was at rest, so that every failure needs a reason.
+	// calm is whether only pods and containers have changed since the node was settled, so that every failure needs a reason.
 	calm bool
-	// sabotaged is when somebody last did something to the machine, restarted when the runtime was restarted last.
+	// sabotaged is the time of the last sabotage, restarted that of the runtime's last restart.
 	sabotaged, restarted time.Time
 	seen                 seen
 	began                time.Time
 }
 
-// Run does random things to a site until the time is over, ctx ends, or something does not hold: the error is ErrViolated then. It
-// leaves nothing running but the plugin.
+// Run tests a site until the time is over, ctx ends, or an invariant is violated, which is ErrViolated. At the end only the plugin
+// runs.
 func Run(ctx context.Context, site Site, o Options) (*Summary, error) {
 	s := &Soak{
 		site: site, options: o, random: rand.New(rand.NewPCG(o.Seed, 0)), summary: newSummary(o.Seed),
@@ -76,7 +76,7 @@ func Run(ctx context.Context, site Site, o Options) (*Summary, error) {
 	}
 	s.file = firstClassFile()
 	s.files, s.known[s.file.number] = s.file.number, s.file
-	// What has begun is ended properly: an interrupt only keeps new rounds from beginning.
+	// An interrupt only prevents new rounds.
 	work := context.WithoutCancel(ctx)
 	err := s.begin(work)
 	progress := time.NewTicker(o.Progress)
@@ -118,7 +118,7 @@ func (s *Soak) begin(ctx context.Context) error {
 	return s.settle(ctx)
 }
 
-// round takes some steps, and then looks whether what must hold holds. A third of the rounds has no trouble in it.
+// round takes some steps, and then checks the invariants. A third of the rounds is without trouble.
 func (s *Soak) round(ctx context.Context, number int) error {
 	s.summary.round, s.summary.step = number, 0
 	actions := life()
@@ -140,7 +140,7 @@ func (s *Soak) round(ctx context.Context, number int) error {
 	return s.settle(ctx)
 }
 
-// take does one thing or, in every fourth step, several at once.
+// take does one deed or, in every fourth step, several concurrently.
 func (s *Soak) take(ctx context.Context, actions []action) error {
 	clear(s.busy)
 	switch s.random.IntN(16) {
@@ -152,7 +152,7 @@ func (s *Soak) take(ctx context.Context, actions []action) error {
 	return s.perform(ctx, s.several(actions, 1))
 }
 
-// several are deeds that are done at the same time. Trouble is done by itself.
+// several returns deeds to do concurrently. Trouble is never among them.
 func (s *Soak) several(actions []action, many int) []*deed {
 	var deeds []*deed
 	for range many {
@@ -171,7 +171,7 @@ func (s *Soak) several(actions []action, many int) []*deed {
 	return deeds
 }
 
-// burst are pods that ask for one class at the same time.
+// burst returns pods that request the same class concurrently.
 func (s *Soak) burst(many int) []*deed {
 	a := newBoundedAsk(s.random)
 	var deeds []*deed
@@ -181,7 +181,7 @@ func (s *Soak) burst(many int) []*deed {
 	return deeds
 }
 
-// perform does deeds at the same time, and judges what came of them.
+// perform does deeds concurrently, and checks their outcomes.
 func (s *Soak) perform(ctx context.Context, deeds []*deed) error {
 	calm, ran := s.calm, s.pluginRuns()
 	outcomes := make([]error, len(deeds))
@@ -220,8 +220,8 @@ func ofKind(deeds []*deed, action string) bool {
 	return slices.ContainsFunc(deeds, func(d *deed) bool { return d.action == action })
 }
 
-// judge says what is wrong with an outcome. While nothing else happens there has to be a good reason for every failure, and what
-// cannot be given must not be.
+// judge returns what is wrong with an outcome. In calm rounds every failure needs a permitted reason, and a request that must be
+// refused must fail.
 func judge(d *deed, err error, calm, others bool) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Sprintf("%s %s takes more than %s", d.action, d.what, deedTime)
@@ -240,7 +240,7 @@ func judge(d *deed, err error, calm, others bool) string {
 	return fmt.Sprintf("%s %s: failed without a reason: %v", d.action, d.what, err)
 }
 
-// violated ends the soak when something is wrong.
+// violated ends the soak if there are violations.
 func (s *Soak) violated(wrong []string) error {
 	s.summary.checks++
 	if s.options.Ignore != nil {

@@ -22,7 +22,7 @@ func parse(c classFile) error {
 	return err
 }
 
-func TestEveryClassFileIsRightUnlessItIsToBeWrong(t *testing.T) {
+func TestEveryClassFileIsValidUnlessItIsMeantToBeWrong(t *testing.T) {
 	random, c := rand.New(rand.NewPCG(1, 1)), firstClassFile()
 	for number := range 500 {
 		c = c.changed(random, number)
@@ -35,7 +35,7 @@ func TestEveryClassFileIsRightUnlessItIsToBeWrong(t *testing.T) {
 	}
 }
 
-func TestWhatClassesComeToFollowsFromTheFile(t *testing.T) {
+func TestExpectedValuesFollowFromTheClassFile(t *testing.T) {
 	machine := Machine{Ways: 12, Domains: []int{0, 1}, Disks: []string{"254:16", "254:0"}}
 	c := firstClassFile()
 	e := c.expect(machine)
@@ -85,7 +85,7 @@ func TestARefusalIsExpectedWhereTheClassFileHasAReason(t *testing.T) {
 	}
 }
 
-func TestReasonsAreFoundInWhatThePluginSays(t *testing.T) {
+func TestReasonsAreFoundInErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		`pod default/a container main: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: bronze`:          classFull,
 		`class "platin" of k8s.io/rdt does not exist on this node; available: gold`:                                   unknownClass,
@@ -133,7 +133,7 @@ func TestInCalmEveryOutcomeNeedsAReason(t *testing.T) {
 	}
 }
 
-func TestMoreThanThereWasIsFoundInTheEnd(t *testing.T) {
+func TestGrownResourcesAreFoundInTheEnd(t *testing.T) {
 	start := resources{goroutines: 10, descriptors: 10, memory: 1 << 20}
 	for name, change := range map[string]func(*resources){
 		"goroutines":   func(r *resources) { r.goroutines += moreGoroutines + 1 },

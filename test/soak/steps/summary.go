@@ -27,14 +27,14 @@ const (
 	moreMemory      = 16 << 20 // bytes
 )
 
-// keptDeeds are how many of the last deeds are told when something is wrong.
+// keptDeeds is how many of the last deeds are printed after a violation.
 const keptDeeds = 60
 
-// Summary is what was done and what came of it.
+// Summary counts deeds and their outcomes.
 type Summary struct {
 	seed                uint64
 	round, step, checks int
-	// kills are those that came: the plugin may not write as often.
+	// kills are those that happened: the plugin may not write often enough.
 	kills   int
 	took    time.Duration
 	actions map[string]*tally
@@ -44,7 +44,7 @@ type Summary struct {
 	settled    []time.Duration
 	violations []string
 	last       []string
-	// armed says that the plugin is to be killed in the round.
+	// armed is whether the plugin is to be killed in the round.
 	armed     bool
 	warm, end resources
 }
@@ -52,7 +52,7 @@ type Summary struct {
 // tally counts the outcomes of an action.
 type tally struct{ done, failed int }
 
-// resources are what this process has.
+// resources are those of this process.
 type resources struct {
 	goroutines, descriptors int
 	memory                  uint64 // bytes in use
@@ -88,7 +88,7 @@ func (s *Summary) done(d *deed, err error) string {
 	return line
 }
 
-// killed says, once, that the plugin was to be killed since it was asked for last.
+// killed reports whether a kill was planned since its last call.
 func (s *Summary) killed() bool {
 	was := s.armed
 	s.armed = false
@@ -141,7 +141,7 @@ func measureRow(name string, warm, end, more int) []string {
 	return []string{name, fmt.Sprint(warm), fmt.Sprint(end), fmt.Sprint(warm + more)}
 }
 
-// measure looks at this process when no pod is there and everything is at rest.
+// measure measures this process while there are no pods and the node is settled.
 func (s *Soak) measure(ctx context.Context, into *resources) error {
 	clear(s.busy)
 	for len(s.pods) > 0 {
@@ -164,7 +164,7 @@ func (s *Soak) measure(ctx context.Context, into *resources) error {
 	return nil
 }
 
-// grown says what there is more of at the end than there may be.
+// grown returns the resources that have grown too much.
 func (s *Summary) grown() error {
 	if s.warm == (resources{}) {
 		return nil // it was interrupted before

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// trouble is what happens to the node itself.
+// trouble returns the actions on the node itself.
 func (s *Soak) trouble() []action {
 	actions := []action{
 		{weight: 10, plan: (*Soak).reload},
@@ -34,14 +34,14 @@ func (s *Soak) trouble() []action {
 	return actions
 }
 
-// reload writes another class file. Most are read at once, others when the plugin looks.
+// reload writes another class file. For most of them the plugin gets SIGHUP; others it finds by itself.
 func (s *Soak) reload() *deed {
 	s.files++
 	next := s.file.changed(s.random, s.files)
 	return s.write("reload", next)
 }
 
-// spoil writes a class file with an error in it: the one before stays in force.
+// spoil writes a class file with an error. The previous one must stay in force.
 func (s *Soak) spoil() *deed {
 	s.files++
 	return s.write("wrong file", s.file.broken(s.random, s.files))
@@ -66,7 +66,7 @@ func (c classFile) short() classFile {
 	return c
 }
 
-// kill ends the plugin at once, or in the middle of something that it does next.
+// kill kills the plugin at once, or during one of its next writes.
 func (s *Soak) kill() *deed {
 	if !s.pluginRuns() {
 		return nil
@@ -113,7 +113,7 @@ func (s *Soak) restartRuntime() *deed {
 	return &deed{action: "restart runtime", judged: true, then: func(error) {}, do: s.site.RestartRuntime}
 }
 
-// foreigners use resctrl as they please. What they have then is not to be changed.
+// foreigners changes foreign groups, which the plugin must not change.
 func (s *Soak) foreigners(others Others) *deed {
 	n := s.random.IntN(1 << 16)
 	return &deed{action: "foreign group", what: fmt.Sprint(n), judged: true,
@@ -125,7 +125,7 @@ func (s *Soak) toggleDisk(disks Disks) *deed {
 	return &deed{action: "disk", judged: true, then: func(error) { s.sabotaged = time.Now() }, do: disks.ToggleDisk}
 }
 
-// sabotage changes what is the plugin's.
+// sabotage changes the plugin's groups and limits.
 func (s *Soak) sabotage(saboteur Saboteur) *deed {
 	group := "qos-" + pick(s.random, "gold", "silver", "bronze")
 	d := &deed{action: "sabotage", judged: true, then: func(error) { s.sabotaged = time.Now() }}

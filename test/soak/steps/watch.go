@@ -14,23 +14,23 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// lookTime bounds one look at the plugin between steps, which may have been killed.
+// lookTime bounds one look at the plugin between steps; it may have been killed.
 const lookTime = 10 * time.Second
 
-// seen is what was seen last of a plugin that runs.
+// seen is the last observed state of the running plugin.
 type seen struct {
 	// file is the number of the class file that was in force.
 	file int
-	// most is how many had each class, by resource and class.
+	// most is how many holders each class had, by resource and class.
 	most map[string]uint64
-	// unseen deeds were done since.
+	// unseen are the deeds since then.
 	unseen uint64
 }
 
 func key(resource, class string) string { return resource + " " + class }
 
-// watch looks, between steps, at what must hold at every moment. A class may have more than its capacity only as far as it had them
-// before: when the capacity was lowered.
+// watch checks, between steps, what must hold at every moment. A class may exceed its capacity only with earlier holders, after the
+// capacity was lowered.
 func (s *Soak) watch(ctx context.Context, deeds int) []string {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
@@ -42,19 +42,19 @@ func (s *Soak) watch(ctx context.Context, deeds int) []string {
 	status := s.status(ctx)
 	runtime := status.GetRuntime()
 	if !runtime.GetRegistered() || time.Since(runtime.GetRegisteredAt().AsTime()) < quietTime {
-		return wrong // it is not known yet who has what
+		return wrong // the assignments are not known yet
 	}
 	expect := invariant.Expect{Most: s.most(status)}
 	wrong = append(wrong, invariant.Always(invariant.World{Status: status, Expect: expect})...)
 	s.seen.file, s.seen.unseen = fileInForce(status), 0
-	// What is not told may be there all the same: after a restart, nobody knows of classes that are not configured.
+	// Classes may have unreported holders: after a restart the plugin does not know classes that are not configured.
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
 		s.seen.most[key(resource, class.GetName())] = class.GetInUse()
 	})
 	return wrong
 }
 
-// watchForeign looks at what is foreign, and takes a change that others have made for what is to be kept.
+// watchForeign checks what is foreign, and accepts changes by foreigners.
 func (s *Soak) watchForeign() ([]string, error) {
 	others, ok := s.site.(Others)
 	if !ok {
@@ -68,7 +68,7 @@ func (s *Soak) watchForeign() ([]string, error) {
 	return invariant.Always(invariant.World{Foreign: now, Before: s.before}), nil
 }
 
-// keepForeign takes what others have made of their own for what is to be kept. While resctrl is not mounted, that is to come.
+// keepForeign records the foreign groups and files that must stay as they are. While resctrl is not mounted, this is postponed.
 func (s *Soak) keepForeign(now map[string]string) {
 	if s.foreignChanged {
 		_, mounted := now["/sys/fs/resctrl/schemata"]
@@ -76,7 +76,7 @@ func (s *Soak) keepForeign(now map[string]string) {
 	}
 }
 
-// status is that of the plugin; nil while there is none.
+// status returns the plugin's status, or nil without a plugin.
 func (s *Soak) status(ctx context.Context) *qosv1alpha1.StatusResponse {
 	api := s.site.API()
 	if api == nil {
@@ -89,7 +89,7 @@ func (s *Soak) status(ctx context.Context) *qosv1alpha1.StatusResponse {
 	return status
 }
 
-// most is how many may have a class. What was done while nobody looked, or while the class file changed, may have added to it.
+// most returns how many holders a class may have. Deeds since the last look, or during a change of the class file, may add some.
 func (s *Soak) most(status *qosv1alpha1.StatusResponse) map[invariant.Class]uint64 {
 	most := map[invariant.Class]uint64{}
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
@@ -111,7 +111,7 @@ func eachClass(status *qosv1alpha1.StatusResponse, do func(resource string, clas
 	}
 }
 
-// fileInForce is the number of the class file, as its classes tell it; 0 when there is none.
+// fileInForce returns the number of the class file from the descriptions of its classes, or 0.
 func fileInForce(status *qosv1alpha1.StatusResponse) int {
 	number := 0
 	eachClass(status, func(_ string, class *qosv1alpha1.QOSResourceClassInfo) {
