@@ -4,7 +4,6 @@
 package nodeobject_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -75,7 +74,27 @@ type rig struct {
 	*api
 	plugin *cachetest.Cache // the state of the plugin
 	stop   func()
-	log    bytes.Buffer
+	log    logBuffer
+}
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// take returns what was logged since the last call.
+func (l *logBuffer) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
+	return l.text.String()
 }
 
 func start(t *testing.T, a *api, state nodecache.State) *rig {
@@ -132,8 +151,7 @@ func (r *rig) writes() int {
 // expectLog checks that exactly one line for each of want, with its text, was logged since the last call.
 func (r *rig) expectLog(t *testing.T, want ...string) {
 	t.Helper()
-	lines := strings.FieldsFunc(r.log.String(), func(c rune) bool { return c == '\n' })
-	r.log.Reset()
+	lines := strings.FieldsFunc(r.log.take(), func(c rune) bool { return c == '\n' })
 	if len(lines) != len(want) {
 		t.Fatalf("logged\n %s\nwant %d lines", strings.Join(lines, "\n "), len(want))
 	}
