@@ -164,7 +164,7 @@ func (p *Publisher) work(ctx context.Context, _ string) time.Duration {
 	p.problems.setWrite(err)
 	if err != nil {
 		p.retry.Failed(err)
-		return p.retry.Wait()
+		return max(p.retry.Wait(), time.Millisecond)
 	}
 	p.retry.Reset()
 	return next
