@@ -176,12 +176,14 @@ func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	if err != nil || !s.byRuntime(b.scope) {
 		return classes.Adjustment{}, err
 	}
+
+	files := map[string]string{}
 	if live, known := s.classes[to]; known && from == classes.SystemDefault {
 		change = live.values // a new container has nothing to clear
+	} else {
+		change, files = s.settable(change), s.neutral(change)
 	}
-
-	files := s.neutral(change)
-	maps.Copy(files, texts(unified{}.writes(s.settable(change))))
+	maps.Copy(files, texts(unified{}.writes(change)))
 	return classes.Adjustment{}.Merge(classes.Adjustment{Unified: files}), nil
 }
 
