@@ -52,7 +52,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.ListAssi
 				if err != nil {
 					return err
 				}
-				if selected := o.selected(list); o.pod != "" && len(selected.GetPods())+len(selected.GetRefusals()) == 0 {
+				if selected := shell.Select(list, o.pod); o.pod != "" && len(selected.GetPods())+len(selected.GetRefusals()) == 0 {
 					return shell.NoPod(list, o.pod)
 				}
 				return o.printSelected(cmd, list)
@@ -65,14 +65,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.ListAssi
 	return cmd
 }
 
-func (o *assignmentsOptions) selected(list *qosv1alpha1.ListAssignmentsResponse) *qosv1alpha1.ListAssignmentsResponse {
-	return &qosv1alpha1.ListAssignmentsResponse{
-		Pods: shell.SelectPods(list, o.pod), Refusals: shell.SelectRefusals(list, o.pod),
-		Evictions: shell.SelectEvictions(list, o.pod), Synchronized: list.GetSynchronized(),
-	}
-}
-
 func (o *assignmentsOptions) printSelected(cmd *cobra.Command, list *qosv1alpha1.ListAssignmentsResponse) error {
-	selected := o.selected(list)
+	selected := shell.Select(list, o.pod)
 	return o.print(cmd, selected, func() string { return shell.Assignments(selected) })
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/agent"
-	"github.com/qos-nri/qos-nri-plugin/internal/classcheck"
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
@@ -93,7 +92,7 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	}
 
 	if problems > 0 {
-		return classcheck.Problems(problems)
+		return config.Problems(problems)
 	}
 	return nil
 }
@@ -107,13 +106,13 @@ func checkFiles(ctx context.Context, out io.Writer, source classes.FileSet, know
 		resources, err = n.Check(ctx, source)
 	}
 	if err != nil {
-		return classcheck.PrintProblems(out, err)
+		return config.PrintProblems(out, err)
 	}
 
 	for _, warning := range warningsOf(resources) {
-		fmt.Fprintln(out, "warning: "+classcheck.OneLine(warning))
+		fmt.Fprintln(out, "warning: "+config.OneLine(warning))
 	}
-	classcheck.PrintSummary(out, source, offline)
+	config.PrintSummary(out, source, offline)
 	return 0
 }
 
@@ -125,7 +124,7 @@ func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer) (problem
 		Endpoint: o.runtimeEndpoint, NRISocket: o.nriSocket, HostRoot: o.hostRoot, Files: hostfs.Root(o.hostRoot),
 	})
 	for _, finding := range findings {
-		fmt.Fprintln(out, "runtime: "+classcheck.OneLine(finding.String()))
+		fmt.Fprintln(out, "runtime: "+config.OneLine(finding.String()))
 		if finding.Level == runtimesetup.Problem {
 			problems++
 		}

@@ -84,7 +84,7 @@ func completeUpdate(cmd *cobra.Command, args []string, toComplete string) ([]str
 
 func containerWords(state nodeState, pod string) []string {
 	var words []string
-	for _, found := range shell.SelectPods(state.list, pod) {
+	for _, found := range shell.Select(state.list, pod).GetPods() {
 		words = append(words, shell.ContainerNames(found)...)
 	}
 	return words

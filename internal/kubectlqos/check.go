@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/classcheck"
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
@@ -35,13 +34,13 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 			problems := 0
 			for _, path := range args {
 				source := config.Read(path, config.OfflineKinds(), config.HostFiles(hostRoot))
-				problems += classcheck.PrintProblems(cmd.OutOrStdout(), source.Err)
+				problems += config.PrintProblems(cmd.OutOrStdout(), source.Err)
 				if source.Err == nil {
-					classcheck.PrintSummary(cmd.OutOrStdout(), source, true)
+					config.PrintSummary(cmd.OutOrStdout(), source, true)
 				}
 			}
 			if problems > 0 {
-				return classcheck.Problems(problems)
+				return config.Problems(problems)
 			}
 			return nil
 		},

@@ -10,104 +10,69 @@ import (
 	"strings"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/columns"
 )
 
-// wholePod is how people see what belongs to a pod rather than to one of its containers.
-const wholePod = "<pod>"
-
-// Assignments is who has which class, for people: a row for each container, or pod, and resource; then who was refused, and who is to
-// be evicted.
+// Assignments formats which pods and containers have which classes, which were refused, and which are to be evicted.
 func Assignments(list *qosv1alpha1.ListAssignmentsResponse) string {
+	var text strings.Builder
 	rows := table{{"NAMESPACE", "POD", "CONTAINER", "RESOURCE", "CLASS", "SOURCE", "REQUESTED BY"}}
-	for _, pod := range list.GetPods() {
-		rows = append(rows, assignmentRows(pod, wholePod, pod.GetQosResources())...)
-		for _, ctr := range pod.GetContainers() {
-			rows = append(rows, assignmentRows(pod, ctr.GetName(), ctr.GetQosResources())...)
+	add := func(pod *qosv1alpha1.PodAssignments, container string, assignments []*qosv1alpha1.Assignment) {
+		for _, a := range assignments {
+			rows = append(rows, []string{
+				pod.GetNamespace(), pod.GetName(), containerText(container), a.GetName(), classText(a.GetClass()),
+				cmp.Or(a.GetSource().Name(), "-"), a.GetRequestedBy(),
+			})
 		}
 	}
-	var text strings.Builder
+	for _, pod := range list.GetPods() {
+		add(pod, "", pod.GetQosResources())
+		for _, ctr := range pod.GetContainers() {
+			add(pod, ctr.GetName(), ctr.GetQosResources())
+		}
+	}
 	if len(rows) == 1 {
 		text.WriteString("No pods with QoS-class resources run on this node.\n")
-	} else {
-		rows.appendTo(&text)
 	}
-	refusalTable(&text, list.GetRefusals())
-	evictionTable(&text, list.GetEvictions())
-	return text.String()
-}
+	rows.appendTo(&text)
 
-func refusalTable(text *strings.Builder, refusals []*qosv1alpha1.Refusal) {
-	if len(refusals) == 0 {
-		return
-	}
-	rows := table{{"NAMESPACE", "POD", "CONTAINER", "REFUSED", "TIMES", "LAST", "MESSAGE"}}
-	for _, r := range refusals {
-		rows = append(rows, []string{
+	refused := table{{"NAMESPACE", "POD", "CONTAINER", "REFUSED", "TIMES", "LAST", "MESSAGE"}}
+	for _, r := range list.GetRefusals() {
+		refused = append(refused, []string{
 			r.GetNamespace(), r.GetPod(), containerText(r.GetContainer()), r.GetReason(), strconv.FormatUint(r.GetCount(), 10),
 			timeText(r.GetLastTime()), r.GetMessage(),
 		})
 	}
-	text.WriteByte('\n')
-	rows.appendTo(text)
+	refused.appendTo(&text)
+
+	evicted := table{{"NAMESPACE", "POD", "CONTAINER", "TO BE EVICTED", "MESSAGE"}}
+	for _, e := range list.GetEvictions() {
+		evicted = append(evicted, []string{e.GetNamespace(), e.GetPod(), containerText(e.GetContainer()), e.GetReason(), e.GetMessage()})
+	}
+	evicted.appendTo(&text)
+	return text.String()
 }
 
-func evictionTable(text *strings.Builder, evictions []*qosv1alpha1.Eviction) {
-	if len(evictions) == 0 {
-		return
-	}
-	rows := table{{"NAMESPACE", "POD", "CONTAINER", "TO BE EVICTED", "MESSAGE"}}
-	for _, e := range evictions {
-		rows = append(rows, []string{e.GetNamespace(), e.GetPod(), containerText(e.GetContainer()), e.GetReason(), e.GetMessage()})
-	}
-	text.WriteByte('\n')
-	rows.appendTo(text)
-}
-
-func containerText(name string) string {
-	if name == "" {
-		return wholePod
-	}
-	return name
-}
-
-func assignmentRows(pod *qosv1alpha1.PodAssignments, container string, assignments []*qosv1alpha1.Assignment) [][]string {
-	rows := make([][]string, 0, len(assignments))
-	for _, a := range assignments {
-		rows = append(rows, []string{
-			pod.GetNamespace(), pod.GetName(), container, a.GetName(), classText(a.GetClass()), sourceText(a.GetSource()), a.GetRequestedBy(),
-		})
-	}
-	return rows
-}
-
-func sourceText(s qosv1alpha1.Source) string { return cmp.Or(s.Name(), "-") }
-
-// Change says what became of a request for other classes: before and after are the same container's assignments; before is
-// nil when they are not known.
+// Change formats the result of a change of classes: before and after are the same container's assignments; before is nil when
+// they are not known.
 func Change(pod *qosv1alpha1.PodAssignments, before, after *qosv1alpha1.ContainerAssignments, resources []string) string {
 	var text strings.Builder
 	for _, resource := range resources {
 		to := classText(classOf(after, resource))
 		what := "is " + to + " now"
-		if before != nil {
-			what = describeChange(classText(classOf(before, resource)), to)
+		if from := classText(classOf(before, resource)); before != nil && from == to {
+			what = "stays " + to
+		} else if before != nil {
+			what = from + " -> " + to
 		}
+
 		subject := "pod " + PodName(pod)
 		if after.GetName() != "" {
 			subject += " container " + after.GetName()
 		}
 		change := fmt.Sprintf("%s: %s %s", subject, resource, what)
-		text.WriteString(columns.Plain(change) + "\n")
+		text.WriteString(plain(change) + "\n")
 	}
 	return text.String()
-}
-
-func describeChange(from, to string) string {
-	if from == to {
-		return "stays " + to
-	}
-	return from + " -> " + to
 }
 
 func classOf(ctr *qosv1alpha1.ContainerAssignments, resource string) string {

@@ -13,22 +13,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Format is how a command writes its answer.
+// Format is the value of the flag --output.
 type Format string
 
-// Formats that people and programs can choose from.
+// The formats.
 const (
 	Table Format = "table"
 	JSON  Format = "json"
 	YAML  Format = "yaml"
 )
 
-// Formats are all of them.
+// Formats lists all formats.
 func Formats() []string { return []string{string(Table), string(JSON), string(YAML)} }
 
-// Document is a message of the node API for programs: its JSON mapping (protobuf.dev, "ProtoJSON"), with field names in
-// camelCase, 64-bit numbers as strings, and fields that have their default, so that "class": "" is there to be read.
-// YAML is the same in YAML, beginning with "---", so that a stream of documents is one too.
+// Document formats a message of the node API by its JSON mapping (protobuf.dev, "ProtoJSON"): field names in camelCase, 64-bit
+// numbers as strings, default values included. YAML documents begin with "---", as a watch prints several.
 func Document(message proto.Message, format Format) (string, error) {
 	data, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(message)
 	if err != nil {
@@ -38,7 +37,8 @@ func Document(message proto.Message, format Format) (string, error) {
 		data, err = yaml.JSONToYAML(data)
 		return "---\n" + string(data), err
 	}
-	// protojson varies its spaces on purpose; people who compare two answers want them the same.
+
+	// protojson varies its spaces on purpose; equal messages give equal documents here.
 	var indented bytes.Buffer
 	if err := json.Indent(&indented, data, "", "  "); err != nil {
 		return "", fmt.Errorf("write %s: %w", format, err)

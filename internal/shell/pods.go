@@ -14,53 +14,37 @@ import (
 // maxCandidates is how many names an error lists.
 const maxCandidates = 8
 
-// PodName is the name of a pod as commands take it.
+// PodName is the name of a pod as commands accept it.
 func PodName(pod *qosv1alpha1.PodAssignments) string { return pod.GetNamespace() + "/" + pod.GetName() }
 
-// SelectPods finds pods by a UID or by namespace/name. More than one pod can have a name while the runtime still keeps
-// one that has ended. An empty name selects all.
-func SelectPods(list *qosv1alpha1.ListAssignmentsResponse, name string) []*qosv1alpha1.PodAssignments {
-	if name == "" {
-		return list.GetPods()
-	}
-	var found []*qosv1alpha1.PodAssignments
+// Select returns the pods, refusals and evictions of a UID or a namespace/name. More than one pod can have a name while the
+// runtime still keeps one that has ended. An empty name selects all.
+func Select(list *qosv1alpha1.ListAssignmentsResponse, name string) *qosv1alpha1.ListAssignmentsResponse {
+	selected := &qosv1alpha1.ListAssignmentsResponse{Synchronized: list.GetSynchronized()}
 	for _, pod := range list.GetPods() {
-		if pod.GetUid() == name || PodName(pod) == name {
-			found = append(found, pod)
+		if name == "" || name == pod.GetUid() || name == PodName(pod) {
+			selected.Pods = append(selected.Pods, pod)
+		}
+	}
+	selected.Refusals = selectOf(list.GetRefusals(), name)
+	selected.Evictions = selectOf(list.GetEvictions(), name)
+	return selected
+}
+
+func selectOf[T interface {
+	GetPodUid() string
+	GetNamespace() string
+	GetPod() string
+}](list []T, name string) (found []T) {
+	for _, item := range list {
+		if name == "" || name == item.GetPodUid() || name == item.GetNamespace()+"/"+item.GetPod() {
+			found = append(found, item)
 		}
 	}
 	return found
 }
 
-// SelectRefusals finds those of a pod, as SelectPods does.
-func SelectRefusals(list *qosv1alpha1.ListAssignmentsResponse, name string) []*qosv1alpha1.Refusal {
-	if name == "" {
-		return list.GetRefusals()
-	}
-	var found []*qosv1alpha1.Refusal
-	for _, r := range list.GetRefusals() {
-		if r.GetPodUid() == name || r.GetNamespace()+"/"+r.GetPod() == name {
-			found = append(found, r)
-		}
-	}
-	return found
-}
-
-// SelectEvictions finds those of a pod, as SelectPods does.
-func SelectEvictions(list *qosv1alpha1.ListAssignmentsResponse, name string) []*qosv1alpha1.Eviction {
-	if name == "" {
-		return list.GetEvictions()
-	}
-	var found []*qosv1alpha1.Eviction
-	for _, e := range list.GetEvictions() {
-		if e.GetPodUid() == name || e.GetNamespace()+"/"+e.GetPod() == name {
-			found = append(found, e)
-		}
-	}
-	return found
-}
-
-// NoPod is the error for a name that selects nothing. It lists names that could have been meant.
+// NoPod is the error for a name that selects nothing, with similar names.
 func NoPod(list *qosv1alpha1.ListAssignmentsResponse, name string) error {
 	var near, all []string
 	for _, pod := range list.GetPods() {
@@ -69,6 +53,7 @@ func NoPod(list *qosv1alpha1.ListAssignmentsResponse, name string) error {
 			near = append(near, PodName(pod))
 		}
 	}
+
 	text := fmt.Sprintf("no pod %q with QoS-class resources is on this node", name)
 	switch {
 	case !strings.Contains(name, "/") && len(near) > 0:
@@ -83,13 +68,14 @@ func NoPod(list *qosv1alpha1.ListAssignmentsResponse, name string) error {
 
 // SelectPod finds one pod.
 func SelectPod(list *qosv1alpha1.ListAssignmentsResponse, name string) (*qosv1alpha1.PodAssignments, error) {
-	found := SelectPods(list, name)
+	found := Select(list, name).GetPods()
 	switch len(found) {
 	case 0:
 		return nil, NoPod(list, name)
 	case 1:
 		return found[0], nil
 	}
+
 	var uids []string
 	for _, pod := range found {
 		uids = append(uids, pod.GetUid())
@@ -97,19 +83,19 @@ func SelectPod(list *qosv1alpha1.ListAssignmentsResponse, name string) (*qosv1al
 	return nil, fmt.Errorf("%d pods are called %s; name one by its UID: %s", len(found), name, candidates(uids))
 }
 
-// CheckContainer says whether a pod has a container of a name, and what others it has if not.
+// CheckContainer returns an error, with the names of other containers, when a pod has no container of a name.
 func CheckContainer(pod *qosv1alpha1.PodAssignments, name string) error {
 	names := ContainerNames(pod)
-	if slices.Contains(names, name) {
+	switch {
+	case slices.Contains(names, name):
 		return nil
-	}
-	if len(names) == 0 {
+	case len(names) == 0:
 		return fmt.Errorf("pod %s has no containers", PodName(pod))
 	}
 	return fmt.Errorf("pod %s has no container %q; it has %s", PodName(pod), name, candidates(names))
 }
 
-// ContainerNames are distinct and sorted.
+// ContainerNames are the distinct names of the containers of a pod, sorted.
 func ContainerNames(pod *qosv1alpha1.PodAssignments) []string {
 	names := make([]string, 0, len(pod.GetContainers()))
 	for _, ctr := range pod.GetContainers() {
@@ -119,7 +105,8 @@ func ContainerNames(pod *qosv1alpha1.PodAssignments) []string {
 	return slices.Compact(names)
 }
 
-// Container finds a container of a pod by the runtime's ID, or by that of its sandbox what the pod has itself; nil when there is none.
+// Container returns the assignments of a container by the runtime's ID, or with the ID of the sandbox those of the pod itself; nil
+// when there is none.
 func Container(pod *qosv1alpha1.PodAssignments, id string) *qosv1alpha1.ContainerAssignments {
 	for _, ctr := range pod.GetContainers() {
 		if ctr.GetId() == id {

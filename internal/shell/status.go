@@ -9,26 +9,33 @@ import (
 	"strings"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/columns"
 )
 
-// Status is the state of a node for people.
+// Status formats the state of a node.
 func Status(s *qosv1alpha1.StatusResponse) string {
 	var text strings.Builder
-	header(&text, s)
+	fmt.Fprintf(&text, "Plugin:   %s, started %s\n", plain(s.GetPlugin().GetVersion()), timeText(s.GetPlugin().GetStartedAt()))
+	fmt.Fprintf(&text, "Runtime:  %s\n", plain(runtimeText(s.GetRuntime())))
+	fmt.Fprintf(&text, "Config:   %s\n", plain(configText(s.GetConfig())))
+
 	resources := resourcesOf(s)
 	if len(resources) == 0 && len(s.GetUnavailableResources()) == 0 {
 		text.WriteString("\nNo QoS-class resources are offered.\n")
 	}
-	resourceTable(&text, resources)
-	classTable(&text, resources)
-	unavailableTable(&text, s.GetUnavailableResources())
-	conditionTable(&text, s, resources)
-	lastError(&text, s.GetConfig())
+	resourceTable(resources).appendTo(&text)
+	classTable(resources).appendTo(&text)
+	unavailableTable(s.GetUnavailableResources()).appendTo(&text)
+	conditionTable(s, resources).appendTo(&text)
+	if problems := s.GetConfig().GetLastError(); problems != "" {
+		fmt.Fprintf(&text, "\nClass files are not in force as they were read at %s:\n", timeText(s.GetConfig().GetLastErrorAt()))
+		for line := range strings.Lines(problems) {
+			fmt.Fprintf(&text, "  %s\n", plain(strings.TrimSuffix(line, "\n")))
+		}
+	}
 	return text.String()
 }
 
-// scoped is a resource with the word for its scope.
+// scoped is a resource with the name of its scope.
 type scoped struct {
 	*qosv1alpha1.QOSResourceInfo
 	scope string
@@ -37,18 +44,12 @@ type scoped struct {
 func resourcesOf(s *qosv1alpha1.StatusResponse) []scoped {
 	var resources []scoped
 	for _, r := range s.GetResources().GetContainerQosResources() {
-		resources = append(resources, scoped{r, "container"})
+		resources = append(resources, scoped{r, qosv1alpha1.Scope_SCOPE_CONTAINER.Name()})
 	}
 	for _, r := range s.GetResources().GetPodQosResources() {
-		resources = append(resources, scoped{r, "pod"})
+		resources = append(resources, scoped{r, qosv1alpha1.Scope_SCOPE_POD.Name()})
 	}
 	return resources
-}
-
-func header(text *strings.Builder, s *qosv1alpha1.StatusResponse) {
-	fmt.Fprintf(text, "Plugin:   %s, started %s\n", columns.Plain(s.GetPlugin().GetVersion()), timeText(s.GetPlugin().GetStartedAt()))
-	fmt.Fprintf(text, "Runtime:  %s\n", columns.Plain(runtimeText(s.GetRuntime())))
-	fmt.Fprintf(text, "Config:   %s\n", columns.Plain(configText(s.GetConfig())))
 }
 
 func runtimeText(r *qosv1alpha1.RuntimeInfo) string {
@@ -76,19 +77,15 @@ func configText(c *qosv1alpha1.ConfigInfo) string {
 	return fmt.Sprintf("generation %d, hash %s, loaded %s: %s", c.GetGeneration(), short(c.GetHash()), timeText(c.GetLoadedAt()), in)
 }
 
-func resourceTable(text *strings.Builder, resources []scoped) {
-	if len(resources) == 0 {
-		return
-	}
+func resourceTable(resources []scoped) table {
 	rows := table{{"RESOURCE", "SCOPE", "MUTABLE", "DEFAULT CLASS"}}
 	for _, r := range resources {
 		rows = append(rows, []string{r.GetName(), r.scope, yesNo(r.GetMutable()), classText(r.GetDefaultClass())})
 	}
-	text.WriteByte('\n')
-	rows.appendTo(text)
+	return rows
 }
 
-func classTable(text *strings.Builder, resources []scoped) {
+func classTable(resources []scoped) table {
 	rows := table{{"RESOURCE", "CLASS", "CAPACITY", "IN USE", "EXTENDED RESOURCE", "NOTE"}}
 	for _, r := range resources {
 		for _, c := range r.GetClasses() {
@@ -97,10 +94,7 @@ func classTable(text *strings.Builder, resources []scoped) {
 			})
 		}
 	}
-	if len(rows) > 1 {
-		text.WriteByte('\n')
-		rows.appendTo(text)
-	}
+	return rows
 }
 
 func capacityText(c *qosv1alpha1.QOSResourceClassInfo) string {
@@ -113,7 +107,7 @@ func capacityText(c *qosv1alpha1.QOSResourceClassInfo) string {
 	return strconv.FormatUint(c.GetCapacity(), 10)
 }
 
-// noteText has what a user must know of a class, or else what it is for.
+// noteText says what does not work as usual, or else what the class is for.
 func noteText(c *qosv1alpha1.QOSResourceClassInfo) string {
 	var notes []string
 	if c.GetDraining() {
@@ -128,19 +122,15 @@ func noteText(c *qosv1alpha1.QOSResourceClassInfo) string {
 	return strings.Join(notes, "; ")
 }
 
-func unavailableTable(text *strings.Builder, resources []*qosv1alpha1.UnavailableResource) {
-	if len(resources) == 0 {
-		return
-	}
+func unavailableTable(resources []*qosv1alpha1.UnavailableResource) table {
 	rows := table{{"UNAVAILABLE", "SCOPE", "REASON", "MESSAGE"}}
 	for _, r := range resources {
 		rows = append(rows, []string{r.GetName(), r.GetScope().Name(), r.GetReason(), r.GetMessage()})
 	}
-	text.WriteByte('\n')
-	rows.appendTo(text)
+	return rows
 }
 
-func conditionTable(text *strings.Builder, s *qosv1alpha1.StatusResponse, resources []scoped) {
+func conditionTable(s *qosv1alpha1.StatusResponse, resources []scoped) table {
 	rows := table{{"CONDITION", "OF", "HEALTHY", "REASON", "SINCE", "MESSAGE"}}
 	add := func(of string, conditions []*qosv1alpha1.Condition) {
 		for _, c := range conditions {
@@ -153,22 +143,8 @@ func conditionTable(text *strings.Builder, s *qosv1alpha1.StatusResponse, resour
 	for _, r := range resources {
 		add(r.GetName(), r.GetConditions())
 	}
-	if len(rows) > 1 {
-		text.WriteByte('\n')
-		rows.appendTo(text)
-	}
+	return rows
 }
 
-// lastError has one line for each problem of class files that are not in force.
-func lastError(text *strings.Builder, c *qosv1alpha1.ConfigInfo) {
-	if c.GetLastError() == "" {
-		return
-	}
-	fmt.Fprintf(text, "\nClass files are not in force as they were read at %s:\n", timeText(c.GetLastErrorAt()))
-	for line := range strings.Lines(c.GetLastError()) {
-		fmt.Fprintf(text, "  %s\n", columns.Plain(strings.TrimSuffix(line, "\n")))
-	}
-}
-
-// short is the beginning of a hash, which is enough for people to tell two apart.
+// short is the beginning of a hash.
 func short(hash string) string { return hash[:min(12, len(hash))] }

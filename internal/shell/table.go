@@ -1,38 +1,70 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shell is what the node's shell shows: tables and documents of the node API.
+// Package shell formats answers of the node API for the node's shell, as tables and documents.
 package shell
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
+	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
-
-	"github.com/qos-nri/qos-nri-plugin/internal/columns"
 )
 
-// SystemDefault is how people see the empty class, which enforces nothing.
-const SystemDefault = "<system default>"
-
-// Unlimited is how people see the capacity 0.
-const Unlimited = "unlimited"
+// How values without a name are shown.
+const (
+	// SystemDefault is the empty class, which enforces nothing.
+	SystemDefault = "<system default>"
+	// Unlimited is the capacity 0.
+	Unlimited = "unlimited"
+	// wholePod is in the column of container names.
+	wholePod = "<pod>"
+)
 
 // table is rows of equally many cells, the header first.
 type table [][]string
 
-// appendTo writes the columns aligned, two spaces apart, and no spaces at the ends of lines.
+// appendTo writes the table, an empty line after what is there already; nothing without rows below the header.
 func (t table) appendTo(text *strings.Builder) {
-	text.WriteString((&columns.Widths{}).Format(t, "", 2))
+	if len(t) < 2 {
+		return
+	}
+	if text.Len() > 0 {
+		text.WriteByte('\n')
+	}
+
+	var aligned strings.Builder
+	w := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
+	for _, row := range t {
+		cells := make([]string, 0, len(row))
+		for _, cell := range row {
+			cells = append(cells, plain(cell))
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	_ = w.Flush() // a strings.Builder has no errors
+	for line := range strings.Lines(aligned.String()) {
+		text.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
 }
 
-func classText(class string) string {
-	if class == "" {
-		return SystemDefault
-	}
-	return class
+// plain replaces what could break a line or control a terminal: descriptions and messages come from elsewhere.
+func plain(cell string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, cell)
 }
+
+func classText(class string) string { return cmp.Or(class, SystemDefault) }
+
+func containerText(name string) string { return cmp.Or(name, wholePod) }
 
 func yesNo(b bool) string {
 	if b {

@@ -12,9 +12,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
-
-	"github.com/qos-nri/qos-nri-plugin/internal/columns"
 )
 
 // warmUp is after how many rounds memory is measured first.
@@ -121,7 +120,11 @@ func (s *Summary) String() string {
 		measureRow("descriptors", s.warm.descriptors, s.end.descriptors, moreDescriptors),
 		measureRow("memory, KiB", int(s.warm.memory>>10), int(s.end.memory>>10), moreMemory>>10))
 	var text strings.Builder
-	text.WriteString((&columns.Widths{}).Format(rows, "", 2))
+	aligned := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(aligned, strings.Join(row, "\t"))
+	}
+	_ = aligned.Flush() // a strings.Builder has no errors
 	fmt.Fprintf(&text, "\nseed %d, %s\n", s.seed, s.progress(s.took))
 	if n := len(s.settled); n > 0 {
 		fmt.Fprintf(&text, "at rest after a round within %s, half of the rounds; %s at most\n",

@@ -1,8 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package classcheck says in words what checking class files has found.
-package classcheck
+package config
 
 import (
 	"fmt"
@@ -12,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Problems is the error of a check that found some. What they are has been printed.
+// Problems is the error of a check that has printed as many problems.
 type Problems int
 
 func (n Problems) Error() string {
@@ -22,11 +21,8 @@ func (n Problems) Error() string {
 	return fmt.Sprintf("there are %d problems", int(n))
 }
 
-// PrintProblems prints a line for each problem of a check and says how many there are; none of nil.
+// PrintProblems prints a line for each problem of a check, and returns how many there are.
 func PrintProblems(out io.Writer, err error) int {
-	if err == nil {
-		return 0
-	}
 	problems := classes.SplitErrors(err)
 	for _, problem := range problems {
 		fmt.Fprintln(out, OneLine(problem.Error()))
@@ -34,14 +30,14 @@ func PrintProblems(out io.Writer, err error) int {
 	return len(problems)
 }
 
-// PrintSummary says what was read without problems; offline, that no machine was asked.
-func PrintSummary(out io.Writer, source classes.FileSet, offline bool) {
+// PrintSummary prints what was read without problems.
+func PrintSummary(out io.Writer, files classes.FileSet, offline bool) {
 	offered := 0
-	for _, r := range source.Config.Resources {
+	for _, r := range files.Config.Resources {
 		offered += len(r.Classes)
 	}
-	text := fmt.Sprintf("%s, %s, %s: OK", count(len(source.Files), "file", "files"),
-		count(len(source.Config.Resources), "resource", "resources"), count(offered, "class", "classes"))
+	text := fmt.Sprintf("%s, %s, %s: OK", count(len(files.Files), "file", "files"),
+		count(len(files.Config.Resources), "resource", "resources"), count(offered, "class", "classes"))
 	if offline {
 		text += " (not checked against this machine)"
 	}
@@ -55,5 +51,5 @@ func count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// OneLine keeps a text in one line.
+// OneLine joins the lines of a text.
 func OneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }
