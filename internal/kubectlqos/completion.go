@@ -6,6 +6,7 @@ package kubectlqos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,13 +21,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// completionTime is how long a shell waits for words.
+// completionTime bounds how long a shell waits for completions.
 const completionTime = 3 * time.Second
 
-// words are completions, of which the shell shows those that begin as the user did.
-type words = []cobra.Completion
-
-// noFiles goes with words of which none is a file.
+// noFiles is the directive of completions that are no files.
 const noFiles = cobra.ShellCompDirectiveNoFileComp
 
 func newCompletionCommand() *cobra.Command {
@@ -70,160 +68,142 @@ It completes names of nodes, pods, containers, resources and classes out of the 
 
 // completeFlag completes values of a flag that the command has.
 func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
-	// The error says that there is no such flag, or that it is completed already; both would be seen in tests.
+	// The error is about an unknown flag or a second completion, which tests would show.
 	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
 }
 
-// completeConnection completes what is in the kubeconfig, and namespaces.
+// completeConnection completes contexts and clusters of the kubeconfig.
 func completeConnection(root *cobra.Command, flags *genericclioptions.ConfigFlags) {
-	fromConfig := func(names func() []string) cobra.CompletionFunc {
-		return func(*cobra.Command, []string, string) (words, cobra.ShellCompDirective) {
-			found := names()
-			slices.Sort(found)
-			return found, noFiles
-		}
-	}
-	completeFlag(root, "context", fromConfig(func() (names []string) {
+	completeFlag(root, "context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		config, _ := flags.ToRawKubeConfigLoader().RawConfig()
-		for name := range config.Contexts {
-			names = append(names, name)
-		}
-		return names
-	}))
-	completeFlag(root, "cluster", fromConfig(func() (names []string) {
+		return slices.Sorted(maps.Keys(config.Contexts)), noFiles
+	})
+	completeFlag(root, "cluster", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		config, _ := flags.ToRawKubeConfigLoader().RawConfig()
-		for name := range config.Clusters {
-			names = append(names, name)
-		}
-		return names
-	}))
+		return slices.Sorted(maps.Keys(config.Clusters)), noFiles
+	})
 }
 
-// ask lets a completion ask the cluster. A shell that waits for a word is no place for errors: without an answer there are no words.
-func (c *cluster) ask(cmd *cobra.Command, use func(ctx context.Context, api *clients) words) words {
+// complete completes words from the cluster. When the cluster does not answer, there are none, and no error.
+func (c *cluster) complete(cmd *cobra.Command, words func(ctx context.Context, api *clients) ([]string, error)) []string {
 	ctx := cmd.Context()
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
+
 	api, err := c.connect()
 	if err != nil {
 		return nil
 	}
-	return use(ctx, api)
+	found, err := words(ctx, api)
+	if err != nil {
+		return nil
+	}
+	return found
 }
 
-func (c *cluster) completeNamespace(cmd *cobra.Command, _ []string, _ string) (words, cobra.ShellCompDirective) {
-	return c.ask(cmd, func(ctx context.Context, api *clients) (found words) {
+func (c *cluster) completeNamespace(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return c.complete(cmd, func(ctx context.Context, api *clients) (names []string, err error) {
 		list, err := api.core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return nil
+			return nil, err
 		}
 		for i := range list.Items {
-			found = append(found, list.Items[i].Name)
+			names = append(names, list.Items[i].Name)
 		}
-		return found
+		return names, nil
 	}), noFiles
 }
 
-func (c *cluster) completeNode(cmd *cobra.Command, args []string, _ string) (words, cobra.ShellCompDirective) {
+func (c *cluster) completeNode(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, noFiles
 	}
-	return c.ask(cmd, func(ctx context.Context, api *clients) (found words) {
+	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
 		list, err := api.listNodes(ctx)
 		if err != nil {
-			return nil
+			return nil, err
 		}
-		return objectNames(list)
+		return objectNames(list), nil
 	}), noFiles
 }
 
-func (c *cluster) completePod(cmd *cobra.Command, args []string, _ string) (words, cobra.ShellCompDirective) {
+func (c *cluster) completePod(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, noFiles
 	}
-	return c.ask(cmd, func(ctx context.Context, api *clients) (found words) {
+	return c.complete(cmd, func(ctx context.Context, api *clients) (names []string, err error) {
 		pods, err := api.listPods(ctx, api.namespace, "")
-		if err != nil {
-			return nil
-		}
 		for i := range pods {
-			found = append(found, pods[i].Name)
+			names = append(names, pods[i].Name)
 		}
-		return found
+		return names, err
 	}), noFiles
 }
 
-// completeContainer completes containers of the pod that was named.
-func (c *cluster) completeContainer(cmd *cobra.Command, args []string, _ string) (words, cobra.ShellCompDirective) {
+// completeContainer completes containers of the pod on the command line.
+func (c *cluster) completeContainer(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return nil, noFiles
 	}
-	return c.ask(cmd, func(ctx context.Context, api *clients) words {
-		pod := api.namedPod(ctx, args[0])
-		if pod == nil {
-			return nil
+	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
+		pod, err := api.namedPod(ctx, args[0])
+		if err != nil {
+			return nil, err
 		}
-		return askable(pod)
+		return askable(pod), nil
 	}), noFiles
 }
 
-// namedPod is the pod that the command line names; nil without one.
-func (c *clients) namedPod(ctx context.Context, word string) *corev1.Pod {
+// namedPod gets a pod by a word of the command line.
+func (c *clients) namedPod(ctx context.Context, word string) (*corev1.Pod, error) {
 	name, err := podName(word)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	pod, err := c.getPod(ctx, name)
-	if err != nil {
-		return nil
-	}
-	return pod
+	return c.getPod(ctx, name)
 }
 
-// completePairs completes a pod, and then resource=class for it: classes that its node has, of resources that can be changed.
-func (c *cluster) completePairs(cmd *cobra.Command, args []string, begun string) (words, cobra.ShellCompDirective) {
+// completePairs completes a pod, and then resource=class pairs for it.
+func (c *cluster) completePairs(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return c.completePod(cmd, args, begun)
 	}
-	return c.ask(cmd, func(ctx context.Context, api *clients) words {
-		pod := api.namedPod(ctx, args[0])
-		if pod == nil {
-			return nil
+	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
+		pod, err := api.namedPod(ctx, args[0])
+		if err != nil {
+			return nil, err
 		}
 		node, err := api.nodeOf(ctx, pod)
 		if err != nil || node == nil {
-			return nil
+			return nil, err
 		}
 		ofPod, _ := cmd.Flags().GetBool("pod")
-		return pairWords(node, ofPod, strings.Join(args[1:], ","), begun)
+		return pairWords(node, ofPod, strings.Join(args[1:], ","), begun), nil
 	}), noFiles | cobra.ShellCompDirectiveNoSpace
 }
 
-// pairWords complete the last of "resource=class" pairs, with resources that are not in those before; those of pods for a change of
-// the pod only.
-func pairWords(node *nodeqosv1alpha1.NodeQOSResources, ofPod bool, before, begun string) words {
-	done, last := "", begun
-	if at := strings.LastIndex(begun, ","); at >= 0 {
-		done, last = begun[:at+1], begun[at+1:]
-	}
-	var found words
+// pairWords completes the last of several pairs: classes of the node, of mutable resources that are in no pair before. Resources of
+// pods are for changes of the pod.
+func pairWords(node *nodeqosv1alpha1.NodeQOSResources, ofPod bool, before, begun string) (words []string) {
+	at := strings.LastIndex(begun, ",") + 1
+	done, last := begun[:at], begun[at:]
 	for _, r := range scopedResources(node) {
 		if r.scope == nodeqosv1alpha1.ScopePod && !ofPod || !r.Mutable || names(before+","+done, r.Name) {
 			continue
 		}
 		for _, class := range r.Classes {
 			if word, ok := pairWord(r.Name, class.Name, last); ok && !class.Draining {
-				found = append(found, done+word)
+				words = append(words, done+word)
 			}
 		}
 	}
-	return found
+	return words
 }
 
-// names says whether pairs have a resource already, by its short name or its full one.
+// names reports whether pairs contain a resource, by its short name or its full one.
 func names(pairs, resource string) bool {
 	for pair := range strings.SplitSeq(pairs, ",") {
 		if name, _, _ := strings.Cut(pair, "="); classes.CanonicalResource(strings.TrimSuffix(name, removed)) == resource {
@@ -233,20 +213,16 @@ func names(pairs, resource string) bool {
 	return false
 }
 
-// pairWord is the pair that begins as it was begun: with the short name of the resource, or else with the full one.
+// pairWord returns the pair that begins with a text, with the short name of the resource or else the full one.
 func pairWord(resource, class, begun string) (word string, ok bool) {
-	for _, name := range []string{shortName(resource), resource} {
+	short := resource
+	if resource == classes.RDTResource || resource == classes.BlockIOResource {
+		short = strings.TrimPrefix(resource, "k8s.io/")
+	}
+	for _, name := range []string{short, resource} {
 		if word := name + "=" + class; strings.HasPrefix(word, begun) {
 			return word, true
 		}
 	}
 	return "", false
-}
-
-// shortName is by which people call the official resources.
-func shortName(resource string) string {
-	if resource == classes.RDTResource || resource == classes.BlockIOResource {
-		return strings.TrimPrefix(resource, "k8s.io/")
-	}
-	return resource
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// errForbidden is in the chain of errors about missing rights.
+// errForbidden is wrapped by errors about missing rights.
 var errForbidden = errors.New("a right is missing")
 
-// explain makes one line for people, with the remedy, of what the API server, or the way there, gave as an error; nil of nil.
+// explain makes one line, with the remedy, of an error of the API server or of the connection to it.
 func explain(err error) error {
 	switch kubeapi.OutcomeOf(err) {
 	case kubeapi.OK:
@@ -36,7 +36,7 @@ func explain(err error) error {
 	return errors.New(said(err))
 }
 
-// said is what the server said, without client-go's words around it.
+// said is the message of the server, without client-go's additions.
 func said(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -55,16 +55,13 @@ func server(err error) string {
 	return "the API server"
 }
 
-// cause is the innermost error, so that addresses and operations are not told twice.
+// cause is the innermost error, without the address and the operation.
 func cause(err error) string {
 	if text := said(err); text != err.Error() {
 		return text
 	}
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err.Error()
-		}
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner
 	}
+	return err.Error()
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// podRow tells of one resource which class a container, or a pod, asks for and has. It is also the form of documents (-o json, yaml).
+// podRow is the class of one resource that a container, or a pod, asks for and has. It is also an item of documents.
 type podRow struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
@@ -28,79 +28,75 @@ type podRow struct {
 	Requested *string `json:"requested"`
 	// RequestedBy is the annotation, or the extended resource in limits, that asks.
 	RequestedBy string `json:"requestedBy,omitempty"`
-	// Source says where the class comes from: container, allocated, pod, default, or of what runs update and adopted.
+	// Source is where the class comes from: container, allocated, pod, default; for what runs also update and adopted.
 	Source string `json:"source"`
 	// Effective is the class in effect, "" the system default; null while it does not run, or when it is not known.
 	Effective *string `json:"effective"`
-	// Reason and Message say why the class in effect is another, or none; both are empty when all is as it was asked for.
+	// Reason and Message explain why the class in effect is another, or none; both are empty when it is the wanted one.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	Node    string `json:"node"`
-	// unknown says that something runs, but not in which class.
+	// unknown means that it runs, in an unknown class.
 	unknown bool `json:"-"`
 }
 
 // podView is what is known of one pod at one moment.
 type podView struct {
 	pod *corev1.Pod
-	// node is what the pod's node tells; nil when it tells nothing, or the pod has no node.
+	// node is nil when the pod has no node, or its node no NodeQOSResources.
 	node    *nodeqosv1alpha1.NodeQOSResources
 	offers  []classes.Offer
 	catalog *classes.Catalog
 	now     time.Time
 }
 
-// podRows tells of pods, by namespace and name. Without nodes, as when nobody may read them, it is what pods themselves tell.
+func newPodView(pod *corev1.Pod, node *nodeqosv1alpha1.NodeQOSResources, offers []classes.Offer, now time.Time) *podView {
+	return &podView{pod: pod, node: node, offers: offers, catalog: classes.NewCatalog(offers), now: now}
+}
+
+// podRows returns the rows of pods, by namespace and name. Without the right to read nodes, they have what the pods have.
 func podRows(pods []corev1.Pod, nodes []nodeqosv1alpha1.NodeQOSResources, readable bool, now time.Time) []podRow {
 	byName := make(map[string]*nodeqosv1alpha1.NodeQOSResources, len(nodes))
 	for i := range nodes {
 		byName[nodes[i].Name] = &nodes[i]
 	}
-	anywhere := anyOf(nodes)
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
 	})
+
+	anywhere := anyOf(nodes)
 	var rows []podRow
 	for i := range pods {
-		pod := &pods[i]
-		v := &podView{pod: pod, node: byName[pod.Spec.NodeName], now: now}
+		pod, offers := &pods[i], anywhere
+		node := byName[pod.Spec.NodeName]
 		switch {
-		case v.node != nil:
-			v.offers = offersOf(v.node)
-		case readable && pod.Spec.NodeName == "":
-			v.offers = anywhere
-		default:
-			v.offers = assumed(pod)
+		case node != nil:
+			offers = offersOf(node)
+		case !readable || pod.Spec.NodeName != "":
+			offers = assumed(pod)
 		}
-		v.catalog = classes.NewCatalog(v.offers)
-		rows = append(rows, v.rows()...)
+		rows = append(rows, newPodView(pod, node, offers, now).rows()...)
 	}
 	return rows
 }
 
-// assumed is what a pod would need to get what it asks for: of a node that tells nothing, that is all there is to look at.
+// assumed returns the offers of an unknown node: all that a pod asks for.
 func assumed(pod *corev1.Pod) []classes.Offer {
-	asked := map[string]*classes.Offer{}
+	asked := map[string][]classes.Class{}
 	add := func(resource, class string) {
-		offer := asked[resource]
-		if offer == nil {
-			offer = &classes.Offer{Resource: classes.Resource{Name: resource, Scope: classes.ContainerScope}}
-			asked[resource] = offer
-		}
-		offer.Classes = union(offer.Classes, []classes.Class{{Name: class}})
+		asked[resource] = union(asked[resource], []classes.Class{{Name: class}})
 	}
 	for key, value := range pod.Annotations {
-		if !classes.IsPodRequest(key) {
-			continue
-		}
-		if key != classes.PodKey && !strings.HasPrefix(key, classes.ContainerKeyPrefix) {
+		switch {
+		case !classes.IsPodRequest(key):
+		case key == classes.PodKey || strings.HasPrefix(key, classes.ContainerKeyPrefix):
+			pairs, _ := classes.ParsePairs(value) // errors are found when the request is resolved
+			for _, pair := range pairs {
+				add(pair.Resource, pair.Class)
+			}
+		default:
 			short, _, _ := strings.Cut(key, ".") // of "rdt.resources.kubernetes.io/…"
 			add(classes.CanonicalResource(short), value)
-			continue
-		}
-		pairs, _ := classes.ParsePairs(value) // what is wrong is found when it is resolved
-		for _, pair := range pairs {
-			add(pair.Resource, pair.Class)
 		}
 	}
 	for _, c := range containersOf(pod) {
@@ -110,21 +106,22 @@ func assumed(pod *corev1.Pod) []classes.Offer {
 			}
 		}
 	}
+
 	var offers []classes.Offer
-	for _, resource := range slices.Sorted(maps.Keys(asked)) {
-		offers = append(offers, *asked[resource])
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		offers = append(offers, classes.Offer{Resource: classes.Resource{Name: name, Scope: classes.ContainerScope, Classes: asked[name]}})
 	}
 	return offers
 }
 
-// containerView is a container of a pod that may have classes; the pod as a whole with no name.
+// containerView is a container that may have classes, or with no name the pod as a whole.
 type containerView struct {
 	name string
 	// status is nil when there is none yet.
 	status *corev1.ContainerStatus
 }
 
-// containersOf are the containers of a pod in the order of the pod, without those that have done their work before the others began.
+// containersOf returns the containers of a pod in their order, without init containers and ephemeral ones that have ended.
 func containersOf(pod *corev1.Pod) []containerView {
 	var all []containerView
 	for i := range pod.Spec.InitContainers {
@@ -157,7 +154,7 @@ func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerS
 	return nil
 }
 
-// rows tells of the pod as a whole, and then of its containers.
+// rows returns the rows of the pod as a whole, and then those of its containers.
 func (v *podView) rows() []podRow {
 	var rows []podRow
 	if slices.ContainsFunc(v.offers, func(o classes.Offer) bool { return o.Scope == classes.PodScope }) {
@@ -169,66 +166,75 @@ func (v *podView) rows() []podRow {
 	return rows
 }
 
-// rowsOf has a row for each resource of a scope. Where nothing runs, and nothing is known of the node, only what is asked for counts.
+// rowsOf returns a row for each resource of a scope; of an unknown node, those that are asked for.
 func (v *podView) rowsOf(c containerView, scope classes.Scope) []podRow {
 	wanted, err := v.catalog.Resolve(requestOf(v.offers, v.pod, c.name))
 	var refused *classes.RequestError
 	errors.As(err, &refused)
-	want := map[string]classes.Assignment{}
-	for _, a := range wanted {
-		want[a.Resource] = a
+	want := map[string]*classes.Assignment{}
+	for i := range wanted {
+		want[wanted[i].Resource] = &wanted[i]
 	}
+
 	var rows []podRow
-	told := false // of what was refused
+	refusalShown := refused == nil
 	for i := range v.offers {
-		offer := &v.offers[i]
-		if (offer.Scope == classes.PodScope) != (scope == classes.PodScope) {
-			continue
+		name := v.offers[i].Name
+		concerned := refused != nil && (refused.Resource == "" || refused.Resource == name)
+		switch {
+		case (v.offers[i].Scope == classes.PodScope) != (scope == classes.PodScope):
+		case concerned:
+			rows, refusalShown = append(rows, v.refusedRow(c, name, refused)), true
+		case v.node != nil || asks(want[name]):
+			rows = append(rows, v.row(c, name, want[name]))
 		}
-		asked, known := want[offer.Name]
-		blamed := refused != nil && (refused.Resource == "" || refused.Resource == offer.Name)
-		if v.node == nil && !blamed && !asks(asked) {
-			continue
-		}
-		row := v.row(c, offer.Name, asked, known, refused, blamed)
-		told = told || blamed
-		rows = append(rows, row)
 	}
-	// What is asked for and is of no node is told of the container that would have it.
-	if refused != nil && !told && c.name != "" {
-		rows = append(rows, v.row(c, refused.Resource, classes.Assignment{}, false, refused, true))
+	// A resource that the node does not have has a row of the container that asks for it.
+	if !refusalShown && c.name != "" {
+		rows = append(rows, v.refusedRow(c, refused.Resource, refused))
 	}
 	return rows
 }
 
-func (v *podView) row(
-	c containerView, resource string, want classes.Assignment, known bool, refused *classes.RequestError, blamed bool,
-) podRow {
-	row := podRow{
-		Namespace: v.pod.Namespace, Pod: v.pod.Name, Container: c.name, Resource: resource, Node: v.pod.Spec.NodeName, Source: string(want.Source),
+// row is the row of a resource with the wanted class; nil when another resource of the container is refused.
+func (v *podView) row(c containerView, resource string, want *classes.Assignment) podRow {
+	known := want != nil
+	if !known {
+		want = &classes.Assignment{}
 	}
-	if blamed && refused.Resource != "" {
-		row.Requested, row.RequestedBy = &refused.Class, keyText(refused.Key)
-	}
-	if known && asks(want) {
+	row, has, is := v.effectiveRow(c, resource, *want)
+	if asks(want) {
 		row.Requested, row.RequestedBy = &want.Class, keyText(want.Key)
 	}
-	has, state := v.effective(c, resource, want.Class)
-	if state == inClass {
-		row.Effective = &has.class
-	}
-	row.unknown = state == notKnown
-	if has.source == classes.SourceUpdate || has.source == classes.SourceAdopted {
-		row.Source = string(has.source)
-	}
-	if blamed {
-		row.Reason, row.Message = refusal(refused, v.pod.Spec.NodeName == "")
-		return row
-	}
-	satisfied := state == inClass && known && has.class == want.Class
-	row.Reason, row.Message = v.why(c, want, has, state, satisfied)
+	row.Reason, row.Message = v.why(c, *want, has, is, is == inClass && known && has.class == want.Class)
 	return row
 }
 
-// keyText names what asked: of an allocation the extended resource, of which the kubelet's annotation is made.
+// refusedRow is the row of a resource that the node would refuse.
+func (v *podView) refusedRow(c containerView, resource string, refused *classes.RequestError) podRow {
+	row, _, _ := v.effectiveRow(c, resource, classes.Assignment{})
+	if refused.Resource != "" {
+		row.Requested, row.RequestedBy = &refused.Class, keyText(refused.Key)
+	}
+	row.Reason, row.Message = refusal(refused, v.pod.Spec.NodeName == "")
+	return row
+}
+
+// effectiveRow is a row without the request.
+func (v *podView) effectiveRow(c containerView, resource string, want classes.Assignment) (row podRow, has assignment, is state) {
+	has, is = v.effective(c, resource, want.Class)
+	row = podRow{
+		Namespace: v.pod.Namespace, Pod: v.pod.Name, Container: c.name, Resource: resource, Node: v.pod.Spec.NodeName,
+		Source: string(want.Source), unknown: is == notKnown,
+	}
+	if is == inClass {
+		row.Effective = &has.class
+	}
+	if has.source == classes.SourceUpdate || has.source == classes.SourceAdopted {
+		row.Source = string(has.source)
+	}
+	return row, has, is
+}
+
+// keyText is what asked: an annotation, or the extended resource that the kubelet made an annotation of.
 func keyText(key string) string { return strings.TrimPrefix(key, classes.AllocatedKeyPrefix) }

@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// offersOf is what a node offers, as the plugin there has it. Classes that drain are in it: what runs in one asks for nothing new.
+// offersOf returns what a node offers to requests, draining classes included: containers that run in one still ask for it.
 func offersOf(node *nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
 	var offers []classes.Offer
 	for _, r := range scopedResources(node) {
@@ -41,7 +41,7 @@ func scopeOf(scope nodeqosv1alpha1.Scope) classes.Scope {
 	return classes.ContainerScope
 }
 
-// anyOf is what a pod without a node can ask for: every class that any node has. There are no defaults, which are a node's.
+// anyOf returns what a pod without a node can ask for: every class of any node. Defaults are left out, as they belong to a node.
 func anyOf(nodes []nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
 	var all []classes.Offer
 	index := map[string]int{}
@@ -73,8 +73,8 @@ func union(all, more []classes.Class) []classes.Class {
 	return all
 }
 
-// requestOf is what the plugin gets to know of a container, or with no name of a pod, when it is created. What the kubelet will
-// hand over follows from the container's limits.
+// requestOf returns the request that the plugin gets when a container is created, or with no name a pod. The annotations of the
+// kubelet follow from the container's limits.
 func requestOf(offers []classes.Offer, pod *corev1.Pod, container string) classes.Holder {
 	request := classes.Holder{
 		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: string(pod.UID), Container: container, PodAnnotations: pod.Annotations,
@@ -85,7 +85,7 @@ func requestOf(offers []classes.Offer, pod *corev1.Pod, container string) classe
 	return request
 }
 
-// allocatedOf has the annotations that the kubelet gives to a container for the extended resources in its limits.
+// allocatedOf returns the annotations that the kubelet adds to a container for the extended resources in its limits.
 func allocatedOf(offers []classes.Offer, limits corev1.ResourceList) map[string]string {
 	annotations := map[string]string{}
 	for name, amount := range limits {
@@ -99,8 +99,8 @@ func allocatedOf(offers []classes.Offer, limits corev1.ResourceList) map[string]
 	return annotations
 }
 
-// classBehind is the class that an extended resource stands for, whether or not it exists. Of resources whose names begin alike,
-// it is one of the longest.
+// classBehind returns the class that an extended resource stands for, whether or not it exists. Of resources whose names begin
+// alike, the longest one counts.
 func classBehind(offers []classes.Offer, extended string) (resource, class string, ok bool) {
 	longest := 0
 	consider := func(name string) {
@@ -128,12 +128,7 @@ func classBehind(offers []classes.Offer, extended string) (resource, class strin
 	return resource, class, longest > 0
 }
 
-// asks says whether an assignment was asked for, by the container or its pod.
-func asks(a classes.Assignment) bool {
-	switch a.Source {
-	case classes.SourceContainer, classes.SourceAllocated, classes.SourcePod:
-		return true
-	case classes.SourceDefault, classes.SourceNone, classes.SourceAdopted, classes.SourceUpdate:
-	}
-	return false
+// asks reports whether an assignment was asked for, by the container or its pod.
+func asks(a *classes.Assignment) bool {
+	return a != nil && (a.Source == classes.SourceContainer || a.Source == classes.SourceAllocated || a.Source == classes.SourcePod)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// What --dry-run can be, as kubectl has it.
+// Values of --dry-run, as in kubectl.
 const (
 	dryRunNone   = "none"
 	dryRunClient = "client"
@@ -50,7 +50,7 @@ for of other resources stays. RESOURCE= asks for the system default, RESOURCE- a
 what ranks below: the pod's request, or the default.
 
 It is checked first, by the rules of the pod's node. qos-kubelet-shim on the node makes the change, if it has
---follow-annotations; set waits for what it says. The exit code is 1 when the change is refused, or nothing is heard in time.`,
+--follow-annotations; set waits for that. The exit code is 1 when the change is refused, or not made in time.`,
 		Example: `  kubectl qos set web -c main rdt=silver
   kubectl qos set web -c main rdt=silver,blockio=throttled --dry-run=server
   kubectl qos set web -c main rdt-`,
@@ -69,14 +69,14 @@ It is checked first, by the rules of the pod's node. qos-kubelet-shim on the nod
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&o.container, "container", "c", "", "The container; of a pod with one container it need not be named.")
+	flags.StringVarP(&o.container, "container", "c", "", "The container; optional for pods with one container.")
 	flags.BoolVar(&o.wholePod, "pod", false, "Ask for all containers of the pod that do not ask for themselves, and for the pod itself.")
 	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, `"none", "client" (check, and say what would be written) or "server" (have the API server check it, too).`)
 	flags.Lookup("dry-run").NoOptDefVal = dryRunClient
 	flags.BoolVar(&o.wait, "wait", true, "Wait until the class has changed, or is refused.")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "How long to wait.")
 	completeFlag(cmd, "container", c.completeContainer)
-	completeFlag(cmd, "dry-run", cobra.FixedCompletions(words{dryRunNone, dryRunClient, dryRunServer}, noFiles))
+	completeFlag(cmd, "dry-run", cobra.FixedCompletions([]string{dryRunNone, dryRunClient, dryRunServer}, noFiles))
 	return cmd
 }
 
@@ -110,22 +110,23 @@ func (o *setCommand) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if o.dryRun != dryRunNone {
-		o.say("%s %s%s\n", plan.subject(o.container), plan.annotation(), map[string]string{
-			dryRunClient: " (dry run)", dryRunServer: " (server dry run)",
-		}[o.dryRun])
-		return nil
+
+	switch {
+	case o.dryRun == dryRunClient:
+		o.print("%s %s (dry run)\n", plan.subject(o.container), plan.annotation())
+	case o.dryRun == dryRunServer:
+		o.print("%s %s (server dry run)\n", plan.subject(o.container), plan.annotation())
+	case !o.wait:
+		o.print("%s %s\n", plan.subject(o.container), plan.annotation())
+	default:
+		return o.await(ctx, api, plan)
 	}
-	if !o.wait {
-		o.say("%s %s\n", plan.subject(o.container), plan.annotation())
-		return nil
-	}
-	return o.await(ctx, api, plan)
+	return nil
 }
 
-func (o *setCommand) say(format string, args ...any) { fmt.Fprintf(o.streams.Out, format, args...) }
+func (o *setCommand) print(format string, args ...any) { fmt.Fprintf(o.streams.Out, format, args...) }
 
-// plan looks at the pod and its node as they are now.
+// plan plans the change of the pod as it is now.
 func (o *setCommand) plan(ctx context.Context, api *clients) (*settingPlan, error) {
 	pod, err := api.getPod(ctx, o.name)
 	if err != nil {
@@ -141,9 +142,10 @@ func (o *setCommand) plan(ctx context.Context, api *clients) (*settingPlan, erro
 	return newSettingPlan(pod, node, o.container, o.change, o.now())
 }
 
-// choose refuses pods and containers whose classes cannot be changed. The only container of a pod needs no name.
+// choose chooses the only container of a pod when none is named, and refuses what cannot be changed.
 func (o *setCommand) choose(pod *corev1.Pod) error {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	names := askable(pod)
 	switch {
 	case mirror:
 		return fmt.Errorf("pod %s is a static pod: what it asks for is in its file on node %s; change it there", pod.Name, pod.Spec.NodeName)
@@ -155,30 +157,24 @@ func (o *setCommand) choose(pod *corev1.Pod) error {
 		return nil
 	case isEphemeral(pod, o.container):
 		return fmt.Errorf("container %s of pod %s is an ephemeral one, and the API server's policies and limits are for init and ordinary containers; "+
-			"name one of those%s", o.container, pod.Name, others(": ", askable(pod)))
-	}
-	names := askable(pod)
-	for _, c := range containersOf(pod) {
-		alive, _ := (&podView{pod: pod}).alive(c)
-		if c.name == o.container && !alive {
-			reason, _ := notCreated(c)
-			return fmt.Errorf("container %s of pod %s does not run (%s); classes of what runs can be changed", c.name, pod.Name, reason)
-		}
-	}
-	if o.container == "" && len(names) == 1 {
+			"name one of those%s", o.container, pod.Name, others(": ", names))
+	case o.container == "" && len(names) == 1:
 		o.container = names[0]
-		return o.choose(pod)
-	}
-	if o.container == "" {
+	case o.container == "":
 		return fmt.Errorf("pod %s has several containers; name one with -c, or all with --pod%s", pod.Name, others(": ", names))
-	}
-	if !slices.Contains(names, o.container) {
+	case !slices.Contains(names, o.container):
 		return fmt.Errorf("pod %s has no container %q%s", pod.Name, o.container, others("; it has ", names))
+	}
+
+	c, _ := containerNamed(pod, o.container)
+	if alive, _ := (&podView{pod: pod}).alive(c); !alive {
+		reason, _ := notCreated(c)
+		return fmt.Errorf("container %s of pod %s does not run (%s); classes of what runs can be changed", c.name, pod.Name, reason)
 	}
 	return nil
 }
 
-// askable are the containers of a pod that can have an annotation of their own.
+// askable returns the containers of a pod that can have an annotation of their own.
 func askable(pod *corev1.Pod) (names []string) {
 	for _, c := range containersOf(pod) {
 		if !isEphemeral(pod, c.name) {
@@ -192,7 +188,7 @@ func isEphemeral(pod *corev1.Pod, container string) bool {
 	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container })
 }
 
-// write writes the annotation to the pod as it was looked at, and to a pod that has changed since after looking again.
+// write writes the annotation to the pod of the plan, and to a pod that has changed since after planning again.
 func (o *setCommand) write(ctx context.Context, api *clients, plan *settingPlan) (*settingPlan, error) {
 	uid, first := plan.pod.UID, true
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
@@ -207,24 +203,20 @@ func (o *setCommand) write(ctx context.Context, api *clients, plan *settingPlan)
 		}
 		return o.patch(ctx, api, plan)
 	})
-	if kubeapi.OutcomeOf(err) == kubeapi.Conflict {
-		return plan, fmt.Errorf("pod %s is changed by others all the time; try again", o.name)
-	}
-	return plan, explainAnswer(err)
-}
 
-// explainAnswer explains what the API server said, and leaves errors of our own.
-func explainAnswer(err error) error {
-	if kubeapi.OutcomeOf(err) == kubeapi.Failed {
-		return err
+	switch kubeapi.OutcomeOf(err) { //nolint:exhaustive // the others are explained
+	case kubeapi.Conflict:
+		return plan, fmt.Errorf("pod %s is changed by others all the time; try again", o.name)
+	case kubeapi.Failed:
+		return plan, err
 	}
-	return explain(err)
+	return plan, explain(err)
 }
 
 func (o *setCommand) patch(ctx context.Context, api *clients, plan *settingPlan) error {
 	var value any = plan.value
 	if plan.value == "" {
-		value = nil // takes it away
+		value = nil // removes the annotation
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": plan.pod.UID, "resourceVersion": plan.pod.ResourceVersion, "annotations": map[string]any{plan.key: value},
@@ -232,6 +224,7 @@ func (o *setCommand) patch(ctx context.Context, api *clients, plan *settingPlan)
 	if err != nil {
 		return err
 	}
+
 	options := metav1.PatchOptions{FieldManager: "kubectl-qos"}
 	if o.dryRun == dryRunServer {
 		options.DryRun = []string{metav1.DryRunAll}
@@ -240,7 +233,7 @@ func (o *setCommand) patch(ctx context.Context, api *clients, plan *settingPlan)
 	return err
 }
 
-// subject names what is changed: "pod/web container main:".
+// subject is what is changed: "pod/web container main:".
 func (p *settingPlan) subject(container string) string {
 	if container == "" {
 		return "pod/" + p.pod.Name + ":"
@@ -248,7 +241,7 @@ func (p *settingPlan) subject(container string) string {
 	return "pod/" + p.pod.Name + " container " + container + ":"
 }
 
-// annotation says what becomes of the annotation.
+// annotation describes the change of the annotation.
 func (p *settingPlan) annotation() string {
 	if p.unchanged() {
 		return fmt.Sprintf("annotation %s stays %q", p.key, p.had)

@@ -17,28 +17,26 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// removed is behind a resource that is not to be asked for any more, as kubectl has it for labels.
+// removed follows a resource that is not asked for any more.
 const removed = "-"
 
-// change is what is to be asked for in another way.
+// change is what the command line asks for.
 type change struct {
-	// pairs are as they were written, of distinct resources; classes are those resources' classes.
-	pairs []string
-	// resources are canonical, those that are taken away included, in the order of the command line.
+	// resources are in the order of the command line.
 	resources []string
-	gone      map[string]bool
+	// pairs are as they were written, by resource. Resources without a pair are removed.
+	pairs map[string]string
 }
 
-// parseChange reads "resource=class" and "resource-", also several with commas between.
+// parseChange reads words like "rdt=silver,blockio-".
 func parseChange(args []string) (change, error) {
-	c := change{gone: map[string]bool{}}
+	c := change{pairs: map[string]string{}}
 	for word := range strings.SplitSeq(strings.Join(args, ","), ",") {
 		word = strings.TrimSpace(word)
-		name, takeAway := strings.CutSuffix(word, removed)
-		takeAway = takeAway && !strings.Contains(word, "=")
-		if !takeAway {
-			name, _, _ = strings.Cut(word, "=")
-			c.pairs = append(c.pairs, word)
+		name, _, isPair := strings.Cut(word, "=")
+		if !isPair {
+			name, isPair = strings.CutSuffix(word, removed)
+			isPair = !isPair // "gold" is read as a pair, whose error says what is missing
 		}
 		if name == "" {
 			return c, fmt.Errorf("%q names no resource; write it as in rdt=silver, or rdt- to ask no more", word)
@@ -48,74 +46,74 @@ func parseChange(args []string) (change, error) {
 			return c, fmt.Errorf("%s is there twice; name each resource once", resource)
 		}
 		c.resources = append(c.resources, resource)
-		c.gone[resource] = takeAway
+		if isPair {
+			c.pairs[resource] = word
+		}
 	}
-	if _, err := classes.ParsePairs(strings.Join(c.pairs, ",")); err != nil {
+
+	if _, err := classes.ParsePairs(strings.Join(c.pairsBut(nil), ",")); err != nil {
 		return c, fmt.Errorf("%w; write it as in rdt=silver, or rdt- to ask no more", err)
 	}
 	return c, nil
 }
 
-// merge puts a change into the value of an annotation. Pairs of other resources stay as they were written.
+// pairsBut returns the pairs in their order, but for those of some resources.
+func (c change) pairsBut(resources []string) (pairs []string) {
+	for _, resource := range c.resources {
+		if pair, ok := c.pairs[resource]; ok && !slices.Contains(resources, resource) {
+			pairs = append(pairs, pair)
+		}
+	}
+	return pairs
+}
+
+// merge applies the change to the value of an annotation. Pairs of other resources stay.
 func (c change) merge(value string) (string, error) {
 	if _, err := classes.ParsePairs(value); err != nil {
 		return "", err
 	}
-	todo := map[string]string{}
-	for _, pair := range c.pairs {
-		name, _, _ := strings.Cut(pair, "=")
-		todo[classes.CanonicalResource(name)] = pair
-	}
-	var pairs []string
+
+	var pairs, done []string
 	for pair := range strings.SplitSeq(value, ",") {
 		pair = strings.TrimSpace(pair)
 		name, _, _ := strings.Cut(pair, "=")
 		resource := classes.CanonicalResource(name)
-		other, changed := todo[resource]
-		switch {
-		case pair == "", c.gone[resource]:
+		switch other, changed := c.pairs[resource]; {
+		case pair == "" || slices.Contains(done, resource):
 		case changed:
-			pairs = append(pairs, other)
-			delete(todo, resource)
+			pairs, done = append(pairs, other), append(done, resource)
 		case !slices.Contains(c.resources, resource):
 			pairs = append(pairs, pair)
 		}
 	}
-	for _, pair := range c.pairs {
-		name, _, _ := strings.Cut(pair, "=")
-		if _, left := todo[classes.CanonicalResource(name)]; left {
-			pairs = append(pairs, pair)
-		}
-	}
-	return strings.Join(pairs, ","), nil
+	return strings.Join(append(pairs, c.pairsBut(done)...), ","), nil
 }
 
-// target is a class that a running container shall have after a change.
+// target is the class that a running container shall have after a change.
 type target struct {
-	container, resource string
-	// before is what it has now, if that is known.
-	before assignment
+	container, resource, class string
+	// before is the class until then, if that is known.
+	before string
 	known  bool
-	class  string
 }
 
-// settingPlan is what there is to do for a change of one pod.
+// settingPlan is a change of one pod.
 type settingPlan struct {
 	pod  *corev1.Pod
 	node *nodeqosv1alpha1.NodeQOSResources
-	// key and value are of the annotation; an empty value takes it away. had is what it is now.
+	// key and value are of the annotation, and had is its value before. An empty value removes it.
 	key, value, had string
 	targets         []target
 }
 
 func (p *settingPlan) unchanged() bool { return p.value == p.had }
 
-// newSettingPlan checks a change as the node would, and says what it comes to. container is empty for a change of all containers.
+// newSettingPlan checks a change as the node would, and plans it. Without a container it is for all containers.
 func newSettingPlan(
 	pod *corev1.Pod, node *nodeqosv1alpha1.NodeQOSResources, container string, c change, now time.Time,
 ) (*settingPlan, error) {
 	if node == nil {
-		return nil, fmt.Errorf("node %q of pod %s tells nothing of QoS-class resources; does qos-kubelet-shim run there?", pod.Spec.NodeName, pod.Name)
+		return nil, fmt.Errorf("node %q of pod %s has no NodeQOSResources; does qos-kubelet-shim run there?", pod.Spec.NodeName, pod.Name)
 	}
 	p := &settingPlan{pod: pod, node: node, key: classes.PodKey}
 	if container != "" {
@@ -124,10 +122,10 @@ func newSettingPlan(
 	p.had = pod.Annotations[p.key]
 	var err error
 	if p.value, err = c.merge(p.had); err != nil {
-		return nil, fmt.Errorf("annotation %s of pod %s: %w; mend it with kubectl annotate --overwrite", p.key, pod.Name, err)
+		return nil, fmt.Errorf("annotation %s of pod %s: %w; repair it with kubectl annotate --overwrite", p.key, pod.Name, err)
 	}
-	v := &podView{pod: pod, node: node, offers: offersOf(node), now: now}
-	v.catalog = classes.NewCatalog(v.offers)
+
+	v := newPodView(pod, node, offersOf(node), now)
 	if err := v.checkOffers(c, container); err != nil {
 		return nil, err
 	}
@@ -135,7 +133,7 @@ func newSettingPlan(
 	return p, err
 }
 
-// checkOffers refuses what can never be changed in a running pod. What else is wrong is found when the request is resolved.
+// checkOffers refuses resources whose class cannot be changed, and classes that drain.
 func (v *podView) checkOffers(c change, container string) error {
 	for _, resource := range c.resources {
 		offer, known := v.catalog.Lookup(resource)
@@ -150,22 +148,19 @@ func (v *podView) checkOffers(c change, container string) error {
 			return fmt.Errorf("the class of %s cannot be changed while a container runs; create the pod anew", resource)
 		}
 	}
+
 	for _, r := range scopedResources(v.node) {
+		_, wanted, _ := strings.Cut(c.pairs[r.Name], "=")
 		for _, class := range r.Classes {
-			if class.Draining && slices.ContainsFunc(c.pairs, func(pair string) bool { return isPair(pair, r.Name, class.Name) }) {
-				return fmt.Errorf("class %q of %s is no longer configured on %s, and takes nobody new; choose another", class.Name, r.Name, v.node.Name)
+			if class.Draining && class.Name == wanted {
+				return fmt.Errorf("class %q of %s is no longer configured on %s, and accepts nothing new; choose another", class.Name, r.Name, v.node.Name)
 			}
 		}
 	}
 	return nil
 }
 
-func isPair(pair, resource, class string) bool {
-	name, of, _ := strings.Cut(pair, "=")
-	return classes.CanonicalResource(name) == resource && of == class
-}
-
-// targets are the classes that containers, and the pod itself, shall have after a plan, by the rules of the node.
+// targets are the running containers whose class changes. The pod's request changes only those that do not ask for themselves.
 func (v *podView) targets(p *settingPlan, container string, c change) ([]target, error) {
 	after := *v.pod
 	after.Annotations = maps.Clone(v.pod.Annotations)
@@ -176,8 +171,9 @@ func (v *podView) targets(p *settingPlan, container string, c change) ([]target,
 	if p.value == "" {
 		delete(after.Annotations, p.key)
 	}
+
 	var targets []target
-	var deaf []string // containers that something else asks for
+	var overridden []string
 	for _, of := range append(containersOf(v.pod), containerView{}) {
 		alive, _ := v.alive(of)
 		if !alive || container != "" && of.name != container {
@@ -188,29 +184,30 @@ func (v *podView) targets(p *settingPlan, container string, c change) ([]target,
 			return nil, v.refused(err)
 		}
 		for _, want := range wanted {
-			if !slices.Contains(c.resources, want.Resource) {
-				continue
+			_, isPair := c.pairs[want.Resource]
+			switch {
+			case !slices.Contains(c.resources, want.Resource):
+			case isPair && want.Key != p.key:
+				overridden = append(overridden, fmt.Sprintf("%s (by %s)", of.name, keyText(want.Key)))
+			default:
+				has, is := v.effective(of, want.Resource, "")
+				targets = append(targets, target{of.name, want.Resource, want.Class, has.class, is == inClass})
 			}
-			if !c.gone[want.Resource] && want.Key != p.key {
-				deaf = append(deaf, fmt.Sprintf("%s (by %s)", of.name, keyText(want.Key)))
-				continue
-			}
-			has, is := v.effective(of, want.Resource, "")
-			targets = append(targets, target{of.name, want.Resource, has, is == inClass, want.Class})
 		}
 	}
-	if len(targets) == 0 && len(deaf) > 0 {
-		return nil, fmt.Errorf("the pod's request changes nothing: containers ask for themselves: %s; name one with -c", strings.Join(deaf, ", "))
+	if len(targets) == 0 && len(overridden) > 0 {
+		return nil, fmt.Errorf("the pod's request changes nothing: containers ask for themselves: %s; name one with -c", strings.Join(overridden, ", "))
 	}
 	return targets, nil
 }
 
-// refused is what the node's rules say against a request, in words for somebody who is not on the node.
+// refused is the error of a change that the node would refuse.
 func (v *podView) refused(err error) error {
 	var refused *classes.RequestError
 	if !errors.As(err, &refused) {
 		return err
 	}
+
 	_, message := refusal(refused, false)
 	text := strings.Replace(message, "on this node", "on "+v.node.Name, 1)
 	if errors.Is(err, classes.ErrContradiction) && strings.Contains(text, "allocated class") {

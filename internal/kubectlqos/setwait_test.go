@@ -44,7 +44,7 @@ func TestSetKeepsWhatItKnewWhenTheTimeIsUp(t *testing.T) {
 				})
 				return false, nil, nil
 			})
-		}, set + "what came of it is not known: the API server gave no answer within 30s\n"},
+		}, set + "its result is not known: the API server gave no answer within 30s\n"},
 		{"after a look that failed", func(r *setRig) {
 			r.cutsOff(&r.core.Fake, "pods", 29200*time.Millisecond)
 			start := time.Now()
@@ -52,7 +52,7 @@ func TestSetKeepsWhatItKnewWhenTheTimeIsUp(t *testing.T) {
 				since := time.Since(start)
 				return since > 20*time.Second && since < 29200*time.Millisecond, nil, errors.New("no etcd")
 			})
-		}, set + "what came of it is not known: no etcd\n"},
+		}, set + "its result is not known: no etcd\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

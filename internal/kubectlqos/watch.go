@@ -22,76 +22,67 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// settleTime gathers changes that come together, as that of a pod and of its node.
+// settleTime is the wait after a change for those that come with it, as of a pod and its node.
 const settleTime = 200 * time.Millisecond
 
-// liveView follows objects of the cluster. Until it has all of them, it shows nothing.
+// liveView watches objects of the cluster.
 type liveView struct {
 	nodeInformer cache.SharedIndexInformer
-	podInformer  cache.SharedIndexInformer // nil when pods are not followed
+	podInformer  cache.SharedIndexInformer // nil without pods
 	changed      chan struct{}
 	errs         io.Writer
 
-	mu   sync.Mutex // guards last
-	last string     // the last problem that was told
+	mu        sync.Mutex // guards lastError
+	lastError string
 }
 
-func newLiveView(errs io.Writer, node, pod cache.SharedIndexInformer) *liveView {
-	return &liveView{nodeInformer: node, podInformer: pod, changed: make(chan struct{}, 1), errs: errs}
-}
-
-// newNodeWatch follows NodeQOSResources: those of one node, or with "" of all.
+// newNodeWatch watches the NodeQOSResources of one node, or with "" of all.
 func newNodeWatch(api *clients, node string, errs io.Writer) *liveView {
-	return newLiveView(errs, nodeInformer(api, node), nil)
+	informer := dynamicinformer.NewFilteredDynamicInformer(
+		api.objects, nodeKind(), metav1.NamespaceAll, 0, cache.Indexers{}, selecting(node, ""))
+	return &liveView{nodeInformer: informer.Informer(), changed: make(chan struct{}, 1), errs: errs}
 }
 
-// newPodWatch follows NodeQOSResources, and the pods of a namespace that are selected.
+// newPodWatch watches all NodeQOSResources, and the selected pods of a namespace.
 func newPodWatch(api *clients, namespace, name, selector string, errs io.Writer) *liveView {
-	tweak := func(options *metav1.ListOptions) {
-		options.LabelSelector = selector
+	v := newNodeWatch(api, "", errs)
+	v.podInformer = coreinformers.NewFilteredPodInformer(api.core, namespace, 0, cache.Indexers{}, selecting(name, selector))
+	return v
+}
+
+// selecting selects objects by name and labels; both may be empty.
+func selecting(name, labels string) func(*metav1.ListOptions) {
+	return func(options *metav1.ListOptions) {
+		options.LabelSelector = labels
 		if name != "" {
-			options.FieldSelector = named(name)
+			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 		}
 	}
-	pods := coreinformers.NewFilteredPodInformer(api.core, namespace, 0, cache.Indexers{}, tweak)
-	return newLiveView(errs, nodeInformer(api, ""), pods)
 }
 
-func nodeInformer(api *clients, name string) cache.SharedIndexInformer {
-	tweak := func(options *metav1.ListOptions) {
-		if name != "" {
-			options.FieldSelector = named(name)
-		}
-	}
-	return dynamicinformer.NewFilteredDynamicInformer(api.objects, nodeKind(), metav1.NamespaceAll, 0, cache.Indexers{}, tweak).Informer()
-}
-
-func named(name string) string { return fields.OneTermEqualSelector("metadata.name", name).String() }
-
-func (v *liveView) informers() []cache.SharedIndexInformer {
-	if v.podInformer == nil {
-		return []cache.SharedIndexInformer{v.nodeInformer}
-	}
-	return []cache.SharedIndexInformer{v.nodeInformer, v.podInformer}
-}
-
-// follow calls show once all objects are known and after every change, until ctx ends, which is no error.
+// follow calls show when all objects are listed and after every change, until ctx ends, which is no error.
 func (v *liveView) follow(ctx context.Context, show func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	for _, informer := range v.informers() {
+
+	informers := []cache.SharedIndexInformer{v.nodeInformer}
+	if v.podInformer != nil {
+		informers = append(informers, v.podInformer)
+	}
+	var synced []cache.InformerSynced
+	for _, informer := range informers {
 		if err := v.observe(ctx, informer); err != nil {
 			return err
 		}
 		running.Go(func() { informer.RunWithContext(ctx) })
+		synced = append(synced, informer.HasSynced)
 	}
-	for _, informer := range v.informers() {
-		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-			return nil
-		}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return nil
 	}
+
 	for {
 		if err := show(); err != nil {
 			return err
@@ -113,7 +104,7 @@ func (v *liveView) observe(ctx context.Context, informer cache.SharedIndexInform
 	notify := func() {
 		select {
 		case v.changed <- struct{}{}:
-		default: // it is known that something changed
+		default: // a change is pending already
 		}
 	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -121,21 +112,22 @@ func (v *liveView) observe(ctx context.Context, informer cache.SharedIndexInform
 	})
 	return errors.Join(err, informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		if ctx.Err() == nil {
-			v.complain(err)
+			v.warn(err)
 		}
 	}))
 }
 
-// complain tells what is wrong with a watch, which is tried again; the same thing once.
-func (v *liveView) complain(err error) {
+// warn prints the error of a watch, which is tried again. An error that repeats is printed once.
+func (v *liveView) warn(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return // a watch ends now and then
+		return // watches end now and then
 	}
+
 	text := explain(err).Error()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if text != v.last {
-		v.last = text
+	if text != v.lastError {
+		v.lastError = text
 		fmt.Fprintln(v.errs, "Trying again:", text)
 	}
 }

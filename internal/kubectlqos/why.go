@@ -61,7 +61,7 @@ func (v *podView) mayHaveClass(c containerView, resource string) bool {
 	return slices.ContainsFunc(wanted, func(a classes.Assignment) bool { return a.Resource == resource && a.Class != classes.SystemDefault })
 }
 
-// alive says whether a container runs, and since when.
+// alive reports whether a container runs, and since when.
 func (v *podView) alive(c containerView) (alive bool, since time.Time) {
 	if c.name == "" {
 		if v.pod.Status.StartTime != nil {
@@ -75,7 +75,7 @@ func (v *podView) alive(c containerView) (alive bool, since time.Time) {
 	return true, c.status.State.Running.StartedAt.Time
 }
 
-// hasSandbox says whether a pod is there, though perhaps none of its containers.
+// hasSandbox reports whether a pod has a sandbox, perhaps without containers.
 func hasSandbox(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodRunning || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
@@ -86,7 +86,7 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// why says why something has not the class that it should have, in a word and a sentence; nothing when all is well.
+// why returns why a container does not have the wanted class, in a word and a sentence; both are empty when it has.
 func (v *podView) why(c containerView, want classes.Assignment, has assignment, is state, satisfied bool) (reason, message string) {
 	switch {
 	case finished(v.pod):
@@ -97,7 +97,7 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 		return has.evicted, "its class is not configured any more, and its pod is to be evicted"
 	case satisfied:
 		return v.stale()
-	case is == notRunning && !asks(want) && want.Class == classes.SystemDefault:
+	case is == notRunning && !asks(&want) && want.Class == classes.SystemDefault:
 		return "", "" // nothing is missing
 	}
 	if reason, message := refusalOf(v.pod, c.name); reason != "" {
@@ -140,7 +140,7 @@ func (v *podView) stale() (reason, message string) {
 	return "", ""
 }
 
-// notCreated is what the kubelet says of a container that does not run.
+// notCreated is the kubelet's reason why a container does not run.
 func notCreated(c containerView) (reason, message string) {
 	switch {
 	case c.status == nil:
@@ -194,7 +194,7 @@ func (v *podView) reportDelayed() bool {
 		written.After(writtenAt(&v.node.ObjectMeta))
 }
 
-// refusal is what the node's rules say against a request.
+// refusal is the reason why the node's rules refuse a request.
 func refusal(err *classes.RequestError, anywhere bool) (reason, message string) {
 	reason, message = "BadRequest", err.Problem
 	for _, known := range []struct {
