@@ -3,7 +3,10 @@
 
 package classes
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Keys of annotations.
 const (
@@ -55,26 +58,13 @@ func families() [2]family {
 // IsPodRequest reports whether an annotation of a pod with this key can request classes. It is for filters; only Resolve
 // decides what is requested.
 func IsPodRequest(key string) bool {
-	if key == PodKey || strings.HasPrefix(key, ContainerKeyPrefix) {
-		return true
-	}
-	for _, f := range families() {
-		if f.kep.match(key) || f.runtime.match(key) {
-			return true
-		}
-	}
-	return false
+	all := families()
+	return key == PodKey || strings.HasPrefix(key, ContainerKeyPrefix) ||
+		slices.ContainsFunc(all[:], func(f family) bool { return f.kep.match(key) || f.runtime.match(key) })
 }
 
 // isContainerRequest reports whether an annotation of a container with this key can request classes.
 func isContainerRequest(key string) bool {
-	if strings.HasPrefix(key, AllocatedKeyPrefix) {
-		return true
-	}
-	for _, f := range families() {
-		if key == f.cri {
-			return true
-		}
-	}
-	return false
+	all := families()
+	return strings.HasPrefix(key, AllocatedKeyPrefix) || slices.ContainsFunc(all[:], func(f family) bool { return key == f.cri })
 }

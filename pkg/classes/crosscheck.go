@@ -3,7 +3,10 @@
 
 package classes
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // checkClasses compares the classes of a resource with those of its backend, and with its default.
 func (r *draft) checkClasses(defaultClass *Field) {
@@ -52,21 +55,16 @@ func (p *parser) crossCheck() {
 }
 
 func (r *draft) checkSingle(seen map[string]*draft) {
-	key, what := r.Kind, "one resource of a node"
+	key, what := r.Kind, "one resource"
 	if len(r.kind.Scopes) > 1 {
-		key, what = r.Kind+" "+string(r.Scope), fmt.Sprintf("one resource of %s scope of a node", r.Scope)
-	}
-	first := seen[key]
-	if first == nil {
-		seen[key] = r
-		return
+		key, what = r.Kind+" "+string(r.Scope), fmt.Sprintf("one resource of %s scope", r.Scope)
 	}
 
-	name := first.Name
-	if name == "" {
-		name = "another"
+	if first := seen[key]; first != nil {
+		r.section.Report("can back %s of a node, and %s, at %s, has it", what, cmp.Or(first.Name, "another"), first.place())
+		return
 	}
-	r.section.Report("can back %s, and %s, at %s, has it", what, name, first.place())
+	seen[key] = r
 }
 
 // checkName returns false for a resource that is defined already.

@@ -28,9 +28,8 @@ func (l level) source() Source {
 		return SourceAllocated
 	case podLevel, familyPodLevel:
 		return SourcePod
-	default:
-		return SourceContainer
 	}
+	return SourceContainer
 }
 
 // ask is one request for a class; without a key there is none.
