@@ -93,7 +93,7 @@ func TestADirectoryThatIsMadeLaterHasAnotherHash(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsSaid(t *testing.T) {
+func TestUnreadableFilesAreReported(t *testing.T) {
 	large := string(bytes.Repeat([]byte("# much\n"), 200_000))
 	cases := map[string]struct {
 		path string

@@ -29,7 +29,7 @@ func wideOf(text string) string {
 	return string(wide)
 }
 
-func TestAFileThatIsNoTextIsRefusedByNameInAFewLines(t *testing.T) {
+func TestBinaryFilesAreRefusedByNameInAFewLines(t *testing.T) {
 	good := classFile("a", "{names: [x]}")
 	for name, content := range map[string]string{
 		"a program":                    "\x7fELF\x02\x01\x01\x00" + strings.Repeat("\x00\xff\x10", 4000),
@@ -63,7 +63,7 @@ func TestAFileThatIsNoTextIsRefusedByNameInAFewLines(t *testing.T) {
 	}
 }
 
-func TestAByteOrderMarkIsNoDamage(t *testing.T) {
+func TestByteOrderMarksAreAccepted(t *testing.T) {
 	good := classFile("a", "{names: [x]}")
 	for name, content := range map[string]string{"UTF-8": "\ufeff" + good, "UTF-16": wideOf(good)} {
 		t.Run(name, func(t *testing.T) {
@@ -74,8 +74,7 @@ func TestAByteOrderMarkIsNoDamage(t *testing.T) {
 	}
 }
 
-// maxMemory is half of what the DaemonSet in deploy/kubernetes gives to the plugin for all that it does, in bytes. The race detector
-// takes several times what the program does.
+// maxMemory returns half of the plugin's memory limit in deploy/kubernetes, in bytes, and more with the race detector.
 func maxMemory() int {
 	const most, factor = 64 << 20, 4
 	info, known := debug.ReadBuildInfo()
@@ -85,13 +84,13 @@ func maxMemory() int {
 	return most
 }
 
-// largestSet begins the line of /proc/PID/status with the most memory that the process has had, in kB.
+// largestSet begins the line of /proc/PID/status with the peak memory of the process in kB.
 const largestSet = "VmHWM:"
 
 // fileVariable names the directory that TestReadInAProcessOfItsOwn reads.
 const fileVariable = "QOS_TEST_CLASS_FILES"
 
-// TestReadInAProcessOfItsOwn is no test, but what TestALargeFileDoesNotTakeMoreMemoryThanThereIs runs.
+// TestReadInAProcessOfItsOwn is the process of TestLargeFilesDoNotExceedTheMemoryLimit.
 func TestReadInAProcessOfItsOwn(t *testing.T) {
 	dir := os.Getenv(fileVariable)
 	if dir == "" {
@@ -109,7 +108,7 @@ func TestReadInAProcessOfItsOwn(t *testing.T) {
 	}
 }
 
-// memoryOf is the most memory that a process has had, in bytes, as it says.
+// memoryOf returns the peak memory of a process in bytes, from its output.
 func memoryOf(t *testing.T, status string) int {
 	t.Helper()
 	_, after, found := strings.Cut(status, largestSet)
@@ -121,7 +120,7 @@ func memoryOf(t *testing.T, status string) int {
 	return kilobytes << 10
 }
 
-func TestALargeFileDoesNotTakeMoreMemoryThanThereIs(t *testing.T) {
+func TestLargeFilesDoNotExceedTheMemoryLimit(t *testing.T) {
 	const head = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n"
 	const blockIO, group = head + "- name: k8s.io/blockio\n  blockio: {Classes: {", head + "- name: k8s.io/rdt\n  rdt: {partitions: {p: {classes: {"
 	for _, test := range []struct {
@@ -143,25 +142,25 @@ func TestALargeFileDoesNotTakeMoreMemoryThanThereIs(t *testing.T) {
 			text.WriteString(test.end)
 			command := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run", "^TestReadInAProcessOfItsOwn$")
 			command.Env = append(os.Environ(), fileVariable+"="+directory(t, map[string]string{"a.yaml": text.String()}))
-			said, err := command.CombinedOutput()
+			output, err := command.CombinedOutput()
 			if err != nil {
-				t.Fatalf("%v:\n%s", err, said)
+				t.Fatalf("%v:\n%s", err, output)
 			}
-			if took := memoryOf(t, string(said)); took > maxMemory() {
-				t.Errorf("%d MiB of memory were taken:\n%s", took>>20, said)
+			if took := memoryOf(t, string(output)); took > maxMemory() {
+				t.Errorf("the peak is %d MiB of memory:\n%s", took>>20, output)
 			}
 		})
 	}
 }
 
-// realKinds are those of the product, without a machine.
+// realKinds are the kinds of the product, without a machine.
 func realKinds() []classes.Kind {
 	return []classes.Kind{rdt.Kind(rdt.Options{}), blockio.Kind(blockio.Options{})}
 }
 
-// TestATruncatedFileIsRefusedOrSaysLess ends class files that we ship at each end of a line, and at many other bytes. What is left is refused, or is a
-// class file of its own: nothing in it was not in the whole one.
-func TestATruncatedFileIsRefusedOrSaysLess(t *testing.T) {
+// TestTruncatedFilesAreRefusedOrHaveFewerClasses cuts an example at each end of a line and at many other bytes. The part is refused,
+// or has only classes of the whole file.
+func TestTruncatedFilesAreRefusedOrHaveFewerClasses(t *testing.T) {
 	text, err := os.ReadFile("../../config/kep-example.yaml")
 	must(t, err)
 	whole := config.Read(directory(t, map[string]string{"a.yaml": string(text)}), realKinds(), os.ReadFile)
@@ -185,7 +184,7 @@ func TestATruncatedFileIsRefusedOrSaysLess(t *testing.T) {
 	}
 }
 
-// wantPart wants every class of a part to be one of the whole.
+// wantPart checks that every class of the part is one of the whole.
 func wantPart(t *testing.T, n int, whole, part *classes.Config) {
 	t.Helper()
 	offered := map[string]bool{}

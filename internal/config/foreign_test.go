@@ -26,7 +26,7 @@ resources:
   blockio: {configFile: /etc/containers/blockio.yaml}
 `
 
-func TestFilesThatTheRuntimeHasAlreadyAreReadBelowTheHostRoot(t *testing.T) {
+func TestConfigFilesOfTheRuntimeAreReadBelowTheHostRoot(t *testing.T) {
 	rdtFiles, err := foreign.RDT()
 	if err != nil {
 		t.Fatal(err)

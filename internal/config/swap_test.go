@@ -65,7 +65,7 @@ func versions(source classes.FileSet) (read []string) {
 }
 
 // A look that comes while the kubelet swaps may fail, and the next one finds the new version. But what it takes must be one version.
-func TestAConfigMapIsNeverTakenHalfOfOneVersionAndHalfOfAnother(t *testing.T) {
+func TestAConfigMapIsReadInOneVersion(t *testing.T) {
 	m := configMap(t.TempDir())
 	m.publish(t, "1", "a", "b", "c", "d")
 	m.publish(t, "2", "a", "b", "c", "d")
@@ -108,7 +108,7 @@ func (m configMap) swapUntil(done <-chan struct{}) error {
 }
 
 // The kubelet swaps the version first, then adds links of new files, and last takes away those of files that are gone.
-func TestAConfigMapWhoseLinksAreNotInStepYetIsTakenWholeOrNotAtAll(t *testing.T) {
+func TestAConfigMapWithOutdatedLinksIsReadInOneVersionOrNotAtAll(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		before, after []string
@@ -138,7 +138,7 @@ func TestAConfigMapWhoseLinksAreNotInStepYetIsTakenWholeOrNotAtAll(t *testing.T)
 }
 
 // An old version is removed right after the swap: a look may have begun in it.
-func TestAVersionThatIsRemovedWhileItIsReadIsAnErrorOrReadAnew(t *testing.T) {
+func TestAVersionThatIsRemovedDuringTheReadIsAnErrorOrReadAgain(t *testing.T) {
 	m := configMap(t.TempDir())
 	m.publish(t, "1", "a", "b")
 	m.link(t, "a", "b")

@@ -10,7 +10,7 @@ import (
 )
 
 // Whatever Resolve reads of a pod is a request, and what it does not read is none.
-func TestWhatAPodCanAskBy(t *testing.T) {
+func TestIsPodRequestAgreesWithResolve(t *testing.T) {
 	catalog := classes.NewCatalog([]classes.Offer{
 		{Resource: classes.Resource{Name: classes.RDTResource, Scope: classes.ContainerScope, Classes: []classes.Class{{Name: "gold"}}}},
 		{Resource: classes.Resource{Name: classes.BlockIOResource, Scope: classes.ContainerScope, Classes: []classes.Class{{Name: "gold"}}}},

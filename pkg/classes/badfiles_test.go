@@ -9,10 +9,10 @@ const gold = "rdt: {classes: {gold: {}, bronze: {}}}"
 
 var badFiles = []struct {
 	name, text string
-	// want has every error, in order.
+	// want is every error, in order.
 	want []string
 }{
-	{"another apiVersion, of which nothing more is said", "apiVersion: v1\nkind: QOSClassConfig\nwhatever: 1\nresources: [1]\n", []string{
+	{"another apiVersion, whose other fields are not checked", "apiVersion: v1\nkind: QOSClassConfig\nwhatever: 1\nresources: [1]\n", []string{
 		`a.yaml:1: apiVersion: is "v1"; only qos.noderesource.dev/v1alpha1 is known`,
 	}},
 	{"another kind", "apiVersion: qos.noderesource.dev/v1alpha1\nkind: Pod\n", []string{`a.yaml:2: kind: is "Pod"; only QOSClassConfig is known`}},
@@ -32,7 +32,7 @@ var badFiles = []struct {
 		"a.yaml:6: resources[0].defaultclass: unknown field; known are name, scope, defaultClass, onClassRemoved, classes, rdt, blockio, network",
 		"a.yaml:7: resources[0].classes[0].cap: unknown field; known are name, capacity, description",
 	}},
-	{"keys that are there twice", resource("name: rdt", "name: blockio", "rdt:", "  classes: {gold: {}, gold: {}}"), []string{
+	{"duplicate keys", resource("name: rdt", "name: blockio", "rdt:", "  classes: {gold: {}, gold: {}}"), []string{
 		"a.yaml:5: resources[0].name: is defined twice; the first is in line 4",
 		"a.yaml:7: resources[0].rdt.classes.gold: is defined twice; the first is in line 7",
 	}},
@@ -44,7 +44,7 @@ var badFiles = []struct {
 		`a.yaml:7: resources[0].classes: must be a list, not "gold"`,
 		`a.yaml:8: resources[0].rdt: must be a mapping, the configuration of rdt, not the number "3"`,
 	}},
-	{"values that were forgotten", resource("name:", "classes: [{name: , capacity: }, {}]", "rdt:"), []string{
+	{"empty values", resource("name:", "classes: [{name: , capacity: }, {}]", "rdt:"), []string{
 		"a.yaml:4: resources[0].name: must be a string, not empty",
 		"a.yaml:5: resources[0].classes[0].capacity: must be a whole number like 4, not empty; leave it out for unlimited",
 		"a.yaml:5: resources[0].classes[0].name: must be a string, not empty",
@@ -54,13 +54,13 @@ var badFiles = []struct {
 	{"no name", resource("scope: container", gold), []string{
 		"a.yaml:4: resources[0].name: is missing; write name: and a name like k8s.io/rdt or vendor.example/my-qos",
 	}},
-	{"a scope that is none", resource("name: rdt", "scope: node", gold), []string{`a.yaml:5: resources[0].scope: is "node"; write container or pod`}},
-	{"another end of a class", resource("name: rdt", "onClassRemoved: kill", gold), []string{`a.yaml:5: resources[0].onClassRemoved: is "kill"; write drain or evict`}},
-	{"an end of a class that was forgotten", resource("name: rdt", "onClassRemoved:", gold), []string{"a.yaml:5: resources[0].onClassRemoved: must be a string, not empty"}},
-	{"a truth value for the end of a class", resource("name: rdt", "onClassRemoved: true", gold), []string{
+	{"an unknown scope", resource("name: rdt", "scope: node", gold), []string{`a.yaml:5: resources[0].scope: is "node"; write container or pod`}},
+	{"an unknown onClassRemoved", resource("name: rdt", "onClassRemoved: kill", gold), []string{`a.yaml:5: resources[0].onClassRemoved: is "kill"; write drain or evict`}},
+	{"an empty onClassRemoved", resource("name: rdt", "onClassRemoved:", gold), []string{"a.yaml:5: resources[0].onClassRemoved: must be a string, not empty"}},
+	{"a truth value for onClassRemoved", resource("name: rdt", "onClassRemoved: true", gold), []string{
 		`a.yaml:5: resources[0].onClassRemoved: must be a string, not the truth value "true"; put it in quotes`,
 	}},
-	{"a scope that the kind has not", resource("name: vendor.example/x", "scope: pod", gold), []string{
+	{"a scope that the kind does not have", resource("name: vendor.example/x", "scope: pod", gold), []string{
 		"a.yaml:6: resources[0].rdt: cannot be in scope pod; rdt can be in scope container",
 	}},
 	{"a kind for pods left in the scope of containers", resource("name: vendor.example/x", "network: {}"), []string{
@@ -86,7 +86,7 @@ var badFiles = []struct {
 	{"an official name that nobody has defined", resource("name: k8s.io/foo", gold), []string{
 		`a.yaml:4: resources[0].name: "k8s.io/foo" cannot be the name of a resource: the domain k8s.io is reserved for official resources, which are k8s.io/rdt and k8s.io/blockio; use a domain of your own`,
 	}},
-	{"capacities that are none", resource("name: rdt", "classes:", "- {name: gold, capacity: -1}", "- {name: bronze, capacity: 1.5}", "rdt: {classes: {gold: {}, bronze: {}}}"), []string{
+	{"capacities that are not whole numbers", resource("name: rdt", "classes:", "- {name: gold, capacity: -1}", "- {name: bronze, capacity: 1.5}", "rdt: {classes: {gold: {}, bronze: {}}}"), []string{
 		"a.yaml:6: resources[0].classes[0].capacity: must not be negative; write 0 or leave it out for unlimited",
 		`a.yaml:7: resources[0].classes[1].capacity: must be a whole number like 4, not the number "1.5"; leave it out for unlimited`,
 	}},
@@ -127,7 +127,7 @@ var badFiles = []struct {
 	{"a default that is bounded", resource("name: rdt", "defaultClass: gold", "classes: [{name: gold, capacity: 1}]", gold), []string{
 		`a.yaml:5: resources[0].defaultClass: class "gold" has capacity 1, but a default must be unlimited: what asks for nothing is never refused`,
 	}},
-	{"a resource defined twice, of which its classes are no problem more", resource("name: blockio", "blockio: {classes: {gold: }}") + "- name: k8s.io/blockio\n  blockio: {classes: {gold: }}\n", []string{
+	{"a resource defined twice, whose classes are not compared", resource("name: blockio", "blockio: {classes: {gold: }}") + "- name: k8s.io/blockio\n  blockio: {classes: {gold: }}\n", []string{
 		"a.yaml:6: resources[1].name: k8s.io/blockio is defined already, at a.yaml:4; put all of its classes there",
 	}},
 	{"a resource in both scopes", resource("name: vendor.example/x", "blockio: {}") + "- name: vendor.example/x\n  scope: pod\n  blockio: {}\n", []string{

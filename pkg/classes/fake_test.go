@@ -3,12 +3,12 @@
 
 package classes
 
-// fakeConfig has the classes of a fake backend.
+// fakeConfig is the classes of a fake backend.
 type fakeConfig []string
 
 func (c fakeConfig) ClassNames() []string { return c }
 
-// fakeKinds are like the real ones from outside: "rdt" is single and for containers, "blockio" for both.
+// fakeKinds have the fields and scopes of the real kinds: "rdt" is single and for containers, "blockio" for both scopes.
 func fakeKinds() []Kind {
 	return []Kind{
 		{Field: "rdt", Scopes: []Scope{ContainerScope}, Single: true, Mutable: true, Parse: parseFake},

@@ -47,7 +47,7 @@ func checkFieldErrors(t *testing.T, err error) {
 	}
 }
 
-// checkConfig holds what those who use a configuration rely on.
+// checkConfig checks what users of a Config rely on.
 func checkConfig(t *testing.T, config *Config) {
 	names, extended := map[string]bool{}, map[string]bool{}
 	for _, r := range config.Resources {
@@ -89,7 +89,7 @@ func FuzzParsePairs(f *testing.F) {
 	})
 }
 
-// checkUserError wants one line that repeats little of what the user wrote.
+// checkUserError checks that an error is one line and repeats little of the user's text.
 func checkUserError(t *testing.T, err error) {
 	if text := err.Error(); len(text) > 700 || strings.ContainsAny(text, "\n\r\x00\x1b") {
 		t.Errorf("not one short line: %q", text)
@@ -127,21 +127,21 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// checkAssignments wants every resource of the scope, in order, in a class that can be given, with where it is from.
+// checkAssignments checks that every resource of the scope has a valid class and a source, in order.
 func checkAssignments(t *testing.T, c *Catalog, scope Scope, got []Assignment) {
 	for _, offer := range c.Offers() {
 		if offer.Scope != scope {
 			continue
 		}
 		if len(got) == 0 || got[0].Resource != offer.Name {
-			t.Fatalf("no assignment of %s where it should be: %+v", offer.Name, got)
+			t.Fatalf("no assignment of %s in its place: %+v", offer.Name, got)
 		}
 		a := got[0]
 		if err := offer.check(a); err != nil {
 			t.Errorf("%+v cannot be assigned: %v", a, err)
 		}
 		if asked := a.Source != SourceDefault && a.Source != SourceNone; asked != (a.Key != "") {
-			t.Errorf("%+v does not say who asked", a)
+			t.Errorf("%+v has no key of a request", a)
 		}
 		got = got[1:]
 	}

@@ -30,7 +30,7 @@ func admit(t *testing.T, l *Ledger, holdings ...Holding) {
 	}
 }
 
-func TestFullClassIsRefusedAndSaysWhatIsAvailable(t *testing.T) {
+func TestFullClassIsRefusedWithTheAvailableClasses(t *testing.T) {
 	l := NewLedger()
 	admit(t, l, holder("1", "b", "gold"), holder("2", "a", "gold"))
 	err := l.Admit(holder("3", "web", "gold"), testCatalog())
@@ -39,13 +39,13 @@ func TestFullClassIsRefusedAndSaysWhatIsAvailable(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, ok := l.Get("3"); ok || l.InUse("rdt", "gold") != 2 {
-		t.Error("the refused one left a trace")
+		t.Error("the refused holder is in the ledger")
 	}
 	l.Release("1")
 	admit(t, l, holder("3", "web", "gold"))
 }
 
-func TestFullClassSaysHowMuchOfTheOthersIsFreeAndNotWhoHasIt(t *testing.T) {
+func TestFullClassErrorHasFreeSlotsOfOtherClassesButNoHolders(t *testing.T) {
 	c := NewCatalog([]Offer{{Resource: Resource{Name: RDTResource, Scope: ContainerScope, Classes: []Class{
 		{Name: "gold", Capacity: 2}, {Name: "silver", Capacity: 3}, {Name: "copper", Capacity: 1}, {Name: "bronze"},
 	}}}})
@@ -62,7 +62,7 @@ func TestFullClassSaysHowMuchOfTheOthersIsFreeAndNotWhoHasIt(t *testing.T) {
 	}
 }
 
-func TestRestartedContainerNeverCompetesWithItsPredecessor(t *testing.T) {
+func TestRestartedContainerDoesNotCompeteWithItsPredecessor(t *testing.T) {
 	l := NewLedger()
 	admit(t, l, holder("1", "a", "gold"), holder("2", "b", "gold"), holder("1-again", "a", "gold"))
 	if got := l.InUse(RDTResource, "gold"); got != 2 {
@@ -92,7 +92,7 @@ func TestAdmissionIsAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotBoundedNeverFails(t *testing.T) {
+func TestUnlimitedClassesAreNeverFull(t *testing.T) {
 	l := NewLedger()
 	for i := range 100 {
 		admit(t, l, holder(fmt.Sprint("b", i), fmt.Sprint("b", i), "bronze"), holder(fmt.Sprint("d", i), fmt.Sprint("d", i), ""))
@@ -102,7 +102,7 @@ func TestWhatIsNotBoundedNeverFails(t *testing.T) {
 	}
 }
 
-func TestClassesThatAreNotOfferedAreRefusedButKept(t *testing.T) {
+func TestUnknownClassesAreRefusedUnlessTheOwnerHasThem(t *testing.T) {
 	l := NewLedger()
 	gone := holder("1", "a", "old")
 	if err := l.Admit(gone, testCatalog()); !errors.Is(err, ErrUnknownClass) {
@@ -118,7 +118,7 @@ func TestClassesThatAreNotOfferedAreRefusedButKept(t *testing.T) {
 	admit(t, l, gone)
 }
 
-func TestAdmittingAgainReplaces(t *testing.T) {
+func TestAdmittingAHolderAgainReplacesIt(t *testing.T) {
 	l := NewLedger()
 	admit(t, l, holder("1", "a", "gold"), holder("1", "a", "bronze"))
 	if gold, bronze := l.InUse("rdt", "gold"), l.InUse("rdt", "bronze"); gold != 0 || bronze != 1 {
@@ -171,7 +171,7 @@ func TestHoldersAreInStableOrder(t *testing.T) {
 	}
 }
 
-// model is a ledger that counts anew each time.
+// model is a ledger that counts all holders each time.
 type model map[string]Holding
 
 func (m model) inUse(class string) int {
@@ -184,7 +184,7 @@ func (m model) inUse(class string) int {
 	return len(owners)
 }
 
-// admits says whether h may have its class, of which only "gold", with two slots, is bounded.
+// admits reports whether h may have its class. Only "gold" is limited, to two slots.
 func (m model) admits(h Holding) bool {
 	if h.Assignments[0].Class != "gold" {
 		return true
@@ -197,7 +197,7 @@ func (m model) admits(h Holding) bool {
 	return m.inUse("gold") < 2
 }
 
-// step does one thing to both; pick gives a number below n.
+// step applies one operation to both; pick returns a number below n.
 func (m model) step(l *Ledger, c *Catalog, pick func(n int) int) error {
 	class := []string{"gold", "gold", "bronze", ""}[pick(4)]
 	h := holder(fmt.Sprint("id", pick(12)), fmt.Sprint("pod", pick(5)), class)
@@ -229,7 +229,7 @@ func (m model) step(l *Ledger, c *Catalog, pick func(n int) int) error {
 	return nil
 }
 
-// compare says where a ledger differs from the model.
+// compare returns where a ledger differs from the model.
 func (m model) compare(l *Ledger) error {
 	if gold, bronze := l.InUse("rdt", "gold"), l.InUse("rdt", "bronze"); gold != m.inUse("gold") || bronze != m.inUse("bronze") {
 		return fmt.Errorf("%d gold, %d bronze, want %d, %d", gold, bronze, m.inUse("gold"), m.inUse("bronze"))
@@ -240,18 +240,18 @@ func (m model) compare(l *Ledger) error {
 	return nil
 }
 
-// empty releases all holders, after which nothing is left.
+// empty releases all holders, and returns an error if slots are left.
 func (m model) empty(l *Ledger) error {
 	for id := range m {
 		l.Release(id)
 	}
 	if len(l.slots) != 0 {
-		return fmt.Errorf("slots of nobody: %v", l.slots)
+		return fmt.Errorf("slots without an owner: %v", l.slots)
 	}
 	return nil
 }
 
-func TestLedgerIsLikeASimpleModel(t *testing.T) {
+func TestLedgerAgreesWithASimpleModel(t *testing.T) {
 	c := testCatalog()
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))

@@ -89,7 +89,7 @@ func TestExtendedResourcesAreThoseThatKubernetesAllows(t *testing.T) {
 	}
 }
 
-func TestForeignTextIsShortAndOnOneLineInErrors(t *testing.T) {
+func TestUserTextInErrorsIsShortAndOnOneLine(t *testing.T) {
 	for _, text := range []string{strings.Repeat("x", 1<<20), strings.Repeat("ä\n\x00\x1b[31m", 1000), "\xff\xfe", strings.Repeat("€", 100)} {
 		got := quote(text)
 		if len(got) > 100 || strings.ContainsAny(got, "\n\x00\x1b") || !utf8.ValidString(got) {

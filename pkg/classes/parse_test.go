@@ -22,7 +22,7 @@ func parseText(text string) (*Config, error) {
 	return Parse([]File{{"a.yaml", []byte(text)}}, fakeKinds(), nil)
 }
 
-// resource is one on lines 4 and on.
+// resource returns a class file with one resource, which begins in line 4.
 func resource(lines ...string) string { return head + "- " + strings.Join(lines, "\n  ") + "\n" }
 
 func TestParseReadsWholeResources(t *testing.T) {
@@ -60,7 +60,7 @@ func TestParseReadsWholeResources(t *testing.T) {
 	}
 }
 
-func TestFilesWithoutContentAreMoreLikelyAMistakeThanAnIntention(t *testing.T) {
+func TestEmptyFilesAreRefused(t *testing.T) {
 	for _, text := range []string{"", "\n\n", "# just a comment\n", "---\n", "---\n# c\n", "null\n", head} {
 		if _, err := parseText(text); err == nil {
 			t.Errorf("%q: no error", text)
@@ -68,7 +68,7 @@ func TestFilesWithoutContentAreMoreLikelyAMistakeThanAnIntention(t *testing.T) {
 	}
 }
 
-func TestFilesMaySayThatThereAreNoResources(t *testing.T) {
+func TestFilesMayHaveNoResources(t *testing.T) {
 	for _, text := range []string{head + "  []", "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\n"} {
 		got, err := parseText(text)
 		if err != nil || len(got.Resources) != 0 {
@@ -77,7 +77,7 @@ func TestFilesMaySayThatThereAreNoResources(t *testing.T) {
 	}
 }
 
-func TestParseTellsEveryProblemWithItsPlace(t *testing.T) {
+func TestParseReportsEveryProblemWithItsPlace(t *testing.T) {
 	for _, test := range badFiles {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := parseText(test.text)
@@ -122,7 +122,7 @@ func TestProblemsOfASectionHaveTheLineOfTheClassFile(t *testing.T) {
 	}
 }
 
-func TestProblemsOverFilesNameBothPlaces(t *testing.T) {
+func TestProblemsAcrossFilesNameBothPlaces(t *testing.T) {
 	files := []File{
 		{"a.yaml", []byte(resource("name: blockio", "blockio: {}"))},
 		{"b.yaml", []byte("bad")},
@@ -140,7 +140,7 @@ c.yaml:5: resources[0].name: k8s.io/blockio is defined already, at a.yaml:4; put
 	}
 }
 
-func TestConfigFileIsReadAndBlamed(t *testing.T) {
+func TestProblemsOfAConfigFileNameThatFile(t *testing.T) {
 	read := func(path string) ([]byte, error) {
 		switch path {
 		case "/good.yaml":
@@ -199,7 +199,7 @@ func TestMergedFieldsDoNotReplaceOwnOnes(t *testing.T) {
 	}
 }
 
-func TestTextsArriveAtTheBackendAsTheyAre(t *testing.T) {
+func TestBackendsGetTextsUnchanged(t *testing.T) {
 	text := resource("name: rdt", "rdt:", "  a: |2", "     indented", "    ", "    text  ", "  b: |+", "", "    kept", "", "", "  c: >-", "    folded", "    text", "",
 		"    more", `  d: "\t\x00\u2028 # : "`, "  e: 'it''s'", "  f: !!str 12", "  g: 0x1f", "  h: 10M", "  ? |", "    k", "  : v", "  i: >+", "    x", "", "  j: z")
 	want := map[string]any{
@@ -251,7 +251,7 @@ func TestHostileFilesAreRefusedInOneLine(t *testing.T) {
 	}
 }
 
-// anyKinds accept every section, and offer what the class file lists.
+// anyKinds accept every section, and have the classes with these names.
 func anyKinds(names ...string) []Kind {
 	kinds := fakeKinds()
 	for i := range kinds {
@@ -260,7 +260,7 @@ func anyKinds(names ...string) []Kind {
 	return kinds
 }
 
-func TestExamplesAreRight(t *testing.T) {
+func TestExamplesAreValid(t *testing.T) {
 	examples, err := filepath.Glob("../../config/*.yaml")
 	if err != nil || len(examples) < 3 {
 		t.Fatalf("found %v, %v", examples, err)
@@ -277,7 +277,7 @@ func TestExamplesAreRight(t *testing.T) {
 	}
 }
 
-func TestManyProblemsAreCutShort(t *testing.T) {
+func TestProblemsOfAFileAreLimited(t *testing.T) {
 	var text strings.Builder
 	for i := range 250 {
 		fmt.Fprintf(&text, "f%d: 1\n", i)
@@ -289,7 +289,7 @@ func TestManyProblemsAreCutShort(t *testing.T) {
 	}
 }
 
-func TestSplitErrorsKeepsWhatSaysMoreThanItsParts(t *testing.T) {
+func TestSplitErrorsKeepsErrorsWithTextOfTheirOwn(t *testing.T) {
 	one, two, three := errors.New("one"), errors.New("two"), errors.New("three")
 	wrapped := fmt.Errorf("both %w and %w", one, two)
 	got := SplitErrors(errors.Join(errors.Join(one, two), wrapped, three))
@@ -301,7 +301,7 @@ func TestSplitErrorsKeepsWhatSaysMoreThanItsParts(t *testing.T) {
 	}
 }
 
-func TestFieldErrorsShowWhatTheyKnow(t *testing.T) {
+func TestFieldErrorsOmitWhatIsUnknown(t *testing.T) {
 	tests := map[string]FieldError{
 		"a.yaml:3: x.y: is bad": {"a.yaml", 3, "x.y", "is bad"},
 		"a.yaml: x.y: is bad":   {"a.yaml", 0, "x.y", "is bad"},

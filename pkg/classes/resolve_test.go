@@ -15,7 +15,7 @@ const podResource = "qos.noderesource.dev/pod-blockio"
 
 func twoClasses() []Class { return []Class{{Name: "gold", Capacity: 2}, {Name: "bronze"}} }
 
-// testCatalog has a resource of each sort.
+// testCatalog has resources of both scopes, with and without a default, and an unavailable one.
 func testCatalog() *Catalog {
 	return NewCatalog([]Offer{
 		{Resource: Resource{Name: RDTResource, Scope: ContainerScope, DefaultClass: "bronze", Classes: twoClasses()}},
@@ -47,7 +47,7 @@ const (
 	betaPodKey   = "rdt.resources.beta.kubernetes.io/pod"
 )
 
-// precedence has a way to ask for a class at each level, the highest first.
+// precedence has an annotation for each level, the highest first.
 var precedence = []struct {
 	key         string
 	ofContainer bool
@@ -64,7 +64,7 @@ var precedence = []struct {
 	{betaPodKey, false, false, SourcePod},
 }
 
-func TestEveryLevelWinsOverEveryLowerOne(t *testing.T) {
+func TestHigherLevelsOverrideLowerOnes(t *testing.T) {
 	for i, high := range precedence {
 		for _, low := range precedence[i+1:] {
 			for _, class := range []string{"gold", ""} {
@@ -145,7 +145,7 @@ func TestResolveOfContainers(t *testing.T) {
 	}
 }
 
-func TestRefusedRequestsSayWhyInOneLine(t *testing.T) {
+func TestRefusedRequestsHaveAReasonInOneLine(t *testing.T) {
 	const subject = "pod default/web container main: "
 	tests := []struct {
 		name           string
@@ -204,7 +204,7 @@ func TestOfficialAnnotationsWithoutTheirResource(t *testing.T) {
 	}
 }
 
-func TestTheSameProblemIsToldEachTime(t *testing.T) {
+func TestOfSeveralProblemsTheSameIsReportedEachTime(t *testing.T) {
 	allocated := notes{}
 	for _, suffix := range strings.Split("abcdefgh", "") {
 		allocated[AllocatedKeyPrefix+suffix] = "rdt=" + suffix
@@ -261,7 +261,7 @@ func TestResolveOfPods(t *testing.T) {
 	}
 }
 
-func TestResolveDoesNotWriteToWhatIsShared(t *testing.T) {
+func TestResolveDoesNotChangeSharedDefaults(t *testing.T) {
 	c := testCatalog()
 	before, _ := resolveMain(c, nil, nil)
 	copied := append([]Assignment(nil), before...)
@@ -274,7 +274,7 @@ func TestResolveDoesNotWriteToWhatIsShared(t *testing.T) {
 	}
 }
 
-func TestWhoAsksForNothingCostsNoMemory(t *testing.T) {
+func TestResolvingNoRequestsDoesNotAllocate(t *testing.T) {
 	c, pod, container := testCatalog(), othersAnnotations(), othersAnnotations()
 	allocations := testing.AllocsPerRun(100, func() {
 		if _, err := resolveMain(c, pod, container); err != nil {
@@ -315,7 +315,7 @@ func TestParsePairs(t *testing.T) {
 	}
 }
 
-// othersAnnotations are as many as a container usually has, none of them ours.
+// othersAnnotations are the usual annotations of a container, without requests.
 func othersAnnotations() notes {
 	return notes{
 		"io.kubernetes.cri.container-name": "main", "io.kubernetes.cri.container-type": "container",
@@ -357,7 +357,7 @@ func BenchmarkResolveAnnotated(b *testing.B) {
 	}
 }
 
-func TestWhatAPodSaysItselfIsNotTakenForTheKubeletsWord(t *testing.T) {
+func TestKubeletAnnotationsCopiedFromThePodAreIgnored(t *testing.T) {
 	for _, key := range []string{AllocatedKeyPrefix + "rdt", "io.kubernetes.cri.rdt-class"} {
 		value := "gold"
 		if strings.HasPrefix(key, AllocatedKeyPrefix) {
@@ -369,7 +369,7 @@ func TestWhatAPodSaysItselfIsNotTakenForTheKubeletsWord(t *testing.T) {
 			pod  map[string]string
 			want string
 		}{
-			{"said by the kubelet", nil, "gold"},
+			{"set by the kubelet", nil, "gold"},
 			{"copied from the pod", own, "bronze"}, // the default
 		} {
 			t.Run(key+" "+test.name, func(t *testing.T) {
