@@ -187,7 +187,7 @@ func (s *resolver) addPair(l level, a Assignment) error {
 		return s.catalog.unknownResource(a)
 	case l == ownLevel && s.catalog.offers[i].Scope == PodScope:
 		return podScopeOnly(a)
-	case s.asks != nil && s.asks[i][l].key != "" && s.asks[i][l].class != a.Class:
+	case len(s.asks) > 0 && s.asks[i][l].key != "" && s.asks[i][l].class != a.Class:
 		return twoClassesOf(a, s.asks[i][l].class)
 	}
 	s.add(l, i, a.Key, a.Class)

@@ -165,7 +165,8 @@ func parseSpans(list string, limit int) (spans, error) {
 
 		to := from
 		if ranged {
-			if to, err = parseNumber(last, limit); err != nil {
+			to, err = parseNumber(last, limit)
+			if err != nil {
 				return nil, err
 			}
 			if to <= from {
