@@ -85,7 +85,7 @@ func TestARuntimeThatDropsThePluginEachTimeIsNotAskedAtOnce(t *testing.T) {
 				if attempts > 20 {
 					t.Errorf("it has registered %d times in a minute", attempts)
 				}
-				if !strings.Contains(log.String(), "has dropped the plugin before it was synchronized") {
+				if !strings.Contains(log.String(), "disconnected the plugin before it was synchronized") {
 					t.Errorf("the log does not say so:\n%s", log.String())
 				}
 			})

@@ -9,7 +9,7 @@ import (
 	"log/slog"
 )
 
-// logger takes the log of the NRI library. What the library calls information is of use for debugging only.
+// logger is the log of the NRI library. Its messages of level info are for debugging.
 type logger struct{ log *slog.Logger }
 
 func (l logger) Debugf(ctx context.Context, format string, args ...any) {

@@ -1,8 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nriplugin is the plugin as the container runtime sees it: it registers over NRI, stays registered, and hands
-// what the runtime does with pods and containers to the node.
+// Package nriplugin registers with the container runtime over NRI, stays registered, and passes the runtime's hooks to the node.
 package nriplugin
 
 import (
@@ -17,23 +16,23 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 )
 
-// Name is what the plugin registers as. Pods that must not run without it name it in the annotation
+// Name is the plugin's name in NRI. Pods that must not run without the plugin name it in the annotation
 // required-plugins.noderesource.dev.
 const Name = "qos-nri-plugin"
 
 // defaultRequestTimeout is NRI's, for runtimes that do not report theirs (NRI before 0.8).
 const defaultRequestTimeout = 2 * time.Second
 
-// maxUpdateTime bounds an update of a container that the plugin asks the runtime for.
+// maxUpdateTime bounds an update of a container through the runtime.
 const maxUpdateTime = 5 * time.Second
 
 // Options of a Plugin.
 type Options struct {
-	// Socket is the runtime's NRI socket. Index is the two-digit place among all plugins.
+	// Socket is the runtime's NRI socket. Index is the plugin's two-digit index, its place among all plugins.
 	Socket, Index string
 	// Dial connects to Socket; a Unix connection when nil.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
-	// Observe is told the duration and outcome of every hook; may be nil.
+	// Observe gets the duration and outcome of every hook; may be nil.
 	Observe func(hook string, took time.Duration, err error)
 	Log     *slog.Logger
 }
@@ -43,11 +42,11 @@ type Plugin struct {
 	node    *node.Node
 	options Options
 	refresh chan struct{}
-	// converging is what brings containers into their classes after a synchronization. Run waits for it at its end.
-	converging sync.WaitGroup
+	// reconciles are those that follow a synchronization. Run waits for them at its end.
+	reconciles sync.WaitGroup
 }
 
-// New makes a plugin for a node. It starts nothing.
+// New returns a plugin for a node. It starts nothing.
 func New(n *node.Node, o Options) *Plugin {
 	if o.Dial == nil {
 		o.Dial = func(ctx context.Context, socket string) (net.Conn, error) {
@@ -60,8 +59,8 @@ func New(n *node.Node, o Options) *Plugin {
 	return &Plugin{node: n, options: o, refresh: make(chan struct{}, 1)}
 }
 
-// Refresh registers anew if the node's configuration needs other hooks than before. It is to be called after each change
-// of configuration.
+// Refresh registers again if the node's configuration needs other hooks than before. It is to be called after each change of
+// configuration.
 func (p *Plugin) Refresh() {
 	select {
 	case p.refresh <- struct{}{}:
@@ -69,7 +68,7 @@ func (p *Plugin) Refresh() {
 	}
 }
 
-// events are the hooks that the node needs: those of pods only for pod-scope resources.
+// events returns the hooks that the node needs: those of pods only for pod-scope resources.
 func events(podScope bool) api.EventMask {
 	var mask api.EventMask
 	mask.Set(api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_STOP_CONTAINER, api.Event_REMOVE_CONTAINER)

@@ -28,9 +28,10 @@ const (
 	registrationTime = 15 * time.Second
 )
 
-// Run keeps the plugin registered until ctx ends: when the runtime is away or restarts, it tries again with backoff.
+// Run keeps the plugin registered until ctx ends. When the runtime is away or restarts, it retries with backoff.
 func (p *Plugin) Run(ctx context.Context) error {
-	defer p.converging.Wait()
+	defer p.reconciles.Wait()
+
 	backoff := firstBackoff
 	for ctx.Err() == nil {
 		err := p.connect(ctx)
@@ -39,31 +40,34 @@ func (p *Plugin) Run(ctx context.Context) error {
 		}
 		if err == nil {
 			backoff = firstBackoff
-			p.options.Log.Warn("the connection to the container runtime is lost", "socket", p.options.Socket)
+			p.options.Log.Warn("connection to the container runtime lost", "socket", p.options.Socket)
 		} else {
-			p.options.Log.Warn("not registered with the container runtime; trying again", "socket", p.options.Socket, "in", backoff, "error", err)
+			p.options.Log.Warn("not registered with the container runtime; retrying", "socket", p.options.Socket, "in", backoff, "error", err)
 		}
+
 		pause.For(ctx, backoff/2+rand.N(backoff/2))
 		backoff = min(2*backoff, lastBackoff)
 	}
 	return nil
 }
 
-// errDropped is of a runtime to which it would be no use to come back at once: it would have to tell all that runs each time.
-var errDropped = errors.New("the runtime has dropped the plugin before it was synchronized; a synchronization may take longer than the runtime waits")
+// errDropped asks for a backoff: each registration makes the runtime list all that runs.
+var errDropped = errors.New("the runtime disconnected the plugin before it was synchronized; a synchronization may take longer than the runtime waits")
 
-// connect registers over a new connection, with a new stub, and serves until the connection or ctx ends. The error is nil if the plugin was
-// registered and synchronized.
+// connect registers over a new connection with a new stub, and serves until the connection or ctx ends. The error is nil if the plugin
+// was registered and synchronized.
 func (p *Plugin) connect(ctx context.Context) error {
 	conn, err := p.dial(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the runtime's NRI socket: %w", err)
 	}
+	s := newSession(p)
+	defer s.calls.Wait() // they end with the connection
 	defer conn.close()
-	s := &session{plugin: p, synchronized: make(chan struct{}, 1), registered: make(chan struct{}), updating: make(chan struct{}, 1)}
+
 	s.stub, err = stub.New(s, stub.WithConnection(conn), stub.WithPluginName(Name), stub.WithPluginIdx(p.options.Index),
 		stub.WithLogger(logger{p.options.Log}), stub.WithOnClose(func() {}),
-		stub.WithTTRPCOptions([]ttrpc.ClientOpts{ttrpc.WithUnaryClientInterceptor(s.noteRegistration)}, nil),
+		stub.WithTTRPCOptions([]ttrpc.ClientOpts{ttrpc.WithUnaryClientInterceptor(s.interceptRegistration)}, nil),
 		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}))
 	if err != nil {
 		return err
@@ -72,21 +76,23 @@ func (p *Plugin) connect(ctx context.Context) error {
 	if err := s.register(ctx, conn); err != nil {
 		return err
 	}
-	began := time.Now()
 	defer s.stub.Stop()
+
+	registered := time.Now()
 	p.options.Log.Info("registered with the container runtime", "nri", s.stub.RuntimeNRIVersion())
 	s.serve(ctx, conn)
-	if !s.inTime.Load() && time.Since(began) < lastBackoff {
+	if !s.inTime.Load() && time.Since(registered) < lastBackoff {
 		return errDropped
 	}
 	return nil
 }
 
-// serve waits for the end of the connection, and after each synchronization brings what runs into its classes. It does not wait
-// for the end of that: the kernel may hang in it, and the runtime must get its plugin back all the same.
+// serve waits for the end of the connection, and starts a reconcile after each synchronization. It does not wait for the reconcile:
+// the kernel may hang in it, and the plugin must be able to register again.
 func (s *session) serve(ctx context.Context, conn *watchedConn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -98,20 +104,21 @@ func (s *session) serve(ctx context.Context, conn *watchedConn) {
 				return
 			}
 		case <-s.synchronized:
-			s.plugin.converging.Go(func() {
+			s.plugin.reconciles.Go(func() {
 				s.plugin.node.Reconcile(ctx)
-				debug.FreeOSMemory() // a synchronization has all containers of the node in memory, many times what is kept
+				debug.FreeOSMemory() // a synchronization message has all containers of the node, many times what is kept
 			})
 		}
 	}
 }
 
-// register starts the stub. A runtime that dies between taking the registration and configuring the plugin would block
-// stub.Start for good, so in that case it is ended by configuring the plugin ourselves, with an error.
+// register starts the stub. A runtime that dies between RegisterPlugin and Configure would block stub.Start for good; register then
+// calls the stub's Configure itself, which fails and so ends Start.
 func (s *session) register(ctx context.Context, conn *watchedConn) error {
 	ctx, cancel := context.WithTimeout(ctx, registrationTime)
 	defer cancel()
-	// The stub serves with the context that it is started with for as long as it is connected.
+
+	// The stub serves with this context for as long as it is connected.
 	started := make(chan error, 1)
 	go func() { started <- s.stub.Start(context.WithoutCancel(ctx)) }()
 	select {
@@ -120,20 +127,21 @@ func (s *session) register(ctx context.Context, conn *watchedConn) error {
 	case <-conn.ended:
 	case <-ctx.Done():
 	}
+
 	conn.close()
 	select {
-	case err := <-started: // it never came to wait
+	case err := <-started: // it failed before it waited to be configured
 		return err
 	case <-s.registered:
 	}
 	if service, ok := s.stub.(api.PluginService); ok && !s.configured.Swap(true) {
-		_, _ = service.Configure(context.WithoutCancel(ctx), &api.ConfigureRequest{}) // what fails here, Start returns
+		_, _ = service.Configure(context.WithoutCancel(ctx), &api.ConfigureRequest{}) // Start returns its error
 	}
 	return <-started
 }
 
-// noteRegistration sees the stub's calls of the runtime.
-func (s *session) noteRegistration(ctx context.Context, request *ttrpc.Request, response *ttrpc.Response, info *ttrpc.UnaryClientInfo,
+// interceptRegistration is a ttrpc interceptor that closes registered after a successful RegisterPlugin.
+func (s *session) interceptRegistration(ctx context.Context, request *ttrpc.Request, response *ttrpc.Response, info *ttrpc.UnaryClientInfo,
 	invoke ttrpc.Invoker,
 ) error {
 	err := invoke(ctx, request, response)
@@ -143,7 +151,7 @@ func (s *session) noteRegistration(ctx context.Context, request *ttrpc.Request, 
 	return err
 }
 
-// watchedConn tells when its connection has ended, which the stub does not while it starts.
+// watchedConn closes ended when the connection ends, which the stub does not report while it starts.
 type watchedConn struct {
 	net.Conn
 	once  sync.Once

@@ -15,6 +15,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -27,28 +28,34 @@ var errAborted = errors.New("the runtime went away, or did not answer, before th
 type session struct {
 	plugin *Plugin
 	stub   stub.Stub
-	// configured is set by the first who configures: the runtime, or register for one that died half-way. Whoever comes then
-	// fails, which is the one way to end a stub.Start that waits for it.
+	// configured is set by the first caller of Configure: the runtime, or register after the runtime has died. The second one fails.
 	configured atomic.Bool
-	// registered is closed when the runtime has taken the registration; then the stub waits to be configured.
+	// registered is closed when RegisterPlugin has succeeded; the stub then waits to be configured.
 	registered chan struct{}
 	once       sync.Once
-	// updating has what was asked of the runtime, and is not answered yet.
-	updating chan struct{}
+	// calls are those of the runtime that are under way, of which updating admits one.
+	calls    sync.WaitGroup
+	updating *semaphore.Weighted
 	// events are the hooks that the session is subscribed to.
 	events api.EventMask
-	// synchronized is signalled once after Synchronize; inTime says that the runtime waited until then.
+	// synchronized is signalled after Synchronize; inTime is true if the runtime was still waiting then.
 	synchronized chan struct{}
 	inTime       atomic.Bool
 }
 
-// Configure is called once, when the plugin has registered.
+func newSession(p *Plugin) *session {
+	return &session{
+		plugin: p, registered: make(chan struct{}), updating: semaphore.NewWeighted(1), synchronized: make(chan struct{}, 1),
+	}
+}
+
+// Configure is called once, after the registration.
 func (s *session) Configure(_ context.Context, _, name, version string) (api.EventMask, error) {
-	if byRegister := s.configured.Swap(true); byRegister {
+	if again := s.configured.Swap(true); again {
 		return 0, errAborted
 	}
-	info := state.RuntimeInfo{Name: name, Version: version, NRIVersion: s.stub.RuntimeNRIVersion()}
-	s.plugin.node.Connected(s, info)
+
+	s.plugin.node.Connected(s, state.RuntimeInfo{Name: name, Version: version, NRIVersion: s.stub.RuntimeNRIVersion()})
 	s.events = events(s.plugin.node.HasPodScope())
 	return s.events, nil
 }
@@ -157,30 +164,31 @@ func (s *session) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error {
 	return nil
 }
 
-// SetUnified sets cgroup v2 files of a container through the runtime, which remembers them (reconcile.Runtime).
+// SetUnified sets cgroup v2 files of a container through the runtime, which stores them (reconcile.Runtime).
 func (s *session) SetUnified(ctx context.Context, id string, unified map[string]string) error {
 	update := &api.ContainerUpdate{}
 	update.SetContainerId(id)
 	for file, value := range unified {
 		update.AddLinuxUnified(file, value)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, maxUpdateTime)
 	defer cancel()
-	// One at a time: those that a runtime does not answer stay with it until the connection ends.
-	select {
-	case s.updating <- struct{}{}:
-	case <-ctx.Done():
-		return fmt.Errorf("update container %s through the runtime, which has not answered before: %w", id, ctx.Err())
+	// One at a time: a call that the runtime does not answer stays until the connection ends.
+	if s.updating.Acquire(ctx, 1) != nil {
+		return fmt.Errorf("update container %s through the runtime, which has not answered an earlier update: %w", id, ctx.Err())
 	}
+
 	done := make(chan error, 1)
-	go func() {
-		defer func() { <-s.updating }()
+	s.calls.Go(func() {
+		defer s.updating.Release(1)
 		failed, err := s.stub.UpdateContainers([]*api.ContainerUpdate{update})
 		if err == nil && len(failed) > 0 {
 			err = fmt.Errorf("the runtime could not update container %s", id)
 		}
 		done <- err
-	}()
+	})
+
 	select {
 	case err := <-done:
 		return err
@@ -189,7 +197,7 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 	}
 }
 
-// within runs the part of a hook that waits for the kernel, until the hook's deadline.
+// within runs the part of a hook that waits for the kernel, up to the hook's deadline.
 func (s *session) within(ctx context.Context, enforce func(context.Context) error) error {
 	limit := s.deadline()
 	late := fmt.Errorf("the kernel did not answer within %s: %w", limit, context.DeadlineExceeded)

@@ -70,8 +70,8 @@ const maxWaiting = 100
 
 var errKernelHangs = errors.New("the kernel has not answered for many containers before; see what its processes hang in")
 
-// enforce stops waiting for the kernel when ctx ends. A call that hangs in the kernel cannot be ended; it goes on, and changes only what the
-// runtime is about to remove.
+// enforce stops waiting for the kernel when ctx ends. A call that hangs in the kernel cannot be ended: it outlives the hook, and the process
+// does not wait for it at its end. It changes only what the runtime is about to remove.
 func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reconcile.Step) error {
 	if h.waiting.Add(1) > maxWaiting {
 		h.waiting.Add(-1)
