@@ -88,7 +88,7 @@ func (r *Recorder) write(ctx context.Context, event *corev1.Event, record Record
 	events := r.client.Events(event.Namespace)
 	if record.Count == 1 { // the event hardly ever exists
 		_, err := events.Create(ctx, event, metav1.CreateOptions{})
-		if r.writes.Count("event", err); !apierrors.IsAlreadyExists(err) {
+		if err = r.writes.Count("event", err); !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 	}
