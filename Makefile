@@ -7,39 +7,39 @@ SHELL := bash
 .DELETE_ON_ERROR:
 
 GO ?= go
-# What programs answer to "version". Without git, it is "unknown".
+# Version of the programs; "unknown" without git.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 # How long each fuzz target runs.
 FUZZTIME ?= 20s
-# Name of the image that "make image" builds, and what it runs on.
+# Name and platform of the image of "make image".
 IMAGE ?= localhost/qos-nri-plugin:dev
 PLATFORM ?= linux/$(shell $(GO) env GOARCH)
-# Time of everything in the image: that of the commit, so that whoever builds a commit again gets the same digest.
+# Time of everything in the image: that of the commit, so that the digest is reproducible.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
-# Where the tests of one package may be chosen, e.g. make test PACKAGES=./pkg/rdt/...
+# Packages to test, e.g. make test PACKAGES=./pkg/rdt/...
 PACKAGES ?= ./...
-# How long the tests on real parts may take, VMs and Kubernetes each.
+# Timeout of the end-to-end tests, VMs and Kubernetes each.
 E2E_TIMEOUT ?= 60m
-# Chooses tests on real parts by name, as in go test -run.
+# Selects end-to-end tests by name, like go test -run.
 E2E_RUN ?= .
-# How long a soak lasts, and the number that decides what it does; 0 is another one each time.
+# Duration and seed of a soak; seed 0 is random.
 MINUTES ?= 5
 SEED ?= 0
-# Whose kind of RDT the VM has: intel or amd.
+# Kind of RDT in the VM: intel or amd.
 VENDOR ?= intel
 # REAL=1 lets the demo use this machine's resctrl and cgroups; it then needs root.
 REAL ?=
 
-# Modules whose tests run, beside the main one: each is there to have versions of dependencies of its own.
+# Further modules with tests. Each has its own versions of dependencies.
 TEST_MODULES := $(patsubst %/go.mod,%,$(wildcard test/*/go.mod)) tools/house tools/image
 
-# The race detector needs a C compiler. Without one the tests still run, and say that it is missing.
+# The race detector needs a C compiler. Without one the tests run without it.
 RACE := $(if $(shell command -v "$$($(GO) env CC)"),-race)
 
 # Tools are built once, outside of the checkout, each set in a directory named for its go.sum and Go's version.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/qos-nri-plugin
 tools_dir = $(CACHE)/tools/$(1)-$(shell { $(GO) env GOVERSION; cat tools/$(1)/go.sum; $(2); } 2>/dev/null | sha256sum | cut -c1-12)
-# protoc-gen-go is that of the main module, so generated code and the library it calls are always of one version.
+# protoc-gen-go has the version of the main module's protobuf library, which the generated code calls.
 GENERATE_DIR = $(call tools_dir,generate,$(GO) list -m google.golang.org/protobuf)
 GENERATE_CRD_DIR = $(call tools_dir,generate-crd,true)
 LINT_DIR = $(call tools_dir,lint,true)
@@ -57,7 +57,7 @@ help: ## Show this.
 build: ## Build the programs, static, into bin/.
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
-# Static programs of the node, without kubectl's; the licences of what is linked in go with them.
+# Static programs of the node, without kubectl's, and the licences of linked modules.
 .PHONY: image
 image: ## Build bin/image.tar, an OCI image of the node's programs; IMAGE=name:tag PLATFORM=linux/arm64.
 	mkdir -p bin/$(PLATFORM)
@@ -70,7 +70,7 @@ image: ## Build bin/image.tar, an OCI image of the node's programs; IMAGE=name:t
 	  -documents "$(CURDIR)/LICENSE,$(CURDIR)/bin/third-party-licences.txt" -entrypoint qos-nri-plugin \
 	  $(addprefix "$(CURDIR)/bin/$(PLATFORM)"/,$(notdir $(wildcard cmd/qos-*)))
 
-# Who tries the demo waits for the compiler first: without optimization and debug information that is a third less.
+# Without optimization and debug information the demo compiles in a third less time.
 QUICKLY := -gcflags='all=-N -l -dwarf=false' -ldflags='-s -w'
 
 .PHONY: demo
@@ -78,7 +78,7 @@ demo: ## Show what it does, on any machine; REAL=1, as root: on this machine's r
 	$(GO) run $(QUICKLY) ./test/demo $(if $(REAL),--real)
 
 .PHONY: generate
-generate: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built ## Make again the node API's Go code, and the CRDs and deepcopy code.
+generate: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built ## Generate the node API's Go code, the CRDs and the deepcopy code.
 	cd api && PATH="$(GENERATE_DIR):$$PATH" buf generate
 	PATH="$(GENERATE_CRD_DIR):$$PATH" scripts/generate-crd.sh .
 
@@ -131,11 +131,11 @@ bench: ## Measure hooks and memory beside a plugin that does nothing; a table in
 	$(GO) run ./test/bench
 
 .PHONY: soak
-soak: ## Do random things to a simulated node and look whether it holds; MINUTES=5, SEED=N does the same again.
+soak: ## Test a simulated node with random actions; MINUTES=5, SEED=N repeats them.
 	$(GO) run ./test/soak -minutes $(MINUTES) -seed $(SEED)
 
 .PHONY: cover
-cover: ## Show how much of the code the tests reach, by function, into cover.out and on the terminal.
+cover: ## Measure test coverage by function, into cover.out and on the terminal.
 	$(GO) test -coverpkg=./pkg/...,./internal/...,./cmd/... -coverprofile=cover.out ./...
 	$(GO) tool cover -func=cover.out
 
@@ -156,15 +156,15 @@ verify-format: $(LINT_DIR)/.built ## Check that all Go code is formatted (gofmt,
 	@for module in $(TEST_MODULES); do (set -x; cd $$module; $(LINT) fmt --diff); done
 
 .PHONY: verify-generated
-verify-generated: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built ## Check that what is generated is what its source makes, and the source itself.
+verify-generated: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built ## Check that generated code is up to date, and its source.
 	PATH="$(GENERATE_DIR):$(GENERATE_CRD_DIR):$$PATH" scripts/verify-generated.sh
 
 .PHONY: verify-house
-verify-house: ## Check file headers, file sizes, and the licences of what is linked in.
+verify-house: ## Check file headers, file sizes, and the licences of linked modules.
 	$(GO) -C tools/house run . -root "$(CURDIR)"
 
 .PHONY: verify-modules
-verify-modules: ## Check that go.mod and go.sum are tidy, and that what was downloaded is what they name.
+verify-modules: ## Check that go.mod and go.sum are tidy, and the downloaded modules.
 	@for module in . $(TEST_MODULES); do (set -x; $(GO) -C $$module mod tidy -diff); done
 	$(GO) mod verify
 

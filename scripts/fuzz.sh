@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # fuzz.sh TIME [PACKAGE…]: runs every fuzz target of the packages (all of this module, if none is given) for TIME each, as
-# many at once as there are CPUs. It goes on after a failure, so that one run finds what all targets find, and fails at the end. The input that
-# failed is in testdata/fuzz of the package: commit it with the fix.
+# many at once as there are CPUs. A failure does not stop the other targets; the exit code reports it. The failed input is in
+# testdata/fuzz of the package: commit it with the fix.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:?usage: fuzz.sh TIME [PACKAGE…]}

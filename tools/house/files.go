@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// maxLines is the longest that a Go file may be: one longer than this is about more than one thing.
+// maxLines is the maximum length of a Go file.
 const maxLines = 400
 
-// generated is how Go marks files that a program wrote: https://go.dev/s/generatedcode.
+// generated matches Go's mark of generated files: https://go.dev/s/generatedcode.
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// checkFiles gives what is wrong with the headers and lengths of files in tree.
+// checkFiles checks headers and lengths of the files in tree.
 func checkFiles(tree fs.FS, files []string) []error {
 	var problems []error
 	for _, name := range files {
@@ -36,14 +36,14 @@ func checkFiles(tree fs.FS, files []string) []error {
 				"\"%s SPDX-License-Identifier: Apache-2.0\"", name, mark, mark))
 		}
 		if lines := bytes.Count(data, []byte("\n")); path.Ext(name) == ".go" && lines > maxLines && !generated.Match(data) {
-			problems = append(problems, fmt.Errorf("%s: has %d lines, more than %d: split it by what its parts are about",
+			problems = append(problems, fmt.Errorf("%s: has %d lines, more than %d: split it by topic",
 				name, lines, maxLines))
 		}
 	}
 	return problems
 }
 
-// comment is how a line of comment begins in files that need a header, by the name's extension; "" for other files.
+// comment returns the comment marker of files that need a header, by extension, and "" for other files.
 func comment(extension string) string {
 	switch extension {
 	case ".go", ".proto":
@@ -54,7 +54,7 @@ func comment(extension string) string {
 	return ""
 }
 
-// hasHeader says whether the two lines of the header come first, after a line that names the interpreter, if there is one.
+// hasHeader reports whether a file begins with the two lines of the header, after the interpreter line if it has one.
 func hasHeader(data []byte, mark string) bool {
 	text := string(data)
 	if strings.HasPrefix(text, "#!") {

@@ -17,7 +17,7 @@ func TestCheckFiles(t *testing.T) {
 	long := strings.Repeat("\n", maxLines)
 	for name, test := range map[string]struct {
 		file, text string
-		problem    string // what the only problem says; none if empty
+		problem    string // part of the only problem; empty is none
 	}{
 		"a file with its header is right":           {file: "a.go", text: header + "\npackage a\n"},
 		"a file without a header is named":          {file: "a.go", text: "package a\n", problem: "a.go: does not begin with the header"},

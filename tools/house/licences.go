@@ -12,21 +12,21 @@ import (
 	"strings"
 )
 
-// module is one that is linked into our programs.
+// module is a module that is linked into the programs.
 type module struct {
 	path, version string
-	// dir is where its files are.
+	// dir has its files.
 	dir string
 }
 
-// licence is one that may be linked into a program under Apache-2.0 and needs no more than to be named.
+// licence is a licence that is compatible with Apache-2.0 and requires only its text in the distribution.
 type licence struct {
 	name string
-	// phrases are words that its text has, and no other licence's, all in lower case, one space between words.
+	// phrases are unique to its text; in lower case, with one space between words.
 	phrases []string
 }
 
-// allowed gives those that may be linked in. It has the narrower ones first: the phrases of BSD-2-Clause are in BSD-3-Clause too.
+// allowed returns the permitted licences, specific ones first: the phrases of BSD-2-Clause are in BSD-3-Clause too.
 func allowed() []licence {
 	return []licence{
 		{"Apache-2.0", []string{"apache license", "version 2.0, january 2004"}},
@@ -37,12 +37,12 @@ func allowed() []licence {
 	}
 }
 
-// refused gives words of licences that ask for more. A text that has them is refused whatever else it has.
+// refused returns phrases of licences with further conditions. A text with one of them is always refused.
 func refused() []string {
 	return []string{"general public license", "mozilla public license", "server side public license", "business source license"}
 }
 
-// linked lists the modules, other than ours, that have packages in our programs.
+// linked returns the third-party modules that are linked into the programs.
 func linked(ctx context.Context, root string) ([]module, error) {
 	const format = `{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}`
 	out, err := run(ctx, root, "go", "list", "-deps", "-f", format, "./cmd/...")
@@ -58,12 +58,12 @@ func linked(ctx context.Context, root string) ([]module, error) {
 		}
 	}
 	if len(modules) == 0 {
-		return nil, fmt.Errorf("no module is linked into ./cmd/...: go list said %q", out)
+		return nil, fmt.Errorf("no module is linked into ./cmd/...: output of go list: %q", out)
 	}
 	return modules, nil
 }
 
-// checkLicences names the modules that have no licence, or one that is not allowed.
+// checkLicences returns a problem for each module without a permitted licence.
 func checkLicences(modules []module) []error {
 	var problems []error
 	for _, m := range modules {
@@ -95,7 +95,7 @@ func checkLicence(m module) error {
 	return nil
 }
 
-// licenceFiles are the files at the top of a module that by their names hold its licence.
+// licenceFiles returns the licence files at the top of a module, by name.
 func licenceFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -113,7 +113,7 @@ func licenceFiles(dir string) ([]string, error) {
 	return files, nil
 }
 
-// classify names the allowed licence that a text is, or "" if it is none.
+// classify returns the name of the permitted licence of a text, or "".
 func classify(text string) string {
 	text = strings.Join(strings.Fields(strings.ToLower(text)), " ")
 	text = strings.NewReplacer("“", `"`, "”", `"`).Replace(text)

@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command house checks what no linter does: that every source file has the project's header and a sensible length, and
-// that what is linked into the programs has a licence that they may be given away under.
+// Command house checks what no linter does: headers and lengths of source files, and the licences of the modules that are linked
+// into the programs.
 package main
 
 import (
@@ -43,11 +43,11 @@ func check(ctx context.Context, root string, out io.Writer) error {
 	if len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	fmt.Fprintf(out, "%d files and the licences of %d modules are as they should be\n", len(files), len(modules))
+	fmt.Fprintf(out, "%d files and the licences of %d modules: OK\n", len(files), len(modules))
 	return nil
 }
 
-// collect writes the licences of what is linked into the programs into a file.
+// collect writes the licences of all linked modules into a file.
 func collect(ctx context.Context, root, file string) error {
 	modules, err := linked(ctx, root)
 	if err != nil {
@@ -60,7 +60,7 @@ func collect(ctx context.Context, root, file string) error {
 	return saveNotices(file, modules, strings.TrimSpace(goroot))
 }
 
-// sources lists the files that git knows or would add, relative to root; deleted ones are left out.
+// sources returns the files that git tracks or would add, relative to root, without deleted ones.
 func sources(ctx context.Context, root string) ([]string, error) {
 	known, err := run(ctx, root, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	if err != nil {
@@ -84,7 +84,7 @@ func sources(ctx context.Context, root string) ([]string, error) {
 	return files, nil
 }
 
-// run gives the standard output of a command.
+// run returns the standard output of a command.
 func run(ctx context.Context, dir string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// writeNotices writes what must be given away with the programs: the licences of all that is linked into them, Go itself
-// included, and the notices that Apache-2.0 wants to be passed on (section 4d). goroot is where Go's licence is.
+// writeNotices writes what must be distributed with the programs: the licences of all linked modules and of Go, and the notices
+// that section 4d of Apache-2.0 requires. goroot has Go's licence.
 func writeNotices(w io.Writer, modules []module, goroot string) error {
 	modules = append([]module{{path: "the Go standard library", version: runtime.Version(), dir: goroot}}, modules...)
 	for _, m := range modules {
