@@ -5,8 +5,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NodeQOSResources tells which QoS-class resources a node has, how much of each class is taken and by whom. It has the name of its
-// node and goes with it. The shim on the node writes its status; nobody configures anything with it.
+// NodeQOSResources reports the QoS-class resources of a node, and the use and the holders of each class. It has the name of its node
+// and is deleted with it. The shim on the node writes its status; it configures nothing.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -26,7 +26,7 @@ type NodeQOSResources struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// What the node has. It changes when one of the facts in it changes, and at no other time.
+	// What the node has. It is written only when something in it changes.
 	// +optional
 	Status NodeQOSResourcesStatus `json:"status,omitzero"`
 }
@@ -50,16 +50,16 @@ type NodeQOSResourcesStatus struct {
 	// +optional
 	QOSResources QOSResourceStatus `json:"qosResources,omitzero"`
 
-	// Resources that are configured but that this machine cannot give, with the reason. They are not in qosResources.
+	// Resources that are configured but not available on this machine, with the reason. They are not in qosResources.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	UnavailableResources []UnavailableResource `json:"unavailableResources,omitempty"`
 
-	// Observations about the node as a whole. PluginReady is True while the plugin answers, has class files in force and is
-	// registered with the container runtime; while it is not, all else here is what was known last. ConfigurationApplied is True
-	// while the class files as they are on disk are in force. RuntimeRegistered is True while the plugin is registered with the
-	// container runtime, without which no container gets a class.
+	// Conditions of the node as a whole. PluginReady is True while the plugin answers, has class files in force and is registered
+	// with the container runtime; else the rest of the status is the last known state. ConfigurationApplied is True while the class
+	// files on disk are in force. RuntimeRegistered is True while the plugin is registered with the container runtime; else no
+	// container gets a class.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -80,13 +80,13 @@ type NodeQOSResourcesStatus struct {
 
 // QOSResourceStatus describes the QoS-class resources of a node (KEP-3008, "NodeStatus").
 type QOSResourceStatus struct {
-	// Resources that are given to pods as a whole: one class a pod.
+	// Resources of pod scope: one class for each pod.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	PodQOSResources []QOSResourceInfo `json:"podQOSResources,omitempty"`
 
-	// Resources that are given to containers: one class a container.
+	// Resources of container scope: one class for each container.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -99,22 +99,22 @@ type QOSResourceInfo struct {
 	// +required
 	Name string `json:"name"`
 
-	// Whether the class of what runs already can be changed.
+	// Whether the class of a running container or pod can be changed.
 	// +required
 	Mutable bool `json:"mutable"`
 
-	// Classes that can be asked for, in the order of the class file, and those that drain.
+	// Classes in the order of the class file, draining ones included.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Classes []QOSResourceClassInfo `json:"classes,omitempty"`
 
-	// Class of what asks for nothing. Absent: what asks for nothing gets the system default, under which nothing is enforced.
+	// Class of containers and pods that ask for none. Absent: they get the system default, which enforces nothing.
 	// +optional
 	DefaultClass string `json:"defaultClass,omitempty"`
 
-	// Observations about this resource on this machine, e.g. of type WeightsEffective. True is as it should be; the message of any
-	// other names the remedy.
+	// Conditions of this resource on this machine, e.g. of type WeightsEffective. True is the healthy state; else the message has
+	// the remedy.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -132,20 +132,20 @@ type QOSResourceClassInfo struct {
 	// +kubebuilder:validation:Minimum=0
 	Capacity int64 `json:"capacity,omitempty"`
 
-	// Assignments now. More than capacity when that was lowered below what was in use, since nothing that runs is evicted.
+	// Assignments now. It can exceed a capacity that was lowered, as nothing that runs is evicted.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	InUse int64 `json:"inUse"`
 
-	// What the class is for, in the words of whoever configured it.
+	// What the class is for, from the class file.
 	// +optional
 	Description string `json:"description,omitempty"`
 
-	// Present when the class is enforced in part only: says what is missing.
+	// What is missing when the class is enforced in part only; else absent.
 	// +optional
 	Degraded string `json:"degraded,omitempty"`
 
-	// True when the class is no longer configured: it takes no new assignments, and is gone when none is left.
+	// True when the class is not configured any more: it accepts no new assignments, and is removed with the last one.
 	// +optional
 	Draining bool `json:"draining,omitempty"`
 
@@ -153,13 +153,13 @@ type QOSResourceClassInfo struct {
 	// +optional
 	ExtendedResource string `json:"extendedResource,omitempty"`
 
-	// Who has the class, by namespace, pod and container; no more than 1000, and fewer when their names are long.
+	// Pods and containers that have the class, by namespace, pod and container; at most 1000, and fewer when their names are long.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	Holders []Holder `json:"holders,omitempty"`
 
-	// How many have the class beside those in holders.
+	// The number of holders that are not listed.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	HoldersOmitted int64 `json:"holdersOmitted,omitempty"`
@@ -189,32 +189,32 @@ type Holder struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Scope says to what the classes of a resource are given.
+// Scope is what the classes of a resource are assigned to.
 //
 // +kubebuilder:validation:Enum=Container;Pod
 type Scope string
 
-// The scopes that there are.
+// The scopes.
 const (
 	ScopeContainer Scope = "Container"
 	ScopePod       Scope = "Pod"
 )
 
-// UnavailableResource is a resource that is configured but that this machine cannot give.
+// UnavailableResource is a resource that is configured but not available on this machine.
 type UnavailableResource struct {
 	// Name of the resource, e.g. "k8s.io/rdt".
 	// +required
 	Name string `json:"name"`
 
-	// To what its classes would be given.
+	// What its classes would be assigned to.
 	// +optional
 	Scope Scope `json:"scope,omitempty"`
 
-	// The reason in a word, for programs, e.g. "NoCPUSupport".
+	// The reason for programs, in CamelCase, e.g. "NoCPUSupport".
 	// +optional
 	Reason string `json:"reason,omitempty"`
 
-	// The reason in a sentence, for people, with the remedy.
+	// The reason for people, with the remedy.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -225,11 +225,11 @@ type ConfigStatus struct {
 	// +optional
 	Hash string `json:"hash,omitempty"`
 
-	// When the files with this hash came into force. A restart of the plugin with the same files does not change it.
+	// When the files with this hash came into force. A restart of the plugin does not change it.
 	// +optional
 	LoadedAt *metav1.Time `json:"loadedAt,omitempty"`
 
-	// Why the files as they are on disk are not in force, one problem a line; absent when they are.
+	// Why the files on disk are not in force, one problem a line; absent when they are.
 	// +optional
 	Error string `json:"error,omitempty"`
 }
@@ -241,7 +241,7 @@ type PluginStatus struct {
 	Version string `json:"version,omitempty"`
 }
 
-// RuntimeStatus describes the container runtime, as it introduced itself.
+// RuntimeStatus describes the container runtime as it registered the plugin.
 type RuntimeStatus struct {
 	// Name, e.g. "containerd".
 	// +optional
@@ -251,7 +251,7 @@ type RuntimeStatus struct {
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// Version of NRI that the runtime speaks; absent when the runtime does not tell.
+	// Version of NRI that the runtime speaks; absent when the runtime does not report it.
 	// +optional
 	NRIVersion string `json:"nriVersion,omitempty"`
 }
@@ -293,5 +293,5 @@ const PodConditionInEffect = "; in effect: "
 // FieldManager is the field manager of all that the shim writes.
 const FieldManager = "qos-kubelet-shim"
 
-// MaxHolders is the most that Holders of one class may have.
+// MaxHolders is the maximum length of Holders.
 const MaxHolders = 1000

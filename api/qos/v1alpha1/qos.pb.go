@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The node API: what KEP-3008 adds to the CRI, from a runtime whose CRI does not have it yet.
+// The node API: what KEP-3008 adds to the CRI, for runtimes whose CRI does not have it yet.
 //
 // It is served by qos-nri-plugin on a unix socket of the node, and only there. References in brackets are to sections of
 // KEP-3008. Fields 1, 2, 3, … of a message that the KEP has are the KEP's, with its names; what this API adds to such a
@@ -31,11 +31,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Scope says to what a class of a resource is assigned.
+// Scope is what a class of a resource is assigned to.
 type Scope int32
 
 const (
-	// Not told.
+	// Not known.
 	Scope_SCOPE_UNSPECIFIED Scope = 0
 	// To a container.
 	Scope_SCOPE_CONTAINER Scope = 1
@@ -84,7 +84,7 @@ func (Scope) EnumDescriptor() ([]byte, []int) {
 	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{0}
 }
 
-// Source says where an assignment came from.
+// Source is where an assignment came from.
 type Source int32
 
 const (
@@ -201,7 +201,7 @@ type StatusResponse struct {
 	// Resources that are configured but cannot be used on this machine, with the reason. They are not in resources. In the
 	// order of the class files.
 	UnavailableResources []*UnavailableResource `protobuf:"bytes,16,rep,name=unavailable_resources,json=unavailableResources,proto3" json:"unavailable_resources,omitempty"`
-	// The plugin that answers.
+	// The plugin.
 	Plugin *PluginInfo `protobuf:"bytes,17,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	// The container runtime that it is registered with.
 	Runtime *RuntimeInfo `protobuf:"bytes,18,opt,name=runtime,proto3" json:"runtime,omitempty"`
@@ -323,7 +323,7 @@ func (*WatchRequest) Descriptor() ([]byte, []int) {
 // WatchResponse is one state of the node.
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The whole state, as Status would tell it.
+	// The whole state, as Status returns it.
 	Status        *StatusResponse `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -513,9 +513,9 @@ type QOSResourceClassInfo struct {
 	Capacity uint64 `protobuf:"varint,2,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	// Assignments now. Can exceed capacity after the capacity was lowered: what runs is never evicted.
 	InUse uint64 `protobuf:"varint,16,opt,name=in_use,json=inUse,proto3" json:"in_use,omitempty"`
-	// What the class is for, in the words of whoever configured it; may be empty.
+	// What the class is for, from the class file; may be empty.
 	Description string `protobuf:"bytes,17,opt,name=description,proto3" json:"description,omitempty"`
-	// Not empty when the class is enforced in part only: a sentence for people that says what is missing.
+	// What is missing, in a sentence, when the class is enforced in part only; else empty.
 	Degraded string `protobuf:"bytes,18,opt,name=degraded,proto3" json:"degraded,omitempty"`
 	// Name of the extended resource that stands for one assignment of this class, e.g. "qos.noderesource.dev/rdt.gold"
 	// [Class capacity with extended resources].
@@ -610,9 +610,9 @@ type UnavailableResource struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Qualified name, e.g. "k8s.io/rdt".
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// A word in CamelCase for programs, e.g. "NoCPUSupport".
+	// The reason for programs, in CamelCase, e.g. "NoCPUSupport".
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// A sentence for people that names the remedy.
+	// The reason for people, with the remedy.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// Scope that the resource would have.
 	Scope         Scope `protobuf:"varint,4,opt,name=scope,proto3,enum=qos.v1alpha1.Scope" json:"scope,omitempty"`
@@ -685,11 +685,11 @@ type Condition struct {
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
 	// True when it is as a user would want it to be.
 	Healthy bool `protobuf:"varint,2,opt,name=healthy,proto3" json:"healthy,omitempty"`
-	// A word in CamelCase for programs that says why; never empty when not healthy.
+	// The reason for programs, in CamelCase; never empty when not healthy.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// A sentence for people; when not healthy, it names the remedy.
 	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
-	// When healthy changed last, or when the condition was first seen; not told when unknown.
+	// When healthy changed last, or when the condition was first seen; not set when unknown.
 	LastTransitionTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_transition_time,json=lastTransitionTime,proto3" json:"last_transition_time,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
@@ -760,7 +760,7 @@ func (x *Condition) GetLastTransitionTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// PluginInfo describes the plugin that answers.
+// PluginInfo describes the plugin.
 type PluginInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version of the program, e.g. "v0.1.0".
@@ -822,11 +822,11 @@ type RuntimeInfo struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Version, e.g. "v2.4.2"; empty before the first registration.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// Version of the NRI module that the runtime speaks, e.g. "v0.12.3"; empty when the runtime does not tell.
+	// Version of the NRI module that the runtime speaks, e.g. "v0.12.3"; empty when the runtime does not report it.
 	NriVersion string `protobuf:"bytes,3,opt,name=nri_version,json=nriVersion,proto3" json:"nri_version,omitempty"`
 	// Whether the plugin is registered with it and synchronized now. Without it no container gets a class.
 	Registered bool `protobuf:"varint,4,opt,name=registered,proto3" json:"registered,omitempty"`
-	// When registered became true last; not told before the first registration.
+	// When registered became true last; not set before the first registration.
 	RegisteredAt  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -912,7 +912,7 @@ type ConfigInfo struct {
 	LastError string `protobuf:"bytes,4,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	// Paths of the files in force, in the order of reading.
 	Files []string `protobuf:"bytes,5,rep,name=files,proto3" json:"files,omitempty"`
-	// When last_error was found; not told without an error.
+	// When last_error was found; not set without an error.
 	LastErrorAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_error_at,json=lastErrorAt,proto3" json:"last_error_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1045,7 +1045,7 @@ func (x *ListAssignmentsRequest) GetPodUid() string {
 	return ""
 }
 
-// ListAssignmentsResponse is who has which class at one moment.
+// ListAssignmentsResponse is the classes of all pods and containers at one moment.
 type ListAssignmentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Every pod known to the plugin, ordered by namespace, name and UID.
@@ -1053,12 +1053,12 @@ type ListAssignmentsResponse struct {
 	// What was not created because of its classes, as far as it has not succeeded since: at most the latest of each
 	// container, for ten minutes after the last attempt. Ordered as pods are, then by container.
 	Refusals []*Refusal `protobuf:"bytes,2,rep,name=refusals,proto3" json:"refusals,omitempty"`
-	// Whether the plugin is registered with the container runtime and has been told all that runs. Without it, pods is what was
-	// known last, which is nothing after a start.
+	// Whether the plugin is registered with the container runtime and synchronized with it. Without it, pods is the last
+	// known state, which is empty after a start.
 	Synchronized bool `protobuf:"varint,3,opt,name=synchronized,proto3" json:"synchronized,omitempty"`
-	// Who is to be evicted: what asked for a class that was since taken out of class files with "onClassRemoved: evict". The plugin
-	// evicts nobody itself. It is a state, like all of this: it ends when the class is back, or when what has it ends. Ordered as pods
-	// are, then by container.
+	// Containers and pods to be evicted: they asked for a class that was removed from class files with "onClassRemoved: evict". The
+	// plugin itself evicts nothing. An eviction ends when the class is back, or when the container or pod ends. Ordered as pods are,
+	// then by container.
 	Evictions     []*Eviction `protobuf:"bytes,4,rep,name=evictions,proto3" json:"evictions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1133,9 +1133,9 @@ type Refusal struct {
 	Pod string `protobuf:"bytes,3,opt,name=pod,proto3" json:"pod,omitempty"`
 	// Name of the container; empty when the pod itself was refused, for a resource of pod scope.
 	Container string `protobuf:"bytes,4,opt,name=container,proto3" json:"container,omitempty"`
-	// A word in CamelCase for programs, e.g. "ClassFull".
+	// The reason for programs, in CamelCase, e.g. "ClassFull".
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What the runtime was told: a line for people that names the class and the remedy.
+	// The error that the runtime got: a line for people with the class and the remedy.
 	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
 	// How often it was refused for this reason in a row.
 	Count uint64 `protobuf:"varint,7,opt,name=count,proto3" json:"count,omitempty"`
@@ -1255,7 +1255,7 @@ type Eviction struct {
 	Resource string `protobuf:"bytes,5,opt,name=resource,proto3" json:"resource,omitempty"`
 	// Name of the class, as it was in the class files.
 	Class string `protobuf:"bytes,6,opt,name=class,proto3" json:"class,omitempty"`
-	// A word in CamelCase for programs: "ClassRemoved".
+	// The reason for programs, in CamelCase: "ClassRemoved".
 	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
 	// A line for people that names pod, container, class and resource.
 	Message       string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
@@ -1404,10 +1404,10 @@ func (x *WatchAssignmentsRequest) GetPodUid() string {
 	return ""
 }
 
-// WatchAssignmentsResponse is one state of who has which class.
+// WatchAssignmentsResponse is one state of the assignments.
 type WatchAssignmentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The whole state, as ListAssignments would tell it.
+	// The whole state, as ListAssignments returns it.
 	Assignments   *ListAssignmentsResponse `protobuf:"bytes,1,opt,name=assignments,proto3" json:"assignments,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1799,7 +1799,7 @@ func (x *ContainerQOSResource) GetClass() string {
 	return ""
 }
 
-// UpdateContainerQOSResourcesResponse says that all changes were made.
+// UpdateContainerQOSResourcesResponse is the result of a change that was made.
 type UpdateContainerQOSResourcesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The class of every resource that the container has now; for a pod itself, that of every resource of pod scope, with the ID of

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// The node API: what KEP-3008 adds to the CRI, from a runtime whose CRI does not have it yet.
+// The node API: what KEP-3008 adds to the CRI, for runtimes whose CRI does not have it yet.
 //
 // It is served by qos-nri-plugin on a unix socket of the node, and only there. References in brackets are to sections of
 // KEP-3008. Fields 1, 2, 3, … of a message that the KEP has are the KEP's, with its names; what this API adds to such a
@@ -39,25 +39,23 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// NodeQOS tells which QoS-class resources this node has and who has which class of them, and changes classes.
+// NodeQOS reports the QoS-class resources of this node and the classes that pods and containers have, and changes classes.
 //
 // Errors carry the gRPC codes UNAVAILABLE (not ready yet, or ending: try again), PERMISSION_DENIED (the peer may not do
 // this), and for UpdateContainerQOSResources those named there. Their messages are one line for people.
 type NodeQOSClient interface {
-	// Status tells which resources and classes this node has, and how the plugin is [RuntimeStatus].
+	// Status returns the resources and classes of this node, and the state of the plugin [RuntimeStatus].
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
-	// Watch sends what Status would answer: once at the beginning, then at every change. A slow reader gets the latest
-	// state and may miss states between; it never gets one older than another it has already got. The stream ends with
-	// UNAVAILABLE when the plugin ends.
+	// Watch sends what Status returns: once at the beginning, then at every change. A slow reader gets the latest state and
+	// may miss states between; states never go backwards. The stream ends with UNAVAILABLE when the plugin ends.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
-	// ListAssignments tells the class of every resource for every pod and container that the plugin knows, defaults
-	// included [PodSandboxStatus, ContainerStatus, Implicit defaults].
+	// ListAssignments returns the class of every resource for every pod and container of the node, defaults included [PodSandboxStatus, ContainerStatus, Implicit defaults].
 	ListAssignments(ctx context.Context, in *ListAssignmentsRequest, opts ...grpc.CallOption) (*ListAssignmentsResponse, error)
-	// WatchAssignments sends what ListAssignments would answer: once at the beginning, then at every change, on the terms
-	// of Watch. Each message is the whole state, not a difference.
+	// WatchAssignments sends what ListAssignments returns: once at the beginning, then at every change, as Watch does. Each
+	// message is the whole state, not a difference.
 	WatchAssignments(ctx context.Context, in *WatchAssignmentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchAssignmentsResponse], error)
 	// UpdateContainerQOSResources changes classes of a running container, or of a pod itself, all of those asked for or none
-	// [UpdateContainerResourcesRequest]. It returns when the kernel has been seen to enforce them.
+	// [UpdateContainerResourcesRequest]. It returns when the kernel enforces them, which is read back.
 	//
 	// NOT_FOUND: no such pod or container. INVALID_ARGUMENT: unknown resource or class, a resource named twice, one of the other
 	// scope, a name that breaks the rules. FAILED_PRECONDITION: the resource is not mutable or not available, or the
@@ -146,25 +144,23 @@ func (c *nodeQOSClient) UpdateContainerQOSResources(ctx context.Context, in *Upd
 // All implementations must embed UnimplementedNodeQOSServer
 // for forward compatibility.
 //
-// NodeQOS tells which QoS-class resources this node has and who has which class of them, and changes classes.
+// NodeQOS reports the QoS-class resources of this node and the classes that pods and containers have, and changes classes.
 //
 // Errors carry the gRPC codes UNAVAILABLE (not ready yet, or ending: try again), PERMISSION_DENIED (the peer may not do
 // this), and for UpdateContainerQOSResources those named there. Their messages are one line for people.
 type NodeQOSServer interface {
-	// Status tells which resources and classes this node has, and how the plugin is [RuntimeStatus].
+	// Status returns the resources and classes of this node, and the state of the plugin [RuntimeStatus].
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
-	// Watch sends what Status would answer: once at the beginning, then at every change. A slow reader gets the latest
-	// state and may miss states between; it never gets one older than another it has already got. The stream ends with
-	// UNAVAILABLE when the plugin ends.
+	// Watch sends what Status returns: once at the beginning, then at every change. A slow reader gets the latest state and
+	// may miss states between; states never go backwards. The stream ends with UNAVAILABLE when the plugin ends.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
-	// ListAssignments tells the class of every resource for every pod and container that the plugin knows, defaults
-	// included [PodSandboxStatus, ContainerStatus, Implicit defaults].
+	// ListAssignments returns the class of every resource for every pod and container of the node, defaults included [PodSandboxStatus, ContainerStatus, Implicit defaults].
 	ListAssignments(context.Context, *ListAssignmentsRequest) (*ListAssignmentsResponse, error)
-	// WatchAssignments sends what ListAssignments would answer: once at the beginning, then at every change, on the terms
-	// of Watch. Each message is the whole state, not a difference.
+	// WatchAssignments sends what ListAssignments returns: once at the beginning, then at every change, as Watch does. Each
+	// message is the whole state, not a difference.
 	WatchAssignments(*WatchAssignmentsRequest, grpc.ServerStreamingServer[WatchAssignmentsResponse]) error
 	// UpdateContainerQOSResources changes classes of a running container, or of a pod itself, all of those asked for or none
-	// [UpdateContainerResourcesRequest]. It returns when the kernel has been seen to enforce them.
+	// [UpdateContainerResourcesRequest]. It returns when the kernel enforces them, which is read back.
 	//
 	// NOT_FOUND: no such pod or container. INVALID_ARGUMENT: unknown resource or class, a resource named twice, one of the other
 	// scope, a name that breaks the rules. FAILED_PRECONDITION: the resource is not mutable or not available, or the
