@@ -143,7 +143,7 @@ func allTyped(objects []unstructured.Unstructured) ([]nodeqosv1alpha1.NodeQOSRes
 	return nodes, nil
 }
 
-// getPod gets a pod; its error says in which namespace it was not found.
+// getPod gets a pod; its error has the namespace.
 func (c *clients) getPod(ctx context.Context, name string) (*corev1.Pod, error) {
 	pod, err := c.core.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if kubeapi.OutcomeOf(err) == kubeapi.NotFound {

@@ -22,7 +22,7 @@ func explain(err error) error {
 	case kubeapi.OK:
 		return nil
 	case kubeapi.NoSuchKind:
-		return errors.New("this cluster knows no NodeQOSResources: install the plugin and its CRD: kubectl apply -k deploy/kubernetes")
+		return errors.New("this cluster has no kind NodeQOSResources: install the plugin and its CRD: kubectl apply -k deploy/kubernetes")
 	case kubeapi.Forbidden:
 		return fmt.Errorf("%w: %s; see what you may do with: kubectl auth can-i --list", errForbidden, said(err))
 	case kubeapi.Unauthorized:

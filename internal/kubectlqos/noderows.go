@@ -60,7 +60,7 @@ func scopedResources(node *nodeqosv1alpha1.NodeQOSResources) []scopedResource {
 	return all
 }
 
-// readyText says whether the plugin of a node is ready, and which other condition is not True.
+// readyText formats whether the plugin of a node is ready, and which other condition is not True.
 func readyText(node *nodeqosv1alpha1.NodeQOSResources) string {
 	ready := readyCondition(node)
 	if ready == nil {
@@ -83,7 +83,7 @@ func readyCondition(node *nodeqosv1alpha1.NodeQOSResources) *metav1.Condition {
 	return meta.FindStatusCondition(node.Status.Conditions, nodeqosv1alpha1.ConditionPluginReady)
 }
 
-// notReadySince says since when a plugin is not ready; empty when it is, or when nothing is known.
+// notReadySince is the sentence about a plugin that is not ready; empty when it is, or when nothing is known.
 func notReadySince(node *nodeqosv1alpha1.NodeQOSResources) string {
 	if ready := readyCondition(node); ready != nil && ready.Status != metav1.ConditionTrue {
 		return fmt.Sprintf("qos-nri-plugin of %s is not ready since %s", node.Name, timeText(&ready.LastTransitionTime))

@@ -47,7 +47,7 @@ changes classes of running containers, and turns manifests in the form of KEP-30
 	root.SetIn(c.streams.In)
 	root.SetOut(c.streams.Out)
 	root.SetErr(c.streams.ErrOut)
-	root.CompletionOptions.DisableDefaultCmd = true // it has one of its own, which knows kubectl's way
+	root.CompletionOptions.DisableDefaultCmd = true // ours also completes for kubectl
 	root.AddCommand(
 		newNodesCommand(c), newPodsCommand(c), newTopCommand(c), newSetCommand(c),
 		newConvertCommand(c), newQuotaCommand(c), newCheckCommand(), newCompletionCommand(), program.NewVersionCommand("kubectl-qos", version),

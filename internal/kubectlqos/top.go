@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -19,25 +20,30 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// classUse is how much of a class the cluster has. It is also the form of documents (-o json, yaml).
-type classUse struct {
+// classKey is a class of a resource.
+type classKey struct {
 	Resource string                `json:"resource"`
 	Scope    nodeqosv1alpha1.Scope `json:"scope"`
 	Class    string                `json:"class"`
-	// Nodes is on how many nodes the class can be had.
-	Nodes int64 `json:"nodes"`
-	InUse int64 `json:"inUse"`
-	// Capacity and Free are null when it is unlimited on a node.
-	Capacity *int64 `json:"capacity"`
-	Free     *int64 `json:"free"`
 }
 
-// namespaceUse is how much of a class a namespace has. It is also the form of documents.
+// classUse is the use of a class in the cluster. It is also an item of documents.
+type classUse struct {
+	classKey `json:",inline"`
+	// Nodes is the number of nodes that offer the class.
+	Nodes int64 `json:"nodes"`
+	InUse int64 `json:"inUse"`
+	// Capacity and Free are null when the class is unlimited on a node.
+	Capacity *int64 `json:"capacity"`
+	Free     *int64 `json:"free"`
+	// onNodes are the class as nodes report it.
+	onNodes []*nodeqosv1alpha1.QOSResourceClassInfo `json:"-"`
+}
+
+// namespaceUse is the use of a class in a namespace. It is also an item of documents.
 type namespaceUse struct {
-	Resource string                `json:"resource"`
-	Scope    nodeqosv1alpha1.Scope `json:"scope"`
-	Class    string                `json:"class"`
-	// Namespace is empty for those that nodes count, and do not name.
+	classKey `json:",inline"`
+	// Namespace is empty for holders that nodes count but do not list.
 	Namespace string `json:"namespace"`
 	InUse     int64  `json:"inUse"`
 	Pods      int64  `json:"pods"`
@@ -146,13 +152,6 @@ func (c *cluster) noteStale(nodes []nodeqosv1alpha1.NodeQOSResources) {
 	}
 }
 
-// classKey is a class of a resource.
-type classKey struct {
-	resource string
-	scope    nodeqosv1alpha1.Scope
-	class    string
-}
-
 // useByClass adds up the nodes, in the order of resources and classes on the first node that has them.
 func useByClass(nodes []nodeqosv1alpha1.NodeQOSResources) []classUse {
 	var all []classUse
@@ -165,17 +164,19 @@ func useByClass(nodes []nodeqosv1alpha1.NodeQOSResources) []classUse {
 				if !known {
 					at = len(all)
 					index[key] = at
-					all = append(all, classUse{Resource: r.Name, Scope: r.scope, Class: key.class, Capacity: new(int64), Free: new(int64)})
+					all = append(all, classUse{classKey: key, Capacity: new(int64), Free: new(int64)})
 				}
 				all[at].add(&r.Classes[j])
 			}
 		}
 	}
+
 	slices.SortStableFunc(all, func(a, b classUse) int { return cmp.Compare(a.Resource, b.Resource) })
 	return all
 }
 
 func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo) {
+	u.onNodes = append(u.onNodes, class)
 	u.InUse = sum(u.InUse, class.InUse)
 	switch {
 	case class.Draining:
@@ -184,12 +185,12 @@ func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo) {
 		u.Capacity, u.Free = nil, nil
 	case u.Capacity != nil:
 		*u.Capacity = sum(*u.Capacity, class.Capacity)
-		*u.Free = sum(*u.Free, max(class.Capacity-class.InUse, 0)) // what is too many on one node is no room less on another
+		*u.Free = sum(*u.Free, max(class.Capacity-class.InUse, 0)) // use beyond the capacity of a node takes no room on others
 	}
 	u.Nodes++
 }
 
-// sum adds counts, which are not negative. The largest number stands for all that is more.
+// sum adds counts, which are not negative, up to the largest number.
 func sum(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -208,18 +209,18 @@ func number(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// useByNamespace counts holders, by resource, class and namespace.
+// useByNamespace counts holders by class and namespace: namespaces with most of a class first, holders that are not listed last.
 func useByNamespace(nodes []nodeqosv1alpha1.NodeQOSResources) []namespaceUse {
 	var all []namespaceUse
 	for _, of := range useByClass(nodes) {
 		uses, pods := map[string]*namespaceUse{}, map[[2]string]bool{}
 		use := func(namespace string) *namespaceUse {
 			if uses[namespace] == nil {
-				uses[namespace] = &namespaceUse{Resource: of.Resource, Scope: of.Scope, Class: of.Class, Namespace: namespace}
+				uses[namespace] = &namespaceUse{classKey: of.classKey, Namespace: namespace}
 			}
 			return uses[namespace]
 		}
-		for _, class := range classesOf(nodes, classKey{of.Resource, of.Scope, of.Class}) {
+		for _, class := range of.onNodes {
 			for _, h := range class.Holders {
 				u := use(h.Namespace)
 				u.InUse++
@@ -232,44 +233,24 @@ func useByNamespace(nodes []nodeqosv1alpha1.NodeQOSResources) []namespaceUse {
 				use("").InUse = sum(use("").InUse, class.HoldersOmitted)
 			}
 		}
-		all = append(all, sorted(uses)...)
+
+		for _, u := range slices.SortedFunc(maps.Values(uses), byUse) {
+			all = append(all, *u)
+		}
 	}
 	return all
 }
 
-// sorted has those who have most first, and last those who are not named.
-func sorted(uses map[string]*namespaceUse) []namespaceUse {
-	all := make([]namespaceUse, 0, len(uses))
-	for _, u := range uses {
-		all = append(all, *u)
+func byUse(a, b *namespaceUse) int {
+	if (a.Namespace == "") != (b.Namespace == "") {
+		return cmp.Compare(b.Namespace, a.Namespace)
 	}
-	slices.SortFunc(all, func(a, b namespaceUse) int {
-		if (a.Namespace == "") != (b.Namespace == "") {
-			return cmp.Compare(b.Namespace, a.Namespace)
-		}
-		return cmp.Or(cmp.Compare(b.InUse, a.InUse), cmp.Compare(a.Namespace, b.Namespace))
-	})
-	return all
-}
-
-func classesOf(nodes []nodeqosv1alpha1.NodeQOSResources, key classKey) []*nodeqosv1alpha1.QOSResourceClassInfo {
-	var found []*nodeqosv1alpha1.QOSResourceClassInfo
-	for i := range nodes {
-		for _, r := range scopedResources(&nodes[i]) {
-			for j := range r.Classes {
-				if key == (classKey{r.Name, r.scope, r.Classes[j].Name}) {
-					found = append(found, &r.Classes[j])
-				}
-			}
-		}
-	}
-	return found
+	return cmp.Or(cmp.Compare(b.InUse, a.InUse), cmp.Compare(a.Namespace, b.Namespace))
 }
 
 func (u namespaceUse) cells() []string {
-	pods := number(&u.Pods)
 	if u.Namespace == "" {
-		u.Namespace, pods = "<not named>", "unknown"
+		return []string{u.Resource, u.Class, "<not named>", number(&u.InUse), "unknown", string(u.Scope)}
 	}
-	return []string{u.Resource, u.Class, u.Namespace, number(&u.InUse), pods, string(u.Scope)}
+	return []string{u.Resource, u.Class, u.Namespace, number(&u.InUse), number(&u.Pods), string(u.Scope)}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// state says what is known of the class in effect.
+// state is what is known of the class in effect.
 type state int
 
 const (
@@ -52,7 +52,7 @@ func (v *podView) effective(c containerView, resource, wanted string) (assignmen
 	return assignment{}, inClass
 }
 
-// mayHaveClass says whether a container asks for a class, or gets a default, so that the node will report it.
+// mayHaveClass reports whether a container asks for a class, or gets a default, so that the node will report it.
 func (v *podView) mayHaveClass(c containerView, resource string) bool {
 	wanted, err := v.catalog.Resolve(requestOf(v.offers, v.pod, c.name))
 	if err != nil {
@@ -129,7 +129,7 @@ func (v *podView) notScheduled() (reason, message string) {
 	return "Pending", "it has no node yet"
 }
 
-// stale says that what is shown is old, if it is.
+// stale is the reason why what is shown may be old; empty when it is not.
 func (v *podView) stale() (reason, message string) {
 	if v.node == nil {
 		return "", ""
@@ -164,7 +164,7 @@ func (v *podView) unknown() (reason, message string) {
 		`it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node`)
 }
 
-// withCondition adds to a message what the pod's condition says, for people.
+// withCondition adds the message of the pod's condition to a message.
 func (v *podView) withCondition(message string) string {
 	if condition := assignedCondition(v.pod); condition != nil {
 		return message + " (condition of the pod: " + condition.Message + ")"
@@ -198,8 +198,8 @@ func (v *podView) reportDelayed() bool {
 func refusal(err *classes.RequestError, anywhere bool) (reason, message string) {
 	reason, message = "BadRequest", err.Problem
 	for _, known := range []struct {
-		is   error
-		word string
+		is     error
+		reason string
 	}{
 		{classes.ErrUnknownResource, "UnknownResource"},
 		{classes.ErrUnknownClass, "UnknownClass"},
@@ -207,7 +207,7 @@ func refusal(err *classes.RequestError, anywhere bool) (reason, message string) 
 		{classes.ErrContradiction, "Contradiction"},
 	} {
 		if errors.Is(err, known.is) {
-			reason = known.word
+			reason = known.reason
 		}
 	}
 	if anywhere {

@@ -107,7 +107,7 @@ func capacityText(c *qosv1alpha1.QOSResourceClassInfo) string {
 	return strconv.FormatUint(c.GetCapacity(), 10)
 }
 
-// noteText says what does not work as usual, or else what the class is for.
+// noteText is what does not work as usual, or else what the class is for.
 func noteText(c *qosv1alpha1.QOSResourceClassInfo) string {
 	var notes []string
 	if c.GetDraining() {
