@@ -94,8 +94,8 @@ func statusCode(err error) int {
 	return 0
 }
 
-// message returns the message of the server, without what client-go adds.
-func message(err error) string {
+// Message returns the message of the server, without what client-go adds.
+func Message(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		return status.Status().Message
@@ -112,22 +112,22 @@ func Explain(err error) string {
 	case OK:
 		return ""
 	case Forbidden:
-		return explainForbidden(message(err))
+		return explainForbidden(Message(err))
 	case Unauthorized:
-		return "the API server rejects the credentials: " + message(err) +
+		return "the API server rejects the credentials: " + Message(err) +
 			"; check that --kubeconfig is of this cluster and still valid, or that the pod's service account exists"
 	case NoSuchKind:
 		return "the API server has no kind NodeQOSResources: kubectl apply -f deploy/kubernetes/crd.yaml"
 	case Conflict:
-		return "the object was modified concurrently, trying again: " + message(err)
+		return "the object was modified concurrently, trying again: " + Message(err)
 	case Invalid:
 		return explainInvalid(err)
 	case TooMany:
-		return "the API server is overloaded, trying again later: " + message(err)
+		return "the API server is overloaded, trying again later: " + Message(err)
 	case Unavailable:
 		return explainUnavailable(err)
 	}
-	return message(err)
+	return Message(err)
 }
 
 // OurKind is the kind of the objects that the shim publishes.
@@ -150,7 +150,7 @@ func explainInvalid(err error) string {
 	if about, ok := errors.AsType[*About](err); ok {
 		kind = about.Kind
 	}
-	line := "the API server rejects the " + kind + ": " + message(err)
+	line := "the API server rejects the " + kind + ": " + Message(err)
 	if kind == OurKind {
 		line += "; is the CRD of this version? kubectl apply -f deploy/kubernetes/crd.yaml"
 	}
@@ -173,27 +173,31 @@ func explainForbidden(text string) string {
 
 func explainUnavailable(err error) string {
 	if statusCode(err) != 0 {
-		return "the API server failed: " + message(err) + "; what is on the node stays as it is, trying again"
-	}
-	server := "the API server"
-	if request, ok := errors.AsType[*url.Error](err); ok {
-		if at, bad := url.Parse(request.URL); bad == nil {
-			server += " at " + at.Scheme + "://" + at.Host
-		}
+		return "the API server failed: " + Message(err) + "; what is on the node stays as it is, trying again"
 	}
 	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return fmt.Sprintf("%s is not trusted: %v; check the certificate authority in --kubeconfig", server, certificate.Err)
+		return fmt.Sprintf("%s is not trusted: %v; check the certificate authority in --kubeconfig", Server(err), certificate.Err)
 	}
-	return fmt.Sprintf("%s does not answer (%s); what is on the node stays as it is, trying again", server, cause(err))
+	return fmt.Sprintf("%s does not answer (%s); what is on the node stays as it is, trying again", Server(err), Cause(err))
 }
 
-// cause returns the message of the innermost error, without the addresses and operations around it.
-func cause(err error) string {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err.Error()
+// Server names the API server that a request was for, with its address if that is known.
+func Server(err error) string {
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		if at, bad := url.Parse(request.URL); bad == nil && at.Host != "" {
+			return "the API server at " + at.Scheme + "://" + at.Host
 		}
+	}
+	return "the API server"
+}
+
+// Cause returns the message of the server or else of the innermost error, without the addresses and operations around it.
+func Cause(err error) string {
+	if statusCode(err) != 0 {
+		return Message(err)
+	}
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
 		err = inner
 	}
+	return err.Error()
 }

@@ -33,10 +33,18 @@ func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool) string {
 			page.WriteString("\n" + title + "\n" + align(append([][]string{header, underline(header)}, rows...), "  "))
 		}
 	}
+	ofClasses := func(describe func(*scopedResource, *nodeqosv1alpha1.QOSResourceClassInfo) [][]string) (rows [][]string) {
+		for _, r := range scopedResources(node) {
+			for i := range r.Classes {
+				rows = append(rows, describe(&r, &r.Classes[i])...)
+			}
+		}
+		return rows
+	}
 	section("Pod QoS resources:", resourceRows(status.PodQOSResources), "Name", "Mutable", "Classes (in use/capacity)")
 	section("Container QoS resources:", resourceRows(status.ContainerQOSResources), "Name", "Mutable", "Classes (in use/capacity)")
 	section("Unavailable QoS resources:", unavailableRows(node), "Name", "Scope", "Reason", "Message")
-	section("Notes:", noteRows(node), "Resource", "Class", "Note")
+	section("Notes:", ofClasses(noteRows), "Resource", "Class", "Note")
 	section("Conditions that are not True:", conditionRows(node), "Type", "Of", "Status", "Reason", "Since", "Message")
 	if problems := node.Status.Config.Error; problems != "" {
 		page.WriteString("\nClass files on disk are not in force:\n")
@@ -45,8 +53,8 @@ func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool) string {
 		}
 	}
 	if wide {
-		section("Classes:", classRows(node), "Resource", "Class", "Extended resource", "Description")
-		section("Held by:", holderRows(node), "Resource", "Class", "Namespace", "Pod", "Container")
+		section("Classes:", ofClasses(classRow), "Resource", "Class", "Extended resource", "Description")
+		section("Held by:", ofClasses(holderRows), "Resource", "Class", "Namespace", "Pod", "Container")
 	}
 	return page.String()
 }
@@ -89,19 +97,15 @@ func unavailableRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
 }
 
 // noteRows explain the marks in the table of classes.
-func noteRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
-	for _, r := range scopedResources(node) {
-		for _, class := range r.Classes {
-			if class.Name == r.DefaultClass {
-				rows = append(rows, []string{r.Name, class.Name + defaultMark, "the default: given to what asks for nothing"})
-			}
-			if class.Degraded != "" {
-				rows = append(rows, []string{r.Name, class.Name, "degraded: " + class.Degraded})
-			}
-			if class.Draining {
-				rows = append(rows, []string{r.Name, class.Name, "draining: not configured any more, and removed with its last holder"})
-			}
-		}
+func noteRows(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) (rows [][]string) {
+	if class.Name == r.DefaultClass {
+		rows = append(rows, []string{r.Name, class.Name + defaultMark, "the default: given to what asks for nothing"})
+	}
+	if class.Degraded != "" {
+		rows = append(rows, []string{r.Name, class.Name, "degraded: " + class.Degraded})
+	}
+	if class.Draining {
+		rows = append(rows, []string{r.Name, class.Name, "draining: not configured any more, and removed with its last holder"})
 	}
 	return rows
 }
@@ -121,25 +125,16 @@ func conditionRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
 	return rows
 }
 
-func classRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
-	for _, r := range scopedResources(node) {
-		for _, class := range r.Classes {
-			rows = append(rows, []string{r.Name, class.Name, class.ExtendedResource, class.Description})
-		}
-	}
-	return rows
+func classRow(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) [][]string {
+	return [][]string{{r.Name, class.Name, class.ExtendedResource, class.Description}}
 }
 
-func holderRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
-	for _, r := range scopedResources(node) {
-		for _, class := range r.Classes {
-			for _, h := range class.Holders {
-				rows = append(rows, []string{r.Name, class.Name, h.Namespace, h.Pod, containerText(h.Container)})
-			}
-			if class.HoldersOmitted > 0 {
-				rows = append(rows, []string{r.Name, class.Name, fmt.Sprintf("and %d more", class.HoldersOmitted)})
-			}
-		}
+func holderRows(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) (rows [][]string) {
+	for _, h := range class.Holders {
+		rows = append(rows, []string{r.Name, class.Name, h.Namespace, h.Pod, containerText(h.Container)})
+	}
+	if class.HoldersOmitted > 0 {
+		rows = append(rows, []string{r.Name, class.Name, fmt.Sprintf("and %d more", class.HoldersOmitted)})
 	}
 	return rows
 }
