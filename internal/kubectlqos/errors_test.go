@@ -55,7 +55,7 @@ func TestWhatTheClusterCannotDoIsALineWithTheRemedy(t *testing.T) {
 	}
 }
 
-func TestWhoMayNotReadNodesSeesWhatPodsTell(t *testing.T) {
+func TestWithoutTheRightToReadNodesThePodConditionsAreShown(t *testing.T) {
 	r := newRig(t, "nodes.yaml", "pods.yaml")
 	r.objects.PrependReactor("*", nodeqosv1alpha1.Plural, failing(apierrors.NewForbidden(nodeqosv1alpha1.Resource("x"), "", errors.New("no"))))
 	wantAnswer(t, answer{Out: `

@@ -85,8 +85,8 @@ func (p testPod) ended(phase corev1.PodPhase, reason, message string) testPod {
 	return p
 }
 
-// told is the shim's condition, written at a time of the day of the tests.
-func (p testPod) told(status corev1.ConditionStatus, reason, message, at string) testPod {
+// reported has the shim's condition, written at a time of the day of the tests.
+func (p testPod) reported(status corev1.ConditionStatus, reason, message, at string) testPod {
 	written, err := time.Parse(time.RFC3339, "2026-05-01T"+at+"Z")
 	if err != nil {
 		panic(err)

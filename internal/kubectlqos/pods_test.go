@@ -52,7 +52,7 @@ const (
 	podKey = "qos.noderesource.dev/pod"
 )
 
-func TestPodsSayWhatAPodAsksForAndHasAndWhyItDiffers(t *testing.T) {
+func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		pod   testPod
@@ -83,9 +83,9 @@ func TestPodsSayWhatAPodAsksForAndHasAndWhyItDiffers(t *testing.T) {
 			"p | main | k8s.io/rdt | gold | - | container | Pending: it has no node yet"},
 
 		{"it is refused a class that is full", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "rpc error: …").
-			told(corev1.ConditionFalse, "ClassFull", `pod default/p container main: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: silver (1 free), bronze`, "12:55:00"), "", nil,
+			reported(corev1.ConditionFalse, "ClassFull", `pod default/p container main: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: silver (1 free), bronze`, "12:55:00"), "", nil,
 			`p | main | k8s.io/rdt | gold | - | container | ClassFull: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: silver (1 free), bronze`},
-		{"it is not created, and the shim has not told why", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", `pod default/p container main: class "gold" is full`), "", nil,
+		{"it is not created, and the shim has not reported why", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", `pod default/p container main: class "gold" is full`), "", nil,
 			`p | main | k8s.io/rdt | gold | - | container | CreateContainerError: pod default/p container main: class "gold" is full`},
 		{"it is being created", aPod("p").on("n1").asks("rdt=gold").waiting("ContainerCreating", ""), "", nil,
 			"p | main | k8s.io/rdt | gold | - | container | ContainerCreating"},
@@ -110,30 +110,30 @@ func TestPodsSayWhatAPodAsksForAndHasAndWhyItDiffers(t *testing.T) {
 		{"its annotation changed, and nobody follows", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", nil,
 			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: asked for since it runs, and not changed yet; without --follow-annotations of qos-kubelet-shim it counts for new pods only"},
 		{"a change is refused", aPod("p").on("n1").asks("rdt=silver").running().
-			told(corev1.ConditionFalse, "ChangeRefused", `pod default/p container main: class "silver" of k8s.io/rdt is full: 1 of 1 in use; in effect: main: k8s.io/rdt gold (container)`, "12:55:00"), "main=gold", nil,
+			reported(corev1.ConditionFalse, "ChangeRefused", `pod default/p container main: class "silver" of k8s.io/rdt is full: 1 of 1 in use; in effect: main: k8s.io/rdt gold (container)`, "12:55:00"), "main=gold", nil,
 			`p | main | k8s.io/rdt | silver | gold | container | ChangeRefused: class "silver" of k8s.io/rdt is full: 1 of 1 in use`},
 		{"its class was changed by hand", aPod("p").on("n1").limited(gold).running().
-			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:55:00"), "main=silver/update", nil,
+			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:55:00"), "main=silver/update", nil,
 			"p | main | k8s.io/rdt | gold | silver | update | Changed: its class was changed while it runs; a container that replaces it gets what the pod asks for"},
 		{"it ran before the plugin came", aPod("p").on("n1").asks("rdt=gold").running().
-			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (adopted)", "12:55:00"), "main=silver/adopted", nil,
+			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (adopted)", "12:55:00"), "main=silver/adopted", nil,
 			"p | main | k8s.io/rdt | gold | silver | adopted | Adopted: it was in this class when the plugin found it"},
 		{"it ran before there was a default", aPod("p").on("n1").running(), "", nil,
 			"p | main | k8s.io/rdt | - | <system default> | default | CreatedBefore: it was created when plugin or class files were not as they are now; create it anew"},
 
 		{"the condition is newer than the holders", aPod("p").on("n1").asks("rdt=silver").running().
-			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:59:30"), "main=gold", nil,
+			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:59:30"), "main=gold", nil,
 			"p | main | k8s.io/rdt | silver | gold | container | NotReported: the node has not reported the latest change (condition of the pod: main: k8s.io/rdt silver (update))"},
 		{"the holders are newer than the condition", aPod("p").on("n1").asks("rdt=silver").running().
-			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (container)", "12:40:00"), "main=gold", nil,
+			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (container)", "12:40:00"), "main=gold", nil,
 			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: asked for since it runs, and not changed yet; without --follow-annotations of qos-kubelet-shim it counts for new pods only"},
-		{"it has just started, and nobody has told yet", aPod("p").on("n1").asks("rdt=gold").since(time.Date(2026, 5, 1, 12, 59, 50, 0, time.UTC)), "", nil,
+		{"it has just started, and the node has not reported it yet", aPod("p").on("n1").asks("rdt=gold").since(time.Date(2026, 5, 1, 12, 59, 50, 0, time.UTC)), "", nil,
 			`p | main | k8s.io/rdt | gold | unknown | container | NotReported: it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node`},
 		{"not all holders are named", aPod("p").on("n1").asks("rdt=gold").running(), "", func(t *testing.T, r *rig) {
 			r.updateRDT(t, "gold", func(of map[string]any) { of["holdersOmitted"] = int64(3) })
 		}, `p | main | k8s.io/rdt | gold | unknown | container | NotReported: it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node`},
 		{"not all holders are named, but the pod's condition has the class", aPod("p").on("n1").asks("rdt=gold").running().
-			told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container)", "12:40:00"), "", func(t *testing.T, r *rig) {
+			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container)", "12:40:00"), "", func(t *testing.T, r *rig) {
 			r.updateRDT(t, "gold", func(of map[string]any) { of["holdersOmitted"] = int64(3) })
 		}, `p | main | k8s.io/rdt | gold | unknown | container | NotReported: it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node (condition of the pod: main: k8s.io/rdt gold (container))`},
 		{"it is to be evicted", aPod("p").on("n1").asks("rdt=old").running(), "main=old/container", func(t *testing.T, r *rig) {
@@ -147,7 +147,7 @@ func TestPodsSayWhatAPodAsksForAndHasAndWhyItDiffers(t *testing.T) {
 				ready["status"], ready["reason"] = "False", "NotAnswering"
 			})
 		}, "p | main | k8s.io/rdt | gold | gold | container | PluginNotReady: last known state: qos-nri-plugin of n1 is not ready since 2026-05-01T12:00:00Z"},
-		{"its node tells nothing", aPod("p").on("n9").asks("rdt=gold").running(), "", nil,
+		{"its node has no NodeQOSResources", aPod("p").on("n9").asks("rdt=gold").running(), "", nil,
 			"p | main | k8s.io/rdt | gold | unknown | container | NodeNotReported: no NodeQOSResources of n9 can be read; does qos-kubelet-shim run there?"},
 		{"of two containers each has its own", aPod("p").with("side").on("n1").limited(gold).running(), "main=gold,side=bronze", nil,
 			"p | main | k8s.io/rdt | gold | gold | allocated\np | side | k8s.io/rdt | - | bronze | default"},
@@ -169,7 +169,7 @@ func TestPodsSayWhatAPodAsksForAndHasAndWhyItDiffers(t *testing.T) {
 	}
 }
 
-func TestDocumentsOfPodsTellTheSystemDefaultFromNothing(t *testing.T) {
+func TestDocumentsOfPodsDistinguishTheSystemDefaultFromNone(t *testing.T) {
 	r := newRig(t, "plain.yaml")
 	if err := r.core.Tracker().Add(aPod("p").on("n1").asks("rdt=").running().Pod); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func TestRefusalsAreReadOrLeft(t *testing.T) {
 	const full = `class "gold" is full`
 	const message = `pod default/p container main: ` + full + `; pod default/p: ` + full + `; in effect: main: k8s.io/rdt gold (update)`
 	checkRefusals(t, message)
-	pod := aPod("p").told(corev1.ConditionFalse, "ClassFull", message, "12:55:00")
+	pod := aPod("p").reported(corev1.ConditionFalse, "ClassFull", message, "12:55:00")
 	for _, container := range []string{"main", ""} {
 		if reason, got := refusalOf(pod.Pod, container); reason != "ClassFull" || got != full {
 			t.Errorf("read %s: %q for %q", reason, got, container)
@@ -45,7 +45,7 @@ func TestRefusalsAreReadOrLeft(t *testing.T) {
 
 // checkRefusals checks that what is read of a message is in it.
 func checkRefusals(t *testing.T, message string) {
-	pod := aPod("p").told(corev1.ConditionFalse, "Refused", message, "12:55:00")
+	pod := aPod("p").reported(corev1.ConditionFalse, "Refused", message, "12:55:00")
 	for _, container := range []string{"", "main", "side"} {
 		_, text := refusalOf(pod.Pod, container)
 		for part := range strings.SplitSeq(text, "; ") {
@@ -56,7 +56,7 @@ func checkRefusals(t *testing.T, message string) {
 	}
 }
 
-func TestAMergeKeepsOthersAndSaysWhatIsAsked(t *testing.T) {
+func TestAMergeKeepsOtherResourcesAndHasWhatIsAskedFor(t *testing.T) {
 	pieces := []string{"rdt", "k8s.io/rdt", "blockio", "vendor.example/x", "=", "-", ",", " ", "gold", "silver", "/"}
 	pairs := []string{"rdt=gold", "rdt=", "k8s.io/rdt=gold", "blockio=slow", "vendor.example/x=a", ",", ", ", " "}
 	random := rand.New(rand.NewPCG(1, 2))

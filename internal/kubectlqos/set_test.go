@@ -23,7 +23,7 @@ const ownKey = "container.qos.noderesource.dev/main"
 
 // goldPod runs in gold, by its annotation.
 func goldPod() testPod {
-	return aPod("p").on("n1").asks("rdt=gold").running().told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container)", "12:55:00")
+	return aPod("p").on("n1").asks("rdt=gold").running().reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container)", "12:55:00")
 }
 
 // setRig has a pod p on n1, and counts patches.
@@ -51,7 +51,9 @@ func newSetRig(t *testing.T, pod testPod) *setRig {
 // refusesAfter is a shim that refuses a change of pod p, some time after its annotations changed.
 func (r *setRig) refusesAfter(t *testing.T, wait time.Duration, message string) {
 	r.afterPatch(wait, func() {
-		r.updatePod(t, "p", func(pod *corev1.Pod) { testPod{pod}.told(corev1.ConditionFalse, "ChangeRefused", message, "12:59:00") })
+		r.updatePod(t, "p", func(pod *corev1.Pod) {
+			testPod{pod}.reported(corev1.ConditionFalse, "ChangeRefused", message, "12:59:00")
+		})
 	})
 }
 
@@ -87,7 +89,7 @@ func (r *setRig) addPodResource(t *testing.T, name string, mutable bool) {
 	})
 }
 
-func TestSetChangesTheAnnotationAndTellsWhatCameOfIt(t *testing.T) {
+func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 	const full = `pod default/p container main: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; in effect: main: k8s.io/rdt gold (container)`
 	for _, c := range []struct {
 		name string
@@ -101,7 +103,7 @@ func TestSetChangesTheAnnotationAndTellsWhatCameOfIt(t *testing.T) {
 		{"another class", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.assignsAfter(t, 2*time.Second, "main=silver/update")
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
-		{"another class, told by the node alone", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+		{"another class, reported by the node alone", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.afterPatch(5*time.Second, func() {
 				r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
 				r.holds(t, "main=silver")
@@ -131,10 +133,10 @@ func TestSetChangesTheAnnotationAndTellsWhatCameOfIt(t *testing.T) {
 		{"a class that the node refuses", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.refusesAfter(t, time.Second, full)
 		}, answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main still asks for it, and it is tried again when it may be possible` + "\n"}, "rdt=silver"},
-		{"what was refused before is told at once", goldPod().asks("rdt=silver").told(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
+		{"what was refused before is reported at once", goldPod().asks("rdt=silver").reported(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
 			[]string{"p", "-c", "main", "rdt=silver", "--timeout", "1ns"}, nil,
 			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main still asks for it, and it is tried again when it may be possible` + "\n"}, "rdt=silver"},
-		{"an old refusal is not taken for a new one", goldPod().asks("rdt=silver").told(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
+		{"an old refusal is not taken for a new one", goldPod().asks("rdt=silver").reported(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
 			[]string{"p", "-c", "main", "rdt=bronze"}, func(t *testing.T, r *setRig) {
 				r.assignsAfter(t, 3*time.Second, "main=bronze/update")
 			}, answer{Out: "pod/p container main: k8s.io/rdt gold -> bronze\n"}, "rdt=bronze"},
@@ -208,7 +210,7 @@ func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
 		{"a pod without a node", aPod("p"), nil, []string{"p", "rdt=gold"}, 1, "pod p has no node yet; change what creates it instead"},
 		{"a pod that has ended", goldPod().ended(corev1.PodSucceeded, "", ""), nil, []string{"p", "rdt=gold"}, 1, "pod p has ended, or is about to; there is nothing to change"},
 		{"a static pod", goldPod().annotated(corev1.MirrorPodAnnotationKey, "x"), nil, []string{"p", "rdt=gold"}, 1, "pod p is a static pod: what it asks for is in its file on node n1; change it there"},
-		{"a node that tells nothing", goldPod().on("n9"), nil, []string{"p", "rdt=gold"}, 1, `node "n9" of pod p has no NodeQOSResources; does qos-kubelet-shim run there?`},
+		{"a node without NodeQOSResources", goldPod().on("n9"), nil, []string{"p", "rdt=gold"}, 1, `node "n9" of pod p has no NodeQOSResources; does qos-kubelet-shim run there?`},
 		{"an unknown class", goldPod(), nil, []string{"p", "rdt=glod"}, 1, `pod/p container main: class "glod" of k8s.io/rdt does not exist on n1; available: gold, silver, bronze, old`},
 		{"an unknown resource", goldPod(), nil, []string{"p", "rtd=gold"}, 1, `pod/p container main: resource "rtd" does not exist on n1; available: k8s.io/rdt`},
 		{"a class that drains", goldPod(), nil, []string{"p", "rdt=old"}, 1, `class "old" of k8s.io/rdt is no longer configured on n1, and accepts nothing new; choose another`},
@@ -291,7 +293,7 @@ func TestSetPassesADryRunOnToTheServer(t *testing.T) {
 	}
 }
 
-func TestSetSaysWhatThePolicyOfTheClusterSays(t *testing.T) {
+func TestSetReportsTheMessageOfAPolicy(t *testing.T) {
 	r := newSetRig(t, goldPod())
 	r.core.PrependReactor("patch", "pods", failing(apierrors.NewForbidden(corev1.Resource("pods"), "p", context.Canceled)))
 	got := r.run(t, "set", "p", "rdt=silver")

@@ -26,7 +26,7 @@ func (r *setRig) cutsOff(fake *clienttesting.Fake, resource string, after time.D
 	})
 }
 
-func TestSetKeepsWhatItKnewWhenTheTimeIsUp(t *testing.T) {
+func TestSetReportsTheLastKnownResultAtItsTimeout(t *testing.T) {
 	const set = `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; `
 	const nothing = set + "nothing changed within 30s: does qos-kubelet-shim of n1 have --follow-annotations? see kubectl qos pods p\n"
 	for _, c := range []struct {
@@ -64,7 +64,7 @@ func TestSetKeepsWhatItKnewWhenTheTimeIsUp(t *testing.T) {
 	}
 }
 
-func TestSetTellsWhyAnEphemeralContainerCannotAsk(t *testing.T) {
+func TestSetExplainsWhyAnEphemeralContainerIsRefused(t *testing.T) {
 	r := newRig(t, "nodes.yaml", "pods.yaml")
 	const web = `
 apiVersion: v1

@@ -89,7 +89,7 @@ func TestAWatchOfDocumentsWritesTheObjectsThatChange(t *testing.T) {
 	}
 }
 
-func TestAWatchOfPodsShowsWhatBecomesOfThem(t *testing.T) {
+func TestAWatchOfPodsShowsTheirChanges(t *testing.T) {
 	r := newRig(t, "plain.yaml")
 	if err := r.core.Tracker().Add(aPod("p").on("n1").asks("rdt=gold").waiting("ContainerCreating", "").Pod); err != nil {
 		t.Fatal(err)
@@ -97,7 +97,7 @@ func TestAWatchOfPodsShowsWhatBecomesOfThem(t *testing.T) {
 	out, _ := r.watching(t, []string{"pods", "-w"}, func(out, _ *watched) {
 		out.await(t, "ContainerCreating")
 		r.updatePod(t, "p", func(pod *corev1.Pod) {
-			testPod{pod}.running().told(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container)", "12:55:00")
+			testPod{pod}.running().reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container)", "12:55:00")
 		})
 		r.holds(t, "main=gold/container")
 		out.await(t, "gold        gold")
@@ -117,9 +117,9 @@ q     main        k8s.io/rdt   silver      -           container   ContainerCrea
 func TestAWatchThatBreaksSaysSoOnceAndGoesOn(t *testing.T) {
 	r := newRig(t, "plain.yaml")
 	tries := make(chan struct{}, 10)
-	var mended atomic.Bool
+	var repaired atomic.Bool
 	r.objects.PrependWatchReactor(nodeqosv1alpha1.Plural, func(clienttesting.Action) (bool, watch.Interface, error) {
-		if mended.Load() {
+		if repaired.Load() {
 			return false, nil, nil
 		}
 		tries <- struct{}{}
@@ -128,10 +128,10 @@ func TestAWatchThatBreaksSaysSoOnceAndGoesOn(t *testing.T) {
 	out, errs := r.watching(t, []string{"nodes", "-w"}, func(out, errs *watched) {
 		out.await(t, "gold (0/2)")
 		errs.await(t, "the line is cut")
-		for range 2 { // before the third, the second failure is told, or is not
+		for range 2 { // before the third, the second failure is printed, or is not
 			<-tries
 		}
-		mended.Store(true)
+		repaired.Store(true)
 		r.setInUse(t, "gold", 2, "2")
 		out.await(t, "gold (2/2)")
 	})
@@ -140,7 +140,7 @@ func TestAWatchThatBreaksSaysSoOnceAndGoesOn(t *testing.T) {
 	}
 }
 
-func TestNothingThatAnotherWroteControlsTheTerminal(t *testing.T) {
+func TestControlCharactersAreReplaced(t *testing.T) {
 	r := newRig(t, "plain.yaml")
 	r.updateRDT(t, "gold", func(of map[string]any) { of["description"], of["degraded"] = "a\x1b[31mb", "c\nd" })
 	var out bytes.Buffer
