@@ -87,7 +87,7 @@ func (s *Store) Started() []string {
 	return ids
 }
 
-// Entries returns all holders in a stable order.
+// Entries returns all holders, in any order.
 func (s *Store) Entries() []Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,9 +95,9 @@ func (s *Store) Entries() []Entry {
 }
 
 func (s *Store) entries() []Entry {
-	holdings := s.ledger.Holdings()
-	entries := make([]Entry, 0, len(holdings))
-	for _, h := range holdings {
+	entries := make([]Entry, 0, len(s.records))
+	for id := range s.records {
+		h, _ := s.ledger.Get(id)
 		entries = append(entries, s.entry(h))
 	}
 	return entries
@@ -105,8 +105,8 @@ func (s *Store) entries() []Entry {
 
 // newest returns the newest holder of an owner; its number is 0 when there is none. The caller holds mu.
 func (s *Store) newest(owner classes.Owner) (newest Entry) {
-	for _, h := range s.ledger.Holdings() {
-		if h.Owner() == owner && s.records[h.ID].number > newest.Number {
+	for id, r := range s.records {
+		if h, _ := s.ledger.Get(id); h.Owner() == owner && r.number > newest.Number {
 			newest = s.entry(h)
 		}
 	}
