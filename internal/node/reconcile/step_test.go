@@ -1,0 +1,95 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+func TestObservationStep(t *testing.T) {
+	const gold, silver, none = "gold", "silver", classes.SystemDefault
+	type observed struct {
+		class                        string
+		known, unavailable, draining bool
+	}
+	for name, test := range map[string]struct {
+		desired  string
+		observed observed
+		recorded map[string]string // the observed class of the last time, where it was not the desired one
+		want     *Step             // nil is no step
+	}{
+		"in its class": {
+			gold, observed{class: gold, known: true}, nil, nil,
+		},
+		"in the system default, as desired": {
+			none, observed{class: none, known: true}, nil, nil,
+		},
+		"in another class": {
+			gold, observed{class: silver, known: true}, nil, &Step{From: silver, To: gold},
+		},
+		"in no class": {
+			gold, observed{class: none, known: true}, nil, &Step{From: none, To: gold},
+		},
+		"in a class, where none is desired": {
+			none, observed{class: gold, known: true}, nil, &Step{From: gold, To: none},
+		},
+		"the kernel counts and not the record": {
+			gold, observed{class: gold, known: true}, map[string]string{"r": silver}, nil,
+		},
+		"outside of a class that drains, which is enforced again": {
+			gold, observed{class: silver, known: true, draining: true}, nil, &Step{From: gold, To: gold},
+		},
+		"in a class that drains": {
+			gold, observed{class: gold, known: true, draining: true}, nil, nil,
+		},
+		"not shown, so enforced again": {
+			gold, observed{}, nil, &Step{From: gold, To: gold},
+		},
+		"not shown, and recorded in another class": {
+			gold, observed{}, map[string]string{"r": silver}, &Step{From: silver, To: gold},
+		},
+		"not shown, and recorded in a class where none is desired": {
+			none, observed{}, map[string]string{"r": gold}, &Step{From: gold, To: none},
+		},
+		"not shown, with another resource recorded": {
+			gold, observed{}, map[string]string{"other": silver}, &Step{From: gold, To: gold},
+		},
+		"not shown, and no class is desired": {
+			none, observed{}, nil, nil,
+		},
+		"not shown, in a class that drains": {
+			gold, observed{draining: true}, nil, nil,
+		},
+		"outside of the class of an unavailable resource": {
+			gold, observed{class: silver, known: true, unavailable: true}, nil, nil,
+		},
+		"not shown, with an unavailable resource": {
+			gold, observed{unavailable: true}, map[string]string{"r": silver}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observation{
+				classes.Assignment{Resource: "r", Class: test.desired},
+				test.observed.class, test.observed.known, test.observed.unavailable, test.observed.draining,
+			}
+			got, needed := o.step(state.Entry{Observed: test.recorded})
+			if needed != (test.want != nil) {
+				t.Fatalf("step %+v, needed is %v", got, needed)
+			}
+			if needed && got != (Step{"r", test.want.From, test.want.To}) {
+				t.Errorf("step %+v, want %+v", got, *test.want)
+			}
+		})
+	}
+}
+
+func TestEnforcementIsAStepForEachClass(t *testing.T) {
+	e := state.Entry{Holding: classes.Holding{Assignments: []classes.Assignment{{Resource: "r", Class: "gold"}, {Resource: "s"}}}}
+	if got := Enforcement(e); len(got) != 1 || got[0] != (Step{"r", "gold", "gold"}) {
+		t.Errorf("steps %+v", got)
+	}
+}

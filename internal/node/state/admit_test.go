@@ -1,0 +1,186 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// errNoRoom is what the machine may answer.
+var errNoRoom = errors.New("no space left on device")
+
+func TestAdmit(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(*fixture, *testing.T)
+		holder classes.Holder
+		err    error
+		want   []string
+	}{
+		"a container gets what it requests": {
+			holder: container("a-1", "cache=gold,disk=fast"), want: []string{"a-1 cache=gold disk=fast"},
+		},
+		"a container that requests nothing gets the defaults": {
+			holder: container("a-1", ""), want: []string{"a-1 cache=bronze"},
+		},
+		"a full class is refused, and the container gets no other class either": {
+			before: func(f *fixture, t *testing.T) { f.run(t, container("a-1", "cache=gold")) },
+			holder: container("b-1", "cache=gold,disk=fast"), err: classes.ErrClassFull, want: []string{"a-1 cache=gold"},
+		},
+		"a restarted container does not compete with its predecessor": {
+			before: func(f *fixture, t *testing.T) { f.run(t, container("a-1", "cache=gold")) },
+			holder: container("a-2", "cache=gold"), want: []string{"a-1 cache=gold", "a-2 cache=gold"},
+		},
+		"an unknown class is refused": {
+			holder: container("a-1", "cache=lead"), err: classes.ErrUnknownClass,
+		},
+		"a class of an unavailable resource is refused": {
+			before: func(f *fixture, _ *testing.T) { f.SetAvailability(cache, &classes.Unavailable{Message: "none"}) },
+			holder: container("a-1", "cache=gold"), err: classes.ErrUnavailable,
+		},
+		"an unavailable resource has no default": {
+			before: func(f *fixture, _ *testing.T) { f.SetAvailability(cache, &classes.Unavailable{Message: "none"}) },
+			holder: container("a-1", ""), want: []string{"a-1"},
+		},
+		"a class that the backend cannot enforce is refused": {
+			before: func(f *fixture, _ *testing.T) { f.backends[cache].Fail("adjust", errNoRoom) },
+			holder: container("a-1", "cache=gold"), err: errNoRoom,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			if test.before != nil {
+				test.before(f, t)
+			}
+			_, _, err := f.Admit(test.holder)
+			if !errors.Is(err, test.err) {
+				t.Errorf("error %v, want %v", err, test.err)
+			}
+			f.wantHolders(t, test.want...)
+		})
+	}
+}
+
+func TestAdmitReturnsWhatTheRuntimeMustSet(t *testing.T) {
+	f := newFixture()
+	adjustment, assignments, err := f.Admit(container("a-1", "cache=gold"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if adjustment.ClosID != "test-gold" || adjustment.Unified["test.class"] != "gold" {
+		t.Errorf("adjustment %+v", adjustment)
+	}
+	if got := classes.ClassOf(assignments, cache); got != "gold" {
+		t.Errorf("assigned class %q", got)
+	}
+}
+
+func TestRelease(t *testing.T) {
+	for name, test := range map[string]struct {
+		release []string
+		inUse   int
+	}{
+		"a slot is free once all containers of its owner are released": {[]string{"a-1", "a-2"}, 0},
+		"the slot stays while another container of its owner runs":     {[]string{"a-1"}, 1},
+		"a second release changes nothing":                             {[]string{"a-1", "a-1"}, 1},
+		"an unknown ID changes nothing":                                {[]string{"x"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			f.run(t, container("a-1", "cache=gold"))
+			f.run(t, container("a-2", "cache=gold"))
+			for _, id := range test.release {
+				f.Release(id)
+			}
+			if got := f.InUse(cache, "gold"); got != test.inUse {
+				t.Errorf("%d in use, want %d", got, test.inUse)
+			}
+		})
+	}
+}
+
+func TestReleaseForgetsChanges(t *testing.T) {
+	f := newFixture()
+	f.run(t, container("a-1", ""))
+	f.changes["a-1"] = []classes.Assignment{assigned(cache, "silver", classes.SourceUpdate)}
+	f.Release("a-1")
+	if len(f.changes) != 0 {
+		t.Errorf("changes %v", f.changes)
+	}
+}
+
+func TestANewSandboxReplacesThatOfTheSamePod(t *testing.T) {
+	f := newFixture()
+	f.run(t, pod("a-1", "net=high"))
+	f.run(t, pod("a-2", "net=high"))
+	f.wantHolders(t, "a-2 net=high")
+}
+
+func TestAContainerThatWasCreatedWithoutThePluginStartsOnlyWithDefaults(t *testing.T) {
+	for name, test := range map[string]struct {
+		request string
+		err     bool
+		want    []string
+	}{
+		"a requested class is refused":                  {"cache=gold", true, nil},
+		"a default is assigned, and not enforced yet":   {"", false, []string{"a-1 cache=bronze()"}},
+		"the system default may be requested, as it is": {"cache=", false, []string{"a-1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			if _, err := f.Start(container("a-1", test.request)); (err != nil) != test.err {
+				t.Errorf("error %v", err)
+			}
+			f.wantHolders(t, test.want...)
+		})
+	}
+}
+
+func TestAHolderIsLeftToItsHookUntilTheHookEnds(t *testing.T) {
+	f := newFixture()
+	if _, _, err := f.Admit(container("a-1", "cache=gold")); err != nil {
+		t.Fatal(err)
+	}
+	e, err := f.Start(container("a-1", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ids := f.Started(); len(ids) != 0 {
+		t.Errorf("%v are left to the reconciler during the hook", ids)
+	}
+	if err := f.Finish(e, nil); err != nil {
+		t.Fatal(err)
+	}
+	if ids := f.Started(); len(ids) != 1 {
+		t.Errorf("%v are left to the reconciler after the hook", ids)
+	}
+}
+
+func TestStartingContainersAreOnlyVerified(t *testing.T) {
+	f := newFixture()
+	if _, _, err := f.Admit(container("a-1", "cache=gold")); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := f.Start(container("a-1", "")); err != nil || !e.Starting {
+		t.Errorf("created in its class: starting is %v, error %v", e.Starting, err)
+	}
+	if e, err := f.Start(container("b-1", "")); err != nil || e.Starting {
+		t.Errorf("created without the plugin: starting is %v, error %v", e.Starting, err)
+	}
+}
+
+func TestAnEnforcementThatFailedIsARefusalThatKeepsTheSlot(t *testing.T) {
+	f := newFixture()
+	e, err := f.AdmitPod(pod("a-1", "net=high"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Finish(e, errNoRoom); !errors.Is(err, errNoRoom) {
+		t.Errorf("error %v", err)
+	}
+	f.wantRefused(t, "a EnforcementFailed")
+	f.wantHolders(t, "a-1 net=high")
+}

@@ -1,0 +1,158 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+func TestEvictions(t *testing.T) {
+	for name, test := range map[string]struct {
+		request string
+		edit    func([]classes.Resource) []classes.Resource
+		want    string
+	}{
+		"nothing while the class is there":                  {"cache=gold", nil, ""},
+		"a holder that requested a class that is gone":      {"cache=gold", withoutGold, "ns/a main test.example/cache gold"},
+		"a holder that requested a resource that is gone":   {"cache=gold", withoutCache, "ns/a main test.example/cache gold"},
+		"not a holder of another class":                     {"cache=silver", withoutGold, ""},
+		"not a holder of a default that is gone":            {"", withoutCache, ""},
+		"not a holder of a class of a resource that drains": {"disk=fast", func(r []classes.Resource) []classes.Resource { return r[:1] }, ""},
+		"not once class files let it drain, with that class": {"cache=gold", func(r []classes.Resource) []classes.Resource {
+			r[0].OnClassRemoved = classes.Drain
+			return withoutGold(r)
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			f.run(t, container("a-1", test.request))
+			f.run(t, container("a-2", test.request)) // one owner, so one target
+			f.offer(test.edit)
+
+			got := ""
+			for _, e := range f.Evictions() {
+				got += e.PodNamespace + "/" + e.PodName + " " + e.Owner.Container + " " + e.Resource + " " + e.Class
+			}
+			if got != test.want {
+				t.Errorf("targets %q, want %q", got, test.want)
+			}
+
+			f.offer(nil)
+			if got := f.Evictions(); len(got) != 0 {
+				t.Errorf("targets after the class is back: %v", got)
+			}
+		})
+	}
+}
+
+func TestAnEvictionNamesTheHolderTheClassAndTheReason(t *testing.T) {
+	const removed = `class "gold" of test.example/cache was removed from the class files, which say onClassRemoved: evict`
+	f := newFixture()
+	f.run(t, container("a-1", "cache=gold"))
+	f.offer(withoutGold)
+	want := []state.Eviction{{
+		Owner: classes.Owner{PodUID: "uid-a", Container: "main"}, PodNamespace: "ns", PodName: "a", Resource: cache, Class: "gold",
+		Reason: state.ReasonClassRemoved, Message: "pod ns/a container main: " + removed,
+	}}
+	if diff := cmp.Diff(want, f.Evictions()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTheEndOfADrainingAssignmentIsSignalled(t *testing.T) {
+	for name, test := range map[string]struct {
+		request string
+		end     func(*fixture, *testing.T)
+		want    bool
+	}{
+		"its holder is released": {"cache=gold", func(f *fixture, _ *testing.T) { f.Release("a-1") }, true},
+		"its holder is changed":  {"cache=gold", func(f *fixture, t *testing.T) { f.change(t, "a", "silver") }, true},
+		"its holder follows the default": {"", func(f *fixture, _ *testing.T) {
+			f.offer(func(r []classes.Resource) []classes.Resource {
+				r[0].Classes = r[0].Classes[:2] // bronze, the default, is gone
+				return silverByDefault(r)
+			})
+			f.Refresh("a-1")
+		}, true},
+		"another holder is released": {"cache=silver", func(f *fixture, _ *testing.T) { f.Release("a-1") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			f.run(t, container("a-1", test.request))
+			f.offer(withoutGold)
+			test.end(f, t)
+			if got := signalled(f.Drained()); got != test.want {
+				t.Errorf("signalled: %v", got)
+			}
+			if got := f.Draining(); got != 0 {
+				t.Errorf("%d assignments drain", got)
+			}
+		})
+	}
+}
+
+func TestDrainingAssignmentsAreCounted(t *testing.T) {
+	f := newFixture()
+	f.run(t, container("a-1", "cache=gold,disk=fast"))
+	f.offer(withoutGold)
+	if got := f.Draining(); got != 1 {
+		t.Errorf("%d assignments drain", got)
+	}
+}
+
+func TestDrift(t *testing.T) {
+	const once, twice = "found 1 in total, the last at 2030-01-01T12:00:00Z: a group", "found 2 in total, the last at 2030-01-01T12:00:00Z: a group"
+	for name, test := range map[string]struct {
+		corrected []bool
+		inSync    bool
+		want      []classes.Condition
+		count     uint64
+	}{
+		"none was found":                      {inSync: true},
+		"corrected":                           {corrected: []bool{true}, want: drift(true, once), count: 1},
+		"corrected twice":                     {corrected: []bool{true, true}, want: drift(true, twice), count: 2},
+		"not corrected":                       {corrected: []bool{false}, want: drift(false, once)},
+		"not corrected at first":              {corrected: []bool{false}, inSync: true, want: drift(true, once), count: 1},
+		"corrected, and in sync since":        {corrected: []bool{true}, inSync: true, want: drift(true, once), count: 1},
+		"not corrected after it was at first": {corrected: []bool{true, false}, want: drift(false, twice), count: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			for _, corrected := range test.corrected {
+				f.ConfigurationDrifted(cache, "a group", corrected)
+			}
+			if test.inSync {
+				f.ConfigurationInSync(cache)
+			}
+			f.offer(nil) // the count outlives a configuration
+			if diff := cmp.Diff(test.want, f.Status().Resources[0].Conditions); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got := f.Status().Corrections[state.Correction{Resource: cache, What: state.ConfigurationDrift}]; got != test.count {
+				t.Errorf("%d corrections, want %d", got, test.count)
+			}
+		})
+	}
+}
+
+func drift(corrected bool, message string) []classes.Condition {
+	if corrected {
+		return []classes.Condition{{Type: "KernelStateInSync", Healthy: true, Reason: "DriftCorrected", Message: "drift corrected; " + message}}
+	}
+	return []classes.Condition{{Type: "KernelStateInSync", Reason: "DriftNotCorrected", Message: "drift not corrected; " + message}}
+}
+
+func TestCorrectionsAddUp(t *testing.T) {
+	f := newFixture()
+	f.Corrected(cache, state.ThreadDrift, 2)
+	f.Corrected(cache, state.ThreadDrift, 1)
+	if diff := cmp.Diff(map[state.Correction]uint64{{Resource: cache, What: "threads"}: 3}, f.Status().Corrections); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,239 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+func TestRebuild(t *testing.T) {
+	gold, iron := assigned(cache, "gold", classes.SourcePod), assigned(cache, "iron", classes.SourceDefault)
+	silver := []classes.Assignment{assigned(cache, "silver", classes.SourceUpdate)}
+
+	for name, test := range map[string]struct {
+		pods       []classes.Holder
+		containers []state.Existing
+		changes    changes
+		want       []string
+		refused    []string
+	}{
+		"recorded containers keep their classes, also over capacity": {
+			containers: []state.Existing{existing(container("a-1", "cache=gold"), gold), existing(container("b-1", "cache=gold"), gold)},
+			want:       []string{"a-1 cache=gold", "b-1 cache=gold"},
+		},
+		"a recorded class that does not exist any more is kept": {
+			containers: []state.Existing{existing(container("a-1", "cache=lead"), assigned(cache, "lead", classes.SourcePod))},
+			want:       []string{"a-1 cache=lead"},
+		},
+		"a recorded default follows the default of now": {
+			containers: []state.Existing{existing(container("a-1", ""), iron)},
+			want:       []string{"a-1 cache=bronze(iron)"},
+		},
+		"a change after the creation is kept": {
+			containers: []state.Existing{existing(container("a-1", "cache=gold"), gold)}, changes: changes{"a-1": silver},
+			want: []string{"a-1 cache=silver(gold)"},
+		},
+		"a record that the pod has too is not believed": {
+			containers: []state.Existing{existing(forged(container("a-1", "cache=silver"), gold), gold)},
+			want:       []string{"a-1 cache=silver()"},
+		},
+		"an unrecorded container gets what it requests if there is room": {
+			containers: []state.Existing{existing(container("a-1", "cache=gold"))},
+			want:       []string{"a-1 cache=gold()"},
+		},
+		"an unrecorded container without room gets the defaults": {
+			containers: []state.Existing{existing(container("a-1", "cache=gold")), existing(container("b-1", "cache=gold"), gold)},
+			want:       []string{"a-1 cache=bronze()", "b-1 cache=gold"}, refused: []string{"a ClassFull"},
+		},
+		"an unrecorded container with a malformed request gets the defaults": {
+			containers: []state.Existing{existing(container("a-1", "cache=lead"))},
+			want:       []string{"a-1 cache=bronze()"}, refused: []string{"a UnknownClass"},
+		},
+		"an unrecorded container keeps what it was changed to, whether or not there is room for its request": {
+			containers: []state.Existing{existing(container("a-1", "cache=gold")), existing(container("b-1", "cache=gold"), gold)},
+			changes:    changes{"a-1": silver},
+			want:       []string{"a-1 cache=silver()", "b-1 cache=gold"},
+		},
+		"an unrecorded container that has not started is left to its start": {
+			containers: []state.Existing{{Holder: container("a-1", "cache=gold")}},
+		},
+		"a pod gets what it requests": {
+			pods: []classes.Holder{pod("a-1", "net=high")},
+			want: []string{"a-1 net=high"},
+		},
+		"pods that run are not refused a full class": {
+			pods: []classes.Holder{pod("a-1", "net=high"), pod("b-1", "net=high")},
+			want: []string{"a-1 net=high", "b-1 net=high"},
+		},
+		"a pod with a malformed request gets the defaults": {
+			pods: []classes.Holder{pod("a-1", "net=lead")},
+			want: []string{"a-1"}, refused: []string{"a UnknownClass"},
+		},
+		"a dead sandbox is left out when another one of the pod lives": {
+			pods: []classes.Holder{pod("a-2", "net=high"), dead(pod("a-1", "net=low"))},
+			want: []string{"a-2 net=high"},
+		},
+		"a pod without a live sandbox is kept": {
+			pods: []classes.Holder{dead(pod("a-1", "net=low"))},
+			want: []string{"a-1 net=low"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			for id, changed := range test.changes {
+				f.changes[id] = changed
+			}
+			var failed []string
+			for _, a := range f.Rebuild(test.pods, test.containers) {
+				failed = append(failed, a.ID)
+			}
+			if len(failed) != len(test.refused) {
+				t.Errorf("%v did not get what they request, want %v", failed, test.refused)
+			}
+			f.wantHolders(t, test.want...)
+			f.wantRefused(t, test.refused...)
+		})
+	}
+}
+
+func forged(h classes.Holder, record ...classes.Assignment) classes.Holder {
+	h.PodAnnotations[state.RecordAnnotation] = existing(h, record...).ContainerAnnotations[state.RecordAnnotation]
+	return h
+}
+
+func dead(h classes.Holder) classes.Holder {
+	h.PID = 0
+	return h
+}
+
+func TestRebuildForgetsWhatDoesNotExist(t *testing.T) {
+	f := newFixture()
+	f.run(t, container("a-1", "cache=gold"))
+	f.changes["a-1"] = []classes.Assignment{assigned(cache, "gold", classes.SourceUpdate)}
+	f.Rebuild(nil, nil)
+	f.wantHolders(t)
+	if len(f.changes) != 0 {
+		t.Errorf("changes %v", f.changes)
+	}
+}
+
+func TestRebuildForgetsThePendingRequestsOfWhatEnded(t *testing.T) {
+	f := newFixture()
+	f.Rebuild(nil, []state.Existing{existing(container("a-1", "cache=lead"))})
+	f.wantRefused(t, "a UnknownClass")
+	f.Rebuild(nil, nil)
+	f.wantRefused(t)
+}
+
+func TestPodsAreTrackedWhileAResourceOfPodsIsConfiguredOrInUse(t *testing.T) {
+	f := newFixture()
+	pods := []classes.Holder{pod("a-1", "net=high")}
+	f.Rebuild(pods, nil)
+	f.offer(withoutNet)
+	if !f.HasPodScope() {
+		t.Error("a resource that is in use is not tracked")
+	}
+	f.Release("a-1")
+	if f.HasPodScope() {
+		t.Error("a resource that is not in use is tracked")
+	}
+	f.Rebuild(pods, nil)
+	f.wantHolders(t)
+}
+
+func TestOnlyPodsWithOtherClassesThanBeforeAreUnverified(t *testing.T) {
+	f := newFixture()
+	for i, want := range []bool{true, false} {
+		f.Rebuild([]classes.Holder{pod("a-1", "net=high")}, nil)
+		if e, _ := f.Get("a-1"); e.Unverified != want {
+			t.Errorf("synchronization %d: unverified is %v", i, e.Unverified)
+		}
+	}
+}
+
+func TestVerifiedPodsGetTheirClassesWhereThereIsRoom(t *testing.T) {
+	for name, test := range map[string]struct {
+		inClass, elsewhere, want, refused []string
+	}{
+		"pods in their classes stay, also over capacity": {
+			inClass: []string{"a-1", "b-1"}, want: []string{"a-1 net=high", "b-1 net=high"},
+		},
+		"a pod that is elsewhere does not displace one that is in its class": {
+			inClass: []string{"b-1"}, elsewhere: []string{"a-1"}, want: []string{"a-1", "b-1 net=high"}, refused: []string{"a ClassFull"},
+		},
+		"of pods that are elsewhere the first gets the last slot": {
+			elsewhere: []string{"a-1", "b-1"}, want: []string{"a-1 net=high", "b-1"}, refused: []string{"b ClassFull"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			f.Rebuild([]classes.Holder{pod("a-1", "net=high"), pod("b-1", "net=high")}, nil)
+			if failed := f.Verified(test.inClass, test.elsewhere); len(failed) != len(test.refused) {
+				t.Errorf("%v did not get what they request", failed)
+			}
+			f.wantHolders(t, test.want...)
+			f.wantRefused(t, test.refused...)
+			if slices.ContainsFunc(f.Entries(), func(e state.Entry) bool { return e.Unverified }) {
+				t.Error("unverified pods are left")
+			}
+		})
+	}
+}
+
+func TestValuesThatTheRuntimeHasStoredAreStale(t *testing.T) {
+	gold := assigned(cache, "gold", classes.SourcePod)
+	for name, test := range map[string]struct {
+		container state.Existing
+		stored    string
+		want      bool
+	}{
+		"values of another class":           {existing(container("a-1", "cache=gold"), gold), "gone", true},
+		"values of its class":               {existing(container("a-1", "cache=gold"), gold), "gold", false},
+		"values of a container in no class": {existing(container("a-1", "cache=")), "gone", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			test.container.Stored = map[string]string{"test.class": test.stored}
+			f.Rebuild(nil, []state.Existing{test.container})
+			if e, _ := f.Get("a-1"); e.Stale != test.want {
+				t.Errorf("stale is %v", e.Stale)
+			}
+			f.SetStored("a-1", false)
+			if e, _ := f.Get("a-1"); e.Stale {
+				t.Error("stale after the values were replaced")
+			}
+		})
+	}
+}
+
+func TestStoredValuesMayNameDevicesThatAResourceHasLost(t *testing.T) {
+	f := newFixture()
+	f.run(t, container("a-1", "disk=fast"))
+	f.run(t, container("b-1", ""))
+	f.DevicesLost(disk)
+	for id, want := range map[string]bool{"a-1": true, "b-1": false} {
+		if e, _ := f.Get(id); e.Stale != want {
+			t.Errorf("%s: stale is %v", id, e.Stale)
+		}
+	}
+}
+
+func TestTheNodeIsSynchronizedFromRebuildToTheEndOfTheConnection(t *testing.T) {
+	f := newFixture()
+	if f.Synchronized() || f.EverSynchronized() {
+		t.Error("synchronized before the runtime has reported anything")
+	}
+	f.Rebuild(nil, nil)
+	if !f.Synchronized() || !f.Status().Runtime.Since.Equal(f.time) {
+		t.Errorf("after a synchronization: %+v", f.Status().Runtime)
+	}
+	f.Disconnect()
+	if f.Synchronized() || !f.EverSynchronized() {
+		t.Error("without the runtime: synchronized, or never was")
+	}
+}

@@ -1,0 +1,244 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// pending makes a container b whose request for the class that a has is pending.
+func pending(f *fixture, _ *testing.T) {
+	f.Rebuild(nil, []state.Existing{
+		existing(container("a-1", "cache=gold"), assigned(cache, "gold", classes.SourcePod)), existing(container("b-1", "cache=gold")),
+	})
+}
+
+func TestRefresh(t *testing.T) {
+	for name, test := range map[string]struct {
+		before  func(*fixture, *testing.T)
+		want    []string
+		refused []string
+	}{
+		"a default follows the configuration": {
+			before: func(f *fixture, t *testing.T) {
+				f.run(t, container("b-1", ""))
+				f.offer(silverByDefault)
+			},
+			want: []string{"b-1 cache=silver(bronze)"},
+		},
+		"a requested class stays": {
+			before: func(f *fixture, t *testing.T) {
+				f.run(t, container("b-1", "cache=bronze"))
+				f.offer(silverByDefault)
+			},
+			want: []string{"b-1 cache=bronze"},
+		},
+		"a class that it was changed to stays": {
+			before: func(f *fixture, t *testing.T) {
+				f.run(t, container("b-1", ""))
+				f.change(t, "b", "bronze")
+				f.offer(silverByDefault)
+			},
+			want: []string{"b-1 cache=bronze"},
+		},
+		"a default of a resource that is gone ends": {
+			before: func(f *fixture, t *testing.T) {
+				f.run(t, container("b-1", ""))
+				f.offer(withoutCache)
+			},
+			want: []string{"b-1 cache=(bronze)"},
+		},
+		"a requested class of a resource that is gone drains": {
+			before: func(f *fixture, t *testing.T) {
+				f.run(t, container("b-1", "cache=gold"))
+				f.offer(withoutCache)
+			},
+			want: []string{"b-1 cache=gold"},
+		},
+		"a default of a new resource is assigned": {
+			before: func(f *fixture, t *testing.T) {
+				f.offer(withoutCache)
+				f.run(t, container("b-1", ""))
+				f.offer(nil)
+			},
+			want: []string{"b-1 cache=bronze()"},
+		},
+		"a request stays pending while its class is full": {
+			before: pending, want: []string{"a-1 cache=gold", "b-1 cache=bronze()"}, refused: []string{"b ClassFull"},
+		},
+		"a pending request is admitted once there is room": {
+			before: func(f *fixture, t *testing.T) {
+				pending(f, t)
+				f.Release("a-1")
+			},
+			want: []string{"b-1 cache=gold()"},
+		},
+		"a pending request that is admitted leaves the container in its default until it is moved": {
+			before: func(f *fixture, t *testing.T) {
+				pending(f, t)
+				f.Observe("b-1", cache, "bronze")
+				f.Release("a-1")
+			},
+			want: []string{"b-1 cache=gold(bronze)"},
+		},
+		"a pending request that is admitted keeps what the container was changed to": {
+			before: func(f *fixture, t *testing.T) {
+				pending(f, t)
+				f.change(t, "b", "silver")
+			},
+			want: []string{"a-1 cache=gold", "b-1 cache=silver"},
+		},
+		"a pending request is refused with the reason of now": {
+			before: func(f *fixture, t *testing.T) {
+				pending(f, t)
+				f.offer(withoutGold)
+			},
+			want: []string{"a-1 cache=gold", "b-1 cache=bronze()"}, refused: []string{"b UnknownClass"},
+		},
+		"an unknown ID changes nothing": {
+			before: func(*fixture, *testing.T) {},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			test.before(f, t)
+			f.Refresh("b-1")
+			f.wantHolders(t, test.want...)
+			f.wantRefused(t, test.refused...)
+		})
+	}
+}
+
+func TestARetryThatIsRefusedAgainIsNotCountedAgain(t *testing.T) {
+	f := newFixture()
+	pending(f, t)
+	before := f.Changed()
+	f.Refresh("b-1")
+	if got := f.Status().Refusals["ClassFull"]; got != 1 {
+		t.Errorf("counted %d times", got)
+	}
+	if signalled(before) {
+		t.Error("it is reported as a change")
+	}
+}
+
+// change changes the class of a container's cache.
+func (f *fixture) change(t *testing.T, podName, class string) {
+	t.Helper()
+	before, changes, err := f.Change(classes.Owner{PodUID: "uid-" + podName, Container: "main"}, map[string]string{cache: class})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Confirm(before.ID, changes)
+}
+
+func TestChange(t *testing.T) {
+	main := classes.Owner{PodUID: "uid-a", Container: "main"}
+	for name, test := range map[string]struct {
+		owner    classes.Owner
+		requests map[string]string
+		err      error
+		want     string
+	}{
+		"another class":                {main, map[string]string{cache: "silver"}, nil, "a-1 cache=silver(bronze) disk=fast"},
+		"the system default":           {main, map[string]string{cache: ""}, nil, "a-1 cache=(bronze) disk=fast"},
+		"a full class":                 {main, map[string]string{cache: "gold"}, classes.ErrClassFull, ""},
+		"an unknown class":             {main, map[string]string{cache: "lead"}, classes.ErrUnknownClass, ""},
+		"an unknown resource":          {main, map[string]string{"x/y": "lead"}, classes.ErrUnknownResource, ""},
+		"a resource of pods":           {main, map[string]string{net: "high"}, classes.ErrBadRequest, ""},
+		"an immutable resource":        {main, map[string]string{disk: ""}, state.ErrImmutable, ""},
+		"one of two that cannot be":    {main, map[string]string{cache: "silver", disk: ""}, state.ErrImmutable, ""},
+		"a container that is not here": {classes.Owner{PodUID: "x", Container: "main"}, nil, state.ErrNotFound, ""},
+		"a container not yet started":  {classes.Owner{PodUID: "uid-c", Container: "main"}, nil, state.ErrNotRunning, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			f.run(t, container("a-1", "disk=fast"))
+			f.run(t, container("b-1", "cache=gold"))
+			if _, _, err := f.Admit(container("c-1", "")); err != nil {
+				t.Fatal(err)
+			}
+
+			before, _, err := f.Change(test.owner, test.requests)
+			if !errors.Is(err, test.err) {
+				t.Errorf("error %v, want %v", err, test.err)
+			}
+			if test.err != nil {
+				test.want = "a-1 cache=bronze disk=fast"
+			} else {
+				f.Observe(before.ID, cache, "bronze") // as the reconciler does until the change is enforced
+			}
+			f.wantHolders(t, test.want, "b-1 cache=gold", "c-1 cache=bronze")
+		})
+	}
+}
+
+func TestAChangeOfAnUnavailableResourceIsRefused(t *testing.T) {
+	f := newFixture()
+	f.run(t, container("a-1", ""))
+	f.SetAvailability(cache, &classes.Unavailable{Message: "none"})
+	_, _, err := f.Change(classes.Owner{PodUID: "uid-a", Container: "main"}, map[string]string{cache: "silver"})
+	if !errors.Is(err, classes.ErrUnavailable) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestAChangeEndsConfirmedOrReverted(t *testing.T) {
+	owner := classes.Owner{PodUID: "uid-a", Container: "main"}
+	for name, test := range map[string]struct {
+		end  func(*fixture, state.Entry, []classes.Assignment)
+		want []string
+	}{
+		"confirmed": {
+			func(f *fixture, before state.Entry, changes []classes.Assignment) { f.Confirm(before.ID, changes) },
+			[]string{"a-1 cache=silver"},
+		},
+		"confirmed after a synchronization that did not include it": {
+			func(f *fixture, before state.Entry, changes []classes.Assignment) {
+				f.Rebuild(nil, []state.Existing{existing(container("a-1", ""), assigned(cache, "bronze", classes.SourceDefault))})
+				f.Confirm(before.ID, changes)
+			},
+			[]string{"a-1 cache=silver"},
+		},
+		"confirmed after the end of the container": {
+			func(f *fixture, before state.Entry, changes []classes.Assignment) {
+				f.Release(before.ID)
+				f.Confirm(before.ID, changes)
+			}, nil,
+		},
+		"reverted": {
+			func(f *fixture, before state.Entry, _ []classes.Assignment) { f.Revert(before.Holding) },
+			[]string{"a-1 cache=bronze"},
+		},
+		"reverted after the end of the container": {
+			func(f *fixture, before state.Entry, _ []classes.Assignment) {
+				f.Release(before.ID)
+				f.Revert(before.Holding)
+			}, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			f.run(t, container("a-1", ""))
+			before, changes, err := f.Change(owner, map[string]string{cache: "silver"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.end(f, before, changes)
+			f.wantHolders(t, test.want...)
+		})
+	}
+}
+
+func TestTheNewestContainerOfAnOwnerIsChanged(t *testing.T) {
+	f := newFixture()
+	f.run(t, container("a-2", ""))
+	f.run(t, container("a-1", ""))
+	f.change(t, "a", "silver")
+	f.wantHolders(t, "a-1 cache=silver", "a-2 cache=bronze")
+}

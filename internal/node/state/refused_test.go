@@ -1,0 +1,111 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// refuse lets a container of a pod be refused for a class.
+func (f *fixture) refuse(t *testing.T, id, class string) {
+	t.Helper()
+	if _, _, err := f.Admit(container(id, "cache="+class)); err == nil {
+		t.Fatal("not refused")
+	}
+}
+
+func TestARefusalIsReportedWithItsCountAndTimes(t *testing.T) {
+	f := newFixture()
+	first := f.time
+	f.refuse(t, "a-1", "lead")
+	f.time = f.time.Add(time.Minute)
+	f.refuse(t, "a-2", "tin")
+
+	want := []state.Refused{{
+		Owner: classes.Owner{PodUID: "uid-a", Container: "main"}, PodNamespace: "ns", PodName: "a", Reason: "UnknownClass",
+		Message: `pod ns/a container main: class "tin" of test.example/cache does not exist on this node; available: gold, silver, bronze ` +
+			`(asked by annotation qos.noderesource.dev/pod)`,
+		Count: 2, First: first, Last: f.time,
+	}}
+	if diff := cmp.Diff(want, f.Refused()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+
+	f.SetAvailability(cache, &classes.Unavailable{Message: "none"})
+	f.refuse(t, "a-3", "gold")
+	if r := f.Refused()[0]; r.Reason != "Unavailable" || r.Count != 1 || !r.First.Equal(f.time) {
+		t.Errorf("another reason is reported as %+v", r)
+	}
+	if diff := cmp.Diff(state.Refusals{"UnknownClass": 2, "Unavailable": 1}, f.Status().Refusals); diff != "" {
+		t.Errorf("counted (-want +got):\n%s", diff)
+	}
+}
+
+func TestARefusalEndsWhenTheContainerRuns(t *testing.T) {
+	f := newFixture()
+	f.refuse(t, "a-1", "lead")
+	if _, _, err := f.Admit(container("a-2", "cache=gold")); err != nil {
+		t.Fatal(err)
+	}
+	f.wantRefused(t, "a UnknownClass")
+	f.start(t, container("a-2", ""))
+	f.wantRefused(t)
+}
+
+func TestARefusalExpiresTenMinutesAfterTheLastAttempt(t *testing.T) {
+	f := newFixture()
+	f.refuse(t, "a-1", "lead")
+	f.refuse(t, "b-1", "lead")
+	f.time = f.time.Add(10 * time.Minute)
+	f.refuse(t, "b-2", "lead")
+	f.ExpireRefused()
+	f.wantRefused(t, "a UnknownClass", "b UnknownClass")
+	f.time = f.time.Add(1)
+	f.ExpireRefused()
+	f.wantRefused(t, "b UnknownClass")
+}
+
+func TestThePendingRequestOfARunningContainerDoesNotExpire(t *testing.T) {
+	f := newFixture()
+	pending(f, t)
+	for range 3 {
+		f.time = f.time.Add(6 * time.Minute)
+		f.Refresh("b-1")
+		f.ExpireRefused()
+	}
+	f.wantRefused(t, "b ClassFull")
+	f.Release("b-1")
+	f.wantRefused(t)
+}
+
+func TestTheNewestThousandRefusalsAreReported(t *testing.T) {
+	f := newFixture()
+	for i := range 1002 {
+		f.refuse(t, fmt.Sprintf("p%04d-1", i), "lead")
+		f.time = f.time.Add(1)
+	}
+	got := f.Refused()
+	if len(got) != 1000 || got[0].PodName != "p0002" {
+		t.Errorf("%d are reported, the first of %s", len(got), got[0].PodName)
+	}
+}
+
+func TestTheMessageOfARefusalIsOneLine(t *testing.T) {
+	f := newFixture()
+	e, err := f.AdmitPod(pod("a-1", "net=high"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = f.Finish(e, fmt.Errorf("first\nsecond"))
+	if want := "pod ns/a: first; second"; err == nil || err.Error() != want || f.Refused()[0].Message != want {
+		t.Errorf("error %v, reported %q", err, f.Refused()[0].Message)
+	}
+}

@@ -1,0 +1,201 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+const (
+	cache = "test.example/cache"
+	disk  = "test.example/disk"
+	net   = "test.example/net" // of pods
+)
+
+// fixture is a store with three resources and a clock that stands still.
+type fixture struct {
+	*state.Store
+	changes  changes
+	backends map[string]*nodetest.Backend
+	time     time.Time
+}
+
+func newFixture() *fixture {
+	f := &fixture{changes: changes{}, backends: map[string]*nodetest.Backend{}, time: time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)}
+	for _, name := range []string{cache, disk, net} {
+		f.backends[name] = nodetest.NewBackend()
+	}
+	f.Store = state.New(f.changes, func() time.Time { return f.time })
+	f.offer(nil)
+	return f
+}
+
+// offer makes a configuration live: that of all tests, as edit changes it.
+func (f *fixture) offer(edit func([]classes.Resource) []classes.Resource) {
+	resources := []classes.Resource{
+		{
+			Name: cache, Scope: classes.ContainerScope, Mutable: true, DefaultClass: "bronze", OnClassRemoved: classes.Evict,
+			Classes: []classes.Class{{Name: "gold", Capacity: 1}, {Name: "silver"}, {Name: "bronze"}},
+		},
+		{Name: disk, Scope: classes.ContainerScope, Classes: []classes.Class{{Name: "fast"}}},
+		{Name: net, Scope: classes.PodScope, Mutable: true, Classes: []classes.Class{{Name: "high", Capacity: 1}, {Name: "low"}}},
+	}
+	if edit != nil {
+		resources = edit(resources)
+	}
+
+	files := classes.FileSet{Files: []string{"a.yaml"}, Config: &classes.Config{}}
+	next := map[string]state.Resource{}
+	for _, r := range resources {
+		config := classes.ResourceConfig{Resource: r}
+		files.Config.Resources = append(files.Config.Resources, config)
+		next[r.Name] = state.Resource{Backend: f.backends[r.Name], Config: config}
+	}
+	f.GoLive(files, next)
+}
+
+// withoutGold removes a class that evicts.
+func withoutGold(r []classes.Resource) []classes.Resource {
+	r[0].Classes = r[0].Classes[1:]
+	return r
+}
+
+func withoutCache(r []classes.Resource) []classes.Resource { return r[1:] }
+
+func withoutNet(r []classes.Resource) []classes.Resource { return r[:2] }
+
+func silverByDefault(r []classes.Resource) []classes.Resource {
+	r[0].DefaultClass = "silver"
+	return r
+}
+
+// changes are kept in memory.
+type changes map[string][]classes.Assignment
+
+func (c changes) Get(id string) ([]classes.Assignment, bool) { a, ok := c[id]; return a, ok }
+func (c changes) Set(id string, a []classes.Assignment) error {
+	c[id] = a
+	return nil
+}
+func (c changes) Forget(id string) { delete(c, id) }
+func (c changes) Keep(live func(string) bool) {
+	maps.DeleteFunc(c, func(id string, _ []classes.Assignment) bool { return !live(id) })
+}
+
+// qualified completes the names of resources in requests.
+var qualified = strings.NewReplacer("cache=", cache+"=", "disk=", disk+"=", "net=", net+"=")
+
+// pod returns a sandbox of a pod, whose name is what precedes the dash in the ID.
+func pod(id, request string) classes.Holder {
+	name, _, _ := strings.Cut(id, "-")
+	h := classes.Holder{ID: id, SandboxID: id, PodUID: "uid-" + name, PodName: name, PodNamespace: "ns", PID: 1}
+	if request != "" {
+		request = qualified.Replace(request)
+		h.PodAnnotations = map[string]string{classes.PodKey: request}
+	}
+	return h
+}
+
+// container returns a container of such a pod.
+func container(id, request string) classes.Holder {
+	h := pod(id, request)
+	h.Container, h.SandboxID = "main", "sandbox"
+	return h
+}
+
+// existing returns a running container without a record, or with one of assignments.
+func existing(h classes.Holder, created ...classes.Assignment) state.Existing {
+	if record, err := state.Record(created); err == nil && record != "" {
+		h.ContainerAnnotations = map[string]string{state.RecordAnnotation: record}
+	}
+	return state.Existing{Holder: h, Started: true}
+}
+
+func assigned(resource, class string, source classes.Source) classes.Assignment {
+	return classes.Assignment{Resource: resource, Class: class, Source: source}
+}
+
+// run admits and starts a container or pod.
+func (f *fixture) run(t *testing.T, h classes.Holder) {
+	t.Helper()
+	if h.Container == "" {
+		e, err := f.AdmitPod(h)
+		if err == nil {
+			err = f.Finish(e, nil)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+
+	if _, _, err := f.Admit(h); err != nil {
+		t.Fatal(err)
+	}
+	f.start(t, h)
+}
+
+func (f *fixture) start(t *testing.T, h classes.Holder) {
+	t.Helper()
+	e, err := f.Start(h)
+	if err == nil {
+		err = f.Finish(e, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantHolders compares all holders with lines like "a-1 cache=gold", or "a-1 cache=gold(bronze)" with an observed class.
+func (f *fixture) wantHolders(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for _, e := range f.Entries() {
+		line := []string{e.ID}
+		for _, a := range e.Assignments {
+			name := strings.TrimPrefix(a.Resource, "test.example/")
+			observed := e.ObservedClass(a.Resource)
+			switch {
+			case observed != a.Class:
+				line = append(line, name+"="+a.Class+"("+observed+")")
+			case a.Class != classes.SystemDefault:
+				line = append(line, name+"="+a.Class)
+			}
+		}
+		got = append(got, strings.Join(line, " "))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("holders %q, want %q", got, want)
+	}
+}
+
+// wantRefused compares the reported refusals with lines like "a ClassFull", of the pod and the reason.
+func (f *fixture) wantRefused(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for _, r := range f.Refused() {
+		got = append(got, r.PodName+" "+r.Reason)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("refused %q, want %q", got, want)
+	}
+}
+
+// signalled reports whether a channel is closed or has something.
+func signalled(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

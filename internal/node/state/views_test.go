@@ -1,0 +1,179 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+func TestObserve(t *testing.T) {
+	for name, test := range map[string]struct {
+		id      string
+		classes []string
+		want    string
+		changed bool
+	}{
+		"another class than the desired one is kept":  {"a-1", []string{"silver"}, "a-1 cache=bronze(silver)", true},
+		"the last observation counts":                 {"a-1", []string{"silver", ""}, "a-1 cache=bronze()", true},
+		"the desired class again":                     {"a-1", []string{"silver", "bronze"}, "a-1 cache=bronze", true},
+		"an observation of the desired class is none": {"a-1", []string{"bronze"}, "a-1 cache=bronze", false},
+		"an unknown ID changes nothing":               {"x", []string{"silver"}, "a-1 cache=bronze", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			f.run(t, container("a-1", ""))
+			before := f.Changed()
+			for _, class := range test.classes {
+				f.Observe(test.id, cache, class)
+			}
+			f.wantHolders(t, test.want)
+			if got := signalled(before); got != test.changed {
+				t.Errorf("reported as a change: %v", got)
+			}
+		})
+	}
+}
+
+func TestAnEntryDoesNotChange(t *testing.T) {
+	f := newFixture()
+	f.run(t, container("a-1", ""))
+	f.Observe("a-1", cache, "silver")
+	e, _ := f.Get("a-1")
+	f.Observe("a-1", cache, "gold")
+	if got := e.ObservedClass(cache); got != "silver" {
+		t.Errorf("observed class of the former entry %q", got)
+	}
+}
+
+func TestAssignmentsReportTheClassOfEveryResource(t *testing.T) {
+	bronze := classes.Assignment{Resource: cache, Class: "bronze", Source: classes.SourceDefault}
+	for name, test := range map[string]struct {
+		before func(*fixture)
+		want   []classes.Assignment
+	}{
+		"as assigned": {
+			func(*fixture) {}, []classes.Assignment{bronze, {Resource: disk}},
+		},
+		"as observed where that differs": {
+			func(f *fixture) { f.Observe("a-1", cache, "silver") },
+			[]classes.Assignment{{Resource: cache, Class: "silver", Source: classes.SourceAdopted}, {Resource: disk}},
+		},
+		"of a resource that was configured later": {
+			func(f *fixture) {
+				f.offer(func(r []classes.Resource) []classes.Resource {
+					return append(r, classes.Resource{Name: "test.example/new", Scope: classes.ContainerScope})
+				})
+			},
+			[]classes.Assignment{bronze, {Resource: disk}, {Resource: "test.example/new"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			f.run(t, container("a-1", ""))
+			test.before(f)
+			want := []state.PodAssignments{{UID: "uid-a", Namespace: "ns", Name: "a", SandboxID: "sandbox",
+				Containers: []state.ContainerAssignments{{ID: "a-1", Name: "main", Assignments: test.want}}}}
+			if diff := cmp.Diff(want, f.Assignments()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			got, ok := f.Container(classes.Owner{PodUID: "uid-a", Container: "main"})
+			if diff := cmp.Diff(want[0].Containers[0], got); !ok || diff != "" {
+				t.Errorf("the container alone (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAPodReportsItsNewestSandbox(t *testing.T) {
+	f := newFixture()
+	f.Rebuild([]classes.Holder{pod("a-2", "net=low"), pod("a-1", "net=high")}, nil)
+	got := f.Assignments()
+	if len(got) != 1 || got[0].SandboxID != "a-1" || classes.ClassOf(got[0].Assignments, net) != "high" {
+		t.Errorf("reported %+v", got)
+	}
+}
+
+func TestAContainerWithoutAProcessIsNotReported(t *testing.T) {
+	f := newFixture()
+	if _, _, err := f.Admit(container("a-1", "")); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := f.Container(classes.Owner{PodUID: "uid-a", Container: "main"}); ok {
+		t.Errorf("reported %+v", got)
+	}
+}
+
+func TestAnotherStartTimeIsAnotherProcess(t *testing.T) {
+	f := newFixture()
+	f.run(t, container("a-1", ""))
+	for i, test := range []struct {
+		at      uint64
+		differs bool
+	}{{0, false}, {7, false}, {7, false}, {0, false}, {8, true}} {
+		if got := f.SetStartTime("a-1", test.at); got != test.differs {
+			t.Errorf("look %d: differs is %v", i, got)
+		}
+	}
+}
+
+func TestResourcesAreReportedWhileTheyAreConfiguredOrInUse(t *testing.T) {
+	f := newFixture()
+	f.run(t, container("a-1", "disk=fast"))
+	f.offer(func(r []classes.Resource) []classes.Resource { return r[:1] })
+	if diff := cmp.Diff([]string{cache, disk}, f.reported()); diff != "" {
+		t.Errorf("in use (-want +got):\n%s", diff)
+	}
+	f.Release("a-1")
+	if diff := cmp.Diff([]string{cache}, f.reported()); diff != "" {
+		t.Errorf("not in use (-want +got):\n%s", diff)
+	}
+}
+
+// reported returns the names of the resources in the status.
+func (f *fixture) reported() (names []string) {
+	for _, r := range f.Status().Resources {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+func TestAvailabilityIsAChangeOnce(t *testing.T) {
+	f := newFixture()
+	for i, test := range []struct {
+		why     *classes.Unavailable
+		changed bool
+	}{{nil, false}, {&classes.Unavailable{Reason: "A"}, true}, {&classes.Unavailable{Reason: "A"}, false}, {nil, true}} {
+		if got := f.SetAvailability(cache, test.why); got != test.changed {
+			t.Errorf("call %d: changed is %v", i, got)
+		}
+	}
+}
+
+func TestTheConfigurationIsReported(t *testing.T) {
+	f := newFixture()
+	loaded := f.time
+	f.time = f.time.Add(1)
+	f.RejectConfig(errNoRoom)
+	f.time = f.time.Add(1)
+	before := f.Changed()
+	f.RejectConfig(errNoRoom)
+
+	config := f.Status().Config
+	if signalled(before) || !config.Failed.Equal(loaded.Add(1)) {
+		t.Errorf("the same error again is reported as a change, at %v", config.Failed)
+	}
+	if config.Generation != 1 || !config.Loaded.Equal(loaded) || !slices.Equal(config.Files, []string{"a.yaml"}) {
+		t.Errorf("the live configuration is reported as %+v", config)
+	}
+	f.offer(nil)
+	if config := f.Status().Config; config.Err != nil || config.Generation != 2 {
+		t.Errorf("after the next configuration: %+v", config)
+	}
+}
