@@ -141,7 +141,7 @@ func (o *apiOptions) print(cmd *cobra.Command, message proto.Message, table func
 
 // follow prints every message of a stream until the command is interrupted, with an empty line between tables. The error is
 // that of opening the stream.
-func follow[T any](o *apiOptions, cmd *cobra.Command, stream grpc.ServerStreamingClient[T], err error, print func(*T) error) error {
+func follow[T any](o *apiOptions, cmd *cobra.Command, stream grpc.ServerStreamingClient[T], err error, write func(*T) error) error {
 	for first := true; err == nil; first = false {
 		var message *T
 		if message, err = stream.Recv(); err != nil {
@@ -150,7 +150,7 @@ func follow[T any](o *apiOptions, cmd *cobra.Command, stream grpc.ServerStreamin
 		if !first && o.format == string(shell.Table) {
 			fmt.Fprintln(cmd.OutOrStdout())
 		}
-		err = print(message)
+		err = write(message)
 	}
 
 	if cmd.Context().Err() != nil {

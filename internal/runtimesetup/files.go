@@ -52,6 +52,12 @@ func ownConfiguration(files Files, r runtime) []Finding {
 	return findings
 }
 
+// setting is a line of a TOML file that sets one of the relevant keys.
+type setting struct {
+	file, key, value string
+	line             int
+}
+
 func (s setting) finding(r runtime) Finding {
 	if s.key == rdtFileKey {
 		return Finding{Problem, fmt.Sprintf("%s has an RDT configuration of its own (%s in %s:%d), and removes the plugin's groups when it "+
@@ -96,12 +102,6 @@ func readSettings(files Files, main string, patterns []string) (found []setting,
 
 // importsKey is the key for containerd's further files.
 const importsKey = "imports"
-
-// setting is a line of a TOML file that sets one of the relevant keys.
-type setting struct {
-	file, key, value string
-	line             int
-}
 
 // scan finds settings in TOML. It does not parse the language, but finds "key = value" on one line, in any table. That works
 // with every version of the runtimes, and gives the line's number.

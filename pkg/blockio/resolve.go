@@ -135,7 +135,7 @@ func (m *machine) valuesOf(merged merged) values {
 // weightless returns a reason for each weight that has no effect.
 func (m *machine) weightless(merged merged) (reasons []string) {
 	for _, dev := range slices.SortedFunc(maps.Keys(merged.weights), compareDevices) {
-		where := ""
+		var where string
 		switch {
 		case dev == device{} && len(m.acts) == 0:
 			where = ": no device acts on weights"
