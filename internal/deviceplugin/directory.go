@@ -20,7 +20,7 @@ type directory struct {
 	watcher *fsnotify.Watcher // nil if inotify is not available
 	failed  bool
 
-	// kubeletRestarted receives a value when kubelet's socket or directory was made anew.
+	// kubeletRestarted receives a value when kubelet's socket or directory was recreated.
 	kubeletRestarted chan struct{}
 	// socketRemoved is called when a socket of ours was removed, and podResources when kubelet serves the pod-resources API.
 	socketRemoved, podResources func()
@@ -42,7 +42,7 @@ func newDirectory(root string, log *slog.Logger, socketRemoved, podResources fun
 // needsPoll reports whether changes cause no event.
 func (d *directory) needsPoll() bool { return d.watcher == nil || d.failed }
 
-// watch adds the directories that exist now. It is called again because a directory that is made anew has no watch.
+// watch adds the directories that exist now. It is called again because a directory that is recreated has no watch.
 func (d *directory) watch() {
 	if d.watcher == nil {
 		return

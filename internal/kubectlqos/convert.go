@@ -47,7 +47,7 @@ Without files it reads standard input, so it can be a Helm post-renderer, and a 
 takes *.yaml, *.yml and *.json, and no symbolic links; those that are named themselves are followed. Several files become one
 stream of documents.
 
-It works offline. Which resources are for pods as a whole is told by --class-files or --from-cluster, and so is which classes
+It works offline. Which resources are of pod scope comes from --class-files or --from-cluster, and so does which classes
 exist; a ResourceQuota needs that. Without them only rdt and blockio are known: they are for containers.
 
 The exit code is 0, 1 when something cannot be converted (then nothing is written), and 2 when the command line is wrong.`,
@@ -72,7 +72,7 @@ The exit code is 0, 1 when something cannot be converted (then nothing is writte
 }
 
 func addConvertFlags(flags *pflag.FlagSet, classFiles *string, quiet *bool) {
-	flags.StringVar(classFiles, "class-files", "", "Class file, or directory of class files, that tells which resources and classes exist.")
+	flags.StringVar(classFiles, "class-files", "", "Class file, or directory of class files, with the resources and classes that exist.")
 	flags.BoolVarP(quiet, "quiet", "q", false, "Print no notes.")
 }
 
@@ -161,7 +161,7 @@ func (c *cluster) known(ctx context.Context, classFiles string, fromCluster bool
 		return convert.Known{}, err
 	}
 	if len(nodes) == 0 {
-		return convert.Known{}, errors.New("no node of the cluster tells of QoS-class resources; does qos-kubelet-shim run? " +
+		return convert.Known{}, errors.New("no node of the cluster reports QoS-class resources; does qos-kubelet-shim run? " +
 			"otherwise use --class-files")
 	}
 	return convert.KnownFromNodes(nodes)

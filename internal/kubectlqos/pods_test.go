@@ -119,7 +119,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (adopted)", "12:55:00"), "main=silver/adopted", nil,
 			"p | main | k8s.io/rdt | gold | silver | adopted | Adopted: it was in this class when the plugin found it"},
 		{"it ran before there was a default", aPod("p").on("n1").running(), "", nil,
-			"p | main | k8s.io/rdt | - | <system default> | default | CreatedBefore: it was created when plugin or class files were not as they are now; create it anew"},
+			"p | main | k8s.io/rdt | - | <system default> | default | CreatedBefore: it was created when plugin or class files were not as they are now; recreate it"},
 
 		{"the condition is newer than the holders", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:59:30"), "main=gold", nil,

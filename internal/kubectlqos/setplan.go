@@ -141,11 +141,11 @@ func (v *podView) checkOffers(c change, container string) error {
 		case !known:
 			continue
 		case offer.Scope == classes.PodScope && offer.Unavailable == nil && !offer.Mutable:
-			return fmt.Errorf("the class of %s is the pod's, and cannot be changed while it runs; create the pod anew", resource)
+			return fmt.Errorf("the class of %s is the pod's, and cannot be changed while it runs; recreate the pod", resource)
 		case offer.Scope == classes.PodScope && container != "":
 			return fmt.Errorf("the class of %s is the pod's, not a container's; change it with --pod", resource)
 		case offer.Unavailable == nil && !offer.Mutable:
-			return fmt.Errorf("the class of %s cannot be changed while a container runs; create the pod anew", resource)
+			return fmt.Errorf("the class of %s cannot be changed while a container runs; recreate the pod", resource)
 		}
 	}
 
@@ -211,7 +211,7 @@ func (v *podView) refused(err error) error {
 	_, message := refusal(refused, false)
 	text := strings.Replace(message, "on this node", "on "+v.node.Name, 1)
 	if errors.Is(err, classes.ErrContradiction) && strings.Contains(text, "allocated class") {
-		text += "; limits of a running pod cannot be changed, so create the pod anew"
+		text += "; limits of a running pod cannot be changed, so recreate the pod"
 	}
 	if refused.Holder.Container != "" {
 		text = "container " + refused.Holder.Container + ": " + text

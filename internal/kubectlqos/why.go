@@ -184,7 +184,7 @@ func (v *podView) differs(want classes.Assignment, has assignment) (reason, mess
 	case want.Source == classes.SourceContainer || want.Source == classes.SourcePod:
 		return "NotFollowed", "asked for since it runs, and not changed yet; without --follow-annotations of qos-kubelet-shim it counts for new pods only"
 	}
-	return "CreatedBefore", "it was created when plugin or class files were not as they are now; create it anew"
+	return "CreatedBefore", "it was created when plugin or class files were not as they are now; recreate it"
 }
 
 // reportDelayed reports whether the pod has classes that the node has not reported yet: the shim writes the pod first.

@@ -54,7 +54,7 @@ func plan(
 }
 
 func fixed(pod *corev1.Pod, container string, want classes.Assignment) error {
-	remedy := "create the pod anew"
+	remedy := "recreate the pod"
 	if container != "" {
 		container, remedy = "container "+container+": ", "restart the container in a new pod"
 	}

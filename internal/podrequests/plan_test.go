@@ -151,7 +151,7 @@ func TestPodScopeClassesAreChangedIfMutable(t *testing.T) {
 		"vendor.example/network=fast,vendor.example/disk=fast": "",
 		"vendor.example/network=fast,vendor.example/disk=slow": "vendor.example/disk=slow",
 		"vendor.example/network=slow,vendor.example/disk=slow": "pod default/web: class of vendor.example/network cannot be changed while it runs, " +
-			"to slow; create the pod anew",
+			"to slow; recreate the pod",
 	} {
 		changes, err := plan(Catalog(offered()), webPod(map[string]string{podKey: request}), has, false)
 		var got []string

@@ -12,7 +12,7 @@ import (
 
 // errCreatedWithoutPlugin refuses the start of a container that was created without its classes.
 var errCreatedWithoutPlugin = errors.New("the container was created while qos-nri-plugin was not connected to the runtime, " +
-	"so without this class; it has to be created anew")
+	"so without this class; it has to be recreated")
 
 // Admit gives a container that is about to be created its classes, and returns what the runtime must set for them. On error
 // nothing is assigned.
