@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	goresctrl "github.com/intel/goresctrl/pkg/blockio"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -21,14 +23,12 @@ type class struct {
 	items []item
 }
 
-// item is the values of some devices or, without a list of devices, a weight for all.
+// item is goresctrl's parameters of some devices or, if Devices is nil, its weight for all.
 type item struct {
-	devices []string
-	// listed is true when there is a list of devices, even an empty one.
-	listed bool
-	// rates are by kind; nil: absent, so that an earlier item's value stays.
+	goresctrl.DevicesParameters
+	// rates are those of the parameters, by kind; nil: absent, so that an earlier item's value stays.
 	rates [rateKinds]*uint64
-	// weight is goresctrl's, 10 to 1000; 0: absent.
+	// weight is that of the parameters, 10 to 1000; 0: absent.
 	weight uint64
 	// place is where the item is defined.
 	place classes.FieldError
@@ -74,28 +74,35 @@ func parseItem(f *classes.Field) item {
 	names := rateFields()
 	fields := f.Fields(slices.Concat([]string{"Devices"}, names, []string{"Weight"})...)
 
-	devices := fields["Devices"]
 	parsed := item{
-		listed: devices != nil && !devices.IsNull(),
-		place:  classes.FieldError{File: f.File(), Line: f.Line(), Field: f.Path()},
+		DevicesParameters: goresctrl.DevicesParameters{
+			ThrottleReadBps:   fields["ThrottleReadBps"].Scalar(),
+			ThrottleWriteBps:  fields["ThrottleWriteBps"].Scalar(),
+			ThrottleReadIOPS:  fields["ThrottleReadIOPS"].Scalar(),
+			ThrottleWriteIOPS: fields["ThrottleWriteIOPS"].Scalar(),
+			Weight:            fields["Weight"].Scalar(),
+		},
+		place: classes.FieldError{File: f.File(), Line: f.Line(), Field: f.Path()},
 	}
-	for _, device := range devices.Items() {
-		parsed.devices = append(parsed.devices, parsePattern(device))
+	if devices := fields["Devices"]; devices != nil && !devices.IsNull() {
+		parsed.Devices = []string{} // not nil: an empty list is no device
+	}
+	for _, device := range fields["Devices"].Items() {
+		parsed.Devices = append(parsed.Devices, parsePattern(device))
 	}
 
-	for kind, name := range names {
-		rate := fields[name]
-		text := rate.Scalar()
+	for kind, text := range [rateKinds]string{parsed.ThrottleReadBps, parsed.ThrottleWriteBps, parsed.ThrottleReadIOPS, parsed.ThrottleWriteIOPS} {
 		if text == "" {
 			continue
 		}
+		rate := fields[names[kind]]
 		parsed.rates[kind] = new(parseQuantity(rate, text, 0, maxRate(kind)))
-		if !parsed.listed {
+		if parsed.Devices == nil {
 			rate.Report("throttles no device; list them in Devices")
 		}
 	}
-	if text := fields["Weight"].Scalar(); text != "" {
-		parsed.weight = parseQuantity(fields["Weight"], text, minWeight, maxWeight)
+	if parsed.Weight != "" {
+		parsed.weight = parseQuantity(fields["Weight"], parsed.Weight, minWeight, maxWeight)
 	}
 	return parsed
 }

@@ -6,11 +6,13 @@ package blockio
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	goresctrl "github.com/intel/goresctrl/pkg/blockio"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -103,6 +105,14 @@ Classes:
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestEveryFieldOfGoresctrlIsKnown(t *testing.T) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[goresctrl.DevicesParameters]()) {
+		if _, err := parseConfig("Classes: {a: [{" + field.Name + ": }]}"); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ func (r *resolver) resolve(c class) (v values, degraded []string) {
 	for i := range c.items {
 		item := &c.items[i]
 		r.weighs = r.weighs || item.weight != 0
-		if !item.listed {
+		if item.Devices == nil {
 			merged.add(item, device{})
 			continue
 		}
@@ -47,11 +47,11 @@ func (r *resolver) resolve(c class) (v values, degraded []string) {
 
 // disksOf returns the disks that an item is for, and why some may be missing.
 func (r *resolver) disksOf(item *item) (disks []disk, degraded []string) {
-	if len(item.devices) == 0 {
+	if len(item.Devices) == 0 {
 		degraded = append(degraded, item.place.Field+" lists no device")
 	}
 
-	for _, pattern := range item.devices {
+	for _, pattern := range item.Devices {
 		found, err := r.match(pattern)
 		if err != nil {
 			r.problems = append(r.problems, item.problem("Devices", err.Error()))

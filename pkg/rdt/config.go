@@ -6,6 +6,8 @@ package rdt
 import (
 	"slices"
 
+	goresctrl "github.com/intel/goresctrl/pkg/rdt"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -14,8 +16,8 @@ const (
 	GroupPrefix = "qos-"
 	// rootGroup is the group of everything without a class: the top directory of resctrl.
 	rootGroup = ""
-	// rootClass is the name of the root group's class in configurations, as in goresctrl.
-	rootClass = "system/default"
+	// rootClass is the name of the root group's class in configurations.
+	rootClass = goresctrl.RootClassName
 	// maxFileName is the length limit of a Linux directory entry.
 	maxFileName = 255
 )
@@ -30,8 +32,7 @@ func GroupOf(class string) string {
 
 // Config is an RDT configuration with goresctrl's format and meaning, checked as far as that is possible without a CPU.
 type Config struct {
-	// optional are the resources, L2, L3 and MB, that the CPU need not have.
-	optional map[string]bool
+	options goresctrl.Options
 	// partitions are sorted by name.
 	partitions []partition
 	// denials are classes with kubernetes options that refuse annotations.
@@ -57,15 +58,43 @@ type allocation struct {
 	mb     []setting[bandwidth]
 }
 
-// allCaches is the key of a setting for all cache IDs without one of their own.
-const allCaches = "all"
-
 // setting is a value for some cache IDs.
 type setting[T any] struct {
-	// key is as written, like "0-1,4"; ids are empty for allCaches.
-	key   string
+	// ids are nil for all cache IDs without a value of their own.
 	ids   spans
 	value T
+}
+
+// settingsOf derives the settings of a goresctrl.CatConfig or MbaConfig. Problems in it were reported when it was read.
+func settingsOf[V, T any](values map[string]V, derive func(V) T) []setting[T] {
+	if values == nil {
+		return nil
+	}
+	settings := []setting[T]{} // not nil: an empty mapping is all of the resource
+	for key, value := range values {
+		ids, _ := parseIDs(key)
+		settings = append(settings, setting[T]{ids, derive(value)})
+	}
+	return settings
+}
+
+// newShare derives the share of one cache ID.
+func newShare(config goresctrl.CacheIdCatConfig) share {
+	s := share{}
+	for kind, text := range map[string]goresctrl.CacheProportion{unified: config.Unified, code: config.Code, data: config.Data} {
+		if p, err := parseProportion(string(text)); err == nil {
+			s[kind] = &p
+		}
+	}
+	return s
+}
+
+// newBandwidth derives the bandwidth of one cache ID. The first of a unit counts.
+func newBandwidth(config goresctrl.CacheIdMbaConfig) (b bandwidth) {
+	for _, entry := range config {
+		_ = b.add(string(entry))
+	}
+	return b
 }
 
 // valueFor returns the value for a cache ID: its own, or that of all, or otherwise.
@@ -74,7 +103,7 @@ func valueFor[T any](settings []setting[T], id int, otherwise T) T {
 		switch {
 		case s.ids.contains(id):
 			return s.value
-		case s.key == allCaches:
+		case s.ids == nil:
 			otherwise = s.value
 		}
 	}

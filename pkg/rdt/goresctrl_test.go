@@ -10,12 +10,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	_ "unsafe" // for go:linkname
 
 	"github.com/google/go-cmp/cmp"
 	goresctrl "github.com/intel/goresctrl/pkg/rdt"
+	"sigs.k8s.io/yaml"
 
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
@@ -267,6 +269,43 @@ partitions:
 	"MB of a class only":            "partitions: {p: {classes: {a: {mbAllocation: [100%]}}}}",
 	"MB that is no number":          "partitions: {p: {mbAllocation: [xyz%]}}",
 	"no L3, and it is required":     "partitions: {p: {l3Allocation: 100%, classes: {a: {l3Allocation: 50%}}}}",
+}
+
+func TestEveryFieldOfGoresctrlIsRead(t *testing.T) {
+	var theirs goresctrl.Config
+	fill(reflect.ValueOf(&theirs).Elem())
+	text, err := yaml.Marshal(theirs)
+	must(t, err)
+
+	config := parse(t, string(text))
+	if diff := cmp.Diff(theirs.Options, config.options); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"0"}, config.denials); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// fill sets everything in a configuration.
+func fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	case reflect.Map:
+		entry := reflect.New(v.Type().Elem()).Elem()
+		fill(entry)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(reflect.ValueOf("0"), entry)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Bool:
+		v.SetBool(true)
+	default:
+		v.SetString("50%")
+	}
 }
 
 func TestConfigurationsResolveAsInGoresctrl(t *testing.T) {

@@ -8,18 +8,20 @@ import (
 	"slices"
 	"strings"
 
+	goresctrl "github.com/intel/goresctrl/pkg/rdt"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // ParseConfig reads an RDT configuration in goresctrl's format, and reports what is wrong on any CPU.
 func ParseConfig(section *classes.Field) classes.BackendConfig {
-	r := reader{config: &Config{optional: map[string]bool{}}, classes: map[string]int{}}
+	r := reader{config: &Config{}, classes: map[string]int{}}
 	fields := section.Fields("options", "partitions")
 
-	for name, option := range fields["options"].Fields("l2", "l3", "mb") {
-		optional := option.Fields("optional")["optional"]
-		r.config.optional[strings.ToUpper(name)] = parseBool(optional)
-	}
+	options := fields["options"].Fields("l2", "l3", "mb")
+	r.config.options.L2.Optional = parseBool(options["l2"].Fields("optional")["optional"])
+	r.config.options.L3.Optional = parseBool(options["l3"].Fields("optional")["optional"])
+	r.config.options.MB.Optional = parseBool(options["mb"].Fields("optional")["optional"])
 	for _, p := range fields["partitions"].Entries() {
 		r.partition(p)
 	}
@@ -61,11 +63,12 @@ func (r *reader) class(f *classes.Field, partition map[string]*classes.Field) cl
 		}
 	}
 
-	denied := false
-	for _, deny := range fields["kubernetes"].Fields("denyPodAnnotation", "denyContainerAnnotation") {
-		denied = parseBool(deny) || denied
+	options := fields["kubernetes"].Fields("denyPodAnnotation", "denyContainerAnnotation")
+	kubernetes := goresctrl.KubernetesOptions{
+		DenyPodAnnotation:       parseBool(options["denyPodAnnotation"]),
+		DenyContainerAnnotation: parseBool(options["denyContainerAnnotation"]),
 	}
-	if denied {
+	if kubernetes.DenyPodAnnotation || kubernetes.DenyContainerAnnotation {
 		r.config.denials = append(r.config.denials, f.Name)
 	}
 	return class{name, parseAllocation(fields, false)}
@@ -102,58 +105,50 @@ func parseBool(f *classes.Field) bool {
 }
 
 func parseAllocation(fields map[string]*classes.Field, inPartition bool) allocation {
-	parse := func(f *classes.Field) share { return parseShare(f, inPartition) }
+	parse := func(f *classes.Field) goresctrl.CacheIdCatConfig { return parseShare(f, inPartition) }
+	l2 := goresctrl.CatConfig(parseByID(fields["l2Allocation"], (*classes.Field).IsScalar, parse))
+	l3 := goresctrl.CatConfig(parseByID(fields["l3Allocation"], (*classes.Field).IsScalar, parse))
+	mb := goresctrl.MbaConfig(parseByID(fields["mbAllocation"], (*classes.Field).IsList, parseBandwidth))
 	return allocation{
-		caches: map[string][]setting[share]{
-			L2: parseSettings(fields["l2Allocation"], (*classes.Field).IsScalar, parse),
-			L3: parseSettings(fields["l3Allocation"], (*classes.Field).IsScalar, parse),
-		},
-		mb: parseSettings(fields["mbAllocation"], (*classes.Field).IsList, parseBandwidth),
+		caches: map[string][]setting[share]{L2: settingsOf(l2, newShare), L3: settingsOf(l3, newShare)},
+		mb:     settingsOf(mb, newBandwidth),
 	}
 }
 
-// parseSettings reads one value for all cache IDs, or a mapping from cache IDs to values.
-func parseSettings[T any](f *classes.Field, isValue func(*classes.Field) bool, parse func(*classes.Field) T) []setting[T] {
+// parseByID reads one value for all cache IDs, or a mapping from cache IDs to values.
+func parseByID[V any](f *classes.Field, isValue func(*classes.Field) bool, parse func(*classes.Field) V) map[string]V {
 	if f == nil {
 		return nil
 	}
 	if isValue(f) {
-		return []setting[T]{{key: allCaches, value: parse(f)}}
+		return map[string]V{goresctrl.CacheIdAll: parse(f)}
 	}
 
-	settings := []setting[T]{} // not nil: an empty mapping is all of the resource
-	for _, entry := range f.Entries() {
-		s := setting[T]{key: entry.Name, value: parse(entry)}
-		if s.key != allCaches {
-			var err error
-			if s.ids, err = parseIDs(s.key); err != nil {
-				entry.Report(`%q is no list of cache IDs: %v; write "all", or IDs as in "0-1,4"`, s.key, err)
+	entries, values := f.Entries(), map[string]V{}
+	ids := make([]spans, len(entries))
+	for i, entry := range entries {
+		var err error
+		if ids[i], err = parseIDs(entry.Name); err != nil {
+			entry.Report(`%q is no list of cache IDs: %v; write "all", or IDs as in "0-1,4"`, entry.Name, err)
+		}
+		for j, other := range ids[:i] {
+			if id, common := ids[i].common(other); common {
+				entry.Report("cache ID %d is in %q and in %q", id, entries[j].Name, entry.Name)
 			}
 		}
-		for _, other := range settings {
-			if id, common := s.ids.common(other.ids); common {
-				entry.Report("cache ID %d is in %q and in %q", id, other.key, s.key)
-			}
-		}
-		settings = append(settings, s)
+		values[entry.Name] = parse(entry)
 	}
-	return settings
+	return values
 }
 
-func parseShare(f *classes.Field, inPartition bool) share {
+func parseShare(f *classes.Field, inPartition bool) goresctrl.CacheIdCatConfig {
 	if f.IsScalar() {
-		return share{unified: parseProportionField(f, inPartition)}
+		return goresctrl.CacheIdCatConfig{Unified: parseProportionField(f, inPartition)}
 	}
 	fields := f.Fields(unified, code, data)
-	if fields == nil {
-		return nil
-	}
-
-	result := share{}
-	for kind, field := range fields {
-		result[kind] = parseProportionField(field, inPartition)
-	}
 	switch {
+	case fields == nil:
+		return goresctrl.CacheIdCatConfig{}
 	case fields[code] != nil && fields[data] == nil:
 		f.Report("has code but no data; give both, or only unified")
 	case fields[data] != nil && fields[code] == nil:
@@ -162,13 +157,17 @@ func parseShare(f *classes.Field, inPartition bool) share {
 	if fields[unified] == nil {
 		f.Report("has no unified; it counts where code and data are not apart")
 	}
-	return result
+	return goresctrl.CacheIdCatConfig{
+		Unified: parseProportionField(fields[unified], inPartition),
+		Code:    parseProportionField(fields[code], inPartition),
+		Data:    parseProportionField(fields[data], inPartition),
+	}
 }
 
-func parseProportionField(f *classes.Field, inPartition bool) *proportion {
+func parseProportionField(f *classes.Field, inPartition bool) goresctrl.CacheProportion {
 	text, ok := f.Text()
 	if !ok {
-		return nil
+		return ""
 	}
 
 	p, err := parseProportion(text)
@@ -180,23 +179,23 @@ func parseProportionField(f *classes.Field, inPartition bool) *proportion {
 	case !inPartition && p.relative() && p.high == 0:
 		f.Report("%q: a class cannot have none of a cache; write 1%% for the least possible", text)
 	}
-	return &p
+	return goresctrl.CacheProportion(text)
 }
 
-// parseBandwidth reads the shares of one cache ID, like ["50%", "1000MBps"]. The first of a unit counts.
-func parseBandwidth(f *classes.Field) bandwidth {
-	var b bandwidth
+// parseBandwidth reads the shares of one cache ID, like ["50%", "1000MBps"].
+func parseBandwidth(f *classes.Field) (config goresctrl.CacheIdMbaConfig) {
 	items := f.Items()
 	for _, item := range items {
 		if text, ok := item.Text(); ok {
-			if err := b.add(text); err != nil {
+			if err := new(bandwidth).add(text); err != nil {
 				item.Report("%v", err)
 			}
+			config = append(config, goresctrl.MbProportion(text))
 		}
 	}
 
 	if len(items) == 0 && f.IsList() {
 		f.Report(`is empty; write ["50%%"], ["1000MBps"], or both`)
 	}
-	return b
+	return config
 }

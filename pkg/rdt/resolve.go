@@ -45,8 +45,8 @@ func Resolve(config *Config, info Info) (*Resolution, error) {
 		r.result.Groups[GroupOf(class.name)] = Schemata{}
 	}
 
-	r.caches(L2)
-	r.caches(L3)
+	r.caches(L2, config.options.L2.Optional)
+	r.caches(L3, config.options.L3.Optional)
 	r.bandwidth()
 	if len(r.problems) > 0 {
 		return nil, errors.Join(r.problems...)
@@ -107,11 +107,11 @@ func kindOf(schema Schema) string {
 	return unified
 }
 
-func (r *resolver) caches(level string) {
+func (r *resolver) caches(level string, optional bool) {
 	schemas := r.info.Schemas(level)
 	if len(schemas) == 0 {
 		option := strings.ToLower(level)
-		r.unsupported(option+"Allocation", option, r.config.optional[level], func(c class, p partition) bool {
+		r.unsupported(option+"Allocation", option, optional, func(c class, p partition) bool {
 			return c.caches[level] != nil || p.caches[level] != nil
 		})
 		return
@@ -159,7 +159,7 @@ func cacheShare(settings []setting[share], id int) share {
 func (r *resolver) bandwidth() {
 	info := r.info.Bandwidth
 	if info == nil {
-		r.unsupported("mbAllocation", "mb", r.config.optional[string(MB)], func(c class, p partition) bool {
+		r.unsupported("mbAllocation", "mb", r.config.options.MB.Optional, func(c class, p partition) bool {
 			return c.mb != nil || p.mb != nil
 		})
 		return

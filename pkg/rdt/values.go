@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	goresctrl "github.com/intel/goresctrl/pkg/rdt"
 )
 
 // proportion is a requested share of a cache, independent of the CPU: a mask, or a range in per cent.
@@ -143,8 +145,11 @@ func (s spans) common(other spans) (n int, ok bool) {
 	return 0, false
 }
 
-// parseIDs reads cache IDs, like "0-5,8".
+// parseIDs reads cache IDs, like "0-5,8". They are nil for "all".
 func parseIDs(text string) (spans, error) {
+	if text == goresctrl.CacheIdAll {
+		return nil, nil
+	}
 	ids, err := parseSpans(text, maxCacheID)
 	for i := range ids {
 		if n, twice := ids[:i].common(ids[i : i+1]); twice {
