@@ -4,7 +4,7 @@
 package kubectlqos
 
 import (
-	"errors"
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -196,20 +196,7 @@ func (v *podView) reportDelayed() bool {
 
 // refusal is the reason why the node's rules refuse a request.
 func refusal(err *classes.RequestError, anywhere bool) (reason, message string) {
-	reason, message = "BadRequest", err.Problem
-	for _, known := range []struct {
-		is     error
-		reason string
-	}{
-		{classes.ErrUnknownResource, "UnknownResource"},
-		{classes.ErrUnknownClass, "UnknownClass"},
-		{classes.ErrUnavailable, "Unavailable"},
-		{classes.ErrContradiction, "Contradiction"},
-	} {
-		if errors.Is(err, known.is) {
-			reason = known.reason
-		}
-	}
+	reason, message = cmp.Or(classes.RefusalReason(err), "BadRequest"), err.Problem
 	if anywhere {
 		message = strings.Replace(message, "on this node", "on any node", 1)
 	}

@@ -22,6 +22,26 @@ var (
 	ErrUnknownHolder   = errors.New("no holder has this ID")
 )
 
+// RefusalReason returns the word in CamelCase for a refusal, as in events and metrics; empty for other errors.
+func RefusalReason(err error) string {
+	for _, reason := range []struct {
+		is   error
+		word string
+	}{
+		{ErrClassFull, "ClassFull"},
+		{ErrUnknownClass, "UnknownClass"},
+		{ErrUnknownResource, "UnknownResource"},
+		{ErrUnavailable, "Unavailable"},
+		{ErrContradiction, "Contradiction"},
+		{ErrBadRequest, "BadRequest"},
+	} {
+		if errors.Is(err, reason.is) {
+			return reason.word
+		}
+	}
+	return ""
+}
+
 // RequestError refuses a request or an admission, in one line for users.
 type RequestError struct {
 	Holder Holder

@@ -130,21 +130,8 @@ func (e oneLine) Unwrap() error { return e.error }
 
 // refusalReason returns the word under which a refusal is counted.
 func refusalReason(err error) string {
-	for _, reason := range []struct {
-		word string
-		err  error
-	}{
-		{"ClassFull", classes.ErrClassFull},
-		{"UnknownClass", classes.ErrUnknownClass},
-		{"UnknownResource", classes.ErrUnknownResource},
-		{"Unavailable", classes.ErrUnavailable},
-		{"Contradiction", classes.ErrContradiction},
-		{"BadRequest", classes.ErrBadRequest},
-		{"CreatedWithoutPlugin", errCreatedWithoutPlugin},
-	} {
-		if errors.Is(err, reason.err) {
-			return reason.word
-		}
+	if errors.Is(err, errCreatedWithoutPlugin) {
+		return "CreatedWithoutPlugin"
 	}
-	return "EnforcementFailed"
+	return cmp.Or(classes.RefusalReason(err), "EnforcementFailed")
 }
