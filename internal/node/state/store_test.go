@@ -173,6 +173,7 @@ func (f *fixture) wantHolders(t *testing.T, want ...string) {
 		}
 		got = append(got, strings.Join(line, " "))
 	}
+	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("holders %q, want %q", got, want)
 	}
