@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// statusError gives an error of a change the code that the API documents, and its text in one line.
+// statusError returns the error of a change with the code that the API documents, in one line.
 func statusError(err error) error {
 	return status.Error(codeOf(err), strings.ReplaceAll(err.Error(), "\n", "; "))
 }

@@ -136,8 +136,8 @@ func TestListenRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := listen(t.Context(), live, rootOnly, quiet); !errors.Is(err, ErrInUse) {
-		t.Errorf("error is %v, want ErrInUse", err)
+	if _, err := listen(t.Context(), live, rootOnly, quiet); !errors.Is(err, errInUse) {
+		t.Errorf("error is %v, want errInUse", err)
 	}
 	if data, err := os.ReadFile(file); err != nil || string(data) != "precious" {
 		t.Errorf("the file was touched: %q, %v", data, err)

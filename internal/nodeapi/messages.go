@@ -18,7 +18,7 @@ import (
 
 // Types of the conditions of the plugin as a whole.
 const (
-	// ConfigurationApplied is healthy when the class files as they were read last are in force.
+	// ConfigurationApplied is healthy when the class files that were read last are in force.
 	ConfigurationApplied = "ConfigurationApplied"
 	// RuntimeRegistered is healthy while the plugin is registered with the container runtime and synchronized.
 	RuntimeRegistered = "RuntimeRegistered"
@@ -32,6 +32,7 @@ func statusOf(s state.Status, plugin *qosv1alpha1.PluginInfo) *qosv1alpha1.Statu
 		Runtime:    runtimeOf(s.Runtime),
 		Config:     configOf(s.Config),
 	}
+
 	for _, r := range s.Resources {
 		switch {
 		case r.Unavailable != nil:
@@ -47,6 +48,7 @@ func statusOf(s state.Status, plugin *qosv1alpha1.PluginInfo) *qosv1alpha1.Statu
 
 func configurationApplied(c state.ConfigStatus) *qosv1alpha1.Condition {
 	condition := &qosv1alpha1.Condition{Type: ConfigurationApplied}
+
 	switch {
 	case c.Err != nil && c.Loaded.IsZero():
 		condition.Reason = "Refused"
@@ -66,6 +68,7 @@ func configurationApplied(c state.ConfigStatus) *qosv1alpha1.Condition {
 
 func runtimeRegistered(r state.RuntimeInfo) *qosv1alpha1.Condition {
 	condition := &qosv1alpha1.Condition{Type: RuntimeRegistered}
+
 	switch {
 	case r.Synchronized:
 		condition.Healthy, condition.Reason, condition.Message = true, "Registered", "Registered with the container runtime."
@@ -120,6 +123,7 @@ func resourceOf(r state.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
 		message.Capacity, message.Description = class.Capacity, class.Description
 		info.Classes = append(info.Classes, message)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(r.InUse)) {
 		if _, offered := r.Class(name); !offered && r.InUse[name] > 0 {
 			message := classOf(r, name)
@@ -127,6 +131,7 @@ func resourceOf(r state.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
 			info.Classes = append(info.Classes, message)
 		}
 	}
+
 	for _, c := range r.Conditions {
 		condition := &qosv1alpha1.Condition{Type: c.Type, Healthy: c.Healthy, Reason: c.Reason, Message: c.Message}
 		info.Conditions = append(info.Conditions, condition)
@@ -135,10 +140,10 @@ func resourceOf(r state.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
 	return info
 }
 
-// classOf has what is the same for classes that are offered and for those that drain.
+// classOf returns the fields that offered and draining classes have in common.
 func classOf(r state.ResourceStatus, name string) *qosv1alpha1.QOSResourceClassInfo {
 	message := &qosv1alpha1.QOSResourceClassInfo{Name: name, InUse: uint64(max(r.InUse[name], 0)), Degraded: r.Degraded[name]}
-	// A name that Kubernetes would refuse is an error of the class file, so none of those is offered.
+	// Class files with a name that Kubernetes refuses are not applied, so only a draining class may have none.
 	if extended, err := classes.ExtendedResource(r.Name, name); err == nil {
 		message.ExtendedResource = extended
 	}

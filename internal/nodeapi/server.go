@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeapi serves the node API, gRPC on a unix socket, and connects its clients.
+// Package nodeapi serves the node API: gRPC on a unix socket.
 package nodeapi
 
 import (
@@ -14,11 +14,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// stopTime is how long requests that run may go on after the end was asked for. Streams end at once.
+// stopTime is how long requests may run after the server was stopped. Streams end at once.
 const stopTime = 2 * time.Second
 
 // Options of a Server.
@@ -27,7 +28,7 @@ type Options struct {
 	Socket string
 	// Group, a name or a number, may use the API beside root; empty is root alone.
 	Group string
-	// Version of the program, as Status tells it.
+	// Version is that of the program, which Status reports.
 	Version string
 	Log     *slog.Logger
 }
@@ -44,11 +45,11 @@ func New(n Node, o Options) *Server {
 	return &Server{options: o, service: newService(n, o.Version), ready: make(chan struct{})}
 }
 
-// Ready returns a channel that is closed when the socket takes connections.
+// Ready returns a channel that is closed when the socket accepts connections.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Run serves until ctx ends, then ends all streams with UNAVAILABLE and gives other requests a moment to finish.
-// It is to be called once.
+// Run serves until ctx ends. It then ends all streams with UNAVAILABLE, and lets other requests finish for a moment. It is called
+// once.
 func (s *Server) Run(ctx context.Context) error {
 	allowed, err := allowedPeers(s.options.Group)
 	if err != nil {
@@ -58,21 +59,24 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	close(s.ready)
 	return s.serve(ctx, listener, allowed)
 }
 
 func (s *Server) serve(ctx context.Context, listener net.Listener, allowed peers) error {
 	server := grpc.NewServer(
-		grpc.Creds(peerCredentials{}),
+		grpc.Creds(peerCredentials{insecure.NewCredentials()}),
 		grpc.UnaryInterceptor(allowed.unary),
 		grpc.StreamInterceptor(allowed.stream),
 	)
 	qosv1alpha1.RegisterNodeQOSServer(server, s.service)
+
 	ctx, cancel := context.WithCancel(ctx)
 	var parts sync.WaitGroup
 	parts.Go(func() { s.service.observe(ctx) })
 	parts.Go(func() { <-ctx.Done(); s.stop(server) })
+
 	err := server.Serve(listener)
 	cancel()
 	parts.Wait()
@@ -82,7 +86,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener, allowed peers
 	return nil
 }
 
-// stop lets what runs finish, but not for longer than stopTime.
+// stop ends streams at once, and other requests after stopTime.
 func (s *Server) stop(server *grpc.Server) {
 	close(s.service.stopping)
 	timer := time.AfterFunc(stopTime, server.Stop)

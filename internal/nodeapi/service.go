@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Node is what the API tells of and acts on; *node.Node is one.
+// Node is what the API reports and changes; *node.Node is one.
 type Node interface {
 	Status() state.Status
 	Assignments() []state.PodAssignments
@@ -75,23 +75,24 @@ func (s *service) ListAssignments(
 }
 
 func (s *service) assignments(namespace, podUID string) *qosv1alpha1.ListAssignmentsResponse {
-	// Asked first: what is listed is then at least as new.
+	// The list is at least as new as the flag.
 	list := &qosv1alpha1.ListAssignmentsResponse{Synchronized: s.node.Synchronized()}
-	asked := func(itsNamespace, uid string) bool {
-		return (namespace == "" || itsNamespace == namespace) && (podUID == "" || uid == podUID)
+	selected := func(ofNamespace, ofPod string) bool {
+		return (namespace == "" || ofNamespace == namespace) && (podUID == "" || ofPod == podUID)
 	}
+
 	for _, pod := range s.node.Assignments() {
-		if asked(pod.Namespace, pod.UID) {
+		if selected(pod.Namespace, pod.UID) {
 			list.Pods = append(list.Pods, podOf(pod))
 		}
 	}
 	for _, r := range s.node.Refused() {
-		if asked(r.PodNamespace, r.Owner.PodUID) {
+		if selected(r.PodNamespace, r.Owner.PodUID) {
 			list.Refusals = append(list.Refusals, refusalOf(r))
 		}
 	}
 	for _, e := range s.node.Evictions() {
-		if asked(e.PodNamespace, e.Owner.PodUID) {
+		if selected(e.PodNamespace, e.Owner.PodUID) {
 			list.Evictions = append(list.Evictions, evictionOf(e))
 		}
 	}
@@ -102,8 +103,8 @@ func (s *service) assignments(namespace, podUID string) *qosv1alpha1.ListAssignm
 func (s *service) WatchAssignments(
 	r *qosv1alpha1.WatchAssignmentsRequest, stream grpc.ServerStreamingServer[qosv1alpha1.WatchAssignmentsResponse],
 ) error {
-	look := func() *qosv1alpha1.ListAssignmentsResponse { return s.assignments(r.GetNamespace(), r.GetPodUid()) }
-	return watch(stream.Context(), s, look, func(state *qosv1alpha1.ListAssignmentsResponse) error {
+	get := func() *qosv1alpha1.ListAssignmentsResponse { return s.assignments(r.GetNamespace(), r.GetPodUid()) }
+	return watch(stream.Context(), s, get, func(state *qosv1alpha1.ListAssignmentsResponse) error {
 		return stream.Send(&qosv1alpha1.WatchAssignmentsResponse{Assignments: state})
 	})
 }
@@ -116,10 +117,12 @@ func (s *service) UpdateContainerQOSResources(
 	if err != nil {
 		return nil, err
 	}
+
 	owner := classes.Owner{PodUID: r.GetPodUid(), Container: r.GetContainer()}
 	if err := s.node.Update(ctx, owner, requests); err != nil {
 		return nil, statusError(err)
 	}
+
 	ctr, ok := s.node.Container(owner)
 	if !ok {
 		return nil, status.Errorf(codes.NotFound, "%s ended right after its classes were changed", owner)
@@ -127,8 +130,7 @@ func (s *service) UpdateContainerQOSResources(
 	return &qosv1alpha1.UpdateContainerQOSResourcesResponse{Container: containerOf(ctr)}, nil
 }
 
-// requestsOf checks the form of a change and returns its classes by canonical resource name. Whether this node has
-// them is the node's to say.
+// requestsOf checks the form of a change, and returns its classes by canonical resource name. The node checks whether it has them.
 func requestsOf(r *qosv1alpha1.UpdateContainerQOSResourcesRequest) (map[string]string, error) {
 	switch {
 	case r.GetPodUid() == "":
@@ -136,6 +138,7 @@ func requestsOf(r *qosv1alpha1.UpdateContainerQOSResourcesRequest) (map[string]s
 	case len(r.GetQosResources()) == 0:
 		return nil, status.Error(codes.InvalidArgument, "qos_resources is needed: at least one resource with the class to change to")
 	}
+
 	requests := make(map[string]string, len(r.GetQosResources()))
 	for _, wanted := range r.GetQosResources() {
 		name := classes.CanonicalResource(wanted.GetName())

@@ -4,6 +4,7 @@
 package nodeapi
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// transitions remembers since when conditions are as they are, in memory only: it begins anew with the process.
+// transitions records when each condition became what it is. It is kept in memory only, so it is empty after a restart.
 type transitions struct {
 	now func() time.Time
 
@@ -32,14 +33,14 @@ func newTransitions(now func() time.Time) *transitions {
 	return &transitions{now: now, since: map[conditionKey]transition{}}
 }
 
-// date sets the transition times of all conditions in the status that look returns. Conditions that are gone are
-// forgotten. It looks under its lock, so that no older state is dated after a newer one.
-func (t *transitions) date(look func() *qosv1alpha1.StatusResponse) *qosv1alpha1.StatusResponse {
+// date returns the status of get with the transition times of all conditions. Conditions that it does not have any more are
+// forgotten. get is called with the lock held, so that states are dated in their order.
+func (t *transitions) date(get func() *qosv1alpha1.StatusResponse) *qosv1alpha1.StatusResponse {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	status := look()
-	now := timestamppb.New(t.now())
-	seen := map[conditionKey]transition{}
+
+	status, now := get(), timestamppb.New(t.now())
+	next := map[conditionKey]transition{}
 	dateAll := func(resource string, conditions []*qosv1alpha1.Condition) {
 		for _, c := range conditions {
 			key := conditionKey{resource, c.GetType()}
@@ -47,17 +48,16 @@ func (t *transitions) date(look func() *qosv1alpha1.StatusResponse) *qosv1alpha1
 			if !known || at.healthy != c.GetHealthy() {
 				at = transition{healthy: c.GetHealthy(), at: now}
 			}
-			seen[key] = at
+			next[key] = at
 			c.LastTransitionTime = at.at
 		}
 	}
+
 	dateAll("", status.GetConditions())
-	for _, r := range status.GetResources().GetPodQosResources() {
+	for _, r := range slices.Concat(status.GetResources().GetPodQosResources(), status.GetResources().GetContainerQosResources()) {
 		dateAll(r.GetName(), r.GetConditions())
 	}
-	for _, r := range status.GetResources().GetContainerQosResources() {
-		dateAll(r.GetName(), r.GetConditions())
-	}
-	t.since = seen
+
+	t.since = next
 	return status
 }

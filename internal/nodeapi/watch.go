@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// watchPause is the least time between two messages of a stream: what changes in it comes as one.
+	// watchPause is the shortest time between two messages of a stream. Changes within it are sent as one.
 	watchPause = 50 * time.Millisecond
-	// observePause is the same where nobody waits for an answer.
+	// observePause is the shortest time between two observations of the status that no client has requested.
 	observePause = time.Second
 )
 
-// watch sends the state now and after every change, when it differs from what was sent last. States between are
-// skipped when the reader is slow: Send waits for it, and the state is looked at only then.
-func watch[T proto.Message](ctx context.Context, s *service, look func() T, send func(T) error) error {
+// watch sends the state now, and after every change that makes it differ from what was sent last. A slow reader misses states in
+// between: Send waits for the reader, and the state is read after that.
+func watch[T proto.Message](ctx context.Context, s *service, get func() T, send func(T) error) error {
 	var last T
 	for first := true; ; first = false {
-		changed := s.node.Changed() // before the look, so that no change is missed
-		if state := look(); first || !proto.Equal(last, state) {
+		changed := s.node.Changed() // before the state is read, so that no change is missed
+		if state := get(); first || !proto.Equal(last, state) {
 			if err := send(state); err != nil {
 				return err
 			}
@@ -37,10 +37,11 @@ func watch[T proto.Message](ctx context.Context, s *service, look func() T, send
 	}
 }
 
-// wait returns after a pause, when a change has come. The error is that with which a stream ends.
+// wait returns after both the pause and a change. The error is that with which the stream ends.
 func (s *service) wait(ctx context.Context, changed <-chan struct{}, pause time.Duration) error {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
+
 	paused := timer.C
 	for paused != nil || changed != nil {
 		select {
@@ -57,7 +58,7 @@ func (s *service) wait(ctx context.Context, changed <-chan struct{}, pause time.
 	return nil
 }
 
-// observe looks at the status at its changes, so that the transitions of conditions are dated also when nobody asks.
+// observe reads the status after its changes, so that transitions of conditions are dated without a client.
 func (s *service) observe(ctx context.Context) {
 	for {
 		changed := s.node.Changed()

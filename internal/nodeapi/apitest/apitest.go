@@ -25,7 +25,7 @@ const (
 	Network = "vendor.example/network" // of pods
 )
 
-// Files configure a Node in the beginning.
+// Files are the class files that tests of a Node start with.
 const Files = `
 apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig
@@ -50,7 +50,7 @@ type Node struct {
 	Backends map[string]*nodetest.Backend
 }
 
-// NewNode makes a node that is registered with a runtime and offers nothing yet.
+// NewNode makes a node that is registered with a runtime, and offers nothing until Load.
 func NewNode() *Node {
 	n := &Node{Backends: map[string]*nodetest.Backend{}}
 	for _, name := range []string{RDT, BlockIO, Network} {
@@ -69,12 +69,12 @@ func (n *Node) Load(ctx context.Context, file string) error {
 	return n.Configure(ctx, classes.FileSet{Files: []string{"classes.yaml"}, Hash: "0123456789ab", Config: config, Err: err})
 }
 
-// RunPod runs a pod "namespace/name" of the UID "uid-name" with containers; request is its annotation.
+// RunPod runs a pod with the UID "uid-name" and containers; request is its annotation.
 func (n *Node) RunPod(ctx context.Context, namespace, name, request string, containers ...string) error {
 	return n.RunPodAs(ctx, "uid-"+name, namespace, name, request, containers...)
 }
 
-// RunPodAs runs a pod of another UID.
+// RunPodAs runs a pod with a UID.
 func (n *Node) RunPodAs(ctx context.Context, uid, namespace, name, request string, containers ...string) error {
 	id := strings.TrimPrefix(uid, "uid-")
 	pod := classes.Holder{ID: "sandbox-" + id, SandboxID: "sandbox-" + id, PodUID: uid, PodNamespace: namespace, PodName: name}
@@ -102,7 +102,7 @@ func (n *Node) start(ctx context.Context, ctr classes.Holder) error {
 	return finish(ctx)(n.StartContainer(ctr))
 }
 
-// finish does what a hook leaves to be done without the lock.
+// finish runs the enforcement that a hook returned.
 func finish(ctx context.Context) func(enforce func(context.Context) error, err error) error {
 	return func(enforce func(context.Context) error, err error) error {
 		if err != nil || enforce == nil {
@@ -123,7 +123,7 @@ type Served struct {
 	ended  chan error
 }
 
-// End asks the server to end, without waiting for it.
+// End stops the server, and does not wait for its end.
 func (s *Served) End() { s.cancel() }
 
 // Serve serves a node on a socket in dir, until Stop.
@@ -137,7 +137,7 @@ func Serve(ctx context.Context, n nodeapi.Node, dir string) (*Served, error) {
 		return s, nil
 	case err := <-s.ended:
 		cancel()
-		return nil, errors.Join(errors.New("the server ended at once"), err)
+		return nil, errors.Join(errors.New("the server ended before it was ready"), err)
 	}
 }
 
