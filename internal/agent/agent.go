@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the plugin's process: it puts node, NRI, node API and metrics together and runs them as one.
+// Package agent is the plugin's process: it runs the node, the NRI plugin, the node API and the metrics.
 package agent
 
 import (
@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
@@ -27,30 +28,29 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// stopTime bounds the end of the process after SIGTERM. Running containers keep their classes.
+// stopTime is how long the parts of the process may take to end after SIGTERM.
 const stopTime = 5 * time.Second
 
-// releaseInterval is how often classes that are gone are looked at again, when the kernel was not done with them, and refusals
-// that nobody repeats.
+// releaseInterval is how often the release of removed classes is retried, and old refusals are dropped.
 const releaseInterval = 30 * time.Second
 
-// Options of the process; its flags.
+// Options are the flags of the process.
 type Options struct {
 	Config, NRISocket, NRIIndex, APISocket, APISocketGroup, MetricsAddress, HostRoot, StateDir string
 
 	MountResctrl bool
 	Version      string
-	// InspectInterval is how often the machine is compared with what should be.
-	InspectInterval time.Duration
+	// RepairInterval is how often drift is looked for and corrected.
+	RepairInterval time.Duration
 }
 
-// DefaultOptions are those of a node agent.
+// DefaultOptions are the defaults of the flags.
 func DefaultOptions() Options {
 	return Options{
 		Config: "/etc/qos-nri-plugin", NRISocket: "/var/run/nri/nri.sock", NRIIndex: "10",
 		APISocket: "/run/qos-nri-plugin/qos.sock", MetricsAddress: "127.0.0.1:9420",
 		HostRoot: "/", StateDir: "/run/qos-nri-plugin", MountResctrl: true,
-		InspectInterval: 15 * time.Second,
+		RepairInterval: 15 * time.Second,
 	}
 }
 
@@ -62,23 +62,26 @@ type Agent struct {
 	log     *slog.Logger
 }
 
-// New makes an agent with the kinds of resources that it knows. It does no I/O.
+// New makes an agent for the kinds of resources. It does no I/O.
 func New(o Options, kinds []classes.Kind, log *slog.Logger) *Agent {
 	return &Agent{options: o, kinds: kinds, host: hostfs.Root(o.HostRoot), log: log}
 }
 
-// Run serves until ctx ends, or until a part of the agent cannot go on.
+// Run serves until ctx ends, or until a part of the agent fails.
 func (a *Agent) Run(ctx context.Context) error {
 	lock, err := lockStateDir(a.options.StateDir)
 	if err != nil {
 		return err
 	}
-	defer lock.release()
+	defer func() { _ = lock.Close() }()
+
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
+
 	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "hostRoot", a.options.HostRoot)
 	defer a.log.Info("ended; running containers keep their classes")
+
 	n, err := a.newNode()
 	if err != nil {
 		return err
@@ -91,17 +94,19 @@ func (a *Agent) newNode() (*node.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the boot ID below --host-root %s: %w", a.options.HostRoot, err)
 	}
+
 	path := filepath.Join(a.options.StateDir, "changes.json")
 	changes := checkpoint.Open(path, strings.TrimSpace(string(bootID)), a.log)
 	return node.New(node.Options{Kinds: a.kinds, Changes: changes, Log: a.log, StartTime: processTimes(a.host)}), nil
 }
 
 func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hangup <-chan os.Signal) error {
-	// Before the plugin registers: what the agent cannot have must not take it away from the runtime later.
+	// An error ends the process, so the address is taken before the plugin registers with the runtime.
 	listener, err := metrics.Listen(ctx, a.options.MetricsAddress)
 	if err != nil {
 		return err
 	}
+
 	hooks := newHookMetrics()
 	plugin := nriplugin.New(n, nriplugin.Options{
 		Socket: a.options.NRISocket, Index: a.options.NRIIndex, Observe: hooks.observe, Log: a.log,
@@ -109,7 +114,8 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 	api := nodeapi.New(n, nodeapi.Options{
 		Socket: a.options.APISocket, Group: a.options.APISocketGroup, Version: a.options.Version, Log: a.log,
 	})
-	files.applied = plugin.Refresh
+	files.onApplied = plugin.Refresh
+
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return api.Run(ctx) })
 	select {
@@ -117,16 +123,19 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 	case <-ctx.Done():
 		return waitAtMost(ctx, group, stopTime)
 	}
+
 	group.Go(func() error {
 		disks := make(chan struct{}, 1)
-		a.followDisks(ctx, group, disks) // before they are looked at
-		files.load(ctx)                  // before any container may ask
+		a.followDisks(ctx, group, disks) // before disks are listed
+		files.load(ctx)                  // before containers request classes
+
 		group.Go(func() error { return plugin.Run(ctx) })
 		group.Go(func() error { return files.follow(ctx, hangup) })
 		group.Go(func() error { return a.releaseDrained(ctx, n) })
-		group.Go(func() error { return a.watchMachine(ctx, n, disks) })
+		group.Go(func() error { return a.repair(ctx, n, disks) })
 		return nil
 	})
+
 	if listener != nil {
 		group.Go(func() error { return newMetricsServer(n, hooks).Serve(ctx, listener) })
 	}
@@ -142,6 +151,7 @@ func waitAtMost(ctx context.Context, group *errgroup.Group, limit time.Duration)
 		return err
 	case <-ctx.Done():
 	}
+
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -152,37 +162,37 @@ func waitAtMost(ctx context.Context, group *errgroup.Group, limit time.Duration)
 	}
 }
 
-// releaseDrained lets the backends drop what they keep for classes that are gone, once nothing runs in them any more.
+// releaseDrained releases removed classes once they are not in use any more.
 func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 	retry := time.NewTicker(releaseInterval)
 	defer retry.Stop()
-	warned := ""
+
+	logged := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-n.Drained():
-		case <-retry.C: // what still had processes the last time
+		case <-retry.C: // a group may have had processes the last time
 			n.ExpireRefused()
 		}
-		why := ""
+
+		failure := ""
 		if err := n.ReleaseUnused(ctx); err != nil {
-			why = err.Error()
+			failure = err.Error()
 		}
-		if why != "" && why != warned && ctx.Err() == nil {
-			a.log.Warn("classes that are gone could not be cleaned up; it is tried again", "error", why)
+		if failure != "" && failure != logged && ctx.Err() == nil {
+			a.log.Warn("cannot clean up classes that were removed; it is retried", "error", failure)
 		}
-		warned = why
+		logged = failure
 	}
 }
 
-// errLocked says that another instance runs.
+// errLocked means that another instance runs.
 var errLocked = errors.New("another qos-nri-plugin runs on this node; two would claim the same containers and break every creation")
 
-type stateLock struct{ file *os.File }
-
-// lockStateDir takes the lock that only one instance on a node can have; the kernel drops it when the process ends.
-func lockStateDir(dir string) (*stateLock, error) {
+// lockStateDir takes the lock of the node's only instance, until the file is closed or the process ends.
+func lockStateDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w; name another with --state-dir", err)
 	}
@@ -190,10 +200,13 @@ func lockStateDir(dir string) (*stateLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the lock: %w", err)
 	}
-	if err := flock(file); err != nil {
+
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = errLocked
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", file.Name(), err), file.Close())
 	}
-	return &stateLock{file: file}, nil
+	return file, nil
 }
-
-func (l *stateLock) release() { _ = l.file.Close() }

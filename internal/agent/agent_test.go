@@ -32,7 +32,7 @@ resources:
   test: {names: [gold]}
 `
 
-// rig is a directory with all that an agent needs of a machine.
+// rig is a directory with the files of a machine that an agent reads, and a runtime.
 type rig struct {
 	options agent.Options
 	runtime *nriruntime.Runtime
@@ -88,7 +88,7 @@ func (r *rig) agent() *agent.Agent {
 	return agent.New(r.options, kinds, slog.New(slog.DiscardHandler))
 }
 
-// start runs an agent until the end of the test, which it must survive without an error.
+// start runs an agent until the end of the test, and fails the test if the agent fails.
 func (r *rig) start(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -152,7 +152,7 @@ func TestASecondInstanceDoesNotStart(t *testing.T) {
 	}
 }
 
-func TestProbesAndMetricsTellWhetherItDoesItsJob(t *testing.T) {
+func TestProbesAndMetricsReportAHealthyAgent(t *testing.T) {
 	r := newRig(t, files)
 	r.start(t)
 	for path, want := range map[string]string{
@@ -165,24 +165,24 @@ func TestProbesAndMetricsTellWhetherItDoesItsJob(t *testing.T) {
 		}
 	}
 	if _, body := r.get(t, "/metrics"); !strings.Contains(body, "qos_config_last_reload_successful 1") {
-		t.Errorf("metrics do not say that the class files are applied:\n%s", body)
+		t.Errorf("metrics do not report that the class files are applied:\n%s", body)
 	}
 }
 
-func TestWithWrongClassFilesItRefusesClassesAndSaysWhy(t *testing.T) {
+func TestWithWrongClassFilesRequestsAreRefused(t *testing.T) {
 	r := newRig(t, strings.ReplaceAll(files, "capacity: 2", "capacity: -2"))
 	r.start(t)
 	if status, body := r.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "classes.yaml:6") {
 		t.Errorf("/readyz answers %d: %s", status, body)
 	}
 	if _, body := r.get(t, "/metrics"); !strings.Contains(body, "qos_config_last_reload_successful 0") {
-		t.Errorf("metrics do not say that the class files are not applied:\n%s", body)
+		t.Errorf("metrics do not report that the class files are not applied:\n%s", body)
 	}
 	if err := r.run(t, "test.example/cache=gold"); err == nil {
-		t.Error("a container that asks for a class runs")
+		t.Error("a container that requests a class runs")
 	}
 	if err := r.run(t, ""); err != nil {
-		t.Errorf("a container that asks for nothing does not run: %v", err)
+		t.Errorf("a container that requests nothing does not run: %v", err)
 	}
 }
 
@@ -190,7 +190,7 @@ func TestClassFilesAreReadAgainAtSIGHUP(t *testing.T) {
 	r := newRig(t, files)
 	r.start(t)
 	if err := r.run(t, "test.example/cache=silver"); err == nil {
-		t.Fatal("a class that does not exist was given")
+		t.Fatal("a class that does not exist was assigned")
 	}
 	write(t, filepath.Join(r.options.Config, "classes.yaml"), strings.ReplaceAll(files, "gold", "silver"))
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {

@@ -14,77 +14,86 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// lookInterval is how often class files are looked at. A mounted ConfigMap takes the kubelet up to a minute, and is then
-// swapped by a symbolic link, so that watching files gains little and misses some.
-const lookInterval = 5 * time.Second
+// readInterval is how often class files are read. The kubelet takes up to a minute for a mounted ConfigMap, and then swaps a symbolic
+// link, so that watching files gains little and misses some changes.
+const readInterval = 5 * time.Second
 
-// settleTime is after how long files that changed are looked at again before they are applied. Somebody may be writing them, and half a
-// file can be a class file, too.
+// settleTime is after how long changed files are read again before they are applied. They may be half written, and half a file may be
+// a class file, too.
 const settleTime = 200 * time.Millisecond
 
-// retryTime is after how long the machine is asked again for what it did not take: somebody may have been in the way.
+// retryTime is after how long class files that the machine refused are applied again.
 const retryTime = 15 * time.Second
 
-// classFiles keeps a node's configuration in step with the files.
+// classFiles keeps a node's configuration in step with the class files.
 type classFiles struct {
 	path  string
 	kinds []classes.Kind
 	read  func(path string) ([]byte, error)
 	node  *node.Node
 	log   *slog.Logger
-	// applied is called after each change of configuration; may be nil.
-	applied func()
-	seen    string // hash of what was applied, or refused, last
-	changed string // hash of what was read last, when it is another
-	// refused is when, and why, the machine did not take what was right by itself; zero when it did.
-	refused time.Time
-	said    string
+	// onApplied is called after each change of configuration; may be nil.
+	onApplied func()
+	// current is the hash of the files that were applied or refused last; next that of files that were read since, and differ.
+	current, next string
+	// refusedAt is when the machine refused files without errors; zero when it did not.
+	refusedAt time.Time
+	// loggedErr is the last error, to log it once.
+	loggedErr string
 }
 
 func (a *Agent) newClassFiles(n *node.Node) *classFiles {
 	return &classFiles{path: a.options.Config, kinds: a.kinds, read: config.HostFiles(a.options.HostRoot), node: n, log: a.log}
 }
 
-// load applies the class files. Wrong files do not end the agent: containers that ask for classes would then start
-// without them, while a running agent keeps what it had, or refuses them and says why.
+// load reads and applies the class files. Errors do not end the agent: without it containers would start without the classes that
+// they request, while a running agent keeps the configuration that it had, or refuses them with the reason.
 func (f *classFiles) load(ctx context.Context) {
 	f.apply(ctx, config.Read(f.path, f.kinds, f.read))
 }
 
-func (f *classFiles) apply(ctx context.Context, source classes.FileSet) {
-	f.seen, f.changed, f.refused = source.Hash, "", time.Time{}
-	if err := f.node.Configure(ctx, source); err != nil {
-		if source.Err == nil {
-			f.refused = time.Now()
+func (f *classFiles) apply(ctx context.Context, files classes.FileSet) {
+	f.current, f.next, f.refusedAt = files.Hash, "", time.Time{}
+	if err := f.node.Configure(ctx, files); err != nil {
+		if files.Err == nil {
+			f.refusedAt = time.Now()
 		}
-		if f.said != err.Error() {
-			f.said = err.Error()
-			for _, problem := range classes.SplitErrors(err) {
-				f.log.Error("class files are not applied", "problem", problem)
-			}
-		}
+		f.logError(err)
 		return
 	}
-	f.said = ""
-	if f.applied != nil {
-		f.applied()
+
+	f.loggedErr = ""
+	if f.onApplied != nil {
+		f.onApplied()
 	}
-	mended := f.node.Reconcile(ctx)
-	f.log.Info("class files applied", "files", source.Files, "hash", source.Hash, "broughtAlong", mended)
+	moved := f.node.Reconcile(ctx)
+	f.log.Info("class files applied", "files", files.Files, "hash", files.Hash, "moved", moved)
 	for _, r := range f.node.Status().Resources {
 		if r.Unavailable != nil {
-			f.log.Warn("a resource is not on this machine", "resource", r.Name, "reason", r.Unavailable.Reason, "message", r.Unavailable.Message)
+			f.log.Warn("resource unavailable", "resource", r.Name, "reason", r.Unavailable.Reason, "message", r.Unavailable.Message)
 		}
 	}
-	if len(source.Files) == 0 {
-		f.log.Warn("there are no class files, so nothing is offered", "directory", f.path)
+	if len(files.Files) == 0 {
+		f.log.Warn("no class files found, so no class is offered", "directory", f.path)
 	}
 }
 
-// follow applies the class files when they have changed, and at each hangup also when not: devices may have come or gone.
+// logError logs each problem of class files, once.
+func (f *classFiles) logError(err error) {
+	if f.loggedErr == err.Error() {
+		return
+	}
+	f.loggedErr = err.Error()
+	for _, problem := range classes.SplitErrors(err) {
+		f.log.Error("class files are not applied", "problem", problem)
+	}
+}
+
+// follow applies the class files after changes, and at each hangup also without one: devices may have been added or removed.
 func (f *classFiles) follow(ctx context.Context, hangup <-chan os.Signal) error {
-	ticker := time.NewTicker(lookInterval)
+	ticker := time.NewTicker(readInterval)
 	defer ticker.Stop()
+
 	var settled <-chan time.Time
 	for {
 		select {
@@ -93,27 +102,28 @@ func (f *classFiles) follow(ctx context.Context, hangup <-chan os.Signal) error 
 		case <-hangup:
 			f.load(ctx)
 		case <-ticker.C:
-			settled = f.look(ctx)
+			settled = f.poll(ctx)
 		case <-settled:
-			settled = f.look(ctx)
+			settled = f.poll(ctx)
 		}
 	}
 }
 
-// look applies what was the same the last time, and otherwise says when to look again.
-func (f *classFiles) look(ctx context.Context) (again <-chan time.Time) {
-	source := config.Read(f.path, f.kinds, f.read)
-	switch source.Hash {
-	case f.seen:
-		f.changed = ""
-		if !f.refused.IsZero() && time.Since(f.refused) > retryTime {
-			f.apply(ctx, source)
+// poll applies files that have changed since they were applied, but not since they were read last. For files that have just changed
+// it returns when to poll again.
+func (f *classFiles) poll(ctx context.Context) (again <-chan time.Time) {
+	files := config.Read(f.path, f.kinds, f.read)
+	switch files.Hash {
+	case f.current:
+		f.next = ""
+		if !f.refusedAt.IsZero() && time.Since(f.refusedAt) > retryTime {
+			f.apply(ctx, files)
 		}
 		return nil
-	case f.changed:
-		f.apply(ctx, source)
+	case f.next:
+		f.apply(ctx, files)
 		return nil
 	}
-	f.changed = source.Hash
+	f.next = files.Hash
 	return time.After(settleTime)
 }

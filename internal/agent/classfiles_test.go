@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// newFiles is a class file with its node, whose machine refuses nothing.
+// newFiles returns the class files of a node whose machine refuses nothing.
 func newFiles(t *testing.T) (*classFiles, *nodetest.Backend) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "classes.yaml")
@@ -37,41 +37,41 @@ func (f *classFiles) write(t *testing.T, resources string) {
 
 const oneClass = "[{name: a.example/x, test: {names: [gold]}}]"
 
-func TestAFileIsAppliedOnceTwoLooksAgree(t *testing.T) {
+func TestChangedFilesAreAppliedOnceTheyAreTheSameTwice(t *testing.T) {
 	f, _ := newFiles(t)
 	f.write(t, "[]")
 	f.load(t.Context())
 	for i, text := range []string{"[] # half", oneClass} {
 		f.write(t, text)
-		if again := f.look(t.Context()); again == nil {
-			t.Errorf("look %d does not wait for what is written", i)
+		if again := f.poll(t.Context()); again == nil {
+			t.Errorf("poll %d does not wait until the file is written", i)
 		}
 		if generation := f.node.Status().Config.Generation; generation != 1 {
-			t.Errorf("look %d has applied generation %d", i, generation)
+			t.Errorf("poll %d has applied generation %d", i, generation)
 		}
 	}
-	if again := f.look(t.Context()); again != nil || f.node.Status().Config.Generation != 2 {
-		t.Error("what was the same twice is not applied")
+	if again := f.poll(t.Context()); again != nil || f.node.Status().Config.Generation != 2 {
+		t.Error("a file that was the same twice is not applied")
 	}
 }
 
-func TestWhatTheMachineDidNotTakeIsTriedAgain(t *testing.T) {
+func TestFilesThatTheMachineRefusedAreRetried(t *testing.T) {
 	f, backend := newFiles(t)
 	f.write(t, oneClass)
-	backend.Fail("apply", errors.New("somebody removed a group"))
+	backend.Fail("apply", errors.New("a group was removed"))
 	f.load(t.Context())
 	backend.Fail("apply", nil)
-	if f.look(t.Context()); f.node.Status().Config.Err == nil {
-		t.Error("tried again at once")
+	if f.poll(t.Context()); f.node.Status().Config.Err == nil {
+		t.Error("retried at once")
 	}
-	f.refused = time.Now().Add(-retryTime - time.Second)
-	if f.look(t.Context()); f.node.Status().Config.Err != nil {
-		t.Errorf("not tried again: %v", f.node.Status().Config.Err)
+	f.refusedAt = time.Now().Add(-retryTime - time.Second)
+	if f.poll(t.Context()); f.node.Status().Config.Err != nil {
+		t.Errorf("not retried: %v", f.node.Status().Config.Err)
 	}
-	// What is wrong by itself is not.
+	// Files with errors are not retried.
 	f.write(t, "{}")
 	f.load(t.Context())
-	if !f.refused.IsZero() {
-		t.Error("a wrong file is to be tried again")
+	if !f.refusedAt.IsZero() {
+		t.Error("a file with errors is to be retried")
 	}
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// stopTime is what the end of the process may take after SIGTERM.
+// stopTime is how long the process may take to end after SIGTERM.
 const stopTime = 5 * time.Second
 
-// until asks for a page until it has a line.
+// until gets a page until it has a line.
 func (r *rig) until(t *testing.T, path, want string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -32,7 +32,7 @@ func (r *rig) until(t *testing.T, path, want string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s does not say %q:\n%s", path, want, body)
+			t.Fatalf("%s does not have %q:\n%s", path, want, body)
 		}
 	}
 }
@@ -44,7 +44,7 @@ func (r *rig) hangUp(t *testing.T) {
 	}
 }
 
-func TestWrongClassFilesLeaveTheOnesBeforeLiveAndAreSaid(t *testing.T) {
+func TestWrongClassFilesAreReportedAndTheFormerOnesStayLive(t *testing.T) {
 	for name, wrong := range map[string]string{
 		"truncated":        files[:len(files)-20],
 		"empty":            "",
@@ -61,7 +61,7 @@ func TestWrongClassFilesLeaveTheOnesBeforeLiveAndAreSaid(t *testing.T) {
 			r.hangUp(t)
 			r.until(t, "/metrics", "qos_config_last_reload_successful 0")
 			if err := r.run(t, "test.example/cache=gold"); err != nil {
-				t.Errorf("a class of the files before is not given: %v", err)
+				t.Errorf("a class of the former files is not assigned: %v", err)
 			}
 			if status, body := r.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, path) {
 				t.Errorf("/readyz answers %d: %s", status, body)
@@ -76,8 +76,8 @@ func TestWrongClassFilesLeaveTheOnesBeforeLiveAndAreSaid(t *testing.T) {
 	}
 }
 
-// TestAConfigMapThatSwapsIsFollowed has the files in a directory as the kubelet makes it, and nobody sends a signal.
-func TestAConfigMapThatSwapsIsFollowed(t *testing.T) {
+// TestAnUpdatedConfigMapIsApplied has a directory as the kubelet makes it, and sends no signal.
+func TestAnUpdatedConfigMapIsApplied(t *testing.T) {
 	r := newRig(t, "")
 	dir := r.options.Config
 	remove(t, filepath.Join(dir, "classes.yaml"))
@@ -114,7 +114,7 @@ func remove(t *testing.T, name string) {
 	}
 }
 
-// hanging is an agent whose kernel hangs in an operation, from when it is told to.
+// hanging is an agent on a kernel that hangs in an operation after hang was called.
 type hanging struct {
 	*rig
 	backend *nodetest.Backend
@@ -163,7 +163,7 @@ func (h *hanging) terminate(t *testing.T) error {
 	case err := <-h.ended:
 		return err
 	case <-time.After(stopTime + time.Second):
-		t.Fatalf("it has not ended within %s", stopTime)
+		t.Fatalf("the agent has not ended within %s", stopTime)
 		return nil
 	}
 }
@@ -177,12 +177,12 @@ func TestSIGTERMInTheMiddleOfAHookEndsTheAgentInTime(t *testing.T) {
 	go func() { started <- h.run(t, "test.example/cache=gold") }()
 	<-reached
 	if err := h.terminate(t); err != nil {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the agent ended with %v", err)
 	}
 	if err := <-started; err == nil {
-		t.Error("the container was started, though nobody has seen it in its class")
+		t.Error("the container was started, though it was not verified in its class")
 	}
-	// What was under way is nobody's any more: the next agent gives its slot away, both of them.
+	// The container that was being started holds nothing: the next agent assigns both slots.
 	h.backend = nodetest.NewBackend()
 	h.begin(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -210,7 +210,7 @@ func TestSIGTERMWhileClassFilesHangInTheKernelEndsTheAgentInTime(t *testing.T) {
 		h.hangUp(t)
 		<-reached
 		if err := h.terminate(t); err != nil && !strings.Contains(err.Error(), "not all parts ended") {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("the agent ended with %v", err)
 		}
 	})
 	t.Run("at the start", func(t *testing.T) {
@@ -219,12 +219,12 @@ func TestSIGTERMWhileClassFilesHangInTheKernelEndsTheAgentInTime(t *testing.T) {
 		h.begin(t)
 		<-reached
 		if err := h.terminate(t); err != nil && !strings.Contains(err.Error(), "not all parts ended") {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("the agent ended with %v", err)
 		}
 	})
 }
 
-// What an update says then is told in internal/node.
+// TestAFullDiskUnderTheStateDirectoryStopsNoCreation is about creations; internal/node has the test of updates.
 func TestAFullDiskUnderTheStateDirectoryStopsNoCreation(t *testing.T) {
 	h := newHanging(t)
 	h.begin(t)
@@ -241,7 +241,7 @@ func TestAFullDiskUnderTheStateDirectoryStopsNoCreation(t *testing.T) {
 	}
 }
 
-func TestAStateDirectoryThatCannotBeHadIsSaidBeforeAnybodyReliesOnThePlugin(t *testing.T) {
+func TestAnUnusableStateDirectoryEndsTheAgentBeforeItRegisters(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, o *agent.Options){
 		"a file is in its place": func(t *testing.T, o *agent.Options) { write(t, o.StateDir, "") },
 		"its lock is a directory": func(t *testing.T, o *agent.Options) {

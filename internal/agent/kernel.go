@@ -13,22 +13,22 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/uevent"
 )
 
-// gatherInterval is how often processes are looked for that a runtime has started in a container whose class was changed.
-const gatherInterval = 500 * time.Millisecond
+// threadsInterval is how often threads outside of the class of their container are moved, in containers whose class was changed.
+const threadsInterval = 500 * time.Millisecond
 
-// settling is when the machine is looked at after a device has come or gone: once its file is there, and again for the links
-// that udev makes.
+// settling returns the delays of repairs after a device was added or removed: for its file, and for the links that udev makes.
 func settling() []time.Duration {
 	return []time.Duration{100 * time.Millisecond, time.Second, 2 * time.Second}
 }
 
-// watchMachine keeps what runs in its classes, whatever others do to the machine.
-func (a *Agent) watchMachine(ctx context.Context, n *node.Node, disks <-chan struct{}) error {
-	inspect, gather := time.NewTicker(a.options.InspectInterval), time.NewTicker(gatherInterval)
-	defer inspect.Stop()
-	defer gather.Stop()
+// repair corrects drift periodically, and when disks have changed.
+func (a *Agent) repair(ctx context.Context, n *node.Node, disks <-chan struct{}) error {
+	repair, moveThreads := time.NewTicker(a.options.RepairInterval), time.NewTicker(threadsInterval)
+	defer repair.Stop()
+	defer moveThreads.Stop()
 	settle := newSettler(settling())
 	defer settle.timer.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -38,22 +38,23 @@ func (a *Agent) watchMachine(ctx context.Context, n *node.Node, disks <-chan str
 		case <-settle.timer.C:
 			n.Repair(ctx)
 			settle.next()
-		case <-inspect.C:
+		case <-repair.C:
 			n.Repair(ctx)
-		case <-gather.C:
+		case <-moveThreads.C:
 			n.MoveThreads(ctx)
 		}
 	}
 }
 
-// followDisks listens from now on, and signals when disks came or went. Without the kernel's messages they are noticed by the next look
-// at the machine.
+// followDisks listens for kernel events from now on, and signals when disks were added or removed. Without events the next repair
+// finds them.
 func (a *Agent) followDisks(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) {
 	listener, err := uevent.Listen()
 	if err != nil {
 		a.warnOfDisks(err)
 		return
 	}
+
 	group.Go(func() error {
 		err := listener.Follow(ctx, "block", func() {
 			select {
@@ -69,14 +70,14 @@ func (a *Agent) followDisks(ctx context.Context, group *errgroup.Group, changed 
 }
 
 func (a *Agent) warnOfDisks(err error) {
-	a.log.Warn("disks that come or go are noticed late", "within", a.options.InspectInterval, "error", err)
+	a.log.Warn("disks that come or go are noticed late", "within", a.options.RepairInterval, "error", err)
 }
 
-// settler is a timer that fires some times after the last thing that happened.
+// settler is a timer that fires after each of its delays, counted from the last event.
 type settler struct {
 	timer  *time.Timer
 	delays []time.Duration
-	at     int // index of the delay that the timer waits for; len(delays): none
+	at     int // index of the current delay; len(delays) is none
 }
 
 func newSettler(delays []time.Duration) *settler {
@@ -85,8 +86,8 @@ func newSettler(delays []time.Duration) *settler {
 	return s
 }
 
-// begin waits for the first delay, or for the second one if that has passed a moment ago: events that go on and on neither put it off
-// nor make it fire without a pause.
+// begin starts the first delay, or the second one if the first has just ended: repeated events neither postpone the timer nor make it
+// fire without a pause.
 func (s *settler) begin() {
 	switch {
 	case s.at == len(s.delays):
@@ -94,12 +95,12 @@ func (s *settler) begin() {
 	case s.at > 1:
 		s.at = 1
 	default:
-		return // it waits already
+		return // a delay runs
 	}
 	s.timer.Reset(s.delays[s.at])
 }
 
-// next waits for the next delay, if there is one.
+// next starts the next delay, if there is one.
 func (s *settler) next() {
 	if s.at++; s.at < len(s.delays) {
 		s.timer.Reset(s.delays[s.at])

@@ -15,8 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 )
 
-// TestEventsThatGoOnAreLookedAtWithPauses has events all the time for three seconds, or one.
-func TestEventsThatGoOnAreLookedAtWithPauses(t *testing.T) {
+// TestRepeatedEventsCauseRepairsWithPauses has one event, or events for three seconds.
+func TestRepeatedEventsCauseRepairsWithPauses(t *testing.T) {
 	for name, test := range map[string]struct {
 		events time.Duration
 		want   []time.Duration
@@ -28,27 +28,27 @@ func TestEventsThatGoOnAreLookedAtWithPauses(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				settle := newSettler(settling())
-				var looks []time.Duration
+				var repairs []time.Duration
 				for time.Since(began) < 10*time.Second {
 					if since := time.Since(began); since <= test.events {
 						settle.begin()
 					}
 					select {
 					case <-settle.timer.C:
-						looks = append(looks, time.Since(began).Round(time.Millisecond))
+						repairs = append(repairs, time.Since(began).Round(time.Millisecond))
 						settle.next()
 					case <-time.After(10 * time.Millisecond):
 					}
 				}
-				if diff := cmp.Diff(test.want, looks); diff != "" {
-					t.Errorf("looks (-want +got):\n%s", diff)
+				if diff := cmp.Diff(test.want, repairs); diff != "" {
+					t.Errorf("repairs (-want +got):\n%s", diff)
 				}
 			})
 		})
 	}
 }
 
-func TestTimesOfProcessesAreThoseOfTheHost(t *testing.T) {
+func TestStartTimesAreThoseOfTheHost(t *testing.T) {
 	root := t.TempDir()
 	stat := func(pid, text string) {
 		dir := filepath.Join(root, "proc", pid)
@@ -60,12 +60,12 @@ func TestTimesOfProcessesAreThoseOfTheHost(t *testing.T) {
 		}
 	}
 	if processTimes(hostfs.Root(root)) != nil {
-		t.Error("numbers of another PID namespace are believed")
+		t.Error("PIDs of another PID namespace are used")
 	}
 	stat("2", "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0 0\n")
 	times := processTimes(hostfs.Root(root))
 	if times == nil {
-		t.Fatal("those of the host are not")
+		t.Fatal("PIDs of the host are not used")
 	}
 	stat("7", "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 0 0 0\n")
 	stat("8", "8 (odd\n")

@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
-// newMetricsServer makes the server of the node's metrics and probes.
+// newMetricsServer makes the server of the metrics and probes.
 func newMetricsServer(n *node.Node, hooks *hookMetrics) *metrics.Server {
 	registry := metrics.NewRegistry()
 	registry.MustRegister(hooks.seconds, hooks.errors, newCollector(n))
@@ -59,7 +59,7 @@ func (h *hookMetrics) observe(hook string, took time.Duration, err error) {
 	}
 }
 
-// collector reads the node's status at each scrape, so that removed classes are not in the metrics either.
+// collector reads the node's status at each scrape, so that removed classes are not in the metrics.
 type collector struct {
 	node *node.Node
 
@@ -72,7 +72,7 @@ func newCollector(n *node.Node) *collector {
 		node:      n,
 		capacity:  prometheus.NewDesc("qos_class_capacity", "Most simultaneous assignments of a class; 0 is unlimited.", class, nil),
 		inUse:     prometheus.NewDesc("qos_class_in_use", "Assignments of a class, those of classes that drain included.", class, nil),
-		degraded:  prometheus.NewDesc("qos_class_degraded", "1 when a class is enforced in part only; status says why.", class, nil),
+		degraded:  prometheus.NewDesc("qos_class_degraded", "1 when a class is enforced only in part; see status for the reason.", class, nil),
 		available: prometheus.NewDesc("qos_resource_available", "1 when this machine has a configured resource.", []string{"resource"}, nil),
 		refusals:  prometheus.NewDesc("qos_refusals_total", "Containers and pods that were refused, by reason.", []string{"reason"}, nil),
 		corrections: prometheus.NewDesc("qos_drift_corrections_total", "Drift corrections, by resource and by what had drifted.",
@@ -106,12 +106,14 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			gauge(ch, c.inUse, float64(count), r.Name, class)
 		}
 	}
+
 	for reason, count := range status.Refusals {
 		ch <- prometheus.MustNewConstMetric(c.refusals, prometheus.CounterValue, float64(count), reason)
 	}
 	for kind, count := range status.Corrections {
 		ch <- prometheus.MustNewConstMetric(c.corrections, prometheus.CounterValue, float64(count), kind.Resource, kind.What)
 	}
+
 	gauge(ch, c.registered, truth(status.Runtime.Synchronized))
 	gauge(ch, c.reloaded, truth(status.Config.Err == nil && !status.Config.Loaded.IsZero()))
 	if !status.Config.Loaded.IsZero() {

@@ -15,8 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
-// TestWhatCannotBeCleanedUpIsWarnedOfOnce tries again for ten minutes, and once more after it has gone well in between.
-func TestWhatCannotBeCleanedUpIsWarnedOfOnce(t *testing.T) {
+// TestAFailedCleanUpIsLoggedOnce retries for ten minutes, and again after a success in between.
+func TestAFailedCleanUpIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, backend := newFiles(t)
 		f.write(t, oneClass)

@@ -14,13 +14,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
 )
 
-// evicting has class files that evict, and withoutFast the same after class fast of pods was taken out.
+// evicting are class files that evict; withoutFast are the same without class fast of pods.
 var (
 	evicting    = strings.Replace(apitest.Files, "  scope: pod\n", "  scope: pod\n  onClassRemoved: evict\n", 1)
 	withoutFast = strings.ReplaceAll(strings.ReplaceAll(evicting, "{name: fast}", "{name: slow}"), "[fast]", "[slow]")
 )
 
-func TestListAssignmentsTellsWhoIsToBeEvicted(t *testing.T) {
+func TestListAssignmentsReportsEvictionTargets(t *testing.T) {
 	f := newFixture(t)
 	load := func(files string) {
 		t.Helper()
@@ -61,7 +61,7 @@ func TestListAssignmentsTellsWhoIsToBeEvicted(t *testing.T) {
 	}
 }
 
-func TestAStreamTellsThatNobodyIsToBeEvictedAnyMore(t *testing.T) {
+func TestAStreamReportsTheEndOfEvictions(t *testing.T) {
 	f := newFixture(t)
 	stream, err := f.client.WatchAssignments(t.Context(), &qosv1alpha1.WatchAssignmentsRequest{})
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// restless is a node that has always changed.
-type restless struct{ Node }
+// alwaysChanged is a node that reports a change at any time.
+type alwaysChanged struct{ Node }
 
-func (restless) Changed() <-chan struct{} {
+func (alwaysChanged) Changed() <-chan struct{} {
 	changed := make(chan struct{})
 	close(changed)
 	return changed
@@ -40,7 +40,7 @@ func TestWatchSendsAStateOnlyWhenItDiffersFromTheLastOneSent(t *testing.T) {
 		sent = append(sent, s)
 		return nil
 	}
-	if err := watch(ctx, newService(restless{}, ""), look, send); err == nil {
+	if err := watch(ctx, newService(alwaysChanged{}, ""), look, send); err == nil {
 		t.Error("the stream ended without an error")
 	}
 	want := []*qosv1alpha1.StatusResponse{state(""), state("a"), state("b"), state("a")}

@@ -17,7 +17,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// rootOnly is who may use a socket without a group.
+// rootOnly are the peers of a socket without a group.
 var rootOnly = peers{uid: uint32(os.Geteuid())}
 
 func group(gid int) peers { return peers{uid: uint32(os.Geteuid()), gid: uint32(gid), hasGroup: true} }
@@ -50,7 +50,7 @@ func wantFile(t *testing.T, path string, mode fs.FileMode, gid int) {
 	}
 }
 
-func TestTheSocketIsForItsOwnerAlone(t *testing.T) {
+func TestTheSocketIsForItsOwnerOnly(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "qos.sock")
 	listener := mustListen(t, path, rootOnly)
 	wantFile(t, path, 0o600, -1)
@@ -64,7 +64,7 @@ func TestTheSocketIsForItsOwnerAlone(t *testing.T) {
 func TestTheSocketAndItsDirectoryAreForTheGroup(t *testing.T) {
 	gid := os.Getegid()
 	if os.Geteuid() == 0 {
-		gid = 4321 // root can give files away to any group, so that the change is seen
+		gid = 4321 // root can give files away to any group, so that the change shows
 	}
 	path := filepath.Join(t.TempDir(), "new", "qos.sock")
 	listener := mustListen(t, path, group(gid))
@@ -73,7 +73,7 @@ func TestTheSocketAndItsDirectoryAreForTheGroup(t *testing.T) {
 	wantFile(t, filepath.Dir(path), 0o750, gid)
 }
 
-func TestADirectoryThatOthersCanEnterIsLeftAsItIs(t *testing.T) {
+func TestADirectoryThatOthersCanEnterIsNotChanged(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestADirectoryThatOthersCanEnterIsLeftAsItIs(t *testing.T) {
 	wantFile(t, dir, 0o755, os.Getegid())
 }
 
-func TestADirectoryThatTheGroupCannotEnterIsWarnedOf(t *testing.T) {
+func TestADirectoryThatTheGroupCannotEnterIsLogged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "closed")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestADirectoryThatTheGroupCannotEnterIsWarnedOf(t *testing.T) {
 	}
 }
 
-func TestTheSocketOfADeadProcessIsReplaced(t *testing.T) {
+func TestAStaleSocketIsReplaced(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "qos.sock")
 	dead := mustListen(t, path, rootOnly)
 	unix, ok := dead.(*net.UnixListener)
@@ -126,7 +126,7 @@ func TestListenRefuses(t *testing.T) {
 	for _, test := range []struct{ name, path, says string }{
 		{"the socket of a live process", live, "another process serves it"},
 		{"what is not a socket", file, "something else than a socket"},
-		{"a path that the kernel does not take", filepath.Join(dir, strings.Repeat("x", 108)), "the kernel takes 107"},
+		{"a path that is too long for the kernel", filepath.Join(dir, strings.Repeat("x", 108)), "the kernel takes 107"},
 		{"a directory that cannot be made", filepath.Join(file, "qos.sock"), "not a directory"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -140,10 +140,10 @@ func TestListenRefuses(t *testing.T) {
 		t.Errorf("error is %v, want errInUse", err)
 	}
 	if data, err := os.ReadFile(file); err != nil || string(data) != "precious" {
-		t.Errorf("the file was touched: %q, %v", data, err)
+		t.Errorf("the file was changed: %q, %v", data, err)
 	}
 	if conn, err := net.Dial("unix", live); err != nil {
-		t.Errorf("the live socket was touched: %v", err)
+		t.Errorf("the live socket was changed: %v", err)
 	} else if err := conn.Close(); err != nil {
 		t.Error(err)
 	}

@@ -26,11 +26,11 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 )
 
-// askSocket makes the test program a client of the socket that it names, and print the code of the answer.
-const askSocket = "NODEAPI_TEST_ASK"
+// clientSocket is the variable that makes the test program a client of a socket, which prints the code of the response.
+const clientSocket = "NODEAPI_TEST_CLIENT"
 
 func TestMain(m *testing.M) {
-	socket := os.Getenv(askSocket)
+	socket := os.Getenv(clientSocket)
 	if socket == "" {
 		os.Exit(m.Run())
 	}
@@ -43,21 +43,21 @@ func TestMain(m *testing.M) {
 
 func TestPeersThatAreAllowed(t *testing.T) {
 	for _, test := range []struct {
-		name  string
-		peers peers
-		who   process
-		want  bool
+		name   string
+		peers  peers
+		client process
+		want   bool
 	}{
 		{"root", peers{uid: 7}, process{uid: 0, gid: 99}, true},
 		{"the server's own user", peers{uid: 7}, process{uid: 7, gid: 99}, true},
-		{"anybody else", peers{uid: 7}, process{uid: 8, gid: 7, groups: []uint32{7}}, false},
-		{"anybody in group 0 when there is no group", peers{uid: 7}, process{uid: 8, gid: 0}, false},
+		{"another user", peers{uid: 7}, process{uid: 8, gid: 7, groups: []uint32{7}}, false},
+		{"a member of group 0 when there is no group", peers{uid: 7}, process{uid: 8, gid: 0}, false},
 		{"the group as the primary one", peers{uid: 7, gid: 50, hasGroup: true}, process{uid: 8, gid: 50}, true},
 		{"the group among others", peers{uid: 7, gid: 50, hasGroup: true}, process{uid: 8, gid: 8, groups: []uint32{1, 50}}, true},
 		{"other groups", peers{uid: 7, gid: 50, hasGroup: true}, process{uid: 8, gid: 8, groups: []uint32{1, 51}}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := test.peers.allow(test.who); got != test.want {
+			if got := test.peers.allow(test.client); got != test.want {
 				t.Errorf("allow is %t", got)
 			}
 		})
@@ -69,11 +69,11 @@ type strangeInfo struct{}
 
 func (strangeInfo) AuthType() string { return "strange" }
 
-func TestWhoTheKernelDoesNotNameIsRefused(t *testing.T) {
+func TestAPeerThatTheKernelDoesNotReportIsRefused(t *testing.T) {
 	for name, ctx := range map[string]context.Context{
-		"without a peer":            t.Context(),
-		"with other credentials":    peer.NewContext(t.Context(), &peer.Peer{AuthInfo: credentials.AuthInfo(strangeInfo{})}),
-		"as somebody not permitted": peer.NewContext(t.Context(), &peer.Peer{AuthInfo: process{uid: 8}}),
+		"without a peer":         t.Context(),
+		"with other credentials": peer.NewContext(t.Context(), &peer.Peer{AuthInfo: credentials.AuthInfo(strangeInfo{})}),
+		"as another user":        peer.NewContext(t.Context(), &peer.Peer{AuthInfo: process{uid: 8}}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := (peers{uid: 7}).check(ctx); status.Code(err) != codes.PermissionDenied {
@@ -94,9 +94,8 @@ func TestAGroupCanBeANameOrANumber(t *testing.T) {
 	}
 }
 
-// TestTheKernelNamesOtherProcesses asks from processes of other users and groups, over a socket that the file system
-// lets all of them open.
-func TestTheKernelNamesOtherProcesses(t *testing.T) {
+// TestTheKernelReportsTheProcessesOfClients has clients of other users and groups, and a socket that all of them may open.
+func TestTheKernelReportsTheProcessesOfClients(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start processes as other users")
 	}
@@ -120,17 +119,17 @@ func TestTheKernelNamesOtherProcesses(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), program)
-			cmd.Env = []string{askSocket + "=" + socket}
+			cmd.Env = []string{clientSocket + "=" + socket}
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &test.who}
 			out, err := cmd.CombinedOutput()
 			if got := strings.TrimSpace(string(out)); err != nil || got != test.want.String() {
-				t.Errorf("the answer is %q, %v; want %s", got, err, test.want)
+				t.Errorf("the response is %q, %v; want %s", got, err, test.want)
 			}
 		})
 	}
 }
 
-// openDir is a directory that all users can enter.
+// openDir returns a directory that all users can enter.
 func openDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -185,7 +184,7 @@ func TestOwnGroupsAreThoseOfTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = syscall.Close(pair[0]), syscall.Close(pair[1]) }()
-	who, err := credentialsOf(pair[0])
+	client, err := credentialsOf(pair[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,11 +193,11 @@ func TestOwnGroupsAreThoseOfTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, gid := range groups {
-		if !slices.Contains(who.groups, uint32(gid)) {
-			t.Errorf("group %d is missing in %v", gid, who.groups)
+		if !slices.Contains(client.groups, uint32(gid)) {
+			t.Errorf("group %d is missing in %v", gid, client.groups)
 		}
 	}
-	if int(who.uid) != os.Geteuid() || int(who.gid) != os.Getegid() {
-		t.Errorf("the kernel says %+v", who)
+	if int(client.uid) != os.Geteuid() || int(client.gid) != os.Getegid() {
+		t.Errorf("the kernel reports %+v", client)
 	}
 }

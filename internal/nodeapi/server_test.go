@@ -76,7 +76,7 @@ func (f *fixture) status(t *testing.T) *qosv1alpha1.StatusResponse {
 	return state
 }
 
-// whenever ignores the times in messages; whether there is one is compared.
+// whenever ignores times in messages, but not whether there is one.
 var whenever = cmp.Options{protocmp.Transform(), protocmp.FilterMessage(&timestamppb.Timestamp{}, cmp.Comparer(func(a, b protocmp.Message) bool {
 	return (a == nil) == (b == nil)
 }))}
@@ -87,7 +87,7 @@ func healthy(conditionType, reason, message string) *qosv1alpha1.Condition {
 	}
 }
 
-func TestStatusTellsWhatTheNodeOffersAndWhatIsInUse(t *testing.T) {
+func TestStatusReportsWhatIsOfferedAndWhatIsInUse(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, "default", "web", "rdt=gold", "main")
 	f.mustRun(t, "default", "batch", "", "one", "two")
@@ -122,10 +122,10 @@ func TestStatusTellsWhatTheNodeOffersAndWhatIsInUse(t *testing.T) {
 	}
 }
 
-func TestStatusTellsWhyClassFilesAreNotInForce(t *testing.T) {
+func TestStatusReportsWhyClassFilesAreNotApplied(t *testing.T) {
 	f := newFixture(t)
 	if err := f.Load(t.Context(), "kind: Wrong\napiVersion: wrong\n"); err == nil {
-		t.Fatal("wrong class files were taken")
+		t.Fatal("wrong class files were applied")
 	}
 	state := f.status(t)
 	if got := state.GetConfig(); got.GetGeneration() != 1 || strings.Count(got.GetLastError(), "\n") == 0 || got.GetLastErrorAt() == nil {
@@ -138,11 +138,11 @@ func TestStatusTellsWhyClassFilesAreNotInForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := f.status(t).GetConfig(); got.GetGeneration() != 2 || got.GetLastError() != "" || got.GetLastErrorAt() != nil {
-		t.Errorf("config is %v after the files were put right", got)
+		t.Errorf("config is %v after the files were corrected", got)
 	}
 }
 
-func TestStatusTellsThatTheRuntimeIsAway(t *testing.T) {
+func TestStatusReportsALostConnectionToTheRuntime(t *testing.T) {
 	f := newFixture(t)
 	since := f.status(t).GetRuntime().GetRegisteredAt()
 	f.Disconnected()
@@ -155,7 +155,7 @@ func TestStatusTellsThatTheRuntimeIsAway(t *testing.T) {
 	}
 }
 
-func TestStatusTellsUnavailableResourcesApart(t *testing.T) {
+func TestStatusListsUnavailableResourcesSeparately(t *testing.T) {
 	f := newFixture(t)
 	f.Backends[apitest.RDT].Lack(&classes.Unavailable{Reason: "NoCPUSupport", Message: "this CPU has no RDT; use another"})
 	if err := f.Load(t.Context(), apitest.Files); err != nil {
@@ -196,7 +196,7 @@ func TestStatusMarksClassesThatDrain(t *testing.T) {
 	}
 }
 
-func TestListAssignmentsTellsEveryResourceOfEveryContainer(t *testing.T) {
+func TestListAssignmentsReportsEveryResourceOfEveryContainer(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, "default", "web", "rdt=gold,vendor.example/network=fast", "main")
 	f.mustRun(t, "other", "batch", "", "main")
@@ -240,7 +240,7 @@ func TestListAssignmentsTellsEveryResourceOfEveryContainer(t *testing.T) {
 	}
 }
 
-func TestUpdateAnswersWithAllClassesOfTheContainer(t *testing.T) {
+func TestUpdateReturnsAllClassesOfTheContainer(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, "default", "web", "", "main")
 	answer, err := f.client.UpdateContainerQOSResources(t.Context(), &qosv1alpha1.UpdateContainerQOSResourcesRequest{
@@ -305,7 +305,7 @@ func TestUpdateErrorsHaveTheCodesThatTheAPIDocuments(t *testing.T) {
 	})
 }
 
-// manyPods is a node with an answer of several MiB.
+// manyPods is a node with a response of several MiB.
 type manyPods struct{ *node.Node }
 
 func (manyPods) Assignments() []state.PodAssignments {
@@ -332,6 +332,6 @@ func TestAFullNodeFitsIntoOneMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(list.GetPods()) != 500 {
-		t.Errorf("%d pods came, want 500", len(list.GetPods()))
+		t.Errorf("%d pods in the response, want 500", len(list.GetPods()))
 	}
 }

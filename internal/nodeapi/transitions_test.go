@@ -14,11 +14,11 @@ func TestTransitionTimes(t *testing.T) {
 	healthy, unhealthy, gone := true, false, (*bool)(nil)
 	for _, test := range []struct {
 		name string
-		// states has whether the condition is healthy, or not there, at the hours 0, 1, 2, …
+		// states are whether the condition is healthy, or gone, at the hours 0, 1, 2, …
 		states []*bool
 		want   int
 	}{
-		{"is when the condition was first seen", []*bool{&healthy}, 0},
+		{"is that of the first status with the condition", []*bool{&healthy}, 0},
 		{"stays while health does", []*bool{&unhealthy, &unhealthy, &unhealthy}, 0},
 		{"moves when health does", []*bool{&healthy, &unhealthy, &unhealthy}, 1},
 		{"moves at every change", []*bool{&healthy, &unhealthy, &healthy}, 2},

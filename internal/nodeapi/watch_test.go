@@ -40,7 +40,7 @@ func TestWatchSendsTheStateAndThenItsChanges(t *testing.T) {
 	}
 }
 
-func TestWatchAssignmentsTellsOfTheNamespaceAlone(t *testing.T) {
+func TestWatchAssignmentsReportsTheNamespaceOnly(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, "other", "theirs", "", "main")
 	f.mustRun(t, "mine", "web", "", "main")
@@ -93,6 +93,6 @@ func TestTheEndOfTheServerEndsStreamsWithUnavailable(t *testing.T) {
 	go func() { _, err := stream.Recv(); ended <- err }()
 	f.served.End()
 	if err := <-ended; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "qos-nri-plugin ends") {
-		t.Errorf("the stream ended with %v, want code Unavailable, said by the server", err)
+		t.Errorf("the stream ended with %v, want code Unavailable, from the server", err)
 	}
 }

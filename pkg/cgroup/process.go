@@ -130,3 +130,14 @@ func parseIDs(data []byte) ([]int, error) {
 	}
 	return ids, nil
 }
+
+// StatField returns a field of /proc/PID/stat by its number in proc_pid_stat(5), which is at least 3; empty when there is none. The
+// fields follow the name of the process, in parentheses, which may have any characters.
+func StatField(stat []byte, number int) string {
+	const first = 3
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if number-first >= len(fields) {
+		return ""
+	}
+	return string(fields[number-first])
+}

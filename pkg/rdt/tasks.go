@@ -4,7 +4,6 @@
 package rdt
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 )
 
 // ParseTasks reads a tasks file: thread IDs, one per line.
@@ -119,13 +120,8 @@ func (t tree) running(tid int) bool {
 	if err != nil {
 		return !notExist(err) && !errors.Is(err, syscall.ESRCH)
 	}
-	return !isZombie(stat)
-}
-
-// isZombie reads the state in /proc/PID/stat (proc_pid_stat(5)), which follows the name. The name may have any characters.
-func isZombie(stat []byte) bool {
-	_, after, found := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
-	return found && (bytes.HasPrefix(after, []byte("Z")) || bytes.HasPrefix(after, []byte("X")))
+	const state = 3 // "Z" is a zombie, "X" is dead
+	return !slices.Contains([]string{"Z", "X"}, cgroup.StatField(stat, state))
 }
 
 // moveTask moves one thread to a group.

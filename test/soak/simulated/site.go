@@ -27,8 +27,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
 )
 
-// inspectInterval is how often the plugin looks for drift. It is shorter than on a node, to test more of it.
-const inspectInterval = 2 * time.Second
+// repairInterval is how often the plugin looks for drift. It is shorter than on a node, to test more of it.
+const repairInterval = 2 * time.Second
 
 // Site is a node with 12 ways of cache, and disks that are added and removed.
 type Site struct {
@@ -82,7 +82,7 @@ func (s *Site) furnish() error {
 	s.options = agent.DefaultOptions()
 	s.options.Config, s.options.HostRoot, s.options.StateDir = path("classes.yaml"), path("host"), path("state")
 	s.options.NRISocket, s.options.APISocket, s.options.MetricsAddress = path("cable.sock"), path("qos.sock"), ""
-	s.options.Version, s.options.InspectInterval = "soak", inspectInterval
+	s.options.Version, s.options.RepairInterval = "soak", repairInterval
 	bootID := path("host/proc/sys/kernel/random/boot_id")
 	err := errors.Join(os.MkdirAll(filepath.Dir(bootID), 0o755), os.WriteFile(bootID, []byte("soak\n"), 0o600), s.makeForeign())
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *Site) Live(ctx context.Context) (invariant.Live, error) {
 func (s *Site) Machine() steps.Machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := steps.Machine{Ways: 12, Domains: []int{0, 1}, Notices: inspectInterval + time.Second, Weights: map[string]string{
+	m := steps.Machine{Ways: 12, Domains: []int{0, 1}, Notices: repairInterval + time.Second, Weights: map[string]string{
 		// io.weight by KEP-2254's conversion of 10 to 1000 into 1 to 10000.
 		"io.bfq.weight": "default 400", "io.weight": "default 3940",
 	}}
