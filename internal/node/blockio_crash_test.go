@@ -6,14 +6,11 @@ package node_test
 import (
 	"context"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
-	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
@@ -33,21 +30,14 @@ resources:
       third: [{Weight: 200}, {Devices: [/dev/sda], ThrottleReadBps: 10M, Weight: 50}]
 `
 
-// throttled is a node with a real backend on a simulated machine, and one container on it.
-type throttled struct {
-	*node.Node
-	host   mortalHost
-	path   string // of the checkpoint
-	killer *killer
-	pod    classes.Holder
-	ctr    classes.Holder
+// blockioMachine is a machine with three disks that act on weights.
+type blockioMachine struct {
+	*machine
 	legacy bool // cgroup v1
 }
 
-const throttledPath = "/kubepods/poduid-a/c1"
-
-// newThrottled runs a container in a class, on a machine with three disks that act on weights.
-func newThrottled(t *testing.T, legacy bool, class string) *throttled {
+// newBlockIOMachine runs the container in a class.
+func newBlockIOMachine(t *testing.T, legacy bool, class string) *blockioMachine {
 	t.Helper()
 	m := simcgroup.New()
 	if legacy {
@@ -59,49 +49,34 @@ func newThrottled(t *testing.T, legacy bool, class string) *throttled {
 			t.Fatal(err)
 		}
 	}
-	m.AddCgroup(throttledPath)
-	f := &throttled{killer: &killer{}, legacy: legacy, path: filepath.Join(t.TempDir(), "changes.json")}
-	f.pod = pod("a", asking("blockio="+class))
-	f.host = mortalHost{sim.New(sim.Options{Cgroups: m}), f.killer}
-	f.ctr = classes.Holder{ID: "c1", Container: "main", CgroupsPath: throttledPath}
-	f.reborn(t)
-	adjustment, assigned, err := f.CreateContainer(in(f.pod, f.ctr))
-	if err != nil {
+	m.AddCgroup(machinePath)
+
+	on := func(host crashHost) classes.Kind {
+		return blockio.Kind(blockio.Options{FS: host, Tree: treeOf(t, host), Log: slog.New(slog.DiscardHandler)})
+	}
+	f := &blockioMachine{newMachine(t, sim.New(sim.Options{Cgroups: m}), on, blockioFiles, "blockio="+class), legacy}
+	f.runtime = f
+	f.restart(t)
+	if err := m.SetUnified(machinePath, f.create(t, 1).Unified); err != nil {
 		t.Fatal(err)
 	}
-	record, err := state.Record(assigned)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.ctr.ContainerAnnotations, f.ctr.PID = map[string]string{state.RecordAnnotation: record}, 1
-	if err := m.SetUnified(throttledPath, adjustment.Unified); err != nil {
-		t.Fatal(err)
-	}
-	if err := finish(t)(f.StartContainer(in(f.pod, f.ctr))); err != nil {
-		t.Fatal(err)
-	}
+	f.start(t)
 	return f
 }
 
-func (f *throttled) reborn(t *testing.T) {
-	t.Helper()
-	kind := blockio.Kind(blockio.Options{FS: f.host, Tree: treeOf(t, f.host), Log: slog.New(slog.DiscardHandler)})
-	f.Node = restarted(t, f, f.path, blockioFiles, kind)
-}
-
 // SetUnified is part of reconcile.Runtime. The runtime writes one file after another, and goes on when the plugin dies.
-func (f *throttled) SetUnified(_ context.Context, _ string, unified map[string]string) error {
+func (f *blockioMachine) SetUnified(_ context.Context, _ string, unified map[string]string) error {
 	f.killer.step()
 	defer f.killer.step()
-	return f.host.Cgroups().SetUnified(throttledPath, unified)
+	return f.host.Cgroups().SetUnified(machinePath, unified)
 }
 
-// files are the cgroup's, which are to be exactly those of its class.
-func (f *throttled) files(t *testing.T) map[string]string {
+// files returns the files of the container's cgroup, which must be exactly those of its class.
+func (f *blockioMachine) files(t *testing.T) map[string]string {
 	t.Helper()
-	dir := "/sys/fs/cgroup" + throttledPath
+	dir := "/sys/fs/cgroup" + machinePath
 	if f.legacy {
-		dir = "/sys/fs/cgroup/blkio" + throttledPath
+		dir = "/sys/fs/cgroup/blkio" + machinePath
 	}
 	names, err := f.host.ReadDir(dir)
 	if err != nil {
@@ -121,13 +96,9 @@ func (f *throttled) files(t *testing.T) map[string]string {
 	return files
 }
 
-func (f *throttled) class() string {
-	return f.Assignments()[0].Containers[0].Assignments[0].Class
-}
-
-// TestAContainerHasNothingOfOtherClassesWhenTheProcessWasKilledInAnUpdate kills it around every write of the last of several updates.
+// TestACrashDuringAnUpdateLeavesNoValuesOfOtherClasses kills the plugin around every write of the last of several updates.
 // With cgroup v1 the plugin writes one file after another.
-func TestAContainerHasNothingOfOtherClassesWhenTheProcessWasKilledInAnUpdate(t *testing.T) {
+func TestACrashDuringAnUpdateLeavesNoValuesOfOtherClasses(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		legacy  bool // cgroup v1
@@ -139,7 +110,7 @@ func TestAContainerHasNothingOfOtherClassesWhenTheProcessWasKilledInAnUpdate(t *
 		{"the second update, back to the class of its creation", true, []string{"second", "first"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			want := newThrottled(t, test.legacy, test.updates[len(test.updates)-1]).files(t)
+			want := newBlockIOMachine(t, test.legacy, test.updates[len(test.updates)-1]).files(t)
 			n := 1
 			for ; killBlockIOAt(t, n, test.legacy, test.updates, want); n++ {
 			}
@@ -150,10 +121,10 @@ func TestAContainerHasNothingOfOtherClassesWhenTheProcessWasKilledInAnUpdate(t *
 	}
 }
 
-// killBlockIOAt kills the process at step n of the last update, and says whether there was such a step.
+// killBlockIOAt kills the process at step n of the last update, and reports whether there was such a step.
 func killBlockIOAt(t *testing.T, n int, legacy bool, updates []string, want map[string]string) (died bool) {
 	t.Helper()
-	f, last := newThrottled(t, legacy, "first"), len(updates)-1
+	f, last := newBlockIOMachine(t, legacy, "first"), len(updates)-1
 	for i, class := range updates {
 		*f.killer = killer{}
 		if i == last {
@@ -166,11 +137,9 @@ func killBlockIOAt(t *testing.T, n int, legacy bool, updates []string, want map[
 		})
 	}
 	*f.killer = killer{}
-	f.reborn(t)
-	f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
-	f.Reconcile(t.Context())
-	if got := f.class(); got != updates[last] {
-		t.Errorf("killed at step %d: it is in class %q", n, got)
+	f.recover(t)
+	if got := f.class(t); got != updates[last] {
+		t.Errorf("killed at step %d: the container is in class %q", n, got)
 	}
 	if diff := cmp.Diff(want, f.files(t)); diff != "" {
 		t.Errorf("killed at step %d: in class %q it has (-want +got):\n%s", n, updates[last], diff)

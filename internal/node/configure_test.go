@@ -61,9 +61,7 @@ func TestAConfigurationIsCheckedBeforeAnythingIsApplied(t *testing.T) {
 func TestAResourceThatTheMachineLacksIsRefusedWithTheReason(t *testing.T) {
 	f := newFixture(t)
 	f.backends[cache].Lack(&classes.Unavailable{Reason: "NoCPUSupport", Message: "the CPU has no such thing"})
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, files)
 	_, err := f.run(t, pod("a", asking("test.example/cache=gold")), container("c1"))
 	if !errors.Is(err, classes.ErrUnavailable) || !strings.Contains(err.Error(), "the CPU has no such thing") {
 		t.Errorf("error is %v", err)
@@ -75,9 +73,7 @@ func TestAResourceThatTheMachineLacksIsRefusedWithTheReason(t *testing.T) {
 func TestAClassThatIsGoneDrains(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", asking("test.example/cache=gold,test.example/disk=slow")), container("c1"))
-	if err := f.configure(t, fewer); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, fewer)
 	f.wantClass(t, "c1", cache, "gold/pod")
 	if got := f.Draining(); got != 2 {
 		t.Errorf("%d assignments drain, want 2", got)
@@ -97,9 +93,7 @@ func TestAClassThatIsGoneDrains(t *testing.T) {
 func TestAResourceThatShowsItselfMissingOnlyWhenAppliedIsUnavailableToo(t *testing.T) {
 	f := newFixture(t)
 	f.backends[cache].Fail("apply", &classes.Unavailable{Reason: "NoCPUSupport", Message: "the CPU has no such thing"})
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, files)
 	if got := f.Status().Resources[0].Unavailable; got == nil || got.Reason != "NoCPUSupport" {
 		t.Errorf("unavailable because of %v", got)
 	}
@@ -110,9 +104,7 @@ func TestWhatRunsIsBroughtAlongWithNewClassFiles(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("default", nil), container("c1"))
 	f.mustRun(t, pod("asked", asking("test.example/cache=bronze")), container("c2"))
-	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	if got := f.Reconcile(t.Context()); got != 1 {
 		t.Errorf("brought %d along, want 1", got)
 	}
@@ -127,9 +119,7 @@ func TestWhatCannotBeBroughtAlongIsReportedAsItIs(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("default", nil), container("c1"))
 	f.backends[cache].Fail("enforce silver", errors.New("refused"))
-	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "bronze/adopted")
 	f.backends[cache].Fail("enforce silver", nil)
@@ -140,9 +130,7 @@ func TestWhatCannotBeBroughtAlongIsReportedAsItIs(t *testing.T) {
 func TestACleanUpThatFailsDoesNotMakeTheLiveConfigurationFailed(t *testing.T) {
 	f := newFixture(t)
 	f.backends[cache].Fail("release", errors.New("device or resource busy"))
-	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	if status := f.Status(); status.Config.Err != nil || status.Resources[0].DefaultClass != "silver" {
 		t.Errorf("status says %v, default class %q", status.Config.Err, status.Resources[0].DefaultClass)
 	}
@@ -163,9 +151,7 @@ func TestANewResourceOfARefusedConfigurationIsTakenBack(t *testing.T) {
 
 func TestAResourceThatIsGoneIsTakenBack(t *testing.T) {
 	f := newFixture(t)
-	if err := f.configure(t, fewer); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, fewer)
 	if live, _ := f.backends[disk].Live(); len(live) > 0 {
 		t.Errorf("classes %v stay applied", live)
 	}

@@ -6,87 +6,46 @@ package node_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
-	"github.com/qos-nri/qos-nri-plugin/test/sim"
 )
 
-// killed is what a process dies of.
-type killed struct{}
-
-// killer ends the process before its nth step outside of memory; 0 is never.
-type killer struct{ at, steps int }
-
-func (k *killer) step() {
-	k.steps++
-	if k.steps == k.at {
-		panic(killed{})
-	}
-}
-
-// survives runs something that may be killed.
-func (k *killer) survives(do func()) (alive bool) {
-	defer func() {
-		if why := recover(); why != nil {
-			if _, ours := why.(killed); !ours {
-				panic(why)
-			}
-		}
-	}()
-	do()
-	return true
-}
-
-// mortal is a backend whose process may die around every look at the kernel and every change of it. With blind, the kernel does not
+// crashBackend is a backend whose process may die around every look at the kernel and every change of it. With blind, the kernel does not
 // show the class of anything.
-type mortal struct {
+type crashBackend struct {
 	*nodetest.Backend
 	killer *killer
 	blind  bool
 }
 
-func (m mortal) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
+func (m crashBackend) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
 	m.killer.step()
 	defer m.killer.step()
 	return m.Backend.Enforce(ctx, target, from, to)
 }
 
-func (m mortal) Observe(ctx context.Context, target classes.Holder, want string) (string, bool, error) {
+func (m crashBackend) Observe(ctx context.Context, target classes.Holder, want string) (string, bool, error) {
 	m.killer.step()
 	class, ok, err := m.Backend.Observe(ctx, target, want)
 	return class, ok && !m.blind, err
 }
 
-// mortalHost is a simulated machine. The process may be killed before and after every write to it.
-type mortalHost struct {
-	*sim.Machine
-	killer *killer
-}
-
-func (h mortalHost) WriteFile(path string, data []byte) error {
-	h.killer.step()
-	defer h.killer.step()
-	return h.Machine.WriteFile(path, data)
-}
-
-// mortalChanges die before the checkpoint is written, while it is, and after.
-type mortalChanges struct {
+// crashChanges die before the checkpoint is written, while it is, and after.
+type crashChanges struct {
 	state.Changes
 	killer *killer
 	path   string
 }
 
-func (m mortalChanges) Set(id string, changed []classes.Assignment) error {
+func (m crashChanges) Set(id string, changed []classes.Assignment) error {
 	m.killer.step()
 	if m.killer.steps+1 == m.killer.at {
 		_ = os.WriteFile(m.path+".new", []byte(`{"bootID":"boot","chan`), 0o600)
@@ -96,8 +55,8 @@ func (m mortalChanges) Set(id string, changed []classes.Assignment) error {
 	return m.Changes.Set(id, changed)
 }
 
-// mortalFixture is a node that is killed and made anew. Kernel, runtime and checkpoint outlive it.
-type mortalFixture struct {
+// crashFixture is a node that is killed and made anew. Kernel, runtime and checkpoint outlive it.
+type crashFixture struct {
 	*fixture
 	killer *killer
 	text   string // of the class files
@@ -106,52 +65,46 @@ type mortalFixture struct {
 }
 
 // SetUnified is part of reconcile.Runtime.
-func (f *mortalFixture) SetUnified(ctx context.Context, id string, unified map[string]string) error {
+func (f *crashFixture) SetUnified(ctx context.Context, id string, unified map[string]string) error {
 	f.killer.step()
 	defer f.killer.step()
 	return f.fixture.SetUnified(ctx, id, unified)
 }
 
-func newMortal(t *testing.T) *mortalFixture {
+func newCrashFixture(t *testing.T) *crashFixture {
 	t.Helper()
-	f := &mortalFixture{fixture: newFixture(t), killer: &killer{}, text: files}
+	f := &crashFixture{fixture: newFixture(t), killer: &killer{}, text: files}
 	create := f.kinds[0].New
 	f.kinds[0].New = func(resource string, scope classes.Scope) classes.Backend {
-		return mortal{create(resource, scope).(*nodetest.Backend), f.killer, resource == disk}
+		return crashBackend{create(resource, scope).(*nodetest.Backend), f.killer, resource == disk}
 	}
-	f.reborn(t)
+	f.runtime = f
+	f.restart(t)
 	for _, name := range []string{"a", "b"} {
 		p := pod(name, asking("test.example/net=low,test.example/disk=slow"))
-		if err := f.runPod(t, p); err != nil {
-			t.Fatal(err)
-		}
+		f.mustRunPod(t, p)
 		f.pods = append(f.pods, p)
 		f.exist = append(f.exist, running(p, f.mustRun(t, p, container("c-"+name))))
 	}
 	return f
 }
 
-// reborn makes the process anew with its class files. It has not seen yet what runs.
-func (f *mortalFixture) reborn(t *testing.T) {
+// restart makes the process anew with its class files. It is not synchronized.
+func (f *crashFixture) restart(t *testing.T) {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	changes := mortalChanges{checkpoint.Open(f.path, "boot", log), f.killer, f.path}
-	f.Node = node.New(node.Options{Kinds: f.kinds, Changes: changes, Log: log})
-	f.Connected(f, state.RuntimeInfo{Name: "test"})
-	if err := f.configure(t, f.text); err != nil {
-		t.Fatal(err)
-	}
+	f.fixture.restart(t, func(o *node.Options) { o.Changes = crashChanges{o.Changes, f.killer, f.path} })
+	f.mustConfigure(t, f.text)
 }
 
-func (f *mortalFixture) recover(t *testing.T) {
+func (f *crashFixture) recover(t *testing.T) {
 	t.Helper()
-	f.reborn(t)
+	f.restart(t)
 	f.Synchronize(f.pods, f.exist)
 	f.Reconcile(t.Context())
 }
 
 // state is what is reported of container c-a and of pod a; it must be what the kernel has.
-func (f *mortalFixture) state(t *testing.T) []string {
+func (f *crashFixture) state(t *testing.T) []string {
 	t.Helper()
 	var state []string
 	for _, resource := range []string{cache, disk} {
@@ -171,8 +124,8 @@ func (f *mortalFixture) state(t *testing.T) []string {
 	return state
 }
 
-// mortalUpdate is a change of two resources of a container, and of one of its pod.
-func (f *mortalFixture) mortalUpdate(t *testing.T) error {
+// updateBoth is a change of two resources of a container, and of one of its pod.
+func (f *crashFixture) updateBoth(t *testing.T) error {
 	return errors.Join(
 		f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: ""}),
 		f.Update(t.Context(), classes.Owner{PodUID: "uid-a"}, map[string]string{net: "high"}),
@@ -189,24 +142,24 @@ func TestAProcessThatIsKilledAnywhereIsMadeUpForByTheNext(t *testing.T) {
 	silver := []string{"silver/default", "slow/pod", "low"}
 	for _, test := range []struct {
 		name string
-		do   func(t *testing.T, f *mortalFixture)
+		do   func(t *testing.T, f *crashFixture)
 		// may are the states that a crash can lead to; the last is that without one.
 		may   [][]string
 		steps int // at least
 	}{
-		{"in an update", func(t *testing.T, f *mortalFixture) {
-			if err := f.mortalUpdate(t); err != nil {
+		{"in an update", func(t *testing.T, f *crashFixture) {
+			if err := f.updateBoth(t); err != nil {
 				t.Error(err)
 			}
 		}, [][]string{before, half, after}, 16},
-		{"in an update that the kernel refuses", func(t *testing.T, f *mortalFixture) {
+		{"in an update that the kernel refuses", func(t *testing.T, f *crashFixture) {
 			f.backends[disk].Fail("enforce fast", errors.New("no such device"))
 			defer f.backends[disk].Fail("enforce fast", nil)
 			if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"}); err == nil {
 				t.Error("no error")
 			}
 		}, [][]string{fast, before}, 16},
-		{"while what runs is brought along with new class files", func(t *testing.T, f *mortalFixture) {
+		{"while what runs is brought along with new class files", func(t *testing.T, f *crashFixture) {
 			f.text = strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")
 			if err := f.configure(t, f.text); err != nil {
 				t.Error(err)
@@ -229,9 +182,9 @@ func TestAProcessThatIsKilledAnywhereIsMadeUpForByTheNext(t *testing.T) {
 
 // killAt kills the process at step n of do, and with again > 0 the next one at that step of its recovery. It says whether there were
 // such steps.
-func killAt(t *testing.T, n, again int, do func(*testing.T, *mortalFixture), may [][]string) (died bool) {
+func killAt(t *testing.T, n, again int, do func(*testing.T, *crashFixture), may [][]string) (died bool) {
 	t.Helper()
-	f := newMortal(t)
+	f := newCrashFixture(t)
 	*f.killer = killer{at: n}
 	died = !f.killer.survives(func() { do(t, f) })
 	if died && again > 0 {

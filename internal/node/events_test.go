@@ -194,9 +194,7 @@ func TestAnEndThatIsHeardOfBeforeTheStartLeavesNothing(t *testing.T) {
 func TestThePodsEndMayComeBeforeThatOfItsContainers(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", asking("test.example/net=high,test.example/cache=gold"))
-	if err := f.runPod(t, p); err != nil {
-		t.Fatal(err)
-	}
+	f.mustRunPod(t, p)
 	f.mustRun(t, p, container("c1"))
 	for _, id := range []string{p.ID, p.ID, "c1", p.ID} {
 		f.Stop(id)

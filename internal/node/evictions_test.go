@@ -37,13 +37,6 @@ func withoutNet(text string) string {
 	return text
 }
 
-func (f *fixture) mustConfigure(t *testing.T, text string) {
-	t.Helper()
-	if err := f.configure(t, text); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // wantEvicted takes lines of pod, container, resource and class.
 func (f *fixture) wantEvicted(t *testing.T, when string, want ...string) {
 	t.Helper()
@@ -112,14 +105,10 @@ func TestAClassThatSomebodyChangedToCountsAsAskedFor(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, evicting)
 	f.mustRun(t, pod("a", nil), container("c1"))
-	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
 	f.mustConfigure(t, noGold)
 	f.wantEvicted(t, "the class that it was changed to is gone", "a main test.example/cache gold")
-	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "silver"}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustUpdate(t, ownerA, map[string]string{cache: "silver"})
 	f.wantEvicted(t, "it was changed to another class")
 }
 
@@ -161,9 +150,7 @@ func TestARestartKeepsEvictionsOfClasses(t *testing.T) {
 
 func TestWithoutAnyClassFileNobodyIsEvicted(t *testing.T) {
 	f := newFixture(t)
-	if err := f.configure(t, strings.ReplaceAll(files, "  defaultClass: bronze", "  onClassRemoved: evict")); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, strings.ReplaceAll(files, "  defaultClass: bronze", "  onClassRemoved: evict"))
 	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
 	for _, names := range [][]string{nil, {"a.yaml"}} {
 		if err := f.Configure(t.Context(), classes.FileSet{Config: &classes.Config{}, Files: names}); err != nil {

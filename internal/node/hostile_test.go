@@ -13,7 +13,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
@@ -28,39 +27,38 @@ func hostileNames() []string {
 	}
 }
 
-// watchedHost notes the paths of everything that is changed.
+// watchedHost records the paths of all changes.
 type watchedHost struct {
 	*sim.Machine
 	mu      *sync.Mutex // guards changed
 	changed *[]string
 }
 
-func (h watchedHost) note(path string) {
+func (h watchedHost) record(path string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	*h.changed = append(*h.changed, path)
 }
 
 func (h watchedHost) WriteFile(path string, data []byte) error {
-	h.note(path)
+	h.record(path)
 	return h.Machine.WriteFile(path, data)
 }
 
 func (h watchedHost) Mkdir(path string) error {
-	h.note(path)
+	h.record(path)
 	return h.Machine.Mkdir(path)
 }
 
 func (h watchedHost) Remove(path string) error {
-	h.note(path)
+	h.record(path)
 	return h.Machine.Remove(path)
 }
 
-// grouped is a node with the backend of resctrl, beside a group of others.
-type grouped struct {
-	*node.Node
+// watchedNode is a node with the backend of resctrl, on a machine that has a group of another program.
+type watchedNode struct {
+	*fixture
 	host watchedHost
-	path string // of the checkpoint
 }
 
 const groupFiles = `
@@ -72,25 +70,21 @@ resources:
   rdt: {partitions: {p: {l3Allocation: "100%", classes: {gold: {l3Allocation: "50%"}, bronze: {}}}}}
 `
 
-func newGrouped(t *testing.T) *grouped {
+func newWatchedNode(t *testing.T) *watchedNode {
 	t.Helper()
 	spec := resctrl.IntelSpec()
-	g := &grouped{host: watchedHost{sim.New(sim.Options{RDT: &spec}), &sync.Mutex{}, &[]string{}}, path: path.Join(t.TempDir(), "changes.json")}
-	if err := g.host.Machine.Mkdir(resctrl.MountPoint + "/theirs"); err != nil {
+	host := watchedHost{sim.New(sim.Options{RDT: &spec}), &sync.Mutex{}, &[]string{}}
+	if err := host.Machine.Mkdir(resctrl.MountPoint + "/theirs"); err != nil {
 		t.Fatal(err)
 	}
-	g.reborn(t)
+	g := &watchedNode{newFixtureOf(t, rdtOn(t, host)), host}
+	g.restart(t)
+	g.mustConfigure(t, groupFiles)
 	return g
 }
 
-// reborn makes the process anew.
-func (g *grouped) reborn(t *testing.T) {
-	t.Helper()
-	g.Node = restarted(t, nil, g.path, groupFiles, rdtOn(t, g.host))
-}
-
-// wantInside wants nothing to have been changed but in our own groups.
-func (g *grouped) wantInside(t *testing.T) {
+// wantInside fails the test if anything but the groups of classes was changed.
+func (g *watchedNode) wantInside(t *testing.T) {
 	t.Helper()
 	g.host.mu.Lock()
 	defer g.host.mu.Unlock()
@@ -104,8 +98,8 @@ func (g *grouped) wantInside(t *testing.T) {
 	*g.host.changed = nil
 }
 
-// run runs a container of the machine in the root group.
-func (g *grouped) run(t *testing.T, id string) int {
+// addContainer adds a container to the machine, in the root group.
+func (g *watchedNode) addContainer(t *testing.T, id string) int {
 	t.Helper()
 	g.host.Cgroups().AddCgroup("/kubepods/" + id)
 	pid := 100
@@ -117,7 +111,7 @@ func (g *grouped) run(t *testing.T, id string) int {
 func TestNoRequestLeadsOutOfTheGroupsOfClasses(t *testing.T) {
 	for _, name := range hostileNames() {
 		t.Run(fmt.Sprintf("%.20q", name), func(t *testing.T) {
-			g := newGrouped(t)
+			g := newWatchedNode(t)
 			for key, value := range map[string]string{
 				"qos.noderesource.dev/pod":                   "rdt=" + name,
 				"container.qos.noderesource.dev/main":        "rdt=" + name,
@@ -151,9 +145,9 @@ func TestNoRecordAndNoCheckpointLeadsOutOfTheGroupsOfClasses(t *testing.T) {
 	for _, name := range hostileNames() {
 		for _, by := range []string{"record", "checkpoint"} {
 			t.Run(fmt.Sprintf("%s %.20q", by, name), func(t *testing.T) {
-				g := newGrouped(t)
+				g := newWatchedNode(t)
 				assigned := []classes.Assignment{{Resource: "k8s.io/rdt", Class: name, Source: classes.SourceUpdate}}
-				c := classes.Holder{ID: "c1", Container: "main", CgroupsPath: "/kubepods/c1", PID: g.run(t, "c1")}
+				c := classes.Holder{ID: "c1", Container: "main", CgroupsPath: "/kubepods/c1", PID: g.addContainer(t, "c1")}
 				if by == "record" {
 					c.ContainerAnnotations = map[string]string{state.RecordAnnotation: marshal(t, assigned)}
 				} else {
@@ -162,7 +156,8 @@ func TestNoRecordAndNoCheckpointLeadsOutOfTheGroupsOfClasses(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				g.reborn(t)
+				g.restart(t)
+				g.mustConfigure(t, groupFiles)
 				g.wantInside(t)
 				g.Synchronize(nil, []state.Existing{running(pod("a", nil), c)})
 				g.Reconcile(t.Context())

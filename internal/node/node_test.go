@@ -4,166 +4,15 @@
 package node_test
 
 import (
-	"context"
 	"errors"
-	"log/slog"
-	"maps"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
-	"github.com/qos-nri/qos-nri-plugin/internal/node"
-	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
-
-const (
-	cache = "test.example/cache"
-	disk  = "test.example/disk"
-	net   = "test.example/net" // of pods
-)
-
-const files = `
-apiVersion: qos.noderesource.dev/v1alpha1
-kind: QOSClassConfig
-resources:
-- name: test.example/cache
-  defaultClass: bronze
-  classes: [{name: gold, capacity: 1}, {name: silver}, {name: bronze}]
-  test: {names: [gold, silver, bronze]}
-- name: test.example/disk
-  classes: [{name: fast, capacity: 2}, {name: slow}]
-  test: {names: [fast, slow]}
-- name: test.example/net
-  scope: pod
-  test: {names: [high, low]}
-`
-
-// fixture is a node with a backend a resource, over a state directory that survives it.
-type fixture struct {
-	*node.Node
-	kinds    []classes.Kind
-	backends map[string]*nodetest.Backend
-	unified  map[string]map[string]string // what the runtime was told, by container
-	path     string
-}
-
-func newFixture(t *testing.T) *fixture {
-	t.Helper()
-	f := &fixture{
-		backends: map[string]*nodetest.Backend{cache: nodetest.NewBackend(), disk: nodetest.NewBackend(), net: nodetest.NewBackend()},
-		unified:  map[string]map[string]string{},
-		path:     filepath.Join(t.TempDir(), "changes.json"),
-	}
-	f.kinds = []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope, classes.PodScope}, f.backends)}
-	f.restart(t)
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-// restart makes the node anew, as after a kill -9, with nothing but the checkpoint left.
-func (f *fixture) restart(*testing.T) {
-	log := slog.New(slog.DiscardHandler)
-	f.Node = node.New(node.Options{Kinds: f.kinds, Changes: checkpoint.Open(f.path, "boot", log), Log: log})
-	f.Connected(f, state.RuntimeInfo{Name: "test"})
-}
-
-func (f *fixture) configure(t *testing.T, text string) error {
-	t.Helper()
-	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, f.kinds, nil)
-	return f.Configure(t.Context(), classes.FileSet{Config: config, Err: err, Files: []string{"a.yaml"}})
-}
-
-// SetUnified is part of reconcile.Runtime.
-func (f *fixture) SetUnified(_ context.Context, id string, unified map[string]string) error {
-	f.unified[id] = maps.Clone(unified)
-	return nil
-}
-
-func pod(name string, annotations map[string]string) classes.Holder {
-	return classes.Holder{ID: "sandbox-" + name, SandboxID: "sandbox-" + name, PodUID: "uid-" + name, PodName: name, PodNamespace: "ns", PodAnnotations: annotations}
-}
-
-func asking(request string) map[string]string {
-	return map[string]string{"qos.noderesource.dev/pod": request}
-}
-
-func container(id string) classes.Holder { return classes.Holder{ID: id, Container: "main"} }
-
-// in returns a container of a pod.
-func in(p, c classes.Holder) classes.Holder {
-	c.SandboxID, c.PodUID, c.PodName, c.PodNamespace, c.PodAnnotations = p.ID, p.PodUID, p.PodName, p.PodNamespace, p.PodAnnotations
-	return c
-}
-
-// run creates and starts a container, and returns it as the runtime would show it from then on.
-func (f *fixture) run(t *testing.T, p classes.Holder, c classes.Holder) (classes.Holder, error) {
-	t.Helper()
-	_, assigned, err := f.CreateContainer(in(p, c))
-	if err != nil {
-		return c, err
-	}
-	record, err := state.Record(assigned)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.ContainerAnnotations, c.PID = map[string]string{state.RecordAnnotation: record}, 1
-	return c, f.start(t, p, c)
-}
-
-// start is the hook at the start of a container, as the runtime waits for it.
-func (f *fixture) start(t *testing.T, p classes.Holder, c classes.Holder) error {
-	t.Helper()
-	return finish(t)(f.StartContainer(in(p, c)))
-}
-
-func (f *fixture) runPod(t *testing.T, p classes.Holder) error {
-	t.Helper()
-	return finish(t)(f.RunPod(p))
-}
-
-func finish(t *testing.T) func(enforce func(context.Context) error, err error) error {
-	t.Helper()
-	return func(enforce func(context.Context) error, err error) error {
-		if err != nil || enforce == nil {
-			return err
-		}
-		return enforce(t.Context())
-	}
-}
-
-func running(p classes.Holder, c classes.Holder) state.Existing {
-	return state.Existing{Holder: in(p, c), Started: true}
-}
-
-func (f *fixture) mustRun(t *testing.T, p classes.Holder, c classes.Holder) classes.Holder {
-	t.Helper()
-	c, err := f.run(t, p, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-// has returns the class and source of a container's resource, as reported.
-func (f *fixture) has(id, resource string) string { return nodetest.Has(f.Assignments(), id, resource) }
-
-func (f *fixture) wantClass(t *testing.T, id, resource, want string) {
-	t.Helper()
-	if got := f.has(id, resource); got != want {
-		t.Errorf("%s of %s is reported as %q, want %q", resource, id, got, want)
-	}
-	class, _, _ := strings.Cut(want, "/")
-	if got := f.backends[resource].Enforced()[id]; got != class {
-		t.Errorf("%s of %s is enforced as %q, want %q", resource, id, got, class)
-	}
-}
 
 func TestAContainerGetsWhatItAsksForAndDefaultsForTheRest(t *testing.T) {
 	f := newFixture(t)
@@ -248,19 +97,13 @@ func TestSynchronizeRebuildsTheSameState(t *testing.T) {
 	pods := []classes.Holder{pod("a", asking("test.example/cache=gold,test.example/disk=slow,test.example/net=low")), pod("b", nil)}
 	var exist []state.Existing
 	for i, p := range pods {
-		if err := f.runPod(t, p); err != nil {
-			t.Fatal(err)
-		}
+		f.mustRunPod(t, p)
 		exist = append(exist, running(p, f.mustRun(t, p, container([]string{"c1", "c2"}[i]))))
 	}
-	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-b", Container: "main"}, map[string]string{disk: "fast"}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustUpdate(t, classes.Owner{PodUID: "uid-b", Container: "main"}, map[string]string{disk: "fast"})
 	before := f.Assignments()
 	f.restart(t)
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, files)
 	f.Synchronize(pods, exist)
 	f.Reconcile(t.Context())
 	if diff := cmp.Diff(before, f.Assignments()); diff != "" {

@@ -32,16 +32,7 @@ func bounded(t *testing.T) *fixture {
 func (f *fixture) configureBounded(t *testing.T) {
 	t.Helper()
 	const pods = "  scope: pod\n"
-	if err := f.configure(t, strings.ReplaceAll(files, pods, pods+"  classes: [{name: high, capacity: 1}, {name: low}]\n")); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (f *fixture) mustRunPod(t *testing.T, p classes.Holder) {
-	t.Helper()
-	if err := f.runPod(t, p); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, strings.ReplaceAll(files, pods, pods+"  classes: [{name: high, capacity: 1}, {name: low}]\n"))
 }
 
 // wantFull wants another pod to be refused, and to hold nothing afterwards.
@@ -102,9 +93,7 @@ func TestAPodIsNotUpdatedIntoAFullClass(t *testing.T) {
 	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-b"}, map[string]string{net: "high"}); !errors.Is(err, classes.ErrClassFull) {
 		t.Errorf("error is %v, want ErrClassFull", err)
 	}
-	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
 	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-b"}, map[string]string{net: "high"}); err != nil {
 		t.Errorf("the slot that a change has freed is not given: %v", err)
 	}
@@ -145,18 +134,14 @@ func TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", asking("test.example/net=high"))
 	f.mustRunPod(t, p)
-	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
 	f.restart(t)
 	if err := f.Configure(t.Context(), classes.FileSet{Err: errors.New("a.yaml:3: wrong")}); err == nil {
 		t.Fatal("wrong class files are applied")
 	}
 	f.Synchronize([]classes.Holder{p}, nil)
 	f.Reconcile(t.Context())
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, files)
 	f.Synchronize([]classes.Holder{p}, nil)
 	f.Reconcile(t.Context())
 	if got := f.backends[net].Enforced()[p.ID]; got != "low" {
@@ -181,9 +166,7 @@ func TestADeadSandboxOfAPodHasNoSayInItsClass(t *testing.T) {
 			f := newFixture(t)
 			begin(t, f)
 			f.Reconcile(t.Context())
-			if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"}); err != nil {
-				t.Fatal(err)
-			}
+			f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
 			f.Repair(t.Context())
 			f.Stop("dead")
 			f.Repair(t.Context())

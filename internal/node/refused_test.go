@@ -6,7 +6,6 @@ package node_test
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -28,11 +27,8 @@ func timed(t *testing.T) (*fixture, *clock) {
 	t.Helper()
 	f := newFixture(t)
 	c := &clock{time: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
-	f.Node = node.New(node.Options{Kinds: f.kinds, Log: slog.New(slog.DiscardHandler), Now: c.now})
-	f.Connected(f, state.RuntimeInfo{Name: "test"})
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
+	f.restart(t, func(o *node.Options) { o.Now = c.now })
+	f.mustConfigure(t, files)
 	return f, c
 }
 
@@ -72,28 +68,19 @@ func TestRefusalsAreToldUntilTheContainerStarts(t *testing.T) {
 		t.Error("the refusal is forgotten before the container could start")
 	}
 	f.backends[cache].Fail("enforce gold", errors.New("the kernel says no"))
-	if err := start(t, f, pod, second); err == nil {
+	if err := f.start(t, pod, second); err == nil {
 		t.Fatal("the container started")
 	}
 	if got := f.Refused(); len(got) != 1 || got[0].Reason != "EnforcementFailed" || got[0].Count != 1 || !strings.Contains(got[0].Message, "the kernel says no") {
 		t.Errorf("after a failed start: %+v", got)
 	}
 	f.backends[cache].Fail("enforce gold", nil)
-	if err := start(t, f, pod, second); err != nil {
+	if err := f.start(t, pod, second); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.Refused(); len(got) != 0 {
 		t.Errorf("after the start: %+v", got)
 	}
-}
-
-func start(t *testing.T, f *fixture, pod classes.Holder, ctr classes.Holder) error {
-	t.Helper()
-	enforce, err := f.StartContainer(in(pod, ctr))
-	if err != nil || enforce == nil {
-		return err
-	}
-	return enforce(t.Context())
 }
 
 func TestRefusalsThatNobodyRepeatsAreForgotten(t *testing.T) {

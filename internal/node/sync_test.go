@@ -18,9 +18,7 @@ func TestWhatRunsWithARecordIsAdoptedAlsoOverCapacity(t *testing.T) {
 	p, q := pod("a", asking("test.example/disk=fast")), pod("b", asking("test.example/disk=fast"))
 	exist := []state.Existing{running(p, f.mustRun(t, p, container("c1"))), running(q, f.mustRun(t, q, container("c2")))}
 	f.restart(t)
-	if err := f.configure(t, strings.ReplaceAll(files, "capacity: 2", "capacity: 1")); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, strings.ReplaceAll(files, "capacity: 2", "capacity: 1"))
 	f.Synchronize(nil, exist)
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", disk, "fast/pod")
@@ -35,9 +33,7 @@ func TestWhatWasCreatedWhileThePluginWasAwayGetsItsClassOnlyIfThereIsRoom(t *tes
 	p, q := pod("a", asking("test.example/cache=gold")), pod("b", asking("test.example/cache=gold"))
 	recorded := f.mustRun(t, p, container("c1"))
 	f.restart(t)
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, files)
 	f.Synchronize(nil, []state.Existing{running(q, container("c2")), running(p, recorded)})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "gold/pod")
@@ -81,9 +77,7 @@ func TestWhatWasCreatedBeforeARestartIsStartedAfterIt(t *testing.T) {
 	c := container("c1")
 	c.ContainerAnnotations = map[string]string{state.RecordAnnotation: record}
 	f.restart(t)
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, files)
 	f.Synchronize(nil, []state.Existing{{Holder: in(p, c)}})
 	if err := f.start(t, p, c); err != nil {
 		t.Fatal(err)
@@ -137,9 +131,7 @@ func TestAClassThatIsGoneDoesNotHideTheOtherResourcesAfterARestart(t *testing.T)
 	p := pod("a", asking("test.example/disk=fast"))
 	c := f.mustRun(t, p, container("c1"))
 	f.restart(t)
-	if err := f.configure(t, strings.ReplaceAll(strings.ReplaceAll(files, "{name: fast, capacity: 2}, ", ""), "[fast, slow]", "[slow]")); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, strings.ReplaceAll(strings.ReplaceAll(files, "{name: fast, capacity: 2}, ", ""), "[fast, slow]", "[slow]"))
 	f.Synchronize(nil, []state.Existing{running(p, c)})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "bronze/default")
@@ -149,16 +141,10 @@ func TestAClassThatIsGoneDoesNotHideTheOtherResourcesAfterARestart(t *testing.T)
 func TestPodsStayKnownWhileTheirResourceDrains(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", asking("test.example/net=high"))
-	if err := f.runPod(t, p); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustRunPod(t, p)
+	f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
 	for _, text := range []string{fewer, files} {
-		if err := f.configure(t, text); err != nil {
-			t.Fatal(err)
-		}
+		f.mustConfigure(t, text)
 		f.Synchronize([]classes.Holder{p}, nil)
 		f.Reconcile(t.Context())
 	}
@@ -193,14 +179,10 @@ func TestWhatAContainerWithoutARecordWasChangedToIsKept(t *testing.T) {
 			exist := []state.Existing{{Holder: in(p, c), Started: true}}
 			f.Synchronize(nil, exist)
 			f.Reconcile(t.Context())
-			if err := f.Update(t.Context(), ownerA, map[string]string{disk: test.change}); err != nil {
-				t.Fatal(err)
-			}
+			f.mustUpdate(t, ownerA, map[string]string{disk: test.change})
 			f.restart(t)
 			without := strings.NewReplacer("{name: "+test.without+", capacity: 1}, ", "", ", {name: "+test.without+"}", "").Replace(files)
-			if err := f.configure(t, without); err != nil {
-				t.Fatal(err)
-			}
+			f.mustConfigure(t, without)
 			f.Synchronize(nil, exist)
 			f.Reconcile(t.Context())
 			f.wantClass(t, "c-a", disk, "slow/update")

@@ -6,27 +6,21 @@ package node_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-var ownerA = classes.Owner{PodUID: "uid-a", Container: "main"}
-
 func TestUpdateChangesClassesThroughRuntimeAndBackend(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", nil), container("c1"))
-	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustUpdate(t, ownerA, map[string]string{cache: "gold", disk: "fast"})
 	f.wantClass(t, "c1", cache, "gold/update")
 	f.wantClass(t, "c1", disk, "fast/update")
 	if f.unified["c1"]["test.class"] == "" {
@@ -62,9 +56,7 @@ func TestUpdateSurvivesARestartOnlyWhenItSucceeded(t *testing.T) {
 	}
 	f.restart(t)
 	f.backends[disk].Fail("enforce fast", nil)
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, files)
 	f.Synchronize([]classes.Holder{p}, []state.Existing{{Holder: in(p, c)}})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", disk, "/")
@@ -129,13 +121,9 @@ func TestAnUpdateToTheClassOfTheDefaultStaysWhenTheDefaultChanges(t *testing.T) 
 	f := newFixture(t)
 	p := pod("a", nil)
 	c := f.mustRun(t, p, container("c1"))
-	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "bronze"}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustUpdate(t, ownerA, map[string]string{cache: "bronze"})
 	f.restart(t)
-	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	f.Synchronize([]classes.Holder{p}, []state.Existing{running(p, c)})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "bronze/update")
@@ -146,13 +134,9 @@ func TestAnUpdateBeforeReconcileIsNotUndoneByIt(t *testing.T) {
 	p := pod("a", nil)
 	c := f.mustRun(t, p, container("c1"))
 	f.restart(t)
-	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	f.Synchronize([]classes.Holder{p}, []state.Existing{running(p, c)})
-	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "gold/update")
 }
@@ -162,13 +146,9 @@ func TestOfTwoSandboxesOfAPodTheNewerIsChangedAndShown(t *testing.T) {
 	older, newer := pod("a", asking("test.example/net=high")), pod("a", asking("test.example/net=high"))
 	older.ID, newer.ID = "zz-older", "aa-newer"
 	for _, p := range []classes.Holder{older, newer} {
-		if err := f.runPod(t, p); err != nil {
-			t.Fatal(err)
-		}
+		f.mustRunPod(t, p)
 	}
-	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
 	got := f.Assignments()[0]
 	if got.SandboxID != "aa-newer" || got.Assignments[0].Class != "low" {
 		t.Errorf("%q of sandbox %s is shown, want low of aa-newer", got.Assignments[0].Class, got.SandboxID)
@@ -189,19 +169,12 @@ func (i interrupted) Set(id string, changed []classes.Assignment) error {
 // TestASynchronizationInTheMiddleOfAChangeDoesNotUndoIt has the runtime come back before the change is written down.
 func TestASynchronizationInTheMiddleOfAChangeDoesNotUndoIt(t *testing.T) {
 	f := newFixture(t)
-	log := slog.New(slog.DiscardHandler)
 	var exist []state.Existing
-	changes := interrupted{checkpoint.Open(f.path, "boot", log), func() { f.Synchronize(nil, exist) }}
-	f.Node = node.New(node.Options{Kinds: f.kinds, Changes: changes, Log: log})
-	f.Connected(f, state.RuntimeInfo{Name: "test"})
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
+	f.restart(t, func(o *node.Options) { o.Changes = interrupted{o.Changes, func() { f.Synchronize(nil, exist) }} })
+	f.mustConfigure(t, files)
 	p := pod("a", asking("test.example/cache=silver"))
 	exist = []state.Existing{running(p, f.mustRun(t, p, container("c-a")))}
-	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c-a", cache, "gold/update")
 }

@@ -6,7 +6,6 @@ package node_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 
@@ -33,11 +32,8 @@ func TestValuesThatChangedAreNotAskedOfAHungRuntimeForEachContainer(t *testing.T
 func TestAStartTimeThatIsNotKnownEndsNothing(t *testing.T) {
 	f := newFixture(t)
 	at := uint64(500)
-	f.Node = node.New(node.Options{Kinds: f.kinds, Log: slog.New(slog.DiscardHandler), StartTime: func(int) (uint64, bool) { return at, true }})
-	f.Connected(f, state.RuntimeInfo{Name: "test"})
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
+	f.restart(t, func(o *node.Options) { o.StartTime = func(int) (uint64, bool) { return at, true } })
+	f.mustConfigure(t, files)
 	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
 	for _, at = range []uint64{500, 0, 500} {
 		f.Repair(t.Context())
@@ -54,9 +50,7 @@ func TestAResourceThatDrainsIsMendedAgainAfterALookThatFailed(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", asking("test.example/disk=slow")), container("c-a"))
 	const gone = "- name: test.example/disk\n  classes: [{name: fast, capacity: 2}, {name: slow}]\n  test: {names: [fast, slow]}\n"
-	if err := f.configure(t, strings.Replace(files, gone, "", 1)); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, strings.Replace(files, gone, "", 1))
 	f.backends[disk].Fail("mend", errors.New("input/output error"))
 	f.Repair(t.Context())
 	f.backends[disk].Fail("mend", nil)

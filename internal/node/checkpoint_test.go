@@ -5,7 +5,6 @@ package node_test
 
 import (
 	"errors"
-	"log/slog"
 	"os"
 	"strings"
 	"syscall"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -41,7 +39,8 @@ func TestAnUpdateThatCannotBeWrittenDownIsNotMade(t *testing.T) {
 	p := pod("a", asking("test.example/disk=slow"))
 	c := f.mustRun(t, p, container("c1"))
 	d := &fullDisk{t: t, path: f.path, full: true}
-	f.restartOn(t, d)
+	f.restart(t, func(o *node.Options) { d.Changes, o.Changes = o.Changes, d })
+	f.mustConfigure(t, files)
 	f.Synchronize(nil, []state.Existing{running(p, c)})
 	f.Reconcile(t.Context())
 	before := f.Assignments()
@@ -65,23 +64,9 @@ func TestAnUpdateThatCannotBeWrittenDownIsNotMade(t *testing.T) {
 		t.Fatalf("there is space again: %v", err)
 	}
 	f.restart(t)
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, files)
 	f.Synchronize(nil, []state.Existing{running(p, c)})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "gold/update")
 	f.wantClass(t, "c1", disk, "fast/update")
-}
-
-// restartOn makes the node anew, with a disk that is full for a while.
-func (f *fixture) restartOn(t *testing.T, d *fullDisk) {
-	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	d.Changes = checkpoint.Open(f.path, "boot", log)
-	f.Node = node.New(node.Options{Kinds: f.kinds, Changes: d, Log: log})
-	f.Connected(f, state.RuntimeInfo{Name: "test"})
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
 }

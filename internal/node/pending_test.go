@@ -91,9 +91,7 @@ func TestARefusalOfWhatRunsIsNotForgotten(t *testing.T) {
 
 func TestWhatRunsWithoutItsClassesKeepsWhatItIsChangedTo(t *testing.T) {
 	f, _, _ := owing(t)
-	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-b", Container: "main"}, map[string]string{cache: "silver"}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustUpdate(t, classes.Owner{PodUID: "uid-b", Container: "main"}, map[string]string{cache: "silver"})
 	f.Repair(t.Context())
 	f.wantClass(t, "c2", cache, "silver/update")
 	f.wantClass(t, "c2", disk, "fast/pod")
@@ -110,9 +108,7 @@ func TestWhatRunsWithoutAClassThatIsNotThereGetsItWithTheClassFiles(t *testing.T
 	f.Reconcile(t.Context())
 	f.wantRefused(t, "a/main UnknownClass")
 	late := strings.NewReplacer("{name: bronze}]", "{name: bronze}, {name: late}]", "silver, bronze]", "silver, bronze, late]").Replace(files)
-	if err := f.configure(t, late); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, late)
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "late/pod")
 	f.wantRefused(t)

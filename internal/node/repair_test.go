@@ -129,9 +129,7 @@ func TestAResourceThatIsNotThereYetIsOfferedOnceItIs(t *testing.T) {
 	f := newFixture(t)
 	f.restart(t)
 	f.backends[cache].Lack(&classes.Unavailable{Reason: "NotMounted", Message: "resctrl is not mounted"})
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, files)
 	f.Repair(t.Context())
 	if f.resource(t, cache).Unavailable == nil {
 		t.Error("available")
@@ -148,9 +146,7 @@ func TestTheRuntimeForgetsDevicesThatAreGone(t *testing.T) {
 	f.mustRun(t, pod("a", asking("test.example/disk=slow")), container("c-a"))
 	f.mustRun(t, pod("b", nil), container("c-b"))
 	f.mustRun(t, pod("c", asking("test.example/disk=slow")), container("c-c"))
-	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-c", Container: "main"}, map[string]string{disk: ""}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustUpdate(t, classes.Owner{PodUID: "uid-c", Container: "main"}, map[string]string{disk: ""})
 	clear(f.unified)
 	f.Repair(t.Context())
 	if len(f.unified) > 0 {
@@ -198,9 +194,7 @@ func TestProcessesThatAreStartedLaterAreGathered(t *testing.T) {
 	if looked := f.backends[cache].Gathered(); len(looked) > 0 {
 		t.Errorf("looked at %v, and no class was changed", looked)
 	}
-	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
 	f.backends[cache].Stray("c-a")
 	for range 2 {
 		f.MoveThreads(t.Context())
@@ -211,13 +205,9 @@ func TestProcessesThatAreStartedLaterAreGathered(t *testing.T) {
 	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.ThreadDrift}: 1})
 
 	// A changed default is a change of class, too. What a container was created in is known over a restart.
-	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	f.restart(t)
-	if err := f.configure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	f.Synchronize(nil, exist)
 	f.Reconcile(t.Context())
 	f.MoveThreads(t.Context())
@@ -275,9 +265,7 @@ func TestWhatTheRuntimeHasStoredOfAGoneDeviceIsReplacedAfterARestart(t *testing.
 		exist = append(exist, e)
 	}
 	f.restart(t)
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
+	f.mustConfigure(t, files)
 	f.Synchronize(nil, exist)
 	clear(f.unified)
 	for range 2 {
@@ -310,14 +298,13 @@ func TestAProcessThatIsGoneOrAnotherOneEndsItsContainer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			processes := map[int]uint64{1: 500}
-			f.Node = node.New(node.Options{Kinds: f.kinds, Log: slog.New(slog.DiscardHandler), StartTime: func(pid int) (uint64, bool) {
-				at, exists := processes[pid]
-				return at, exists
-			}})
-			f.Connected(f, state.RuntimeInfo{Name: "test"})
-			if err := f.configure(t, files); err != nil {
-				t.Fatal(err)
-			}
+			f.restart(t, func(o *node.Options) {
+				o.StartTime = func(pid int) (uint64, bool) {
+					at, exists := processes[pid]
+					return at, exists
+				}
+			})
+			f.mustConfigure(t, files)
 			f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
 			f.Repair(t.Context())
 			f.wantClass(t, "c-a", cache, "gold/pod")
@@ -348,15 +335,10 @@ func TestAPodThatCouldNotBeLookedAtIsLookedAtAgain(t *testing.T) {
 func TestThreadsThatCannotBeGatheredAreWarnedOfOnce(t *testing.T) {
 	f := newFixture(t)
 	var log strings.Builder
-	f.Node = node.New(node.Options{Kinds: f.kinds, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	f.Connected(f, state.RuntimeInfo{Name: "test"})
-	if err := f.configure(t, files); err != nil {
-		t.Fatal(err)
-	}
+	f.restart(t, func(o *node.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	f.mustConfigure(t, files)
 	f.mustRun(t, pod("a", asking("test.example/cache=silver")), container("c-a"))
-	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); err != nil {
-		t.Fatal(err)
-	}
+	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
 	for _, failure := range []error{errors.New("no group"), errors.New("no group"), nil, errors.New("no group")} {
 		f.backends[cache].Fail("gather", failure)
 		f.MoveThreads(t.Context())
