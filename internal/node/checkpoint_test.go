@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// fullDisk lets writes of the checkpoint find the disk full.
+// fullDisk makes writes of the checkpoint fail.
 type fullDisk struct {
 	state.Changes
 	t    *testing.T
@@ -34,9 +34,9 @@ func (d *fullDisk) Set(id string, changed []classes.Assignment) error {
 	return d.Changes.Set(id, changed)
 }
 
-func TestAnUpdateThatCannotBeWrittenDownIsNotMade(t *testing.T) {
+func TestAnUpdateThatCannotBeSavedIsNotMade(t *testing.T) {
 	f := newFixture(t)
-	p := pod("a", asking("test.example/disk=slow"))
+	p := pod("a", requesting("test.example/disk=slow"))
 	c := f.mustRun(t, p, container("c1"))
 	d := &fullDisk{t: t, path: f.path, full: true}
 	f.restart(t, func(o *node.Options) { d.Changes, o.Changes = o.Changes, d })
@@ -47,7 +47,7 @@ func TestAnUpdateThatCannotBeWrittenDownIsNotMade(t *testing.T) {
 	for range 2 {
 		err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"})
 		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), f.path) {
-			t.Errorf("error is %v, want one that names the file and says that there is no space", err)
+			t.Errorf("error is %v, want ENOSPC and the name of the file", err)
 		}
 		if diff := cmp.Diff(before, f.Assignments()); diff != "" {
 			t.Errorf("(-before +after):\n%s", diff)
@@ -55,13 +55,13 @@ func TestAnUpdateThatCannotBeWrittenDownIsNotMade(t *testing.T) {
 		f.wantClass(t, "c1", cache, "bronze/default")
 		f.wantClass(t, "c1", disk, "slow/pod")
 	}
-	if _, err := f.run(t, pod("b", asking("test.example/cache=gold")), container("c2")); err != nil {
+	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("c2")); err != nil {
 		t.Errorf("the slot of the update is not free: %v", err)
 	}
 	f.Stop("c2")
 	d.full = false
 	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"}); err != nil {
-		t.Fatalf("there is space again: %v", err)
+		t.Fatalf("with space again: %v", err)
 	}
 	f.restart(t)
 	f.mustConfigure(t, files)

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// monotonic says whether a time is counted by the clock that nobody can set, too.
+// monotonic reports whether a time has a reading of the monotonic clock.
 func monotonic(when time.Time) bool { return when != when.Round(0) }
 
-// TestAClockThatIsSetMakesNothingOldOrNew wants all that is compared with the time to be so by the monotonic clock.
-func TestAClockThatIsSetMakesNothingOldOrNew(t *testing.T) {
+// TestTimesAreMonotonic is for all times that are compared with the current one.
+func TestTimesAreMonotonic(t *testing.T) {
 	f := newFixture(t)
 	p, c := wanting("a", "a1", cache+"=none-such")
 	if _, _, err := f.CreateContainer(in(p, c)); err == nil {
@@ -29,8 +29,8 @@ func TestAClockThatIsSetMakesNothingOldOrNew(t *testing.T) {
 	}
 }
 
-// TestRefusalsSurviveAClockThatIsSetBackAndAreForgottenAfterIt has the worst case, a clock without a monotonic part.
-func TestRefusalsSurviveAClockThatIsSetBackAndAreForgottenAfterIt(t *testing.T) {
+// TestRefusalsExpireAfterAClockThatWasSetBack has times without a monotonic reading.
+func TestRefusalsExpireAfterAClockThatWasSetBack(t *testing.T) {
 	f, c := timed(t)
 	p, ctr := wanting("a", "a1", cache+"=none-such")
 	refuse := func() {
@@ -43,9 +43,9 @@ func TestRefusalsSurviveAClockThatIsSetBackAndAreForgottenAfterIt(t *testing.T) 
 	c.time = c.time.Add(-24 * time.Hour)
 	f.ExpireRefused()
 	if len(f.Refused()) != 1 {
-		t.Error("a refusal was forgotten at once")
+		t.Error("a refusal expired at once")
 	}
-	refuse() // the kubelet tries again
+	refuse() // the kubelet retries
 	if got := f.Refused(); len(got) != 1 || got[0].Count != 2 || !got[0].Last.Equal(c.time) {
 		t.Errorf("refusals: %+v", got)
 	}

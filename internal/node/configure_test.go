@@ -21,7 +21,7 @@ resources:
   test: {names: [iron]}
 `
 
-func TestAConfigurationThatCannotBeAppliedLeavesTheOneBeforeLive(t *testing.T) {
+func TestAConfigurationThatCannotBeAppliedLeavesTheFormerOneLive(t *testing.T) {
 	f := newFixture(t)
 	f.backends[cache].Fail("apply", errors.New("out of CLOSIDs"))
 	if err := f.configure(t, fewer); err == nil {
@@ -29,12 +29,12 @@ func TestAConfigurationThatCannotBeAppliedLeavesTheOneBeforeLive(t *testing.T) {
 	}
 	status := f.Status()
 	if status.Config.Err == nil || !strings.Contains(status.Config.Err.Error(), "out of CLOSIDs") {
-		t.Errorf("status says %v", status.Config.Err)
+		t.Errorf("status has %v", status.Config.Err)
 	}
-	f.mustRun(t, pod("a", asking("test.example/disk=fast")), container("c1"))
+	f.mustRun(t, pod("a", requesting("test.example/disk=fast")), container("c1"))
 }
 
-func TestAConfigurationThatFailsHalfWayIsPutBack(t *testing.T) {
+func TestAConfigurationThatFailsHalfWayIsRolledBack(t *testing.T) {
 	f := newFixture(t)
 	f.backends[disk].Fail("apply", errors.New("no such device"))
 	other := strings.ReplaceAll(files, "bronze", "iron")
@@ -43,7 +43,7 @@ func TestAConfigurationThatFailsHalfWayIsPutBack(t *testing.T) {
 	}
 	live, applied := f.backends[cache].Live()
 	if strings.Join(live, " ") != "gold silver bronze" || applied != 3 {
-		t.Errorf("classes %v are live after %d applications, want those of before after 3", live, applied)
+		t.Errorf("classes %v are live after %d calls of Apply, want the former ones after 3", live, applied)
 	}
 }
 
@@ -58,11 +58,11 @@ func TestAConfigurationIsCheckedBeforeAnythingIsApplied(t *testing.T) {
 	}
 }
 
-func TestAResourceThatTheMachineLacksIsRefusedWithTheReason(t *testing.T) {
+func TestClassesOfAnUnavailableResourceAreRefusedWithTheReason(t *testing.T) {
 	f := newFixture(t)
 	f.backends[cache].Lack(&classes.Unavailable{Reason: "NoCPUSupport", Message: "the CPU has no such thing"})
 	f.mustConfigure(t, files)
-	_, err := f.run(t, pod("a", asking("test.example/cache=gold")), container("c1"))
+	_, err := f.run(t, pod("a", requesting("test.example/cache=gold")), container("c1"))
 	if !errors.Is(err, classes.ErrUnavailable) || !strings.Contains(err.Error(), "the CPU has no such thing") {
 		t.Errorf("error is %v", err)
 	}
@@ -70,18 +70,18 @@ func TestAResourceThatTheMachineLacksIsRefusedWithTheReason(t *testing.T) {
 	f.wantClass(t, "c2", cache, "/")
 }
 
-func TestAClassThatIsGoneDrains(t *testing.T) {
+func TestARemovedClassDrains(t *testing.T) {
 	f := newFixture(t)
-	f.mustRun(t, pod("a", asking("test.example/cache=gold,test.example/disk=slow")), container("c1"))
+	f.mustRun(t, pod("a", requesting("test.example/cache=gold,test.example/disk=slow")), container("c1"))
 	f.mustConfigure(t, fewer)
 	f.wantClass(t, "c1", cache, "gold/pod")
 	if got := f.Draining(); got != 2 {
 		t.Errorf("%d assignments drain, want 2", got)
 	}
 	if got := f.Status().Resources; len(got) != 2 || got[1].Name != disk || got[1].InUse["slow"] != 1 {
-		t.Errorf("status is %+v; the resource that is gone and in use is to be shown", got)
+		t.Errorf("status is %+v; a removed resource that is in use is reported", got)
 	}
-	if _, err := f.run(t, pod("b", asking("test.example/cache=gold")), container("c2")); !errors.Is(err, classes.ErrUnknownClass) {
+	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("c2")); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Errorf("error is %v, want ErrUnknownClass", err)
 	}
 	f.Stop("c1")
@@ -90,32 +90,32 @@ func TestAClassThatIsGoneDrains(t *testing.T) {
 	}
 }
 
-func TestAResourceThatShowsItselfMissingOnlyWhenAppliedIsUnavailableToo(t *testing.T) {
+func TestAResourceThatIsFoundMissingOnlyWhenAppliedIsUnavailable(t *testing.T) {
 	f := newFixture(t)
 	f.backends[cache].Fail("apply", &classes.Unavailable{Reason: "NoCPUSupport", Message: "the CPU has no such thing"})
 	f.mustConfigure(t, files)
 	if got := f.Status().Resources[0].Unavailable; got == nil || got.Reason != "NoCPUSupport" {
 		t.Errorf("unavailable because of %v", got)
 	}
-	f.mustRun(t, pod("a", asking("test.example/disk=fast")), container("c1"))
+	f.mustRun(t, pod("a", requesting("test.example/disk=fast")), container("c1"))
 }
 
-func TestWhatRunsIsBroughtAlongWithNewClassFiles(t *testing.T) {
+func TestRunningContainersFollowANewDefault(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("default", nil), container("c1"))
-	f.mustRun(t, pod("asked", asking("test.example/cache=bronze")), container("c2"))
+	f.mustRun(t, pod("asked", requesting("test.example/cache=bronze")), container("c2"))
 	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	if got := f.Reconcile(t.Context()); got != 1 {
-		t.Errorf("brought %d along, want 1", got)
+		t.Errorf("moved %d, want 1", got)
 	}
 	f.wantClass(t, "c1", cache, "silver/default")
 	f.wantClass(t, "c2", cache, "bronze/pod")
 	if got := f.Reconcile(t.Context()); got != 0 {
-		t.Errorf("mended %d where nothing was amiss", got)
+		t.Errorf("moved %d without drift", got)
 	}
 }
 
-func TestWhatCannotBeBroughtAlongIsReportedAsItIs(t *testing.T) {
+func TestAContainerThatCannotFollowTheDefaultIsReportedInItsObservedClass(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("default", nil), container("c1"))
 	f.backends[cache].Fail("enforce silver", errors.New("refused"))
@@ -127,16 +127,16 @@ func TestWhatCannotBeBroughtAlongIsReportedAsItIs(t *testing.T) {
 	f.wantClass(t, "c1", cache, "silver/default")
 }
 
-func TestACleanUpThatFailsDoesNotMakeTheLiveConfigurationFailed(t *testing.T) {
+func TestAFailedReleaseDoesNotFailTheConfiguration(t *testing.T) {
 	f := newFixture(t)
 	f.backends[cache].Fail("release", errors.New("device or resource busy"))
 	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	if status := f.Status(); status.Config.Err != nil || status.Resources[0].DefaultClass != "silver" {
-		t.Errorf("status says %v, default class %q", status.Config.Err, status.Resources[0].DefaultClass)
+		t.Errorf("status has %v, default class %q", status.Config.Err, status.Resources[0].DefaultClass)
 	}
 }
 
-func TestANewResourceOfARefusedConfigurationIsTakenBack(t *testing.T) {
+func TestANewResourceOfARefusedConfigurationIsWithdrawn(t *testing.T) {
 	f := newFixture(t)
 	f.restart(t)
 	f.backends[cache] = nodetest.NewBackend()
@@ -149,7 +149,7 @@ func TestANewResourceOfARefusedConfigurationIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestAResourceThatIsGoneIsTakenBack(t *testing.T) {
+func TestARemovedResourceIsWithdrawn(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, fewer)
 	if live, _ := f.backends[disk].Live(); len(live) > 0 {
@@ -157,7 +157,7 @@ func TestAResourceThatIsGoneIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestTheSameErrorIsToldOnce(t *testing.T) {
+func TestTheSameErrorIsReportedOnce(t *testing.T) {
 	f := newFixture(t)
 	f.backends[cache].Fail("apply", errors.New("no room"))
 	if err := f.configure(t, files); err == nil {
@@ -169,7 +169,7 @@ func TestTheSameErrorIsToldOnce(t *testing.T) {
 	}
 	select {
 	case <-changed:
-		t.Error("told again")
+		t.Error("reported again")
 	default:
 	}
 	if now := f.Status().Config.Failed; !now.Equal(failed) {

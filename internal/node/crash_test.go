@@ -18,8 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// crashBackend is a backend whose process may die around every look at the kernel and every change of it. With blind, the kernel does not
-// show the class of anything.
+// crashBackend is a backend whose process may be killed around every call of the kernel. With blind, the kernel shows no class.
 type crashBackend struct {
 	*nodetest.Backend
 	killer *killer
@@ -38,7 +37,7 @@ func (m crashBackend) Observe(ctx context.Context, target classes.Holder, want s
 	return class, ok && !m.blind, err
 }
 
-// crashChanges die before the checkpoint is written, while it is, and after.
+// crashChanges may kill the process before the checkpoint is written, during that, and after it.
 type crashChanges struct {
 	state.Changes
 	killer *killer
@@ -55,7 +54,7 @@ func (m crashChanges) Set(id string, changed []classes.Assignment) error {
 	return m.Changes.Set(id, changed)
 }
 
-// crashFixture is a node that is killed and made anew. Kernel, runtime and checkpoint outlive it.
+// crashFixture is a node that may be killed, with containers and pods.
 type crashFixture struct {
 	*fixture
 	killer *killer
@@ -81,7 +80,7 @@ func newCrashFixture(t *testing.T) *crashFixture {
 	f.runtime = f
 	f.restart(t)
 	for _, name := range []string{"a", "b"} {
-		p := pod(name, asking("test.example/net=low,test.example/disk=slow"))
+		p := pod(name, requesting("test.example/net=low,test.example/disk=slow"))
 		f.mustRunPod(t, p)
 		f.pods = append(f.pods, p)
 		f.exist = append(f.exist, running(p, f.mustRun(t, p, container("c-"+name))))
@@ -103,7 +102,7 @@ func (f *crashFixture) recover(t *testing.T) {
 	f.Reconcile(t.Context())
 }
 
-// state is what is reported of container c-a and of pod a; it must be what the kernel has.
+// state returns the reported classes of container c-a and of pod a, which must be those in the kernel.
 func (f *crashFixture) state(t *testing.T) []string {
 	t.Helper()
 	var state []string
@@ -124,7 +123,7 @@ func (f *crashFixture) state(t *testing.T) []string {
 	return state
 }
 
-// updateBoth is a change of two resources of a container, and of one of its pod.
+// updateBoth changes two resources of a container, and one of its pod.
 func (f *crashFixture) updateBoth(t *testing.T) error {
 	return errors.Join(
 		f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: ""}),
@@ -132,9 +131,9 @@ func (f *crashFixture) updateBoth(t *testing.T) error {
 	)
 }
 
-// TestAProcessThatIsKilledAnywhereIsMadeUpForByTheNext kills the process before every step that leaves its memory, and after some
-// of them the next one before every step of its recovery.
-func TestAProcessThatIsKilledAnywhereIsMadeUpForByTheNext(t *testing.T) {
+// TestTheNextProcessRecoversFromACrashAtAnyStep kills the process before every step that leaves memory, and after some
+// of them the next process before every step of its recovery.
+func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
 	before := []string{"bronze/default", "slow/pod", "low"}
 	half := []string{"gold/update", "/update", "low"} // the container's update was made, and the pod's was not
 	after := []string{"gold/update", "/update", "high"}
@@ -143,7 +142,7 @@ func TestAProcessThatIsKilledAnywhereIsMadeUpForByTheNext(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		do   func(t *testing.T, f *crashFixture)
-		// may are the states that a crash can lead to; the last is that without one.
+		// may are the possible states after a crash; the last is that without one.
 		may   [][]string
 		steps int // at least
 	}{
@@ -159,7 +158,7 @@ func TestAProcessThatIsKilledAnywhereIsMadeUpForByTheNext(t *testing.T) {
 				t.Error("no error")
 			}
 		}, [][]string{fast, before}, 16},
-		{"while what runs is brought along with new class files", func(t *testing.T, f *crashFixture) {
+		{"while containers follow a new default", func(t *testing.T, f *crashFixture) {
 			f.text = strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")
 			if err := f.configure(t, f.text); err != nil {
 				t.Error(err)
@@ -180,7 +179,7 @@ func TestAProcessThatIsKilledAnywhereIsMadeUpForByTheNext(t *testing.T) {
 	}
 }
 
-// killAt kills the process at step n of do, and with again > 0 the next one at that step of its recovery. It says whether there were
+// killAt kills the process at step n of do, and with again > 0 the next one at that step of its recovery. It reports whether there were
 // such steps.
 func killAt(t *testing.T, n, again int, do func(*testing.T, *crashFixture), may [][]string) (died bool) {
 	t.Helper()
@@ -209,7 +208,7 @@ func killAt(t *testing.T, n, again int, do func(*testing.T, *crashFixture), may 
 	}
 	f.Reconcile(t.Context())
 	if diff := cmp.Diff(got, f.state(t)); diff != "" {
-		t.Errorf("killed at step %d and %d: a second look changes the state:\n%s", n, again, diff)
+		t.Errorf("killed at step %d and %d: a second round changes the state:\n%s", n, again, diff)
 	}
 	return died
 }

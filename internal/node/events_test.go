@@ -15,28 +15,27 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
-// story is what happens to the containers of a node, and what the plugin hears of it: late, twice, in another order, or never.
-type story struct {
+// simulation has random events of containers. The plugin gets them late, repeated, in another order, or not at all.
+type simulation struct {
 	*fixture
 	t      *testing.T
 	random *rand.Rand
 	// alive are the containers that run, by ID.
 	alive map[string]state.Existing
-	// heard is what the plugin will hear: the IDs of containers that have stopped, or were removed.
-	heard []string
-	made  int
-	// deaf loses a part of what there is to be heard.
-	deaf bool
+	// events are the IDs of containers in stop and remove events that are not delivered yet.
+	events []string
+	made   int
+	// lossy loses a part of the events.
+	lossy bool
 }
 
-func newStory(t *testing.T, seed uint64, deaf bool) *story {
+func newSimulation(t *testing.T, seed uint64, lossy bool) *simulation {
 	t.Helper()
-	return &story{fixture: newFixture(t), t: t, random: rand.New(rand.NewPCG(seed, 1)), alive: map[string]state.Existing{}, deaf: deaf}
+	return &simulation{fixture: newFixture(t), t: t, random: rand.New(rand.NewPCG(seed, 1)), alive: map[string]state.Existing{}, lossy: lossy}
 }
 
-// create makes the next container of one of a few pods, as the kubelet does after a crash: the one before has stopped by then, whether or
-// not that was heard.
-func (s *story) create() {
+// create creates a container in one of a few pods. Its predecessor has stopped by then, with or without an event.
+func (s *simulation) create() {
 	name := string(rune('a' + s.random.IntN(6)))
 	request := []string{"test.example/cache=gold", "test.example/disk=fast", "test.example/cache=silver,test.example/disk=slow", ""}[s.random.IntN(4)]
 	for _, id := range slices.Sorted(maps.Keys(s.alive)) {
@@ -46,38 +45,38 @@ func (s *story) create() {
 	}
 	p := pod(name, nil)
 	if request != "" {
-		p.PodAnnotations = asking(request)
+		p.PodAnnotations = requesting(request)
 	}
 	s.made++
 	id := fmt.Sprintf("c%d", s.made)
 	c, err := s.run(s.t, p, container(id))
 	if err != nil {
-		s.heard = append(s.heard, id, id) // the runtime undoes what was refused
+		s.events = append(s.events, id, id) // the runtime stops and removes what was refused
 		return
 	}
 	s.alive[id] = running(p, c)
 }
 
-// end ends a container. The plugin is to hear of its stop, of its removal, and of a stop once more.
-func (s *story) end(id string) {
+// end ends a container, with events for its stop, its removal, and another stop.
+func (s *simulation) end(id string) {
 	delete(s.alive, id)
 	for range 3 {
-		if !s.deaf || s.random.IntN(4) == 0 {
-			s.heard = append(s.heard, id)
+		if !s.lossy || s.random.IntN(4) == 0 {
+			s.events = append(s.events, id)
 		}
 	}
 }
 
-// hear lets the plugin hear some of what there is to be heard, in any order.
-func (s *story) hear(most int) {
-	for range min(most, len(s.heard)) {
-		i := s.random.IntN(len(s.heard))
-		s.Stop(s.heard[i])
-		s.heard = slices.Delete(s.heard, i, i+1)
+// deliver delivers some events, in any order.
+func (s *simulation) deliver(most int) {
+	for range min(most, len(s.events)) {
+		i := s.random.IntN(len(s.events))
+		s.Stop(s.events[i])
+		s.events = slices.Delete(s.events, i, i+1)
 	}
 }
 
-func (s *story) step() {
+func (s *simulation) step() {
 	switch s.random.IntN(4) {
 	case 0, 1:
 		s.create()
@@ -86,7 +85,7 @@ func (s *story) step() {
 			s.end(ids[s.random.IntN(len(ids))])
 		}
 	default:
-		s.hear(s.random.IntN(5))
+		s.deliver(s.random.IntN(5))
 	}
 	for _, resource := range s.Status().Resources {
 		for _, class := range resource.Classes {
@@ -97,8 +96,8 @@ func (s *story) step() {
 	}
 }
 
-// wantOnlyWhatRuns wants exactly the containers that run to be reported, and their classes to be in use.
-func (s *story) wantOnlyWhatRuns() {
+// wantOnlyWhatRuns compares the reported containers and slots with the containers that run.
+func (s *simulation) wantOnlyWhatRuns() {
 	s.t.Helper()
 	want, got := map[string]bool{}, map[string]bool{}
 	for id := range s.alive {
@@ -118,24 +117,24 @@ func (s *story) wantOnlyWhatRuns() {
 	if diff := cmp.Diff(want, got); diff != "" {
 		s.t.Errorf("containers (-running +reported):\n%s", diff)
 	}
-	told := map[string]int{}
+	inUse := map[string]int{}
 	for _, resource := range s.Status().Resources {
 		for class, n := range resource.InUse {
-			told[resource.Name+" "+class] = n
+			inUse[resource.Name+" "+class] = n
 		}
 	}
-	if diff := cmp.Diff(used, told); diff != "" {
+	if diff := cmp.Diff(used, inUse); diff != "" {
 		s.t.Errorf("slots (-had +in use):\n%s", diff)
 	}
 }
 
-func TestStopsAndRemovalsMayComeLateTwiceAndInAnyOrder(t *testing.T) {
+func TestStopsAndRemovalsMayBeLateRepeatedAndInAnyOrder(t *testing.T) {
 	for seed := range uint64(50) {
-		s := newStory(t, seed, false)
+		s := newSimulation(t, seed, false)
 		for range 60 {
 			s.step()
 		}
-		s.hear(len(s.heard))
+		s.deliver(len(s.events))
 		s.wantOnlyWhatRuns()
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
@@ -143,17 +142,17 @@ func TestStopsAndRemovalsMayComeLateTwiceAndInAnyOrder(t *testing.T) {
 	}
 }
 
-func TestStopsAndRemovalsThatNeverComeAreMadeUpForByTheNextSynchronization(t *testing.T) {
+func TestTheNextSynchronizationReleasesWhatEndedWithoutAnEvent(t *testing.T) {
 	for seed := range uint64(50) {
-		s := newStory(t, seed, true)
+		s := newSimulation(t, seed, true)
 		for range 60 {
 			s.step()
 		}
 		s.Synchronize(nil, s.existing())
 		s.Reconcile(t.Context())
 		s.wantOnlyWhatRuns()
-		late := slices.Clone(s.heard)
-		for _, id := range late { // and what still comes then does no harm
+		late := slices.Clone(s.events)
+		for _, id := range late { // late events change nothing
 			s.Stop(id)
 		}
 		s.wantOnlyWhatRuns()
@@ -163,8 +162,8 @@ func TestStopsAndRemovalsThatNeverComeAreMadeUpForByTheNextSynchronization(t *te
 	}
 }
 
-// existing is what runs, the older before the newer.
-func (s *story) existing() []state.Existing {
+// existing returns the containers that run, older ones first.
+func (s *simulation) existing() []state.Existing {
 	var all []state.Existing
 	for n := range s.made + 1 {
 		if e, ok := s.alive[fmt.Sprintf("c%d", n)]; ok {
@@ -174,33 +173,33 @@ func (s *story) existing() []state.Existing {
 	return all
 }
 
-func TestAnEndThatIsHeardOfBeforeTheStartLeavesNothing(t *testing.T) {
+func TestAStopBeforeTheStartLeavesNothing(t *testing.T) {
 	f := newFixture(t)
-	p, c := pod("a", asking("test.example/cache=gold")), container("c1")
+	p, c := pod("a", requesting("test.example/cache=gold")), container("c1")
 	if _, _, err := f.CreateContainer(in(p, c)); err != nil {
 		t.Fatal(err)
 	}
 	f.Stop("c1")
 	if err := f.start(t, p, c); err == nil {
-		t.Error("a container that has ended was started in a class whose slot is free")
+		t.Error("a container that has ended was started")
 	}
 	f.Stop("c1")
-	f.mustRun(t, pod("b", asking("test.example/cache=gold")), container("c2"))
+	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c2"))
 	if got := len(f.Assignments()); got != 1 {
 		t.Errorf("%d pods are reported, want 1", got)
 	}
 }
 
-func TestThePodsEndMayComeBeforeThatOfItsContainers(t *testing.T) {
+func TestAPodMayStopBeforeItsContainers(t *testing.T) {
 	f := newFixture(t)
-	p := pod("a", asking("test.example/net=high,test.example/cache=gold"))
+	p := pod("a", requesting("test.example/net=high,test.example/cache=gold"))
 	f.mustRunPod(t, p)
 	f.mustRun(t, p, container("c1"))
 	for _, id := range []string{p.ID, p.ID, "c1", p.ID} {
 		f.Stop(id)
 	}
 	if got := f.Assignments(); len(got) > 0 {
-		t.Errorf("reported are %+v", got)
+		t.Errorf("reported: %+v", got)
 	}
 	for _, resource := range f.Status().Resources {
 		if len(resource.InUse) > 0 {

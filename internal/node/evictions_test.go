@@ -14,16 +14,16 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// evicting is files whose resources evict, but for the one that drains.
+// evicting are class files whose resources evict, except disk.
 var evicting = strings.NewReplacer(
 	"- name: test.example/cache\n", "- name: test.example/cache\n  onClassRemoved: evict\n",
 	"- name: test.example/net\n", "- name: test.example/net\n  onClassRemoved: evict\n",
 ).Replace(files)
 
-// without are evicting class files, changed by pairs of what was and what is there.
+// without returns evicting class files with replacements, in pairs of old and new text.
 func without(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(evicting) }
 
-// Class files that lack something.
+// Class files without some classes or resources.
 var (
 	noGold = without("{name: gold, capacity: 1}, ", "", "names: [gold, silver, bronze]", "names: [silver, bronze]")
 	noHigh = without("[high, low]", "[low]")
@@ -37,7 +37,7 @@ func withoutNet(text string) string {
 	return text
 }
 
-// wantEvicted takes lines of pod, container, resource and class.
+// wantEvicted compares the eviction targets with lines of pod, container, resource and class.
 func (f *fixture) wantEvicted(t *testing.T, when string, want ...string) {
 	t.Helper()
 	var got []string
@@ -49,27 +49,27 @@ func (f *fixture) wantEvicted(t *testing.T, when string, want ...string) {
 	}
 }
 
-func TestWhatAskedForAClassThatIsGoneIsEvictedWhereTheClassFilesSaySo(t *testing.T) {
+func TestHoldersThatRequestedARemovedClassAreEvictionTargets(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, evicting)
-	f.mustRun(t, pod("asks", asking("test.example/cache=gold,test.example/disk=fast")), container("c1"))
-	f.mustRun(t, pod("asks-another", asking("test.example/cache=silver")), container("c2"))
-	f.mustRun(t, pod("asks-too", asking("test.example/cache=silver")), container("c3"))
+	f.mustRun(t, pod("requests", requesting("test.example/cache=gold,test.example/disk=fast")), container("c1"))
+	f.mustRun(t, pod("requests-another", requesting("test.example/cache=silver")), container("c2"))
+	f.mustRun(t, pod("requests-too", requesting("test.example/cache=silver")), container("c3"))
 	f.mustRun(t, pod("by-default", nil), container("c4"))
-	f.mustRunPod(t, pod("whole", asking("test.example/net=high")))
+	f.mustRunPod(t, pod("whole", requesting("test.example/net=high")))
 	f.wantEvicted(t, "while all classes are there")
 	for _, test := range []struct {
 		name, files string
 		want        []string
 	}{
-		{"a class is gone", noGold, []string{"asks main test.example/cache gold"}},
-		{"a class of pods is gone", noHigh, []string{"whole  test.example/net high"}},
-		{"a class is gone of a resource that lets it drain", noDisk, nil},
-		{"a resource is gone, which evicted at last", noNet, []string{"whole  test.example/net high"}},
+		{"a class is removed", noGold, []string{"requests main test.example/cache gold"}},
+		{"a class of pods is removed", noHigh, []string{"whole  test.example/net high"}},
+		{"a class of a resource that drains is removed", noDisk, nil},
+		{"a resource that evicts is removed", noNet, []string{"whole  test.example/net high"}},
 		{"the resource is back", evicting, nil},
-		{"classes have other names", without("gold", "platinum"), []string{"asks main test.example/cache gold"}},
-		{"what was the default is gone", without("bronze", "iron"), nil},
-		{"the class is gone, and the class files now let it drain", strings.ReplaceAll(noGold, "evict", "drain"), nil},
+		{"classes have other names", without("gold", "platinum"), []string{"requests main test.example/cache gold"}},
+		{"the default class is removed", without("bronze", "iron"), nil},
+		{"the class is removed, and the resource drains now", strings.ReplaceAll(noGold, "evict", "drain"), nil},
 		{"capacity is below use", without("{name: silver}", "{name: silver, capacity: 1}"), nil},
 	} {
 		f.mustConfigure(t, test.files)
@@ -81,10 +81,10 @@ func TestWhatAskedForAClassThatIsGoneIsEvictedWhereTheClassFilesSaySo(t *testing
 	}
 }
 
-func TestAnEvictionSaysWhoAndWhy(t *testing.T) {
+func TestAnEvictionNamesTheHolderAndTheReason(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, evicting)
-	p := pod("a", asking("test.example/cache=gold,test.example/net=high"))
+	p := pod("a", requesting("test.example/cache=gold,test.example/net=high"))
 	f.mustRunPod(t, p)
 	f.mustRun(t, p, container("c1"))
 	f.mustConfigure(t, withoutNet(noGold))
@@ -101,57 +101,57 @@ func TestAnEvictionSaysWhoAndWhy(t *testing.T) {
 	}
 }
 
-func TestAClassThatSomebodyChangedToCountsAsAskedFor(t *testing.T) {
+func TestAChangeOfClassCountsAsARequestForEvictions(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, evicting)
 	f.mustRun(t, pod("a", nil), container("c1"))
 	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
 	f.mustConfigure(t, noGold)
-	f.wantEvicted(t, "the class that it was changed to is gone", "a main test.example/cache gold")
+	f.wantEvicted(t, "the class that it was changed to is removed", "a main test.example/cache gold")
 	f.mustUpdate(t, ownerA, map[string]string{cache: "silver"})
 	f.wantEvicted(t, "it was changed to another class")
 }
 
-func TestAContainerAndItsDeadPredecessorAreOneEvictionUntilTheyEnd(t *testing.T) {
+func TestAContainerAndItsPredecessorAreOneEvictionTarget(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, evicting)
-	p := pod("a", asking("test.example/cache=gold"))
+	p := pod("a", requesting("test.example/cache=gold"))
 	f.mustRun(t, p, container("c1"))
 	f.mustRun(t, p, container("c2"))
 	f.mustConfigure(t, noGold)
-	f.wantEvicted(t, "both are known", "a main test.example/cache gold")
+	f.wantEvicted(t, "both are tracked", "a main test.example/cache gold")
 	f.Stop("c1")
 	f.wantEvicted(t, "the newer one runs", "a main test.example/cache gold")
 	f.Stop("c2")
 	f.wantEvicted(t, "none runs")
 }
 
-func TestClassFilesThatCannotBeAppliedEvictNobody(t *testing.T) {
+func TestClassFilesThatCannotBeAppliedCauseNoEvictions(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, evicting)
-	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c1"))
+	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c1"))
 	f.backends[disk].Fail("apply", errors.New("no such device"))
 	if err := f.configure(t, noGold); err == nil {
 		t.Fatal("no error")
 	}
-	f.wantEvicted(t, "the ones before are in force")
+	f.wantEvicted(t, "the former ones are live")
 }
 
 func TestARestartKeepsEvictionsOfClasses(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, evicting)
-	p := pod("a", asking("test.example/cache=gold"))
+	p := pod("a", requesting("test.example/cache=gold"))
 	c := f.mustRun(t, p, container("c1"))
 	f.restart(t)
 	f.mustConfigure(t, noGold)
 	f.Synchronize([]classes.Holder{p}, []state.Existing{running(p, c)})
-	f.wantEvicted(t, "the class went while the plugin was away", "a main test.example/cache gold")
+	f.wantEvicted(t, "the class was removed while the plugin was away", "a main test.example/cache gold")
 }
 
-func TestWithoutAnyClassFileNobodyIsEvicted(t *testing.T) {
+func TestWithoutAnyClassFileThereAreNoEvictions(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, strings.ReplaceAll(files, "  defaultClass: bronze", "  onClassRemoved: evict"))
-	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
+	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c-a"))
 	for _, names := range [][]string{nil, {"a.yaml"}} {
 		if err := f.Configure(t.Context(), classes.FileSet{Config: &classes.Config{}, Files: names}); err != nil {
 			t.Fatal(err)

@@ -107,8 +107,8 @@ func pod(name string, annotations map[string]string) classes.Holder {
 	return classes.Holder{ID: "sandbox-" + name, SandboxID: "sandbox-" + name, PodUID: "uid-" + name, PodName: name, PodNamespace: "ns", PodAnnotations: annotations}
 }
 
-// asking returns the annotation of a request.
-func asking(request string) map[string]string {
+// requesting returns the annotation of a request.
+func requesting(request string) map[string]string {
 	return map[string]string{"qos.noderesource.dev/pod": request}
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// hostileNames would lead out of the directory of a class, or be something else than a name.
+// hostileNames returns names that would leave the directory of a class, or are no names.
 func hostileNames() []string {
 	return []string{
 		"../theirs", "/../theirs", "..", ".", "/", "a/b", "gold/../../theirs", "gold/mon_groups/m", "\x00", "gold\nx", " gold", "-gold",
@@ -108,7 +108,7 @@ func (g *watchedNode) addContainer(t *testing.T, id string) int {
 	return pid
 }
 
-func TestNoRequestLeadsOutOfTheGroupsOfClasses(t *testing.T) {
+func TestNoRequestChangesAnythingOutsideTheGroupsOfClasses(t *testing.T) {
 	for _, name := range hostileNames() {
 		t.Run(fmt.Sprintf("%.20q", name), func(t *testing.T) {
 			g := newWatchedNode(t)
@@ -121,7 +121,7 @@ func TestNoRequestLeadsOutOfTheGroupsOfClasses(t *testing.T) {
 				p := pod("a", map[string]string{key: value})
 				if _, _, err := g.CreateContainer(in(p, container("c1"))); err == nil {
 					g.Stop("c1")
-					t.Errorf("%s: the request was granted", key)
+					t.Errorf("%s: the request was admitted", key)
 				} else if len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\n\x00") {
 					t.Errorf("%s: the refusal is %.1000q", key, err)
 				}
@@ -131,7 +131,7 @@ func TestNoRequestLeadsOutOfTheGroupsOfClasses(t *testing.T) {
 				c.ContainerAnnotations = map[string]string{key: strings.TrimPrefix("rdt="+name, map[bool]string{true: "rdt="}[strings.HasPrefix(key, "io.")])}
 				if _, _, err := g.CreateContainer(in(pod("a", nil), c)); err == nil {
 					g.Stop("c1")
-					t.Errorf("%s: the request was granted", key)
+					t.Errorf("%s: the request was admitted", key)
 				}
 			}
 			g.wantInside(t)
@@ -139,9 +139,9 @@ func TestNoRequestLeadsOutOfTheGroupsOfClasses(t *testing.T) {
 	}
 }
 
-// TestNoRecordAndNoCheckpointLeadsOutOfTheGroupsOfClasses has a record that another plugin of the runtime could have written, and a
-// checkpoint that is not ours.
-func TestNoRecordAndNoCheckpointLeadsOutOfTheGroupsOfClasses(t *testing.T) {
+// TestNoRecordOrCheckpointChangesAnythingOutsideTheGroupsOfClasses has a record that another plugin may have written, and
+// a checkpoint that was changed.
+func TestNoRecordOrCheckpointChangesAnythingOutsideTheGroupsOfClasses(t *testing.T) {
 	for _, name := range hostileNames() {
 		for _, by := range []string{"record", "checkpoint"} {
 			t.Run(fmt.Sprintf("%s %.20q", by, name), func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestNoRecordAndNoCheckpointLeadsOutOfTheGroupsOfClasses(t *testing.T) {
 					t.Errorf("the container is in group %q", group)
 				}
 				if got := g.Assignments(); len(got) != 1 || got[0].Containers[0].Assignments[0].Class == name {
-					t.Errorf("reported are %.300v", got)
+					t.Errorf("reported: %.300v", got)
 				}
 			})
 		}
@@ -182,8 +182,8 @@ func marshal(t *testing.T, value any) string {
 	return string(data)
 }
 
-// TestAnnotationsOfAMegabyteAreNotKept has pods as the API server would not take them; a runtime without a kubelet may.
-func TestAnnotationsOfAMegabyteAreNotKept(t *testing.T) {
+// TestLargeAnnotationsAreNotKept has pods that the API server would refuse, but a runtime without a kubelet may run.
+func TestLargeAnnotationsAreNotKept(t *testing.T) {
 	const size, pods, most = 1 << 20, 60, 2 << 20
 	for _, test := range []struct {
 		name  string
@@ -217,7 +217,7 @@ func TestAnnotationsOfAMegabyteAreNotKept(t *testing.T) {
 					t.Fatalf("the refusal is %.1000q", err)
 				}
 				if i == 0 {
-					before = heap() // with what is made once
+					before = heap() // after what is allocated once
 				}
 			}
 			if grown := heap() - before; grown > most {

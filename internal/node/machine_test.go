@@ -14,10 +14,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 )
 
-// killed is what a process dies of.
+// killed is the panic value of a killed process.
 type killed struct{}
 
-// killer ends the process before its nth step outside of memory; 0 is never.
+// killer ends the process before its nth step that leaves memory; 0 is never.
 type killer struct{ at, steps int }
 
 func (k *killer) step() {
@@ -27,12 +27,12 @@ func (k *killer) step() {
 	}
 }
 
-// survives runs something that may be killed.
+// survives calls do, and reports whether the process was not killed.
 func (k *killer) survives(do func()) (alive bool) {
 	defer func() {
-		if why := recover(); why != nil {
-			if _, ours := why.(killed); !ours {
-				panic(why)
+		if cause := recover(); cause != nil {
+			if _, ours := cause.(killed); !ours {
+				panic(cause)
 			}
 		}
 	}()
@@ -40,7 +40,7 @@ func (k *killer) survives(do func()) (alive bool) {
 	return true
 }
 
-// crashHost is a simulated machine. The process may be killed before and after every write to it.
+// crashHost is a simulated machine whose process may be killed before and after every write.
 type crashHost struct {
 	*sim.Machine
 	killer *killer
@@ -70,7 +70,7 @@ func newMachine(t *testing.T, m *sim.Machine, kindOn func(crashHost) classes.Kin
 	f.host = crashHost{m, f.killer}
 	f.ctr = classes.Holder{ID: "c1", Container: "main", CgroupsPath: machinePath}
 	if request != "" {
-		f.pod.PodAnnotations = asking(request)
+		f.pod.PodAnnotations = requesting(request)
 	}
 	f.fixture = newFixtureOf(t, kindOn(f.host))
 	return f

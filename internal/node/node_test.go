@@ -14,17 +14,17 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func TestAContainerGetsWhatItAsksForAndDefaultsForTheRest(t *testing.T) {
+func TestAContainerGetsItsRequestsAndDefaultsForTheRest(t *testing.T) {
 	f := newFixture(t)
-	f.mustRun(t, pod("a", asking("test.example/disk=fast")), container("c1"))
+	f.mustRun(t, pod("a", requesting("test.example/disk=fast")), container("c1"))
 	f.wantClass(t, "c1", disk, "fast/pod")
 	f.wantClass(t, "c1", cache, "bronze/default")
 }
 
 func TestARefusedContainerHoldsNothing(t *testing.T) {
 	f := newFixture(t)
-	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c1"))
-	_, err := f.run(t, pod("b", asking("test.example/cache=gold,test.example/disk=fast")), container("c2"))
+	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c1"))
+	_, err := f.run(t, pod("b", requesting("test.example/cache=gold,test.example/disk=fast")), container("c2"))
 	if !errors.Is(err, classes.ErrClassFull) {
 		t.Fatalf("error is %v, want ErrClassFull", err)
 	}
@@ -40,29 +40,29 @@ func TestARefusedContainerHoldsNothing(t *testing.T) {
 
 func TestASlotIsFreeWhenItsContainerStops(t *testing.T) {
 	f := newFixture(t)
-	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c1"))
+	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c1"))
 	f.Stop("c1")
 	f.Stop("c1")
-	f.mustRun(t, pod("b", asking("test.example/cache=gold")), container("c2"))
+	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c2"))
 }
 
 func TestARestartedContainerDoesNotCompeteWithItsPredecessor(t *testing.T) {
 	f := newFixture(t)
-	p := pod("a", asking("test.example/cache=gold"))
+	p := pod("a", requesting("test.example/cache=gold"))
 	for _, id := range []string{"c1", "c2", "c3"} {
 		f.mustRun(t, p, container(id))
 	}
 	f.Stop("c1")
 	f.Stop("c2")
-	if _, err := f.run(t, pod("b", asking("test.example/cache=gold")), container("d")); !errors.Is(err, classes.ErrClassFull) {
+	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("d")); !errors.Is(err, classes.ErrClassFull) {
 		t.Errorf("error is %v, want ErrClassFull while the newest container runs", err)
 	}
 }
 
-func TestAContainerThatTheKernelDoesNotTakeIsNotStarted(t *testing.T) {
+func TestAContainerWhoseClassCannotBeEnforcedIsNotStarted(t *testing.T) {
 	f := newFixture(t)
 	f.backends[disk].Fail("enforce", errors.New("no such device"))
-	_, err := f.run(t, pod("a", asking("test.example/disk=fast")), container("c1"))
+	_, err := f.run(t, pod("a", requesting("test.example/disk=fast")), container("c1"))
 	if err == nil || !strings.Contains(err.Error(), `pod ns/a container main: class "fast" of test.example/disk: no such device`) {
 		t.Errorf("error is %v", err)
 	}
@@ -70,18 +70,18 @@ func TestAContainerThatTheKernelDoesNotTakeIsNotStarted(t *testing.T) {
 
 func TestAContainerCreatedWithoutThePluginIsNotStartedWithoutItsClass(t *testing.T) {
 	f := newFixture(t)
-	if err := f.start(t, pod("a", asking("test.example/cache=gold")), container("c1")); err == nil {
-		t.Error("a container that asks for a class was started without it")
+	if err := f.start(t, pod("a", requesting("test.example/cache=gold")), container("c1")); err == nil {
+		t.Error("a container that requests a class was started without it")
 	}
 	if err := f.start(t, pod("b", nil), container("c2")); err != nil {
-		t.Errorf("a container that asks for nothing was refused: %v", err)
+		t.Errorf("a container that requests nothing was refused: %v", err)
 	}
 	f.wantClass(t, "c2", cache, "bronze/default")
 }
 
 func TestAPodGetsPodScopeClasses(t *testing.T) {
 	f := newFixture(t)
-	if err := f.runPod(t, pod("a", asking("test.example/net=high"))); err != nil {
+	if err := f.runPod(t, pod("a", requesting("test.example/net=high"))); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.backends[net].Enforced()["sandbox-a"]; got != "high" {
@@ -94,7 +94,7 @@ func TestAPodGetsPodScopeClasses(t *testing.T) {
 
 func TestSynchronizeRebuildsTheSameState(t *testing.T) {
 	f := newFixture(t)
-	pods := []classes.Holder{pod("a", asking("test.example/cache=gold,test.example/disk=slow,test.example/net=low")), pod("b", nil)}
+	pods := []classes.Holder{pod("a", requesting("test.example/cache=gold,test.example/disk=slow,test.example/net=low")), pod("b", nil)}
 	var exist []state.Existing
 	for i, p := range pods {
 		f.mustRunPod(t, p)

@@ -12,16 +12,16 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// wantRefused wants these to be told as refused: "pod reason", or "pod/container reason".
+// wantRefused compares the reported refusals with "pod reason", or "pod/container reason".
 func (f *fixture) wantRefused(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
 	for _, r := range f.Refused() {
-		who := r.PodName
+		holder := r.PodName
 		if r.Owner.Container != "" {
-			who += "/" + r.Owner.Container
+			holder += "/" + r.Owner.Container
 		}
-		got = append(got, who+" "+r.Reason)
+		got = append(got, holder+" "+r.Reason)
 		if !strings.Contains(r.Message, "it was created while qos-nri-plugin was not connected to the runtime, and runs without") {
 			t.Errorf("refused with %q", r.Message)
 		}
@@ -31,12 +31,12 @@ func (f *fixture) wantRefused(t *testing.T, want ...string) {
 	}
 }
 
-// owing is a node on which two containers were created while the plugin was away, for a class of one; the second, of pod b, runs without.
-func owing(t *testing.T) (f *fixture, first, second state.Existing) {
+// withPending returns a node with two containers that were created while the plugin was away, for a class of capacity 1. That of pod b runs without.
+func withPending(t *testing.T) (f *fixture, first, second state.Existing) {
 	t.Helper()
 	f = newFixture(t)
-	first = running(pod("a", asking(cache+"=gold")), container("c1"))
-	second = running(pod("b", asking(cache+"=gold,"+disk+"=fast")), container("c2"))
+	first = running(pod("a", requesting(cache+"=gold")), container("c1"))
+	second = running(pod("b", requesting(cache+"=gold,"+disk+"=fast")), container("c2"))
 	f.Synchronize(nil, []state.Existing{first, second})
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "gold/pod")
@@ -45,12 +45,12 @@ func owing(t *testing.T) (f *fixture, first, second state.Existing) {
 	return f, first, second
 }
 
-func TestWhatRunsWithoutTheClassesThatItAsksForIsToldAndGetsThemOnceThereIsRoom(t *testing.T) {
-	f, first, second := owing(t)
+func TestARunningContainerGetsAPendingClassOnceThereIsRoom(t *testing.T) {
+	f, first, second := withPending(t)
 	f.Repair(t.Context())
 	f.wantRefused(t, "b/main ClassFull")
 	if got := f.Status().Refusals["ClassFull"]; got != 1 {
-		t.Errorf("it is counted %d times", got)
+		t.Errorf("counted %d times", got)
 	}
 	f.Synchronize(nil, []state.Existing{first, second}) // the runtime restarts
 	f.Reconcile(t.Context())
@@ -61,23 +61,23 @@ func TestWhatRunsWithoutTheClassesThatItAsksForIsToldAndGetsThemOnceThereIsRoom(
 	f.wantClass(t, "c2", cache, "gold/pod")
 	f.wantClass(t, "c2", disk, "fast/pod")
 	f.wantRefused(t)
-	if _, err := f.run(t, pod("c", asking(cache+"=gold")), container("c3")); err == nil {
-		t.Error("another one got the class of one")
+	if _, err := f.run(t, pod("c", requesting(cache+"=gold")), container("c3")); err == nil {
+		t.Error("a third container got a class of capacity 1")
 	}
 }
 
-func TestARefusalOfWhatRunsLastsAsLongAsItRuns(t *testing.T) {
-	f, _, _ := owing(t)
+func TestAPendingRequestEndsWithItsContainer(t *testing.T) {
+	f, _, _ := withPending(t)
 	f.Stop("c2")
 	f.wantRefused(t)
 	f.Stop("c1")
 	f.Repair(t.Context())
 	if used := f.Status().Resources[0].InUse["gold"]; used != 0 {
-		t.Errorf("%d have the class, and nobody runs", used)
+		t.Errorf("%d in use, and nothing runs", used)
 	}
 }
 
-func TestARefusalOfWhatRunsIsNotForgotten(t *testing.T) {
+func TestTheRefusalOfARunningContainerDoesNotExpire(t *testing.T) {
 	f, c := timed(t)
 	p, ctr := wanting("a", "a1", disk+"=none-such")
 	f.Synchronize(nil, []state.Existing{running(p, ctr)})
@@ -89,8 +89,8 @@ func TestARefusalOfWhatRunsIsNotForgotten(t *testing.T) {
 	}
 }
 
-func TestWhatRunsWithoutItsClassesKeepsWhatItIsChangedTo(t *testing.T) {
-	f, _, _ := owing(t)
+func TestAPendingRequestDoesNotUndoAChange(t *testing.T) {
+	f, _, _ := withPending(t)
 	f.mustUpdate(t, classes.Owner{PodUID: "uid-b", Container: "main"}, map[string]string{cache: "silver"})
 	f.Repair(t.Context())
 	f.wantClass(t, "c2", cache, "silver/update")
@@ -101,9 +101,9 @@ func TestWhatRunsWithoutItsClassesKeepsWhatItIsChangedTo(t *testing.T) {
 	f.wantClass(t, "c2", cache, "silver/update")
 }
 
-func TestWhatRunsWithoutAClassThatIsNotThereGetsItWithTheClassFiles(t *testing.T) {
+func TestARunningContainerGetsAPendingClassOnceClassFilesHaveIt(t *testing.T) {
 	f := newFixture(t)
-	p := pod("a", asking(cache+"=late"))
+	p := pod("a", requesting(cache+"=late"))
 	f.Synchronize(nil, []state.Existing{running(p, container("c1"))})
 	f.Reconcile(t.Context())
 	f.wantRefused(t, "a/main UnknownClass")
@@ -114,7 +114,7 @@ func TestWhatRunsWithoutAClassThatIsNotThereGetsItWithTheClassFiles(t *testing.T
 	f.wantRefused(t)
 }
 
-func TestAPodThatRunsWithoutItsClassGetsItOnceThereIsRoom(t *testing.T) {
+func TestARunningPodGetsAPendingClassOnceThereIsRoom(t *testing.T) {
 	f := bounded(t)
 	f.Synchronize([]classes.Holder{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
 	f.Reconcile(t.Context())
@@ -127,19 +127,19 @@ func TestAPodThatRunsWithoutItsClassGetsItOnceThereIsRoom(t *testing.T) {
 	f.wantRefused(t)
 }
 
-func TestWhatIsKeptOfARequestIsBounded(t *testing.T) {
+func TestPendingRequestsAreBoundedInSize(t *testing.T) {
 	f := newFixture(t)
-	p := pod("a", asking(cache+"=none-such"))
+	p := pod("a", requesting(cache+"=none-such"))
 	p.PodAnnotations["other"] = strings.Repeat("x", 1<<20)
-	q := pod("b", asking(strings.Repeat("x", 1<<20)))
+	q := pod("b", requesting(strings.Repeat("x", 1<<20)))
 	f.Synchronize(nil, []state.Existing{running(p, container("c1")), running(q, container("c2"))})
 	if got := len(f.Refused()); got != 2 {
-		t.Errorf("%d are told", got)
+		t.Errorf("%d are reported", got)
 	}
 	f.Repair(t.Context())
 	for _, r := range f.Refused() {
 		if len(r.Message) > 1<<10 {
-			t.Errorf("%d bytes are told", len(r.Message))
+			t.Errorf("a message of %d bytes is reported", len(r.Message))
 		}
 	}
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// sandbox is one sandbox of a pod that asks for the class high, of which there is one.
+// sandbox returns a sandbox of a pod that requests class high.
 func sandbox(name, id string) classes.Holder {
-	p := pod(name, asking("test.example/net=high"))
+	p := pod(name, requesting("test.example/net=high"))
 	p.ID = id
 	return p
 }
 
-// bounded is a fixture whose pods can have the class high once.
+// bounded returns a fixture with a capacity of 1 for class high of pods.
 func bounded(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(t)
@@ -35,7 +35,7 @@ func (f *fixture) configureBounded(t *testing.T) {
 	f.mustConfigure(t, strings.ReplaceAll(files, pods, pods+"  classes: [{name: high, capacity: 1}, {name: low}]\n"))
 }
 
-// wantFull wants another pod to be refused, and to hold nothing afterwards.
+// wantFull runs another pod, which must be refused and hold nothing.
 func (f *fixture) wantFull(t *testing.T) {
 	t.Helper()
 	const want = `pod ns/other: class "high" of test.example/net is full: 1 of 1 in use; available: low`
@@ -63,11 +63,11 @@ func TestAFullClassOfPodsIsRefusedToOtherPodsOnly(t *testing.T) {
 	f.mustRunPod(t, sandbox("other", "other-1"))
 }
 
-func TestAPodThatTheKernelDoesNotTakeFreesItsSlotWhenItIsStopped(t *testing.T) {
+func TestAPodWhoseClassCannotBeEnforcedFreesItsSlotWhenItStops(t *testing.T) {
 	f := bounded(t)
 	f.backends[net].Fail("enforce high", errors.New("no such device"))
 	if err := f.runPod(t, sandbox("a", "a-1")); err == nil {
-		t.Fatal("it runs")
+		t.Fatal("the pod runs")
 	}
 	f.Stop("a-1")
 	f.backends[net].Fail("enforce high", nil)
@@ -88,26 +88,26 @@ func TestASlotOfAPodIsKeptOverARestart(t *testing.T) {
 func TestAPodIsNotUpdatedIntoAFullClass(t *testing.T) {
 	f := bounded(t)
 	f.mustRunPod(t, sandbox("a", "a-1"))
-	low := pod("b", asking("test.example/net=low"))
+	low := pod("b", requesting("test.example/net=low"))
 	f.mustRunPod(t, low)
 	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-b"}, map[string]string{net: "high"}); !errors.Is(err, classes.ErrClassFull) {
 		t.Errorf("error is %v, want ErrClassFull", err)
 	}
 	f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
 	if err := f.Update(t.Context(), classes.Owner{PodUID: "uid-b"}, map[string]string{net: "high"}); err != nil {
-		t.Errorf("the slot that a change has freed is not given: %v", err)
+		t.Errorf("the slot that a change freed is not available: %v", err)
 	}
 }
 
-// TestPodsThatRanWithoutThePluginGetAClassAsFarAsThereIsRoom has two pods for a class of one, of which the kernel shows none in it, or the
-// second: nobody was there to refuse the other.
-func TestPodsThatRanWithoutThePluginGetAClassAsFarAsThereIsRoom(t *testing.T) {
+// TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom has two pods for a class of capacity 1. The kernel shows none or the
+// second in it.
+func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T) {
 	for name, test := range map[string]struct {
 		in   func(t *testing.T, f *fixture)
 		want string
 	}{
-		"the first that is listed":                       {func(*testing.T, *fixture) {}, "a-1"},
-		"the one that had it before the plugin was away": {func(t *testing.T, f *fixture) { f.mustRunPod(t, sandbox("b", "b-1")) }, "b-1"},
+		"the first that is listed":             {func(*testing.T, *fixture) {}, "a-1"},
+		"the one that was in the class before": {func(t *testing.T, f *fixture) { f.mustRunPod(t, sandbox("b", "b-1")) }, "b-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := bounded(t)
@@ -129,10 +129,11 @@ func TestPodsThatRanWithoutThePluginGetAClassAsFarAsThereIsRoom(t *testing.T) {
 	}
 }
 
-// TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles has the plugin register anew once they are right, since it needs other hooks then.
+// TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles synchronizes again after the files are corrected, as the plugin does when it needs
+// other hooks.
 func TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles(t *testing.T) {
 	f := newFixture(t)
-	p := pod("a", asking("test.example/net=high"))
+	p := pod("a", requesting("test.example/net=high"))
 	f.mustRunPod(t, p)
 	f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
 	f.restart(t)
@@ -149,9 +150,9 @@ func TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles(t *testing.T) {
 	}
 }
 
-// TestADeadSandboxOfAPodHasNoSayInItsClass has a sandbox that has ended and was not removed yet, before or after the live one in the runtime's
-// list, or seen by the plugin when the live one came.
-func TestADeadSandboxOfAPodHasNoSayInItsClass(t *testing.T) {
+// TestADeadSandboxDoesNotChangeTheClassOfItsPod has a sandbox that has ended and is not removed yet: before or after the live one in the
+// runtime's list, or replaced by it.
+func TestADeadSandboxDoesNotChangeTheClassOfItsPod(t *testing.T) {
 	dead, live := sandbox("a", "dead"), sandbox("a", "live")
 	live.PID = 1
 	for name, begin := range map[string]func(t *testing.T, f *fixture){
@@ -175,10 +176,10 @@ func TestADeadSandboxOfAPodHasNoSayInItsClass(t *testing.T) {
 			}
 			pods := f.Assignments()
 			if len(pods) != 1 || pods[0].SandboxID != "live" || len(pods[0].Assignments) != 1 || pods[0].Assignments[0].Class != "low" {
-				t.Errorf("reported are %+v", pods)
+				t.Errorf("reported: %+v", pods)
 			}
-			if mends := f.Status().Corrections[state.Correction{Resource: net, What: state.AssignmentDrift}]; mends > 1 {
-				t.Errorf("it was mended %d times", mends)
+			if corrections := f.Status().Corrections[state.Correction{Resource: net, What: state.AssignmentDrift}]; corrections > 1 {
+				t.Errorf("it was corrected %d times", corrections)
 			}
 		})
 	}

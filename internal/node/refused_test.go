@@ -17,12 +17,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// clock is set by hand.
+// clock is set by the test.
 type clock struct{ time time.Time }
 
 func (c *clock) now() time.Time { return c.time }
 
-// timed is a fixture whose time is set by hand.
+// timed returns a fixture with a clock.
 func timed(t *testing.T) (*fixture, *clock) {
 	t.Helper()
 	f := newFixture(t)
@@ -32,13 +32,13 @@ func timed(t *testing.T) (*fixture, *clock) {
 	return f, c
 }
 
-// wanting is a pod, by its name, with a container "main" of the ID.
+// wanting returns a pod with a request, and its container "main".
 func wanting(name, id, request string) (classes.Holder, classes.Holder) {
 	pod := classes.Holder{ID: "s-" + name, PodUID: "u-" + name, PodName: name, PodNamespace: "ns", PodAnnotations: map[string]string{"qos.noderesource.dev/pod": request}}
 	return pod, classes.Holder{ID: id, Container: "main"}
 }
 
-func TestRefusalsAreToldUntilTheContainerStarts(t *testing.T) {
+func TestRefusalsAreReportedUntilTheContainerStarts(t *testing.T) {
 	f, c := timed(t)
 	holder, first := wanting("a", "a1", cache+"=gold")
 	if _, _, err := f.CreateContainer(in(holder, first)); err != nil {
@@ -65,13 +65,13 @@ func TestRefusalsAreToldUntilTheContainerStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(f.Refused()) != 1 {
-		t.Error("the refusal is forgotten before the container could start")
+		t.Error("the refusal is gone before the container has started")
 	}
-	f.backends[cache].Fail("enforce gold", errors.New("the kernel says no"))
+	f.backends[cache].Fail("enforce gold", errors.New("the kernel refuses"))
 	if err := f.start(t, pod, second); err == nil {
 		t.Fatal("the container started")
 	}
-	if got := f.Refused(); len(got) != 1 || got[0].Reason != "EnforcementFailed" || got[0].Count != 1 || !strings.Contains(got[0].Message, "the kernel says no") {
+	if got := f.Refused(); len(got) != 1 || got[0].Reason != "EnforcementFailed" || got[0].Count != 1 || !strings.Contains(got[0].Message, "the kernel refuses") {
 		t.Errorf("after a failed start: %+v", got)
 	}
 	f.backends[cache].Fail("enforce gold", nil)
@@ -83,7 +83,7 @@ func TestRefusalsAreToldUntilTheContainerStarts(t *testing.T) {
 	}
 }
 
-func TestRefusalsThatNobodyRepeatsAreForgotten(t *testing.T) {
+func TestRefusalsExpire(t *testing.T) {
 	f, c := timed(t)
 	pod, _ := wanting("a", "a1", net+"=none-such")
 	if _, err := f.RunPod(pod); err == nil {
@@ -96,7 +96,7 @@ func TestRefusalsThatNobodyRepeatsAreForgotten(t *testing.T) {
 	f.ExpireRefused()
 	select {
 	case <-changed:
-		t.Error("nothing was forgotten, and yet there is something new")
+		t.Error("nothing expired, and a change is reported")
 	default:
 	}
 	c.time = c.time.Add(10*time.Minute + time.Second)
@@ -107,7 +107,7 @@ func TestRefusalsThatNobodyRepeatsAreForgotten(t *testing.T) {
 	}
 }
 
-func TestTheNewestOfTooManyRefusalsAreKept(t *testing.T) {
+func TestTheNewestRefusalsAreKept(t *testing.T) {
 	f, c := timed(t)
 	for i := range 1100 {
 		pod, ctr := wanting(fmt.Sprintf("p%04d", i), "c", cache+"=none-such")

@@ -22,11 +22,11 @@ import (
 func (f *fixture) wantCorrections(t *testing.T, want map[state.Correction]uint64) {
 	t.Helper()
 	if diff := cmp.Diff(want, f.Status().Corrections); diff != "" {
-		t.Errorf("mends (-want +got):\n%s", diff)
+		t.Errorf("corrections (-want +got):\n%s", diff)
 	}
 }
 
-// resource is what the status tells of a resource.
+// resource returns the status of a resource.
 func (f *fixture) resource(t *testing.T, name string) state.ResourceStatus {
 	t.Helper()
 	for _, r := range f.Status().Resources {
@@ -38,9 +38,9 @@ func (f *fixture) resource(t *testing.T, name string) state.ResourceStatus {
 	return state.ResourceStatus{}
 }
 
-func TestWhatLostItsClassIsBroughtBack(t *testing.T) {
+func TestAContainerOutsideItsClassIsMovedBack(t *testing.T) {
 	f := newFixture(t)
-	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
+	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c-a"))
 	f.mustRun(t, pod("b", nil), container("c-b"))
 	f.Repair(t.Context())
 	f.wantCorrections(t, map[state.Correction]uint64{})
@@ -51,7 +51,7 @@ func TestWhatLostItsClassIsBroughtBack(t *testing.T) {
 	f.wantClass(t, "c-b", cache, "bronze/default")
 	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.AssignmentDrift}: 2})
 
-	// What cannot be brought back is told as it is, and is not counted before it is.
+	// A container that cannot be moved is reported in its observed class, and counted once it is moved.
 	f.backends[cache].Lose("c-a")
 	f.backends[cache].Fail("enforce gold", errors.New("refused"))
 	for range 2 {
@@ -67,7 +67,7 @@ func TestWhatLostItsClassIsBroughtBack(t *testing.T) {
 	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.AssignmentDrift}: 3})
 }
 
-func TestDamageToAConfigurationIsTold(t *testing.T) {
+func TestDriftOfAConfigurationIsReported(t *testing.T) {
 	f := newFixture(t)
 	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone", "disk vdc is new"}})
 	for range 2 {
@@ -81,14 +81,14 @@ func TestDamageToAConfigurationIsTold(t *testing.T) {
 	}
 }
 
-func TestAResourceThatIsLostIsWithdrawnAndComesBack(t *testing.T) {
+func TestAResourceThatFailsIsUnavailableUntilItIsRepaired(t *testing.T) {
 	f := newFixture(t)
-	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
+	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c-a"))
 	f.mustRun(t, pod("b", nil), container("c-b"))
 	for _, failure := range []error{
 		&classes.Unavailable{Reason: "NotMounted", Message: "resctrl is not mounted"}, errors.New("the kernel refused a group"),
 	} {
-		f.backends[cache].Fail("mend", failure)
+		f.backends[cache].Fail("repair", failure)
 		f.backends[cache].Fail("check", failure)
 		f.backends[cache].Lose("c-a")
 		f.backends[cache].Lose("c-b")
@@ -101,19 +101,19 @@ func TestAResourceThatIsLostIsWithdrawnAndComesBack(t *testing.T) {
 		select {
 		case <-changed:
 		default:
-			t.Error("nobody is told")
+			t.Error("no change is reported")
 		}
 		f.wantClass(t, "c-a", cache, "/adopted")
 		f.wantClass(t, "c-b", cache, "/")
-		if _, _, err := f.CreateContainer(in(pod("c", asking("test.example/cache=silver")), container("c-c"))); !errors.Is(err, classes.ErrUnavailable) {
-			t.Errorf("a container that asks for it: %v", err)
+		if _, _, err := f.CreateContainer(in(pod("c", requesting("test.example/cache=silver")), container("c-c"))); !errors.Is(err, classes.ErrUnavailable) {
+			t.Errorf("a container that requests it: %v", err)
 		}
 		if _, _, err := f.CreateContainer(in(pod("d", nil), container("c-d"))); err != nil {
-			t.Errorf("a container that asks for nothing: %v", err)
+			t.Errorf("a container that requests nothing: %v", err)
 		}
 		f.Stop("c-d")
 
-		f.backends[cache].Fail("mend", nil)
+		f.backends[cache].Fail("repair", nil)
 		f.backends[cache].Fail("check", nil)
 		f.Repair(t.Context())
 		if unavailable := f.resource(t, cache).Unavailable; unavailable != nil {
@@ -124,8 +124,8 @@ func TestAResourceThatIsLostIsWithdrawnAndComesBack(t *testing.T) {
 	}
 }
 
-// TestAResourceThatIsNotThereYetIsOfferedOnceItIs is for a machine whose resctrl is mounted by somebody later.
-func TestAResourceThatIsNotThereYetIsOfferedOnceItIs(t *testing.T) {
+// TestAnUnavailableResourceIsOfferedOnceItIsAvailable has a machine whose resctrl is mounted later.
+func TestAnUnavailableResourceIsOfferedOnceItIsAvailable(t *testing.T) {
 	f := newFixture(t)
 	f.restart(t)
 	f.backends[cache].Lack(&classes.Unavailable{Reason: "NotMounted", Message: "resctrl is not mounted"})
@@ -136,21 +136,21 @@ func TestAResourceThatIsNotThereYetIsOfferedOnceItIs(t *testing.T) {
 	}
 	f.backends[cache].Lack(nil)
 	f.Repair(t.Context())
-	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
+	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c-a"))
 	f.wantClass(t, "c-a", cache, "gold/pod")
 }
 
-// TestTheRuntimeForgetsDevicesThatAreGone looks at what the runtime is told: it would set again what it has stored.
-func TestTheRuntimeForgetsDevicesThatAreGone(t *testing.T) {
+// TestStoredValuesOfLostDevicesAreReplaced compares what the runtime has stored, since it may set these values again.
+func TestStoredValuesOfLostDevicesAreReplaced(t *testing.T) {
 	f := newFixture(t)
-	f.mustRun(t, pod("a", asking("test.example/disk=slow")), container("c-a"))
+	f.mustRun(t, pod("a", requesting("test.example/disk=slow")), container("c-a"))
 	f.mustRun(t, pod("b", nil), container("c-b"))
-	f.mustRun(t, pod("c", asking("test.example/disk=slow")), container("c-c"))
+	f.mustRun(t, pod("c", requesting("test.example/disk=slow")), container("c-c"))
 	f.mustUpdate(t, classes.Owner{PodUID: "uid-c", Container: "main"}, map[string]string{disk: ""})
 	clear(f.unified)
 	f.Repair(t.Context())
 	if len(f.unified) > 0 {
-		t.Errorf("the runtime was told %v while nothing is gone", f.unified)
+		t.Errorf("the runtime got %v without a lost device", f.unified)
 	}
 	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone"}, DevicesGone: true})
 	f.Disconnected()
@@ -160,105 +160,105 @@ func TestTheRuntimeForgetsDevicesThatAreGone(t *testing.T) {
 		f.Repair(t.Context())
 		want := map[string]map[string]string{"c-a": {"test.class": "slow"}, "c-c": {"test.class": ""}}
 		if diff := cmp.Diff(want, f.unified); diff != "" {
-			t.Errorf("told (-want +got):\n%s", diff)
+			t.Errorf("stored (-want +got):\n%s", diff)
 		}
 	}
 	f.wantClass(t, "c-a", disk, "slow/pod")
 	f.wantClass(t, "c-c", disk, "/update")
 }
 
-func TestWhatEndedUnheardIsForgotten(t *testing.T) {
+func TestAContainerThatEndedWithoutAnEventIsReleased(t *testing.T) {
 	f := newFixture(t)
-	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
+	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c-a"))
 	f.backends[disk].Fail("observe", classes.ErrEnded)
 	f.Repair(t.Context())
 	if left := f.Assignments(); len(left) > 0 {
-		t.Errorf("still known: %v", left)
+		t.Errorf("still reported: %v", left)
 	}
 	f.backends[disk].Fail("observe", nil)
-	f.Stop("c-a") // the late word
-	f.mustRun(t, pod("b", asking("test.example/cache=gold")), container("c-b"))
+	f.Stop("c-a") // late
+	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c-b"))
 }
 
-func TestProcessesThatAreStartedLaterAreGathered(t *testing.T) {
+func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {
 	f := newFixture(t)
 	var exist []state.Existing
 	for name, annotations := range map[string]map[string]string{
-		"a": asking("test.example/cache=silver"), "b": asking("test.example/cache=silver"), "c": nil,
+		"a": requesting("test.example/cache=silver"), "b": requesting("test.example/cache=silver"), "c": nil,
 	} {
 		p := pod(name, annotations)
 		exist = append(exist, running(p, f.mustRun(t, p, container("c-"+name))))
 	}
-	f.backends[cache].Gathered()
+	f.backends[cache].Targets()
 	f.MoveThreads(t.Context())
-	if looked := f.backends[cache].Gathered(); len(looked) > 0 {
-		t.Errorf("looked at %v, and no class was changed", looked)
+	if targets := f.backends[cache].Targets(); len(targets) > 0 {
+		t.Errorf("moved threads of %v, and no class was changed", targets)
 	}
 	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
-	f.backends[cache].Stray("c-a")
+	f.backends[cache].AddStray("c-a")
 	for range 2 {
 		f.MoveThreads(t.Context())
 	}
-	if looked := f.backends[cache].Gathered(); !cmp.Equal(looked, []string{"c-a gold", "c-a gold"}) || f.backends[cache].Strayed("c-a") {
-		t.Errorf("looked at %v", looked)
+	if targets := f.backends[cache].Targets(); !cmp.Equal(targets, []string{"c-a gold", "c-a gold"}) || f.backends[cache].HasStray("c-a") {
+		t.Errorf("moved threads of %v", targets)
 	}
 	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.ThreadDrift}: 1})
 
-	// A changed default is a change of class, too. What a container was created in is known over a restart.
+	// A changed default is a change of class, too. The class of the creation is kept over a restart.
 	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	f.restart(t)
 	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	f.Synchronize(nil, exist)
 	f.Reconcile(t.Context())
 	f.MoveThreads(t.Context())
-	if looked := f.backends[cache].Gathered(); len(looked) != 2 || !slices.Contains(looked, "c-c silver") {
-		t.Errorf("looked at %v, want the container with the default, too", looked)
+	if targets := f.backends[cache].Targets(); len(targets) != 2 || !slices.Contains(targets, "c-c silver") {
+		t.Errorf("moved threads of %v, want those of the default, too", targets)
 	}
 	f.Repair(t.Context())
-	if looked := f.backends[cache].Gathered(); len(looked) != 3 {
-		t.Errorf("looked at %v, want all", looked)
+	if targets := f.backends[cache].Targets(); len(targets) != 3 {
+		t.Errorf("moved threads of %v, want all", targets)
 	}
 }
 
-// slowRuntime answers nobody, or not those of some containers.
+// slowRuntime records calls, and fails for some containers.
 type slowRuntime struct {
-	asked   []string
-	refuses map[string]error
+	calls []string
+	errs  map[string]error
 }
 
 func (r *slowRuntime) SetUnified(_ context.Context, id string, _ map[string]string) error {
-	r.asked = append(r.asked, id)
-	return r.refuses[id]
+	r.calls = append(r.calls, id)
+	return r.errs[id]
 }
 
-func TestARuntimeThatDoesNotAnswerIsAskedOnceInARound(t *testing.T) {
+func TestARuntimeThatTimesOutIsCalledOnceInARound(t *testing.T) {
 	f := newFixture(t)
-	runtime := &slowRuntime{refuses: map[string]error{}}
+	runtime := &slowRuntime{errs: map[string]error{}}
 	for _, name := range []string{"a", "b", "c"} {
-		f.mustRun(t, pod(name, asking("test.example/disk=slow")), container("c-"+name))
-		runtime.refuses["c-"+name] = context.DeadlineExceeded
+		f.mustRun(t, pod(name, requesting("test.example/disk=slow")), container("c-"+name))
+		runtime.errs["c-"+name] = context.DeadlineExceeded
 	}
 	f.Connected(runtime, state.RuntimeInfo{Name: "test"})
 	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone"}, DevicesGone: true})
 	f.Repair(t.Context())
-	if len(runtime.asked) != 1 {
-		t.Errorf("asked for %v", runtime.asked)
+	if len(runtime.calls) != 1 {
+		t.Errorf("called for %v", runtime.calls)
 	}
-	// One that cannot be told does not keep the others, nor are those told again.
-	runtime.asked, runtime.refuses = nil, map[string]error{"c-b": errors.New("no such task")}
+	// An error for one container does not affect others, and only that one is retried.
+	runtime.calls, runtime.errs = nil, map[string]error{"c-b": errors.New("no such task")}
 	for range 2 {
 		f.Repair(t.Context())
 	}
-	if diff := cmp.Diff([]string{"c-a", "c-b", "c-c", "c-b"}, runtime.asked); diff != "" {
-		t.Errorf("asked (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"c-a", "c-b", "c-c", "c-b"}, runtime.calls); diff != "" {
+		t.Errorf("called (-want +got):\n%s", diff)
 	}
 }
 
-func TestWhatTheRuntimeHasStoredOfAGoneDeviceIsReplacedAfterARestart(t *testing.T) {
+func TestStaleStoredValuesAreReplacedAfterARestart(t *testing.T) {
 	f := newFixture(t)
 	var exist []state.Existing
 	for name, stored := range map[string]map[string]string{"a": {"test.class": "slow gone"}, "b": {"test.class": "slow"}, "c": nil} {
-		p := pod(name, asking("test.example/disk=slow"))
+		p := pod(name, requesting("test.example/disk=slow"))
 		c := f.mustRun(t, p, container("c-"+name))
 		e := running(p, c)
 		e.Stored = stored
@@ -272,14 +272,14 @@ func TestWhatTheRuntimeHasStoredOfAGoneDeviceIsReplacedAfterARestart(t *testing.
 		f.Reconcile(t.Context())
 	}
 	if diff := cmp.Diff(map[string]map[string]string{"c-a": {"test.class": "slow"}}, f.unified); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+		t.Errorf("stored (-want +got):\n%s", diff)
 	}
 }
 
-// TestWhatCannotBeToldApartIsNotTakenForEnforced is of a class whose container the kernel shows in no class at all.
-func TestWhatCannotBeToldApartIsNotTakenForEnforced(t *testing.T) {
+// TestAClassThatTheKernelDoesNotShowIsEnforcedAgain has a container that the kernel shows in no class.
+func TestAClassThatTheKernelDoesNotShowIsEnforcedAgain(t *testing.T) {
 	f := newFixture(t)
-	f.mustRun(t, pod("a", asking("test.example/disk=slow")), container("c-a"))
+	f.mustRun(t, pod("a", requesting("test.example/disk=slow")), container("c-a"))
 	f.backends[disk].Blur(true)
 	f.backends[disk].Fail("enforce slow", errors.New("refused"))
 	for range 2 {
@@ -293,8 +293,8 @@ func TestWhatCannotBeToldApartIsNotTakenForEnforced(t *testing.T) {
 	f.wantClass(t, "c-a", disk, "slow/pod")
 }
 
-func TestAProcessThatIsGoneOrAnotherOneEndsItsContainer(t *testing.T) {
-	for name, later := range map[string]map[int]uint64{"gone": {}, "another one has its number": {1: 700}} {
+func TestAnotherOrNoProcessEndsTheContainer(t *testing.T) {
+	for name, later := range map[string]map[int]uint64{"gone": {}, "another process has its PID": {1: 700}} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			processes := map[int]uint64{1: 500}
@@ -305,19 +305,19 @@ func TestAProcessThatIsGoneOrAnotherOneEndsItsContainer(t *testing.T) {
 				}
 			})
 			f.mustConfigure(t, files)
-			f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c-a"))
+			f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c-a"))
 			f.Repair(t.Context())
 			f.wantClass(t, "c-a", cache, "gold/pod")
 			processes = later
 			f.Repair(t.Context())
 			if left := f.Assignments(); len(left) > 0 {
-				t.Errorf("still known: %v", left)
+				t.Errorf("still reported: %v", left)
 			}
 		})
 	}
 }
 
-func TestAPodThatCouldNotBeLookedAtIsLookedAtAgain(t *testing.T) {
+func TestAPodThatCouldNotBeVerifiedIsVerifiedAgain(t *testing.T) {
 	f := bounded(t)
 	f.Synchronize([]classes.Holder{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
 	f.backends[net].Fail("observe", errors.New("not now"))
@@ -332,29 +332,29 @@ func TestAPodThatCouldNotBeLookedAtIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-func TestThreadsThatCannotBeGatheredAreWarnedOfOnce(t *testing.T) {
+func TestThreadsThatCannotBeMovedAreLoggedOnce(t *testing.T) {
 	f := newFixture(t)
 	var log strings.Builder
 	f.restart(t, func(o *node.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	f.mustConfigure(t, files)
-	f.mustRun(t, pod("a", asking("test.example/cache=silver")), container("c-a"))
+	f.mustRun(t, pod("a", requesting("test.example/cache=silver")), container("c-a"))
 	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
 	for _, failure := range []error{errors.New("no group"), errors.New("no group"), nil, errors.New("no group")} {
-		f.backends[cache].Fail("gather", failure)
+		f.backends[cache].Fail("moveThreads", failure)
 		f.MoveThreads(t.Context())
 	}
-	if warned := strings.Count(log.String(), "cannot move threads to the class of their container"); warned != 2 {
-		t.Errorf("warned %d times:\n%s", warned, &log)
+	if logged := strings.Count(log.String(), "cannot move threads to the class of their container"); logged != 2 {
+		t.Errorf("logged %d times:\n%s", logged, &log)
 	}
 }
 
-func TestAChangeThatWaitsForAnotherGivesUpInTime(t *testing.T) {
+func TestAChangeThatWaitsForAnotherTimesOut(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", nil), container("c-a"))
 	released := make(chan struct{})
-	reached := f.backends[cache].Stick("mend", released)
-	inspected := make(chan struct{})
-	go func() { f.Repair(t.Context()); close(inspected) }()
+	reached := f.backends[cache].Stick("repair", released)
+	repaired := make(chan struct{})
+	go func() { f.Repair(t.Context()); close(repaired) }()
 	<-reached
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
@@ -363,6 +363,6 @@ func TestAChangeThatWaitsForAnotherGivesUpInTime(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 	close(released)
-	<-inspected
+	<-repaired
 	f.wantClass(t, "c-a", cache, "bronze/default")
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func TestWhatRunsWithARecordIsAdoptedAlsoOverCapacity(t *testing.T) {
+func TestRecordedContainersAreAdoptedOverCapacity(t *testing.T) {
 	f := newFixture(t)
-	p, q := pod("a", asking("test.example/disk=fast")), pod("b", asking("test.example/disk=fast"))
+	p, q := pod("a", requesting("test.example/disk=fast")), pod("b", requesting("test.example/disk=fast"))
 	exist := []state.Existing{running(p, f.mustRun(t, p, container("c1"))), running(q, f.mustRun(t, q, container("c2")))}
 	f.restart(t)
 	f.mustConfigure(t, strings.ReplaceAll(files, "capacity: 2", "capacity: 1"))
@@ -23,14 +23,14 @@ func TestWhatRunsWithARecordIsAdoptedAlsoOverCapacity(t *testing.T) {
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", disk, "fast/pod")
 	f.wantClass(t, "c2", disk, "fast/pod")
-	if _, err := f.run(t, pod("c", asking("test.example/disk=fast")), container("c3")); !errors.Is(err, classes.ErrClassFull) {
+	if _, err := f.run(t, pod("c", requesting("test.example/disk=fast")), container("c3")); !errors.Is(err, classes.ErrClassFull) {
 		t.Errorf("error is %v, want ErrClassFull", err)
 	}
 }
 
-func TestWhatWasCreatedWhileThePluginWasAwayGetsItsClassOnlyIfThereIsRoom(t *testing.T) {
+func TestAnUnrecordedContainerGetsItsClassOnlyIfThereIsRoom(t *testing.T) {
 	f := newFixture(t)
-	p, q := pod("a", asking("test.example/cache=gold")), pod("b", asking("test.example/cache=gold"))
+	p, q := pod("a", requesting("test.example/cache=gold")), pod("b", requesting("test.example/cache=gold"))
 	recorded := f.mustRun(t, p, container("c1"))
 	f.restart(t)
 	f.mustConfigure(t, files)
@@ -42,9 +42,9 @@ func TestWhatWasCreatedWhileThePluginWasAwayGetsItsClassOnlyIfThereIsRoom(t *tes
 	}
 }
 
-func TestWhatWasCreatedWhileThePluginWasAwayIsBroughtIntoItsClass(t *testing.T) {
+func TestAnUnrecordedContainerIsMovedToItsClass(t *testing.T) {
 	f := newFixture(t)
-	p := pod("a", asking("test.example/cache=gold"))
+	p := pod("a", requesting("test.example/cache=gold"))
 	f.Synchronize(nil, []state.Existing{running(p, container("c1"))})
 	if got := f.has("c1", cache); got != "/adopted" {
 		t.Errorf("reported as %q before it is in its class", got)
@@ -53,19 +53,19 @@ func TestWhatWasCreatedWhileThePluginWasAwayIsBroughtIntoItsClass(t *testing.T) 
 	f.wantClass(t, "c1", cache, "gold/pod")
 }
 
-func TestWhatWasCreatedWhileThePluginWasAwayAndHasNotStartedIsRefused(t *testing.T) {
+func TestAnUnrecordedContainerThatHasNotStartedIsRefused(t *testing.T) {
 	f := newFixture(t)
-	p := pod("a", asking("test.example/cache=gold"))
+	p := pod("a", requesting("test.example/cache=gold"))
 	f.Synchronize(nil, []state.Existing{{Holder: in(p, container("c1"))}})
 	f.Reconcile(t.Context())
 	if err := f.start(t, p, container("c1")); err == nil {
-		t.Errorf("it was started; reported as %q", f.has("c1", cache))
+		t.Errorf("the container was started; reported as %q", f.has("c1", cache))
 	}
 }
 
-func TestWhatWasCreatedBeforeARestartIsStartedAfterIt(t *testing.T) {
+func TestAContainerThatWasCreatedBeforeARestartMayStartAfterIt(t *testing.T) {
 	f := newFixture(t)
-	p := pod("a", asking("test.example/cache=gold"))
+	p := pod("a", requesting("test.example/cache=gold"))
 	_, assigned, err := f.CreateContainer(in(p, container("c1")))
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestWhatWasCreatedBeforeARestartIsStartedAfterIt(t *testing.T) {
 	f.wantClass(t, "c1", cache, "gold/pod")
 }
 
-func TestARecordThatThePodBroughtItselfIsNotBelieved(t *testing.T) {
+func TestARecordAmongThePodsAnnotationsIsIgnored(t *testing.T) {
 	f := newFixture(t)
 	record, err := state.Record([]classes.Assignment{{Resource: cache, Class: "gold", Source: classes.SourceContainer}})
 	if err != nil {
@@ -98,37 +98,37 @@ func TestARecordThatThePodBroughtItselfIsNotBelieved(t *testing.T) {
 	f.wantClass(t, "c1", cache, "bronze/default")
 }
 
-func TestWhatCannotBeMendedKeepsItsSlotAndIsTriedAgain(t *testing.T) {
+func TestAContainerThatCannotBeMovedKeepsItsSlotAndIsRetried(t *testing.T) {
 	f := newFixture(t)
-	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c1"))
+	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c1"))
 	f.backends[cache].Lose("c1")
 	f.backends[cache].Fail("enforce gold", errors.New("device or resource busy"))
 	f.Reconcile(t.Context())
 	f.wantClass(t, "c1", cache, "/adopted")
-	if _, err := f.run(t, pod("b", asking("test.example/cache=gold")), container("c2")); !errors.Is(err, classes.ErrClassFull) {
+	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("c2")); !errors.Is(err, classes.ErrClassFull) {
 		t.Errorf("error is %v, want ErrClassFull", err)
 	}
 	f.backends[cache].Fail("enforce gold", nil)
 	if got := f.Reconcile(t.Context()); got != 1 {
-		t.Errorf("mended %d, want 1", got)
+		t.Errorf("moved %d, want 1", got)
 	}
 	f.wantClass(t, "c1", cache, "gold/pod")
 }
 
-func TestWhatCannotBeSeenIsLeftAlone(t *testing.T) {
+func TestAContainerThatCannotBeObservedIsNotMoved(t *testing.T) {
 	f := newFixture(t)
-	f.mustRun(t, pod("a", asking("test.example/cache=gold")), container("c1"))
+	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c1"))
 	f.backends[cache].Fail("observe", errors.New("input/output error"))
 	f.backends[cache].Fail("enforce", errors.New("must not be called"))
 	if got := f.Reconcile(t.Context()); got != 0 {
-		t.Errorf("mended %d", got)
+		t.Errorf("moved %d", got)
 	}
 	f.wantClass(t, "c1", cache, "gold/pod")
 }
 
-func TestAClassThatIsGoneDoesNotHideTheOtherResourcesAfterARestart(t *testing.T) {
+func TestARemovedClassDoesNotHideOtherResourcesAfterARestart(t *testing.T) {
 	f := newFixture(t)
-	p := pod("a", asking("test.example/disk=fast"))
+	p := pod("a", requesting("test.example/disk=fast"))
 	c := f.mustRun(t, p, container("c1"))
 	f.restart(t)
 	f.mustConfigure(t, strings.ReplaceAll(strings.ReplaceAll(files, "{name: fast, capacity: 2}, ", ""), "[fast, slow]", "[slow]"))
@@ -138,9 +138,9 @@ func TestAClassThatIsGoneDoesNotHideTheOtherResourcesAfterARestart(t *testing.T)
 	f.wantClass(t, "c1", disk, "fast/pod")
 }
 
-func TestPodsStayKnownWhileTheirResourceDrains(t *testing.T) {
+func TestPodsAreTrackedWhileTheirResourceDrains(t *testing.T) {
 	f := newFixture(t)
-	p := pod("a", asking("test.example/net=high"))
+	p := pod("a", requesting("test.example/net=high"))
 	f.mustRunPod(t, p)
 	f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
 	for _, text := range []string{fewer, files} {
@@ -149,32 +149,32 @@ func TestPodsStayKnownWhileTheirResourceDrains(t *testing.T) {
 		f.Reconcile(t.Context())
 	}
 	if got := f.Assignments()[0].Assignments[0].Class; got != "low" {
-		t.Errorf("the pod is shown in %q; its change was forgotten", got)
+		t.Errorf("the pod is reported in %q; its change was forgotten", got)
 	}
 }
 
-func TestThePodOfASandboxWhoseCgroupIsGoneHoldsNothing(t *testing.T) {
+func TestAPodWithoutACgroupHoldsNothing(t *testing.T) {
 	f := newFixture(t)
 	f.backends[net].Fail("observe", fs.ErrNotExist)
-	f.Synchronize([]classes.Holder{pod("a", asking("test.example/net=high"))}, nil)
+	f.Synchronize([]classes.Holder{pod("a", requesting("test.example/net=high"))}, nil)
 	f.Reconcile(t.Context())
 	if got := f.Assignments(); len(got) > 0 {
 		t.Errorf("assignments are %+v", got)
 	}
 }
 
-// TestWhatAContainerWithoutARecordWasChangedToIsKept is of one that was created while the plugin was away, whose request, or whose class, is
-// not in the class files any more when the plugin starts again.
-func TestWhatAContainerWithoutARecordWasChangedToIsKept(t *testing.T) {
+// TestTheChangeOfAnUnrecordedContainerIsKept has a container that was created while the plugin was away. Its request, or the class
+// of its change, is removed from the class files before a restart.
+func TestTheChangeOfAnUnrecordedContainerIsKept(t *testing.T) {
 	for name, test := range map[string]struct{ request, change, without string }{
-		"what it asks for is gone":         {"test.example/cache=gold", "slow", "gold"},
-		"what it was changed to is gone":   {"test.example/cache=silver", "slow", "slow"},
-		"neither is gone":                  {"test.example/cache=silver", "slow", "none"},
-		"it asked for another class of it": {"test.example/disk=fast", "slow", "none"},
+		"its request is removed":                     {"test.example/cache=gold", "slow", "gold"},
+		"the class of its change is removed":         {"test.example/cache=silver", "slow", "slow"},
+		"neither is removed":                         {"test.example/cache=silver", "slow", "none"},
+		"it requested another class of the resource": {"test.example/disk=fast", "slow", "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			p, c := pod("a", asking(test.request)), container("c-a")
+			p, c := pod("a", requesting(test.request)), container("c-a")
 			c.PID = 1
 			exist := []state.Existing{{Holder: in(p, c), Started: true}}
 			f.Synchronize(nil, exist)

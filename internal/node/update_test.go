@@ -24,13 +24,13 @@ func TestUpdateChangesClassesThroughRuntimeAndBackend(t *testing.T) {
 	f.wantClass(t, "c1", cache, "gold/update")
 	f.wantClass(t, "c1", disk, "fast/update")
 	if f.unified["c1"]["test.class"] == "" {
-		t.Error("the runtime was not told")
+		t.Error("the runtime got no values")
 	}
 }
 
 func TestUpdateIsAllOrNothing(t *testing.T) {
 	f := newFixture(t)
-	f.mustRun(t, pod("a", asking("test.example/disk=slow")), container("c1"))
+	f.mustRun(t, pod("a", requesting("test.example/disk=slow")), container("c1"))
 	before := f.Assignments()
 	f.backends[disk].Fail("enforce fast", errors.New("no such device"))
 	err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"})
@@ -41,7 +41,7 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 		t.Errorf("state differs after a failed update (-before +after):\n%s", diff)
 	}
 	f.wantClass(t, "c1", cache, "bronze/default")
-	if _, err := f.run(t, pod("b", asking("test.example/cache=gold")), container("c2")); err != nil {
+	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("c2")); err != nil {
 		t.Errorf("the slot of the failed update is not free: %v", err)
 	}
 }
@@ -78,7 +78,7 @@ func TestUpdateRefuses(t *testing.T) {
 	}
 	f := newFixture(t)
 	f.mustRun(t, pod("a", nil), container("c1"))
-	f.mustRun(t, pod("b", asking("test.example/cache=gold")), container("c2"))
+	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c2"))
 	if _, _, err := f.CreateContainer(in(pod("created", nil), container("c3"))); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestUpdateRefuses(t *testing.T) {
 	}
 }
 
-// lateRuntime does what it is told, and says that it did not.
+// lateRuntime makes a change, and returns a timeout.
 type lateRuntime struct{ set map[string]string }
 
 func (r *lateRuntime) SetUnified(_ context.Context, _ string, unified map[string]string) error {
@@ -103,16 +103,16 @@ func (r *lateRuntime) SetUnified(_ context.Context, _ string, unified map[string
 	return context.DeadlineExceeded
 }
 
-func TestAnUpdateThatTheRuntimeMayHaveMadeAfterAllIsTakenBack(t *testing.T) {
+func TestAnUpdateThatTimedOutInTheRuntimeIsUndone(t *testing.T) {
 	f := newFixture(t)
-	f.mustRun(t, pod("a", asking("test.example/disk=slow")), container("c1"))
+	f.mustRun(t, pod("a", requesting("test.example/disk=slow")), container("c1"))
 	late := &lateRuntime{set: map[string]string{}}
 	f.Connected(late, state.RuntimeInfo{})
 	if err := f.Update(t.Context(), ownerA, map[string]string{disk: "fast"}); err == nil {
 		t.Fatal("no error")
 	}
 	if late.set["test.class"] != "slow" {
-		t.Errorf("the runtime was left with %v", late.set)
+		t.Errorf("the runtime still stores %v", late.set)
 	}
 	f.wantClass(t, "c1", disk, "slow/pod")
 }
@@ -129,7 +129,7 @@ func TestAnUpdateToTheClassOfTheDefaultStaysWhenTheDefaultChanges(t *testing.T) 
 	f.wantClass(t, "c1", cache, "bronze/update")
 }
 
-func TestAnUpdateBeforeReconcileIsNotUndoneByIt(t *testing.T) {
+func TestReconcileDoesNotUndoAnUpdateBeforeIt(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", nil)
 	c := f.mustRun(t, p, container("c1"))
@@ -141,9 +141,9 @@ func TestAnUpdateBeforeReconcileIsNotUndoneByIt(t *testing.T) {
 	f.wantClass(t, "c1", cache, "gold/update")
 }
 
-func TestOfTwoSandboxesOfAPodTheNewerIsChangedAndShown(t *testing.T) {
+func TestTheNewerOfTwoSandboxesOfAPodIsChangedAndReported(t *testing.T) {
 	f := newFixture(t)
-	older, newer := pod("a", asking("test.example/net=high")), pod("a", asking("test.example/net=high"))
+	older, newer := pod("a", requesting("test.example/net=high")), pod("a", requesting("test.example/net=high"))
 	older.ID, newer.ID = "zz-older", "aa-newer"
 	for _, p := range []classes.Holder{older, newer} {
 		f.mustRunPod(t, p)
@@ -151,11 +151,11 @@ func TestOfTwoSandboxesOfAPodTheNewerIsChangedAndShown(t *testing.T) {
 	f.mustUpdate(t, classes.Owner{PodUID: "uid-a"}, map[string]string{net: "low"})
 	got := f.Assignments()[0]
 	if got.SandboxID != "aa-newer" || got.Assignments[0].Class != "low" {
-		t.Errorf("%q of sandbox %s is shown, want low of aa-newer", got.Assignments[0].Class, got.SandboxID)
+		t.Errorf("%q of sandbox %s is reported, want low of aa-newer", got.Assignments[0].Class, got.SandboxID)
 	}
 }
 
-// interrupted does something else before it writes down a change.
+// interrupted calls a function before it saves a change.
 type interrupted struct {
 	state.Changes
 	by func()
@@ -166,13 +166,13 @@ func (i interrupted) Set(id string, changed []classes.Assignment) error {
 	return i.Changes.Set(id, changed)
 }
 
-// TestASynchronizationInTheMiddleOfAChangeDoesNotUndoIt has the runtime come back before the change is written down.
-func TestASynchronizationInTheMiddleOfAChangeDoesNotUndoIt(t *testing.T) {
+// TestASynchronizationDuringAChangeDoesNotUndoIt has the runtime reconnect before the change is saved.
+func TestASynchronizationDuringAChangeDoesNotUndoIt(t *testing.T) {
 	f := newFixture(t)
 	var exist []state.Existing
 	f.restart(t, func(o *node.Options) { o.Changes = interrupted{o.Changes, func() { f.Synchronize(nil, exist) }} })
 	f.mustConfigure(t, files)
-	p := pod("a", asking("test.example/cache=silver"))
+	p := pod("a", requesting("test.example/cache=silver"))
 	exist = []state.Existing{running(p, f.mustRun(t, p, container("c-a")))}
 	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
 	f.Reconcile(t.Context())

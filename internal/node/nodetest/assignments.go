@@ -5,7 +5,7 @@ package nodetest
 
 import "github.com/qos-nri/qos-nri-plugin/internal/node/state"
 
-// Has returns the class of a container's resource and its source as pods tell them, as "class/source".
+// Has returns the class of a container's resource and its source, as "class/source".
 func Has(pods []state.PodAssignments, id, resource string) string {
 	for _, p := range pods {
 		for _, c := range p.Containers {

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodetest has a backend for tests of what is above backends: it keeps classes in memory and fails on demand.
+// Package nodetest has a backend for tests of its callers. It keeps classes in memory, and fails on demand.
 package nodetest
 
 import (
@@ -21,28 +21,28 @@ type Backend struct {
 	classes []string
 	// enforced is the class of each target, by ID.
 	enforced map[string]string
-	// failures are returned by an operation: "check", "apply", "mend", "gather", "enforce" or "enforce <class>".
+	// failures are returned by an operation: "check", "apply", "repair", "moveThreads", "enforce" or "enforce <class>".
 	failures map[string]error
 	// unavailable is what the machine lacks.
 	unavailable *classes.Unavailable
-	// stuck is what operations wait for, and reached is closed when the first of them does.
+	// stuck is what an operation waits for; reached is called when it does.
 	stuck   map[string]<-chan struct{}
 	reached map[string]func()
-	// status is told as it is, beside unavailable.
+	// status is returned by Status and Preview, with unavailable.
 	status   classes.BackendStatus
 	applied  int
 	released int
-	damage   classes.Drift
+	drift    classes.Drift
 	blurred  bool
-	// strayed have threads outside of their class.
-	strayed  map[string]bool
-	gathered []string
+	// strays are the targets with threads outside of their class. targets are those of MoveThreads, with the class.
+	strays  map[string]bool
+	targets []string
 }
 
 // NewBackend makes a backend without classes.
 func NewBackend() *Backend {
 	return &Backend{
-		enforced: map[string]string{}, strayed: map[string]bool{}, failures: map[string]error{}, stuck: map[string]<-chan struct{}{}, reached: map[string]func(){},
+		enforced: map[string]string{}, strays: map[string]bool{}, failures: map[string]error{}, stuck: map[string]<-chan struct{}{}, reached: map[string]func(){},
 	}
 }
 
@@ -69,21 +69,21 @@ func Kind(field string, scopes []classes.Scope, backends map[string]*Backend) cl
 	}
 }
 
-// Fail lets an operation fail until it is called with nil.
+// Fail makes an operation fail, until Fail is called with nil.
 func (b *Backend) Fail(operation string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.failures[operation] = err
 }
 
-// Lack says that the machine does not have the resource; nil that it does.
+// Lack sets why the machine does not have the resource; nil when it does.
 func (b *Backend) Lack(why *classes.Unavailable) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.unavailable = why
 }
 
-// Preset sets the conditions and the degraded classes that Status and Preview tell.
+// Preset sets the conditions and the degraded classes that Status and Preview return.
 func (b *Backend) Preset(status classes.BackendStatus) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,8 +95,8 @@ func (b *Backend) Preview(context.Context, classes.BackendConfig) (classes.Backe
 	return b.Status(), nil
 }
 
-// Stick lets an operation wait, as for a kernel that does not answer, until released is closed: "apply", "mend", "observe", "enforce" or
-// "enforce <class>". reached is closed when the first one waits.
+// Stick makes an operation hang, as in the kernel, until released is closed: "apply", "repair", "observe", "enforce" or
+// "enforce <class>". reached is closed when the first call hangs.
 func (b *Backend) Stick(operation string, released <-chan struct{}) (reached <-chan struct{}) {
 	waits := make(chan struct{})
 	b.mu.Lock()
@@ -106,7 +106,7 @@ func (b *Backend) Stick(operation string, released <-chan struct{}) (reached <-c
 	return waits
 }
 
-// wait waits for what an operation is stuck in.
+// wait hangs where Stick was called for the operation.
 func (b *Backend) wait(operation string) {
 	b.mu.Lock()
 	released, reached := b.stuck[operation], b.reached[operation]
@@ -117,7 +117,7 @@ func (b *Backend) wait(operation string) {
 	}
 }
 
-// Lose takes a target out of its class, as somebody else could do.
+// Lose takes a target out of its class, as another program may do.
 func (b *Backend) Lose(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,38 +161,38 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	return nil
 }
 
-// Repair is part of classes.Backend. It finds what Damage has said.
+// Repair is part of classes.Backend. It finds the drift that Damage has set.
 func (b *Backend) Repair(context.Context) (classes.Drift, error) {
-	b.wait("mend")
+	b.wait("repair")
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	mended := b.damage
-	b.damage = classes.Drift{}
-	return mended, b.failures["mend"]
+	drift := b.drift
+	b.drift = classes.Drift{}
+	return drift, b.failures["repair"]
 }
 
-// Damage is what the next Repair finds.
+// Damage sets the drift that the next Repair finds.
 func (b *Backend) Damage(found classes.Drift) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.damage = found
+	b.drift = found
 }
 
-// Stray puts a thread of a target outside of its class, as a process that the runtime starts in a container later is.
-func (b *Backend) Stray(id string) {
+// AddStray puts a thread of a target outside of its class, like that of a process that the runtime starts in a container later.
+func (b *Backend) AddStray(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.strayed[id] = true
+	b.strays[id] = true
 }
 
-// Strayed says whether a target has threads outside of its class.
-func (b *Backend) Strayed(id string) bool {
+// HasStray reports whether a target has threads outside of its class.
+func (b *Backend) HasStray(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.strayed[id]
+	return b.strays[id]
 }
 
-// Blur lets the kernel show no target's class.
+// Blur sets whether the kernel shows no target's class.
 func (b *Backend) Blur(blurred bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,26 +205,26 @@ func (b *Backend) IsStale(_ string, stored map[string]string) bool {
 }
 
 // MoveThreads is part of classes.ThreadMover.
-func (b *Backend) MoveThreads(_ context.Context, class string, targets []classes.Holder) (strayed []string, err error) {
+func (b *Backend) MoveThreads(_ context.Context, class string, targets []classes.Holder) (moved []string, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, target := range targets {
-		b.gathered = append(b.gathered, target.ID+" "+class)
-		if b.strayed[target.ID] && b.failures["gather"] == nil {
-			delete(b.strayed, target.ID)
-			strayed = append(strayed, target.ID)
+		b.targets = append(b.targets, target.ID+" "+class)
+		if b.strays[target.ID] && b.failures["moveThreads"] == nil {
+			delete(b.strays, target.ID)
+			moved = append(moved, target.ID)
 		}
 	}
-	return strayed, b.failures["gather"]
+	return moved, b.failures["moveThreads"]
 }
 
-// Gathered returns whose threads were looked for, with the class, since it was asked last.
-func (b *Backend) Gathered() []string {
+// Targets returns the targets of MoveThreads since the last call, with the class.
+func (b *Backend) Targets() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	gathered := b.gathered
-	b.gathered = nil
-	return gathered
+	targets := b.targets
+	b.targets = nil
+	return targets
 }
 
 // Withdraw is part of classes.Backend.
