@@ -69,7 +69,6 @@ func addFlags(flags *pflag.FlagSet, o *kubeletshim.Options) {
 	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "address of /metrics, /healthz and /readyz; empty is off")
 }
 
-// hostname returns the name that the kubelet gives the node by default; empty if unknown.
 func hostname() string {
 	name, err := os.Hostname()
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
 )
 
-// assignmentsOptions select the assignments to show.
 type assignmentsOptions struct {
 	*apiOptions
 	namespace, pod string

@@ -24,7 +24,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// checkOptions are the flags of check.
 type checkOptions struct {
 	path, hostRoot, runtimeEndpoint, nriSocket string
 

@@ -14,7 +14,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// nodeState has the words of completions.
 type nodeState struct {
 	status *qosv1alpha1.StatusResponse
 	list   *qosv1alpha1.ListAssignmentsResponse
@@ -54,7 +53,7 @@ func completePod(cmd *cobra.Command, args []string, toComplete string) ([]string
 	return podWords(lookForCompletion(cmd), toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
-// podWords returns names of pods, or UIDs if the word begins like one.
+// podWords returns names of pods, or UIDs if the word begins like a UID.
 func podWords(state nodeState, begun string) []string {
 	var words []string
 	for _, pod := range state.list.GetPods() {
@@ -111,7 +110,6 @@ func pairWords(resources []*qosv1alpha1.QOSResourceInfo, begun string) []string 
 	return words
 }
 
-// contains reports whether pairs contain a resource, by its short or its full name.
 func contains(pairs, resource string) bool {
 	for pair := range strings.SplitSeq(pairs, ",") {
 		if name, _, _ := strings.Cut(pair, "="); classes.CanonicalResource(name) == resource {
@@ -121,7 +119,7 @@ func contains(pairs, resource string) bool {
 	return false
 }
 
-// pairWord returns the pair that begins with begun: with the resource's short name or else its full one.
+// pairWord returns the pair that begins with begun. It uses the short name of the resource if that fits, else the full name.
 func pairWord(resource, class, begun string) (word string, ok bool) {
 	for _, name := range []string{strings.TrimPrefix(resource, "k8s.io/"), resource} {
 		if word := name + "=" + class; strings.HasPrefix(word, begun) {

@@ -45,7 +45,6 @@ func newAPIOptions(cmd *cobra.Command) *apiOptions {
 	return o
 }
 
-// atMostOne accepts one argument or none.
 func atMostOne(argument string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 {
@@ -55,10 +54,8 @@ func atMostOne(argument string) cobra.PositionalArgs {
 	}
 }
 
-// use is what a command does with the node API.
 type use func(ctx context.Context, client qosv1alpha1.NodeQOSClient) error
 
-// call checks the flags and connects to the plugin for one use; a timeout of 0 is none.
 func (o *apiOptions) call(cmd *cobra.Command, timeout time.Duration, use use) error {
 	if !slices.Contains(shell.Formats(), o.format) {
 		return program.UsageError(cmd, fmt.Errorf("--output %q is not one of %s", o.format, strings.Join(shell.Formats(), ", ")))
@@ -86,7 +83,7 @@ func (o *apiOptions) connect(ctx context.Context, use use) (err error) {
 	return plainError(use(ctx, qosv1alpha1.NewNodeQOSClient(conn)))
 }
 
-// probe returns what is wrong with a socket, in one line; gRPC's error would have many.
+// probe returns a one-line error for a socket that does not work. gRPC's error would have many lines.
 func probe(ctx context.Context, socket string) error {
 	conn, err := (&net.Dialer{Timeout: answerTime}).DialContext(ctx, "unix", socket)
 	if err == nil {
@@ -139,8 +136,8 @@ func (o *apiOptions) print(cmd *cobra.Command, message proto.Message, table func
 	return err
 }
 
-// follow prints every message of a stream until the command is interrupted, with an empty line between tables. The error is
-// that of opening the stream.
+// follow prints every message of a stream until the command is interrupted, with an empty line between tables. It takes the error
+// of opening the stream.
 func follow[T any](o *apiOptions, cmd *cobra.Command, stream grpc.ServerStreamingClient[T], err error, write func(*T) error) error {
 	for first := true; err == nil; first = false {
 		var message *T

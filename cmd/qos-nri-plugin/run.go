@@ -62,7 +62,6 @@ func addRunFlags(flags *pflag.FlagSet, o *agent.Options) {
 	flags.BoolVar(&o.MountResctrl, "mount-resctrl", o.MountResctrl, "mount resctrl when it is not mounted")
 }
 
-// hostKinds returns all kinds for the host below hostRoot.
 func hostKinds(hostRoot string, mountResctrl bool, log *slog.Logger) ([]classes.Kind, error) {
 	host := hostfs.Root(hostRoot)
 	tree, err := cgroup.Detect(host)

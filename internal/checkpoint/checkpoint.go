@@ -21,7 +21,7 @@ import (
 const maxSize = 16 << 20
 
 // Changes are the classes of containers and pods that were changed after their creation, by the runtime's ID. The file is valid
-// for one boot of the machine, because IDs and kernel state are.
+// for one boot of the machine, like IDs and kernel state.
 type Changes struct {
 	path, bootID string
 
@@ -104,7 +104,7 @@ func (c *Changes) replace(id string, changed []classes.Assignment) (before []cla
 	return before, maps.Clone(c.byID)
 }
 
-// Forget removes an ID. The file follows with the next Set; an unknown ID in it has no effect.
+// Forget removes an ID. The file keeps it until the next Set, without effect.
 func (c *Changes) Forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,8 +120,8 @@ func (c *Changes) Keep(live func(id string) bool) {
 	maps.DeleteFunc(c.byID, func(id string, _ []classes.Assignment) bool { return !live(id) })
 }
 
-// write replaces the file atomically. It needs no fsync: after a crash of the machine the boot ID is another one, and the file
-// is ignored.
+// write replaces the file atomically. It needs no fsync: after a crash of the machine the boot ID differs, and the file is
+// ignored.
 func (c *Changes) write(changes map[string][]classes.Assignment) error {
 	data, err := json.Marshal(content{BootID: c.bootID, Changes: changes})
 	if err != nil {

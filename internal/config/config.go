@@ -41,7 +41,7 @@ func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]b
 const (
 	// versionLink is the kubelet's link to the live version of a mounted ConfigMap (pkg/volume/util, AtomicWriter).
 	versionLink = "..data"
-	// attempts to read a ConfigMap whose version is replaced while it is read.
+	// attempts is how often a ConfigMap is read that is replaced meanwhile.
 	attempts = 3
 )
 
@@ -74,9 +74,9 @@ func readOnce(path string) ([]classes.File, error) {
 	return files, errors.Join(errs...)
 }
 
-// list returns the names of the class files in a directory, and the directory to read them in. For a path that is a file, the
-// only name is empty. Names that begin with a dot are skipped. A mounted ConfigMap is read in the directory of its live version
-// rather than by the links of its files, so that all files are of one version.
+// list returns the names of the class files in a directory, and the directory to read them from. For the path of a file, the only
+// name is empty. Names that begin with a dot are skipped. A mounted ConfigMap is read from the directory of its live version, not
+// through the links of its files, so that all files have the same version.
 func list(path string) (dir string, names []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -111,8 +111,8 @@ func HostFiles(root string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) { return readBounded(filepath.Join(root, path)) }
 }
 
-// readBounded reads a file, or of one that is too large one byte more than allowed, which the parser refuses. It opens regular
-// files only, as a pipe would block.
+// readBounded reads a file. If the file is too large, it reads one byte more than allowed, and the parser refuses it. It opens
+// only regular files, because a pipe would block.
 func readBounded(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -130,7 +130,7 @@ func readBounded(name string) ([]byte, error) {
 	return data, errors.Join(err, file.Close())
 }
 
-// hash identifies what was read, files of configFile fields included, and the error of what could not be read.
+// hash identifies the content of the files, files of configFile fields included, and the read error.
 func hash(files []classes.File, readErr error) string {
 	sum := sha256.New()
 	if readErr != nil {

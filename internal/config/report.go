@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Problems is the error of a check that has printed as many problems.
+// Problems is the error of a check that printed this number of problems.
 type Problems int
 
 func (n Problems) Error() string {
@@ -30,7 +30,7 @@ func PrintProblems(out io.Writer, err error) int {
 	return len(problems)
 }
 
-// PrintSummary prints what was read without problems.
+// PrintSummary prints a summary of valid class files.
 func PrintSummary(out io.Writer, files classes.FileSet, offline bool) {
 	offered := 0
 	for _, r := range files.Config.Resources {

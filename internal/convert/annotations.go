@@ -12,11 +12,11 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// annotation is a class that an annotation requests, or that is to be added to it.
+// annotation is a class that an annotation requests, or that is added to the annotation.
 type annotation struct{ key, resource, class string }
 
-// containerKeys returns the annotations that request a class of a resource for a container. The first one has pairs of resource and
-// class. The others, of container runtimes, have a class.
+// containerKeys returns the keys of the annotations that request a class of a resource for a container. The value of the first
+// one has pairs of resource and class. The others belong to container runtimes, and their value is a class.
 func containerKeys(resource, container string) []string {
 	keys := []string{classes.ContainerKeyPrefix + container}
 	if short := shortName(resource); short != resource {
@@ -50,7 +50,6 @@ func withDomain(resource string) string {
 	return classes.Domain + "/" + resource
 }
 
-// annotated returns what the annotations with these keys request of a resource.
 func (p *pod) annotated(resource string, keys []string) []annotation {
 	var all []annotation
 	for i, key := range keys {
@@ -80,7 +79,6 @@ func (p *pod) annotated(resource string, keys []string) []annotation {
 	return all
 }
 
-// refuseOtherClass reports annotations that contradict a request.
 func (p *pod) refuseOtherClass(r *request, keys []string) {
 	for _, other := range p.annotated(r.resource, keys) {
 		if other.class != r.class {
@@ -90,7 +88,6 @@ func (p *pod) refuseOtherClass(r *request, keys []string) {
 	}
 }
 
-// addAnnotation plans to request a class by an annotation with this key.
 func (p *pod) addAnnotation(r *request, key string) {
 	container, ok := strings.CutPrefix(key, classes.ContainerKeyPrefix)
 	switch {
@@ -108,7 +105,7 @@ func (p *pod) addAnnotation(r *request, key string) {
 	}
 }
 
-// editAnnotations adds the annotations, or adds to those that are there.
+// editAnnotations adds annotations, or extends existing ones.
 func (p *pod) editAnnotations() {
 	for _, a := range p.annotate {
 		if key, _ := find(p.owner, "metadata"); key == nil {

@@ -25,11 +25,10 @@ const fieldName = "qosResources"
 type Result struct {
 	// Text is the original text when there was nothing to convert.
 	Text []byte
-	// Notes are sentences about what a user may not expect, each one once.
+	// Notes are one-sentence warnings for the user, without duplicates.
 	Notes []string
 }
 
-// problem is a reason why a file cannot be converted.
 type problem struct {
 	line int
 	text string
@@ -38,8 +37,8 @@ type problem struct {
 func (p problem) Error() string { return p.text }
 
 // Convert converts the manifests of a file, YAML or JSON. name is the file's name, for errors. A text without the KEP's fields is
-// returned as it is, even if it is not YAML; converting a result again changes nothing. The error joins all problems:
-// a line each with file, line, object, field, state and remedy.
+// returned unchanged, even if it is not YAML. Converting a result again changes nothing. The error joins all problems, one line
+// each: file, line, object, field, state and remedy.
 func Convert(name string, text []byte, known Known) (Result, error) {
 	if !bytes.Contains(text, []byte(fieldName)) {
 		return Result{Text: text}, nil
@@ -49,7 +48,6 @@ func Convert(name string, text []byte, known Known) (Result, error) {
 	return f.convert()
 }
 
-// file is a file that is converted.
 type file struct {
 	name      string
 	known     Known
@@ -58,7 +56,6 @@ type file struct {
 	notes     []string
 }
 
-// place is where something is in a file.
 type place struct {
 	line          int
 	object, field string
@@ -71,7 +68,7 @@ func (p place) at(n *yaml.Node, path string) place {
 	return p
 }
 
-// fault adds a problem, unless it is there. The line of a place is 0 when it is not known.
+// fault adds a problem once. The line of a place is 0 when unknown.
 func (f *file) fault(at place, format string, args ...any) {
 	file := f.name
 	if at.line > 0 {
@@ -122,7 +119,6 @@ func (f *file) convert() (Result, error) {
 	return Result{Text: out, Notes: f.notes}, nil
 }
 
-// err joins the problems in the order of lines.
 func (f *file) err() error {
 	slices.SortStableFunc(f.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
 	var errs []error

@@ -30,10 +30,10 @@ type document struct {
 
 	// root is the document node; nil without content.
 	root *yaml.Node
-	// nodes counts those in root with its aliases expanded.
+	// nodes is the number of nodes in root, with its aliases expanded.
 	nodes int
 	json  bool
-	// lists has the list that an element is in, handled the keys of the KEP's fields that were read or reported.
+	// lists maps an element to its list. handled has the keys of the KEP's fields that were read or reported.
 	lists   map[*yaml.Node]*yaml.Node
 	handled map[*yaml.Node]bool
 
@@ -42,13 +42,12 @@ type document struct {
 	added []*yaml.Node
 }
 
-// later plans an edit. Edits are made when the whole file was read without problems.
+// later plans an edit. Edits are made after the whole file was read without problems.
 func (d *document) later(edit func()) { d.edits = append(d.edits, edit) }
 
-// marker matches the beginning of a document.
 var marker = regexp.MustCompile(`(?m)^---(?:\s|$)`)
 
-// splitDocuments cuts a text into documents; together they have all of its bytes.
+// splitDocuments cuts a text into documents without losing a byte.
 func splitDocuments(text []byte) []*document {
 	var all []*document
 	start, line := 0, 1
@@ -62,7 +61,7 @@ func splitDocuments(text []byte) []*document {
 	return all
 }
 
-// newDocument takes the marker "---", which may have a comment or content behind it, from the beginning of a document.
+// newDocument makes a document. It separates the marker "---", which may be followed by a comment or content.
 func newDocument(raw []byte, line int) *document {
 	body := bytes.TrimPrefix(raw, []byte(byteOrderMark))
 	d := &document{raw: raw, head: raw[:len(raw)-len(body)], body: body, line: line}
@@ -79,7 +78,7 @@ func newDocument(raw []byte, line int) *document {
 	return d
 }
 
-// newline returns how lines of a text end, as the first one does.
+// newline returns the line ending of a text, as in its first line.
 func newline(text []byte) string {
 	if line, _, found := bytes.Cut(text, []byte("\n")); found && bytes.HasSuffix(line, []byte("\r")) {
 		return "\r\n"
@@ -87,7 +86,7 @@ func newline(text []byte) string {
 	return "\n"
 }
 
-// Join joins several texts to one stream of documents. A single text is returned as it is.
+// Join joins texts to one stream of documents. A single text is returned unchanged.
 func Join(texts [][]byte) []byte {
 	if len(texts) == 1 {
 		return texts[0]
@@ -123,13 +122,12 @@ func separator(text []byte) string {
 	return "---" + newline(text)
 }
 
-// How many nodes a document may have after its aliases are expanded: this many, and some for each byte.
+// Limits of the nodes of a document, after its aliases are expanded: a constant, and a number for each byte.
 const (
 	maxNodes        = 1 << 16
 	maxNodesPerByte = 4
 )
 
-// parse reads the content of a document. Errors become problems.
 func (d *document) parse() {
 	d.lists, d.handled = map[*yaml.Node]*yaml.Node{}, map[*yaml.Node]bool{}
 	d.json = json.Valid(d.body)
@@ -147,7 +145,6 @@ func (d *document) parse() {
 	}
 }
 
-// content returns the node of a document's content; nil without content.
 func (d *document) content() *yaml.Node {
 	if d.root == nil {
 		return nil
@@ -155,7 +152,6 @@ func (d *document) content() *yaml.Node {
 	return d.root.Content[0]
 }
 
-// parseText parses a document; nil without content.
 func parseText(text []byte, isJSON bool) (*yaml.Node, error) {
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("%")) {
@@ -179,7 +175,7 @@ func parseText(text []byte, isJSON bool) (*yaml.Node, error) {
 	return &root, nil
 }
 
-// addLines adds to the line numbers of a node and of all below it.
+// addLines adds to the line numbers of a node and its descendants.
 func addLines(n *yaml.Node, lines int) {
 	n.Line += lines
 	for _, child := range n.Content {
@@ -210,10 +206,10 @@ func (d *document) faultSyntax(err error) {
 
 func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", " ") }
 
-// unlikeYAML matches what JSON strings may have and a YAML parser refuses or changes; an escaped backslash is matched to skip it.
+// unlikeYAML matches parts of JSON strings that a YAML parser refuses or changes. It matches an escaped backslash to skip it.
 var unlikeYAML = regexp.MustCompile(`(?i)\\\\|\\/|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|[\x{7f}-\x{9f}\x{2028}\x{2029}\x{feff}\x{fffe}\x{ffff}]`)
 
-// escapeForYAML rewrites the strings of a JSON text so that a YAML parser reads them as they are meant.
+// escapeForYAML rewrites the strings of a JSON text so that a YAML parser reads the same values.
 func escapeForYAML(text []byte) []byte {
 	return unlikeYAML.ReplaceAllFunc(text, func(part []byte) []byte {
 		var meant string
@@ -225,8 +221,8 @@ func escapeForYAML(text []byte) []byte {
 	})
 }
 
-// expandAliases replaces aliases below n by copies of what they refer to, and removes anchors. above has the nodes that n is in. It
-// returns false for an alias of one of these, and when there are too many nodes.
+// expandAliases replaces aliases below n by copies of their targets, and removes anchors. above has the ancestors of n. It
+// returns false for an alias of an ancestor, and when there are too many nodes.
 func (d *document) expandAliases(n *yaml.Node, above []*yaml.Node) bool {
 	above = append(above, n)
 	n.Anchor = ""

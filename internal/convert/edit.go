@@ -17,12 +17,12 @@ type field struct {
 	comments comments
 }
 
-// comments are those of nodes that are removed: before them, in their lines, and after them.
+// comments are the comments of removed nodes: before them, in their lines, and after them.
 type comments struct{ head, line, foot string }
 
 func (c comments) all() string { return join(c.head, c.line, c.foot) }
 
-// commentsOf collects the comments of nodes and of all below them.
+// commentsOf collects the comments of nodes and their descendants.
 func commentsOf(nodes ...*yaml.Node) comments {
 	var c comments
 	for _, n := range nodes {
@@ -34,7 +34,7 @@ func commentsOf(nodes ...*yaml.Node) comments {
 	return c
 }
 
-// ownComments collects the comments of nodes, without those below them.
+// ownComments collects the comments of nodes without their descendants.
 func ownComments(nodes ...*yaml.Node) string {
 	var all string
 	for _, n := range nodes {
@@ -43,7 +43,7 @@ func ownComments(nodes ...*yaml.Node) string {
 	return all
 }
 
-// join joins comments to one of several lines.
+// join joins comments to one comment with several lines.
 func join(comments ...string) string {
 	return strings.Join(slices.DeleteFunc(comments, func(comment string) bool { return comment == "" }), "\n")
 }
@@ -56,7 +56,7 @@ func newMapping(added ...field) *yaml.Node {
 
 func newList() *yaml.Node { return &yaml.Node{Kind: yaml.SequenceNode, Tag: yaml.NodeTagSeq} }
 
-// newText returns a string, in quotes if a YAML parser would read it as something else without.
+// newText returns a string. It is quoted if a YAML parser would otherwise read another type.
 func newText(value string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagString, Value: value}
 	if yaml.IsYaml1_1NonString(n) {
@@ -65,13 +65,13 @@ func newText(value string) *yaml.Node {
 	return n
 }
 
-// setText gives a scalar another value, in the quotes that it has.
+// setText changes the value of a scalar and keeps its quotes.
 func setText(n *yaml.Node, value string) {
 	n.Style &= yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle
 	n.Tag, n.Value = yaml.NodeTagString, value
 }
 
-// childMapping returns the mapping in a field of a mapping. One that is missing or null is created.
+// childMapping returns the mapping in a field of a mapping. It creates a mapping that is missing or null.
 func childMapping(m *yaml.Node, name string) *yaml.Node {
 	key, value := find(m, name)
 	if key == nil {
@@ -79,14 +79,15 @@ func childMapping(m *yaml.Node, name string) *yaml.Node {
 		m.Content = append(m.Content, key, value)
 	}
 	if len(value.Content) == 0 {
-		// An empty mapping is written as {}. It becomes a block, whose comment is behind its key.
+		// An empty mapping is written as {}. It becomes a block, and its comment moves behind its key.
 		key.LineComment = strings.TrimSpace(key.LineComment + " " + value.LineComment)
 		*value = *newMapping()
 	}
 	return value
 }
 
-// addFields appends fields to a mapping. It becomes a block if they have comments, which are lost inside of brackets.
+// addFields appends fields to a mapping. If they have comments, a mapping in brackets becomes a block, because comments in
+// brackets are lost.
 func addFields(m *yaml.Node, added ...field) {
 	for _, f := range added {
 		key, value := newText(f.key), f.value
@@ -100,8 +101,8 @@ func addFields(m *yaml.Node, added ...field) {
 	}
 }
 
-// replaceField puts a mapping with these fields in the place of e, or into a mapping that has the name already. Comments that have
-// lost their field come before.
+// replaceField replaces e by a mapping with these fields, or adds them to the mapping of this name if there is one. Comments that
+// have lost their field come first.
 func replaceField(m *yaml.Node, e entry, name string, added []field, lost string) {
 	if key, _ := find(m, name); key != nil || e.key == nil {
 		addFields(childMapping(m, name), added...)
@@ -116,7 +117,7 @@ func replaceField(m *yaml.Node, e entry, name string, added []field, lost string
 	*e.node = *newMapping(added...)
 }
 
-// removeField removes a field. Its comments are left in the mapping, or with the key of a mapping that becomes empty, above.
+// removeField removes a field. Its comments stay in the mapping. If that becomes empty, they move to its key in above.
 func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	remove(m, slices.Index(m.Content, e.key), 2, lost)
 	if len(m.Content) == 0 && above != nil {
@@ -126,7 +127,8 @@ func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	}
 }
 
-// remove removes an element of a list, or key and value of a field. Comments are left with what comes after it, or before.
+// remove removes an element of a list, or the key and value of a field. Its comments move to the next node, or to the previous
+// one.
 func remove(n *yaml.Node, i, count int, lost string) {
 	n.Content = slices.Delete(n.Content, i, i+count)
 	if i < len(n.Content) {

@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Known is which resources and classes exist. The zero value has the scope of the KEP's official resources, and nothing else.
+// Known has the resources and classes that exist. The zero value has only the scopes of the KEP's official resources.
 type Known struct {
 	// from names the source, for errors; empty without one.
 	from      string
@@ -22,11 +22,11 @@ type Known struct {
 
 type knownResource struct {
 	scope classes.Scope
-	// classes is nil when they are not known: the resource is configured, and no machine has it.
+	// classes is nil when unknown: the resource is configured, but no machine has it.
 	classes []string
 }
 
-// KnownFromConfig returns what class files have.
+// KnownFromConfig returns the resources and classes of class files.
 func KnownFromConfig(config *classes.Config) Known {
 	k := Known{from: "the class files", resources: map[string]knownResource{}}
 	for i := range config.Resources {
@@ -40,7 +40,8 @@ func KnownFromConfig(config *classes.Config) Known {
 	return k
 }
 
-// KnownFromNodes returns what the nodes of a cluster have together. A resource that has another scope on another node is an error.
+// KnownFromNodes returns the resources and classes of all nodes of a cluster. It returns an error if a resource has different
+// scopes on two nodes.
 func KnownFromNodes(nodes []v1alpha1.NodeQOSResources) (Known, error) {
 	k := Known{from: "the cluster", resources: map[string]knownResource{}}
 	var err error
@@ -71,7 +72,7 @@ func classNames(infos []v1alpha1.QOSResourceClassInfo) []string {
 	return names
 }
 
-// add adds the classes that a node has of a resource; nil when they are not known.
+// add adds the classes of a resource on a node; nil when unknown.
 func (k *Known) add(node, resource string, scope classes.Scope, names []string) error {
 	known, seen := k.resources[resource]
 	if seen && known.scope != scope {
@@ -87,7 +88,6 @@ func (k *Known) add(node, resource string, scope classes.Scope, names []string) 
 	return nil
 }
 
-// scopeOf returns the scope of a resource; empty when it is not known.
 func (k Known) scopeOf(resource string) classes.Scope {
 	if known, ok := k.resources[resource]; ok {
 		return known.scope
@@ -98,7 +98,7 @@ func (k Known) scopeOf(resource string) classes.Scope {
 	return ""
 }
 
-// check returns why a class, or without a class a resource, cannot be requested; empty when it can, as far as known.
+// check returns why a class cannot be requested, or a resource if class is empty. It returns "" when there is no known reason.
 func (k Known) check(resource, class string) string {
 	known, ok := k.resources[resource]
 	switch {

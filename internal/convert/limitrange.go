@@ -12,18 +12,17 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// limitItem is an element of the limits of a LimitRange.
 type limitItem struct {
 	place
 	node     *yaml.Node
 	kind     string
 	qos      entry
 	defaults []request
-	// stays is true for items that have other limits, or no defaults: a QOSLimitRange cannot have them.
+	// stays is true for items with other limits or without defaults. A QOSLimitRange cannot have such items.
 	stays bool
 }
 
-// limitRange plans the conversion of a LimitRange to a QOSLimitRange or, if it has other limits too, to both.
+// limitRange plans the conversion of a LimitRange to a QOSLimitRange. A LimitRange with other limits becomes both.
 func (d *document) limitRange(n *yaml.Node, at place) {
 	before := len(d.problems)
 	spec := d.mapping(n, "spec", at)
@@ -90,7 +89,6 @@ func (d *document) limitItem(n *yaml.Node, at place) limitItem {
 	return item
 }
 
-// checkTypes reports a type with defaults in two items, which a QOSLimitRange cannot have.
 func (d *document) checkTypes(items []limitItem) {
 	seen := map[string]bool{}
 	for _, item := range items {
@@ -101,7 +99,6 @@ func (d *document) checkTypes(items []limitItem) {
 	}
 }
 
-// becomeQOSLimitRange changes the kind of a LimitRange.
 func becomeQOSLimitRange(n *yaml.Node, items []limitItem) {
 	setText(valueOf(n, "apiVersion"), classes.APIVersion)
 	setText(valueOf(n, "kind"), v1alpha1.LimitRangeKind)
@@ -110,7 +107,6 @@ func becomeQOSLimitRange(n *yaml.Node, items []limitItem) {
 	}
 }
 
-// setNames gives resources their full names.
 func (i *limitItem) setNames() {
 	for _, r := range i.defaults {
 		setText(r.name, r.resource)
@@ -148,7 +144,6 @@ func (d *document) splitLimitRange(n, limits *yaml.Node, items []limitItem) {
 	}
 }
 
-// newQOSLimitRange returns a QOSLimitRange with the metadata of a LimitRange, in its style.
 func newQOSLimitRange(n, limits *yaml.Node) *yaml.Node {
 	object := newMapping(field{key: "apiVersion", value: newText(classes.APIVersion)}, field{key: "kind", value: newText(v1alpha1.LimitRangeKind)})
 	if key, metadata := find(n, "metadata"); key != nil {

@@ -22,7 +22,6 @@ func isMapping(n *yaml.Node) bool { return n != nil && n.Kind == yaml.MappingNod
 
 func isList(n *yaml.Node) bool { return n != nil && n.Kind == yaml.SequenceNode }
 
-// fields returns the keys and values of a mapping; nothing for other nodes.
 func fields(m *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		for i := 0; isMapping(m) && i+1 < len(m.Content); i += 2 {
@@ -33,7 +32,6 @@ func fields(m *yaml.Node) iter.Seq2[*yaml.Node, *yaml.Node] {
 	}
 }
 
-// elements returns the elements of a list; nothing for other nodes.
 func elements(n *yaml.Node) []*yaml.Node {
 	if isList(n) {
 		return n.Content
@@ -41,7 +39,6 @@ func elements(n *yaml.Node) []*yaml.Node {
 	return nil
 }
 
-// find returns the key and value of a field; nil without one.
 func find(m *yaml.Node, name string) (key, value *yaml.Node) {
 	for key, value := range fields(m) {
 		if key.Kind == yaml.ScalarNode && key.Value == name {
@@ -51,7 +48,6 @@ func find(m *yaml.Node, name string) (key, value *yaml.Node) {
 	return nil, nil
 }
 
-// valueOf returns the value of a field; nil without one, or when it is null.
 func valueOf(m *yaml.Node, name string) *yaml.Node {
 	if _, value := find(m, name); value != nil && !isNull(value) {
 		return value
@@ -59,7 +55,6 @@ func valueOf(m *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// stringOf returns the value of a field that is a scalar; empty without one.
 func stringOf(m *yaml.Node, name string) string {
 	if value := valueOf(m, name); value != nil && value.Kind == yaml.ScalarNode {
 		return value.Value
@@ -67,20 +62,18 @@ func stringOf(m *yaml.Node, name string) string {
 	return ""
 }
 
-// contains reports whether a field of this name is anywhere in a node.
 func contains(n *yaml.Node, name string) bool {
 	key, _ := find(n, name)
 	return key != nil || slices.ContainsFunc(n.Content, func(child *yaml.Node) bool { return contains(child, name) })
 }
 
-// entry is a field that is read and edited.
 type entry struct {
 	place
 	// key and node are nil when there is no such field. value is node, or nil when that is null.
 	key, node, value *yaml.Node
 }
 
-// entry finds a field. One that is there twice, or comes from a merge key, is a problem.
+// entry finds a field. It reports a field that is there twice or comes from a merge key.
 func (d *document) entry(m *yaml.Node, name string, at place) entry {
 	e := entry{place: at.at(m, "."+name)}
 	for key, value := range fields(m) {
@@ -106,7 +99,7 @@ func (d *document) mapping(m *yaml.Node, name string, at place) entry {
 	return d.entryOf(yaml.MappingNode, "a mapping", m, name, at)
 }
 
-// list finds a field that must be a list of what, if it is there and not null.
+// list finds a field that must be a list, if it is there and not null. what describes its elements, for errors.
 func (d *document) list(m *yaml.Node, name string, at place, what string) entry {
 	return d.entryOf(yaml.SequenceNode, "a list of "+what, m, name, at)
 }
@@ -150,7 +143,6 @@ func describe(n *yaml.Node) string {
 	return quote(n.Value)
 }
 
-// quote returns the beginning of a text in quotes.
 func quote(text string) string { return fmt.Sprintf("%.64q", text) }
 
 func listed(names []string) string { return cmp.Or(strings.Join(names, ", "), "none") }

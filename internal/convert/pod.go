@@ -12,12 +12,11 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// pod is the spec of a pod, in an object or a template.
 type pod struct {
 	*document
 	place
 	spec *yaml.Node
-	// owner has the spec in its field key, and perhaps metadata beside it; nil when the spec is in no mapping.
+	// owner is the mapping that has the spec in its field key, and perhaps metadata; nil when the spec is in no mapping.
 	owner, key       *yaml.Node
 	annotations, qos entry
 	requests         []request
@@ -26,7 +25,7 @@ type pod struct {
 	annotate []annotation
 }
 
-// container is a container of a pod, other than an ephemeral one.
+// container is a container of a pod. Ephemeral containers are excluded.
 type container struct {
 	place
 	node                   *yaml.Node
@@ -34,12 +33,12 @@ type container struct {
 	isInit                 bool
 	resources, limits, qos entry
 	requests               []request
-	// add has the extended resources to add to the limits, lost has comments of requests that add nothing.
+	// add has the extended resources to add to the limits. lost has the comments of requests that add nothing.
 	add  []field
 	lost string
 }
 
-// podSpec plans the conversion of the spec of a pod.
+// podSpec plans the conversion of a pod spec.
 func (d *document) podSpec(owner, key, spec *yaml.Node, at place) {
 	if !contains(spec, fieldName) {
 		return
@@ -106,7 +105,7 @@ func (p *pod) refuseEphemeral() {
 	}
 }
 
-// requestForContainer decides how a container requests the classes of its own qosResources.
+// requestForContainer plans how a container requests the classes in its qosResources.
 func (p *pod) requestForContainer(c *container) {
 	for i := range c.requests {
 		r := &c.requests[i]
@@ -127,12 +126,11 @@ func (p *pod) requestForContainer(c *container) {
 	}
 }
 
-// oneUnit returns the extended resource of a request.
 func oneUnit(r *request, found comments) field {
 	return field{extended(r.resource, r.class), &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagInt, Value: "1"}, found}
 }
 
-// limited returns the extended resource of a request's resource in the limits of a container, and whether its class is another one.
+// limited returns the extended resource of a request's resource in the limits of a container, and whether it is of another class.
 func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	for key := range fields(c.limits.value) {
 		class, ok := strings.CutPrefix(key.Value, prefix(r.resource))
@@ -147,11 +145,11 @@ func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	return has, false
 }
 
-// prefix returns what the extended resources of a resource begin with.
+// prefix returns the common prefix of the extended resources of a resource.
 func prefix(resource string) string { return strings.TrimSuffix(extended(resource, "x"), "x") }
 
-// isOfOther reports whether what looks like a class of a resource belongs to a resource with a longer name: class "b.c" of "x/a" and
-// class "c" of "x/a.b" have the same extended resource.
+// isOfOther reports whether an extended resource that looks like a class of this resource belongs to a resource with a longer
+// name. Class "b.c" of "x/a" and class "c" of "x/a.b" have the same extended resource.
 func (p *pod) isOfOther(resource, class string) bool {
 	isLonger := func(other string) bool {
 		return len(other) > len(resource) && strings.HasPrefix(prefix(resource)+class, prefix(other))
@@ -166,7 +164,6 @@ func (p *pod) isOfOther(resource, class string) bool {
 	})
 }
 
-// requestForPod decides how a pod requests a class of its own qosResources.
 func (p *pod) requestForPod(r *request) {
 	p.refuseOtherClass(r, podKeys(r.resource))
 	scope := p.known.scopeOf(r.resource)
@@ -189,7 +186,6 @@ func (p *pod) requestForPod(r *request) {
 	}
 }
 
-// addToFirst adds the extended resource of a pod's class to its first container, unless a container has it.
 func (p *pod) addToFirst(r *request) {
 	for _, c := range p.containers {
 		has, contradicts := p.limited(c, r)
@@ -211,7 +207,6 @@ func (p *pod) hasOwnRequest(c *container, r *request) bool {
 		slices.ContainsFunc(c.requests, func(own request) bool { return own.resource == r.resource })
 }
 
-// edit makes the edits that were decided.
 func (p *pod) edit() {
 	for _, c := range p.containers {
 		if len(c.add) > 0 {

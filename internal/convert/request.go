@@ -13,19 +13,18 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// request is an element of a qosResources list.
 type request struct {
 	place
 	// resource is canonical. class is empty for the system default.
 	resource, class string
-	// element is the whole request, name the resource in it.
+	// element is the whole request, and name the node of its resource.
 	element, name *yaml.Node
 }
 
 // elementFields are the fields of an element of qosResources in one kind of object.
 type elementFields struct {
 	names []string
-	// class is the one with the class; empty without one.
+	// class is the name of the field with the class; empty without such a field.
 	class string
 	// pods is the remedy for resources of pods.
 	pods string
@@ -36,7 +35,8 @@ func requestFields() elementFields {
 	return elementFields{[]string{"name", "class"}, "class", "request it in qosResources of the pod's spec"}
 }
 
-// requests reads a qosResources list in the given scope; empty allows both. Invalid requests become problems and are left out.
+// requests reads a qosResources list in the given scope. An empty scope allows both. Invalid requests become problems and are
+// left out.
 func (d *document) requests(e entry, allowed elementFields, scope classes.Scope) []request {
 	if e.value != nil && !isList(e.value) {
 		d.fault(e.place, "must be a list of %s, not %s", strings.Join(allowed.names, " and "), describe(e.value))
@@ -71,7 +71,7 @@ func (d *document) request(n *yaml.Node, at place, allowed elementFields) (reque
 	return r, len(d.problems) == before && d.checkNames(&r)
 }
 
-// checkFields reports whether an element is a mapping with these fields at most.
+// checkFields reports whether an element is a mapping without unknown fields.
 func (d *document) checkFields(n *yaml.Node, at place, known []string) bool {
 	names := strings.Join(known, " and ")
 	if !isMapping(n) {
@@ -109,7 +109,7 @@ func (d *document) scalar(n *yaml.Node, name string, at place) *yaml.Node {
 	return &yaml.Node{}
 }
 
-// canonical returns the full name of a resource. Those in the KEP's examples have no domain, which is required here.
+// canonical returns the full name of a resource. The KEP's examples have names without a domain, which is required here.
 func (d *document) canonical(name string) string {
 	full := classes.CanonicalResource(name)
 	if name == "" || strings.Contains(full, "/") {
@@ -122,7 +122,6 @@ func (d *document) canonical(name string) string {
 	return full
 }
 
-// checkNames reports whether the resource and class of a request are valid and, as far as known, exist.
 func (d *document) checkNames(r *request) bool {
 	problem := d.known.check(r.resource, r.class)
 	if r.class != classes.SystemDefault {
@@ -143,7 +142,6 @@ func (d *document) checkNames(r *request) bool {
 	return problem == ""
 }
 
-// extended returns the extended resource of a class whose names were checked.
 func extended(resource, class string) string {
 	name, _ := classes.ExtendedResource(resource, class)
 	return name

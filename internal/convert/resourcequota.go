@@ -14,25 +14,24 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// A ResourceQuota limits an extended resource by this prefix. Kubernetes accepts the other one too, and enforces nothing.
+// The prefixes of an extended resource in a ResourceQuota. Kubernetes accepts both, but enforces only the first.
 const (
 	quotaPrefix      = "requests."
 	unenforcedPrefix = "limits."
 )
 
-// quota is a ResourceQuota with the KEP's fields.
 type quota struct {
 	*document
 	spec      *yaml.Node
 	qos, hard entry
 	resources []string
-	// add has the fields to add to hard, lost has comments for the next one.
+	// add has the fields to add to hard. lost has comments that move to the next field.
 	add  []field
 	lost string
 }
 
-// resourceQuota plans the conversion of a ResourceQuota to one of extended resources: a class that is not listed is forbidden by 0, one
-// without a capacity is not limited.
+// resourceQuota plans the conversion of a ResourceQuota to extended resources. A class that is not listed gets the limit 0. A
+// class without a capacity gets no limit.
 func (d *document) resourceQuota(n *yaml.Node, at place) {
 	before := len(d.problems)
 	spec := d.mapping(n, "spec", at)
@@ -79,7 +78,7 @@ func (q *quota) readSections() {
 	}
 }
 
-// addResource adds the limits of a resource: what its classes have, and 0 for those that are not listed.
+// addResource adds the limits of a resource: the capacities of its classes, and 0 for classes that are not listed.
 func (q *quota) addResource(r request, scope classes.Scope) {
 	known := q.known.resources[r.resource]
 	switch {
@@ -117,7 +116,6 @@ func (q *quota) addResource(r request, scope classes.Scope) {
 	}
 }
 
-// readClass reads a class of a quota. A capacity of 0 is no limit.
 func (q *quota) readClass(resource string, n *yaml.Node, at place) (name string, capacity int64, ok bool) {
 	before := len(q.problems)
 	if !q.checkFields(n, at, []string{"name", "capacity"}) {
@@ -134,7 +132,6 @@ func (q *quota) readClass(resource string, n *yaml.Node, at place) (name string,
 	return name, capacity, len(q.problems) == before && q.checkNames(&request{place: at, resource: resource, class: name})
 }
 
-// addClass adds the limit of a class. The comments of a class without a limit get its name.
 func (q *quota) addClass(n *yaml.Node, resource, name string, capacity int64) {
 	found := commentsOf(n)
 	if capacity == 0 {
@@ -149,7 +146,7 @@ func (q *quota) addClass(n *yaml.Node, resource, name string, capacity int64) {
 	q.lost = found.foot
 }
 
-// addLimit adds a limit, with the comments that wait for the next one before its own.
+// addLimit adds a limit. Its comments begin with those that moved to it.
 func (q *quota) addLimit(resource, class string, capacity int64, found comments) {
 	value := newText(strconv.FormatInt(capacity, 10))
 	value.Style = yaml.DoubleQuotedStyle
@@ -158,7 +155,7 @@ func (q *quota) addLimit(resource, class string, capacity int64, found comments)
 	q.lost = ""
 }
 
-// checkHard reports limits that contradict those that are there, and drops what is there already.
+// checkHard reports limits that contradict existing limits, and drops limits that exist already.
 func (q *quota) checkHard() {
 	q.add = slices.DeleteFunc(q.add, func(f field) bool {
 		key, value := find(q.hard.value, f.key)
@@ -181,7 +178,7 @@ func (q *quota) checkHard() {
 	}
 }
 
-// Quota converts a file that has ResourceQuotas with the KEP's fields and nothing else. With a namespace, they are put into it; a quota
+// Quota converts a file that has only ResourceQuotas with the KEP's fields. If a namespace is given, it is set in them; a quota
 // in another namespace is a problem.
 func Quota(name string, text []byte, known Known, namespace string) (Result, error) {
 	f := readFile(name, text, known)
@@ -197,7 +194,7 @@ func Quota(name string, text []byte, known Known, namespace string) (Result, err
 	return f.convert()
 }
 
-// checkQuotas checks that a node is what Quota takes, and reports whether there is any quota.
+// checkQuotas checks that a node is valid for Quota, and reports whether it has any ResourceQuota.
 func (d *document) checkQuotas(n *yaml.Node, at place, namespace string) bool {
 	at, _ = enter(n, at)
 	kind, items := stringOf(n, "kind"), valueOf(n, "items")

@@ -39,7 +39,7 @@ func (d *document) walk(n *yaml.Node, at place) {
 	}
 }
 
-// enter returns the place of an object of the Kubernetes API, and whether a mapping is one.
+// enter reports whether a mapping is an object of the Kubernetes API, and returns its place.
 func enter(n *yaml.Node, at place) (place, bool) {
 	kind := stringOf(n, "kind")
 	if stringOf(n, "apiVersion") == "" || kind == "" {
@@ -49,13 +49,12 @@ func enter(n *yaml.Node, at place) (place, bool) {
 	return at, true
 }
 
-// isIgnored reports whether an object is one that has the KEP's field, or a schema of it, and is not to be converted.
+// isIgnored reports whether an object may have the KEP's field, or a schema with it, and is not converted.
 func isIgnored(object *yaml.Node) bool {
 	group, _, _ := strings.Cut(stringOf(object, "apiVersion"), "/")
 	return group == classes.Domain || stringOf(object, "kind") == "CustomResourceDefinition"
 }
 
-// ignoredFields returns the fields of an object that request nothing.
 func ignoredFields(n *yaml.Node) []string {
 	switch _, isObject := enter(n, place{}); {
 	case !isObject:
@@ -66,7 +65,6 @@ func ignoredFields(n *yaml.Node) []string {
 	return []string{"status"}
 }
 
-// walkFields walks the fields of a mapping that were not handled yet.
 func (d *document) walkFields(n *yaml.Node, at place) {
 	ignored := ignoredFields(n)
 	d.refuseField(n, at, "the resources of a container, or to the spec of a pod, beside its containers")
@@ -82,5 +80,4 @@ func (d *document) walkFields(n *yaml.Node, at place) {
 	}
 }
 
-// isPodSpec reports whether a node has containers.
 func isPodSpec(n *yaml.Node) bool { return isList(valueOf(n, "containers")) }

@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// rewrite makes the edits and returns the new bytes of a document: the original ones without edits. Errors become problems.
+// rewrite makes the edits and returns the new bytes of a document. Without edits it returns the original bytes. Errors become
+// problems.
 func (d *document) rewrite() []byte {
 	if len(d.edits) == 0 {
 		return d.raw
@@ -44,7 +45,7 @@ func (d *document) rewrite() []byte {
 	return out
 }
 
-// encode writes a node in the format of its document, and checks that it is read as what it is.
+// encode writes a node in the format of its document, and verifies that parsing the result gives an equal node.
 func (d *document) encode(root *yaml.Node) ([]byte, error) {
 	if d.json {
 		return d.encodeJSON(root)
@@ -64,7 +65,6 @@ func (d *document) encode(root *yaml.Node) ([]byte, error) {
 	return nil, errors.New("it would be read differently")
 }
 
-// unfold writes folded scalars as literal ones.
 func unfold(n *yaml.Node) {
 	if n.Style&yaml.FoldedStyle != 0 {
 		n.Style = yaml.LiteralStyle
@@ -74,10 +74,9 @@ func unfold(n *yaml.Node) {
 	}
 }
 
-// jsonIndent matches the indentation of a JSON document.
 var jsonIndent = regexp.MustCompile(`^\s*\{\r?\n([ \t]+)`)
 
-// encodeJSON writes JSON with the indentation of the document, or in one line if the document is.
+// encodeJSON writes JSON with the indentation of the document. A document in one line stays in one line.
 func (d *document) encodeJSON(root *yaml.Node) ([]byte, error) {
 	text := appendJSON(nil, root.Content[0])
 	if indent := jsonIndent.FindSubmatch(d.body); indent != nil {
@@ -110,15 +109,15 @@ func appendJSON(out []byte, n *yaml.Node) []byte {
 	return append(out, brackets[1])
 }
 
-// equal reports whether two nodes have the same content. The order of fields counts, style and comments do not.
+// equal reports whether two nodes have the same content. The order of fields matters; style and comments do not.
 func equal(a, b *yaml.Node) bool {
 	return a.Kind == b.Kind && a.Value == b.Value && a.ShortTag() == b.ShortTag() && slices.EqualFunc(a.Content, b.Content, equal)
 }
 
-// comment matches what is a comment, or the same in a scalar.
+// comment matches a comment, or similar text in a scalar.
 var comment = regexp.MustCompile(`(?:^|\s)#.*`)
 
-// checkComments reports comments that are not in the result: the YAML library drops those that are inside of brackets.
+// checkComments reports comments that are missing from the result. The YAML library drops comments inside of brackets.
 func (d *document) checkComments(out []byte) {
 	if d.json {
 		return
@@ -134,7 +133,6 @@ func (d *document) checkComments(out []byte) {
 	}
 }
 
-// findHashes finds the lines of scalars with a "#".
 func findHashes(n *yaml.Node, lines map[int]bool) {
 	if strings.Contains(n.Value, "#") {
 		lines[n.Line] = true

@@ -10,20 +10,19 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// usage is how a class is used.
 type usage struct {
-	// allocated are the devices that kubelet has allocated, once each. They stay listed.
+	// allocated are the distinct devices that kubelet has allocated. They stay listed.
 	allocated []string
-	// accounted is how many devices kubelet has allocated: all of allocated or, if kubelet does not answer, as many as the
-	// assignments show.
+	// accounted is the number of devices that kubelet has allocated. If kubelet does not answer, it is counted from the
+	// assignments.
 	accounted int
-	// granted are devices that Allocate has granted and that kubelet has not reported, latest first. Kubelet may have allocated
-	// unreported of them, to init containers for example.
+	// granted are devices that Allocate has granted and kubelet has not reported, latest first. Kubelet may have allocated
+	// unreported of them, for example to init containers.
 	granted    []string
 	unreported int
-	// unaccounted is how many owners of a bounded class have no device of it.
+	// unaccounted is the number of owners of a bounded class that have no device of it.
 	unaccounted int
-	// needsPoll is whether kubelet's answer may soon change without an event.
+	// needsPoll is true when kubelet's answer may soon change without an event.
 	needsPoll bool
 }
 
@@ -50,8 +49,6 @@ func ownersOf(c class, assignments *qosv1alpha1.ListAssignmentsResponse) map[own
 	return owners
 }
 
-// podsWithDevices returns the pods that may have a class because kubelet allocated a device. For a class of pod scope the
-// assignment's source does not show that, so all of its pods are included.
 func podsWithDevices(c class, assignments *qosv1alpha1.ListAssignmentsResponse) map[owner]bool {
 	pods := map[owner]bool{}
 	for o, allocated := range ownersOf(c, assignments) {
@@ -82,8 +79,8 @@ func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
 	return list
 }
 
-// account compares the owners of a class with kubelet's allocations. An owner whose class kubelet allocated is accounted for
-// even if kubelet does not report its device: it omits init containers and, after its start, pods.
+// account compares the owners of a class with kubelet's allocations. An owner whose class kubelet allocated is accounted for even
+// if kubelet does not report its device. Kubelet omits init containers, and for some time after its start also pods.
 func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners := ownersOf(c, assignments)
 	u := usage{allocated: deviceIDs(a.devices[c.extended]), granted: a.granted[c.extended]}
@@ -116,8 +113,8 @@ func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *alloc
 	return u
 }
 
-// accountFromCache is account while kubelet does not answer. It trusts the assignments and the cached devices. An owner of a
-// class of pod scope is accounted for if its pod has a cached device, or if a granted one is left over.
+// accountFromCache is account while kubelet does not answer. It uses the assignments and the cached devices. An owner of a class
+// of pod scope is accounted for if its pod has a cached device, or if a granted device is left.
 func accountFromCache(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners, holders := ownersOf(c, assignments), a.holders(c)
 	granted := a.granted[c.extended]
@@ -148,7 +145,7 @@ func accountFromCache(c class, assignments *qosv1alpha1.ListAssignmentsResponse,
 	return u
 }
 
-// ownersInclude reports whether each container with a device is an owner, or its pod is.
+// ownersInclude reports whether every container with a device, or its pod, is an owner.
 func ownersInclude(owners map[owner]bool, devices map[owner][]string) bool {
 	names := map[owner]bool{}
 	for o := range owners {

@@ -29,16 +29,14 @@ const (
 )
 
 // owner is a container that has a class or, if container is empty, a pod. A restarted container is the same owner. Kubelet
-// reports names only: owners of its answers have no UID.
+// reports only names: owners from its answers have no UID.
 type owner struct{ namespace, pod, uid, container string }
 
-// inKubelet returns the owner as kubelet reports it.
 func (o owner) inKubelet() owner {
 	o.uid = ""
 	return o
 }
 
-// podInKubelet returns the owner's pod as kubelet reports it.
 func (o owner) podInKubelet() owner {
 	return owner{namespace: o.namespace, pod: o.pod}
 }
@@ -52,7 +50,7 @@ func compareOwners(a, b owner) int {
 type allocations struct {
 	// pods are the pods that kubelet reports.
 	pods map[owner]bool
-	// devices are those of each container, by extended resource. Kubelet omits init containers that run to completion.
+	// devices are the devices of each container, by extended resource. Kubelet omits init containers that run to completion.
 	devices map[string]map[owner][]string
 	// granted are device IDs that Allocate has granted and that kubelet has not reported since, by extended resource,
 	// latest first.
@@ -67,7 +65,6 @@ func newAllocations() *allocations {
 	return &allocations{pods: map[owner]bool{}, devices: map[string]map[owner][]string{}, granted: map[string][]string{}}
 }
 
-// listAllocations asks kubelet's pod-resources API.
 func (p *Publisher) listAllocations(ctx context.Context) (*allocations, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -117,35 +114,34 @@ func (a *allocations) holders(c class) map[owner]bool {
 	return holders
 }
 
-// complete reports whether kubelet reports every pod that the plugin knows.
+// complete reports whether kubelet reports every pod of the assignments.
 func (a *allocations) complete(assignments *qosv1alpha1.ListAssignmentsResponse) bool {
 	return !slices.ContainsFunc(assignments.GetPods(), func(pod *qosv1alpha1.PodAssignments) bool {
 		return !a.pods[owner{namespace: pod.GetNamespace(), pod: pod.GetName()}]
 	})
 }
 
-// deviceIDs returns all devices once, ordered.
 func deviceIDs(devices map[owner][]string) []string {
 	ids := slices.Concat(slices.Collect(maps.Values(devices))...)
 	slices.SortFunc(ids, compareIDs)
 	return slices.Compact(ids)
 }
 
-// allocationCache remembers allocations that kubelet does not report at the moment. After its start kubelet answers before
-// it knows its pods, and then reports them one by one, but it already rejects pods whose devices are not healthy.
+// allocationCache keeps allocations that kubelet does not report at the moment. After its start kubelet answers before it has
+// loaded its pods, and then reports them one by one. During that time it already rejects pods whose devices are not healthy.
 type allocationCache struct {
 	startup    time.Duration // how long kubelet may take from its start until it reports all pods
 	startupEnd time.Time
-	// synced is whether kubelet has reported all of its pods once.
+	// synced is true after kubelet has reported all of its pods once.
 	synced bool
-	// devices are those of the last answer and of the pods that it lacked, as in allocations.
+	// devices are the devices of the last answer and of pods missing from it, as in allocations.
 	devices map[string]map[owner][]string
 	// granted are device IDs that Allocate has granted and that kubelet has not reported since, by extended resource, with
 	// the time of the grant. Init containers may hold them.
 	granted map[string]map[string]time.Time
 }
 
-// newAllocationCache returns a cache that assumes that kubelet has started just now.
+// newAllocationCache returns a cache that assumes that kubelet has just started.
 func newAllocationCache(startup time.Duration, now time.Time) *allocationCache {
 	return &allocationCache{
 		startup: startup, startupEnd: now.Add(startup),
@@ -153,12 +149,11 @@ func newAllocationCache(startup time.Duration, now time.Time) *allocationCache {
 	}
 }
 
-// kubeletRestarted records that kubelet may have started just now.
+// kubeletRestarted records that kubelet may have just started.
 func (l *allocationCache) kubeletRestarted(now time.Time) { l.startupEnd = now.Add(l.startup) }
 
 func (l *allocationCache) starting(now time.Time) bool { return now.Before(l.startupEnd) }
 
-// grant records the device IDs that Allocate has granted.
 func (l *allocationCache) grant(granted map[string][]string, now time.Time) {
 	for extended, ids := range granted {
 		if l.granted[extended] == nil {
@@ -170,9 +165,9 @@ func (l *allocationCache) grant(granted map[string][]string, now time.Time) {
 	}
 }
 
-// merge stores kubelet's answer, and adds to it the devices of pods that it lacks: of all pods while kubelet starts, and
-// later of those that have the class because of an allocation. It keeps devices too long rather than too short: a free device
-// that stays listed is harmless, but kubelet fails the pod of an allocated one that is not. Assignments are nil if unknown.
+// merge stores kubelet's answer, with the devices of pods that are missing from it: of all pods while kubelet starts, and later
+// of pods that have the class because of an allocation. It keeps devices too long rather than too short. A free device that stays
+// listed is harmless, but kubelet fails the pod of an allocated device that is not listed. Assignments are nil if unknown.
 func (l *allocationCache) merge(a *allocations, list []class, assignments *qosv1alpha1.ListAssignmentsResponse, now time.Time) {
 	starting := l.starting(now)
 	l.synced = l.synced || !starting || assignments != nil && a.complete(assignments)
@@ -199,7 +194,7 @@ func (l *allocationCache) merge(a *allocations, list []class, assignments *qosv1
 	}
 }
 
-// cached returns what is known while kubelet does not answer.
+// cached returns the cached allocations, for use while kubelet does not answer.
 func (l *allocationCache) cached(list []class, now time.Time) *allocations {
 	a := newAllocations()
 	a.starting = l.starting(now)

@@ -22,7 +22,8 @@ type directory struct {
 
 	// kubeletRestarted receives a value when kubelet's socket or directory was recreated.
 	kubeletRestarted chan struct{}
-	// socketRemoved is called when a socket of ours was removed, and podResources when kubelet serves the pod-resources API.
+	// socketRemoved is called when one of our sockets was removed. podResources is called when kubelet serves the pod-resources
+	// API.
 	socketRemoved, podResources func()
 }
 
@@ -42,7 +43,7 @@ func newDirectory(root string, log *slog.Logger, socketRemoved, podResources fun
 // needsPoll reports whether changes cause no event.
 func (d *directory) needsPoll() bool { return d.watcher == nil || d.failed }
 
-// watch adds the directories that exist now. It is called again because a directory that is recreated has no watch.
+// watch adds the directories that exist now. It is called again because a recreated directory has no watch.
 func (d *directory) watch() {
 	if d.watcher == nil {
 		return
@@ -68,7 +69,6 @@ func (d *directory) fail(err error) {
 	d.failed = true
 }
 
-// run handles events until ctx ends.
 func (d *directory) run(ctx context.Context) {
 	if d.watcher == nil {
 		return
@@ -107,7 +107,6 @@ func (d *directory) handle(event fsnotify.Event) {
 	}
 }
 
-// wake wakes a level-triggered loop. It does not block.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -16,11 +16,11 @@ import (
 	devicepluginv1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// endTimeout is how long an endpoint may take to send its last list and to end.
+// endTimeout bounds how long an endpoint may take to send its last list and to end.
 const endTimeout = 2 * time.Second
 
-// endpoint is the device plugin of one class. It counts as registered while kubelet watches its devices, so that a kubelet
-// that restarted or lost the connection gets a new registration.
+// endpoint is the device plugin of one class. It counts as registered while kubelet watches its devices. A kubelet that restarted
+// or lost the connection gets a new registration.
 type endpoint struct {
 	devicepluginv1beta1.UnimplementedDevicePluginServer
 
@@ -39,7 +39,7 @@ type endpoint struct {
 	granted []string // device IDs that Allocate granted since takeGrants
 }
 
-// endpointState is what an endpoint publishes, and to whom.
+// endpointState has the published devices of an endpoint, and counts kubelet's streams and connections.
 type endpointState struct {
 	class   class
 	devices []device
@@ -48,7 +48,6 @@ type endpointState struct {
 	changed chan struct{}
 }
 
-// events are callbacks of an endpoint. They do not block.
 type events struct {
 	streamStarted, streamEnded func()
 	allocated                  func(outcome string)
@@ -64,7 +63,7 @@ func newEndpoint(extended string, e events) *endpoint {
 	return p
 }
 
-// look returns the present state; its changed is closed when there is another one.
+// look returns the present state. Its changed is closed at the next change.
 func (p *endpoint) look() endpointState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,7 +93,7 @@ func (p *endpoint) untilEnd(ctx context.Context) (context.Context, context.Cance
 	}
 }
 
-// awaitStream waits until kubelet, which has connected, watches the devices. It reports false if kubelet does not, or has
+// awaitStream waits until kubelet, which has connected, watches the devices. It returns false if kubelet does not, or has
 // disconnected.
 func (p *endpoint) awaitStream(ctx context.Context, timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -113,7 +112,6 @@ func (p *endpoint) awaitStream(ctx context.Context, timeout time.Duration) bool 
 	}
 }
 
-// takeGrants returns the device IDs that Allocate granted since the last call.
 func (p *endpoint) takeGrants() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +146,6 @@ func (p *endpoint) GetDevicePluginOptions(context.Context, *devicepluginv1beta1.
 	return &devicepluginv1beta1.DevicePluginOptions{}, nil
 }
 
-// ListAndWatch sends the devices, and sends them again whenever they change, until the endpoint ends.
 func (p *endpoint) ListAndWatch(_ *devicepluginv1beta1.Empty,
 	stream grpc.ServerStreamingServer[devicepluginv1beta1.ListAndWatchResponse]) error {
 	if !p.streamStarted() {
@@ -192,7 +189,7 @@ func message(devices []device) *devicepluginv1beta1.ListAndWatchResponse {
 	return response
 }
 
-// streamStarted counts a stream; it reports false if the endpoint has ended.
+// streamStarted counts a stream. It returns false if the endpoint has ended.
 func (p *endpoint) streamStarted() bool {
 	started := false
 	p.update(func(s *endpointState) {

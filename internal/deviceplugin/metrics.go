@@ -8,14 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// metrics are the publisher's metrics.
 type metrics struct {
 	registrations        prometheus.Counter
 	allocations          *prometheus.CounterVec
 	devices, unaccounted *prometheus.GaugeVec
 }
 
-// newMetrics makes the metrics and registers them; registered returns how many endpoints kubelet watches.
+// newMetrics makes the metrics and registers them; registered returns the number of endpoints that kubelet watches.
 func newMetrics(registry prometheus.Registerer, registered func() float64) *metrics {
 	factory := promauto.With(registry)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
@@ -41,7 +40,6 @@ func newMetrics(registry prometheus.Registerer, registered func() float64) *metr
 	return m
 }
 
-// published records the devices of a class.
 func (m *metrics) published(extended string, devices []device, unaccounted int) {
 	healthy := 0
 	for _, d := range devices {
@@ -54,7 +52,6 @@ func (m *metrics) published(extended string, devices []device, unaccounted int) 
 	m.unaccounted.WithLabelValues(extended).Set(float64(unaccounted))
 }
 
-// removed forgets a class.
 func (m *metrics) removed(extended string) {
 	m.devices.DeletePartialMatch(prometheus.Labels{"resource": extended})
 	m.unaccounted.DeleteLabelValues(extended)

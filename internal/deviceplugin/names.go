@@ -32,12 +32,10 @@ const (
 // ourSocket matches the names that socketName returns.
 var ourSocket = regexp.MustCompile(`^qos-shim-[A-Za-z0-9._-]*-[0-9a-f]{8}\.sock$`)
 
-// base returns the part of an extended resource's name after its domain.
 func base(extended string) string {
 	return extended[strings.LastIndexByte(extended, '/')+1:]
 }
 
-// digest distinguishes names with the same base.
 func digest(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return hex.EncodeToString(sum[:4])

@@ -18,18 +18,17 @@ const (
 	maxDevices = 10000
 )
 
-// class is a published class.
 type class struct {
 	resource, name string
 	extended       string // name of the extended resource
 	capacity       uint64 // 0 is unlimited
 	podScope       bool
 	draining       bool
-	// others are classes with the same extended resource that are not published, e.g. one that drains after it was renamed.
+	// others are classes with the same extended resource that are not published, e.g. a renamed class that drains.
 	others []class
 }
 
-// is reports whether the names are those of the class or of one of the others.
+// is reports whether the names belong to the class or to one of the others.
 func (c class) is(resource, name string, podScope bool) bool {
 	if c.resource == resource && c.name == name && c.podScope == podScope {
 		return true
@@ -37,7 +36,7 @@ func (c class) is(resource, name string, podScope bool) bool {
 	return slices.ContainsFunc(c.others, func(other class) bool { return other.is(resource, name, podScope) })
 }
 
-// size returns how many devices are listed if kubelet has not allocated more.
+// size returns the number of devices to list if kubelet has not allocated more.
 func (c class) size() int {
 	switch {
 	case c.draining:
@@ -70,7 +69,7 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	return list
 }
 
-// insert adds a class to the list, or joins it with the class that has the same extended resource.
+// insert adds a class to the list, or to the class with the same extended resource.
 func insert(list []class, c class) []class {
 	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
 	if i < 0 {
@@ -86,15 +85,15 @@ func insert(list []class, c class) []class {
 	return list
 }
 
-// device is a device of a class. Kubelet allocates healthy ones.
+// device is a device of a class. Kubelet allocates only healthy devices.
 type device struct {
 	id      string
 	healthy bool
 }
 
-// plan returns the devices to list: all that are allocated, and free ones up to the capacity. Each assignment that kubelet does
-// not account for makes one free device unhealthy: those with the highest numbers first, those that Allocate once granted
-// last. Allocated devices stay healthy, because after its restart kubelet fails pods with unhealthy devices.
+// plan returns the devices to list: all allocated devices, and free ones up to the capacity. Each assignment that kubelet does
+// not account for makes one free device unhealthy. Devices with the highest numbers are first, and devices that Allocate once
+// granted are last. Allocated devices stay healthy, because after its restart kubelet fails pods with unhealthy devices.
 func plan(c class, u usage) []device {
 	used := u.accounted + u.unreported
 	healthy := max(used, c.size()-u.unaccounted)
@@ -114,7 +113,7 @@ func planWithheld(c class, u usage) []device {
 	return plan(c, u)
 }
 
-// candidates returns size device IDs, or more if more are allocated: first allocated ones, then granted ones, then others.
+// candidates returns size device IDs, or more if more are allocated: allocated ones first, then granted ones, then others.
 func candidates(c class, u usage, size int) []string {
 	ids := slices.Clone(u.allocated)
 	slices.SortFunc(ids, compareIDs)
@@ -139,9 +138,9 @@ func candidates(c class, u usage, size int) []string {
 	return ids
 }
 
-// phaseOut adds to the wanted devices those that are listed but no longer wanted, as unhealthy ones until ttl has passed.
-// Kubelet chooses a device, calls Allocate and looks the device up in our list again; it panics if the device is gone by then.
-// leaving has the time since when devices are no longer wanted, and is updated.
+// phaseOut adds listed devices that are no longer wanted to the wanted ones. They are unhealthy and stay until ttl has passed:
+// kubelet chooses a device, calls Allocate and looks the device up in our list again, and panics if the device is gone by then.
+// leaving has the time since when each device is no longer wanted, and is updated.
 //
 // The second result is when to call phaseOut again; 0 is never.
 func phaseOut(listed, wanted []device, leaving map[string]time.Time, now time.Time, ttl time.Duration) ([]device, time.Duration) {

@@ -23,7 +23,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
-// Cache has the plugin's state; changed is closed when there is another one.
+// Cache has the plugin's state. changed is closed at its next change.
 type Cache interface {
 	Get() (state nodecache.State, changed <-chan struct{})
 }
@@ -65,7 +65,7 @@ type Publisher struct {
 
 	cleaned bool // registerLoop's: stale sockets are removed
 
-	// For publishLoop only. allocations is nil until the plugin was ready once.
+	// Only publishLoop uses these. allocations is nil until the plugin was ready once.
 	allocations             *allocationCache
 	podResourcesUnavailable bool
 	withheld                bool // free devices are unhealthy, because the plugin has not been ready for too long
@@ -143,7 +143,6 @@ func (p *Publisher) Healthy() error {
 	return nil
 }
 
-// sorted returns the endpoints, ordered by name.
 func (p *Publisher) sorted() []*endpoint {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,8 +194,8 @@ func after(d time.Duration) <-chan time.Time {
 	return time.After(d)
 }
 
-// publish updates the endpoints for a state of the plugin. It returns when to publish again without a change, 0 being never,
-// and whether to poll kubelet.
+// publish updates the endpoints for a state of the plugin. It returns the time until the next publish without a change (0 is
+// never), and whether to poll kubelet.
 func (p *Publisher) publish(ctx context.Context, state nodecache.State, now time.Time) (recheck time.Duration, needsPoll bool) {
 	if state.Status == nil {
 		return 0, false
@@ -265,7 +264,6 @@ func (p *Publisher) publishClasses(ctx context.Context, state nodecache.State, n
 	return pause.Shortest(recheck, p.removeOthers(keep, now)), needsPoll
 }
 
-// takeGrants returns the device IDs that Allocate granted since the last call, by extended resource.
 func (p *Publisher) takeGrants() map[string][]string {
 	granted := map[string][]string{}
 	for _, e := range p.sorted() {
@@ -274,7 +272,7 @@ func (p *Publisher) takeGrants() map[string][]string {
 	return granted
 }
 
-// recordAnswer records whether kubelet answered, and what happened since its previous answer.
+// recordAnswer records whether kubelet answered, and the devices granted since its previous answer.
 func (p *Publisher) recordAnswer(err error, granted map[string][]string, now time.Time) {
 	unavailable := err != nil
 	if p.kubeletRestarted.Swap(false) || p.podResourcesUnavailable && !unavailable {
@@ -325,7 +323,7 @@ func (p *Publisher) publishClass(c class, wanted []device, unaccounted int, now 
 	return recheck
 }
 
-// removeOthers ends the endpoints that are not kept, after kubelet got their devices as unhealthy and then an empty list.
+// removeOthers ends the endpoints that are not in keep. Kubelet first gets their devices as unhealthy, and then an empty list.
 func (p *Publisher) removeOthers(keep map[string]bool, now time.Time) (recheck time.Duration) {
 	for _, e := range p.sorted() {
 		if keep[e.extended] {

@@ -58,7 +58,7 @@ func (p *Publisher) registerLoop(ctx context.Context, dir *directory) {
 	}
 }
 
-// awaitRetry waits until there may be something to register; it reports false if ctx has ended.
+// awaitRetry waits until there may be something to register. It returns false if ctx has ended.
 func (p *Publisher) awaitRetry(ctx context.Context, dir *directory, retry *retry) bool {
 	for {
 		select {
@@ -84,7 +84,7 @@ type retry struct {
 	stableSince time.Time        // since when all endpoints are registered; zero if they are not
 }
 
-// record takes the outcome of a try. Without inotify there is a next try after a success as well.
+// record takes the outcome of an attempt. Without inotify there is a next attempt even after a success.
 func (r *retry) record(err error, needsPoll bool) {
 	r.next = nil
 	if err != nil {
@@ -108,7 +108,6 @@ func (r *retry) lost() {
 	r.stableSince, r.next = time.Time{}, time.After(r.backoff.Step())
 }
 
-// setProblem records why not all endpoints are registered, and logs changes.
 func (p *Publisher) setProblem(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,8 +126,8 @@ func (p *Publisher) setProblem(err error) {
 	p.problem = problem
 }
 
-// registerAll binds and registers every endpoint that kubelet does not watch. It goes on after a problem of one class, and
-// returns the first problem.
+// registerAll binds and registers every endpoint that kubelet does not watch. It continues after an error of one class, and
+// returns the first error.
 func (p *Publisher) registerAll(ctx context.Context) error {
 	if err := p.checkDirectory(); err != nil {
 		return err
@@ -166,7 +165,6 @@ func (p *Publisher) checkDirectory() error {
 	return nil
 }
 
-// bind makes an endpoint's socket unless it exists, serves on it, and returns its name.
 func (p *Publisher) bind(ctx context.Context, e *endpoint) (name string, err error) {
 	if name, err = socketName(p.dir, e.extended); err != nil {
 		return "", err
@@ -184,13 +182,12 @@ func (p *Publisher) bind(ctx context.Context, e *endpoint) (name string, err err
 	return name, nil
 }
 
-// errNoKubelet means that no other class can be registered either.
+// errNoKubelet means that kubelet does not answer, so no other class can be registered either.
 var errNoKubelet = errors.New("kubelet does not answer")
 
-// errInterrupted means that the socket was removed during the registration, which is retried at once.
+// errInterrupted means that the socket was removed during the registration. The registration is retried at once.
 var errInterrupted = errors.New("the socket was removed during the registration")
 
-// attempt is a registration in progress.
 type attempt struct {
 	endpoint *endpoint
 	cancel   context.CancelFunc
@@ -227,7 +224,6 @@ func (p *Publisher) registerOne(ctx context.Context, e *endpoint) error {
 	return nil
 }
 
-// socketRemoved handles the removal of one of our sockets.
 func (p *Publisher) socketRemoved() {
 	if a := p.attempt.Load(); a != nil && !a.endpoint.socket.exists() {
 		a.cancel()
@@ -235,7 +231,6 @@ func (p *Publisher) socketRemoved() {
 	wake(p.register)
 }
 
-// register calls kubelet's registration service.
 func register(ctx context.Context, socket, endpoint, extended string) error {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()

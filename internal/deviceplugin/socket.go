@@ -26,7 +26,7 @@ type socket struct {
 }
 
 // bind makes the socket if its file does not exist, and passes the listener to serve, which must not block. It closes the
-// previous listener; connections through that stay.
+// previous listener; its connections stay.
 func (s *socket) bind(ctx context.Context, path string, serve func(net.Listener)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,6 @@ func (s *socket) bind(ctx context.Context, path string, serve func(net.Listener)
 	return nil
 }
 
-// exists reports whether the socket's file exists.
 func (s *socket) exists() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,8 +23,8 @@ const (
 	requestBurst      = 30
 )
 
-// Config returns a client configuration from the file kubeconfig or, if that is empty, from the pod's service account. It makes no request.
-// Its typed clients use protobuf. Its clients return an error from an overloaded server instead of retrying; see Retry.
+// Config returns a client configuration from the file kubeconfig or, if that is empty, from the pod's service account. It makes
+// no request. Typed clients use protobuf. Clients return the error of an overloaded server instead of retrying; see Retry.
 func Config(kubeconfig, userAgent string) (*rest.Config, error) {
 	config, err := load(kubeconfig)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Cut truncates a text to limit bytes, including the mark that it then ends with. Invalid UTF-8, which the API rejects, is replaced.
+// Cut truncates a text to limit bytes. A truncated text ends with mark. Invalid UTF-8, which the API rejects, is replaced.
 func Cut(text string, limit int, mark string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= limit {

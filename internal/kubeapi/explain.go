@@ -33,7 +33,7 @@ const (
 	Failed       Outcome = "error"        // anything else
 )
 
-// Problem is an error that a person has to repair, with a message for that person. It is retried slowly.
+// Problem is an error that an administrator has to repair, and its message. It is retried slowly.
 type Problem struct {
 	Line string // names the remedy
 	Err  error
@@ -94,7 +94,7 @@ func statusCode(err error) int {
 	return 0
 }
 
-// Message returns the message of the server, without what client-go adds.
+// Message returns the server's message, without the text that client-go adds.
 func Message(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -133,7 +133,7 @@ func Explain(err error) string {
 // OurKind is the kind of the objects that the shim publishes.
 const OurKind = "NodeQOSResources"
 
-// About is an error with the kind of the object, e.g. "event". Not every response of the API server names it.
+// About adds the kind of an object, e.g. "event", to an error. Not every response of the API server names it.
 type About struct {
 	Kind string
 	Err  error
@@ -157,7 +157,8 @@ func explainInvalid(err error) string {
 	return line
 }
 
-// explainForbidden distinguishes missing permission, by the message format of the API server, from the message of an admission policy.
+// explainForbidden distinguishes a missing permission from the refusal of an admission policy, by the API server's message
+// format.
 func explainForbidden(text string) string {
 	part := regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"`).FindStringSubmatch(text)
 	if part == nil {
@@ -181,7 +182,7 @@ func explainUnavailable(err error) string {
 	return fmt.Sprintf("%s does not answer (%s); what is on the node stays as it is, trying again", Server(err), Cause(err))
 }
 
-// Server names the API server that a request was for, with its address if that is known.
+// Server names the API server of a failed request, with its address if known.
 func Server(err error) string {
 	if request, ok := errors.AsType[*url.Error](err); ok {
 		if at, bad := url.Parse(request.URL); bad == nil && at.Host != "" {
@@ -191,7 +192,7 @@ func Server(err error) string {
 	return "the API server"
 }
 
-// Cause returns the message of the server or else of the innermost error, without the addresses and operations around it.
+// Cause returns the server's message, or else the innermost error without the addresses and operations around it.
 func Cause(err error) string {
 	if statusCode(err) != 0 {
 		return Message(err)

@@ -20,9 +20,10 @@ type ListerWatcher[L runtime.Object] interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// NewInformer makes an informer, to be run until ctx ends, for the objects like example that a field selector matches. It passes the errors of
-// list and watch requests to done, and nil when a watch begins: client-go retries some requests without calling an error handler, and a list
-// may succeed while watches fail. Failed requests are retried as Retry does, and client-go adds a backoff of its own.
+// NewInformer makes an informer for objects of example's type that match a field selector. The caller runs it until ctx ends.
+// done gets the error of each list or watch request, and nil when a watch begins: client-go retries some requests without calling
+// an error handler, and a list may succeed while watches fail. Failed requests are retried as by Retry, in addition to
+// client-go's own backoff.
 func NewInformer[L runtime.Object](
 	ctx context.Context, client ListerWatcher[L], fieldSelector string, example runtime.Object, done func(error),
 ) cache.SharedIndexInformer {
@@ -66,8 +67,8 @@ func NewInformer[L runtime.Object](
 	return informer
 }
 
-// relists reports whether client-go lists at once after a request that failed with err: the server has dropped the versions since the last
-// one seen, or cannot stream lists.
+// relists reports whether client-go lists at once after a request failed with err: the server has dropped the last resource
+// version, or cannot stream lists.
 func relists(o metav1.ListOptions, err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || o.SendInitialEvents != nil && apierrors.IsInvalid(err)
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Writes counts requests to the API that write.
+// Writes counts write requests to the API.
 type Writes struct{ total *prometheus.CounterVec }
 
-// NewWrites registers the counter, or uses the one that the registry has. It panics as registry.MustRegister does.
+// NewWrites registers the counter, or uses the existing one of the registry. It panics as registry.MustRegister does.
 func NewWrites(registry prometheus.Registerer) *Writes {
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "qos_shim_api_writes_total", Help: "Write requests to the Kubernetes API, by kind of object and outcome.",

@@ -5,17 +5,18 @@ package kubeapi
 
 import "log/slog"
 
-// OutcomeLog logs the outcome of something that is tried repeatedly, only when it changes. Success in the beginning is not logged. It is
-// not safe for concurrent use.
+// OutcomeLog logs the outcome of a repeated operation when it changes. It does not log an initial success. It is not safe for
+// concurrent use.
 type OutcomeLog struct {
-	// What is tried, e.g. "publish NodeQOSResources worker-1".
+	// What names the operation, e.g. "publish NodeQOSResources worker-1".
 	What string
 	Log  *slog.Logger
 
 	last error
 }
 
-// Record logs the outcome of a try if it differs from the last one. Most outcomes have one remedy each, so their messages are not compared.
+// Record logs the outcome of an attempt if it differs from the last one. Messages are not compared, because most outcomes have
+// one remedy each.
 func (l *OutcomeLog) Record(err error) {
 	outcome, last := OutcomeOf(err), OutcomeOf(l.last)
 	switch {

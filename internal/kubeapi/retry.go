@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// The delay after a failure is drawn from 0 to minStep, after the next one from 0 to twice that, and so on up to maxStep. Drawing from
-// the whole range separates nodes that failed together.
+// The delay after the first failure is random, from 0 to minStep. After the next failure it is from 0 to twice that, and so on up
+// to maxStep. The full range spreads the retries of nodes that failed together.
 const (
 	minStep = time.Second
 	maxStep = time.Minute
@@ -25,26 +25,27 @@ const (
 // ErrBreakerOpen is returned for a request that was not made because its Breaker is open.
 var ErrBreakerOpen = errors.New("circuit breaker is open: the API server could not answer before")
 
-// Retry is when something that failed may be tried again. The zero value allows a try at once. It is not safe for concurrent use.
+// Retry computes when a failed operation may be tried again. The zero value allows an attempt at once. It is not safe for
+// concurrent use.
 type Retry struct {
 	failures int
 	next     time.Time
 }
 
-// Wait returns the time until the next try; 0 means now.
+// Wait returns the time until the next attempt; 0 means now.
 func (r *Retry) Wait() time.Duration { return max(time.Until(r.next), 0) }
 
-// Failed postpones the next try, the longer the more tries in a row have failed.
+// Failed postpones the next attempt. The delay grows with the number of failures in a row.
 func (r *Retry) Failed(err error) {
 	r.next = time.Now().Add(delay(err, r.failures, rand.Float64()))
 	r.failures++
 }
 
-// Reset allows a try at once and forgets the failures.
+// Reset allows an attempt at once and forgets the failures.
 func (r *Retry) Reset() { *r = Retry{} }
 
-// delay returns how long to wait after err, which followed so many other failures; random is from [0, 1). The delay that the server asks
-// for is added. An error that a person has to repair has the longest step at once.
+// delay returns the wait after err, which followed this number of failures; random is from [0, 1). The delay that the server
+// requests is added. An error that an administrator has to repair gets the longest step at once.
 func delay(err error, failures int, random float64) time.Duration {
 	step := maxStep
 	if !needsPerson(err) && failures < 10 {
@@ -66,8 +67,8 @@ func needsPerson(err error) bool {
 	return false
 }
 
-// Breaker is a rate limit and a circuit breaker for the requests of one node. It opens when the API server cannot answer anybody: objects
-// that back off one by one would still use the whole rate limit of each node. It is safe for concurrent use.
+// Breaker is a rate limit and a circuit breaker for the requests of one node. It opens when the API server cannot serve any
+// request: objects with separate backoffs would still use the whole rate limit of each node. It is safe for concurrent use.
 type Breaker struct {
 	limit flowcontrol.RateLimiter
 
@@ -113,7 +114,7 @@ func (b *Breaker) record(err error) {
 	}
 }
 
-// ServerFailed reports whether any other request would have failed likewise: the server is away or overloaded, or rejects the credentials.
+// ServerFailed reports whether other requests would fail, too: the server is away or overloaded, or rejects the credentials.
 func ServerFailed(err error) bool {
 	switch OutcomeOf(err) {
 	case Unavailable, TooMany, Unauthorized:
@@ -122,8 +123,8 @@ func ServerFailed(err error) bool {
 	return false
 }
 
-// Work reconciles the keys of a queue until its shutdown. reconcile returns when to reconcile the key again; 0 means not before it is
-// enqueued.
+// Work reconciles the keys of a queue until its shutdown. reconcile returns when to reconcile the key again; 0 means when it is
+// enqueued again.
 func Work[K comparable](ctx context.Context, queue workqueue.TypedDelayingInterface[K], reconcile func(context.Context, K) time.Duration) {
 	for {
 		key, shutdown := queue.Get()

@@ -17,11 +17,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxMessage is how much is read of a response with Retry-After, in bytes.
+// maxMessage bounds how much of a response with Retry-After is read, in bytes.
 const maxMessage = 16 << 10
 
-// disableClientRetry makes an error of every response with Retry-After. client-go would otherwise sleep exactly that long and retry, up to
-// ten times, so that all nodes that were rejected together come back together.
+// disableClientRetry turns every response with Retry-After into an error. client-go would otherwise sleep exactly that long and
+// retry, up to ten times, so that all nodes that were rejected together retry together.
 func disableClientRetry(next http.RoundTripper) http.RoundTripper { return noRetry{next} }
 
 type noRetry struct{ next http.RoundTripper }
@@ -41,7 +41,6 @@ func (n noRetry) RoundTrip(request *http.Request) (*http.Response, error) {
 	return nil, retryAfter(response.StatusCode, int32(seconds), messageOf(response))
 }
 
-// messageOf returns the message of a failed response.
 func messageOf(response *http.Response) string {
 	fallback := http.StatusText(response.StatusCode)
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxMessage))

@@ -24,7 +24,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// Limits of the requests to the API server, per second and at once: those of kubectl.
+// Limits of the requests to the API server, per second and in a burst, as in kubectl.
 const (
 	requestsPerSecond = 50
 	requestsAtOnce    = 300
@@ -35,15 +35,14 @@ func nodeKind() schema.GroupVersionResource {
 	return nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)
 }
 
-// clients reach one cluster.
 type clients struct {
 	core    kubernetes.Interface
 	objects dynamic.Interface
-	// namespace is that of --namespace, or of the kubeconfig's context.
+	// namespace is the value of --namespace, or the namespace of the kubeconfig's context.
 	namespace string
 }
 
-// connect makes clients from kubectl's flags. It does no request.
+// connect makes clients from kubectl's flags. It makes no request.
 func connect(flags genericclioptions.RESTClientGetter, agent string, warnings io.Writer) (*clients, error) {
 	loaded, err := flags.ToRESTConfig()
 	if err != nil {
@@ -93,7 +92,7 @@ func (c *clients) nodeObjects(ctx context.Context) ([]nodeqosv1alpha1.NodeQOSRes
 	return allTyped(list.Items)
 }
 
-// getNode gets the NodeQOSResources of one node; its error lists the nodes that have any.
+// getNode gets the NodeQOSResources of one node. Its error lists the nodes that have such an object.
 func (c *clients) getNode(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	object, err := c.objects.Resource(nodeKind()).Get(ctx, name, metav1.GetOptions{})
 	if kubeapi.OutcomeOf(err) != kubeapi.NotFound {
@@ -132,7 +131,7 @@ func (c *clients) nodeOf(ctx context.Context, pod *corev1.Pod) (*nodeqosv1alpha1
 	return &nodes[0], nil
 }
 
-// allTyped converts objects to Go's type. Fields of a newer version are left out.
+// allTyped converts objects to Go's type. It ignores fields of newer versions.
 func allTyped(objects []unstructured.Unstructured) ([]nodeqosv1alpha1.NodeQOSResources, error) {
 	nodes := make([]nodeqosv1alpha1.NodeQOSResources, len(objects))
 	for i := range objects {
@@ -155,7 +154,7 @@ func (c *clients) getPod(ctx context.Context, name string) (*corev1.Pod, error) 
 	return pod, nil
 }
 
-// listPods lists pods of a namespace, or with "" of all.
+// listPods lists the pods of a namespace, or with "" of all namespaces.
 func (c *clients) listPods(ctx context.Context, namespace, selector string) ([]corev1.Pod, error) {
 	list, err := c.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -164,7 +163,7 @@ func (c *clients) listPods(ctx context.Context, namespace, selector string) ([]c
 	return list.Items, nil
 }
 
-// nameOf returns the NAME of a word NAME or TYPE/NAME. The type may have several names; errors have the first one.
+// nameOf returns NAME of an argument NAME or TYPE/NAME. types are the names of the type; errors use the first one.
 func nameOf(word string, types ...string) (string, error) {
 	of, name, typed := strings.Cut(word, "/")
 	switch {
@@ -178,13 +177,12 @@ func nameOf(word string, types ...string) (string, error) {
 	return name, nil
 }
 
-// podName returns the name of a pod as kubectl accepts it, also as pod/NAME.
+// podName returns the name of a pod in an argument NAME or pod/NAME.
 func podName(word string) (string, error) { return nameOf(word, "pod", "pods", "po") }
 
 // maxNames is how many names an error lists.
 const maxNames = 8
 
-// others lists names for an error, after a text; nothing when there are none.
 func others(words string, names []string) string {
 	if len(names) == 0 {
 		return ""

@@ -21,10 +21,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// completionTime bounds how long a shell waits for completions.
 const completionTime = 3 * time.Second
 
-// noFiles is the directive of completions that are no files.
+// noFiles is the directive for completions that are not file names.
 const noFiles = cobra.ShellCompDirectiveNoFileComp
 
 func newCompletionCommand() *cobra.Command {
@@ -66,13 +65,11 @@ It completes names of nodes, pods, containers, resources and classes out of the 
 	}
 }
 
-// completeFlag completes values of a flag that the command has.
 func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
-	// The error is about an unknown flag or a second completion, which tests would show.
+	// It fails only for an unknown flag or a second completion, which tests would detect.
 	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
 }
 
-// completeConnection completes contexts and clusters of the kubeconfig.
 func completeConnection(root *cobra.Command, flags *genericclioptions.ConfigFlags) {
 	completeFlag(root, "context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		config, _ := flags.ToRawKubeConfigLoader().RawConfig()
@@ -84,7 +81,7 @@ func completeConnection(root *cobra.Command, flags *genericclioptions.ConfigFlag
 	})
 }
 
-// complete completes words from the cluster. When the cluster does not answer, there are none, and no error.
+// complete completes words from the cluster. If the cluster does not answer, it returns no completions and no error.
 func (c *cluster) complete(cmd *cobra.Command, words func(ctx context.Context, api *clients) ([]string, error)) []string {
 	ctx := cmd.Context()
 	if ctx == nil {
@@ -143,7 +140,6 @@ func (c *cluster) completePod(cmd *cobra.Command, args []string, _ string) ([]st
 	}), noFiles
 }
 
-// completeContainer completes containers of the pod on the command line.
 func (c *cluster) completeContainer(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return nil, noFiles
@@ -157,7 +153,6 @@ func (c *cluster) completeContainer(cmd *cobra.Command, args []string, _ string)
 	}), noFiles
 }
 
-// namedPod gets a pod by a word of the command line.
 func (c *clients) namedPod(ctx context.Context, word string) (*corev1.Pod, error) {
 	name, err := podName(word)
 	if err != nil {
@@ -166,7 +161,6 @@ func (c *clients) namedPod(ctx context.Context, word string) (*corev1.Pod, error
 	return c.getPod(ctx, name)
 }
 
-// completePairs completes a pod, and then resource=class pairs for it.
 func (c *cluster) completePairs(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return c.completePod(cmd, args, begun)
@@ -185,8 +179,8 @@ func (c *cluster) completePairs(cmd *cobra.Command, args []string, begun string)
 	}), noFiles | cobra.ShellCompDirectiveNoSpace
 }
 
-// pairWords completes the last of several pairs: classes of the node, of mutable resources that are in no pair before. Resources of
-// pods are for changes of the pod.
+// pairWords completes the last of several pairs with classes of the node's mutable resources. Resources in earlier pairs are left
+// out. Resources of pods are for changes of the pod.
 func pairWords(node *nodeqosv1alpha1.NodeQOSResources, ofPod bool, before, begun string) (words []string) {
 	at := strings.LastIndex(begun, ",") + 1
 	done, last := begun[:at], begun[at:]
@@ -203,7 +197,6 @@ func pairWords(node *nodeqosv1alpha1.NodeQOSResources, ofPod bool, before, begun
 	return words
 }
 
-// names reports whether pairs contain a resource, by its short name or its full one.
 func names(pairs, resource string) bool {
 	for pair := range strings.SplitSeq(pairs, ",") {
 		if name, _, _ := strings.Cut(pair, "="); classes.CanonicalResource(strings.TrimSuffix(name, removed)) == resource {
@@ -213,7 +206,7 @@ func names(pairs, resource string) bool {
 	return false
 }
 
-// pairWord returns the pair that begins with a text, with the short name of the resource or else the full one.
+// pairWord returns the pair that begins with begun. It uses the short name of the resource if that fits, else the full name.
 func pairWord(resource, class, begun string) (word string, ok bool) {
 	short := resource
 	if resource == classes.RDTResource || resource == classes.BlockIOResource {

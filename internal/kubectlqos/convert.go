@@ -20,10 +20,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// stdinName is standard input as a file on the command line.
+// stdinName is the argument for standard input.
 const stdinName = "-"
 
-// convertCommand is one run of "kubectl qos convert".
 type convertCommand struct {
 	*cluster
 	files                     []string
@@ -76,7 +75,7 @@ func addConvertFlags(flags *pflag.FlagSet, classFiles *string, quiet *bool) {
 	flags.BoolVarP(quiet, "quiet", "q", false, "Print no notes.")
 }
 
-// check finds what is wrong with the command line.
+// check returns an error for an invalid command line.
 func (o *convertCommand) check() error {
 	stdins := 0
 	for _, file := range o.files {
@@ -140,7 +139,7 @@ func (o *convertCommand) run(ctx context.Context) error {
 	return err
 }
 
-// known is what class files or the cluster have; with neither, nothing is known.
+// known returns the resources and classes of class files or of the cluster. Without either it returns nothing.
 func (c *cluster) known(ctx context.Context, classFiles string, fromCluster bool) (convert.Known, error) {
 	switch {
 	case classFiles != "":
@@ -167,7 +166,7 @@ func (c *cluster) known(ctx context.Context, classFiles string, fromCluster bool
 	return convert.KnownFromNodes(nodes)
 }
 
-// printProblems prints a line for each problem; its error is the number of them.
+// printProblems prints a line for each problem, and returns an error with their number.
 func printProblems(w io.Writer, errs []error) error {
 	for _, err := range errs {
 		fmt.Fprintln(w, err)

@@ -10,10 +10,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// errForbidden is wrapped by errors about missing rights.
+// errForbidden is wrapped by errors about missing permissions.
 var errForbidden = errors.New("a right is missing")
 
-// explain makes one line, with the remedy, of an error of the API server or of the connection to it.
+// explain converts an error of the API server, or of the connection to it, to one line with the remedy.
 func explain(err error) error {
 	switch kubeapi.OutcomeOf(err) {
 	case kubeapi.OK:

@@ -14,23 +14,23 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// assignment is the class that a container, or a pod, has of a resource.
+// assignment is the class of one resource that a container or pod has.
 type assignment struct {
 	class  string
 	source classes.Source
-	// evicted is the reason why its pod is to be evicted; empty when it may stay.
+	// evicted is the reason why the pod is to be evicted; empty when it is not.
 	evicted string
 }
 
-// holdings are the classes that a node reports for one container, or pod, and resource. There are two while a container was replaced by
-// one in another class and the runtime still has both.
+// holdings are the classes that a node reports for one container, or pod, and resource. There are two while the runtime still has
+// the predecessor of a container, and it had another class.
 type holdings struct {
 	assignments []assignment
-	// omitted means that the node does not list all holders, so that one that is not listed may hold a class.
+	// omitted means that the node does not list all holders, so that an unlisted container or pod may have a class.
 	omitted bool
 }
 
-// holdingsOf finds a container of a pod, or with "" the pod itself, among the holders of the classes of a resource.
+// holdingsOf finds a container, or with "" the pod itself, among the holders of a resource's classes.
 func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, container, resource string) holdings {
 	var found holdings
 	for _, r := range scopedResources(node) {
@@ -63,7 +63,7 @@ func (h *holdings) pick(class string) (picked assignment, ok bool) {
 	return h.assignments[0], true
 }
 
-// assignedCondition is the pod's condition with the classes that it has, or the reason why it was refused some.
+// assignedCondition returns the pod's condition with its classes, or with the reason of a refusal.
 func assignedCondition(pod *corev1.Pod) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == nodeqosv1alpha1.PodConditionAssigned {
@@ -73,8 +73,8 @@ func assignedCondition(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// refusalOf returns the reason of the pod's condition, and the part of its message about a container, or with "" about the pod itself.
-// Both are empty when nothing was refused to it.
+// refusalOf returns the reason of the pod's condition, and the part of its message for a container, or with "" for the pod
+// itself. Both are empty when nothing was refused.
 func refusalOf(pod *corev1.Pod, container string) (reason, message string) {
 	condition := assignedCondition(pod)
 	if condition == nil || condition.Status == corev1.ConditionTrue {

@@ -14,10 +14,9 @@ import (
 	"slices"
 )
 
-// manifest is a file with manifests.
 type manifest struct {
 	name string
-	// path is the one that name leads to by links; empty for standard input.
+	// path is name with symbolic links resolved; empty for standard input.
 	path string
 	text []byte
 }
@@ -63,7 +62,7 @@ func readManifest(name string) (manifest, error) {
 	return manifest{name, path, text}, err
 }
 
-// manifestFiles are a file itself, or the manifests of a directory. Links in a directory may lead out of it, to what nobody named.
+// manifestFiles returns a file, or the manifests in a directory. It skips links in a directory, because they may lead out of it.
 func manifestFiles(name string, recursive bool) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -98,7 +97,7 @@ func manifestFiles(name string, recursive bool) ([]string, error) {
 	return files, err
 }
 
-// replaceFiles writes what has changed. Every new file is written in full before the first one takes its place.
+// replaceFiles writes the changed files. It writes every new file in full before it replaces the first one.
 func replaceFiles(manifests []manifest, texts [][]byte) (err error) {
 	fresh := map[string]string{} // of new files, by the path of the old one
 	defer func() {

@@ -13,7 +13,7 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// nodePage describes a node as KEP-3008 does for "kubectl describe node" ("Kubectl"), with what is in use.
+// nodePage describes a node as KEP-3008 does for "kubectl describe node" ("Kubectl"), and adds the use of classes.
 func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool) string {
 	var page strings.Builder
 	page.WriteString(align([][]string{
@@ -74,7 +74,7 @@ func configText(c nodeqosv1alpha1.ConfigStatus) string {
 	return "hash " + short(c.Hash) + ", in force since " + timeText(c.LoadedAt)
 }
 
-// resourceRows have all classes of a resource in one cell, aligned with those of the other resources.
+// resourceRows puts all classes of a resource into one cell, aligned with the other resources.
 func resourceRows(resources []nodeqosv1alpha1.QOSResourceInfo) [][]string {
 	var rows, classes [][]string
 	for i := range resources {
@@ -96,7 +96,7 @@ func unavailableRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
 	return rows
 }
 
-// noteRows explain the marks in the table of classes.
+// noteRows returns rows that explain the marks in the table of classes.
 func noteRows(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) (rows [][]string) {
 	if class.Name == r.DefaultClass {
 		rows = append(rows, []string{r.Name, class.Name + defaultMark, "the default: given to what asks for nothing"})

@@ -14,7 +14,6 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// defaultMark follows the name of the default class.
 const defaultMark = "*"
 
 // nodeRows returns a row for each node and resource, unavailable ones included, and one for a node that has none.
@@ -41,13 +40,11 @@ func nodeRows(nodes []nodeqosv1alpha1.NodeQOSResources) [][]string {
 	return rows
 }
 
-// scopedResource is a resource with its scope.
 type scopedResource struct {
 	*nodeqosv1alpha1.QOSResourceInfo
 	scope nodeqosv1alpha1.Scope
 }
 
-// scopedResources returns the resources of a node, those of containers first.
 func scopedResources(node *nodeqosv1alpha1.NodeQOSResources) []scopedResource {
 	var all []scopedResource
 	status := &node.Status.QOSResources
@@ -60,7 +57,7 @@ func scopedResources(node *nodeqosv1alpha1.NodeQOSResources) []scopedResource {
 	return all
 }
 
-// readyText formats whether the plugin of a node is ready, and which other condition is not True.
+// readyText formats whether the plugin of a node is ready, and which other conditions are not True.
 func readyText(node *nodeqosv1alpha1.NodeQOSResources) string {
 	ready := readyCondition(node)
 	if ready == nil {
@@ -78,12 +75,12 @@ func readyText(node *nodeqosv1alpha1.NodeQOSResources) string {
 	return string(ready.Status)
 }
 
-// readyCondition is the condition PluginReady of a node; nil when there is none yet.
+// readyCondition returns the condition PluginReady of a node; nil when there is none yet.
 func readyCondition(node *nodeqosv1alpha1.NodeQOSResources) *metav1.Condition {
 	return meta.FindStatusCondition(node.Status.Conditions, nodeqosv1alpha1.ConditionPluginReady)
 }
 
-// notReadySince is the sentence about a plugin that is not ready; empty when it is, or when nothing is known.
+// notReadySince returns a sentence about a plugin that is not ready; empty when it is ready or its state is unknown.
 func notReadySince(node *nodeqosv1alpha1.NodeQOSResources) string {
 	if ready := readyCondition(node); ready != nil && ready.Status != metav1.ConditionTrue {
 		return fmt.Sprintf("qos-nri-plugin of %s is not ready since %s", node.Name, timeText(&ready.LastTransitionTime))
@@ -91,7 +88,7 @@ func notReadySince(node *nodeqosv1alpha1.NodeQOSResources) string {
 	return ""
 }
 
-// classTexts formats the classes of a resource as KEP-3008 does, with what is in use: "gold (1/2)".
+// classTexts formats the classes of a resource as KEP-3008 does, with their use: "gold (1/2)".
 func classTexts(r *nodeqosv1alpha1.QOSResourceInfo) []string {
 	texts := make([]string, 0, len(r.Classes))
 	for i := range r.Classes {
@@ -127,5 +124,4 @@ func runtimeText(r nodeqosv1alpha1.RuntimeStatus) string {
 	return strings.TrimSpace(r.Name + " " + r.Version)
 }
 
-// short is the beginning of a hash.
 func short(hash string) string { return hash[:min(12, len(hash))] }

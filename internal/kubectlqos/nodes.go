@@ -13,7 +13,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// nodesCommand is one run of "kubectl qos nodes".
 type nodesCommand struct {
 	*cluster
 	output
@@ -95,7 +94,7 @@ func (o *nodesCommand) run(cmd *cobra.Command) error {
 	return w.follow(cmd.Context(), func() error { return o.show(w.nodes()) })
 }
 
-// showFirst shows the API server's answer; a document is the answer as a whole.
+// showFirst prints the API server's first answer. In a document format it prints the whole list.
 func (o *nodesCommand) showFirst(list *unstructured.UnstructuredList) error {
 	switch {
 	case o.documents == nil && len(list.Items) == 0 && !o.watch:
@@ -116,7 +115,7 @@ func nameAndVersion(object *unstructured.Unstructured) (key, text string) {
 	return object.GetName(), object.GetResourceVersion()
 }
 
-// show shows what was not shown yet: pages, rows, or documents of the objects that changed.
+// show prints pages, rows or documents for objects that are new or have changed.
 func (o *nodesCommand) show(objects []unstructured.Unstructured) error {
 	if o.documents != nil {
 		for _, object := range changed(&o.shown, objects, nameAndVersion) {

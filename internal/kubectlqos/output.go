@@ -26,7 +26,7 @@ type output struct {
 	documents printers.ResourcePrinter
 }
 
-// addFlags adds the flags to a command. What it prints is named when it is objects of the Kubernetes API.
+// addFlags adds the flags to a command. named adds the format "name", for objects of the Kubernetes API.
 func (o *output) addFlags(cmd *cobra.Command, named bool) {
 	o.flags = genericclioptions.NewPrintFlags("")
 	if !named {
@@ -38,7 +38,6 @@ func (o *output) addFlags(cmd *cobra.Command, named bool) {
 	completeFlag(cmd, "output", cobra.FixedCompletions(formats, noFiles))
 }
 
-// read reads the flags.
 func (o *output) read(cmd *cobra.Command) (err error) {
 	if o.wide() || *o.flags.OutputFormat == "" && *o.flags.TemplatePrinterFlags.TemplateArgument == "" {
 		return nil
@@ -51,7 +50,7 @@ func (o *output) read(cmd *cobra.Command) (err error) {
 
 func (o *output) wide() bool { return *o.flags.OutputFormat == formatWide }
 
-// printList prints values that are no objects of the Kubernetes API as a document.
+// printList prints values as a document that are not objects of the Kubernetes API.
 func printList[T any](o *output, w io.Writer, items []T) error {
 	list := make([]any, 0, len(items))
 	for i := range items {
@@ -66,10 +65,9 @@ func printList[T any](o *output, w io.Writer, items []T) error {
 	}}, w)
 }
 
-// shown is what a command has printed before, by key.
+// shown is the earlier output of a command, by key.
 type shown map[string]string
 
-// changed returns the items that differ from those before, and remembers all.
 func changed[T any](before *shown, items []T, describe func(*T) (key, text string)) []T {
 	var differ []T
 	now := shown{}
@@ -84,7 +82,7 @@ func changed[T any](before *shown, items []T, describe func(*T) (key, text strin
 	return differ
 }
 
-// printAgain prints a page unless it is the last one, with an empty line between two.
+// printAgain prints a page unless it was the last one printed, with an empty line between pages.
 func (s shown) printAgain(w io.Writer, key, page string) {
 	last, before := s[key]
 	if last == page && before {

@@ -17,33 +17,33 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// podRow is the class of one resource that a container, or a pod, asks for and has. It is also an item of documents.
+// podRow has the requested and the effective class of one resource of a container or pod. It is also an item of documents.
 type podRow struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
-	// Container is empty when the resource is of the pod as a whole.
+	// Container is empty for a resource of pod scope.
 	Container string `json:"container"`
 	Resource  string `json:"resource"`
-	// Requested is the class that is asked for, "" the system default; null when nothing is.
+	// Requested is the requested class, "" for the system default; null without a request.
 	Requested *string `json:"requested"`
-	// RequestedBy is the annotation, or the extended resource in limits, that asks.
+	// RequestedBy is the annotation, or the extended resource in limits, of the request.
 	RequestedBy string `json:"requestedBy,omitempty"`
-	// Source is where the class comes from: container, allocated, pod, default; for what runs also update and adopted.
+	// Source is the source of the class: container, allocated, pod or default; for running containers also update and adopted.
 	Source string `json:"source"`
-	// Effective is the class in effect, "" the system default; null while it does not run, or when it is not known.
+	// Effective is the class in effect, "" for the system default; null when nothing runs or the class is unknown.
 	Effective *string `json:"effective"`
-	// Reason and Message explain why the class in effect is another, or none; both are empty when it is the wanted one.
+	// Reason and Message explain why the class in effect is not the wanted one; both are empty when it is.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	Node    string `json:"node"`
-	// unknown means that it runs, in an unknown class.
+	// unknown means that the container or pod runs in an unknown class.
 	unknown bool `json:"-"`
 }
 
-// podView is what is known of one pod at one moment.
+// podView is a snapshot of one pod and its node.
 type podView struct {
 	pod *corev1.Pod
-	// node is nil when the pod has no node, or its node no NodeQOSResources.
+	// node is nil when the pod has no node, or the node has no NodeQOSResources.
 	node    *nodeqosv1alpha1.NodeQOSResources
 	offers  []classes.Offer
 	catalog *classes.Catalog
@@ -54,7 +54,8 @@ func newPodView(pod *corev1.Pod, node *nodeqosv1alpha1.NodeQOSResources, offers 
 	return &podView{pod: pod, node: node, offers: offers, catalog: classes.NewCatalog(offers), now: now}
 }
 
-// podRows returns the rows of pods, by namespace and name. Without the right to read nodes, they have what the pods have.
+// podRows returns the rows of pods, by namespace and name. Without permission to read nodes, the rows are made from the pods
+// alone.
 func podRows(pods []corev1.Pod, nodes []nodeqosv1alpha1.NodeQOSResources, readable bool, now time.Time) []podRow {
 	byName := make(map[string]*nodeqosv1alpha1.NodeQOSResources, len(nodes))
 	for i := range nodes {
@@ -80,7 +81,7 @@ func podRows(pods []corev1.Pod, nodes []nodeqosv1alpha1.NodeQOSResources, readab
 	return rows
 }
 
-// assumed returns the offers of an unknown node: all that a pod asks for.
+// assumed returns the offers of an unknown node: all classes that a pod requests.
 func assumed(pod *corev1.Pod) []classes.Offer {
 	asked := map[string][]classes.Class{}
 	add := func(resource, class string) {
@@ -114,14 +115,15 @@ func assumed(pod *corev1.Pod) []classes.Offer {
 	return offers
 }
 
-// containerView is a container that may have classes, or with no name the pod as a whole.
+// containerView is a container that may have classes, or with an empty name the pod as a whole.
 type containerView struct {
 	name string
 	// status is nil when there is none yet.
 	status *corev1.ContainerStatus
 }
 
-// containersOf returns the containers of a pod in their order, without init containers and ephemeral ones that have ended.
+// containersOf returns the containers of a pod in order. It leaves out init containers that have completed, and ephemeral
+// containers that do not run.
 func containersOf(pod *corev1.Pod) []containerView {
 	var all []containerView
 	for i := range pod.Spec.InitContainers {
@@ -154,7 +156,7 @@ func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerS
 	return nil
 }
 
-// rows returns the rows of the pod as a whole, and then those of its containers.
+// rows returns the rows of the pod as a whole, and then the rows of its containers.
 func (v *podView) rows() []podRow {
 	var rows []podRow
 	if slices.ContainsFunc(v.offers, func(o classes.Offer) bool { return o.Scope == classes.PodScope }) {
@@ -166,7 +168,7 @@ func (v *podView) rows() []podRow {
 	return rows
 }
 
-// rowsOf returns a row for each resource of a scope; of an unknown node, those that are asked for.
+// rowsOf returns a row for each resource of a scope. For an unknown node it returns only requested resources.
 func (v *podView) rowsOf(c containerView, scope classes.Scope) []podRow {
 	wanted, err := v.catalog.Resolve(requestOf(v.offers, v.pod, c.name))
 	var refused *classes.RequestError
@@ -189,14 +191,14 @@ func (v *podView) rowsOf(c containerView, scope classes.Scope) []podRow {
 			rows = append(rows, v.row(c, name, want[name]))
 		}
 	}
-	// A resource that the node does not have has a row of the container that asks for it.
+	// A resource that the node lacks gets a row for the container that requests it.
 	if !refusalShown && c.name != "" {
 		rows = append(rows, v.refusedRow(c, refused.Resource, refused))
 	}
 	return rows
 }
 
-// row is the row of a resource with the wanted class; nil when another resource of the container is refused.
+// row returns the row of a resource with the wanted class; nil when another resource of the container is refused.
 func (v *podView) row(c containerView, resource string, want *classes.Assignment) podRow {
 	known := want != nil
 	if !known {
@@ -210,7 +212,7 @@ func (v *podView) row(c containerView, resource string, want *classes.Assignment
 	return row
 }
 
-// refusedRow is the row of a resource that the node would refuse.
+// refusedRow returns the row of a resource whose request the node would refuse.
 func (v *podView) refusedRow(c containerView, resource string, refused *classes.RequestError) podRow {
 	row, _, _ := v.effectiveRow(c, resource, classes.Assignment{})
 	if refused.Resource != "" {
@@ -220,7 +222,7 @@ func (v *podView) refusedRow(c containerView, resource string, refused *classes.
 	return row
 }
 
-// effectiveRow is a row without the request.
+// effectiveRow returns a row without the request.
 func (v *podView) effectiveRow(c containerView, resource string, want classes.Assignment) (row podRow, has assignment, is state) {
 	has, is = v.effective(c, resource, want.Class)
 	row = podRow{
@@ -236,5 +238,5 @@ func (v *podView) effectiveRow(c containerView, resource string, want classes.As
 	return row, has, is
 }
 
-// keyText is what asked: an annotation, or the extended resource that the kubelet made an annotation of.
+// keyText names the source of a request: an annotation, or the extended resource from which the kubelet made an annotation.
 func keyText(key string) string { return strings.TrimPrefix(key, classes.AllocatedKeyPrefix) }

@@ -18,14 +18,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// podsCommand is one run of "kubectl qos pods".
 type podsCommand struct {
 	*cluster
 	output
 	pod, selector string
 	everywhere    bool
 	watch         bool
-	// forbidden means that the user may not read NodeQOSResources.
+	// forbidden means that the user has no permission to read NodeQOSResources.
 	forbidden bool
 
 	table *tablePrinter
@@ -74,7 +73,7 @@ requestedBy, source, effective, reason, message and node. A class "" is the syst
 	return cmd
 }
 
-// check reads the name, and returns what is wrong with the command line.
+// check reads the pod's name, and returns an error for an invalid command line.
 func (o *podsCommand) check(args []string) (err error) {
 	if len(args) == 1 {
 		if o.pod, err = podName(args[0]); err != nil {
@@ -127,7 +126,7 @@ func (o *podsCommand) run(ctx context.Context) error {
 	})
 }
 
-// readNodes reads the NodeQOSResources. Without the right to do so, requests and conditions of pods are shown.
+// readNodes reads the NodeQOSResources. Without permission to do so, only requests and conditions of pods are shown.
 func (o *podsCommand) readNodes(ctx context.Context, api *clients) ([]nodeqosv1alpha1.NodeQOSResources, error) {
 	nodes, err := api.nodeObjects(ctx)
 	if errors.Is(err, errForbidden) && !o.watch {
@@ -166,7 +165,6 @@ func (o *podsCommand) showFirst(rows []podRow, namespace string) error {
 	return nil
 }
 
-// changed returns the rows that differ from those before.
 func (o *podsCommand) changed(rows []podRow) []podRow {
 	return changed(&o.shown, rows, func(row *podRow) (key, text string) {
 		return fmt.Sprint(row.Namespace, "/", row.Pod, " ", row.Container, " ", row.Resource), fmt.Sprint(o.cells(row))

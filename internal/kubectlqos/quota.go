@@ -15,7 +15,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// quotaCommand is one run of "kubectl qos quota".
 type quotaCommand struct {
 	*cluster
 	files      []string

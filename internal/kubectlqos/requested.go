@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// offersOf returns what a node offers to requests, draining classes included: containers that run in one still ask for it.
+// offersOf returns the offers of a node. It includes draining classes, because running containers may still request them.
 func offersOf(node *nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
 	var offers []classes.Offer
 	for _, r := range scopedResources(node) {
@@ -41,7 +41,8 @@ func scopeOf(scope nodeqosv1alpha1.Scope) classes.Scope {
 	return classes.ContainerScope
 }
 
-// anyOf returns what a pod without a node can ask for: every class of any node. Defaults are left out, as they belong to a node.
+// anyOf returns offers for a pod without a node: every class of any node. They have no defaults, because these differ between
+// nodes.
 func anyOf(nodes []nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
 	var all []classes.Offer
 	index := map[string]int{}
@@ -73,8 +74,8 @@ func union(all, more []classes.Class) []classes.Class {
 	return all
 }
 
-// requestOf returns the request that the plugin gets when a container is created, or with no name a pod. The annotations of the
-// kubelet follow from the container's limits.
+// requestOf returns the request that the plugin gets for a new container, or with an empty name for a pod. The kubelet's
+// annotations are derived from the container's limits.
 func requestOf(offers []classes.Offer, pod *corev1.Pod, container string) classes.Holder {
 	request := classes.Holder{
 		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: string(pod.UID), Container: container, PodAnnotations: pod.Annotations,
@@ -99,8 +100,8 @@ func allocatedOf(offers []classes.Offer, limits corev1.ResourceList) map[string]
 	return annotations
 }
 
-// classBehind returns the class that an extended resource stands for, whether or not it exists. Of resources whose names begin
-// alike, the longest one counts.
+// classBehind returns the class of an extended resource, whether or not it exists. If several resource names match, the longest
+// one counts.
 func classBehind(offers []classes.Offer, extended string) (resource, class string, ok bool) {
 	longest := 0
 	consider := func(name string) {
@@ -128,7 +129,7 @@ func classBehind(offers []classes.Offer, extended string) (resource, class strin
 	return resource, class, longest > 0
 }
 
-// asks reports whether an assignment was asked for, by the container or its pod.
+// asks reports whether the container or its pod requested an assignment.
 func asks(a *classes.Assignment) bool {
 	return a != nil && (a.Source == classes.SourceContainer || a.Source == classes.SourceAllocated || a.Source == classes.SourcePod)
 }

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubectlqos is "kubectl qos": what it shows of QoS-class resources in a cluster, and what it changes.
+// Package kubectlqos is "kubectl qos": it shows and changes QoS-class resources in a cluster.
 package kubectlqos
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// NewRootCommand makes the command, with kubectl's flags for reaching a cluster. version is what the linker set, or empty. It does no I/O.
+// NewRootCommand makes the command, with kubectl's flags for connections. version is set by the linker, or empty. It does no I/O.
 func NewRootCommand(version string, streams genericiooptions.IOStreams) *cobra.Command {
 	flags := genericclioptions.NewConfigFlags(true)
 	agent := "kubectl-qos/" + program.Version(version)
@@ -39,7 +39,7 @@ changes classes of running containers, and turns manifests in the form of KEP-30
 		Example: `  kubectl qos nodes
   kubectl qos pods -n shop
   kubectl qos set web -c main rdt=silver`,
-		// In help and errors it has the name by which people call it.
+		// Help and errors have the name of the kubectl command.
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl qos"},
 		Args:        program.NoArguments,
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -55,7 +55,8 @@ changes classes of running containers, and turns manifests in the form of KEP-30
 	return root
 }
 
-// cluster is how commands reach Kubernetes, and people. Commands are made before flags are read, so they connect when they run.
+// cluster connects commands to Kubernetes and to the terminal. Commands connect when they run, because they are made before flags
+// are read.
 type cluster struct {
 	streams genericiooptions.IOStreams
 	connect func() (*clients, error)

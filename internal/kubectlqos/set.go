@@ -28,7 +28,6 @@ const (
 	dryRunServer = "server"
 )
 
-// setCommand is one run of "kubectl qos set".
 type setCommand struct {
 	*cluster
 	name, container string
@@ -126,7 +125,7 @@ func (o *setCommand) run(ctx context.Context) error {
 
 func (o *setCommand) print(format string, args ...any) { fmt.Fprintf(o.streams.Out, format, args...) }
 
-// plan plans the change of the pod as it is now.
+// plan plans the change of the pod's present state.
 func (o *setCommand) plan(ctx context.Context, api *clients) (*settingPlan, error) {
 	pod, err := api.getPod(ctx, o.name)
 	if err != nil {
@@ -142,7 +141,7 @@ func (o *setCommand) plan(ctx context.Context, api *clients) (*settingPlan, erro
 	return newSettingPlan(pod, node, o.container, o.change, o.now())
 }
 
-// choose chooses the only container of a pod when none is named, and refuses what cannot be changed.
+// choose selects the only container of a pod when none is named, and refuses changes that are not possible.
 func (o *setCommand) choose(pod *corev1.Pod) error {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	names := askable(pod)
@@ -174,7 +173,7 @@ func (o *setCommand) choose(pod *corev1.Pod) error {
 	return nil
 }
 
-// askable returns the containers of a pod that can have an annotation of their own.
+// askable returns the containers of a pod that can have their own annotation.
 func askable(pod *corev1.Pod) (names []string) {
 	for _, c := range containersOf(pod) {
 		if !isEphemeral(pod, c.name) {
@@ -188,7 +187,7 @@ func isEphemeral(pod *corev1.Pod, container string) bool {
 	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container })
 }
 
-// write writes the annotation to the pod of the plan, and to a pod that has changed since after planning again.
+// write writes the annotation to the pod. If the pod has changed since, it first plans again.
 func (o *setCommand) write(ctx context.Context, api *clients, plan *settingPlan) (*settingPlan, error) {
 	uid, first := plan.pod.UID, true
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
@@ -233,7 +232,6 @@ func (o *setCommand) patch(ctx context.Context, api *clients, plan *settingPlan)
 	return err
 }
 
-// subject is what is changed: "pod/web container main:".
 func (p *settingPlan) subject(container string) string {
 	if container == "" {
 		return "pod/" + p.pod.Name + ":"
@@ -241,7 +239,6 @@ func (p *settingPlan) subject(container string) string {
 	return "pod/" + p.pod.Name + " container " + container + ":"
 }
 
-// annotation describes the change of the annotation.
 func (p *settingPlan) annotation() string {
 	if p.unchanged() {
 		return fmt.Sprintf("annotation %s stays %q", p.key, p.had)

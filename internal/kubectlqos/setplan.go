@@ -17,18 +17,17 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// removed follows a resource that is not asked for any more.
+// removed is the suffix of a resource whose request is removed.
 const removed = "-"
 
-// change is what the command line asks for.
+// change is a change as given on the command line.
 type change struct {
 	// resources are in the order of the command line.
 	resources []string
-	// pairs are as they were written, by resource. Resources without a pair are removed.
+	// pairs are the pairs as written, by resource. A resource without a pair is removed.
 	pairs map[string]string
 }
 
-// parseChange reads words like "rdt=silver,blockio-".
 func parseChange(args []string) (change, error) {
 	c := change{pairs: map[string]string{}}
 	for word := range strings.SplitSeq(strings.Join(args, ","), ",") {
@@ -57,7 +56,6 @@ func parseChange(args []string) (change, error) {
 	return c, nil
 }
 
-// pairsBut returns the pairs in their order, but for those of some resources.
 func (c change) pairsBut(resources []string) (pairs []string) {
 	for _, resource := range c.resources {
 		if pair, ok := c.pairs[resource]; ok && !slices.Contains(resources, resource) {
@@ -89,26 +87,24 @@ func (c change) merge(value string) (string, error) {
 	return strings.Join(append(pairs, c.pairsBut(done)...), ","), nil
 }
 
-// target is the class that a running container shall have after a change.
+// target is the class that a running container will have after a change.
 type target struct {
 	container, resource, class string
-	// before is the class until then, if that is known.
+	// before is the present class, if known.
 	before string
 	known  bool
 }
 
-// settingPlan is a change of one pod.
 type settingPlan struct {
-	pod  *corev1.Pod
-	node *nodeqosv1alpha1.NodeQOSResources
-	// key and value are of the annotation, and had is its value before. An empty value removes it.
+	pod             *corev1.Pod
+	node            *nodeqosv1alpha1.NodeQOSResources
 	key, value, had string
 	targets         []target
 }
 
 func (p *settingPlan) unchanged() bool { return p.value == p.had }
 
-// newSettingPlan checks a change as the node would, and plans it. Without a container it is for all containers.
+// newSettingPlan checks a change as the node would, and plans it. An empty container means all containers.
 func newSettingPlan(
 	pod *corev1.Pod, node *nodeqosv1alpha1.NodeQOSResources, container string, c change, now time.Time,
 ) (*settingPlan, error) {
@@ -133,7 +129,6 @@ func newSettingPlan(
 	return p, err
 }
 
-// checkOffers refuses resources whose class cannot be changed, and classes that drain.
 func (v *podView) checkOffers(c change, container string) error {
 	for _, resource := range c.resources {
 		offer, known := v.catalog.Lookup(resource)
@@ -160,7 +155,8 @@ func (v *podView) checkOffers(c change, container string) error {
 	return nil
 }
 
-// targets are the running containers whose class changes. The pod's request changes only those that do not ask for themselves.
+// targets returns the running containers whose class changes. The pod's request changes only containers without their own
+// request.
 func (v *podView) targets(p *settingPlan, container string, c change) ([]target, error) {
 	after := *v.pod
 	after.Annotations = maps.Clone(v.pod.Annotations)
@@ -201,7 +197,6 @@ func (v *podView) targets(p *settingPlan, container string, c change) ([]target,
 	return targets, nil
 }
 
-// refused is the error of a change that the node would refuse.
 func (v *podView) refused(err error) error {
 	var refused *classes.RequestError
 	if !errors.As(err, &refused) {

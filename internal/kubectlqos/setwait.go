@@ -18,18 +18,17 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// pollInterval is the time between two looks at the pod and its node.
+// pollInterval is the time between two polls of the pod and its node.
 const pollInterval = 500 * time.Millisecond
 
 // errPodGone is the error about a pod that ends while its change is awaited.
 var errPodGone = errors.New("it ended before its class was changed")
 
-// outcome is the state of a change at one moment.
 type outcome struct {
 	done bool
-	// refused is the reason why the node refuses it.
+	// refused is the reason why the node refuses the change.
 	refused string
-	// stale means that the refusal may be of an earlier change.
+	// stale means that the refusal may belong to an earlier change.
 	stale bool
 }
 
@@ -68,13 +67,13 @@ func (o *setCommand) await(ctx context.Context, api *clients, plan *settingPlan)
 	}
 }
 
-// over reports whether the time is up. A client gives up before its deadline when it would not meet it.
+// over reports whether the time is up. A client returns before its deadline if it cannot meet it.
 func over(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// look gets the pod, and into the plan its node.
+// look gets the pod, and stores its node in the plan.
 func (o *setCommand) look(ctx context.Context, api *clients, plan *settingPlan) (*corev1.Pod, error) {
 	pod, err := api.core.CoreV1().Pods(plan.pod.Namespace).Get(ctx, plan.pod.Name, metav1.GetOptions{})
 	switch {
@@ -115,7 +114,6 @@ func (o *setCommand) judge(plan *settingPlan, pod *corev1.Pod) outcome {
 	return outcome{}
 }
 
-// containerNamed returns a container of a pod, or with "" the pod itself.
 func containerNamed(pod *corev1.Pod, name string) (containerView, bool) {
 	for _, c := range append(containersOf(pod), containerView{}) {
 		if c.name == name {
@@ -146,7 +144,6 @@ func (o *setCommand) refusedError(plan *settingPlan, last outcome) error {
 		plan.subject(o.container), strings.TrimSuffix(last.refused, ";"), plan.key)
 }
 
-// lateError is the error of a change that was not made in time.
 func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outcome, failed error) error {
 	set := fmt.Sprintf("%s %s", plan.subject(o.container), plan.annotation())
 	switch notReady := notReadySince(plan.node); {

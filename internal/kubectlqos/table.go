@@ -24,7 +24,8 @@ const (
 	unlimited     = "inf" // KEP-3008, "Kubectl"
 )
 
-// tablePrinter prints rows as kubectl does, with the header before the first ones and each column as wide as in the rows before.
+// tablePrinter prints rows as kubectl does. The header comes before the first rows. A column is at least as wide as in earlier
+// rows.
 type tablePrinter struct {
 	columns []metav1.TableColumnDefinition
 	printer printers.ResourcePrinter
@@ -36,7 +37,7 @@ type tablePrinter struct {
 	}
 }
 
-// newTablePrinter makes a printer of columns. Those whose name begins with "+" are for wide tables.
+// newTablePrinter makes a printer of columns. Columns whose name begins with "+" are for wide tables.
 func newTablePrinter(wide bool, columns ...string) *tablePrinter {
 	p := &tablePrinter{printer: printers.NewTablePrinter(printers.PrintOptions{Wide: wide})}
 	p.aligned = printers.GetNewTabWriter(&p.text)
@@ -88,7 +89,7 @@ func align(rows [][]string, indent string) string {
 	return trimLines(text.String(), indent)
 }
 
-// trimLines removes the blanks that empty cells leave at the ends of lines.
+// trimLines removes the trailing blanks of empty cells.
 func trimLines(text, indent string) string {
 	var trimmed strings.Builder
 	for line := range strings.Lines(text) {
@@ -97,7 +98,7 @@ func trimLines(text, indent string) string {
 	return trimmed.String()
 }
 
-// plain replaces what could break a line or control a terminal: descriptions and messages come from elsewhere.
+// plain replaces characters that could break a line or control a terminal. Descriptions and messages are not trusted.
 func plain(cell string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

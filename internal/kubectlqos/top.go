@@ -20,7 +20,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// classKey is a class of a resource.
 type classKey struct {
 	Resource string                `json:"resource"`
 	Scope    nodeqosv1alpha1.Scope `json:"scope"`
@@ -36,7 +35,7 @@ type classUse struct {
 	// Capacity and Free are null when the class is unlimited on a node.
 	Capacity *int64 `json:"capacity"`
 	Free     *int64 `json:"free"`
-	// onNodes are the class as nodes report it.
+	// onNodes has the class as each node reports it.
 	onNodes []*nodeqosv1alpha1.QOSResourceClassInfo `json:"-"`
 }
 
@@ -49,7 +48,6 @@ type namespaceUse struct {
 	Pods      int64  `json:"pods"`
 }
 
-// topCommand is one run of "kubectl qos top".
 type topCommand struct {
 	*cluster
 	output
@@ -109,7 +107,7 @@ func (o *topCommand) run(ctx context.Context) error {
 	})
 }
 
-// show prints the whole table or document when it is not the last one.
+// show prints the whole table or document if it has changed.
 func (o *topCommand) show(nodes []nodeqosv1alpha1.NodeQOSResources) error {
 	if o.byNamespace {
 		return printUse(o, useByNamespace(nodes), namespaceUse.cells, "RESOURCE", "CLASS", "NAMESPACE", "IN-USE", "PODS", "+SCOPE")
@@ -139,7 +137,7 @@ func printUse[T any](o *topCommand, all []T, cells func(T) []string, columns ...
 	return err
 }
 
-// noteStale names the nodes whose numbers are old.
+// noteStale warns about nodes with stale numbers.
 func (c *cluster) noteStale(nodes []nodeqosv1alpha1.NodeQOSResources) {
 	var stale []string
 	for i := range nodes {
@@ -152,7 +150,7 @@ func (c *cluster) noteStale(nodes []nodeqosv1alpha1.NodeQOSResources) {
 	}
 }
 
-// useByClass adds up the nodes, in the order of resources and classes on the first node that has them.
+// useByClass adds up the nodes, in the order of the first node that has a class.
 func useByClass(nodes []nodeqosv1alpha1.NodeQOSResources) []classUse {
 	var all []classUse
 	index := map[classKey]int{}
@@ -190,7 +188,7 @@ func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo) {
 	u.Nodes++
 }
 
-// sum adds counts, which are not negative, up to the largest number.
+// sum adds two counts. On an overflow it returns the largest number.
 func sum(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -209,7 +207,8 @@ func number(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// useByNamespace counts holders by class and namespace: namespaces with most of a class first, holders that are not listed last.
+// useByNamespace counts holders by class and namespace. Namespaces with the most holders of a class come first, unlisted holders
+// last.
 func useByNamespace(nodes []nodeqosv1alpha1.NodeQOSResources) []namespaceUse {
 	var all []namespaceUse
 	for _, of := range useByClass(nodes) {

@@ -22,10 +22,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// settleTime is the wait after a change for those that come with it, as of a pod and its node.
+// settleTime is the wait after a change for related changes, e.g. of a pod and its node.
 const settleTime = 200 * time.Millisecond
 
-// liveView watches objects of the cluster.
 type liveView struct {
 	nodeInformer cache.SharedIndexInformer
 	podInformer  cache.SharedIndexInformer // nil without pods
@@ -36,7 +35,7 @@ type liveView struct {
 	lastError string
 }
 
-// newNodeWatch watches the NodeQOSResources of one node, or with "" of all.
+// newNodeWatch watches the NodeQOSResources of one node, or with "" of all nodes.
 func newNodeWatch(api *clients, node string, errs io.Writer) *liveView {
 	informer := dynamicinformer.NewFilteredDynamicInformer(
 		api.objects, nodeKind(), metav1.NamespaceAll, 0, cache.Indexers{}, selecting(node, ""))
@@ -60,7 +59,7 @@ func selecting(name, labels string) func(*metav1.ListOptions) {
 	}
 }
 
-// follow calls show when all objects are listed and after every change, until ctx ends, which is no error.
+// follow calls show after the first list and after every change. It returns nil when ctx ends.
 func (v *liveView) follow(ctx context.Context, show func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -117,7 +116,7 @@ func (v *liveView) observe(ctx context.Context, informer cache.SharedIndexInform
 	}))
 }
 
-// warn prints the error of a watch, which is tried again. An error that repeats is printed once.
+// warn prints the error of a watch, which is retried. A repeated error is printed once.
 func (v *liveView) warn(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return // watches end now and then
@@ -132,7 +131,6 @@ func (v *liveView) warn(err error) {
 	}
 }
 
-// nodes are the present NodeQOSResources, by name.
 func (v *liveView) nodes() []unstructured.Unstructured {
 	var all []unstructured.Unstructured
 	for _, object := range v.nodeInformer.GetStore().List() {
@@ -144,7 +142,6 @@ func (v *liveView) nodes() []unstructured.Unstructured {
 	return all
 }
 
-// pods are the present pods, in no order.
 func (v *liveView) pods() []corev1.Pod {
 	var all []corev1.Pod
 	for _, object := range v.podInformer.GetStore().List() {

@@ -14,7 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// state is what is known of the class in effect.
+// state is whether the class in effect is known.
 type state int
 
 const (
@@ -23,11 +23,11 @@ const (
 	notKnown                // it runs, in an unknown class
 )
 
-// reportTime is how long it may take until a node reports the class of a new container.
+// reportTime is the longest time until a node reports the class of a new container.
 const reportTime = time.Minute
 
-// effective returns the class that a container, or a pod, has of a resource: what the node reports, else the system default. Of two
-// classes it is the wanted one.
+// effective returns the class of a resource that a container or pod has: the reported class, else the system default. If there
+// are two, the wanted one is preferred.
 func (v *podView) effective(c containerView, resource, wanted string) (assignment, state) {
 	alive, started := v.alive(c)
 	if v.node == nil {
@@ -52,7 +52,6 @@ func (v *podView) effective(c containerView, resource, wanted string) (assignmen
 	return assignment{}, inClass
 }
 
-// mayHaveClass reports whether a container asks for a class, or gets a default, so that the node will report it.
 func (v *podView) mayHaveClass(c containerView, resource string) bool {
 	wanted, err := v.catalog.Resolve(requestOf(v.offers, v.pod, c.name))
 	if err != nil {
@@ -86,7 +85,7 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// why returns why a container does not have the wanted class, in a word and a sentence; both are empty when it has.
+// why returns why a container does not have the wanted class, as a reason and a message; both are empty when it does.
 func (v *podView) why(c containerView, want classes.Assignment, has assignment, is state, satisfied bool) (reason, message string) {
 	switch {
 	case finished(v.pod):
@@ -129,7 +128,7 @@ func (v *podView) notScheduled() (reason, message string) {
 	return "Pending", "it has no node yet"
 }
 
-// stale is the reason why what is shown may be old; empty when it is not.
+// stale returns why the shown state may be old; empty when it is current.
 func (v *podView) stale() (reason, message string) {
 	if v.node == nil {
 		return "", ""
@@ -140,7 +139,6 @@ func (v *podView) stale() (reason, message string) {
 	return "", ""
 }
 
-// notCreated is the kubelet's reason why a container does not run.
 func notCreated(c containerView) (reason, message string) {
 	switch {
 	case c.status == nil:
@@ -164,7 +162,6 @@ func (v *podView) unknown() (reason, message string) {
 		`it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node`)
 }
 
-// withCondition adds the message of the pod's condition to a message.
 func (v *podView) withCondition(message string) string {
 	if condition := assignedCondition(v.pod); condition != nil {
 		return message + " (condition of the pod: " + condition.Message + ")"
@@ -172,7 +169,7 @@ func (v *podView) withCondition(message string) string {
 	return message
 }
 
-// differs returns why a running container is in another class than it asks for.
+// differs returns why a running container is in another class than requested.
 func (v *podView) differs(want classes.Assignment, has assignment) (reason, message string) {
 	switch {
 	case v.reportDelayed():
@@ -194,7 +191,7 @@ func (v *podView) reportDelayed() bool {
 		written.After(writtenAt(&v.node.ObjectMeta))
 }
 
-// refusal is the reason why the node's rules refuse a request.
+// refusal returns the reason why the node's rules refuse a request.
 func refusal(err *classes.RequestError, anywhere bool) (reason, message string) {
 	reason, message = cmp.Or(classes.RefusalReason(err), "BadRequest"), err.Problem
 	if anywhere {

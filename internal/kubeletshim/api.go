@@ -27,7 +27,6 @@ import (
 // credentialsInterval is how often unusable credentials are read again.
 const credentialsInterval = 30 * time.Second
 
-// publisher publishes until ctx ends.
 type publisher interface {
 	Run(ctx context.Context) error
 }
@@ -72,7 +71,6 @@ func runAll(ctx context.Context, publishers []publisher) error {
 	return group.Wait()
 }
 
-// connect reads the credentials and makes the publishers with them.
 func (a *apiPublishers) connect() ([]publisher, error) {
 	config, err := kubeapi.Config(a.options.Kubeconfig, "qos-kubelet-shim/"+a.options.Version)
 	if err != nil {
@@ -85,7 +83,7 @@ func (a *apiPublishers) connect() ([]publisher, error) {
 	return publishers, err
 }
 
-// publishers makes those that the options enable. Its errors are about the credentials.
+// publishers makes the publishers that the options enable. Its errors are about the credentials.
 func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

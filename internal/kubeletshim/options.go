@@ -41,7 +41,7 @@ type Options struct {
 	Version string
 }
 
-// DefaultOptions returns those of a node agent.
+// DefaultOptions returns the options of a node agent.
 func DefaultOptions() Options {
 	return Options{
 		APISocket: "/run/qos-nri-plugin/qos.sock", KubeletDir: "/var/lib/kubelet", MetricsAddress: "127.0.0.1:9421",

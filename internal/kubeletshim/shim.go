@@ -30,7 +30,7 @@ type Shim struct {
 // New makes a shim. It does no I/O.
 func New(o Options, log *slog.Logger) *Shim { return &Shim{options: o, log: log} }
 
-// Run publishes until ctx ends. Everything published stays after that, but the kubelet allocates no devices without the shim.
+// Run publishes until ctx ends. Published objects remain, but the kubelet allocates no devices without the shim.
 func (s *Shim) Run(ctx context.Context) error {
 	listener, err := metrics.Listen(ctx, s.options.MetricsAddress)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node is the core of the plugin: what this machine offers, what runs on it, and which classes that has. It joins the store of
-// all that is known, the hooks of the runtime, and the reconciler.
+// Package node is the core of the plugin: the resources of this machine, its containers and pods, and their classes. It joins the
+// store of the state, the hooks of the runtime, and the reconciler.
 package node
 
 import (
@@ -18,7 +18,7 @@ import (
 // Options are the parts of a Node.
 type Options struct {
 	Kinds []classes.Kind
-	// Changes remembers classes that were changed after creation over a restart; nil forgets them.
+	// Changes stores classes that were changed after creation, for a restart; nil stores nothing.
 	Changes state.Changes
 	Log     *slog.Logger
 	// Now returns the time; nil is time.Now.

@@ -97,12 +97,11 @@ func (c *Cache) Run(ctx context.Context) error {
 	}
 }
 
-// newBackoff returns one that suits a socket on the same machine.
+// newBackoff returns a backoff for a socket on the same machine.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: 5 * time.Second}
 }
 
-// watch reads both streams until one of them ends.
 func (c *Cache) watch(ctx context.Context, client qosv1alpha1.NodeQOSClient) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -126,7 +125,6 @@ func receive[T any](stream grpc.ServerStreamingClient[T], err error, handle func
 	return err
 }
 
-// update stores a message of one of the streams; the other is nil.
 func (c *Cache) update(s *qosv1alpha1.StatusResponse, a *qosv1alpha1.ListAssignmentsResponse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,8 +143,8 @@ func (c *Cache) update(s *qosv1alpha1.StatusResponse, a *qosv1alpha1.ListAssignm
 	}
 }
 
-// disconnected drops the messages of a connection that ended with err, and reports whether it had any. What the plugin last
-// reported while it was ready stays in the state.
+// disconnected drops the messages of a connection that ended with err, and reports whether there were any. The last ready state
+// is kept.
 func (c *Cache) disconnected(err error) (received bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +171,6 @@ func (c *Cache) problem() string {
 	return ""
 }
 
-// describe returns the message for a failed connection, with the remedy.
 func (c *Cache) describe(err error) string {
 	failure := status.Convert(err)
 	remedy := "does it run, with the same --api-socket?"
@@ -183,7 +180,6 @@ func (c *Cache) describe(err error) string {
 	return fmt.Sprintf("qos-nri-plugin does not answer on %s: %s; %s", c.socket, failure.Message(), remedy)
 }
 
-// notReady keeps the last ready state and records why there is no newer one. The caller holds mu.
 func (c *Cache) notReady(problem string) {
 	next := c.state
 	next.Latest, next.Problem = c.status, problem

@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// conditions converts the plugin's conditions, one of each type, as the API requires.
+// conditions converts the plugin's conditions. The API requires that each type occurs once.
 func conditions(reported []*qosv1alpha1.Condition, before []metav1.Condition, now time.Time) []metav1.Condition {
 	all := make([]metav1.Condition, 0, len(reported))
 	for _, r := range reported {
@@ -38,7 +38,8 @@ func condition(r *qosv1alpha1.Condition) metav1.Condition {
 	return c
 }
 
-// dated sets the time of a condition's last transition: that of before if the status is the same, else its own, else now.
+// dated sets the time of a condition's last transition. If the status is the same as before, it is the time from before; else its
+// own; else now.
 func dated(c metav1.Condition, before []metav1.Condition, now time.Time) metav1.Condition {
 	if c.LastTransitionTime.IsZero() {
 		c.LastTransitionTime = metav1.NewTime(now)

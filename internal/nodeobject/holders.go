@@ -8,11 +8,11 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// holdersBudget bounds the JSON of all holders of the object, in bytes. Kubernetes allows objects of about 1.5 MB; one that is written
-// for every container start should be much smaller.
+// holdersBudget bounds the JSON of all holders of the object, in bytes. Kubernetes allows objects of about 1.5 MB. This object is
+// written for every container start, so it should be much smaller.
 const holdersBudget = 512 << 10
 
-// holders are the holders of all classes, and the budget that is left for them.
+// holders are the holders of all classes, and the rest of the budget.
 type holders struct {
 	byClass map[classKey][]nodeqosv1alpha1.Holder
 	budget  int
@@ -49,8 +49,8 @@ func newHolders(assignments *qosv1alpha1.ListAssignmentsResponse) *holders {
 	return h
 }
 
-// add adds a pod, or a container of it, to its classes. The system default is no class. A restarted container is listed after its
-// predecessor; both are one holder.
+// add adds a pod, or a container of it, to its classes. The system default is no class. A restarted container and its predecessor
+// are one holder.
 func (h *holders) add(pod *qosv1alpha1.PodAssignments, scope qosv1alpha1.Scope, container string, assignments []*qosv1alpha1.Assignment) {
 	for _, a := range assignments {
 		holder := holderKey{pod.GetUid(), container, a.GetName()}
@@ -68,7 +68,6 @@ func (h *holders) add(pod *qosv1alpha1.PodAssignments, scope qosv1alpha1.Scope, 
 	}
 }
 
-// take returns as many holders of a class as its limit and the budget allow, and the number of the others.
 func (h *holders) take(key classKey) (listed []nodeqosv1alpha1.Holder, omitted int64) {
 	all := h.byClass[key]
 	end := min(len(all), nodeqosv1alpha1.MaxHolders)

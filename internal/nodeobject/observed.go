@@ -24,7 +24,6 @@ func (o *observed) get() *unstructured.Unstructured {
 	return o.object
 }
 
-// set stores a version of the object, or its deletion. Older versions are ignored: the watch may lag behind the answers to writes.
 func (o *observed) set(object *unstructured.Unstructured, deleted bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

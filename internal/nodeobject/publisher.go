@@ -24,13 +24,12 @@ import (
 )
 
 const (
-	// debounce is how long a change waits for those that come with it.
+	// debounce is the wait after a change for related changes.
 	debounce = time.Second
 	// interval is the shortest time between two writes.
 	interval = 5 * time.Second
-	// holdersInterval applies instead when only holders of classes differ: they change with every container of the node.
-	holdersInterval = 30 * time.Second
-	// reconcileTimeout bounds the requests of one reconciliation.
+	// holdersInterval applies instead when only holders differ, because they change with every container of the node.
+	holdersInterval  = 30 * time.Second
 	reconcileTimeout = 30 * time.Second
 )
 
@@ -145,7 +144,7 @@ func (p *Publisher) watchCache(ctx context.Context) {
 
 func (p *Publisher) enqueue() { p.queue.AddAfter(p.node, debounce) }
 
-// work reconciles unless requests would fail, and returns when to do so again; 0 means after a change.
+// work reconciles unless requests would fail. It returns when to reconcile again; 0 means after a change.
 func (p *Publisher) work(ctx context.Context, _ string) time.Duration {
 	if wait := p.retry.Wait(); wait > 0 { // a change does not shorten the backoff
 		return wait

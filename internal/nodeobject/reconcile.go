@@ -23,7 +23,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// applied is the last write of the status.
 type applied struct {
 	status  nodeqosv1alpha1.NodeQOSResourcesStatus
 	version string // of the object after the write
@@ -84,7 +83,7 @@ func (p *Publisher) applyStatus(ctx context.Context, object *unstructured.Unstru
 	return nil
 }
 
-// untilNextWrite returns how long the desired status must not be written yet.
+// untilNextWrite returns the wait before the desired status may be written.
 func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResourcesStatus) time.Duration {
 	pause := interval
 	if equality.Semantic.DeepEqual(withHoldersOf(before, desired), desired) {
@@ -93,8 +92,8 @@ func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResour
 	return p.applied.at.Add(pause).Sub(p.now())
 }
 
-// withHoldersOf returns a status with the holders that another status has for the same classes. A class with a holder that was moved to it
-// while running keeps its holders: "kubectl qos set" waits for these.
+// withHoldersOf returns a status with another status's holders of the same classes. A class with a holder that was moved while
+// running keeps its own holders, because "kubectl qos set" waits for them.
 func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	mixed := *status.DeepCopy()
 	copyHolders(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)
@@ -120,13 +119,13 @@ func updated(holders []nodeqosv1alpha1.Holder) []nodeqosv1alpha1.Holder {
 	})
 }
 
-// inSync reports whether applying the status would change nothing. The object may also have fields of other managers, which an apply leaves.
+// inSync reports whether applying the status would change nothing. The object may also have fields of other managers, which an
+// apply keeps.
 func (p *Publisher) inSync(object *unstructured.Unstructured, before, desired nodeqosv1alpha1.NodeQOSResourcesStatus) bool {
 	return equality.Semantic.DeepEqual(before, desired) ||
 		p.applied.version == object.GetResourceVersion() && equality.Semantic.DeepEqual(p.applied.status, desired)
 }
 
-// statusOf returns the status of an object, which may be nil.
 func statusOf(object *unstructured.Unstructured) (nodeqosv1alpha1.NodeQOSResourcesStatus, error) {
 	var typed nodeqosv1alpha1.NodeQOSResources
 	if object == nil {
@@ -163,7 +162,6 @@ func (p *Publisher) identity() nodeqosv1alpha1.NodeQOSResources {
 	}}
 }
 
-// apply applies the object, or a subresource of it, and returns the object after that.
 func (p *Publisher) apply(ctx context.Context, object nodeqosv1alpha1.NodeQOSResources, subresource ...string) (*unstructured.Unstructured, error) {
 	object.TypeMeta = metav1.TypeMeta{APIVersion: nodeqosv1alpha1.GroupVersion.String(), Kind: nodeqosv1alpha1.Kind}
 	object.Name = p.node

@@ -14,20 +14,21 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
-// notReadyGrace is how long the plugin may be not ready before the object says so, which allows for its restart.
+// notReadyGrace is how long the plugin may be not ready before the object reports it. It allows for a restart.
 const notReadyGrace = 30 * time.Second
 
-// Bounds of texts in bytes. Class files and the machine decide how long these are, and the object must stay small.
+// Bounds of texts in bytes. Class files and the machine determine their length, and the object must stay small.
 const (
 	longestDescription = 1 << 10
 	longestMessage     = 4 << 10
 )
 
-// desiredStatus returns the status that the object should have, given the plugin's state, the present status and the time. Timestamps of
-// what has not changed are kept, so that a restart of the plugin or the shim changes nothing. known is false while the plugin has not
-// reported anything and its grace is not over.
+// desiredStatus returns the status that the object should have, for the plugin's state, the present status and the time. It keeps
+// the timestamps of unchanged fields, so that a restart of the plugin or the shim changes nothing. known is false while the
+// plugin has not reported anything and its grace period is not over.
 //
-// While the plugin is not ready, its last ready state is kept; without one since the shim's start, the present status is.
+// While the plugin is not ready, its last ready state is kept. If it has not been ready since the
+// shim's start, the present status is kept.
 func desiredStatus(
 	state nodecache.State, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time,
 ) (status nodeqosv1alpha1.NodeQOSResourcesStatus, known bool) {
@@ -62,7 +63,6 @@ func graceLeft(state nodecache.State, now time.Time) time.Duration {
 	return max(notReadyGrace-now.Sub(state.NotReadySince), 0)
 }
 
-// setNodeFields sets the fields that concern the node as a whole.
 func setNodeFields(
 	status *nodeqosv1alpha1.NodeQOSResourcesStatus, s *qosv1alpha1.StatusResponse, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time,
 ) {
@@ -89,7 +89,6 @@ func pluginReady(state nodecache.State, overdue bool) metav1.Condition {
 	return ready
 }
 
-// resources converts the resources of one scope, and takes the holders of their classes.
 func (h *holders) resources(
 	scope qosv1alpha1.Scope, infos []*qosv1alpha1.QOSResourceInfo, before []nodeqosv1alpha1.QOSResourceInfo, now time.Time,
 ) []nodeqosv1alpha1.QOSResourceInfo {
@@ -151,5 +150,4 @@ func config(info *qosv1alpha1.ConfigInfo, before nodeqosv1alpha1.ConfigStatus) n
 
 func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// seconds returns a time as the Kubernetes API stores it.
 func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }

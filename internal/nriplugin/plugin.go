@@ -20,7 +20,7 @@ import (
 // required-plugins.noderesource.dev.
 const Name = "qos-nri-plugin"
 
-// defaultRequestTimeout is NRI's, for runtimes that do not report theirs (NRI before 0.8).
+// defaultRequestTimeout is NRI's timeout, for runtimes that do not report theirs (NRI before 0.8).
 const defaultRequestTimeout = 2 * time.Second
 
 // maxUpdateTime bounds an update of a container through the runtime.
@@ -32,7 +32,7 @@ type Options struct {
 	Socket, Index string
 	// Dial connects to Socket; a Unix connection when nil.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
-	// Observe gets the duration and outcome of every hook; may be nil.
+	// Observe is called with the duration and outcome of every hook; may be nil.
 	Observe func(hook string, took time.Duration, err error)
 	Log     *slog.Logger
 }
@@ -42,7 +42,7 @@ type Plugin struct {
 	node    *node.Node
 	options Options
 	refresh chan struct{}
-	// reconciles are those that follow a synchronization. Run waits for them at its end.
+	// reconciles are the reconciles after synchronizations. Run waits for them before it returns.
 	reconciles sync.WaitGroup
 }
 
@@ -59,8 +59,7 @@ func New(n *node.Node, o Options) *Plugin {
 	return &Plugin{node: n, options: o, refresh: make(chan struct{}, 1)}
 }
 
-// Refresh registers again if the node's configuration needs other hooks than before. It is to be called after each change of
-// configuration.
+// Refresh registers again if the node's configuration needs other hooks. It must be called after each change of configuration.
 func (p *Plugin) Refresh() {
 	select {
 	case p.refresh <- struct{}{}:
@@ -68,7 +67,7 @@ func (p *Plugin) Refresh() {
 	}
 }
 
-// events returns the hooks that the node needs: those of pods only for pod-scope resources.
+// events returns the hooks that the node needs. Pod hooks are needed only for pod-scope resources.
 func events(podScope bool) api.EventMask {
 	var mask api.EventMask
 	mask.Set(api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_STOP_CONTAINER, api.Event_REMOVE_CONTAINER)

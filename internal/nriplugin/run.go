@@ -51,7 +51,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return nil
 }
 
-// errDropped asks for a backoff: each registration makes the runtime list all that runs.
+// errDropped causes a backoff, because each registration makes the runtime list all containers.
 var errDropped = errors.New("the runtime disconnected the plugin before it was synchronized; a synchronization may take longer than the runtime waits")
 
 // connect registers over a new connection with a new stub, and serves until the connection or ctx ends. The error is nil if the plugin
@@ -112,8 +112,8 @@ func (s *session) serve(ctx context.Context, conn *watchedConn) {
 	}
 }
 
-// register starts the stub. A runtime that dies between RegisterPlugin and Configure would block stub.Start for good; register then
-// calls the stub's Configure itself, which fails and so ends Start.
+// register starts the stub. If the runtime dies between RegisterPlugin and Configure, stub.Start would block forever. Then
+// register calls the stub's Configure itself, which fails and so ends Start.
 func (s *session) register(ctx context.Context, conn *watchedConn) error {
 	ctx, cancel := context.WithTimeout(ctx, registrationTime)
 	defer cancel()

@@ -28,12 +28,13 @@ var errAborted = errors.New("the runtime went away, or did not answer, before th
 type session struct {
 	plugin *Plugin
 	stub   stub.Stub
-	// configured is set by the first caller of Configure: the runtime, or register after the runtime has died. The second one fails.
+	// configured is set by the first call of Configure: by the runtime, or by register after the runtime has died. A second call
+	// fails.
 	configured atomic.Bool
 	// registered is closed when RegisterPlugin has succeeded; the stub then waits to be configured.
 	registered chan struct{}
 	once       sync.Once
-	// calls are those of the runtime that are under way, of which updating admits one.
+	// calls are the calls to the runtime that have not returned. updating admits one at a time.
 	calls    sync.WaitGroup
 	updating *semaphore.Weighted
 	// events are the hooks that the session is subscribed to.
@@ -174,7 +175,7 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 
 	ctx, cancel := context.WithTimeout(ctx, maxUpdateTime)
 	defer cancel()
-	// One at a time: a call that the runtime does not answer stays until the connection ends.
+	// One at a time: a call that gets no answer stays until the connection ends.
 	if s.updating.Acquire(ctx, 1) != nil {
 		return fmt.Errorf("update container %s through the runtime, which has not answered an earlier update: %w", id, ctx.Err())
 	}
@@ -206,8 +207,8 @@ func (s *session) within(ctx context.Context, enforce func(context.Context) erro
 	return enforce(ctx)
 }
 
-// deadline returns the time that a hook has: 60% of the runtime's request timeout. The runtime disconnects a plugin that takes longer
-// than the timeout, and starts the container without it; the rest is for what else a busy node does meanwhile.
+// deadline returns the time that a hook has: 60% of the runtime's request timeout. The runtime disconnects a plugin that exceeds
+// the timeout, and starts the container without it. The rest is a reserve for a busy node.
 func (s *session) deadline() time.Duration {
 	timeout := s.stub.RequestTimeout()
 	if timeout <= 0 {

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pause waits: for a time, and for the first of several.
+// Package pause waits for a time, and finds the shortest of several waits.
 package pause
 
 import (
@@ -19,7 +19,7 @@ func For(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Shortest is the shortest of times to wait, of which 0 is never.
+// Shortest returns the shortest wait. A wait of 0 is never.
 func Shortest(waits ...time.Duration) time.Duration {
 	var first time.Duration
 	for _, wait := range waits {

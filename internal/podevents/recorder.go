@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podevents writes events of pods: one event for each series of like occurrences, with a count that rises.
+// Package podevents writes events of pods. Each series of similar occurrences is one event with a count.
 package podevents
 
 import (
@@ -40,7 +40,7 @@ const (
 	maxName    = 253
 )
 
-// Record describes a series of like occurrences at a pod.
+// Record describes a series of similar occurrences at a pod.
 type Record struct {
 	Reason  string
 	Warning bool
@@ -53,7 +53,7 @@ type Record struct {
 	First, Last time.Time
 }
 
-// identity is what the records of one series have in common.
+// identity returns the fields that all records of one series share.
 func (r Record) identity() [3]string { return [...]string{r.Container, r.Reason, r.Series} }
 
 // Pod identifies a pod in the API.
@@ -74,8 +74,8 @@ func NewRecorder(client corev1client.EventsGetter, writes *kubeapi.Writes, node 
 	return &Recorder{client: client, writes: writes, node: node}
 }
 
-// Write creates the event of a record, or raises the count of the existing one, which may be from before a restart. Events of a namespace
-// that is being deleted are dropped.
+// Write creates the event of a record, or raises the count of the existing event, even of one from before a restart. Events of a
+// namespace that is being deleted are dropped.
 func (r *Recorder) Write(ctx context.Context, pod Pod, record Record) error {
 	err := r.write(ctx, r.eventOf(pod, record), record)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -93,7 +93,7 @@ func (r *Recorder) write(ctx context.Context, event *corev1.Event, record Record
 		}
 	}
 
-	// An empty patch reads the event without the right to read all of them.
+	// An empty patch reads the event without permission to read all of them.
 	existing, err := events.Patch(ctx, event.Name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) { // Kubernetes deletes events after an hour
 		_, err = events.Create(ctx, event, metav1.CreateOptions{})
@@ -118,8 +118,8 @@ func (r *Recorder) write(ctx context.Context, event *corev1.Event, record Record
 	return r.writes.Count("event", err)
 }
 
-// countOf returns the count of an existing event together with a record; changed is false when the event includes the record. The event
-// may be from before a restart of the shim or the plugin. The API has times in whole seconds.
+// countOf returns the count of an existing event plus a record; changed is false when the event already includes the record. The
+// event may be from before a restart of the shim or the plugin. The API has times in whole seconds.
 func countOf(event *corev1.Event, record Record) (count int32, changed bool) {
 	last := event.LastTimestamp.Time
 	switch {
@@ -151,7 +151,7 @@ func (r *Recorder) eventOf(pod Pod, record Record) *corev1.Event {
 	return event
 }
 
-// nameOf returns the name of a record's event. It is the same for a whole series, also after a restart.
+// nameOf returns the name of a record's event. A series has the same name, even after a restart.
 func nameOf(pod Pod, record Record) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(pod.UID), record.Container, record.Reason, record.Series}, "\x00")))
 	suffix := "." + hex.EncodeToString(sum[:8])

@@ -14,13 +14,13 @@ import (
 // interval is the shortest time between two writes of one event.
 const interval = 5 * time.Minute
 
-// Series are the event series of one pod that were not written yet, or not long ago. The zero value is empty. It is not safe for
-// concurrent use.
+// Series are the event series of one pod that are not written yet or were written recently. The zero value is empty. It is not
+// safe for concurrent use.
 type Series struct{ all []*series }
 
 type series struct {
 	Record
-	// writtenUpTo is the last occurrence that was written, and writtenAt the time of that write; both are zero before the first one.
+	// writtenUpTo is the last written occurrence, and writtenAt the time of its write; both are zero before the first write.
 	writtenUpTo, writtenAt time.Time
 }
 
@@ -41,7 +41,7 @@ func (s *Series) Set(records ...Record) {
 	}
 }
 
-// Add records occurrences that nobody else counts.
+// Add adds occurrences to the counts of their series.
 func (s *Series) Add(records ...Record) {
 	for _, r := range records {
 		known := s.find(r)
@@ -62,8 +62,8 @@ func (s *Series) find(r Record) *series {
 	return added
 }
 
-// Write writes what is pending. It returns when to write again, 0 meaning not before something is recorded, and the first error; one
-// failure does not keep other series from being written.
+// Write writes pending series. It returns when to write again (0: not before something is recorded) and the first error. After an
+// error it continues with the other series.
 func (s *Series) Write(write func(Record) error) (again time.Duration, err error) {
 	for _, known := range s.all {
 		if !known.pending() {

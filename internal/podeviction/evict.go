@@ -20,7 +20,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 )
 
-// result is the result of a try to evict a pod, as a metric's label.
+// result is the result of an eviction attempt, as a metric's label.
 type result string
 
 const (
@@ -33,7 +33,6 @@ const (
 	failed      result = "error"       // anything else
 )
 
-// evict tries to evict a pod and handles the result.
 func (e *Evictor) evict(ctx context.Context, t *target) {
 	request, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -53,8 +52,8 @@ func (e *Evictor) evict(ctx context.Context, t *target) {
 	e.report(ctx, t, r, err)
 }
 
-// check reads the pod and returns why it must not be evicted; "" means that it may be. It lists the pod, because the shim has the right
-// to list and not to get.
+// check reads the pod and returns why it must not be evicted; "" means that it may be. It lists the pod, because the shim has no
+// permission to get pods.
 func (e *Evictor) check(ctx context.Context, t *target) (result, error) {
 	list, err := e.client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, t.name).String(),
@@ -84,7 +83,6 @@ func (e *Evictor) checkPod(pod *corev1.Pod, t *target) result {
 	return ""
 }
 
-// post requests the eviction of the pod with the target's UID.
 func (e *Evictor) post(ctx context.Context, t *target) error {
 	err := e.client.CoreV1().Pods(t.namespace).EvictV1(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: t.namespace, Name: t.name},
@@ -111,13 +109,13 @@ func resultOf(err error) result {
 	return failed
 }
 
-// isInternal reports whether the answer has code 500 and maybe no reason, as that for a pod with two PodDisruptionBudgets.
+// isInternal reports whether the answer has code 500. The reason may be missing, as for a pod with two PodDisruptionBudgets.
 func isInternal(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError
 }
 
-// schedule decides when the next try is, of this pod and of those that would fail likewise.
+// schedule sets the time of the next attempt for this pod, and for others that would fail in the same way.
 func (e *Evictor) schedule(t *target, r result, err error) {
 	if r != unavailable {
 		e.server.Reset()
@@ -141,8 +139,8 @@ func (e *Evictor) schedule(t *target, r result, err error) {
 	}
 }
 
-// report reports a result that differs from the pod's previous one, in the log and by an event. An API server that is away and a missing
-// right are logged once for all pods.
+// report logs a result that differs from the pod's previous one, and writes an event. An unavailable API server and a missing
+// permission are logged once for all pods.
 func (e *Evictor) report(ctx context.Context, t *target, r result, err error) {
 	if r == unavailable {
 		e.serverLog.Record(err)
@@ -174,7 +172,7 @@ func (e *Evictor) report(ctx context.Context, t *target, r result, err error) {
 	}
 }
 
-// reportForbidden logs once that a right is missing, until it is missing in no namespace.
+// reportForbidden logs a missing permission once, until no namespace lacks it.
 func (e *Evictor) reportForbidden(pod string, err error) {
 	if e.forbiddenLogged {
 		return
@@ -184,7 +182,6 @@ func (e *Evictor) reportForbidden(pod string, err error) {
 		"pod", pod, "problem", messageOf(err)+"; to grant it: kubectl apply -k deploy/kubernetes-eviction")
 }
 
-// messageOf returns the API server's message with its causes.
 func messageOf(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -199,7 +196,6 @@ func messageOf(err error) string {
 	return strings.Join(parts, " ")
 }
 
-// event writes an event. A failure is logged and not retried.
 func (e *Evictor) event(ctx context.Context, t *target, message string) {
 	if !e.options.Events {
 		return

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podeviction evicts pods that have a class which was removed from class files that ask for eviction.
+// Package podeviction evicts pods whose class was removed from class files with onClassRemoved: evict.
 package podeviction
 
 import (
@@ -26,14 +26,13 @@ import (
 )
 
 const (
-	// settle is how long a pod has to be a target without interruption, so that class files that are changed in steps, or corrected at
-	// once, evict no pod.
+	// settle is how long a pod has to be a target without interruption. Class files that are changed in steps, or corrected at
+	// once, then evict no pod.
 	settle = 10 * time.Second
 	// The rate of evictions of one node.
 	evictionsPerSecond = 1
 	evictionBurst      = 5
-	// requestTimeout bounds the requests for one pod.
-	requestTimeout = 30 * time.Second
+	requestTimeout     = 30 * time.Second
 )
 
 // Cache has the plugin's state; nodecache.Cache is one.
@@ -45,7 +44,7 @@ type Cache interface {
 type Options struct {
 	// NodeName is the node of the pods. Pods of other nodes are never evicted, whatever the plugin reports.
 	NodeName string
-	// Events lets pods get events about their eviction.
+	// Events enables events about evictions.
 	Events   bool
 	Registry prometheus.Registerer
 	Log      *slog.Logger
@@ -66,20 +65,19 @@ type Evictor struct {
 
 	// Only the worker uses all below.
 	pods map[types.UID]*progress
-	// forbidden are the namespaces in which the right to evict is missing, and forbiddenLogged whether the log has that.
+	// forbidden are the namespaces without permission to evict. forbiddenLogged is true while that is logged.
 	forbidden       map[string]*kubeapi.Retry
 	forbiddenLogged bool
-	// server is the circuit breaker for an API server that cannot answer anybody.
+	// server is the circuit breaker for the API server.
 	server              kubeapi.Retry
 	serverLog, eventLog kubeapi.OutcomeLog
 }
 
-// target is a pod that is to be evicted.
 type target struct {
 	// uid is the pod's UID on the node.
 	uid             types.UID
 	namespace, name string
-	// reason is a line for people about all of the pod's containers.
+	// reason is one line about all of the pod's containers.
 	reason string
 }
 
@@ -148,7 +146,6 @@ func (e *Evictor) watchPlugin(ctx context.Context) {
 	}
 }
 
-// reconcile evicts a pod when it is due. It returns when to reconcile again; 0 means not before the targets change.
 func (e *Evictor) reconcile(ctx context.Context, uid types.UID) (again time.Duration) {
 	if t, again := e.due(uid); t == nil {
 		return again
@@ -199,7 +196,7 @@ func (e *Evictor) due(uid types.UID) (t *target, wait time.Duration) {
 	return t, 0
 }
 
-// forget drops a pod that is no target any more, and the namespaces that have no other one.
+// forget drops a pod that is no longer a target, and namespaces without other targets.
 func (e *Evictor) forget(uid types.UID) {
 	delete(e.pods, uid)
 	used := map[string]bool{}
@@ -210,7 +207,6 @@ func (e *Evictor) forget(uid types.UID) {
 	e.forbiddenLogged = e.forbiddenLogged && len(e.forbidden) > 0
 }
 
-// targetsOf merges the evictions of each pod, in their order.
 func targetsOf(evictions []*qosv1alpha1.Eviction) []*target {
 	var list []*target
 	known := map[types.UID]*target{}

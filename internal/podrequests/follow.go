@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podrequests lets running pods follow their annotations: when these change, containers get other classes.
+// Package podrequests makes running pods follow their annotations: when these change, containers get other classes.
 package podrequests
 
 import (
@@ -37,28 +37,27 @@ type Update func(ctx context.Context, request *qosv1alpha1.UpdateContainerQOSRes
 
 // Outcome is the result of one Follow.
 type Outcome struct {
-	// Refused are the changes that the pod's annotations request and that were refused because of what they request. The series is
-	// the reason, a word in CamelCase for programs.
+	// Refused are requested changes that the plugin refused because of the request itself. The series is the reason, in
+	// CamelCase.
 	Refused []podevents.Record
 	// Again is when Follow has to be called next; 0 means not before something changes.
 	Again time.Duration
 }
 
-// Follower changes the classes of one running pod to those that its annotations request. It does so once for each container and set of
-// annotations, and so leaves later changes of other origin. It is not safe for concurrent use.
+// Follower changes the classes of one running pod to those that its annotations request. It does so once for each container and
+// set of annotations. Later changes from another source stay. It is not safe for concurrent use.
 type Follower struct {
 	update Update
 	tasks  map[string]*task // by ID of a container, or of the sandbox for the pod's own classes
 }
 
-// task is the change of one container to one set of annotations.
 type task struct {
 	hash string
-	// first is set for the first annotations with which the container was seen.
+	// first is set for the first annotations of a container.
 	first bool
 	// tried is set once the annotations were compared with the container's classes.
 	tried bool
-	// done is set when nothing is left to do until the annotations change, or after a refusal the configuration.
+	// done is set when nothing is left to do until the annotations change, or after a refusal until the configuration changes.
 	done bool
 	// config is the configuration of the latest try.
 	config   string
@@ -79,7 +78,7 @@ func NewFollower(update Update) *Follower {
 func (f *Follower) Follow(
 	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, has *qosv1alpha1.PodAssignments,
 ) Outcome {
-	// A mirror pod is that of a static pod, which follows its file and no annotations.
+	// A mirror pod belongs to a static pod, which follows its file and no annotations.
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror || has == nil {
 		return Outcome{}
 	}
@@ -108,7 +107,7 @@ func (f *Follower) Follow(
 	return outcome
 }
 
-// follow tries what is due for one container, or without a name for the pod.
+// follow tries due changes of one container, or of the pod if the name is empty.
 func (f *Follower) follow(
 	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, target *qosv1alpha1.ContainerAssignments,
 ) *task {
@@ -123,8 +122,8 @@ func (f *Follower) follow(
 	return t
 }
 
-// taskOf returns the task of a container's present annotations. Other annotations do not shorten the wait: whoever writes them could keep
-// the plugin busy.
+// taskOf returns the task of a container's present annotations. New annotations do not shorten the wait, so that frequent writes
+// cannot keep the plugin busy.
 func (f *Follower) taskOf(id, hash string) *task {
 	t := f.tasks[id]
 	switch {
@@ -137,7 +136,7 @@ func (f *Follower) taskOf(id, hash string) *task {
 	return t
 }
 
-// try requests the classes that a container, or without a name the pod, should have and has not.
+// try requests the classes that a container, or the pod if the name is empty, should have and does not.
 func (f *Follower) try(
 	ctx context.Context, t *task, catalog *classes.Catalog, pod *corev1.Pod, target *qosv1alpha1.ContainerAssignments,
 ) {
@@ -168,7 +167,7 @@ func (f *Follower) try(
 	t.finish(err, target.GetName())
 }
 
-// overtaken reports whether an update of other origin changed the container since the first try.
+// overtaken reports whether an update from another source changed the container since the first attempt.
 func (t *task) overtaken(target *qosv1alpha1.ContainerAssignments) bool {
 	for _, before := range t.initial.GetQosResources() {
 		for _, now := range target.GetQosResources() {
@@ -180,7 +179,6 @@ func (t *task) overtaken(target *qosv1alpha1.ContainerAssignments) bool {
 	return false
 }
 
-// finish ends the task, successfully or not.
 func (t *task) finish(err error, container string) {
 	t.done, t.initial = true, nil
 	if err == nil {
@@ -190,7 +188,6 @@ func (t *task) finish(err error, container string) {
 	t.refuse(err, container)
 }
 
-// postpone lets the task be retried later.
 func (t *task) postpone(err error, target *qosv1alpha1.ContainerAssignments) {
 	if t.initial == nil {
 		t.initial = target
@@ -216,7 +213,6 @@ func (t *task) refuse(err error, container string) {
 	t.refused.Last, t.refused.Message = now, messageOf(err)
 }
 
-// messageOf returns the plugin's message, without gRPC's prefix.
 func messageOf(err error) string {
 	text := err.Error()
 	if s, ok := status.FromError(err); ok {
@@ -236,7 +232,6 @@ func reasonOf(err error) string {
 	}
 }
 
-// temporary reports whether the same request may succeed later.
 func temporary(err error) bool {
 	switch status.Code(err) {
 	case codes.OK, codes.InvalidArgument, codes.PermissionDenied, codes.Unimplemented:
@@ -245,7 +240,7 @@ func temporary(err error) bool {
 	return true
 }
 
-// unreachable reports whether the plugin or the container is not there, so that the request is not to blame.
+// unreachable reports whether the plugin or the container is missing. Then the request may still be valid.
 func unreachable(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.NotFound:

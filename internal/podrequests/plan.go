@@ -23,8 +23,8 @@ import (
 // errFixed refuses a change of a resource that is not mutable.
 var errFixed = errors.New("cannot be changed while it runs")
 
-// plan returns the class changes that a running container, or without a name its pod, needs to have what the pod requests now. first is
-// set when the container is seen for the first time: an earlier update may then be newer than the annotations, and is left.
+// plan returns the class changes that a running container, or its pod if the name is empty, needs to match the pod's requests.
+// first is set for a new container: an earlier update may be newer than the annotations, and stays.
 func plan(
 	catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments, first bool,
 ) ([]*qosv1alpha1.ContainerQOSResource, error) {
@@ -62,7 +62,7 @@ func fixed(pod *corev1.Pod, container string, want classes.Assignment) error {
 		pod.Namespace, pod.Name, container, want.Resource, errFixed, ClassName(want.Class), remedy)
 }
 
-// different returns the wanted classes that differ from those assigned. Resources without an assignment are left out.
+// different returns the wanted classes that differ from the assigned ones. Resources without an assignment are left out.
 func different(wanted []classes.Assignment, has []*qosv1alpha1.Assignment, first bool) []classes.Assignment {
 	var changes []classes.Assignment
 	for _, want := range wanted {
@@ -75,12 +75,11 @@ func different(wanted []classes.Assignment, has []*qosv1alpha1.Assignment, first
 	return changes
 }
 
-// updated reports whether a class may have been changed since the container was created.
 func updated(source qosv1alpha1.Source) bool {
 	return source == qosv1alpha1.Source_SOURCE_UPDATE || source == qosv1alpha1.Source_SOURCE_ADOPTED
 }
 
-// runsIn reports whether the refused class is the one that a container has: then the node changed, not the request.
+// runsIn reports whether a container already has the refused class. Then the node has changed, and not the request.
 func runsIn(err error, has []*qosv1alpha1.Assignment) bool {
 	var refused *classes.RequestError
 	return errors.As(err, &refused) && slices.ContainsFunc(has, func(a *qosv1alpha1.Assignment) bool {
@@ -88,8 +87,8 @@ func runsIn(err error, has []*qosv1alpha1.Assignment) bool {
 	})
 }
 
-// containerAnnotations reconstructs the CRI annotations that the container got from the kubelet: allocations from its limits, others
-// from its assignments.
+// containerAnnotations reconstructs the CRI annotations that the container got from the kubelet: allocations from its limits,
+// other annotations from its assignments.
 func containerAnnotations(catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments) map[string]string {
 	annotations := map[string]string{}
 	limits := podspec.LimitsOf(pod, has.GetName())
@@ -113,8 +112,8 @@ func containerAnnotations(catalog *classes.Catalog, pod *corev1.Pod, has *qosv1a
 	return annotations
 }
 
-// Catalog returns the plugin's offer, for resolving requests. It includes draining classes: containers that run in one have what they
-// request, and the plugin refuses new ones.
+// Catalog returns the plugin's offers, for resolving requests. It includes draining classes, because running containers may have
+// them. The plugin refuses new requests for them.
 func Catalog(status *qosv1alpha1.StatusResponse) *classes.Catalog {
 	var offers []classes.Offer
 	add := func(scope classes.Scope, resources []*qosv1alpha1.QOSResourceInfo) {
@@ -151,8 +150,8 @@ func unavailableOf(u *qosv1alpha1.UnavailableResource) classes.Offer {
 	}
 }
 
-// UID returns the UID that a pod has on its node. That of a static pod differs from the UID of its mirror pod in the API, which has it
-// in an annotation.
+// UID returns the UID of a pod on its node. For a static pod it differs from the UID of its mirror pod in the API. The mirror pod
+// has it in an annotation.
 func UID(pod *corev1.Pod) string {
 	if uid := pod.Annotations[corev1.MirrorPodAnnotationKey]; uid != "" {
 		return uid
@@ -160,7 +159,6 @@ func UID(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-// hash returns a hash of the annotations that are requests for a container, or without one for the pod itself.
 func hash(annotations map[string]string, container string) string {
 	sum := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
@@ -181,7 +179,7 @@ func ContainerOf(key string) string {
 	return name
 }
 
-// ClassName returns a class as messages have it.
+// ClassName returns the name of a class for messages.
 func ClassName(class string) string {
 	if class == classes.SystemDefault {
 		return "system default"

@@ -1,12 +1,12 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podspec reads what the specs of pods have of containers.
+// Package podspec reads containers in the specs of pods.
 package podspec
 
 import corev1 "k8s.io/api/core/v1"
 
-// LimitsOf are the limits of a container of a pod, or of an init container, by name; nil when there is none.
+// LimitsOf returns the limits of a container or init container of a pod, by name; nil when there is none.
 func LimitsOf(pod *corev1.Pod, container string) corev1.ResourceList {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {

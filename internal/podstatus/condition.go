@@ -27,7 +27,7 @@ type observed struct {
 	pod *corev1.Pod
 	// assignments are nil when the plugin does not have the pod.
 	assignments *qosv1alpha1.PodAssignments
-	// refusals are containers that were not created, and refusedChanges the annotations that running containers could not follow.
+	// refusals are containers that were not created. refusedChanges are annotations that running containers could not follow.
 	// Their series are the reasons.
 	refusals, refusedChanges []podevents.Record
 	// last are the latest assignments of each container name. A container keeps its classes between its end and its restart.
@@ -67,12 +67,11 @@ func conditionOf(pod *corev1.Pod) *corev1.PodCondition {
 	return &pod.Status.Conditions[i]
 }
 
-// same reports whether a pod has a condition already.
 func same(current, want *corev1.PodCondition) bool {
 	return current != nil && current.Status == want.Status && current.Reason == want.Reason && current.Message == want.Message
 }
 
-// anyClass reports whether the pod has any class, or requested any, be it the system default.
+// anyClass reports whether the pod has or requested any class, or requested the system default.
 func (o *observed) anyClass() bool {
 	known := func(a *qosv1alpha1.Assignment) bool {
 		return a.GetClass() != "" || a.GetSource() != qosv1alpha1.Source_SOURCE_UNSPECIFIED
@@ -115,8 +114,8 @@ func (o *observed) containers() []*qosv1alpha1.ContainerAssignments {
 	return list
 }
 
-// find returns the container of a name: the one in the kubelet's status, else any. The plugin has a restarted container beside its
-// predecessor.
+// find returns the container with a name: the one in the kubelet's status, else any. The plugin may have both a restarted
+// container and its predecessor.
 func (o *observed) find(name string, statuses []corev1.ContainerStatus) *qosv1alpha1.ContainerAssignments {
 	var found *qosv1alpha1.ContainerAssignments
 	for _, c := range o.assignments.GetContainers() {
@@ -158,7 +157,7 @@ func describe(assignments []*qosv1alpha1.Assignment) string {
 	return strings.Join(parts, ", ")
 }
 
-// refusedMessage lists what was refused, then the classes in effect.
+// refusedMessage lists the refusals, then the classes in effect.
 func refusedMessage(refused []podevents.Record, effective []string) string {
 	var messages []string
 	for _, r := range refused {

@@ -23,7 +23,7 @@ type failure struct {
 	outcome         kubeapi.Outcome
 }
 
-// attempt identifies what is tried for one pod.
+// attempt identifies an operation on one pod.
 type attempt struct{ what, pod string }
 
 // failureLog deduplicates the log lines about many pods: it logs a failure when the first pod has it, and its end when no pod has it. It
@@ -41,7 +41,6 @@ func newFailureLog(log *slog.Logger) *failureLog {
 	return &failureLog{log: log, failed: map[attempt]failure{}, logged: map[failure]time.Time{}, open: map[failure]bool{}}
 }
 
-// record takes the outcome of an attempt for a pod, namespace/name.
 func (l *failureLog) record(what, pod string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +65,6 @@ func (l *failureLog) record(what, pod string, err error) {
 	}
 }
 
-// close ends a failure that no pod has any more, and reports whether it was open.
 func (l *failureLog) close(f failure) bool {
 	if !l.open[f] || slices.Contains(slices.Collect(maps.Values(l.failed)), f) {
 		return false
@@ -75,7 +73,6 @@ func (l *failureLog) close(f failure) bool {
 	return true
 }
 
-// forget drops a deleted pod, and failures that ended long ago.
 func (l *failureLog) forget(pod string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,7 +32,8 @@ import (
 const (
 	// debounce delays the reconcile of a changed pod, as its containers change one after the other.
 	debounce = 500 * time.Millisecond
-	// When more than manyPods pods change together, other nodes' pods do so, too. They are reconciled at random times within spread.
+	// If more than manyPods pods change together, pods of other nodes probably do, too. They are reconciled at random times
+	// within spread.
 	manyPods = 10
 	spread   = time.Minute
 	// workers is how many pods are reconciled at a time. A worker mostly waits for the plugin or the API.
@@ -68,7 +69,7 @@ type Publisher struct {
 	client   kubernetes.Interface
 	options  Options
 	informer cache.SharedIndexInformer
-	// latest has the informer's pods, or newer ones from responses to writes.
+	// latest has the informer's pods, and newer ones from responses to writes.
 	latest   cache.MutationCache
 	queue    workqueue.TypedDelayingInterface[string] // namespace/name
 	breaker  *kubeapi.Breaker
@@ -135,7 +136,6 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// handler enqueues pods that changed. Run enqueues the pods of the first list.
 func (p *Publisher) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, isInInitialList bool) {
@@ -158,7 +158,6 @@ func (p *Publisher) enqueue(object any) {
 	}
 }
 
-// enqueueAll enqueues pods that changed together.
 func (p *Publisher) enqueueAll(keys []string) {
 	slices.Sort(keys)
 	keys = slices.Compact(keys)

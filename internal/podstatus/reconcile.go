@@ -23,7 +23,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 )
 
-// podState is kept of a pod between two reconciles. Only the worker that has the pod's key uses it.
+// podState is the state of a pod between two reconciles. Only the worker that has the pod's key uses it.
 type podState struct {
 	uid types.UID
 	// last are the latest assignments of each container name.
@@ -33,7 +33,7 @@ type podState struct {
 	retry    kubeapi.Retry
 }
 
-// stateOf returns the state of a pod, a new one if the key had another pod before.
+// stateOf returns the state of a pod. It is a new one if the key had another pod before.
 func (p *Publisher) stateOf(key string, pod *corev1.Pod) *podState {
 	known, _ := p.pods.Load(key)
 	if state, ok := known.(*podState); ok && state.uid == pod.UID {
@@ -53,7 +53,8 @@ func (p *Publisher) forget(key string) {
 	p.failures.forget(key)
 }
 
-// reconcile updates one pod's classes, condition and events. It returns when to do so again; 0 means not before something changes.
+// reconcile updates one pod's classes, condition and events. It returns when to reconcile again; 0 means not before something
+// changes.
 func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Duration) {
 	object, exists, err := p.latest.GetByKey(key)
 	pod, ok := object.(*corev1.Pod)
@@ -89,7 +90,7 @@ func (p *Publisher) recordEvents(state *podState, o *observed) {
 	}
 }
 
-// write writes the condition and the events that the API does not have, and returns when to do so again.
+// write writes the condition and events that the API lacks, and returns when to write again.
 func (p *Publisher) write(ctx context.Context, key string, state *podState, o *observed) (again time.Duration) {
 	if wait := max(state.retry.Wait(), p.breaker.Wait()); wait > 0 {
 		return wait
@@ -121,7 +122,7 @@ func (p *Publisher) write(ctx context.Context, key string, state *podState, o *o
 	return pause.Shortest(again, max(state.retry.Wait(), time.Millisecond))
 }
 
-// logOutcome logs the outcome of a try for a pod, if it was one.
+// logOutcome logs the outcome of an attempt for a pod, if there was one.
 func (p *Publisher) logOutcome(ctx context.Context, what, key, kind string, err error) {
 	if ctx.Err() != nil || errors.Is(err, kubeapi.ErrBreakerOpen) {
 		return
@@ -158,8 +159,8 @@ func (p *Publisher) writeCondition(ctx context.Context, key string, o *observed)
 	return err
 }
 
-// gone reports whether a write found no pod, or another one of the name. The API server rejects a change of the UID; nothing else
-// that is forced can conflict.
+// gone reports whether the pod of a write is gone, or replaced by another pod of the name. The API server rejects a change of the
+// UID, and a forced apply has no other conflicts.
 func gone(err error) bool {
 	var status apierrors.APIStatus
 	anotherUID := apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil &&
@@ -167,7 +168,7 @@ func gone(err error) bool {
 	return anotherUID || apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }
 
-// applied has the condition alone, and the UID, so that another pod of the name is not changed.
+// applied returns an apply configuration with only the condition and the UID, so that a new pod of the same name is not changed.
 func applied(pod *corev1.Pod, c *corev1.PodCondition) *applycorev1.PodApplyConfiguration {
 	return applycorev1.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithStatus(
 		applycorev1.PodStatus().WithConditions(applycorev1.PodCondition().

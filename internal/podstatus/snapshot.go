@@ -23,12 +23,11 @@ import (
 type snapshot struct {
 	ready  bool
 	status *qosv1alpha1.StatusResponse
-	// pods are the plugin's pods. The key has the UID on the node, and the name, too: anybody can write the annotation by which a
-	// pod of the API claims the UID of a static pod.
+	// pods are the plugin's pods. The key has the UID on the node, and the name, too. A pod's annotation can claim the UID of a
+	// static pod, and anybody can write it.
 	pods map[podevents.Pod]view
 }
 
-// view is the plugin's state of one pod.
 type view struct {
 	assignments *qosv1alpha1.PodAssignments
 	refusals    []*qosv1alpha1.Refusal
@@ -57,7 +56,6 @@ func keyOf(pod *qosv1alpha1.PodAssignments) podevents.Pod {
 	return podevents.Pod{Namespace: pod.GetNamespace(), Name: pod.GetName(), UID: types.UID(pod.GetUid())}
 }
 
-// observe returns the plugin's state of a pod of the API.
 func (s *snapshot) observe(pod *corev1.Pod) observed {
 	v := s.pods[podevents.Pod{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(podrequests.UID(pod))}]
 	o := observed{pod: pod, assignments: v.assignments}
@@ -88,8 +86,8 @@ func (s *snapshot) differs(before *snapshot) []string {
 // maxChanges is how many class changes of one pod are kept for its next reconcile.
 const maxChanges = 20
 
-// classChanges are the changes of running containers' classes that were not reconciled yet. They are taken from successive snapshots,
-// as a pod is reconciled only some time later. It is safe for concurrent use.
+// classChanges are the class changes of running containers that are not reconciled yet. They are computed from successive
+// snapshots, because a pod is reconciled only some time later. It is safe for concurrent use.
 type classChanges struct {
 	mu    sync.Mutex // guards byPod
 	byPod map[podevents.Pod][]podevents.Record
@@ -128,7 +126,8 @@ func (c *classChanges) take(key podevents.Pod) []podevents.Record {
 	return list
 }
 
-// changed returns the containers whose classes differ between two states of a pod. A restarted container is another one.
+// changed returns the containers whose classes differ between two states of a pod. A restarted container is a different
+// container.
 func changed(before, after *qosv1alpha1.PodAssignments, now time.Time) []podevents.Record {
 	var records []podevents.Record
 	for _, c := range after.GetContainers() {
@@ -146,7 +145,6 @@ func changed(before, after *qosv1alpha1.PodAssignments, now time.Time) []podeven
 	return records
 }
 
-// differences compares the classes of one container. A resource that appears or disappears is not a change of its class.
 func differences(before, after []*qosv1alpha1.Assignment) []string {
 	var parts []string
 	for _, now := range after {

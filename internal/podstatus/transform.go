@@ -18,11 +18,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// maxAnnotation is one byte more than pkg/classes accepts for a request, so that what is too long stays too long.
+// maxAnnotation is one byte more than pkg/classes accepts for a request, so that a request that is too long is still too long
+// when truncated.
 const maxAnnotation = 16<<10 + 1
 
-// strip is the informer's transform. It reduces a pod to what this package uses, as a node may have hundreds of pods, and may change
-// the pod that it is given.
+// strip is the informer's transform. It reduces a pod to the fields that this package uses, because a node may have hundreds of
+// pods. It may modify its argument.
 func strip(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -49,7 +50,6 @@ func strip(object any) (any, error) {
 	}, nil
 }
 
-// strippedAnnotations returns the requests for the pod and for containers that it has.
 func strippedAnnotations(pod *corev1.Pod) map[string]string {
 	names := map[string]bool{"": true} // the pod itself
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
@@ -100,7 +100,6 @@ func strippedStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatu
 	return kept
 }
 
-// unchanged reports whether two versions of a stripped pod are alike.
 func unchanged(before, after any) bool {
 	a, ok := before.(*corev1.Pod)
 	b, also := after.(*corev1.Pod)

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package program has what all commands share: exit codes, usage errors, log flags and the version.
+// Package program has the common parts of all commands: exit codes, usage errors, log flags and the version.
 package program
 
 import (

@@ -44,7 +44,6 @@ func versionOf(linked string, info *debug.BuildInfo) string {
 	return "(devel)"
 }
 
-// describeBuild returns version, commit, toolchain and platform in one line; info may be nil.
 func describeBuild(name, linked string, info *debug.BuildInfo) string {
 	var parts []string
 	if info != nil {

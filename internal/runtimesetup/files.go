@@ -28,8 +28,8 @@ func (r runtime) configFiles() (main string, more []string) {
 	return "", nil
 }
 
-// ownConfiguration reports whether the runtime manages RDT or block I/O by itself. It does not report that over CRI, so this
-// reads its configuration files. If they are not at the usual paths, the result is unknown.
+// ownConfiguration reports whether the runtime manages RDT or block I/O itself. The CRI does not report that, so this reads the
+// runtime's configuration files. If they are not at the usual paths, the result is unknown.
 func ownConfiguration(files Files, r runtime) []Finding {
 	main, more := r.configFiles()
 	if main == "" {
@@ -52,7 +52,6 @@ func ownConfiguration(files Files, r runtime) []Finding {
 	return findings
 }
 
-// setting is a line of a TOML file that sets one of the relevant keys.
 type setting struct {
 	file, key, value string
 	line             int
@@ -67,7 +66,7 @@ func (s setting) finding(r runtime) Finding {
 		"a container that requests classes of both gets values of both", r.name, s.key, s.file, s.line)}
 }
 
-// readSettings returns the relevant settings, the files that were read, and why others were not.
+// readSettings returns the relevant settings, the files that were read, and why other files were not.
 func readSettings(files Files, main string, patterns []string) (found []setting, read, unread []string) {
 	names := []string{main}
 	for _, pattern := range patterns {
@@ -100,7 +99,6 @@ func readSettings(files Files, main string, patterns []string) (found []setting,
 	return slices.DeleteFunc(found, func(s setting) bool { return s.key == importsKey }), read, unread
 }
 
-// importsKey is the key for containerd's further files.
 const importsKey = "imports"
 
 // scan finds settings in TOML. It does not parse the language, but finds "key = value" on one line, in any table. That works

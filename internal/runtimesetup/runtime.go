@@ -22,17 +22,15 @@ const (
 	crio       = "cri-o"
 )
 
-// maxResponse is the largest CRI response that is accepted, in bytes.
 const maxResponse = 4 << 20
 
-// runtime is what a container runtime reports over CRI.
+// runtime is the state that a container runtime reports over CRI.
 type runtime struct {
 	name, version string
 	// ignoreRDT and ignoreBlockIO are flags of containerd; nil if it does not report them.
 	ignoreRDT, ignoreBlockIO *bool
 }
 
-// ask reads version and configuration over CRI.
 func ask(ctx context.Context, socket string) (runtime, error) {
 	conn, err := unixsocket.Dial(socket, maxResponse)
 	if err != nil {

@@ -47,7 +47,7 @@ type Files interface {
 
 // Options select the runtime to check.
 type Options struct {
-	// Endpoint is that of the CRI: unix:///path, or only the path.
+	// Endpoint is the CRI endpoint: unix:///path, or only the path.
 	Endpoint string
 	// NRISocket is the path of the runtime's NRI socket.
 	NRISocket string
@@ -60,7 +60,7 @@ type Options struct {
 // ErrEndpoint means that an endpoint is not a unix socket.
 var ErrEndpoint = errors.New("not the address of a unix socket; write it like unix:///run/containerd/containerd.sock")
 
-// Inspect checks a runtime, and returns findings in the order in which a user would fix them. The error is ErrEndpoint. It
+// Inspect checks a runtime, and returns findings in the order in which a user would fix them. Its only error is ErrEndpoint. It
 // connects to the NRI socket and disconnects, which the runtime may log.
 func Inspect(ctx context.Context, o Options) ([]Finding, error) {
 	path, err := socketPath(o.Endpoint)

@@ -11,14 +11,13 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// maxCandidates is how many names an error lists.
 const maxCandidates = 8
 
 // PodName is the name of a pod as commands accept it.
 func PodName(pod *qosv1alpha1.PodAssignments) string { return pod.GetNamespace() + "/" + pod.GetName() }
 
-// Select returns the pods, refusals and evictions of a UID or a namespace/name. More than one pod can have a name while the
-// runtime still keeps one that has ended. An empty name selects all.
+// Select returns the pods, refusals and evictions with a UID or a namespace/name. Several pods can have a name while the runtime
+// keeps an ended one. An empty name selects all.
 func Select(list *qosv1alpha1.ListAssignmentsResponse, name string) *qosv1alpha1.ListAssignmentsResponse {
 	selected := &qosv1alpha1.ListAssignmentsResponse{Synchronized: list.GetSynchronized()}
 	for _, pod := range list.GetPods() {
@@ -105,8 +104,8 @@ func ContainerNames(pod *qosv1alpha1.PodAssignments) []string {
 	return slices.Compact(names)
 }
 
-// Container returns the assignments of a container by the runtime's ID, or with the ID of the sandbox those of the pod itself; nil
-// when there is none.
+// Container returns the assignments of a container by the runtime's ID, or of the pod itself by the ID of its sandbox; nil when
+// there is none.
 func Container(pod *qosv1alpha1.PodAssignments, id string) *qosv1alpha1.ContainerAssignments {
 	for _, ctr := range pod.GetContainers() {
 		if ctr.GetId() == id {

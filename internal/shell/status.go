@@ -35,7 +35,6 @@ func Status(s *qosv1alpha1.StatusResponse) string {
 	return text.String()
 }
 
-// scoped is a resource with the name of its scope.
 type scoped struct {
 	*qosv1alpha1.QOSResourceInfo
 	scope string
@@ -107,7 +106,7 @@ func capacityText(c *qosv1alpha1.QOSResourceClassInfo) string {
 	return strconv.FormatUint(c.GetCapacity(), 10)
 }
 
-// noteText is what does not work as usual, or else what the class is for.
+// noteText returns the restrictions of a class, or else its description.
 func noteText(c *qosv1alpha1.QOSResourceClassInfo) string {
 	var notes []string
 	if c.GetDraining() {
@@ -146,5 +145,4 @@ func conditionTable(s *qosv1alpha1.StatusResponse, resources []scoped) table {
 	return rows
 }
 
-// short is the beginning of a hash.
 func short(hash string) string { return hash[:min(12, len(hash))] }

@@ -21,14 +21,14 @@ const (
 	SystemDefault = "<system default>"
 	// Unlimited is the capacity 0.
 	Unlimited = "unlimited"
-	// wholePod is in the column of container names.
+	// wholePod is shown in the column of container names.
 	wholePod = "<pod>"
 )
 
-// table is rows of equally many cells, the header first.
+// table is rows with the same number of cells, the header first.
 type table [][]string
 
-// appendTo writes the table, an empty line after what is there already; nothing without rows below the header.
+// appendTo appends the table, after an empty line if there is other text. It appends nothing without rows below the header.
 func (t table) appendTo(text *strings.Builder) {
 	if len(t) < 2 {
 		return
@@ -52,7 +52,7 @@ func (t table) appendTo(text *strings.Builder) {
 	}
 }
 
-// plain replaces what could break a line or control a terminal: descriptions and messages come from elsewhere.
+// plain replaces characters that could break a line or control a terminal. Descriptions and messages are not trusted.
 func plain(cell string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

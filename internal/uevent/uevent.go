@@ -21,7 +21,7 @@ const kernelGroup = 1
 // messageSize is larger than any message of the kernel (UEVENT_BUFFER_SIZE is 2048).
 const messageSize = 8 << 10
 
-// Listener receives messages since it was made. The kernel sends them to all network namespaces of the host's user namespace,
+// Listener receives messages from its creation on. The kernel sends them to all network namespaces of the host's user namespace,
 // so that pods without the host's network receive them too.
 type Listener struct{ socket *os.File }
 

@@ -31,7 +31,7 @@ func Dial(path string, maxResponse int) (*grpc.ClientConn, error) {
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}),
-		// The kernel decides which processes may connect; nothing in between can read or change messages.
+		// The kernel decides which processes may connect. No other process can read or change messages.
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)),
 	)

@@ -17,10 +17,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// FS is what the backend needs of the host. Paths are the host's own.
+// FS is the part of the host's filesystem that the backend needs. Paths are the host's own.
 type FS interface {
 	ReadFile(path string) ([]byte, error)
-	// WriteFile is one write(2) to an existing file.
+	// WriteFile does one write(2) to an existing file.
 	WriteFile(path string, data []byte) error
 	ReadDir(path string) ([]string, error)
 	Readlink(path string) (string, error)
@@ -74,19 +74,19 @@ type Backend struct {
 	live  atomic.Pointer[snapshot]
 	// replacing is held while live is replaced. Hooks do not wait for it.
 	replacing sync.Mutex
-	// devicesGone is true when an Apply has found disks gone of which containers may have values, until Repair reports it.
+	// devicesGone is true when Apply has found that disks with values in containers are gone. Repair reports and clears it.
 	devicesGone atomic.Bool
-	// unavailable is the error of the last inspection without an io controller; nil with one.
+	// unavailable is the error of the last inspection if it found no io controller; else nil.
 	unavailable atomic.Pointer[classes.Unavailable]
 }
 
-// Check implements classes.Backend. The error is a *classes.Unavailable without an io controller.
+// Check implements classes.Backend. Without an io controller, the error is a *classes.Unavailable.
 func (b *Backend) Check(_ context.Context, config classes.BackendConfig) error {
 	_, err := b.resolve(config)
 	return err
 }
 
-// Preview returns the status that a configuration would have as the live one.
+// Preview returns the status that a configuration would have if it were live.
 func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (classes.BackendStatus, error) {
 	s, err := b.resolve(config)
 	if err != nil {
@@ -95,7 +95,7 @@ func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (clas
 	return s.status, nil
 }
 
-// Apply implements classes.Backend. It resolves devices; creating a container does not.
+// Apply implements classes.Backend. It resolves devices, so that creating a container need not.
 func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	next, err := b.resolve(config)
 	if err != nil {
@@ -140,7 +140,7 @@ func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 	return s, err
 }
 
-// Release implements classes.Backend. It changes no cgroup: those of ended containers are gone.
+// Release implements classes.Backend. It changes no cgroup: the cgroups of ended containers are gone.
 func (b *Backend) Release(_ context.Context, inUse func(class string) bool) error {
 	used := map[string]bool{}
 	for class := range b.live.Load().classes {

@@ -22,14 +22,12 @@ type disk struct {
 
 func (d disk) String() string { return fmt.Sprintf("%s (%s)", d.name, d.device) }
 
-// match is the result of a device pattern.
 type match struct {
 	disks []disk
-	// partitions and ignored are sentences about partitions, and files that are not block devices.
+	// partitions are sentences about partitions. ignored are sentences about files that are not block devices.
 	partitions, ignored []string
 }
 
-// matchDevices returns the disks that match a pattern of file names.
 func matchDevices(host FS, pattern string) (match, error) {
 	var found match
 	paths, err := host.Glob(pattern)

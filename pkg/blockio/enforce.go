@@ -68,7 +68,6 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 	return nil
 }
 
-// group is the cgroup of a target.
 type group struct {
 	host    FS
 	machine machine
@@ -84,7 +83,6 @@ func (b *Backend) open(s *snapshot, target classes.Holder) (group, error) {
 	return group{host: b.opts.FS, machine: s.machine, layout: layoutOf(version), dir: dir}, nil
 }
 
-// read returns the values of the cgroup.
 func (g group) read() (values, error) {
 	state := values{}
 	for i, file := range g.layout.files(g.machine.weightFiles) {
@@ -130,7 +128,7 @@ func (g group) writeAll(change values) error {
 	return nil
 }
 
-// undo restores what a change, perhaps made in part, altered, as far as possible.
+// undo restores the values that a change, or part of it, has altered, as far as possible.
 func (g group) undo(change, state values) error {
 	now, err := g.read()
 	if err != nil {
@@ -160,7 +158,7 @@ func (g group) verify(change values) error {
 	return nil
 }
 
-// write adds to an errno of the kernel its meaning and the remedy.
+// write adds the meaning and the remedy to an errno of the kernel.
 func (g group) write(w write) error {
 	err := g.host.WriteFile(path.Join(g.dir, w.file), []byte(w.data))
 	if err == nil {

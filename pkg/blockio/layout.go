@@ -12,7 +12,6 @@ import (
 // write is one write(2) to a file of a cgroup.
 type write struct{ file, data string }
 
-// layout is the files of a version of cgroups.
 type layout interface {
 	// writes returns the writes that make a change, in order. Each may be repeated.
 	writes(change values) []write
@@ -89,7 +88,7 @@ func (legacy) parse(state values, file string, data []byte) error {
 	return parseWeights(state, weightFile(strings.TrimSuffix(file, "_device")), data)
 }
 
-// writes returns the writes of a change. How limits are written, and a default weight, depends on the version.
+// writes returns the writes of a change. The format of limits and of a default weight depends on the version.
 func (v values) writes(defaultWeight string, limits func(device, value) []write) []write {
 	var all []write
 	for _, s := range v.sorted() {

@@ -24,14 +24,14 @@ type machine struct {
 	byRuntime bool
 	// names of the disks.
 	names map[device]string
-	// weightFiles are those that cgroups have here, sorted.
+	// weightFiles are the weight files of cgroups on this machine, sorted.
 	weightFiles []weightFile
-	// accepts are the weights of devices that the kernel accepts, acts the devices whose I/O depends on weights.
+	// accepts are the weights of devices that the kernel accepts. acts are the devices whose I/O depends on weights.
 	accepts map[setting]bool
 	acts    map[device]bool
 }
 
-// inspect looks at the machine. The error is a *classes.Unavailable when it has no io controller.
+// inspect reads the state of the machine. Without an io controller, the error is a *classes.Unavailable.
 func inspect(host FS, tree Tree) (machine, error) {
 	m := machine{names: map[device]string{}, accepts: map[setting]bool{}, acts: map[device]bool{}}
 	root, version, err := tree.IORoot()
@@ -129,7 +129,7 @@ func (m *machine) addWeightFile(file weightFile) {
 	}
 }
 
-// present returns the values without those of disks that the machine does not have.
+// present returns the values without disks that the machine lacks.
 func (m *machine) present(v values) values {
 	return v.only(func(s setting) bool { return s.isDefaultWeight() || m.names[s.device] != "" })
 }

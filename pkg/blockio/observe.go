@@ -13,8 +13,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Observe implements classes.Backend. A class is recognized when the cgroup has exactly its values among those that any class names, and
-// it is the wanted class, or no other class, the system default included, has the same values.
+// Observe implements classes.Backend. A class is recognized when the cgroup has exactly its values, out of all values that any
+// class names. If other classes, or the system default, have the same values, only the wanted class is recognized.
 func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (class string, ok bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", false, fmt.Errorf("observe: %w", err)
@@ -41,8 +41,8 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	return class, ok, nil
 }
 
-// hasEnded reports whether a target without a cgroup has ended. A process may run all the same where the runtime gives paths that are
-// not the host's.
+// hasEnded reports whether a target without a cgroup has ended. Its process may still run if the runtime gives paths that are not
+// the host's.
 func (b *Backend) hasEnded(target classes.Holder) bool {
 	if target.Container == "" {
 		return true

@@ -10,7 +10,6 @@ import (
 	"strings"
 )
 
-// fieldsOf returns the fields of each line that has some.
 func fieldsOf(data []byte) (lines [][]string) {
 	for line := range strings.Lines(string(data)) {
 		if fields := strings.Fields(line); len(fields) > 0 {
@@ -55,8 +54,8 @@ func parseLimit(text string) (uint64, error) {
 	return limit, nil
 }
 
-// parseWeights reads a file of weights: "default 100", or before Linux 5.4 just "100", and "MAJ:MIN 200" for devices. Those
-// of v1's "…weight_device" count as the same file's.
+// parseWeights reads a file of weights: "default 100", or before Linux 5.4 just "100", and "MAJ:MIN 200" for devices. The lines
+// of v1's "…weight_device" count as lines of the same file.
 func parseWeights(into values, file weightFile, data []byte) error {
 	for _, fields := range fieldsOf(data) {
 		weight, err := strconv.ParseUint(fields[len(fields)-1], 10, 64)

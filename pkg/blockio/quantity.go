@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// The range of goresctrl's weights, which is that of cgroup v1's blkio.weight.
+// The range of goresctrl's weights. cgroup v1's blkio.weight has the same range.
 const (
 	minWeight = 10
 	maxWeight = 1000

@@ -10,7 +10,6 @@ import (
 	"strings"
 )
 
-// device is the numbers of a block device.
 type device struct{ major, minor uint32 }
 
 func (d device) String() string { return fmt.Sprintf("%d:%d", d.major, d.minor) }

@@ -11,8 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Repair implements classes.Backend. A configuration is in the kernel only as the values of containers' cgroups, so the drift that it
-// looks for is disks that came or went, and whether they act on weights. It ignores disks of no class.
+// Repair implements classes.Backend. The kernel has a configuration only as the values of containers' cgroups. So the drift is
+// disks that came or went, and disks that began or ceased to act on weights. It ignores disks of no class.
 func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	now := b.live.Load()
 	if now.config == nil {
@@ -31,7 +31,6 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	return drift, nil
 }
 
-// loses reports whether containers may have values of a disk that is missing in the next snapshot.
 func (s *snapshot) loses(next *snapshot) bool {
 	for of := range s.named {
 		if s.machine.names[of.device] != "" && next.machine.names[of.device] == "" {
@@ -41,7 +40,7 @@ func (s *snapshot) loses(next *snapshot) bool {
 	return false
 }
 
-// differences describes how the machine differs from the next snapshot's, a sentence each.
+// differences describes how the next snapshot's machine differs from this one's, a sentence each.
 func (s *snapshot) differences(next *snapshot) (found []string) {
 	for _, dev := range s.machine.without(next.machine) {
 		found = append(found, fmt.Sprintf("disk %s is gone", s.machine.diskName(dev)))
@@ -55,7 +54,6 @@ func (s *snapshot) differences(next *snapshot) (found []string) {
 	return found
 }
 
-// resolvesLike reports whether the classes of both snapshots have the same values and status.
 func (s *snapshot) resolvesLike(next *snapshot) bool {
 	for name, live := range next.classes {
 		if !reflect.DeepEqual(live.values, s.classes[name].values) {

@@ -24,7 +24,6 @@ type resolver struct {
 	problems            []error
 }
 
-// resolve returns the values of a class, and the reasons why it is enforced in part only.
 func (r *resolver) resolve(c class) (v values, degraded []string) {
 	merged := merged{limits: map[device]value{}, weights: map[device]uint64{}}
 	for i := range c.items {
@@ -45,7 +44,7 @@ func (r *resolver) resolve(c class) (v values, degraded []string) {
 	return r.machine.valuesOf(merged), append(degraded, r.machine.weightless(merged)...)
 }
 
-// disksOf returns the disks that an item is for, and why some may be missing.
+// disksOf returns the disks of an item, and why some may be missing.
 func (r *resolver) disksOf(item *item) (disks []disk, degraded []string) {
 	if len(item.Devices) == 0 {
 		degraded = append(degraded, item.place.Field+" lists no device")
@@ -81,7 +80,6 @@ func (r *resolver) match(pattern string) (match, error) {
 	return found, nil
 }
 
-// checkRates refuses a limit of 1, which io.max refuses (block/blk-throttle.c).
 func (r *resolver) checkRates(item *item) {
 	if r.machine.version != 2 {
 		return
@@ -94,10 +92,10 @@ func (r *resolver) checkRates(item *item) {
 	}
 }
 
-// merged are the items of a class in one; later items override earlier ones.
+// merged has the items of a class merged into one; later items override earlier ones.
 type merged struct {
 	limits map[device]value
-	// weights are goresctrl's; that of the zero device is the default of devices without one of their own.
+	// weights are goresctrl's. The weight of the zero device is the default of devices without their own weight.
 	weights map[device]uint64
 }
 
@@ -132,7 +130,6 @@ func (m *machine) valuesOf(merged merged) values {
 	return v
 }
 
-// weightless returns a reason for each weight that has no effect.
 func (m *machine) weightless(merged merged) (reasons []string) {
 	for _, dev := range slices.SortedFunc(maps.Keys(merged.weights), compareDevices) {
 		var where string

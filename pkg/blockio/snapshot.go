@@ -16,19 +16,19 @@ import (
 
 // snapshot is a live configuration. It is immutable, so that hooks can read it while the next one is built.
 type snapshot struct {
-	// config is what was applied; nil before any was.
+	// config is the applied configuration; nil before the first one.
 	config  *Config
 	machine machine
 	classes map[string]liveClass
 	status  classes.BackendStatus
 	// former are values of former configurations that runtimes have stored.
 	former values
-	// named are the former values and those of all classes. A running container may have any of them: a process that was
+	// named are the former values and the values of all classes. A running container may have any of them: a process that was
 	// killed during a change can leave values of an unknown class.
 	named values
 }
 
-// liveClass is a class with the values that leaving it has to clear.
+// liveClass is a class with the values to clear when a target leaves it.
 type liveClass struct {
 	values values
 	// configured includes the values of devices that are gone.
@@ -69,7 +69,6 @@ func (s *snapshot) byRuntime(scope classes.Scope) bool {
 	return scope == classes.ContainerScope && s.machine.byRuntime
 }
 
-// inherit adds the values of the previous snapshot that running containers may have.
 func (s *snapshot) inherit(previous *snapshot) *snapshot {
 	s.former = previous.former
 	for name, old := range previous.classes {
@@ -114,7 +113,6 @@ func (s *snapshot) change(from, to string) (change values, known bool, err error
 	return left.touched.merge(s.former).changeTo(target), known || from == classes.SystemDefault, nil
 }
 
-// valuesOf returns the values of a class, offered or not.
 func (s *snapshot) valuesOf(name string) (values, error) {
 	live, ok := s.classes[name]
 	if !ok && name != classes.SystemDefault {
@@ -132,7 +130,6 @@ func (s *snapshot) offered() (names []string) {
 	return names
 }
 
-// settable returns the part of a change that the kernel accepts.
 func (s *snapshot) settable(change values) values {
 	return s.machine.present(change).only(func(of setting) bool {
 		return of.file == "" || change[of] != value{} || s.machine.accepts[of]

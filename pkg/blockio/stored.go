@@ -33,8 +33,6 @@ func (b *Backend) IsStale(class string, files map[string]string) bool {
 	return deviceGone || err == nil && !stored.equals(wanted)
 }
 
-// stored returns what cgroup v2 files set for the disks of this machine, and whether they name a disk that it does not have.
-// It skips a file that it cannot parse: this plugin did not write it.
 func (s *snapshot) stored(files map[string]string) (stored values, deviceGone bool) {
 	stored = values{}
 	for _, file := range []string{ioMax, string(ioWeight), string(ioBFQWeight)} {

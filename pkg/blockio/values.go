@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// setting names one thing that a cgroup has a value for: the limits of a device, or a weight.
+// setting names one value of a cgroup: the limits of a device, or a weight.
 type setting struct {
 	// file is the file of a weight; it is empty for limits.
 	file weightFile
@@ -17,7 +17,7 @@ type setting struct {
 	device device
 }
 
-// value has the limits of a device by kind, 0 being unlimited; or as its first element a weight, 0 being the file's default.
+// value has the limits of a device by kind, and 0 is unlimited. Or its first element is a weight, and 0 is the file's default.
 type value [rateKinds]uint64
 
 // values are a state of a cgroup, or a change of it. In a state, a missing device has no limits and the default weight. In a
@@ -34,8 +34,8 @@ func (s setting) initial() value {
 	return value{}
 }
 
-// sorted returns the settings in the order in which they are written: limits, then for each file the default weight before
-// the weights of devices, since bfq resets those when it gets a new default.
+// sorted returns the settings in write order: limits, then for each file the default weight before the weights of devices. bfq
+// resets the weights of devices when the default changes.
 func (v values) sorted() []setting {
 	return slices.SortedFunc(maps.Keys(v), func(a, b setting) int {
 		return cmp.Or(cmp.Compare(a.file, b.file), compareDevices(a.device, b.device))
@@ -66,7 +66,7 @@ func (v values) merge(other values) values {
 	return merged
 }
 
-// changeTo returns the change that leads from these values to others, whatever else is set.
+// changeTo returns the change from these values to others. It does not depend on other values of the cgroup.
 func (v values) changeTo(to values) values {
 	change := values{}
 	for s := range v {
@@ -100,7 +100,7 @@ func (v values) undo(state values) values {
 	return cleared.merge(state.only(func(s setting) bool { return v.has(s) || v.has(setting{file: s.file}) }))
 }
 
-// equals reports whether a state is exactly that of a class.
+// equals reports whether a state is exactly the state of a class.
 func (v values) equals(class values) bool { return len(v.changeTo(class).remaining(v)) == 0 }
 
 // clearsOnly reports whether a change sets nothing but initial values.

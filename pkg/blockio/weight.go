@@ -9,10 +9,10 @@ type weightFile string
 const (
 	// ioWeight has the weights of iocost.
 	ioWeight weightFile = "io.weight"
-	// ioBFQWeight has those of the bfq scheduler in cgroup v2, blkioBFQWeight in v1.
+	// ioBFQWeight is the file of the bfq scheduler in cgroup v2, blkioBFQWeight in v1.
 	ioBFQWeight    weightFile = "io.bfq.weight"
 	blkioBFQWeight weightFile = "blkio.bfq.weight"
-	// blkioWeight has those of the cfq scheduler in v1, removed in Linux 5.0.
+	// blkioWeight is the file of the cfq scheduler in v1, removed in Linux 5.0.
 	blkioWeight weightFile = "blkio.weight"
 )
 
@@ -24,7 +24,7 @@ func (f weightFile) initial() uint64 {
 	return 100 // CGROUP_WEIGHT_DFL
 }
 
-// convert converts a weight of goresctrl, 10 to 1000, to the file's units. bfq's are the same. io.weight, 1 to 10000, gets
+// convert converts a weight of goresctrl, 10 to 1000, to the file's units. bfq has the same units. io.weight, 1 to 10000, gets
 // the linear conversion of KEP-2254, which runc and crun use for OCI's blockIO.weight.
 func (f weightFile) convert(weight uint64) uint64 {
 	if f == ioWeight {

@@ -12,17 +12,16 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// hierarchy is one mounted tree of cgroups.
 type hierarchy struct {
-	// point is the mount point. root is the cgroup that is mounted there: "/", except in containers that see a part only.
+	// point is the mount point. root is the mounted cgroup: "/", except in containers that see only a part.
 	point, root string
 	version     int
-	// controllers of a v1 hierarchy, "name=systemd" included. Those of v2 are in cgroup.controllers.
+	// controllers are the controllers of a v1 hierarchy, "name=systemd" included. For v2 they are in cgroup.controllers.
 	controllers []string
 }
 
-// parseMountinfo returns the cgroup hierarchies in /proc/<pid>/mountinfo. Of several mounts of one hierarchy it takes
-// the best: whole rather than in part, below /sys/fs/cgroup rather than elsewhere.
+// parseMountinfo returns the cgroup hierarchies in /proc/<pid>/mountinfo. Of several mounts of one hierarchy it prefers a whole
+// one, then one below /sys/fs/cgroup.
 func parseMountinfo(data []byte) ([]hierarchy, error) {
 	mounts, err := mountinfo.GetMountsFromReader(bytes.NewReader(data), nil)
 	if err != nil {

@@ -25,13 +25,13 @@ var (
 // defaultMount is where distributions mount the cgroup hierarchies.
 const defaultMount = "/sys/fs/cgroup"
 
-// FS is what a Tree needs of the host. Paths are the host's own.
+// FS is the part of the host's filesystem that a Tree needs. Paths are the host's own.
 type FS interface {
 	ReadFile(path string) ([]byte, error)
 	ReadDir(path string) ([]string, error)
 }
 
-// dirLister is an FS that lists directories alone, which saves a failing read for each file of a cgroup.
+// dirLister is an FS that can list only directories. This saves a failing read for each file of a cgroup.
 type dirLister interface {
 	Subdirs(path string) ([]string, error)
 }
@@ -44,7 +44,7 @@ type Tree struct {
 	io *hierarchy
 }
 
-// children returns the names of the cgroups in a cgroup, and those of its files unless fs is a dirLister.
+// children returns the names of the cgroups in a cgroup. It also returns file names unless fs is a dirLister.
 func (t *Tree) children(dir string) ([]string, error) {
 	if lister, ok := t.fs.(dirLister); ok {
 		return lister.Subdirs(dir)
@@ -52,8 +52,8 @@ func (t *Tree) children(dir string) ([]string, error) {
 	return t.fs.ReadDir(dir)
 }
 
-// Detect finds the cgroup mounts of the host's first process, or those of this process if it may not read the first's. A
-// machine without an io controller is not an error; IORoot and IODir report it.
+// Detect finds the cgroup mounts of the host's first process, or of this process if it may not read them. A machine without an io
+// controller is not an error; IORoot and IODir report it.
 func Detect(fs FS) (*Tree, error) {
 	data, err := fs.ReadFile("/proc/1/mountinfo")
 	if err != nil {
@@ -71,7 +71,7 @@ func Detect(fs FS) (*Tree, error) {
 	return tree, nil
 }
 
-// findIO returns the only hierarchy with the io controller: one that is mounted in v1 is missing in v2.
+// findIO returns the only hierarchy with the io controller: a controller that is mounted in v1 is missing in v2.
 func (t *Tree) findIO() *hierarchy {
 	for i, h := range t.hierarchies {
 		if slices.Contains(h.controllers, "blkio") {
@@ -113,8 +113,8 @@ func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error)
 	return t.payloadDir(target, dir), t.io.version, nil
 }
 
-// dir returns the target's directory in a hierarchy: the one of its cgroups path or, if that does not exist and the target
-// is a container with a process, the one of that process.
+// dir returns the target's directory in a hierarchy: the directory of its cgroups path. If that does not exist and the target is
+// a container with a process, it is the directory of that process.
 func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	group, err := Path(target.CgroupsPath)
 	dir := path.Join(h.point, group)
@@ -141,15 +141,15 @@ func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	return h.dirOf(actual), nil
 }
 
-// isOwn reports whether the cgroup of a container's process can be the container's own. In hierarchies that the runtime does
-// not use it is another one, such as that of the runtime's service.
+// isOwn reports whether the cgroup of a container's process can be the container's own. In hierarchies that the runtime does not
+// use, the process is in another cgroup, such as that of the runtime's service.
 func isOwn(target classes.Holder, group, actual string) bool {
 	return group != "" && group != "/" && strings.HasSuffix(actual, group) || target.ID != "" && strings.Contains(actual, target.ID)
 }
 
-// payloadDir returns dir, or the cgroup "container" in it if the target's process is there: crun can be configured to create
-// such a child in a scope, and it sets the values on the child. /proc/<pid>/cgroup would not do: in a cgroup namespace, as in
-// a container, its paths begin at the root of that namespace.
+// payloadDir returns dir, or the cgroup "container" in it if the target's process is there: crun can be configured to create such
+// a child in a scope, and it sets the values on the child. /proc/<pid>/cgroup cannot be used: in a container's cgroup namespace
+// its paths begin at the root of that namespace.
 func (t *Tree) payloadDir(target classes.Holder, dir string) string {
 	if target.PID <= 0 || target.Container == "" || !isSystemd(target.CgroupsPath) {
 		return dir

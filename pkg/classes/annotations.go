@@ -19,7 +19,7 @@ const (
 	AllocatedKeyPrefix = "allocated." + Domain + "/"
 )
 
-// family is the annotation keys of one official resource that others have defined: the KEP ("Pod annotations"), containerd and
+// family has the annotation keys that others have defined for one official resource: the KEP ("Pod annotations"), containerd and
 // CRI-O. The value of such an annotation is a class.
 type family struct {
 	resource string

@@ -82,17 +82,17 @@ type ThreadMover interface {
 	MoveThreads(ctx context.Context, class string, targets []Holder) (strayed []string, err error)
 }
 
-// StoredValueChecker is a Backend with values that runtimes store for a container, and set again when they change something
-// else of it, as for a resize.
+// StoredValueChecker is a Backend with values that runtimes store for a container. A runtime sets them again when it changes
+// something else of the container, as for a resize.
 type StoredValueChecker interface {
 	Backend
 	// IsStale reports whether the cgroup v2 files that a runtime has stored for a container of a class are stale: they have the
-	// values of another class, or name a device that the machine lost. Values that no class has come from a former configuration;
-	// from then on they are cleared with a class. It does no I/O.
+	// values of another class, or name a device that the machine lost. Values of no class come from a former configuration; from
+	// then on they are cleared with a class. It does no I/O.
 	IsStale(class string, stored map[string]string) bool
 }
 
-// Drift is what Repair found and corrected.
+// Drift is the drift that Repair found and corrected.
 type Drift struct {
 	// Found has a sentence for each difference from the live configuration.
 	Found []string

@@ -1,23 +1,23 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package classes has QoS-class resources: their names, class files, requests, and the ledger of their holders.
-// It follows KEP-3008, makes decisions only, and does no I/O.
+// Package classes has QoS-class resources: their names, class files and requests, and the ledger of their holders. It follows
+// KEP-3008 and does no I/O.
 package classes
 
 import "slices"
 
-// Scope is what a class of a resource is assigned to. A resource has one scope.
+// Scope is the kind of object that has a class of a resource. A resource has one scope.
 type Scope string
 
 const (
-	// ContainerScope is that of resources with a class for each container.
+	// ContainerScope is the scope of resources with a class for each container.
 	ContainerScope Scope = "container"
-	// PodScope is that of resources with one class for the whole pod.
+	// PodScope is the scope of resources with one class for the whole pod.
 	PodScope Scope = "pod"
 )
 
-// SystemDefault is the class of everything that no class is enforced on (KEP-3008, "Implicit defaults").
+// SystemDefault is the class of containers and pods on which no class is enforced (KEP-3008, "Implicit defaults").
 const SystemDefault = ""
 
 // Removal is what happens to holders that requested a class when the class is removed from the class files.
@@ -38,7 +38,7 @@ type Class struct {
 	Description string
 }
 
-// Resource is one type of QoS with its classes, as it is offered on this node.
+// Resource is one type of QoS with its classes, as offered on this node.
 type Resource struct {
 	// Name is qualified, e.g. "k8s.io/rdt".
 	Name  string
@@ -62,14 +62,14 @@ func (r *Resource) Class(name string) (Class, bool) {
 	return r.Classes[i], true
 }
 
-// Offer is a configured resource as this node has it.
+// Offer is a configured resource, with its availability on this node.
 type Offer struct {
 	Resource
 	// Unavailable is not nil when this machine does not have the resource. Requests for its classes are refused then.
 	Unavailable *Unavailable
 }
 
-// Default returns the assignment where nothing is requested. An unavailable resource has no default: nothing can enforce it.
+// Default returns the assignment if nothing is requested. An unavailable resource has no default, because it cannot be enforced.
 func (o *Offer) Default() Assignment {
 	if o.DefaultClass == SystemDefault || o.Unavailable != nil {
 		return Assignment{Resource: o.Name}
@@ -83,7 +83,7 @@ type Catalog struct {
 	// index is by canonical name.
 	index    map[string]int
 	families [2]family
-	// containerDefaults and podDefaults are the assignments where nothing is requested.
+	// containerDefaults and podDefaults are the assignments if nothing is requested.
 	containerDefaults, podDefaults []Assignment
 }
 

@@ -38,7 +38,6 @@ func (r *draft) checkClasses(defaultClass *Field) {
 	}
 }
 
-// place returns the file and line of the resource.
 func (r *draft) place() string { return fmt.Sprintf("%s:%d", r.File, r.Line) }
 
 // crossCheck reports resources that collide with each other, in one file or in several.
@@ -82,7 +81,7 @@ func (r *draft) checkName(seen map[string]*draft) bool {
 	return false
 }
 
-// checkExtended reports classes whose extended resource is not allowed, or is that of another class.
+// checkExtended reports classes whose extended resource is not allowed or belongs to another class.
 func (r *draft) checkExtended(seen map[string]*draft) {
 	for _, class := range r.Classes {
 		field := r.classes[class.Name]

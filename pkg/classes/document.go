@@ -20,7 +20,7 @@ import (
 const (
 	// MaxFileSize bounds class files and files that configFile fields name, in bytes. Reading takes some hundred times the memory.
 	MaxFileSize = 256 << 10
-	// maxProblems bounds the problems that are reported of one file.
+	// maxProblems bounds the reported problems of one file.
 	maxProblems = 100
 )
 
@@ -34,7 +34,6 @@ func (d *document) report(line int, field, format string, args ...any) {
 	d.problems = append(d.problems, &FieldError{d.file, line, field, fmt.Sprintf(format, args...)})
 }
 
-// errs returns the problems, sorted by line and field.
 func (d *document) errs() []error {
 	slices.SortStableFunc(d.problems, func(a, b *FieldError) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), strings.Compare(a.Field, b.Field))
@@ -99,15 +98,14 @@ const (
 	maxValues = 20_000
 )
 
-// builder makes Fields of YAML nodes: it follows aliases, adds what merge keys refer to, and reports duplicate keys, of
-// which the first counts.
+// builder makes Fields of YAML nodes. It follows aliases, adds the fields of merge keys, and reports duplicate keys, of which the
+// first counts.
 type builder struct {
 	values int
 	// stopped is true when the file is too large to continue.
 	stopped bool
 }
 
-// fill sets the value of a field.
 func (b *builder) fill(f *Field, n *yaml.Node, depth int) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -167,8 +165,8 @@ func (b *builder) fillMapping(f *Field, depth int) {
 	}
 }
 
-// merge adds the fields of a merge key's value, which is a mapping, or a list of mappings of which earlier ones win.
-// Fields that the mapping has already stay.
+// merge adds the fields of a merge key's value: a mapping, or a list of mappings in which earlier ones have precedence. Existing
+// fields of the mapping stay.
 func (b *builder) merge(f, from *Field, seen map[string]*Field) {
 	sources := []*Field{from}
 	if from.IsList() {

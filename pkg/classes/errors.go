@@ -123,7 +123,6 @@ func (r *Resource) classNames() string {
 	return list(names)
 }
 
-// list joins names for a message.
 func list(names []string) string {
 	if len(names) == 0 {
 		return "none"
@@ -135,10 +134,10 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// maxEcho bounds what errors repeat of a user's text, in bytes. A class name can have 63.
+// maxEcho bounds user text in errors, in bytes. A class name can have 63.
 const maxEcho = 64
 
-// clip makes text of users fit for an error of one line: short and printable.
+// clip makes user text short and printable, for an error of one line.
 func clip(text string) string {
 	dots := ""
 	if len(text) > maxEcho {
@@ -154,7 +153,7 @@ func replaceUnprintable(r rune) rune {
 	return r
 }
 
-// clipKey keeps an annotation's prefix, which is ours, and clips the rest, which is not.
+// clipKey clips an annotation's key and keeps the prefix, which is ours.
 func clipKey(key string) string {
 	prefix, rest, found := strings.Cut(key, "/")
 	if !found {

@@ -16,7 +16,7 @@ import (
 // Field is a value in a class file, with its place. A Kind reads its section of the file with the methods of Field.
 //
 // A method reports a value that has another type than the wanted one, and returns nothing for it. The caller continues,
-// so that all problems of a file are reported at once. A nil Field is one that the file does not have: methods return
+// so that all problems of a file are reported at once. A nil Field is missing in the file: methods return
 // nothing for it, and report nothing.
 type Field struct {
 	// Name is the key in a mapping; empty for an element of a list.
@@ -40,7 +40,7 @@ func (f *Field) File() string { return f.document.file }
 // Line returns the line of the field, counted from 1.
 func (f *Field) Line() int { return f.line }
 
-// Path returns the way from the top of the file to the field, like "resources[0].classes[1].name".
+// Path returns the path from the top of the file to the field, like "resources[0].classes[1].name".
 func (f *Field) Path() string {
 	var parts []string
 	for ; f.parent != nil; f = f.parent {
@@ -58,7 +58,7 @@ func (f *Field) Path() string {
 	return strings.Join(parts, "")
 }
 
-// Report adds a problem of the field to those of the file.
+// Report adds a problem of the field to the file's problems.
 func (f *Field) Report(format string, args ...any) {
 	f.document.report(f.line, f.Path(), format, args...)
 }
@@ -149,7 +149,6 @@ func (f *Field) Items() []*Field {
 	return f.elements()
 }
 
-// elements is Items for a list that must not be null.
 func (f *Field) elements() []*Field {
 	if !f.IsList() {
 		f.Report("must be a list, not %s", f.describe())
@@ -190,7 +189,6 @@ func (f *Field) Scalar() string {
 	return fmt.Sprint(value)
 }
 
-// describe names the value in a problem.
 func (f *Field) describe() string {
 	value := quote(f.node.Value)
 	switch {
@@ -222,7 +220,7 @@ type FieldError struct {
 	Line int
 	// Field is the path of the field; empty is the whole file.
 	Field string
-	// Problem is what is wrong, and what would be right.
+	// Problem describes the error and its remedy.
 	Problem string
 }
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Owner is what occupies a slot of a class: a container of a pod by its name, or with Container empty the pod. It outlives
-// container IDs, so that a restarted container does not compete with its predecessor.
+// Owner has slots of classes: a container of a pod by its name, or the pod if Container is empty. It outlives container IDs, so
+// that a restarted container does not compete with its predecessor.
 type Owner struct{ PodUID, Container string }
 
 func (o Owner) String() string {
@@ -21,8 +21,8 @@ func (o Owner) String() string {
 	return fmt.Sprintf("container %q of pod %s", o.Container, o.PodUID)
 }
 
-// Holder is a container, or with Container empty a pod sandbox, as the runtime shows it: it requests classes, holds
-// them, and has the processes and the cgroup on which backends enforce them.
+// Holder is a container, or a pod sandbox if Container is empty, as the runtime reports it. It requests and holds classes, and
+// backends enforce them on its processes and its cgroup.
 type Holder struct {
 	// ID is the runtime's ID of the container or of the pod sandbox.
 	ID                            string
@@ -46,7 +46,7 @@ type Holder struct {
 // Owner returns the owner of the holder's slots.
 func (h Holder) Owner() Owner { return Owner{h.PodUID, h.Container} }
 
-// Scope returns the scope of the resources that the holder can have classes of.
+// Scope returns the scope of the resources whose classes the holder can have.
 func (h Holder) Scope() Scope {
 	if h.Container == "" {
 		return PodScope
@@ -109,7 +109,7 @@ const (
 type Assignment struct {
 	Resource, Class string
 	Source          Source
-	// Key is that of the requesting annotation, if there is one.
+	// Key is the key of the requesting annotation, if there is one.
 	Key string
 }
 

@@ -23,7 +23,7 @@ func NewLedger() *Ledger {
 	return &Ledger{holders: map[string]Holding{}, slots: map[slot]map[Owner]int{}}
 }
 
-// Admit adds a holder if all of its classes have room, else nothing. An owner that has a class already needs no
+// Admit adds a holder if all of its classes have room; otherwise it changes nothing. An owner that already has a class needs no
 // other slot in it. A holder with the same ID is replaced. Errors are *RequestError.
 func (l *Ledger) Admit(h Holding, c *Catalog) error {
 	for _, a := range h.Assignments {
@@ -35,7 +35,7 @@ func (l *Ledger) Admit(h Holding, c *Catalog) error {
 	return nil
 }
 
-// Adopt adds a holder without checks: what runs already is never refused. A holder with the same ID is replaced.
+// Adopt adds a holder without checks, because running containers are never refused. A holder with the same ID is replaced.
 func (l *Ledger) Adopt(h Holding) {
 	if old, known := l.holders[h.ID]; known && old.Owner() == h.Owner() && slices.Equal(old.Assignments, h.Assignments) {
 		l.holders[h.ID] = h // its slots stay
@@ -51,9 +51,8 @@ func (l *Ledger) Adopt(h Holding) {
 	}
 }
 
-// Change assigns other classes of the resources in assignments to a holder, all or none, and returns all assignments it
-// had before; those of other resources stay. To undo a change, Adopt the holder with them. Errors are as those of
-// Admit, or ErrUnknownHolder.
+// Change assigns other classes of the resources in assignments to a holder, all or none. Assignments of other resources stay. It
+// returns all assignments before the change. To undo it, Adopt the holder with them. Errors are as of Admit, or ErrUnknownHolder.
 func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assignment, error) {
 	h, ok := l.holders[id]
 	if !ok {
@@ -126,7 +125,7 @@ func (l *Ledger) vacate(s slot, owner Owner) {
 	}
 }
 
-// checkRoom returns why an owner cannot have an assignment. What the owner has already is never refused, even when the
+// checkRoom returns why an owner cannot have an assignment. A class that the owner already has is never refused, even if the
 // catalog has changed.
 func (l *Ledger) checkRoom(owner Owner, a Assignment, c *Catalog) error {
 	owners := l.slots[slot{a.Resource, a.Class}]
@@ -165,8 +164,7 @@ func (l *Ledger) withRoom(offer *Offer) []string {
 	return names
 }
 
-// Overlay returns base with the assignments of over in place of those for the same resources; those of other resources
-// come last.
+// Overlay returns base with the assignments of over. They replace assignments of the same resources; the rest is appended.
 func Overlay(base, over []Assignment) []Assignment {
 	after := slices.Clone(base)
 	for _, o := range over {

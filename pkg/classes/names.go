@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// Domain is that of our own resources, annotations and API groups.
+// Domain is the domain of our resources, annotations and API groups.
 const Domain = "qos.noderesource.dev"
 
 // The official resources of KEP-3008 ("Consts"); both are in container scope.
@@ -22,7 +22,7 @@ const (
 
 const (
 	officialDomain = "k8s.io"
-	// quotaPrefix and an extended resource make the name in a ResourceQuota, which must be a qualified name, too.
+	// quotaPrefix precedes an extended resource in a ResourceQuota. The result must be a qualified name, too.
 	quotaPrefix = "requests."
 )
 
@@ -85,8 +85,8 @@ func qualified(name string) error {
 	return fmt.Errorf(`must have only letters, digits, "-", "_" and ".", and begin and end with a letter or digit%s`, where)
 }
 
-// ExtendedResource returns the name of the extended resource with the capacity of a class: that of class "gold" of
-// "k8s.io/rdt" is "qos.noderesource.dev/rdt.gold". The error is the reason why Kubernetes refuses the name.
+// ExtendedResource returns the name of the extended resource with the capacity of a class, e.g. "qos.noderesource.dev/rdt.gold"
+// for class "gold" of "k8s.io/rdt". The error is the reason why Kubernetes refuses the name.
 func ExtendedResource(resource, class string) (string, error) {
 	domain, name, found := strings.Cut(CanonicalResource(resource), "/")
 	if !found {

@@ -40,13 +40,13 @@ type FileSet struct {
 	Files []string
 	// Hash identifies the content of the files.
 	Hash string
-	// Config is the content of the files; nil when Err is the reason why they could not be read.
+	// Config is the content of the files; nil if they could not be read, for the reason in Err.
 	Config *Config
 	Err    error
 }
 
-// Parse reads class files, strictly. readFile reads the files that configFile fields name. The error joins the problems of
-// all files, each a *FieldError; of a file with more than a hundred it has the first hundred.
+// Parse reads class files, strictly. readFile reads the files that configFile fields name. The error joins the problems of all
+// files, each a *FieldError, and at most a hundred for each file.
 func Parse(files []File, kinds []Kind, readFile func(path string) ([]byte, error)) (*Config, error) {
 	p := parser{kinds: kinds, readFile: readFile}
 	documents := make([]*document, 0, len(files))
@@ -86,7 +86,6 @@ func ParseSection(file File, parse func(section *Field) BackendConfig) (BackendC
 	return config, nil
 }
 
-// parser collects the resources of all files.
 type parser struct {
 	kinds     []Kind
 	readFile  func(path string) ([]byte, error)
@@ -95,7 +94,6 @@ type parser struct {
 	configFileErrs []error
 }
 
-// draft is a resource while it is read, with its fields in the file.
 type draft struct {
 	ResourceConfig
 	field *Field
@@ -111,7 +109,7 @@ func (p *parser) readTop(top *Field) {
 	case top == nil:
 		return
 	case top.IsNull():
-		// The file may be about to be written. To read it as "no classes" would remove all of them.
+		// The file may be about to be written. Reading it as "no classes" would remove all classes.
 		top.document.report(0, "", "is empty; write apiVersion, kind and resources, or remove the file")
 		return
 	case top.isMapping() && !isClassFile(top):

@@ -35,7 +35,6 @@ func (l level) source() Source {
 // ask is one request for a class; without a key there is none.
 type ask struct{ class, key string }
 
-// asks are the requests for one resource.
 type asks [levels]ask
 
 // resolver collects the requests of one holder.
@@ -51,7 +50,7 @@ type resolver struct {
 //
 // The first request for a resource counts, in this order: the container's own annotation, the kubelet's allocation, the CRI
 // annotations of the runtimes, the container annotations of the KEP and of the runtimes, the pod's annotation, the pod
-// annotations of the KEP and of the runtimes. Without one the resource's default does. An empty class requests the system
+// annotations of the KEP and of the runtimes. Without a request it is the resource's default. An empty class requests the system
 // default. A container's annotation that contradicts its allocation is an error.
 func (c *Catalog) Resolve(h Holder) ([]Assignment, error) {
 	s := resolver{catalog: c, holder: &h}
@@ -99,8 +98,8 @@ func (s *resolver) readPod() error {
 
 	for i := range s.catalog.families {
 		f := &s.catalog.families[i]
-		// The KEP's annotations are for every implementation, so that an unknown resource is an error. The runtimes' own may be
-		// for the runtime when this node does not offer the resource.
+		// The KEP's annotations are for every implementation, so an unknown resource is an error. The runtimes' own annotations
+		// may be meant for the runtime if this node does not offer the resource.
 		if err := s.readFamily(f, &f.kep, buffer[:0]); err != nil {
 			return err
 		}
@@ -136,7 +135,7 @@ func (s *resolver) addClass(l level, f *family, key, class string) error {
 }
 
 // readContainer reads annotations that only the kubelet can set. Some runtimes copy the annotations of a pod to its containers,
-// so those that the pod has too are skipped.
+// so annotations that the pod has too are skipped.
 func (s *resolver) readContainer() error {
 	annotations := s.holder.ContainerAnnotations
 	if len(annotations) == 0 {
@@ -248,7 +247,8 @@ func decideOne(offer *Offer, requests *asks, decided *Assignment) error {
 }
 
 // checkAllocatedPod checks the allocation of a container for a resource of pods. The scheduler counts the class of a pod by the
-// extended resource of one of its containers. It requests nothing by itself, because the pod had its class before its containers.
+// extended resource of one of its containers. The allocation is not a request, because the pod had its class before its
+// containers.
 func checkAllocatedPod(offer *Offer, requests *asks) error {
 	allocated, pod := requests[allocatedLevel], requests[podLevel]
 	if allocated.key != "" && pod.key == "" {

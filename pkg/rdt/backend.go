@@ -30,8 +30,8 @@ type Backend struct {
 
 	// mu serializes changes of groups, and guards root.
 	mu sync.Mutex
-	// root has the original values of the root group that the configuration changes, to be restored later. After a restart,
-	// the values found then count as the original ones.
+	// root has the original values of the root group that the configuration changes, to restore them later. After a restart, the
+	// values at that time count as the original ones.
 	root Schemata
 
 	// live is replaced as a whole, so that hooks never wait for a change of configuration.
@@ -57,8 +57,8 @@ func (b *Backend) Check(ctx context.Context, config classes.BackendConfig) error
 	return err
 }
 
-// Preview returns the status that a configuration would have when applied. Where Apply would have to mount resctrl first,
-// the status says that the machine was not checked.
+// Preview returns the status that a configuration would have when applied. If Apply would have to mount resctrl first, the status
+// reports that the machine was not checked.
 func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (classes.BackendStatus, error) {
 	c, err := asConfig(config)
 	if err != nil {
@@ -85,7 +85,6 @@ func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (clas
 	return next.status(), nil
 }
 
-// asConfig returns the result of Kind.Parse.
 func asConfig(config classes.BackendConfig) (*Config, error) {
 	c, ok := config.(*Config)
 	if !ok {
@@ -94,10 +93,10 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 	return c, nil
 }
 
-// canMount reports whether err is that resctrl is not mounted, and the backend may mount it.
+// canMount reports whether err means that resctrl is not mounted, and the backend may mount it.
 func (b *Backend) canMount(err error) bool { return b.mount && isUnavailable(err, NotMounted) }
 
-// prepare resolves the configuration and checks it against the machine. reclaim are the groups to remove first, for their
+// prepare resolves the configuration and checks it against the machine. reclaim are the groups that must be removed first to free
 // CLOSIDs.
 func prepare(config *Config, t tree) (next *live, reclaim []string, err error) {
 	m, err := readMachine(t)
@@ -199,8 +198,8 @@ func (b *Backend) mounted(config *Config) (tree, error) {
 	return locate(b.host)
 }
 
-// activate makes an applied configuration the live one. Managed groups without a class are draining, those of a former run
-// included: a container may be about to start in them.
+// activate makes an applied configuration the live one. Managed groups without a class are draining. This includes groups of a
+// former run, because a container may be about to start in them.
 func (b *Backend) activate(next *live, removed []string) {
 	for _, name := range next.machine.surplus(next.resolution.Groups) {
 		if next.effective[name] == nil && !slices.Contains(removed, name) {

@@ -72,7 +72,7 @@ func (i Info) Schemas(level string) []Schema {
 // maxMBps is the kernel's value for no limit under mba_MBps (MBA_MAX_MBPS).
 const maxMBps = 1<<32 - 1
 
-// amdMaxBandwidth is the value for no limit on all AMD CPUs so far: the bit above the value (CPUID 0x80000020_EAX_x1).
+// amdMaxBandwidth is the value for no limit on all AMD CPUs so far: the bit above the bits of a limit (CPUID 0x80000020_EAX_x1).
 const amdMaxBandwidth = 2048
 
 // ParseInfo interprets the files below info/, keyed by their relative path ("L3/cbm_mask"), and the root group's schemata.
@@ -124,7 +124,7 @@ func (p *infoParser) cache(schema Schema, domains []int) CacheInfo {
 		p.problems = append(p.problems, fmt.Errorf("resctrl info/%s/cbm_mask: %#x is not a run of ones from bit 0", name, info.Mask))
 	}
 
-	// Before Linux 6.7 there is no such file, and only AMD CPUs, with a minimum of 0 bits, support masks with gaps.
+	// Before Linux 6.7 this file does not exist. Only AMD CPUs, whose minimum is 0 bits, supported masks with gaps.
 	info.Sparse = info.MinBits == 0
 	if _, ok := p.files[name+"/sparse_masks"]; ok {
 		info.Sparse = p.number(name+"/sparse_masks", 10) != 0
@@ -155,7 +155,7 @@ func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 	return info
 }
 
-// amdMaximum returns the value for no limit. No file has it, but it is a power of two, and the initial value of groups.
+// amdMaximum returns the value for no limit. It is in no file, but it is a power of two, and the initial value of groups.
 func amdMaximum(largest uint64) uint64 {
 	if largest <= amdMaxBandwidth {
 		return amdMaxBandwidth
@@ -165,7 +165,6 @@ func amdMaximum(largest uint64) uint64 {
 
 func (c CacheInfo) minBits() uint64 { return uint64(max(1, c.MinBits)) }
 
-// legal returns an error when the CPU does not support a mask.
 func (c CacheInfo) legal(mask uint64) error {
 	switch {
 	case mask&^c.Mask != 0:
@@ -183,7 +182,6 @@ func firstRun(mask uint64) uint64 { return mask &^ (mask + mask&-mask) }
 
 func contiguous(mask uint64) bool { return firstRun(mask) == mask }
 
-// runs returns the runs of ones of a mask, from the lowest.
 func runs(mask uint64) []uint64 {
 	var found []uint64
 	for mask != 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// FS is the part of the host's filesystem that resctrl needs. Paths are those of the host.
+// FS is the part of the host's filesystem that resctrl needs. Paths are the host's own.
 type FS interface {
 	ReadFile(path string) ([]byte, error)
 	// WriteFile writes data to an existing file in one write(2), with the kernel's errno in the error's chain.

@@ -14,7 +14,6 @@ import (
 	"syscall"
 )
 
-// tree is a mounted resctrl filesystem.
 type tree struct {
 	host    FS
 	point   string
@@ -25,7 +24,6 @@ func (t tree) path(elements ...string) string {
 	return path.Join(append([]string{t.point}, elements...)...)
 }
 
-// exists reports whether a group exists.
 func (t tree) exists(group string) bool {
 	_, err := t.host.ReadFile(t.path(group, "schemata"))
 	return err == nil
@@ -55,12 +53,11 @@ func (t tree) groupNames() ([]string, error) {
 	return names, nil
 }
 
-// group is the state of a control group.
 type group struct {
 	schemata Schemata
 	// mode is shareable, exclusive, pseudo-locksetup or pseudo-locked.
 	mode string
-	// empty reports that a managed group has no tasks; it is not set for other groups.
+	// empty is true for a managed group without tasks; it is not set for other groups.
 	empty bool
 }
 
@@ -94,14 +91,13 @@ func (t tree) readGroup(name string) (g group, err error) {
 type machine struct {
 	tree
 	info Info
-	// groups are all control groups by name, those of others and the root group included.
+	// groups are all control groups by name, including the root group and the groups of others.
 	groups map[string]group
 }
 
-// isManaged reports whether a group is this program's.
 func isManaged(name string) bool { return strings.HasPrefix(name, GroupPrefix) && name != GroupPrefix }
 
-// names returns the groups for which is holds, sorted.
+// names returns the groups for which is returns true, sorted.
 func (m *machine) names(is func(name string) bool) []string {
 	names := slices.Sorted(maps.Keys(m.groups))
 	return slices.DeleteFunc(names, func(name string) bool { return !is(name) })
@@ -111,12 +107,10 @@ func (m *machine) foreign() []string {
 	return m.names(func(name string) bool { return name != rootGroup && !isManaged(name) })
 }
 
-// closids returns the number of CLOSIDs in use. Pseudo-locked groups have released theirs.
 func (m *machine) closids() int {
 	return len(m.names(func(name string) bool { return m.groups[name].mode != "pseudo-locked" }))
 }
 
-// readMachine reads the state of resctrl. It writes nothing.
 func readMachine(t tree) (*machine, error) {
 	m := &machine{tree: t, groups: map[string]group{}}
 	names, err := t.groupNames()
@@ -171,8 +165,8 @@ func (t tree) readInfo() (map[string][]byte, error) {
 	return files, nil
 }
 
-// largestBandwidth returns the root group's schemata with the largest bandwidth of all groups, from which ParseInfo derives
-// the maximum: the root group may have been limited.
+// largestBandwidth returns the root group's schemata with the largest bandwidth of all groups. ParseInfo derives the maximum from
+// it, because the root group may have been limited.
 func (m *machine) largestBandwidth() Schemata {
 	root := maps.Clone(m.groups[rootGroup].schemata)
 	for _, g := range m.groups {

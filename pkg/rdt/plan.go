@@ -13,7 +13,7 @@ import (
 type OpKind string
 
 const (
-	// Create makes a group. The kernel gives it all that is not exclusive to others, but it has no tasks.
+	// Create makes a group without tasks. The kernel gives it everything that is not exclusive to other groups.
 	Create OpKind = "create"
 	// Write sets schemata of a group.
 	Write OpKind = "write"
@@ -34,7 +34,7 @@ type Op struct {
 //
 // At every moment each existing group has only cache bits that it had before or will have, and at most as much bandwidth as
 // before or after. Groups that have no bit of a cache in common before and after never share one in between. There are two
-// exceptions: a new group, which nobody uses yet, has the kernel's defaults until its first write; and when groups swap masks
+// exceptions: a new group, which has no tasks yet, has the kernel's defaults until its first write; and when groups swap masks
 // that are too small to be divided, the first of them to move shares the other's bits until that has moved, too.
 func Plan(current, wanted map[string]Schemata, info Info) []Op {
 	var ops []Op
@@ -66,21 +66,19 @@ type cell struct {
 	steps []step
 }
 
-// step sets one value.
 type step struct {
 	group  string
 	domain Domain
 	value  uint64
 }
 
-// unit is one value of a cell, on its way from old to wanted.
 type unit struct {
 	group                string
 	domain               Domain
 	old, current, wanted uint64
-	// created units are of new groups and not yet written; they use nothing of the cell before.
+	// created units belong to new groups that are not written yet. Until then they use nothing of the cell.
 	created bool
-	// apart are the units of other groups that it has no bit in common with, before and after.
+	// apart are the units of other groups that share no bit with it, before and after.
 	apart []*unit
 }
 
@@ -124,7 +122,7 @@ func (c *cell) set(u *unit, value uint64) {
 	c.steps = append(c.steps, step{u.group, u.domain, value})
 }
 
-// shrink removes from each unit what it must not have in the end, if what remains is legal.
+// shrink removes the bits from each unit that it must not have in the end, if the rest is legal.
 func (c *cell) shrink() {
 	for _, u := range c.units {
 		less := min(u.old, u.wanted)
@@ -137,7 +135,7 @@ func (c *cell) shrink() {
 	}
 }
 
-// move brings all units to their wanted values, as soon as those are free.
+// move changes all units to their wanted values, as soon as these are free.
 func (c *cell) move() {
 	for {
 		pending := slices.DeleteFunc(slices.Clone(c.units), func(u *unit) bool { return u.current == u.wanted && !u.created })
@@ -161,7 +159,6 @@ func (u *unit) blocked() uint64 {
 	return bits
 }
 
-// misplaced reports whether the unit has bits that it must not have in the end.
 func (u *unit) misplaced() bool { return u.current&^u.wanted != 0 }
 
 // finish sets the wanted values that are free.
@@ -177,7 +174,7 @@ func (c *cell) finish(pending []*unit) bool {
 	return done
 }
 
-// enter moves one misplaced unit to the free part of its wanted bits, so that it leaves those of others.
+// enter moves one misplaced unit to the free part of its wanted bits, so that it leaves the bits of others.
 func (c *cell) enter(pending []*unit) bool {
 	for _, u := range pending {
 		if part := c.cache.largestPart(u.wanted &^ u.blocked()); u.misplaced() && part != 0 {
@@ -188,7 +185,7 @@ func (c *cell) enter(pending []*unit) bool {
 	return false
 }
 
-// makeRoom shrinks one misplaced unit to the minimum, where that lets another one enter.
+// makeRoom shrinks one misplaced unit to the minimum if that lets another unit enter.
 func (c *cell) makeRoom(pending []*unit) bool {
 	for _, u := range pending {
 		if !u.misplaced() {

@@ -33,7 +33,7 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	return classes.Drift{Found: found}, err
 }
 
-// reapply applies the live configuration and restores the groups of draining classes, unless there is no room for those.
+// reapply applies the live configuration and restores the groups of draining classes, if there is room for them.
 func (b *Backend) reapply(now *live) error {
 	draining := map[string]Schemata{}
 	for _, class := range now.draining {

@@ -15,7 +15,7 @@ import (
 
 // Resolution is the meaning of a configuration on one CPU.
 type Resolution struct {
-	// Groups are the complete schemata of every configured group, by group name; that of the root group is empty.
+	// Groups are the complete schemata of every configured group, by group name. The root group's name is empty.
 	Groups map[string]Schemata
 	// Ignored has the optional settings that this CPU does not support, by class.
 	Ignored map[string][]string
@@ -75,7 +75,7 @@ func (r *resolver) report(err *ConfigError) {
 	}
 }
 
-// unsupported handles a resource that this CPU does not have: the settings of classes for it must be optional.
+// unsupported handles settings for a resource that this CPU lacks. They must be optional.
 func (r *resolver) unsupported(setting, option string, optional bool, isSet func(class, partition) bool) {
 	for class, p := range r.config.classes() {
 		switch {
@@ -96,7 +96,6 @@ const (
 	data    = "data"
 )
 
-// kindOf returns the kind of cache use of a schema.
 func kindOf(schema Schema) string {
 	switch strings.TrimPrefix(string(schema), schema.Level()) {
 	case "CODE":
@@ -137,7 +136,7 @@ func (r *resolver) caches(level string, optional bool) {
 	}
 }
 
-// share is what is wanted of one cache, by kind of use.
+// share is the requested part of one cache, by kind of use.
 type share map[string]*proportion
 
 func (s share) of(kind string) *proportion {
@@ -147,8 +146,8 @@ func (s share) of(kind string) *proportion {
 	return s[unified]
 }
 
-// cacheShare returns the share of one cache, which is everything where a setting does not mention the cache ID, and empty
-// without a setting.
+// cacheShare returns the share of one cache. It is everything if a setting does not mention the cache ID, and empty without a
+// setting.
 func cacheShare(settings []setting[share], id int) share {
 	if settings == nil {
 		return nil
@@ -175,7 +174,7 @@ func (r *resolver) bandwidth() {
 	}
 }
 
-// limit returns the value of a setting for one domain, which is a share of base.
+// limit returns the value of a setting for one domain, as a share of base.
 func (r *resolver) limit(of, name string, settings []setting[bandwidth], id int, base uint64) uint64 {
 	if settings == nil {
 		return base

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// request is what one partition wants of one cache.
+// request is the part of one cache that one partition requests.
 type request struct {
 	partition string
 	*proportion
@@ -75,7 +75,6 @@ func mixed(first, second request) error {
 		first.partition, first.text, second.partition, second.text)
 }
 
-// divideMasks checks the partitions' masks.
 func divideMasks(requests []request, cache CacheInfo) (map[string]uint64, error) {
 	masks := map[string]uint64{}
 	for i, wanted := range requests {
@@ -123,8 +122,8 @@ func dividePercent(requests []request, cache CacheInfo) (map[string]uint64, erro
 	return masks, nil
 }
 
-// sizesOf returns the number of bits of each partition, when all together have total per cent. It goes from the smallest
-// request up, and rounds down, but not below the CPU's minimum; the largest gets the rest.
+// sizesOf returns the number of bits of each partition, if all together have total per cent. It begins with the smallest request,
+// and rounds down, but not below the CPU's minimum. The largest request gets the rest.
 func sizesOf(requests []request, total uint64, cache CacheInfo) (map[string]uint64, error) {
 	ascending := slices.Clone(requests)
 	slices.SortStableFunc(ascending, func(a, b request) int { return cmp.Compare(a.high, b.high) })

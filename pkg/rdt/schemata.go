@@ -26,7 +26,6 @@ func (s Schema) Level() string {
 	return ""
 }
 
-// base is the number base of the values: masks are hexadecimal.
 func (s Schema) base() int {
 	if s.Level() != "" {
 		return 16
@@ -122,14 +121,12 @@ func (s Schemata) values(schema Schema) string {
 
 func (s Schemata) value(d Domain) string { return strconv.FormatUint(s[d], d.Schema.base()) }
 
-// domains returns the domains sorted by schema and ID.
 func (s Schemata) domains() []Domain {
 	return slices.SortedFunc(maps.Keys(s), func(a, b Domain) int {
 		return cmp.Or(cmp.Compare(a.Schema, b.Schema), cmp.Compare(a.ID, b.ID))
 	})
 }
 
-// ids returns the domain IDs of one schema, ascending.
 func (s Schemata) ids(schema Schema) []int {
 	var ids []int
 	for _, domain := range s.domains() {

@@ -31,11 +31,12 @@ type live struct {
 	config     *Config
 	machine    *machine
 	resolution Resolution
-	// offered are the configured classes. Draining ones are not, in this or a former run, but still have a group.
+	// offered are the configured classes. draining are other classes, of this or a former run, that still have a group.
 	offered, draining []string
 	// effective are the kernel's values of the managed groups, draining ones included, and of the root group if it is configured.
 	effective map[string]Schemata
-	// err is why the configuration could not be replaced or restored; unavailable is the last such error of that type.
+	// err is why the configuration could not be replaced or restored. unavailable is the last such error that was a
+	// *classes.Unavailable.
 	err         error
 	unavailable *classes.Unavailable
 }
@@ -81,7 +82,6 @@ func refusalReason(err error) string {
 	return "Refused"
 }
 
-// machineConditions describe the mount and the groups that use up CLOSIDs.
 func (l *live) machineConditions() []classes.Condition {
 	foreign := l.machine.foreign()
 	total := l.machine.info.CLOSIDs
@@ -105,7 +105,6 @@ func (l *live) machineConditions() []classes.Condition {
 	return conditions
 }
 
-// classConditions describe what differs from the configuration.
 func (l *live) classConditions() []classes.Condition {
 	var conditions []classes.Condition
 	if len(l.draining) > 0 {

@@ -48,7 +48,6 @@ func ParseTaskGroup(data []byte) (string, error) {
 	return strings.TrimPrefix(group, "/"), nil
 }
 
-// groupOfTask returns the control group of a thread.
 func (t tree) groupOfTask(tid int) (string, error) {
 	proc := path.Join("/proc", strconv.Itoa(tid))
 	data, err := t.host.ReadFile(path.Join(proc, "cpu_resctrl_groups"))
@@ -114,7 +113,7 @@ func (t tree) removeUnused(name string) (removed bool, err error) {
 	return false, nil
 }
 
-// running reports whether a task has not ended. A zombie has, but its parent may leave it in its group forever.
+// running reports whether a task has not ended. A zombie counts as ended, because its parent may leave it in its group forever.
 func (t tree) running(tid int) bool {
 	stat, err := t.host.ReadFile(path.Join("/proc", strconv.Itoa(tid), "stat"))
 	if err != nil {
@@ -124,7 +123,6 @@ func (t tree) running(tid int) bool {
 	return !slices.Contains([]string{"Z", "X"}, cgroup.StatField(stat, state))
 }
 
-// moveTask moves one thread to a group.
 func (t tree) moveTask(tid int, group string) error {
 	err := t.host.WriteFile(t.path(group, "tasks"), []byte(strconv.Itoa(tid)))
 	if errors.Is(err, syscall.ESRCH) {

@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// ErrUnsettled is the error for a container whose threads multiply faster than they can be moved.
+// ErrUnsettled is the error for a container that creates threads faster than they can be moved.
 var ErrUnsettled = errors.New("new threads kept appearing outside the group")
 
 const (
@@ -94,7 +94,7 @@ type move struct {
 	to   string
 	// movable reports whether the threads of a group are moved.
 	movable func(group string) bool
-	// origins are the groups of the threads before the move, but not of those that were born in the new group since.
+	// origins are the groups of the threads before the move. Threads that were created in the new group since are not in it.
 	origins map[int]string
 	// begun reports whether a thread was moved.
 	begun bool
@@ -172,8 +172,8 @@ func (m *move) each(do func(tid int, group string) error) error {
 	return nil
 }
 
-// undo moves the threads back, and those that were born meanwhile to the group before. It ignores the context of the move,
-// so that no container stays between two groups.
+// undo moves the threads back, and threads that were created meanwhile to before. It ignores the context of the move, so that no
+// container stays between two groups.
 func (m *move) undo(cause error, before string) error {
 	if !m.begun {
 		return cause

@@ -73,7 +73,7 @@ func groupText(name string) string {
 	return "resctrl group " + name
 }
 
-// transact does all operations and returns the kernel's values of the wanted groups, or restores what was there before.
+// transact does all operations and returns the kernel's values of the wanted groups, or restores the previous state.
 func (t tree) transact(ops []Op, before, wanted map[string]Schemata, info Info) (effective map[string]Schemata, err error) {
 	for _, op := range ops {
 		if err := t.do(op); err != nil {
@@ -148,7 +148,6 @@ func (t tree) readBack(wanted map[string]Schemata, info Info) (map[string]Schema
 	return effective, nil
 }
 
-// differences describes where the values differ by more than rounding.
 func (i Info) differences(wanted, got Schemata) []string {
 	var found []string
 	for _, domain := range wanted.domains() {

@@ -18,7 +18,7 @@ import (
 // proportion is a requested share of a cache, independent of the CPU: a mask, or a range in per cent.
 type proportion struct {
 	text string
-	// mask is relative to the lowest bit of what it is a share of. If it is 0, low and high are the share.
+	// mask is relative to the lowest bit of its base. If it is 0, low and high are the share.
 	mask      uint64
 	low, high uint64
 	// ranged reports whether both ends were given.
@@ -65,7 +65,7 @@ func (p *proportion) parsePercent(text string) error {
 	return errors.Join(lowErr, highErr)
 }
 
-// within returns the requested part of base: all of it without a request.
+// within returns the requested part of base, which is all of it without a request.
 func (p *proportion) within(base uint64, cache CacheInfo) (uint64, error) {
 	if p == nil {
 		return base, nil
@@ -111,7 +111,6 @@ func (p proportion) percentOf(base uint64, cache CacheInfo) (uint64, error) {
 	return mask, cache.legal(mask)
 }
 
-// parseBits reads bit numbers, like "0-5,8", into a mask.
 func parseBits(text string) (uint64, error) {
 	spans, err := parseSpans(text, 63)
 	mask := uint64(0)
@@ -133,7 +132,6 @@ func (s spans) contains(n int) bool {
 	return slices.ContainsFunc(s, func(s span) bool { return s.first <= n && n <= s.last })
 }
 
-// common returns a number that is in both.
 func (s spans) common(other spans) (n int, ok bool) {
 	for _, a := range s {
 		for _, b := range other {

@@ -5,8 +5,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// QOSLimitRange has the default classes of a namespace: what KEP-3008 ("Default and limits") adds to LimitRange, as an object of
-// its own. Admission policies read it when a pod is created, and nothing else does: running pods keep their classes.
+// QOSLimitRange has the default classes of a namespace. It replaces the fields that KEP-3008 ("Default and limits") adds to
+// LimitRange. Only admission policies read it, when a pod is created: running pods keep their classes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,path=qoslimitranges,singular=qoslimitrange,shortName=qlr,categories={qos}
@@ -54,7 +54,7 @@ type QOSLimitRangeSpec struct {
 // +kubebuilder:validation:XValidation:rule="self.type != 'Pod' || !self.qosResources.exists(r, r.name.startsWith('k8s.io/'))",message="that is for containers"
 // +kubebuilder:validation:XValidation:rule="!self.qosResources.exists(r, self.qosResources.exists(o, o.name == 'k8s.io/' + r.name))",message="named twice"
 type QOSLimitRangeItem struct {
-	// What the defaults are for: Container, for resources of containers, or Pod, for resources of pods.
+	// The scope of the defaults: Container, for resources of containers, or Pod, for resources of pods.
 	// +required
 	Type Scope `json:"type"`
 
@@ -74,14 +74,14 @@ type QOSLimitRangeItem struct {
 // +kubebuilder:validation:XValidation:rule="!self.name.contains('kubernetes.io/')",message="Kubernetes keeps the domain kubernetes.io to itself"
 // +kubebuilder:validation:XValidation:rule="self.name.substring(self.name.indexOf('/') + 1).size() + self.default.size() < 63",message="with class too long"
 type LimitQOSResource struct {
-	// Name of the resource, e.g. "k8s.io/rdt", for which "rdt" may be written.
+	// Name of the resource, e.g. "k8s.io/rdt". "rdt" and "blockio" are accepted as short names.
 	// +required
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	Name string `json:"name"`
 
-	// Class of whatever asks for no class of the resource. Its nodes must have it: what gets a class as a default is counted and
-	// refused as if it had asked for it.
+	// Class of containers or pods that request no class of the resource. Their nodes must have it: a default is counted and
+	// refused like a request.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Names in the Kubernetes API; Kind and Plural are those of NodeQOSResources.
+// Names in the Kubernetes API. Kind and Plural name NodeQOSResources.
 const (
 	GroupName = "qos.noderesource.dev"
 	Version   = "v1alpha1"
@@ -20,17 +20,17 @@ const (
 	LimitRangePlural = "qoslimitranges"
 )
 
-// GroupVersion is that of the kinds of this package.
+// GroupVersion is the group and version of the kinds of this package.
 //
 //nolint:gochecknoglobals // callers of every API package expect it, and nothing changes it
 var GroupVersion = schema.GroupVersion{Group: GroupName, Version: Version}
 
-// Resource makes a resource of this group out of its plural name, for errors and RESTMappers.
+// Resource returns the resource of this group with a plural name, for errors and RESTMappers.
 func Resource(plural string) schema.GroupResource {
 	return GroupVersion.WithResource(plural).GroupResource()
 }
 
-// AddToScheme makes the kinds of this package known to a scheme, so that typed clients and caches can be made with it.
+// AddToScheme registers the kinds of this package with a scheme, for typed clients and caches.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &NodeQOSResources{}, &NodeQOSResourcesList{}, &QOSLimitRange{}, &QOSLimitRangeList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)

@@ -5,8 +5,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NodeQOSResources reports the QoS-class resources of a node, and the use and the holders of each class. It has the name of its node
-// and is deleted with it. The shim on the node writes its status; it configures nothing.
+// NodeQOSResources reports the QoS-class resources of a node, with the use and the holders of each class. The object has the name
+// of its node and is deleted with it. The shim on the node writes the status. The object configures nothing.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -22,11 +22,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type NodeQOSResources struct {
 	metav1.TypeMeta `json:",inline"`
-	// Standard object's metadata. The name is that of the node.
+	// Standard object's metadata. The name is the name of the node.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// What the node has. It is written only when something in it changes.
+	// The state of the node. It is written only when it changes.
 	// +optional
 	Status NodeQOSResourcesStatus `json:"status,omitzero"`
 }
@@ -44,7 +44,7 @@ type NodeQOSResourcesList struct {
 	Items []NodeQOSResources `json:"items"`
 }
 
-// NodeQOSResourcesStatus is what a node has.
+// NodeQOSResourcesStatus is the state of the resources on a node.
 type NodeQOSResourcesStatus struct {
 	// The QoS-class resources of the node with their classes, in the shape that KEP-3008 gives to NodeStatus.
 	// +optional
@@ -56,10 +56,10 @@ type NodeQOSResourcesStatus struct {
 	// +listMapKey=name
 	UnavailableResources []UnavailableResource `json:"unavailableResources,omitempty"`
 
-	// Conditions of the node as a whole. PluginReady is True while the plugin answers, has class files in force and is registered
-	// with the container runtime; else the rest of the status is the last known state. ConfigurationApplied is True while the class
-	// files on disk are in force. RuntimeRegistered is True while the plugin is registered with the container runtime; else no
-	// container gets a class.
+	// Conditions of the node as a whole. PluginReady is True while the plugin responds, has class files in force and is
+	// registered with the container runtime; otherwise the rest of the status is the last known state. ConfigurationApplied is
+	// True while the class files on disk are in force. RuntimeRegistered is True while the plugin is registered with the
+	// container runtime; otherwise no container gets a class.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -109,7 +109,7 @@ type QOSResourceInfo struct {
 	// +listMapKey=name
 	Classes []QOSResourceClassInfo `json:"classes,omitempty"`
 
-	// Class of containers and pods that ask for none. Absent: they get the system default, which enforces nothing.
+	// Class of containers and pods that request none. If absent, they get the system default, which enforces nothing.
 	// +optional
 	DefaultClass string `json:"defaultClass,omitempty"`
 
@@ -127,12 +127,12 @@ type QOSResourceClassInfo struct {
 	// +required
 	Name string `json:"name"`
 
-	// The most assignments of this class on the node at a time. Absent or 0: unlimited.
+	// The maximum number of assignments of this class on the node. Absent or 0: unlimited.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Capacity int64 `json:"capacity,omitempty"`
 
-	// Assignments now. It can exceed a capacity that was lowered, as nothing that runs is evicted.
+	// The current number of assignments. It can exceed a capacity that was lowered, because running containers are not evicted.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	InUse int64 `json:"inUse"`
@@ -141,11 +141,11 @@ type QOSResourceClassInfo struct {
 	// +optional
 	Description string `json:"description,omitempty"`
 
-	// What is missing when the class is enforced in part only; else absent.
+	// Which part of the class is not enforced; absent when all of it is.
 	// +optional
 	Degraded string `json:"degraded,omitempty"`
 
-	// True when the class is not configured any more: it accepts no new assignments, and is removed with the last one.
+	// True when the class is no longer configured. It accepts no new assignments, and is removed when the last one ends.
 	// +optional
 	Draining bool `json:"draining,omitempty"`
 
@@ -153,7 +153,8 @@ type QOSResourceClassInfo struct {
 	// +optional
 	ExtendedResource string `json:"extendedResource,omitempty"`
 
-	// Pods and containers that have the class, by namespace, pod and container; at most 1000, and fewer when their names are long.
+	// Pods and containers that have the class, by namespace, pod and container. At most 1000 are listed, fewer when their names
+	// are long.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
@@ -179,17 +180,17 @@ type Holder struct {
 	// +optional
 	Container string `json:"container,omitempty"`
 
-	// Where the class came from: "container", "allocated", "pod" or "default"; "update" for a change of what runs; "adopted" for what
-	// ran in the class when the plugin found it.
+	// Source of the class: "container", "allocated", "pod" or "default"; "update" if it was changed while the holder ran;
+	// "adopted" if the plugin found the holder running in it.
 	// +optional
 	Source string `json:"source,omitempty"`
 
-	// Why the pod is to be evicted because of this class, as one word, e.g. "ClassRemoved"; absent when it may stay.
+	// Why the pod is to be evicted, in one word, e.g. "ClassRemoved"; absent when it is not.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
 
-// Scope is what the classes of a resource are assigned to.
+// Scope is the kind of object that has the classes of a resource.
 //
 // +kubebuilder:validation:Enum=Container;Pod
 type Scope string
@@ -206,7 +207,7 @@ type UnavailableResource struct {
 	// +required
 	Name string `json:"name"`
 
-	// What its classes would be assigned to.
+	// Scope that the resource would have.
 	// +optional
 	Scope Scope `json:"scope,omitempty"`
 
@@ -221,7 +222,8 @@ type UnavailableResource struct {
 
 // ConfigStatus describes the class files that are in force.
 type ConfigStatus struct {
-	// SHA-256 over names and contents of the files, in hexadecimal: equal on two nodes means equal files. Absent when none is in force.
+	// SHA-256 of the names and contents of the files, in hexadecimal. Nodes with equal files have equal hashes. Absent when no
+	// files are in force.
 	// +optional
 	Hash string `json:"hash,omitempty"`
 
@@ -241,7 +243,7 @@ type PluginStatus struct {
 	Version string `json:"version,omitempty"`
 }
 
-// RuntimeStatus describes the container runtime as it registered the plugin.
+// RuntimeStatus describes the container runtime that the plugin is registered with.
 type RuntimeStatus struct {
 	// Name, e.g. "containerd".
 	// +optional
@@ -251,7 +253,7 @@ type RuntimeStatus struct {
 	// +optional
 	Version string `json:"version,omitempty"`
 
-	// Version of NRI that the runtime speaks; absent when the runtime does not report it.
+	// Version of NRI in the runtime; absent when the runtime does not report it.
 	// +optional
 	NRIVersion string `json:"nriVersion,omitempty"`
 }
@@ -267,30 +269,30 @@ const (
 const (
 	// ReasonReady is the reason while the condition is True.
 	ReasonReady = "Ready"
-	// ReasonNotReady means that the plugin answers, but has no class files in force or no container runtime.
+	// ReasonNotReady means that the plugin responds, but has no class files in force or no container runtime.
 	ReasonNotReady = "NotReady"
-	// ReasonNotAnswering means that the plugin does not answer.
+	// ReasonNotAnswering means that the plugin does not respond.
 	ReasonNotAnswering = "NotAnswering"
 )
 
-// PodConditionAssigned is the type of the pod condition that the shim writes. It is True while the pod has the classes in its message,
-// and False when it was refused some of those that it asks for.
+// PodConditionAssigned is the type of the pod condition that the shim writes. It is True while the pod has the classes in its
+// message. It is False when a requested class was refused.
 const PodConditionAssigned = GroupName + "/Assigned"
 
-// Reasons of the pod condition. A refusal by the plugin has the plugin's own reason, e.g. "ClassFull".
+// Reasons of the pod condition. If the plugin refuses a class, the condition has the plugin's reason, e.g. "ClassFull".
 const (
 	// ReasonAssigned is the reason while the condition is True.
 	ReasonAssigned = "Assigned"
-	// ReasonRefused is the reason of a refusal that has none of its own.
+	// ReasonRefused is the reason of a refusal for which the plugin reports no reason.
 	ReasonRefused = "Refused"
-	// ReasonChangeRefused means that the pod runs, but not in the classes that its annotations ask for now.
+	// ReasonChangeRefused means that the pod runs, but not in the classes that its annotations request now.
 	ReasonChangeRefused = "ChangeRefused"
 )
 
-// PodConditionInEffect separates, in the message of a pod condition that is False, the refusals from the classes that the pod has.
+// PodConditionInEffect separates the refusals from the classes in effect, in the message of a pod condition that is False.
 const PodConditionInEffect = "; in effect: "
 
-// FieldManager is the field manager of all that the shim writes.
+// FieldManager is the field manager of the shim's writes.
 const FieldManager = "qos-kubelet-shim"
 
 // MaxHolders is the maximum length of Holders.

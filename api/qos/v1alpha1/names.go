@@ -5,7 +5,7 @@ package qosv1alpha1
 
 import "strings"
 
-// Name is the lower-case name of a source, e.g. "allocated"; empty when nothing was asked for.
+// Name is the lower-case name of a source, e.g. "allocated"; empty when nothing was requested.
 func (x Source) Name() string {
 	if x == Source_SOURCE_UNSPECIFIED {
 		return ""

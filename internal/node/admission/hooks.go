@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission is what the hooks of the runtime do: it gives containers and pods their classes, or refuses them.
+// Package admission implements the hooks of the runtime: they give containers and pods their classes, or refuse them.
 package admission
 
 import (
@@ -31,9 +31,9 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 	return h.store.Admit(container)
 }
 
-// StartContainer records the process of a container that is about to start. enforce, if there is anything to do, enforces and verifies
-// its classes; on error the container must not be started. A container that was created while the plugin was away is refused if it
-// requests a class, since it was created without it: the kubelet creates a new one.
+// StartContainer records the process of a container that is about to start. enforce, if not nil, enforces and verifies its
+// classes; on error the container must not be started. A container that was created while the plugin was away was created without
+// classes. If it requests one it is refused, and the kubelet creates a new container.
 func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.Context) error, err error) {
 	e, err := h.store.Start(container)
 	if err != nil {
@@ -42,8 +42,8 @@ func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.C
 	return h.enforcement(e), nil
 }
 
-// RunPod gives a pod that is about to run its pod-scope classes. enforce, if there is anything to do, enforces them on the pod's cgroup; on
-// error the pod must not run.
+// RunPod gives a pod that is about to run its pod-scope classes. enforce, if not nil, enforces them on the pod's cgroup; on error
+// the pod must not run.
 func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error, err error) {
 	e, err := h.store.AdmitPod(pod)
 	if err != nil {
@@ -56,7 +56,6 @@ func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error,
 // unknown IDs.
 func (h *Hooks) Stop(id string) { h.store.Release(id) }
 
-// enforcement returns what enforces the classes of a new holder, outside of the store's lock; nil when it has none.
 func (h *Hooks) enforcement(e state.Entry) func(context.Context) error {
 	steps := reconcile.Enforcement(e)
 	if len(steps) == 0 {
@@ -65,13 +64,13 @@ func (h *Hooks) enforcement(e state.Entry) func(context.Context) error {
 	return func(ctx context.Context) error { return h.store.Finish(e, h.enforce(ctx, e.Holder, steps)) }
 }
 
-// maxWaiting bounds the threads of this process that wait in a kernel that does not answer.
+// maxWaiting bounds the threads of this process that are blocked in the kernel.
 const maxWaiting = 100
 
 var errKernelHangs = errors.New("the kernel has not answered for many containers before; see what its processes hang in")
 
-// enforce stops waiting for the kernel when ctx ends. A call that hangs in the kernel cannot be ended: it outlives the hook, and the process
-// does not wait for it at its end. It changes only what the runtime is about to remove.
+// enforce returns when ctx ends, even if the kernel has not answered. A blocked system call cannot be interrupted: it outlives
+// the hook, and the process does not wait for it at its end. It changes only objects that the runtime is about to remove.
 func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reconcile.Step) error {
 	if h.waiting.Add(1) > maxWaiting {
 		h.waiting.Add(-1)

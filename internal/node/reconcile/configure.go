@@ -12,14 +12,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Previewer is a classes.Backend that can report what its status would be, without writing anything.
+// Previewer is a classes.Backend that can report the status for a configuration without writing anything.
 type Previewer interface {
 	// Preview returns the status that the backend would have if config were the live one.
 	Preview(ctx context.Context, config classes.BackendConfig) (classes.BackendStatus, error)
 }
 
-// Check returns why a set of class files could not be made live on this machine, and what would be offered. It changes nothing. A resource
-// that the machine does not have is no error, but unavailable in what is returned.
+// Check returns why a set of class files could not be made live on this machine, and which resources would be offered. It changes
+// nothing. A resource that the machine lacks is not an error; it is returned as unavailable.
 func (r *Reconciler) Check(ctx context.Context, files classes.FileSet) ([]state.ResourceStatus, error) {
 	if files.Err != nil {
 		return nil, files.Err
@@ -56,9 +56,9 @@ func preview(ctx context.Context, r state.Resource) (state.ResourceStatus, error
 	return status, err
 }
 
-// Configure makes a set of class files the live configuration: it is checked against the machine, then applied whole, or not at all, the
-// one before staying live. The outcome is in Status too. A resource that the machine does not have is no error; it is offered as
-// unavailable.
+// Configure makes a set of class files the live configuration. It checks them against the machine, and applies all of them or
+// none; on an error the previous configuration stays live. Status reports the outcome, too. A resource that the machine lacks is
+// not an error; it is offered as unavailable.
 func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error {
 	if err := r.acquire(ctx); err != nil {
 		return err
@@ -96,8 +96,8 @@ func (r *Reconciler) apply(ctx context.Context, files classes.FileSet) error {
 	return nil
 }
 
-// check returns the resources of a configuration, with existing backends where there are, after each backend has checked whether its part
-// can be applied.
+// check returns the resources of a configuration. It uses existing backends, and makes new ones. Each backend checks whether its
+// part can be applied.
 func (r *Reconciler) check(ctx context.Context, config *classes.Config) (map[string]state.Resource, error) {
 	next := map[string]state.Resource{}
 	var errs []error
@@ -120,7 +120,6 @@ func (r *Reconciler) resourceFor(config classes.ResourceConfig) state.Resource {
 	return state.Resource{Backend: old.Backend, Config: config}
 }
 
-// locate adds the place of a resource's definition to each of its problems.
 func locate(config classes.ResourceConfig, err error) []error {
 	var located []error
 	for _, problem := range classes.SplitErrors(err) {
@@ -130,7 +129,7 @@ func locate(config classes.ResourceConfig, err error) []error {
 	return located
 }
 
-// problemError is a *classes.FieldError with its cause, so that the kernel's errno is found in it.
+// problemError is a *classes.FieldError that wraps its cause, e.g. the kernel's errno.
 type problemError struct {
 	classes.FieldError
 	cause error
@@ -177,7 +176,7 @@ func (r *Reconciler) rollBack(ctx context.Context, applied []classes.ResourceCon
 	return errors.Join(errs...)
 }
 
-// ReleaseUnused drops what backends keep only for classes that were removed from the configuration and are not in use any more.
+// ReleaseUnused releases what backends keep for classes that were removed from the configuration and are no longer in use.
 func (r *Reconciler) ReleaseUnused(ctx context.Context) error {
 	if err := r.acquire(ctx); err != nil {
 		return err
@@ -186,7 +185,6 @@ func (r *Reconciler) ReleaseUnused(ctx context.Context) error {
 	return r.releaseUnused(ctx)
 }
 
-// releaseUnused does nothing before the first synchronization: until then it is not known which classes are in use.
 func (r *Reconciler) releaseUnused(ctx context.Context) error {
 	if !r.store.EverSynchronized() {
 		return nil

@@ -12,10 +12,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Reconcile brings all that runs into its desired classes: defaults follow the configuration, pending requests are retried, and
-// where the kernel shows another class, the desired one is enforced. It is to be called after Synchronize and Configure, outside
-// of hooks. What fails keeps its slot, is reported as observed, and is retried by the next Repair. It returns how many holders it
-// has moved.
+// Reconcile brings all running holders into their desired classes. Defaults follow the configuration, and pending requests are
+// retried. If the kernel shows another class, the desired one is enforced. It must be called after Synchronize and Configure,
+// outside of hooks. A holder that fails keeps its slot, is reported in the observed class, and is retried by the next Repair. It
+// returns the number of moved holders.
 func (r *Reconciler) Reconcile(ctx context.Context) (moved int) {
 	if r.acquire(ctx) != nil {
 		return 0
@@ -76,14 +76,13 @@ type observation struct {
 	assigned classes.Assignment
 	class    string
 	// known is false when the kernel does not show the class.
-	known bool
-	// unavailable resources cannot be enforced.
+	known       bool
 	unavailable bool
 	// draining classes take nothing new.
 	draining bool
 }
 
-// observe looks up the class of each resource in the kernel. After an error it goes on with the others.
+// observe reads the class of each resource from the kernel. After an error it continues with the others.
 func (r *Reconciler) observe(ctx context.Context, e state.Entry) (observed []observation, err error) {
 	for _, a := range e.Assignments {
 		resource, there := r.store.Resource(a.Resource)
@@ -102,7 +101,7 @@ func (r *Reconciler) observe(ctx context.Context, e state.Entry) (observed []obs
 	return observed, err
 }
 
-// plan returns the steps from the observed to the desired classes, and records what was observed of the others.
+// plan returns the steps from the observed to the desired classes, and records the other observed classes.
 func (r *Reconciler) plan(e state.Entry, observed []observation) (steps []Step) {
 	for _, o := range observed {
 		step, needed := o.step(e)
@@ -116,8 +115,8 @@ func (r *Reconciler) plan(e state.Entry, observed []observation) (steps []Step) 
 	return steps
 }
 
-// step returns the step that a resource of a holder needs. What the kernel does not show counts as in its class, unless it is known
-// to be elsewhere.
+// step returns the step that a resource of a holder needs. If the kernel does not show the class, the holder counts as in its
+// class, unless another class was observed before.
 func (o observation) step(e state.Entry) (s Step, needed bool) {
 	want := o.assigned.Class
 	s = Step{Resource: o.assigned.Resource, From: want, To: want}
@@ -138,7 +137,6 @@ func (o observation) step(e state.Entry) (s Step, needed bool) {
 	return s, want != classes.SystemDefault && !o.draining
 }
 
-// observeSteps records in which classes a holder is after steps that failed: as the kernel shows, or else as before.
 func (r *Reconciler) observeSteps(ctx context.Context, e state.Entry, steps []Step) {
 	ctx = context.WithoutCancel(ctx)
 	for _, s := range steps {
@@ -155,7 +153,7 @@ func (r *Reconciler) observeSteps(ctx context.Context, e state.Entry, steps []St
 	}
 }
 
-// hasEnded reports whether a holder runs no more, whatever process has its PID now.
+// hasEnded reports whether a holder has ended, even if another process has its PID now.
 func (r *Reconciler) hasEnded(e state.Entry, observeErr error) bool {
 	if errors.Is(observeErr, classes.ErrEnded) || errors.Is(observeErr, fs.ErrNotExist) && e.Container == "" {
 		return true
@@ -178,7 +176,7 @@ func (r *Reconciler) logFailure(e state.Entry, steps []Step, err error) {
 	log("cannot be moved to its class; it is retried", "holder", e.String(), "error", err)
 }
 
-// restoreStored replaces values that the runtime has stored and that are not those of the desired classes.
+// restoreStored replaces values that the runtime has stored and that differ from the desired classes.
 func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 	if !e.Stale {
 		return
@@ -210,7 +208,7 @@ func storedSteps(e state.Entry) (steps []Step) {
 	return steps
 }
 
-// verifyPods compares adopted pods with the kernel. Those that cannot be looked at stay unverified.
+// verifyPods compares adopted pods with the kernel. Pods that cannot be read stay unverified.
 func (r *Reconciler) verifyPods(ctx context.Context) {
 	var inClass, elsewhere []string
 	for _, id := range r.store.Started() {

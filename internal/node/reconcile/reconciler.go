@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reconcile keeps the machine as the live configuration says, and all that runs in its desired classes.
+// Package reconcile applies the live configuration to the machine, and keeps containers and pods in their desired classes.
 package reconcile
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Runtime is what the container runtime can do for a change of what runs.
+// Runtime changes running containers through the container runtime.
 type Runtime interface {
 	// SetUnified sets cgroup v2 files of a container, and the runtime stores them.
 	SetUnified(ctx context.Context, id string, unified map[string]string) error
 }
 
-// StartTime returns when a process of the host was started, in any unit, and whether there is one.
+// StartTime returns when a process of the host was started, in any unit, and whether the process exists.
 type StartTime func(pid int) (at uint64, exists bool)
 
 // Reconciler is safe for concurrent use.
@@ -34,12 +34,13 @@ type Reconciler struct {
 
 	runtime atomic.Pointer[Runtime]
 
-	// round serializes what changes the kernel outside of hooks. It is held while the runtime and the kernel are waited for; no hook
-	// takes it.
+	// round serializes changes of the kernel outside of hooks. It is held during waits for the runtime and the kernel; hooks do
+	// not acquire it.
 	round *semaphore.Weighted
-	// runtimeErr is why the runtime is not asked again in this round. It is guarded by round.
+	// runtimeErr is the error after which the runtime is not called again in this round. It is guarded by round.
 	runtimeErr error
-	// threadErrs are the last errors of moving threads, by resource and class, to log each once. It is guarded by round.
+	// threadErrs are the last errors of moving threads, by resource and class, so that each is logged once. It is guarded by
+	// round.
 	threadErrs map[string]string
 }
 
@@ -55,7 +56,7 @@ func New(store *state.Store, kinds []classes.Kind, changes state.Changes, startT
 	}
 }
 
-// acquire begins a round; the error is that of ctx. The caller releases it.
+// acquire begins a round. Its error is the error of ctx. The caller releases the round.
 func (r *Reconciler) acquire(ctx context.Context) error {
 	if err := r.round.Acquire(ctx, 1); err != nil {
 		return context.Cause(ctx)
@@ -78,7 +79,8 @@ func (r *Reconciler) Disconnected() {
 	r.store.Disconnect()
 }
 
-// Synchronize rebuilds the state from what exists on the node. What is not in its class yet is left to Reconcile.
+// Synchronize rebuilds the state from the containers and pods on the node. Reconcile then moves those that are outside of their
+// class.
 func (r *Reconciler) Synchronize(pods []classes.Holder, containers []state.Existing) {
 	r.logFailed(r.store.Rebuild(pods, containers))
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Repair compares the machine with the live configuration and corrects drift: what the backends have applied, then the classes of all
-// that runs, and its threads. A resource that cannot be repaired is withdrawn, and offered again once it can. It is to be called
-// periodically, and when devices come or go.
+// Repair compares the machine with the live configuration and corrects drift: of what the backends have applied, then of the
+// classes and threads of all holders. A resource that cannot be repaired is withdrawn, and offered again after a repair succeeds.
+// It must be called periodically, and when devices come or go.
 func (r *Reconciler) Repair(ctx context.Context) {
 	if r.acquire(ctx) != nil {
 		return
@@ -34,7 +34,7 @@ func (r *Reconciler) Repair(ctx context.Context) {
 	r.moveThreads(ctx, func(state.Entry, string) bool { return true })
 }
 
-// repair corrects drift of what belongs to the classes of one resource.
+// repair corrects drift in the configuration of one resource.
 func (r *Reconciler) repair(ctx context.Context, name string) {
 	resource, _ := r.store.Resource(name)
 	var drift classes.Drift
@@ -75,7 +75,7 @@ func (r *Reconciler) setAvailability(name string, why *classes.Unavailable) {
 	}
 }
 
-// unavailableFor makes any error a reason why a resource cannot be offered.
+// unavailableFor converts an error to the reason why a resource cannot be offered.
 func unavailableFor(err error) *classes.Unavailable {
 	var unavailable *classes.Unavailable
 	if err == nil || errors.As(err, &unavailable) {
@@ -84,9 +84,9 @@ func unavailableFor(err error) *classes.Unavailable {
 	return &classes.Unavailable{Reason: "NotApplied", Message: fmt.Sprintf("the classes cannot be applied on this machine as it is now: %v", err)}
 }
 
-// MoveThreads moves threads that are not in the class of their container, in containers whose class is not the one that they were created
-// in: the runtime starts later processes, as for "kubectl exec", in that one. It is to be called twice a second, and costs nothing when no
-// such container runs.
+// MoveThreads moves threads into the class of their container. Only containers that were created in another class need this,
+// because the runtime starts later processes, as for "kubectl exec", in the class of the creation. It must be called twice a
+// second, and costs nothing without such containers.
 func (r *Reconciler) MoveThreads(ctx context.Context) {
 	if r.acquire(ctx) != nil {
 		return
@@ -98,7 +98,6 @@ func (r *Reconciler) MoveThreads(ctx context.Context) {
 	})
 }
 
-// threadGroup has the containers of one class.
 type threadGroup struct {
 	mover           classes.ThreadMover
 	resource, class string
@@ -116,7 +115,7 @@ func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Entr
 	}
 }
 
-// threadGroups returns the containers to look at, by the class that they are in.
+// threadGroups returns the selected containers, by their class.
 func (r *Reconciler) threadGroups(selected func(e state.Entry, resource string) bool) map[threadGroup][]classes.Holder {
 	groups := map[threadGroup][]classes.Holder{}
 	for _, e := range r.store.Entries() {
@@ -136,7 +135,6 @@ func (r *Reconciler) threadGroups(selected func(e state.Entry, resource string) 
 	return groups
 }
 
-// logThreadError logs each error once, and not twice a second.
 func (r *Reconciler) logThreadError(group threadGroup, err error) {
 	text := ""
 	if err != nil {

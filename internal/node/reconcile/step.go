@@ -12,8 +12,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Step takes one resource of a holder from one class to another. From a class to itself enforces the class again, and clears values
-// that it had before.
+// Step moves a holder from one class of a resource to another. A step from a class to itself enforces the class again, and clears
+// values that the class had before.
 type Step struct{ Resource, From, To string }
 
 func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", s.To, s.Resource, err) }
@@ -29,7 +29,7 @@ func Enforcement(e state.Entry) (steps []Step) {
 	return steps
 }
 
-// Enforce makes the steps by the backends alone, without the runtime, up to the first error.
+// Enforce makes the steps with the backends alone, without the runtime, up to the first error.
 func Enforce(ctx context.Context, store *state.Store, h classes.Holder, steps []Step) error {
 	for _, s := range steps {
 		backend, err := backendOf(store, s.Resource)
@@ -50,8 +50,8 @@ func backendOf(store *state.Store, resource string) (classes.Backend, error) {
 	return nil, fmt.Errorf("%s is not configured any more: %w", resource, classes.ErrUnknownResource)
 }
 
-// make makes the steps: first by the runtime, which stores the values, then by the backends, which also verify. On error the steps are
-// undone, as far as possible.
+// make makes the steps: first through the runtime, which stores the values, then with the backends, which also verify. On error
+// the steps are undone, as far as possible.
 func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) error {
 	unified, err := r.unified(steps)
 	if err != nil {
@@ -74,7 +74,7 @@ func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) e
 	return nil
 }
 
-// undo makes all steps in reverse, also those that were not made, which changes nothing. It goes on after an error.
+// undo reverts all steps in reverse order. Reverting a step that was not made changes nothing. It continues after an error.
 func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) error {
 	var back []Step
 	for _, s := range steps {
@@ -100,7 +100,8 @@ func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) e
 	return nil
 }
 
-// unified returns the cgroup v2 values that the runtime must set for steps. After an error it returns those of the other steps.
+// unified returns the cgroup v2 values that the runtime must set for steps. After an error it still returns the values of the
+// other steps.
 func (r *Reconciler) unified(steps []Step) (map[string]string, error) {
 	var all classes.Adjustment
 	var errs []error
@@ -120,8 +121,8 @@ func (r *Reconciler) unified(steps []Step) (map[string]string, error) {
 	return all.Unified, errors.Join(errs...)
 }
 
-// updateRuntime sets cgroup v2 values through the runtime. A runtime that is away or does not answer is not asked again in this round: it
-// would take its time for each container.
+// updateRuntime sets cgroup v2 values through the runtime. If the runtime is away or does not answer, it is not called again in
+// this round, because each call could wait for the timeout.
 func (r *Reconciler) updateRuntime(ctx context.Context, h classes.Holder, unified map[string]string) error {
 	if len(unified) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Update changes classes of a running container, or with an empty container name of a pod: all of them or none (KEP-3008,
+// Update changes classes of a running container, or of a pod if the container name is empty: all of them or none (KEP-3008,
 // "UpdateContainerResourcesRequest"). requests are classes by resource; short names may be used.
 func (r *Reconciler) Update(ctx context.Context, owner classes.Owner, requests map[string]string) error {
 	if err := r.acquire(ctx); err != nil {
@@ -40,7 +40,7 @@ func (r *Reconciler) Update(ctx context.Context, owner classes.Owner, requests m
 	return nil
 }
 
-// stepsTo returns the steps of a change from where a holder is.
+// stepsTo returns the steps of a change from a holder's present state.
 func stepsTo(changes []classes.Assignment, before state.Entry) (steps []Step) {
 	for _, a := range changes {
 		if from := before.ObservedClass(a.Resource); from != a.Class {
@@ -50,7 +50,7 @@ func stepsTo(changes []classes.Assignment, before state.Entry) (steps []Step) {
 	return steps
 }
 
-// revert gives a holder the classes that it had before a change that failed, and returns why it failed.
+// revert restores the classes that a holder had before a failed change, and returns the error.
 func (r *Reconciler) revert(ctx context.Context, before state.Entry, steps []Step, err error) error {
 	if _, known := r.store.Get(before.ID); !known {
 		return fmt.Errorf("%s: %w any more: %w", before, state.ErrNotFound, err)

@@ -45,7 +45,7 @@ func (s *Store) admit(h classes.Holder) (classes.Holding, error) {
 	return held, s.ledger.Admit(held, s.catalog)
 }
 
-// adjustment merges what the backends need for the classes of a new holder. The caller holds mu.
+// adjustment merges the backends' adjustments for the classes of a new holder. The caller holds mu.
 func (s *Store) adjustment(assignments []classes.Assignment) (classes.Adjustment, error) {
 	var all classes.Adjustment
 	for _, a := range assignments {
@@ -61,7 +61,7 @@ func (s *Store) adjustment(assignments []classes.Assignment) (classes.Adjustment
 	return all, nil
 }
 
-// AdmitPod gives a pod that is about to run its pod-scope classes, which are to be enforced now; see Finish.
+// AdmitPod gives a pod that is about to run its pod-scope classes. The caller must enforce them and call Finish.
 func (s *Store) AdmitPod(h classes.Holder) (Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +81,8 @@ func (s *Store) AdmitPod(h classes.Holder) (Entry, error) {
 	return s.begin(held), nil
 }
 
-// Start records the process of a container that is about to start. Its classes are to be enforced now; see Finish. A container
-// that was created while the plugin was away is refused if it requests a class; the kubelet creates a new one then.
+// Start records the process of a container that is about to start. The caller must enforce its classes and call Finish. A
+// container that was created while the plugin was away is refused if it requests a class; the kubelet then creates a new one.
 func (s *Store) Start(h classes.Holder) (Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *Store) Start(h classes.Holder) (Entry, error) {
 	}
 
 	e := s.begin(held)
-	// A container that was created in another class is moved; for others the runtime has done it, and it is verified.
+	// A container that was created in another class is moved. For others the runtime has set the class, and it is verified.
 	e.Starting = len(e.Observed) == 0
 	return e, nil
 }
@@ -125,7 +125,7 @@ func (s *Store) defaultsOnly(h classes.Holder) ([]classes.Assignment, error) {
 	return assignments, nil
 }
 
-// begin leaves the enforcement of a holder's classes to its hook, if it has any class. The caller holds mu.
+// begin records that a hook enforces the classes of a holder, if it has any class. The caller holds mu.
 func (s *Store) begin(h classes.Holding) Entry {
 	enforced := false
 	for _, a := range h.Assignments {
@@ -140,7 +140,7 @@ func (s *Store) begin(h classes.Holding) Entry {
 	return s.entry(h)
 }
 
-// Finish records how the enforcement by a hook ended, and returns the error as a refusal.
+// Finish records the result of the enforcement by a hook, and returns an error as a refusal.
 func (s *Store) Finish(e Entry, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

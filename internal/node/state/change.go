@@ -87,7 +87,8 @@ func (s *Store) resourceList() string {
 	return strings.Join(names, ", ")
 }
 
-// Confirm records that a change has been enforced. A synchronization during the change did not know of it yet.
+// Confirm records that a change has been enforced. It assigns the classes again, in case a synchronization during the change has
+// replaced them.
 func (s *Store) Confirm(id string, changes []classes.Assignment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

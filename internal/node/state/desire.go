@@ -10,15 +10,15 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// maxPendingSize bounds the annotations that are kept of a pending request, in bytes.
+// maxPendingSize bounds the annotations that are kept for a pending request, in bytes.
 const maxPendingSize = 16 << 10
 
-// errRunsWithout is the refusal of what runs already.
+// errRunsWithout is the refusal of a container or pod that already runs.
 func errRunsWithout(err error) error {
 	return fmt.Errorf("%w; it was created while qos-nri-plugin was not connected to the runtime, and runs without", err)
 }
 
-// requestOf returns what is kept of a holder to admit it later; nil if it is too large.
+// requestOf returns the part of a holder that is needed to admit it later; nil if it is too large.
 func requestOf(h classes.Holder) *classes.Holder {
 	if h = h.WithoutUnusedAnnotations(); h.AnnotationsSize() > maxPendingSize {
 		return nil
@@ -26,8 +26,8 @@ func requestOf(h classes.Holder) *classes.Holder {
 	return &h
 }
 
-// postpone leaves the request of a running holder pending after a refusal. The holder is reported like what was refused at creation,
-// for as long as it runs. The caller holds mu.
+// postpone keeps the request of a running holder pending after a refusal. The holder is reported as refused for as long as it
+// runs. The caller holds mu.
 func (s *Store) postpone(h classes.Holder, err error) {
 	if err == nil {
 		return
@@ -55,7 +55,7 @@ func (s *Store) Refresh(id string) {
 	s.retryPending(id)
 }
 
-// followDefaults gives a holder that requested nothing the default classes of now. The caller holds mu.
+// followDefaults gives a holder without requests the current default classes. The caller holds mu.
 func (s *Store) followDefaults(id string) {
 	before, known := s.ledger.Get(id)
 	if !known {
@@ -95,7 +95,7 @@ func (s *Store) retryPending(id string) {
 	s.clearPending(before.Holder)
 }
 
-// replace changes the desired classes of a holder, which is still in those that it was in. The caller holds mu.
+// replace changes the desired classes of a holder. Its observed classes stay the same. The caller holds mu.
 func (s *Store) replace(before, after classes.Holding) {
 	observed := s.entry(before).ObservedClass
 	s.ledger.Adopt(after)
@@ -103,7 +103,7 @@ func (s *Store) replace(before, after classes.Holding) {
 	s.notify()
 }
 
-// defaults are the assignments of a holder for the resources of which it requested no class. The caller holds mu.
+// defaults returns the assignments of a holder for the resources that it did not request. The caller holds mu.
 func (s *Store) defaults(h classes.Holding) []classes.Assignment {
 	requested := func(resource string) bool {
 		i := slices.IndexFunc(h.Assignments, func(a classes.Assignment) bool { return a.Resource == resource })
@@ -128,8 +128,8 @@ func isRequested(a classes.Assignment) bool {
 	return a.Source != classes.SourceDefault && a.Source != classes.SourceNone
 }
 
-// Verified records that the classes of adopted pods were compared with the kernel. Pods that are elsewhere were created without the
-// plugin: they get the classes that they request as far as there is room. It returns those that did not.
+// Verified records the comparison of adopted pods with the kernel. Pods in another class were created without the plugin: they
+// get the classes that they request if there is room. It returns the pods that did not get them.
 func (s *Store) Verified(inClass, elsewhere []string) (failed []Adoption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +151,7 @@ func (s *Store) Verified(inClass, elsewhere []string) (failed []Adoption) {
 	return failed
 }
 
-// readmit admits a pod to its classes, or else to those of pods that request nothing. The caller holds mu.
+// readmit admits a pod to the classes that it requests, or else to the defaults. The caller holds mu.
 func (s *Store) readmit(held classes.Holding) (failed []Adoption) {
 	request := held.Holder
 	if r := s.records[held.ID]; r.request != nil {

@@ -60,10 +60,10 @@ type Eviction struct {
 	Reason, Message string
 }
 
-// Evictions returns the eviction targets by namespace, pod and container: what requested a class and has it, when the class was removed
-// from class files that say onClassRemoved: evict. Holders of a default follow the default instead. The list follows from the live
-// configuration and the ledger, so a class that comes back cancels its evictions. A restart forgets the configuration of resources that
-// are gone, and which pods requested a class of pod scope that is gone: these are not evicted.
+// Evictions returns the eviction targets by namespace, pod and container. A target has a class that it requested, and the class
+// was removed from class files with onClassRemoved: evict. Holders of a default follow the default instead. The list is computed
+// from the live configuration and the ledger, so restoring a class cancels its evictions. A restart drops the configuration of
+// removed resources, and the requests of pods for removed classes of pod scope: these pods are not evicted.
 func (s *Store) Evictions() []Eviction {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *Store) Evictions() []Eviction {
 
 // isEvicted reports whether the holder of an assignment is to be evicted. The caller holds mu.
 func (s *Store) isEvicted(a classes.Assignment) bool {
-	// A resource that is gone keeps its last configuration. Without any class file no policy is known.
+	// A removed resource keeps its last configuration. Without any class file the policy is unknown.
 	evict := len(s.config.Files) > 0 && s.resources[a.Resource].Config.OnClassRemoved == classes.Evict
 	return evict && isRequested(a) && s.drains(a)
 }

@@ -10,28 +10,28 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// What drift corrections are about, as counted in Status.
+// Kinds of drift corrections, as counted in Status.
 const (
-	// ConfigurationDrift is of what belongs to the classes: resctrl groups, disks that classes name.
+	// ConfigurationDrift is drift in the configuration of classes: resctrl groups, and disks that classes name.
 	ConfigurationDrift = "configuration"
-	// AssignmentDrift is of a container or pod that was not in its class.
+	// AssignmentDrift is a container or pod that was not in its class.
 	AssignmentDrift = "assignment"
-	// ThreadDrift is of a container with threads outside of its class, like those of a process that was started in it later.
+	// ThreadDrift is a container with threads outside of its class, e.g. of a process that was started later.
 	ThreadDrift = "threads"
 )
 
 // Correction is a kind of drift correction.
 type Correction struct {
-	// Resource is its name, What one of the words above.
+	// Resource is the name of a resource. What is one of the kinds above.
 	Resource, What string
 }
 
-// driftRecord is the drift that was found of a resource's configuration.
+// driftRecord is the drift found in a resource's configuration.
 type driftRecord struct {
 	count uint64
 	last  string
 	at    time.Time
-	// uncorrected is true while the last one could not be corrected.
+	// uncorrected is true while the last drift could not be corrected.
 	uncorrected bool
 }
 
@@ -56,7 +56,7 @@ func (s *Store) ConfigurationDrifted(resource, found string, corrected bool) {
 	s.notify()
 }
 
-// ConfigurationInSync records that no drift was found. What could not be corrected at first is corrected now.
+// ConfigurationInSync records that no drift was found. Earlier drift that could not be corrected counts as corrected.
 func (s *Store) ConfigurationInSync(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Store) ConfigurationInSync(resource string) {
 	}
 }
 
-// conditions reports drift; none was found without any.
+// conditions reports drift; nothing if none was ever found.
 func (d driftRecord) conditions() []classes.Condition {
 	if d.count == 0 {
 		return nil

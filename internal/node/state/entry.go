@@ -10,35 +10,35 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// record is what is known of a holder beside its assignments, which the ledger has.
+// record is the state of a holder beside its assignments, which are in the ledger.
 type record struct {
 	// number orders the holders of one owner: the newest has the highest.
 	number uint64
-	// started is false until the first process is about to run. enforcing is true while a hook enforces its classes.
+	// started is false until the first process is about to run. enforcing is true while a hook enforces the classes.
 	started, enforcing bool
-	// startTime is that of the first process, as first observed; 0 is unknown.
+	// startTime is the start time of the first process, as first observed; 0 is unknown.
 	startTime uint64
-	// created are the classes that it was created in, which the runtime has stored.
+	// created are the classes at creation, which the runtime has stored.
 	created []classes.Assignment
-	// observed is the class of each resource that it was last observed in, where that is not the assigned one. It is replaced,
-	// never modified.
+	// observed is the last observed class of each resource where it differs from the assigned class. It is replaced, never
+	// modified.
 	observed map[string]string
-	// unverified is true for a pod that may have been created while the plugin was away, until the kernel was looked at.
+	// unverified is true for a pod that may have been created while the plugin was away, until it is compared with the kernel.
 	unverified bool
-	// pending is true for a holder that runs without the classes that it requests, until it can have them.
+	// pending is true for a holder that runs without the classes that it requests.
 	pending bool
-	// request is kept for those that are unverified or pending; nil if it is too large.
+	// request is kept for unverified and pending holders; nil if it is too large.
 	request *classes.Holder
-	// stale is true when the runtime may have stored values that are not those of the assigned classes.
+	// stale is true when the runtime may have stored values that differ from the assigned classes.
 	stale bool
 }
 
-// Entry is one holder at one moment. Its assignments are the desired classes.
+// Entry is a snapshot of one holder. Its assignments are the desired classes.
 type Entry struct {
 	classes.Holding
-	// Created are the classes that it was created in, which the runtime has stored.
+	// Created are the classes at creation, which the runtime has stored.
 	Created []classes.Assignment
-	// Observed is the class of each resource that it was last observed in, where that is not the desired one.
+	// Observed is the last observed class of each resource where it differs from the desired class.
 	Observed map[string]string
 	// Number orders the holders of one owner: the newest has the highest.
 	Number uint64
@@ -46,11 +46,11 @@ type Entry struct {
 	Started bool
 	// Unverified pods may have been created while the plugin was away.
 	Unverified bool
-	// Stale is true when the runtime may have stored values that are not those of the desired classes.
+	// Stale is true when the runtime may have stored values that differ from the desired classes.
 	Stale bool
 }
 
-// ObservedClass returns the class of a resource that the holder was last observed in.
+// ObservedClass returns the last observed class of a resource.
 func (e Entry) ObservedClass(resource string) string {
 	if class, differs := e.Observed[resource]; differs {
 		return class
@@ -73,7 +73,7 @@ func (s *Store) Get(id string) (Entry, bool) {
 	return s.entry(h), ok
 }
 
-// Started returns the IDs of all holders that run, in a stable order, without those whose classes a hook enforces now.
+// Started returns the IDs of all running holders, in a stable order. It leaves out holders whose classes a hook is enforcing.
 func (s *Store) Started() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,6 @@ func (s *Store) entries() []Entry {
 	return entries
 }
 
-// newest returns the newest holder of an owner; its number is 0 when there is none. The caller holds mu.
 func (s *Store) newest(owner classes.Owner) (newest Entry) {
 	for id, r := range s.records {
 		if h, _ := s.ledger.Get(id); h.Owner() == owner && r.number > newest.Number {
@@ -113,7 +112,6 @@ func (s *Store) newest(owner classes.Owner) (newest Entry) {
 	return newest
 }
 
-// modify changes the record of a holder, if there is one. The caller holds mu.
 func (s *Store) modify(id string, change func(*record)) {
 	if r, known := s.records[id]; known {
 		change(&r)
@@ -128,7 +126,7 @@ func (s *Store) track(id string, r record) {
 	s.records[id] = r
 }
 
-// SetStartTime records when the first process of a holder was started, and reports whether an earlier look showed another time, so
+// SetStartTime records when the first process of a holder was started. It returns true if an earlier time differs, which means
 // another process.
 func (s *Store) SetStartTime(id string, at uint64) (differs bool) {
 	s.mu.Lock()
@@ -144,7 +142,7 @@ func (s *Store) SetStartTime(id string, at uint64) (differs bool) {
 	return false
 }
 
-// Observe records the class of a resource that a holder was observed in.
+// Observe records the observed class of a resource of a holder.
 func (s *Store) Observe(id, resource, class string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +158,7 @@ func (s *Store) Observe(id, resource, class string) {
 	}
 }
 
-// observe records the observed class where it is not the assigned one. The caller holds mu.
+// observe records the observed class if it is not the assigned one. The caller holds mu.
 func (s *Store) observe(id, resource, class string) {
 	h, _ := s.ledger.Get(id)
 	s.modify(id, func(r *record) {
@@ -177,7 +175,6 @@ func (s *Store) observe(id, resource, class string) {
 	})
 }
 
-// observeAll records the observed class of each assigned resource. The caller holds mu.
 func (s *Store) observeAll(id string, observed func(resource string) string) {
 	h, _ := s.ledger.Get(id)
 	for _, a := range h.Assignments {
@@ -192,8 +189,8 @@ func updates(assignments []classes.Assignment) []classes.Assignment {
 	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceUpdate })
 }
 
-// holding leaves out what is not kept for the life of a holder: its annotations, and the process of a sandbox, whose cgroup is not
-// that of the pod.
+// holding drops the fields that are not kept for the life of a holder: its annotations, and the process of a sandbox, which is
+// not in the pod's cgroup.
 func holding(h classes.Holder, assignments []classes.Assignment) classes.Holding {
 	h.PodAnnotations, h.ContainerAnnotations = nil, nil
 	if h.Container == "" {

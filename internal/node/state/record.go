@@ -10,8 +10,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// RecordAnnotation is set on a container at its creation and lists its assignments, so that the runtime keeps them for a plugin
-// that restarts. It is not a request: only Synchronize reads it.
+// RecordAnnotation is set on a container at its creation and lists its assignments. The runtime returns it to a restarted plugin.
+// It is not a request: only Synchronize reads it.
 const RecordAnnotation = "assigned." + classes.Domain
 
 // Record returns the value of RecordAnnotation; empty when no class is assigned.
@@ -32,8 +32,8 @@ func Record(assignments []classes.Assignment) (string, error) {
 	return string(value), nil
 }
 
-// recordedOn reads a container's RecordAnnotation; nil when there is none or it is not ours. Some runtimes copy a pod's annotations to
-// its containers, so what the pod has too may be forged.
+// recordedOn reads a container's RecordAnnotation; nil when there is none or it is not ours. Some runtimes copy a pod's
+// annotations to its containers, so a value that the pod has too may be forged.
 func recordedOn(h classes.Holder) []classes.Assignment {
 	value, ok := h.ContainerAnnotations[RecordAnnotation]
 	if _, forged := h.PodAnnotations[RecordAnnotation]; forged || !ok {

@@ -17,21 +17,21 @@ import (
 const (
 	// refusedTime is how long a refusal is reported after the last attempt; the kubelet retries within five minutes.
 	refusedTime = 10 * time.Minute
-	// maxRefused bounds the refusals that are reported: the newest ones.
+	// maxRefused bounds the reported refusals. The newest are kept.
 	maxRefused = 1000
 )
 
 // Refusals counts refusals by reason since the process started.
 type Refusals map[string]uint64
 
-// Refused is a container or pod that was not created or started because of its classes; or that was created while the plugin was
+// Refused is a container or pod that was not created or started because of its classes. Or it was created while the plugin was
 // away, and runs without the classes that it requests.
 type Refused struct {
 	Owner                 classes.Owner
 	PodNamespace, PodName string
-	// Reason is the word under which it is counted; Message is the error that the runtime got.
+	// Reason is the reason under which it is counted. Message is the error that the runtime got.
 	Reason, Message string
-	// Count is how often it was refused in a row for this reason, between First and Last.
+	// Count is the number of refusals in a row for this reason, between First and Last.
 	Count       uint64
 	First, Last time.Time
 }
@@ -49,14 +49,14 @@ func (s *Store) Refused() []Refused {
 	})
 }
 
-// refuse records and counts that a holder could not be created or started, and returns the error. The caller holds mu.
+// refuse records and counts the refusal of a holder, and returns the error. The caller holds mu.
 func (s *Store) refuse(h classes.Holder, err error) error {
 	err = oneLine{err}
 	s.recordRefused(h, err)
 	return s.countRefusal(err)
 }
 
-// refuseAgain records a refusal that a retry has confirmed. The same one again is not counted. The caller holds mu.
+// refuseAgain records a refusal that a retry has confirmed. It counts only a different refusal. The caller holds mu.
 func (s *Store) refuseAgain(h classes.Holder, err error) {
 	err = oneLine{err}
 	if r, known := s.refused[h.Owner()]; known && r.Message == err.Error() {
@@ -121,14 +121,14 @@ func (s *Store) ExpireRefused() {
 	}
 }
 
-// oneLine is an error whose text is one line, as runtimes and logs need it.
+// oneLine is an error with a one-line text, as runtimes and logs need it.
 type oneLine struct{ error }
 
 func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
 
 func (e oneLine) Unwrap() error { return e.error }
 
-// refusalReason returns the word under which a refusal is counted.
+// refusalReason returns the reason under which a refusal is counted.
 func refusalReason(err error) string {
 	if errors.Is(err, errCreatedWithoutPlugin) {
 		return "CreatedWithoutPlugin"

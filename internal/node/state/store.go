@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package state is what this node offers, and which classes its containers and pods have, request or are refused. It has
-// one lock and does no I/O.
+// Package state has the resources of this node, and the classes that its containers and pods have, request or were refused. It
+// has one lock and does no I/O.
 package state
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Changes remembers the classes of containers and pods that were changed after their creation, which neither the runtime
-// nor the kernel can report after a restart. Only Set does I/O; Store does not call it.
+// Changes stores classes that were changed after the creation of a container or pod. Neither the runtime nor the kernel reports
+// them after a restart. Only Set does I/O; Store does not call it.
 type Changes interface {
 	// Get returns the changed assignments of a container or sandbox.
 	Get(id string) ([]classes.Assignment, bool)
@@ -32,7 +32,7 @@ type Store struct {
 	now     func() time.Time
 	changes Changes
 
-	// mu guards all below. All hooks wait for it, so it is held for work in memory only.
+	// mu guards the fields below. All hooks wait for it, so it is held only for work in memory.
 	mu        sync.Mutex
 	catalog   *classes.Catalog
 	resources map[string]Resource // by name; resources that are not configured any more are kept while in use
@@ -58,7 +58,7 @@ type Resource struct {
 	drift driftRecord
 }
 
-// New returns a store that offers nothing yet. A nil now is time.Now, nil changes are forgotten at a restart.
+// New returns a store that offers nothing yet. A nil now is time.Now. With nil changes, changed classes are lost at a restart.
 func New(changes Changes, now func() time.Time) *Store {
 	if changes == nil {
 		changes = noChanges{}
@@ -75,7 +75,7 @@ func New(changes Changes, now func() time.Time) *Store {
 	}
 }
 
-// Changes returns what remembers changed classes over a restart.
+// Changes returns the store of changed classes.
 func (s *Store) Changes() Changes { return s.changes }
 
 type noChanges struct{}
@@ -85,7 +85,7 @@ func (noChanges) Set(string, []classes.Assignment) error  { return nil }
 func (noChanges) Forget(string)                           {}
 func (noChanges) Keep(func(string) bool)                  {}
 
-// Changed returns a channel that is closed at the next change of what the store reports.
+// Changed returns a channel that is closed when the reported state changes.
 func (s *Store) Changed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *Store) Disconnect() {
 	s.notify()
 }
 
-// Resource returns a resource that is configured, or was and is kept for what uses it.
+// Resource returns a configured resource, or a removed one that is kept for its holders.
 func (s *Store) Resource(name string) (Resource, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *Store) Resource(name string) (Resource, bool) {
 	return r, ok
 }
 
-// ResourceNames returns the names of all resources, sorted; those that are kept for what uses them included.
+// ResourceNames returns the names of all resources, sorted. It includes removed resources that are kept for their holders.
 func (s *Store) ResourceNames() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +167,8 @@ func (s *Store) InUse(resource, class string) int {
 	return s.ledger.InUse(resource, class)
 }
 
-// GoLive offers the resources of a configuration that was applied. Resources that it does not have are kept for what still
-// uses them, and their names returned.
+// GoLive offers the resources of a configuration that was applied. It keeps removed resources for their holders, and returns
+// their names.
 func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
 	offers := make([]classes.Offer, 0, len(files.Config.Resources))
 	for _, resource := range files.Config.Resources {
@@ -193,7 +193,7 @@ func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []
 	return gone
 }
 
-// RejectConfig records why class files could not be made live. The same error again is not another event.
+// RejectConfig records why class files could not be made live. A repeated error is not a new event.
 func (s *Store) RejectConfig(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

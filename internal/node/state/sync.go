@@ -12,22 +12,22 @@ import (
 // Existing is a container that exists when the plugin is synchronized.
 type Existing struct {
 	classes.Holder
-	// Started is false before its first process is about to run.
+	// Started is false before the first process is about to run.
 	Started bool
 	// Stored are the cgroup v2 files and values that the runtime has stored for it.
 	Stored map[string]string
 }
 
-// Adoption is a running container or pod that cannot have the classes that it requests, and why.
+// Adoption is a running container or pod that cannot have the classes that it requests, with the reason.
 type Adoption struct {
 	classes.Holder
 	Err error
 }
 
-// Rebuild replaces all holders by what exists on the node. The assignments of a container come from its record and from
-// changes made after its creation; it is never refused, also when it exceeds a capacity. A container without a record was created
-// while the plugin was away, and gets what it requests if there is room. Of two containers of one name the newer comes later. It
-// returns those that did not get what they request.
+// Rebuild replaces all holders by the containers and pods on the node. The assignments of a container come from its record and
+// from changes after its creation. It is never refused, even if it exceeds a capacity. A container without a record was created
+// while the plugin was away, and gets the requested classes if there is room. If two containers have the same name, the newer one
+// must be listed last. It returns the containers and pods that did not get the requested classes.
 func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []Adoption {
 	pods = withoutDead(pods)
 	s.mu.Lock()
@@ -64,7 +64,7 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []Adoption
 	return failed
 }
 
-// withoutDead leaves out sandboxes without a process where another one of the pod has a process. Runtimes list dead sandboxes, in any
+// withoutDead drops sandboxes without a process if another sandbox of the pod has one. Runtimes list dead sandboxes, in any
 // order, until the kubelet removes them; the cgroup belongs to the live one.
 func withoutDead(pods []classes.Holder) []classes.Holder {
 	live := map[string]bool{}
@@ -90,8 +90,8 @@ func (s *Store) podScope() bool {
 	return false
 }
 
-// adoptPod gives a pod what it requests, since the runtime has no record of a pod's classes. If that differs from what it was known to
-// have, it may have been created without the plugin, and is to be verified. The caller holds mu.
+// adoptPod gives a pod the classes that it requests, because the runtime has no record of a pod's classes. If they differ from
+// before, the pod may have been created without the plugin, and must be verified. The caller holds mu.
 func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (failed []Adoption) {
 	wanted, err := s.catalog.Resolve(pod)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (faile
 	return failed
 }
 
-// adoptContainers adopts those with a record first, since they have their slots already.
+// adoptContainers adopts containers with a record first, because they already have their slots.
 func (s *Store) adoptContainers(containers []Existing) (failed []Adoption) {
 	for _, c := range containers {
 		if has := recordedOn(c.Holder); has != nil {
@@ -141,8 +141,8 @@ func (s *Store) adoptRecorded(c Existing, has []classes.Assignment) {
 	s.observeAll(c.ID, func(resource string) string { return classes.ClassOf(has, resource) })
 }
 
-// adoptUnrecorded adopts a container that was created in no class. It does not get into a full class, but keeps what it was changed to
-// since: that was admitted then.
+// adoptUnrecorded adopts a container that was created in no class. It is not admitted to a full class, but keeps later changes,
+// which were admitted when they were made.
 func (s *Store) adoptUnrecorded(c Existing) (failed []Adoption) {
 	wanted, err := s.catalog.Resolve(c.Holder)
 	changed, _ := s.changes.Get(c.ID)
@@ -167,13 +167,13 @@ func withoutResourcesOf(assignments, others []classes.Assignment) []classes.Assi
 	})
 }
 
-// withoutDefaults returns the assignments that hold for the life of a container. Those of a default follow the default (KEP-3008,
-// "Implicit defaults").
+// withoutDefaults returns the assignments that stay for the life of a container. Defaults follow the configuration instead
+// (KEP-3008, "Implicit defaults").
 func withoutDefaults(assignments []classes.Assignment) []classes.Assignment {
 	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool { return a.Source == classes.SourceDefault })
 }
 
-// checkStored marks a container for which the runtime has stored values that are not those of its class. The caller holds mu.
+// checkStored marks a container whose values in the runtime differ from its class. The caller holds mu.
 func (s *Store) checkStored(id string, stored map[string]string) {
 	held, known := s.ledger.Get(id)
 	if !known || len(stored) == 0 {
@@ -193,14 +193,14 @@ func (s *Store) checkStored(id string, stored map[string]string) {
 	}
 }
 
-// SetStored records whether the runtime may have stored values for a holder that are not those of its classes.
+// SetStored records whether the runtime may have stored values for a holder that differ from its classes.
 func (s *Store) SetStored(id string, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.modify(id, func(r *record) { r.stale = stale })
 }
 
-// DevicesLost marks all holders for which the runtime may have stored values of devices that a resource has lost.
+// DevicesLost marks all holders with stored values that may name lost devices of a resource.
 func (s *Store) DevicesLost(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,33 +23,33 @@ type Status struct {
 	Corrections map[Correction]uint64
 }
 
-// ResourceStatus is one resource, with what is in use of it.
+// ResourceStatus is one resource with its use.
 type ResourceStatus struct {
 	classes.Offer
-	// InUse is the number of assignments by class; classes that drain, being gone from the configuration, included.
+	// InUse is the number of assignments by class, draining classes included.
 	InUse      map[string]int
 	Conditions []classes.Condition
 	Degraded   map[string]string
 }
 
-// RuntimeInfo is what the runtime reported of itself when the plugin registered.
+// RuntimeInfo describes the runtime, as reported at the registration.
 type RuntimeInfo struct {
 	Name, Version, NRIVersion string
 	// Synchronized is true from the end of Synchronize until the connection is lost.
 	Synchronized bool
-	// Since is when Synchronized became true last; zero when it never did.
+	// Since is when Synchronized last became true; zero when it never did.
 	Since time.Time
 }
 
 // ConfigStatus is the outcome of the last attempts to load class files.
 type ConfigStatus struct {
-	// Loaded is when the live configuration was applied; zero when none ever was. Hash identifies its files.
+	// Loaded is when the live configuration was applied; zero without one. Hash identifies its files.
 	Loaded time.Time
 	Hash   string
 	Files  []string
 	// Generation counts the configurations that were applied, from 1.
 	Generation uint64
-	// Err is why the last attempt failed, at the time Failed; nil when the live configuration is the last one.
+	// Err is the error of the last attempt, at the time Failed; nil when it succeeded.
 	Err    error
 	Failed time.Time
 }
@@ -71,7 +71,7 @@ func (s *Store) Status() Status {
 	return status
 }
 
-// reported are the resources that are configured; and those that are not any more but in use, without classes. The caller holds mu.
+// reported returns the configured resources, and removed ones in use without their classes. The caller holds mu.
 func (s *Store) reported() []classes.Offer {
 	offers := slices.Clone(s.catalog.Offers())
 	for _, name := range slices.Sorted(maps.Keys(s.resources)) {
@@ -83,38 +83,38 @@ func (s *Store) reported() []classes.Offer {
 	return offers
 }
 
-// Synchronized reports whether the runtime has reported all that runs, and reports what is new.
+// Synchronized reports whether the runtime has reported all existing containers, and still reports new ones.
 func (s *Store) Synchronized() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.runtime.Synchronized
 }
 
-// EverSynchronized reports whether it has ever been known what runs.
+// EverSynchronized reports whether the runtime has ever reported all existing containers.
 func (s *Store) EverSynchronized() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.runtime.Since.IsZero()
 }
 
-// PodAssignments is a pod with what it and its containers have.
+// PodAssignments has the assignments of a pod and its containers.
 type PodAssignments struct {
 	UID, Namespace, Name string
 	// SandboxID is the runtime's.
 	SandboxID string
-	// Assignments are those of pod-scope resources.
+	// Assignments are the assignments of pod-scope resources.
 	Assignments []classes.Assignment
 	Containers  []ContainerAssignments
 }
 
-// ContainerAssignments is what a container has: the class of every resource, the system default included.
+// ContainerAssignments has the class of every resource for a container, the system default included.
 type ContainerAssignments struct {
 	ID, Name    string
 	Assignments []classes.Assignment
 }
 
-// Assignments returns every pod that runs with the class of every resource, by namespace and name. Where the observed class is not
-// the desired one, it is the observed one.
+// Assignments returns every running pod with the class of every resource, by namespace and name. If the observed class is not the
+// desired one, the observed one is returned.
 func (s *Store) Assignments() []PodAssignments {
 	s.mu.Lock()
 	entries, offers := s.entries(), s.reported()
@@ -150,8 +150,8 @@ func (s *Store) Assignments() []PodAssignments {
 	return sorted
 }
 
-// Container returns what the newest container of an owner has, or, for an owner without a container, what its pod has itself; ok is
-// false when none runs.
+// Container returns the assignments of the newest container of an owner, or of the pod if the owner is a pod; ok is false when
+// none runs.
 func (s *Store) Container(owner classes.Owner) (ctr ContainerAssignments, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *Store) Container(owner classes.Owner) (ctr ContainerAssignments, ok boo
 	return e.report(s.reported()), true
 }
 
-// report returns the class of every resource, also of those that were configured after the holder got its assignments.
+// report returns the class of every resource, including resources that were configured after the holder was admitted.
 func (e Entry) report(offers []classes.Offer) ContainerAssignments {
 	all := slices.Clone(e.Assignments)
 	for i, a := range all {
