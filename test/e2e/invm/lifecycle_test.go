@@ -80,9 +80,14 @@ func changedClass(t *testing.T, p *pod) {
 	c.wantGroup(t, "qos-gold")
 	wantLimits(t, n.limits(t, c.cgroup()), slower)
 
-	// The checkpoint outlives the plugin.
+	// The checkpoint outlives the plugin. Until the plugin has looked at the kernel, it reports the class of the creation.
 	n.restartPlugin(t)
-	n.wantAssignment(t, p, "changed", &qos.Assignment{Name: "k8s.io/rdt", Class: "gold", Source: qos.Source_SOURCE_UPDATE})
+	eventually(t, "the changed class is reported after a restart", func() error {
+		if a := n.assignment(t, p, "changed", "k8s.io/rdt"); a.GetClass() != "gold" || a.GetSource() != qos.Source_SOURCE_UPDATE {
+			return fmt.Errorf("reported %v", a)
+		}
+		return nil
+	})
 	c.wantGroup(t, "qos-gold")
 }
 
