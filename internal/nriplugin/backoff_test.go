@@ -21,7 +21,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
 )
 
-func TestAttemptsToRegisterAreSpacedAndBeginAnewAfterASuccess(t *testing.T) {
+func TestAttemptsToRegisterBackOffUntilASuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const failures, all = 12, 16
 		var attempts []time.Time
@@ -50,19 +50,19 @@ func TestAttemptsToRegisterAreSpacedAndBeginAnewAfterASuccess(t *testing.T) {
 		for i, step := range steps {
 			wait := attempts[i+1].Sub(attempts[i])
 			if wait < step/2 || wait >= step {
-				t.Errorf("after attempt %d it waited %s, want at least %s and less than %s", i+1, wait, step/2, step)
+				t.Errorf("after attempt %d the wait was %s, want at least %s and less than %s", i+1, wait, step/2, step)
 			}
 			shares[int(100*wait/step)] = true
 		}
 		if len(shares) < 3 {
-			t.Error("the waits have no jitter: nodes whose runtimes restart together would come back together")
+			t.Error("the waits have no jitter: nodes whose runtimes restart together would reconnect together")
 		}
 	})
 }
 
-// TestARuntimeThatDropsThePluginEachTimeIsNotAskedAtOnce has a runtime that does not wait for the end of a synchronization, or does not begin
+// TestARuntimeThatDropsThePluginIsRetriedWithBackoff has a runtime that does not wait for the end of a synchronization, or does not begin
 // one.
-func TestARuntimeThatDropsThePluginEachTimeIsNotAskedAtOnce(t *testing.T) {
+func TestARuntimeThatDropsThePluginIsRetriedWithBackoff(t *testing.T) {
 	for name, synchronize := range map[string]time.Duration{"before it synchronizes": 0, "in a synchronization": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -83,17 +83,17 @@ func TestARuntimeThatDropsThePluginEachTimeIsNotAskedAtOnce(t *testing.T) {
 				<-time.After(time.Minute) // the last hook has ended
 				synctest.Wait()
 				if attempts > 20 {
-					t.Errorf("it has registered %d times in a minute", attempts)
+					t.Errorf("the plugin registered %d times in a minute", attempts)
 				}
 				if !strings.Contains(log.String(), "disconnected the plugin before it was synchronized") {
-					t.Errorf("the log does not say so:\n%s", log.String())
+					t.Errorf("the log does not have it:\n%s", log.String())
 				}
 			})
 		})
 	}
 }
 
-// slowLog takes longer than the runtime waits for the line that a synchronization with an odd container has.
+// slowLog takes longer for a line of a synchronization than the runtime waits.
 type slowLog struct{ slog.Handler }
 
 func (l slowLog) Handle(ctx context.Context, r slog.Record) error {
@@ -103,8 +103,8 @@ func (l slowLog) Handle(ctx context.Context, r slog.Record) error {
 	return l.Handler.Handle(ctx, r)
 }
 
-// briefRuntime is the plugin's end of a connection to a runtime that registers and configures the plugin, and then goes away. It waits for
-// a synchronization in between, if that is not 0.
+// briefRuntime returns the plugin's end of a connection to a runtime that registers and configures the plugin, and then disconnects. In
+// between it waits for a synchronization, if that is not 0.
 func briefRuntime(t *testing.T, synchronization time.Duration) net.Conn {
 	here, there := net.Pipe()
 	go func() {
@@ -154,7 +154,7 @@ func registerAndConfigure(conn net.Conn, synchronization time.Duration) error {
 	return err
 }
 
-// registrations is a runtime's service for one plugin, which it lets register.
+// registrations is a runtime's service that registers one plugin.
 type registrations struct{ done chan struct{} }
 
 func (r registrations) RegisterPlugin(context.Context, *api.RegisterPluginRequest) (*api.Empty, error) {

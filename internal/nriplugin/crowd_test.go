@@ -14,8 +14,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// TestManyContainersWithLargeSpecsAreAllKnownAfterASynchronization has more to tell than fits into one message.
-func TestManyContainersWithLargeSpecsAreAllKnownAfterASynchronization(t *testing.T) {
+// TestManyContainersWithLargeSpecsAreAllSynchronized has more containers than fit into one message.
+func TestManyContainersWithLargeSpecsAreAllSynchronized(t *testing.T) {
 	const containers, size = 500, 20 << 10
 	r := newRig(t)
 	world := invariant.Machine{API: serveAPI(t, r.node), Live: invariant.LiveIn(r.Runtime), Classes: func() map[string]map[string]string {
@@ -38,18 +38,18 @@ func TestManyContainersWithLargeSpecsAreAllKnownAfterASynchronization(t *testing
 	world.Hold(t)
 	before := usage(t)
 	for range 3 {
-		r.wantComesBack(t)
+		r.wantReconnects(t)
 	}
 	world.Hold(t)
 	// What is kept of a container is far less than its spec.
 	if grown := usage(t).heap - before.heap; grown > containers<<10 {
-		t.Errorf("%d KiB more are in memory than before", grown>>10)
+		t.Errorf("%d KiB more are in use than before", grown>>10)
 	}
 }
 
-// TestCreationsDuringSynchronizationsAreNeitherLostNorMisplaced lets the plugin come and go while containers are created, started
-// and removed.
-func TestCreationsDuringSynchronizationsAreNeitherLostNorMisplaced(t *testing.T) {
+// TestCreationsDuringSynchronizationsKeepTheirClasses reconnects the plugin while containers are created, started and
+// removed.
+func TestCreationsDuringSynchronizationsKeepTheirClasses(t *testing.T) {
 	const comings, workers = 15, 6
 	r := newMachineRig(t, simcgroup.New())
 	done := make(chan struct{})
@@ -79,8 +79,8 @@ func TestCreationsDuringSynchronizationsAreNeitherLostNorMisplaced(t *testing.T)
 	r.world.Hold(t)
 }
 
-// work makes a container, and ends it again or not. One that was created without the plugin may be refused later, and so may what
-// the plugin was asked for when it went.
+// work creates a container, and may end it. The start of a container that was created without the plugin may be refused, and requests
+// fail when the plugin disconnects.
 func (r *machineRig) work(t *testing.T, worker, i int) error {
 	t.Helper()
 	requests := []string{"rdt=silver", "", "blockio=slow", "rdt=,blockio=slow"}

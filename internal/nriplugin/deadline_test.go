@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// stick lets an operation of the backend hang until the test ends, or release is called.
+// stick makes an operation of the backend hang until the test ends, or release is called.
 func (r *rig) stick(t *testing.T, operation string) (reached <-chan struct{}, release func()) {
 	t.Helper()
 	released := make(chan struct{})
@@ -34,8 +34,8 @@ func await(t *testing.T, reached <-chan struct{}) {
 	}
 }
 
-// wantHooksAnswered goes through the life of containers. The runtime gives up on a hook that takes longer than its timeout: the
-// hook fails, and the plugin is dropped.
+// wantHooksAnswered creates, starts and stops containers. A hook that takes longer than the runtime's timeout fails, and the runtime
+// disconnects the plugin.
 func (r *rig) wantHooksAnswered(t *testing.T, name string) {
 	t.Helper()
 	before := r.Synchronizations()
@@ -61,8 +61,8 @@ func (r *rig) wantHooksAnswered(t *testing.T, name string) {
 
 func (r *rig) inUse(class string) int { return r.node.Status().Resources[0].InUse[class] }
 
-// wantComesBack wants the plugin to be registered again after a restart of the runtime.
-func (r *rig) wantComesBack(t *testing.T) {
+// wantReconnects restarts the runtime, and waits until the plugin is registered again.
+func (r *rig) wantReconnects(t *testing.T) {
 	t.Helper()
 	n := r.Synchronizations()
 	if err := r.Restart(); err != nil {
@@ -71,7 +71,7 @@ func (r *rig) wantComesBack(t *testing.T) {
 	r.wait(t, n+1)
 }
 
-func TestHooksDoNotWaitForWhatHangsInTheKernel(t *testing.T) {
+func TestHooksDoNotWaitForCallsThatHangInTheKernel(t *testing.T) {
 	t.Run("a reload", func(t *testing.T) {
 		r := newRig(t)
 		reached, release := r.stick(t, "apply")
@@ -79,10 +79,10 @@ func TestHooksDoNotWaitForWhatHangsInTheKernel(t *testing.T) {
 		go func() { done <- r.configureAgain() }()
 		await(t, reached)
 		r.wantHooksAnswered(t, "a")
-		r.wantComesBack(t)
+		r.wantReconnects(t)
 		r.wantHooksAnswered(t, "b")
-		// Whatever has to be brought into its class after that synchronization waits for the reload, but the plugin does not.
-		r.wantComesBack(t)
+		// Moves after the synchronization wait for the reload; the plugin does not.
+		r.wantReconnects(t)
 		r.wantHooksAnswered(t, "c")
 		release()
 		if err := <-done; err != nil {
@@ -98,31 +98,31 @@ func TestHooksDoNotWaitForWhatHangsInTheKernel(t *testing.T) {
 		await(t, reached)
 		r.wantHooksAnswered(t, "a")
 		if _, err := r.run(t, r.pod(t, "late", "test.example/cache=solo")); err == nil || !strings.Contains(err.Error(), "is full") {
-			t.Errorf("error is %v; the slot is taken while the update is on its way", err)
+			t.Errorf("error is %v; the slot is taken during the update", err)
 		}
-		r.wantComesBack(t)
+		r.wantReconnects(t)
 		r.wantHooksAnswered(t, "b")
 		release()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 		if got := r.backend.Enforced()[id]; got != "solo" {
-			t.Errorf("the container is in class %q after all", got)
+			t.Errorf("the container is in class %q", got)
 		}
 	})
 	t.Run("what follows a synchronization", func(t *testing.T) {
 		r := newRig(t)
 		r.mustRun(t, r.pod(t, "running", "test.example/cache=gold"))
 		reached, _ := r.stick(t, "observe")
-		r.wantComesBack(t)
+		r.wantReconnects(t)
 		await(t, reached)
 		r.wantHooksAnswered(t, "a")
-		r.wantComesBack(t)
+		r.wantReconnects(t)
 		r.wantHooksAnswered(t, "b")
 	})
 }
 
-// configureAgain applies the class files once more.
+// configureAgain applies the class files again.
 func (r *rig) configureAgain() error {
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(files)}}, kinds(r.backend), nil)
 	if err != nil {
@@ -141,7 +141,7 @@ func (r *rig) update(pod, class string) error {
 	return fmt.Errorf("no pod %s", pod)
 }
 
-func TestAHookThatTheKernelDoesNotAnswerFailsByItselfAndHoldsUpNobody(t *testing.T) {
+func TestAHookThatHangsInTheKernelFailsAndDelaysNoOther(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		timeout time.Duration // the runtime's
@@ -169,7 +169,7 @@ func TestAHookThatTheKernelDoesNotAnswerFailsByItselfAndHoldsUpNobody(t *testing
 			}
 			for _, resource := range r.node.Status().Resources {
 				for class, n := range resource.InUse {
-					t.Errorf("%d of class %s of %s are in use by what does not run", n, class, resource.Name)
+					t.Errorf("%d of class %s of %s are in use, and nothing runs", n, class, resource.Name)
 				}
 			}
 		})

@@ -10,13 +10,13 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// expect sets what a class of disks comes to.
+// expect sets the limits of a class of disks.
 func (r *machineRig) expect(class, ioMax string) {
 	r.world.Expect.Limits[disks][class] = map[string]string{"io.max": ioMax}
 }
 
-func TestADiskThatGoesDoesNoHarmAndIsLimitedAgainWhenItIsBack(t *testing.T) {
-	p := newPeopled(t)
+func TestADiskThatIsAddedAgainIsLimitedAgain(t *testing.T) {
+	p := newPopulated(t)
 	p.host.Cgroups().RemoveDisk("vda")
 	early := p.pod(t, "early", "blockio=fast")
 	if _, err := p.run(t, early); err == nil || !strings.Contains(err.Error(), "no such device") {
@@ -44,8 +44,8 @@ func TestADiskThatGoesDoesNoHarmAndIsLimitedAgainWhenItIsBack(t *testing.T) {
 	p.world.Hold(t)
 }
 
-// TestPatternsOfAllKindsOfDevicesAreWhatTheyMeanOnThisMachine has a partition, a logical volume, and a pattern that matches nothing.
-func TestPatternsOfAllKindsOfDevicesAreWhatTheyMeanOnThisMachine(t *testing.T) {
+// TestPatternsMatchAllKindsOfDevices has a partition, a logical volume, and a pattern that matches nothing.
+func TestPatternsMatchAllKindsOfDevices(t *testing.T) {
 	cgroups := simcgroup.New()
 	cgroups.AddDisk("dm-0", 253, 0)
 	cgroups.AddSymlink("/dev/mapper/data", "../dm-0")
@@ -69,17 +69,16 @@ func TestPatternsOfAllKindsOfDevicesAreWhatTheyMeanOnThisMachine(t *testing.T) {
 	}
 }
 
-// TestAnIOControllerThatIsTakenFromAPodIsToldAndNotHidden has somebody write to cgroup.subtree_control, which takes all limits below
-// with it.
-func TestAnIOControllerThatIsTakenFromAPodIsToldAndNotHidden(t *testing.T) {
-	p := newPeopled(t)
+// TestAMissingIOControllerIsReported disables the controller in cgroup.subtree_control, which removes all limits below.
+func TestAMissingIOControllerIsReported(t *testing.T) {
+	p := newPopulated(t)
 	control := p.podDir(t, p.gold) + "/cgroup.subtree_control"
 	if err := p.host.Machine.WriteFile(control, []byte("-io")); err != nil {
 		t.Fatal(err)
 	}
 	err := p.node.Update(t.Context(), p.owner(t, "gold"), map[string]string{"blockio": "slow"})
 	if err == nil {
-		t.Error("an update was made")
+		t.Error("the update succeeded")
 	}
 	p.node.Repair(t.Context())
 	p.world.Hold(t)
@@ -93,8 +92,8 @@ func TestAnIOControllerThatIsTakenFromAPodIsToldAndNotHidden(t *testing.T) {
 	p.wantReported(t, p.gold, disks, "fast/pod")
 }
 
-// podDir is the directory of the cgroup of a container's pod.
-func (p *peopled) podDir(t *testing.T, id string) string {
+// podDir returns the directory of the cgroup of a container's pod.
+func (p *populated) podDir(t *testing.T, id string) string {
 	t.Helper()
 	c, err := p.Container(id)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // theirs is a container ID: runc names a group after the container where the spec has schemata but no group.
 const theirs = "4f1d6a0c2b9e8d7f6a5b4c3d2e1f00112233445566778899aabbccddeeff0011"
 
-// populate makes groups of others: an exclusive one, one with nobody in it, runc's for a container, and runc's for monitoring one.
+// populate makes foreign groups: an exclusive one, one without threads, runc's for a container, and runc's for monitoring one.
 func populate(t *testing.T, m *sim.Machine) {
 	t.Helper()
 	write := func(file, text string) {
@@ -50,16 +50,16 @@ func populate(t *testing.T, m *sim.Machine) {
 	}
 }
 
-// apart are classes that leave the bits of the exclusive group alone.
-func apart(rest string) string {
+// notExclusive returns classes without the bits of the exclusive group.
+func notExclusive(rest string) string {
 	return strings.NewReplacer(`exclusive: {l3Allocation: "50%"`, `exclusive: {l2Allocation: "0x3ff", l3Allocation: "0x3f"`,
 		`shared: {l3Allocation: "50%"`, `shared: {l2Allocation: "0x7fc00", l3Allocation: "`+rest+`"`).Replace(machineFiles)
 }
 
-func TestGroupsOfOthersAreLeftAsTheyAreWhateverIsDoneToOurs(t *testing.T) {
+func TestForeignGroupsAreNeverChanged(t *testing.T) {
 	m := newMachine(simcgroup.New())
 	populate(t, m)
-	r := newMachineRigOn(t, m, apart("0x1c0"))
+	r := newMachineRigOn(t, m, notExclusive("0x1c0"))
 	r.world.ForeignFiles = []string{resctrl.MountPoint + "/mon_groups/monitored/tasks"}
 	for _, file := range r.world.ForeignFiles {
 		text, err := r.host.ReadFile(file)
@@ -72,7 +72,7 @@ func TestGroupsOfOthersAreLeftAsTheyAreWhateverIsDoneToOurs(t *testing.T) {
 	r.world.Hold(t)
 
 	t.Run("a class that overlaps the exclusive one is refused, and it is named", func(t *testing.T) {
-		err := r.configure(t, apart("0x3c0"))
+		err := r.configure(t, notExclusive("0x3c0"))
 		if !errors.Is(err, rdt.ErrExclusive) || !strings.Contains(err.Error(), "overlaps group alone, whose mode is exclusive") {
 			t.Errorf("error is %v", err)
 		}
@@ -80,13 +80,13 @@ func TestGroupsOfOthersAreLeftAsTheyAreWhateverIsDoneToOurs(t *testing.T) {
 		r.world.Hold(t)
 	})
 	t.Run("other masks and classes", func(t *testing.T) {
-		for _, text := range []string{apart("0xc0"), strings.ReplaceAll(apart("0x1c0"), "gold", "platinum"), apart("0x1c0")} {
+		for _, text := range []string{notExclusive("0xc0"), strings.ReplaceAll(notExclusive("0x1c0"), "gold", "platinum"), notExclusive("0x1c0")} {
 			r.mustConfigure(t, text)
 			r.world.Hold(t)
 		}
 	})
 	t.Run("a move", func(t *testing.T) {
-		p := &peopled{machineRig: r}
+		p := &populated{machineRig: r}
 		for _, class := range []string{"bronze", "", "gold"} {
 			if err := r.node.Update(t.Context(), p.owner(t, "a"), map[string]string{"rdt": class}); err != nil {
 				t.Fatal(err)
@@ -104,8 +104,8 @@ func TestGroupsOfOthersAreLeftAsTheyAreWhateverIsDoneToOurs(t *testing.T) {
 	})
 }
 
-func TestResctrlThatIsReadOnlyFromNowOnIsSaidAndWhatRunsStays(t *testing.T) {
-	p := newPeopled(t)
+func TestReadOnlyResctrlIsReportedAndRunningContainersKeepTheirClasses(t *testing.T) {
+	p := newPopulated(t)
 	p.host.readOnly.Store(true)
 	err := p.node.Update(t.Context(), p.owner(t, "gold"), map[string]string{"rdt": "silver"})
 	if !errors.Is(err, syscall.EROFS) {

@@ -14,7 +14,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// bomb is a container that forks, each time from any of its processes, until it has forked so many times.
+// bomb is a container that forks a number of times, each time from any of its processes.
 type bomb struct {
 	*machineRig
 	id     string
@@ -36,8 +36,8 @@ func (b *bomb) fork() error {
 	return err
 }
 
-// goOn forks until it has forked enough.
-func (b *bomb) goOn() error {
+// forkAll forks until the limit.
+func (b *bomb) forkAll() error {
 	for {
 		b.mu.Lock()
 		left := b.left
@@ -51,14 +51,14 @@ func (b *bomb) goOn() error {
 	}
 }
 
-// TestEveryProcessOfABoundedForkBombIsInOneClassAfterAMove moves a container while it forks: before each of its processes is moved, or
+// TestAMoveLeavesAllProcessesOfAForkBombInOneClass moves a container while it forks: before each of its processes is moved, or
 // as fast as it can.
-func TestEveryProcessOfABoundedForkBombIsInOneClassAfterAMove(t *testing.T) {
+func TestAMoveLeavesAllProcessesOfAForkBombInOneClass(t *testing.T) {
 	const most = 250
 	for name, fast := range map[string]bool{"at each step of the plugin": false, "as fast as it can": true} {
 		t.Run(name, func(t *testing.T) {
 			r := newMachineRig(t, simcgroup.New())
-			p := &peopled{machineRig: r}
+			p := &populated{machineRig: r}
 			id := r.mustRun(t, r.pod(t, "bomb", "rdt=silver"))
 			c, err := r.Container(id)
 			if err != nil {
@@ -71,12 +71,12 @@ func TestEveryProcessOfABoundedForkBombIsInOneClassAfterAMove(t *testing.T) {
 				var forking sync.WaitGroup
 				if fast {
 					forking.Go(func() {
-						if err := b.goOn(); err != nil {
+						if err := b.forkAll(); err != nil {
 							t.Error(err)
 						}
 					})
 				} else {
-					r.host.come(func(string, string) error { return b.fork() })
+					r.host.intercept(func(string, string) error { return b.fork() })
 				}
 				before := nodetest.Has(r.node.Assignments(), id, groups)
 				err := r.node.Update(t.Context(), p.owner(t, "bomb"), map[string]string{"rdt": class})

@@ -14,7 +14,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// ioMax is what the kernel has of a container, and what the runtime has stored of it.
+// ioMax returns io.max of a container in the kernel, and as the runtime has stored it.
 func (r *machineRig) ioMax(t *testing.T, id string) (kernel, stored string) {
 	t.Helper()
 	c, err := r.Container(id)
@@ -28,7 +28,7 @@ func (r *machineRig) ioMax(t *testing.T, id string) (kernel, stored string) {
 	return strings.TrimSpace(string(data)), c.Spec.Unified["io.max"]
 }
 
-// resize is the kubelet's: the runtime sets again all that it has stored.
+// resize is a resize by the kubelet: the runtime sets all stored values again.
 func (r *machineRig) resize(t *testing.T, id string) {
 	t.Helper()
 	if err := r.UpdateContainer(t.Context(), id, &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(512))}}); err != nil {
@@ -36,9 +36,9 @@ func (r *machineRig) resize(t *testing.T, id string) {
 	}
 }
 
-// TestLimitsOfFormerClassFilesGoWithThem changes class files while the plugin is away, as a DaemonSet that is rolled out together with
+// TestLimitsOfFormerClassFilesAreCleared changes class files while the plugin is away, as a DaemonSet that is rolled out together with
 // its ConfigMap.
-func TestLimitsOfFormerClassFilesGoWithThem(t *testing.T) {
+func TestLimitsOfFormerClassFilesAreCleared(t *testing.T) {
 	const ofDefault = "- name: k8s.io/blockio\n  defaultClass: slow\n"
 	for name, test := range map[string]struct{ before, request, after, kernel, reported string }{
 		"a disk is taken out of a class": {
@@ -59,11 +59,11 @@ func TestLimitsOfFormerClassFilesGoWithThem(t *testing.T) {
 			r.mustConfigure(t, test.before)
 			id := r.mustRun(t, r.pod(t, "a", test.request))
 			if before, _ := r.ioMax(t, id); before == test.kernel {
-				t.Fatalf("before there is %q", before)
+				t.Fatalf("io.max was %q before", before)
 			}
 			r.startNewWith(t, test.after)
 			r.wantReported(t, id, disks, test.reported)
-			mends := r.node.Status().Corrections
+			corrections := r.node.Status().Corrections
 			for range 2 {
 				r.resize(t, id)
 				r.node.Repair(t.Context())
@@ -72,16 +72,16 @@ func TestLimitsOfFormerClassFilesGoWithThem(t *testing.T) {
 					t.Errorf("the kernel has %q, and the runtime %q stored", kernel, stored)
 				}
 			}
-			if got := r.node.Status().Corrections; got[state.Correction{Resource: disks, What: state.AssignmentDrift}] != mends[state.Correction{Resource: disks, What: state.AssignmentDrift}] {
-				t.Errorf("it is mended again and again: %v, before %v", got, mends)
+			if got := r.node.Status().Corrections; got[state.Correction{Resource: disks, What: state.AssignmentDrift}] != corrections[state.Correction{Resource: disks, What: state.AssignmentDrift}] {
+				t.Errorf("drift is corrected repeatedly: %v, before %v", got, corrections)
 			}
 			r.world.Hold(t)
 		})
 	}
 }
 
-// TestLimitsOfOthersOnDisksOfNoClassAreLeftAlone has somebody limit a container that has a class on a disk that no class names.
-func TestLimitsOfOthersOnDisksOfNoClassAreLeftAlone(t *testing.T) {
+// TestForeignLimitsOnDisksOfNoClassAreNotChanged limits a container of a class on a disk that no class names.
+func TestForeignLimitsOnDisksOfNoClassAreNotChanged(t *testing.T) {
 	cgroups := simcgroup.New()
 	cgroups.AddDisk("vdc", 254, 32)
 	r := newMachineRig(t, cgroups)
@@ -93,7 +93,7 @@ func TestLimitsOfOthersOnDisksOfNoClassAreLeftAlone(t *testing.T) {
 	if err := r.host.Machine.WriteFile("/sys/fs/cgroup"+c.Spec.CgroupsPath+"/io.max", []byte("254:32 wbps=5000000")); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody else has a runtime set one for a container of no class.
+	// Another program sets a limit for a container of no class through the runtime.
 	pod := r.pod(t, "b", "")
 	other, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{
 		Name: "main", Resources: &api.LinuxResources{Unified: map[string]string{"io.max": "254:32 rbps=6000000 wbps=max riops=max wiops=max"}},
@@ -104,19 +104,19 @@ func TestLimitsOfOthersOnDisksOfNoClassAreLeftAlone(t *testing.T) {
 	if err := r.StartContainer(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
-	r.wantComesBack(t)
+	r.wantReconnects(t)
 	before, _ := r.ioMax(t, id)
 	for range 3 {
 		r.node.Repair(t.Context())
 	}
 	if kernel, stored := r.ioMax(t, other); !strings.Contains(kernel, "rbps=6000000") || !strings.Contains(stored, "rbps=6000000") {
-		t.Errorf("of the other one there is %q, and stored %q", kernel, stored)
+		t.Errorf("the other container has %q, and stored %q", kernel, stored)
 	}
 	if after, _ := r.ioMax(t, id); after != before || !strings.Contains(after, "254:32") {
-		t.Errorf("there is %q, and was %q", after, before)
+		t.Errorf("io.max is %q, and was %q", after, before)
 	}
-	if mends := r.node.Status().Corrections; len(mends) > 0 {
-		t.Errorf("mended are %v", mends)
+	if corrections := r.node.Status().Corrections; len(corrections) > 0 {
+		t.Errorf("corrected: %v", corrections)
 	}
 	r.wantReported(t, id, disks, "fast/pod")
 }

@@ -50,23 +50,23 @@ resources:
       slow: [{Devices: ["/dev/vd[ab]"], ThrottleReadBps: 1M}]
 `
 
-// limits are what the classes of machineFiles come to in cgroup v2.
+// limits returns the files of the classes of machineFiles in cgroup v2.
 func limits() map[string]map[string]string {
 	return map[string]map[string]string{
 		"fast": {"io.max": "254:0 rbps=50000000"}, "slow": {"io.max": "254:0 rbps=1000000\n254:16 rbps=1000000"},
 	}
 }
 
-// host is a simulated machine on which a test comes before everything that the plugin changes, but not before the runtime.
+// host is a simulated machine on which a test intercepts the changes of the plugin, but not those of the runtime.
 type host struct {
 	*sim.Machine
 	before *atomic.Pointer[func(op, path string) error]
-	// readOnly says that resctrl is mounted so.
+	// readOnly is whether resctrl is mounted read-only.
 	readOnly *atomic.Bool
 }
 
-// come sets what is called before each change, from then on; an error takes its place.
-func (h host) come(before func(op, path string) error) { h.before.Store(&before) }
+// intercept sets a function to be called before each change. An error replaces the change.
+func (h host) intercept(before func(op, path string) error) { h.before.Store(&before) }
 
 // ReadFile is part of rdt.FS and blockio.FS.
 func (h host) ReadFile(path string) ([]byte, error) {
@@ -77,7 +77,7 @@ func (h host) ReadFile(path string) ([]byte, error) {
 	return data, err
 }
 
-func (h host) ask(op, path string) error {
+func (h host) begin(op, path string) error {
 	if h.readOnly.Load() && strings.HasPrefix(path, resctrl.MountPoint+"/") {
 		return &os.PathError{Op: op, Path: path, Err: syscall.EROFS}
 	}
@@ -93,7 +93,7 @@ func (h host) ask(op, path string) error {
 
 // WriteFile is part of rdt.FS and blockio.FS.
 func (h host) WriteFile(path string, data []byte) error {
-	if err := h.ask("write", path); err != nil {
+	if err := h.begin("write", path); err != nil {
 		return err
 	}
 	return h.Machine.WriteFile(path, data)
@@ -101,7 +101,7 @@ func (h host) WriteFile(path string, data []byte) error {
 
 // Mkdir is part of rdt.FS.
 func (h host) Mkdir(path string) error {
-	if err := h.ask("mkdir", path); err != nil {
+	if err := h.begin("mkdir", path); err != nil {
 		return err
 	}
 	return h.Machine.Mkdir(path)
@@ -121,7 +121,7 @@ func newMachineRig(t *testing.T, cgroups *simcgroup.Machine) *machineRig {
 	return newMachineRigOn(t, newMachine(cgroups), machineFiles)
 }
 
-// newMachine has the disks vda and vdb, and resctrl mounted.
+// newMachine returns a machine with the disks vda and vdb, and with resctrl.
 func newMachine(cgroups *simcgroup.Machine) *sim.Machine {
 	spec := resctrl.IntelSpec()
 	cgroups.AddDisk("vda", 254, 0)
@@ -129,11 +129,15 @@ func newMachine(cgroups *simcgroup.Machine) *sim.Machine {
 	return sim.New(sim.Options{RDT: &spec, Cgroups: cgroups})
 }
 
-// newMachineRigOn makes a rig on a machine, with the classes of a text. What the machine has in resctrl already is not to be touched.
+// newMachineRigOn makes a rig on a machine, with the classes of a text. Existing groups of resctrl must not be changed.
 func newMachineRigOn(t *testing.T, m *sim.Machine, text string) *machineRig {
 	t.Helper()
 	r := &machineRig{host: host{m, &atomic.Pointer[func(op, path string) error]{}, &atomic.Bool{}}}
-	r.Runtime = r.newRuntime(t)
+	r.Runtime = newRuntime(t, nriruntime.Options{OCI: r.host})
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
 	r.node = r.newNode(t)
 	var err error
 	if r.world.Before, err = invariant.ForeignOf(r.host); err != nil {
@@ -145,24 +149,6 @@ func newMachineRigOn(t *testing.T, m *sim.Machine, text string) *machineRig {
 	r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
 	r.wait(t, 1)
 	return r
-}
-
-func (r *machineRig) newRuntime(t *testing.T) *nriruntime.Runtime {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "qos") // t.TempDir is too long for a socket's path
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	runtime, err := nriruntime.New(dir, nriruntime.Options{OCI: r.host})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := runtime.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(runtime.Stop)
-	return runtime
 }
 
 func (r *machineRig) newNode(t *testing.T) *node.Node {
@@ -207,7 +193,7 @@ func serveAPI(t *testing.T, n *node.Node) qosv1alpha1.NodeQOSClient {
 	return qosv1alpha1.NewNodeQOSClient(conn)
 }
 
-// configure does what the agent does with class files that have changed.
+// configure applies changed class files like the agent.
 func (r *machineRig) configure(t *testing.T, text string) error {
 	t.Helper()
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, r.kinds, nil)
@@ -245,10 +231,10 @@ func (r *machineRig) wantReported(t *testing.T, id, resource, want string) {
 	}
 }
 
-func TestAMachineInOrderHolds(t *testing.T) {
+func TestAMachineWithoutDriftHasNoViolations(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	r.world.Hold(t)
-	r.mustRun(t, r.pod(t, "asked", "rdt=gold,blockio=slow"))
+	r.mustRun(t, r.pod(t, "requests", "rdt=gold,blockio=slow"))
 	id := r.mustRun(t, r.pod(t, "plain", ""))
 	r.world.Hold(t)
 	r.wantReported(t, id, "k8s.io/rdt", "bronze/default")

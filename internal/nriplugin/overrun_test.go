@@ -19,14 +19,14 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// gate lets what the plugin sends wait, as for a process that gets no CPU. The runtime waits only shortly for what cannot come; while
-// the gate is open it waits as long as ever, so that a slow machine does not fail a request that the plugin answers.
+// gate delays what the plugin sends, as for a process that gets no CPU. While the gate is closed the runtime has a short timeout. While it
+// is open the timeout is long, so that a slow machine does not fail requests.
 type gate struct {
 	mu     sync.Mutex    // guards closed
 	closed chan struct{} // is closed when the gate opens again; nil while it is open
 }
 
-func (g *gate) shut() {
+func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed == nil {
@@ -89,9 +89,9 @@ func (r *machineRig) startGated(t *testing.T) *gate {
 	return g
 }
 
-// TestAnAnswerThatComesTooLateFailsItsRequestAndIsMadeUpForAfterwards is about a plugin that does not run for a while. The runtime fails
-// the request, as the plugin asks it to since NRI 0.12.5, and drops the plugin.
-func TestAnAnswerThatComesTooLateFailsItsRequestAndIsMadeUpForAfterwards(t *testing.T) {
+// TestALateResponseFailsItsRequestAndThePluginRecovers has a plugin that does not run for a while. The runtime fails the
+// request, which the plugin requires since NRI 0.12.5, and disconnects the plugin.
+func TestALateResponseFailsItsRequestAndThePluginRecovers(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	g := r.startGated(t)
 	const request = "rdt=gold,blockio=fast"
@@ -100,7 +100,7 @@ func TestAnAnswerThatComesTooLateFailsItsRequestAndIsMadeUpForAfterwards(t *test
 	for _, test := range []struct {
 		name string
 		do   func(t *testing.T) error
-		// fails says that the request is one that can fail.
+		// fails is whether the request can fail.
 		fails bool
 	}{
 		{"a stop", func(t *testing.T) error { return r.StopContainer(t.Context(), ends) }, false},
@@ -116,7 +116,7 @@ func TestAnAnswerThatComesTooLateFailsItsRequestAndIsMadeUpForAfterwards(t *test
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := r.Synchronizations()
-			g.shut()
+			g.close()
 			err := test.do(t)
 			g.open()
 			if test.fails != (err != nil) || err != nil && !strings.Contains(err.Error(), "10-qos-nri-plugin failed to handle") {
@@ -131,11 +131,11 @@ func TestAnAnswerThatComesTooLateFailsItsRequestAndIsMadeUpForAfterwards(t *test
 	}
 }
 
-// created makes a container with the gate open.
+// created creates a container with the gate open.
 func (r *machineRig) created(t *testing.T, g *gate, request string) string {
 	t.Helper()
 	g.open()
-	defer g.shut()
+	defer g.close()
 	id, err := r.CreateContainer(t.Context(), r.pod(t, "made", request), nriruntime.ContainerConfig{Name: "main"})
 	if err != nil {
 		t.Fatal(err)
@@ -143,13 +143,13 @@ func (r *machineRig) created(t *testing.T, g *gate, request string) string {
 	return id
 }
 
-// wantOneMore wants the second of two slots to be free, and takes it for a while.
+// wantOneMore checks that the second of two slots is free.
 func (r *machineRig) wantOneMore(t *testing.T, request string) {
 	t.Helper()
 	pod := r.pod(t, "another", request)
 	r.mustRun(t, pod)
 	if _, err := r.run(t, r.pod(t, "too-many", request)); err == nil {
-		t.Error("there are more than two slots")
+		t.Error("more than two slots are free")
 	}
 	if err := r.RemovePod(t.Context(), pod); err != nil {
 		t.Error(err)

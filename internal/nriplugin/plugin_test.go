@@ -48,7 +48,7 @@ type rig struct {
 // newRig makes a rig; options are of the runtime side of NRI.
 func newRig(t *testing.T, options ...adaptation.Option) *rig {
 	t.Helper()
-	r := &rig{Runtime: newRuntime(t, options...), backend: nodetest.NewBackend()}
+	r := &rig{Runtime: newRuntime(t, nriruntime.Options{NRI: options}), backend: nodetest.NewBackend()}
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +59,8 @@ func newRig(t *testing.T, options ...adaptation.Option) *rig {
 	return r
 }
 
-// runtimeWaits is how long the runtime waits for an answer, but in tests of just that: on a machine that is busy with other things, the
-// race detector makes 2 s too few for the synchronization of a crowd.
+// runtimeWaits is the request timeout of the runtime, except in tests of timeouts. With the race detector, 2 s may be too short for the
+// synchronization of many containers on a busy machine.
 const runtimeWaits = time.Minute
 
 func TestMain(m *testing.M) {
@@ -68,14 +68,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runtimeWaitsFor has the runtime wait for so long, until the end of the test.
+// runtimeWaitsFor sets the request timeout until the end of the test.
 func runtimeWaitsFor(t *testing.T, timeout time.Duration) {
 	t.Helper()
 	adaptation.SetPluginRequestTimeout(timeout)
 	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(runtimeWaits) })
 }
 
-func newRuntime(t *testing.T, options ...adaptation.Option) *nriruntime.Runtime {
+// newRuntime returns a runtime that is not started yet.
+func newRuntime(t *testing.T, options nriruntime.Options) *nriruntime.Runtime {
 	t.Helper()
 	// t.TempDir is too long for a socket's path.
 	dir, err := os.MkdirTemp("", "qos")
@@ -83,7 +84,7 @@ func newRuntime(t *testing.T, options ...adaptation.Option) *nriruntime.Runtime 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	runtime, err := nriruntime.New(dir, nriruntime.Options{NRI: options})
+	runtime, err := nriruntime.New(dir, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func newRuntime(t *testing.T, options ...adaptation.Option) *nriruntime.Runtime 
 func newNode(t *testing.T, backend *nodetest.Backend) *node.Node {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	// What was changed has to outlive a restart of the runtime in the middle of the change.
+	// Changes must outlive a restart of the runtime during a change.
 	changes := checkpoint.Open(filepath.Join(t.TempDir(), "changes.json"), "this boot", log)
 	n := node.New(node.Options{Kinds: kinds(backend), Changes: changes, Log: log})
 	configure(t, n, kinds(backend), files)
@@ -133,7 +134,7 @@ func startPlugin(t *testing.T, n *node.Node, socket string) (plugin *nriplugin.P
 	return plugin, stop
 }
 
-// wait waits until the plugin has been synchronized n times and the node knows.
+// wait waits until the plugin has been synchronized n times.
 func (r *rig) wait(t *testing.T, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -164,7 +165,7 @@ func (r *rig) run(t *testing.T, pod string) (string, error) {
 	return id, r.StartContainer(t.Context(), id)
 }
 
-// holds checks what must hold of what runs; see package invariant.
+// holds checks the invariants; see package invariant.
 func (r *rig) holds(t *testing.T) {
 	t.Helper()
 	invariant.Machine{
@@ -184,7 +185,7 @@ func (r *rig) mustRun(t *testing.T, pod string) string {
 	return id
 }
 
-func TestTheRuntimeIsToldTheGroupTheValuesAndTheRecord(t *testing.T) {
+func TestTheRuntimeGetsTheGroupTheValuesAndTheRecord(t *testing.T) {
 	r := newRig(t)
 	id := r.mustRun(t, r.pod(t, "a", "test.example/cache=gold"))
 	c, err := r.Container(id)
@@ -202,7 +203,7 @@ func TestTheRuntimeIsToldTheGroupTheValuesAndTheRecord(t *testing.T) {
 	}
 }
 
-func TestAPodThatAsksForNothingIsLeftAlone(t *testing.T) {
+func TestAPodWithoutARequestIsNotChanged(t *testing.T) {
 	r := newRig(t)
 	id := r.mustRun(t, r.pod(t, "a", ""))
 	c, err := r.Container(id)
@@ -222,7 +223,7 @@ func TestARefusalReachesTheRuntimeInOneLine(t *testing.T) {
 	}
 	for _, part := range []string{"pod default/a container main", `"platinum"`, "test.example/cache", "available: gold, solo, bronze"} {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %q does not say %s", err, part)
+			t.Errorf("error %q does not have %s", err, part)
 		}
 	}
 	if strings.Contains(err.Error(), "\n") {
@@ -230,7 +231,7 @@ func TestARefusalReachesTheRuntimeInOneLine(t *testing.T) {
 	}
 }
 
-func TestExactlyAsManyAsTheCapacityAreAdmittedOfManyAtOnce(t *testing.T) {
+func TestConcurrentCreationsDoNotExceedTheCapacity(t *testing.T) {
 	r := newRig(t)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -255,12 +256,12 @@ func TestExactlyAsManyAsTheCapacityAreAdmittedOfManyAtOnce(t *testing.T) {
 	r.holds(t)
 }
 
-func TestACrashLoopInAClassOfOneIsNeverRefusedAgainstItself(t *testing.T) {
+func TestARestartedContainerDoesNotCompeteWithItsPredecessor(t *testing.T) {
 	r := newRig(t)
 	pod := r.pod(t, "a", "test.example/cache=solo")
 	previous := r.mustRun(t, pod)
 	for range 20 {
-		// The kubelet makes the successor before it removes the dead one, and the runtime tells of the exit whenever it can.
+		// The kubelet creates the successor before it removes the predecessor, and the runtime reports the exit at any time.
 		if _, err := r.Exit(t.Context(), previous); err != nil {
 			t.Fatal(err)
 		}
@@ -278,7 +279,7 @@ func TestACrashLoopInAClassOfOneIsNeverRefusedAgainstItself(t *testing.T) {
 
 func TestACreationThatFailsLaterFreesItsSlot(t *testing.T) {
 	r := newRig(t)
-	r.backend.Fail("enforce", fmt.Errorf("the kernel says no"))
+	r.backend.Fail("enforce", fmt.Errorf("the kernel refuses"))
 	if _, err := r.run(t, r.pod(t, "a", "test.example/cache=solo")); err == nil {
 		t.Fatal("no error")
 	}
@@ -287,7 +288,7 @@ func TestACreationThatFailsLaterFreesItsSlot(t *testing.T) {
 	r.holds(t)
 }
 
-func TestThePluginComesBackAfterTheRuntimeRestarts(t *testing.T) {
+func TestThePluginRegistersAgainAfterARestartOfTheRuntime(t *testing.T) {
 	r := newRig(t)
 	pod := r.pod(t, "a", "test.example/cache=solo")
 	r.mustRun(t, pod)
@@ -298,12 +299,12 @@ func TestThePluginComesBackAfterTheRuntimeRestarts(t *testing.T) {
 		r.wait(t, i+2)
 	}
 	if _, err := r.run(t, r.pod(t, "b", "test.example/cache=solo")); err == nil || !strings.Contains(err.Error(), "is full") {
-		t.Errorf("error is %v; the slot of what runs is to be known after a restart", err)
+		t.Errorf("error is %v; the slot of a running container must be taken after a restart", err)
 	}
 	r.holds(t)
 }
 
-func TestANewPluginKnowsWhatRuns(t *testing.T) {
+func TestANewPluginTracksRunningContainers(t *testing.T) {
 	r := newRig(t)
 	id := r.mustRun(t, r.pod(t, "a", "test.example/cache=solo"))
 	r.stop()
@@ -319,7 +320,7 @@ func TestANewPluginKnowsWhatRuns(t *testing.T) {
 }
 
 func TestARuntimeThatDiesInTheHandshakeDoesNotBlockThePlugin(t *testing.T) {
-	runtime := newRuntime(t)
+	runtime := newRuntime(t, nriruntime.Options{})
 	died, err := nriruntime.DieDuringHandshake(runtime.Socket())
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 
 const onePod = files + "- {name: test.example/net, scope: pod, classes: [{name: high, capacity: 1}], test: {names: [high]}}\n"
 
-// sandbox runs a sandbox of a pod that asks for the class high.
+// sandbox runs a sandbox of a pod that requests class high.
 func (r *rig) sandbox(t *testing.T, name string) (string, error) {
 	t.Helper()
 	return r.RunPod(t.Context(), nriruntime.PodConfig{
@@ -45,7 +45,7 @@ func TestABoundedClassOfPods(t *testing.T) {
 	first := r.mustSandbox(t, "a")
 	r.wantPodRefused(t)
 
-	// The kubelet makes a new sandbox before it removes the dead one.
+	// The kubelet creates a new sandbox before it removes the dead one.
 	second := r.mustSandbox(t, "a")
 	if err := r.RemovePod(t.Context(), first); err != nil {
 		t.Fatal(err)

@@ -20,15 +20,15 @@ const (
 	disks  = "k8s.io/blockio"
 )
 
-// changed is machineFiles with texts replaced, in pairs.
+// changed returns machineFiles with replacements, in pairs of old and new text.
 func changed(texts ...string) string { return strings.NewReplacer(texts...).Replace(machineFiles) }
 
-// without is machineFiles without one of its resources.
+// without returns machineFiles without a resource.
 func without(t *testing.T, resource string) string {
 	t.Helper()
 	before, rest, found := strings.Cut(machineFiles, "- name: "+resource+"\n")
 	if !found {
-		t.Fatalf("there is no %s", resource)
+		t.Fatalf("no resource %s", resource)
 	}
 	if _, after, more := strings.Cut(rest, "\n- name: "); more {
 		return before + "- name: " + after
@@ -36,16 +36,16 @@ func without(t *testing.T, resource string) string {
 	return before
 }
 
-// peopled is a rig with a container in each class, and one that asked for nothing.
-type peopled struct {
+// populated is a rig with a container in each class, and one without a request.
+type populated struct {
 	*machineRig
 	gold, slow, plain string
 }
 
-func newPeopled(t *testing.T) *peopled {
+func newPopulated(t *testing.T) *populated {
 	t.Helper()
 	r := newMachineRig(t, simcgroup.New())
-	p := &peopled{machineRig: r}
+	p := &populated{machineRig: r}
 	p.gold = r.mustRun(t, r.pod(t, "gold", "rdt=gold,blockio=fast"))
 	p.slow = r.mustRun(t, r.pod(t, "slow", "rdt=silver,blockio=slow"))
 	p.plain = r.mustRun(t, r.pod(t, "plain", ""))
@@ -53,7 +53,7 @@ func newPeopled(t *testing.T) *peopled {
 	return p
 }
 
-func (p *peopled) schemata(t *testing.T, class string) string {
+func (p *populated) schemata(t *testing.T, class string) string {
 	t.Helper()
 	data, err := p.host.ReadFile(resctrl.MountPoint + "/qos-" + class + "/schemata")
 	if err != nil {
@@ -62,8 +62,8 @@ func (p *peopled) schemata(t *testing.T, class string) string {
 	return string(data)
 }
 
-func TestChangedMasksAndRatesReachWhatRuns(t *testing.T) {
-	p := newPeopled(t)
+func TestRunningContainersGetChangedMasksAndRates(t *testing.T) {
+	p := newPopulated(t)
 	p.mustConfigure(t, changed(`exclusive: {l3Allocation: "50%"`, `exclusive: {l3Allocation: "75%"`, `shared: {l3Allocation: "50%"`, `shared: {l3Allocation: "25%"`,
 		"ThrottleReadBps: 1M", "ThrottleReadBps: 2M"))
 	p.world.Expect.Limits[disks]["slow"] = map[string]string{"io.max": "254:0 rbps=2000000\n254:16 rbps=2000000"}
@@ -74,12 +74,12 @@ func TestChangedMasksAndRatesReachWhatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.Spec.Unified["io.max"]; !strings.Contains(got, "rbps=2000000") {
-		t.Errorf("the runtime would write %q at its next update", got)
+		t.Errorf("the runtime has stored %q", got)
 	}
 }
 
-func TestAChangedDefaultTakesThoseAlongThatHaveTheDefault(t *testing.T) {
-	p := newPeopled(t)
+func TestHoldersOfADefaultFollowIt(t *testing.T) {
+	p := newPopulated(t)
 	p.mustConfigure(t, changed("defaultClass: bronze", "defaultClass: silver"))
 	p.world.Hold(t)
 	p.wantReported(t, p.plain, groups, "silver/default")
@@ -89,8 +89,8 @@ func TestAChangedDefaultTakesThoseAlongThatHaveTheDefault(t *testing.T) {
 	p.wantReported(t, p.plain, groups, "/")
 }
 
-func TestACapacityBelowUseEndsNobodyAndAdmitsNobody(t *testing.T) {
-	p := newPeopled(t)
+func TestACapacityBelowUseKeepsHoldersAndAdmitsNoOther(t *testing.T) {
+	p := newPopulated(t)
 	second := p.mustRun(t, p.pod(t, "second", "rdt=gold"))
 	p.mustConfigure(t, changed("{name: gold, capacity: 2}", "{name: gold, capacity: 1}"))
 	p.world.Expect.Most = map[invariant.Class]uint64{{Resource: groups, Name: "gold"}: 2}
@@ -113,7 +113,7 @@ func TestACapacityBelowUseEndsNobodyAndAdmitsNobody(t *testing.T) {
 	p.world.Hold(t)
 }
 
-func (p *peopled) owner(t *testing.T, pod string) classes.Owner {
+func (p *populated) owner(t *testing.T, pod string) classes.Owner {
 	t.Helper()
 	for _, a := range p.node.Assignments() {
 		if a.Name == pod {
@@ -124,14 +124,14 @@ func (p *peopled) owner(t *testing.T, pod string) classes.Owner {
 	return classes.Owner{}
 }
 
-// TestAClassThatIsGoneDrainsWithItsThreads takes away a class, gives it another name, and takes away its resource.
-func TestAClassThatIsGoneDrainsWithItsThreads(t *testing.T) {
+// TestARemovedClassDrainsWithItsThreads removes a class, renames it, and removes its resource.
+func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		text func(t *testing.T) string
-		// offered says what is new beside it.
+		// offered is a new class.
 		offered string
-		// noDefault says that there is no default any more; who has one by it never asked for what goes away.
+		// noDefault is whether the default is removed too; holders of the default did not request the removed class.
 		noDefault bool
 	}{
 		{"a class that is removed", func(*testing.T) string {
@@ -145,20 +145,20 @@ func TestAClassThatIsGoneDrainsWithItsThreads(t *testing.T) {
 		}, "", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := newPeopled(t)
+			p := newPopulated(t)
 			p.mustConfigure(t, test.text(t))
 			p.world.Expect.Limits = nil // what drains has values that are written nowhere any more
 			p.mustRelease(t)
 			p.world.Hold(t)
 			p.wantReported(t, p.gold, groups, "gold/pod")
 			if got := p.host.exists(resctrl.MountPoint + "/qos-bronze"); got == test.noDefault {
-				t.Errorf("the group of the default is there: %t", got)
+				t.Errorf("the group of the default exists: %t", got)
 			}
 			if got := len(p.host.tasks(t, "qos-gold")); got == 0 {
-				t.Error("its threads are not in its group any more")
+				t.Error("the threads have left the group")
 			}
 			if _, err := p.run(t, p.pod(t, "late", "rdt=gold")); err == nil {
-				t.Error("a new container got it")
+				t.Error("a new container got the class")
 			}
 			if test.offered != "" {
 				p.mustRun(t, p.pod(t, "new", "rdt="+test.offered))
@@ -167,11 +167,11 @@ func TestAClassThatIsGoneDrainsWithItsThreads(t *testing.T) {
 			<-p.node.Drained()
 			p.mustRelease(t)
 			if got := p.node.Draining(); got != 0 {
-				t.Errorf("%d drain with nobody in them", got)
+				t.Errorf("%d assignments drain without a holder", got)
 			}
 			p.world.Hold(t)
 			if p.host.exists(resctrl.MountPoint + "/qos-gold") {
-				t.Error("its group is still there")
+				t.Error("the group still exists")
 			}
 			p.mustConfigure(t, machineFiles)
 			p.mustRun(t, p.pod(t, "again", "rdt=gold,blockio=fast"))
@@ -180,8 +180,8 @@ func TestAClassThatIsGoneDrainsWithItsThreads(t *testing.T) {
 	}
 }
 
-// mustRelease cleans up after classes that nobody has any more.
-func (p *peopled) mustRelease(t *testing.T) {
+// mustRelease releases removed classes that are not in use.
+func (p *populated) mustRelease(t *testing.T) {
 	t.Helper()
 	if err := p.node.ReleaseUnused(t.Context()); err != nil {
 		t.Error(err)
@@ -193,7 +193,7 @@ func (h host) exists(dir string) bool {
 	return err == nil
 }
 
-// tasks are the threads of a group.
+// tasks returns the threads of a group.
 func (h host) tasks(t *testing.T, group string) []string {
 	t.Helper()
 	data, err := h.ReadFile(resctrl.MountPoint + "/" + group + "/tasks")
@@ -203,8 +203,8 @@ func (h host) tasks(t *testing.T, group string) []string {
 	return strings.Fields(string(data))
 }
 
-// TestAReloadThatTheKernelRefusesHalfWayChangesNothingForWhatRuns lets each change of a reload fail in turn.
-func TestAReloadThatTheKernelRefusesHalfWayChangesNothingForWhatRuns(t *testing.T) {
+// TestAReloadThatFailsHalfWayChangesNothingForRunningContainers makes each change of a reload fail in turn.
+func TestAReloadThatFailsHalfWayChangesNothingForRunningContainers(t *testing.T) {
 	next := changed("gold", "platinum", `shared: {l3Allocation: "50%"`, `shared: {l3Allocation: "25%"`, "defaultClass: bronze", "defaultClass: silver")
 	for _, fault := range []struct {
 		op    string
@@ -214,7 +214,7 @@ func TestAReloadThatTheKernelRefusesHalfWayChangesNothingForWhatRuns(t *testing.
 		{"write", syscall.EINVAL, 3}, {"write", syscall.EROFS, 3}, {"mkdir", syscall.ENOSPC, 1}, {"mkdir", syscall.EBUSY, 1}, {"mkdir", syscall.EROFS, 1},
 	} {
 		t.Run(fault.op+" "+fault.errno.Error(), func(t *testing.T) {
-			p := newPeopled(t)
+			p := newPopulated(t)
 			p.world.Expect.Schemata = map[string]string{"gold": p.line(t, "gold"), "silver": p.line(t, "silver"), "bronze": p.line(t, "bronze")}
 			n := 0
 			for ; p.failsAt(t, n, fault.op, fault.errno, next); n++ {
@@ -229,8 +229,8 @@ func TestAReloadThatTheKernelRefusesHalfWayChangesNothingForWhatRuns(t *testing.
 	}
 }
 
-// line is what a class's group has of the last-level cache.
-func (p *peopled) line(t *testing.T, class string) string {
+// line returns the schemata line of a class's group for the last-level cache.
+func (p *populated) line(t *testing.T, class string) string {
 	t.Helper()
 	for line := range strings.Lines(p.schemata(t, class)) {
 		if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, "L3:") {
@@ -241,11 +241,11 @@ func (p *peopled) line(t *testing.T, class string) string {
 	return ""
 }
 
-// failsAt lets the operation after n of its kind fail, and says whether there was one.
-func (p *peopled) failsAt(t *testing.T, n int, op string, errno syscall.Errno, text string) bool {
+// failsAt makes the operation after n of its kind fail, and reports whether there was one.
+func (p *populated) failsAt(t *testing.T, n int, op string, errno syscall.Errno, text string) bool {
 	t.Helper()
 	left, failed := n, false
-	p.host.come(func(done, path string) error {
+	p.host.intercept(func(done, path string) error {
 		if done != op || failed || done == "write" && !strings.HasSuffix(path, "/schemata") {
 			return nil
 		}
@@ -256,7 +256,7 @@ func (p *peopled) failsAt(t *testing.T, n int, op string, errno syscall.Errno, t
 		return errno
 	})
 	err := p.configure(t, text)
-	p.host.come(func(string, string) error { return nil })
+	p.host.intercept(func(string, string) error { return nil })
 	if !failed {
 		if err != nil {
 			t.Error(err)
@@ -267,19 +267,19 @@ func (p *peopled) failsAt(t *testing.T, n int, op string, errno syscall.Errno, t
 		t.Errorf("%s %d: error is %v", op, n, err)
 	}
 	if status := p.node.Status(); status.Config.Err == nil || status.Config.Generation != 1 {
-		t.Errorf("%s %d: the status says %v of generation %d", op, n, status.Config.Err, status.Config.Generation)
+		t.Errorf("%s %d: the status has %v and generation %d", op, n, status.Config.Err, status.Config.Generation)
 	}
 	p.world.Hold(t)
 	p.mustStop(t, p.mustRun(t, p.pod(t, "new", "rdt=gold"))) // the old ones are live
 	if _, err := p.run(t, p.pod(t, "wrong", "rdt=platinum")); err == nil {
-		t.Error("a class of the refused files was given")
+		t.Error("a class of the refused files was assigned")
 	}
 	return true
 }
 
-func TestWhatCannotBeBroughtAlongIsToldAsItIsUntilItCan(t *testing.T) {
-	p := newPeopled(t)
-	p.host.come(func(_, path string) error {
+func TestAContainerThatCannotBeMovedIsReportedInItsObservedClass(t *testing.T) {
+	p := newPopulated(t)
+	p.host.intercept(func(_, path string) error {
 		if strings.HasSuffix(path, "/qos-silver/tasks") {
 			return syscall.EPERM
 		}
@@ -288,7 +288,7 @@ func TestWhatCannotBeBroughtAlongIsToldAsItIsUntilItCan(t *testing.T) {
 	p.mustConfigure(t, changed("defaultClass: bronze", "defaultClass: silver"))
 	p.world.Hold(t)
 	p.wantReported(t, p.plain, groups, "bronze/adopted")
-	p.host.come(func(string, string) error { return nil })
+	p.host.intercept(func(string, string) error { return nil })
 	p.node.Reconcile(t.Context())
 	p.world.Hold(t)
 	p.wantReported(t, p.plain, groups, "silver/default")

@@ -15,14 +15,14 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// hang lets every write below a cgroup wait until release is called; reached is closed when the first one does.
+// hang makes writes below a cgroup wait until release is called. reached is closed when the first one waits.
 func (r *machineRig) hang(t *testing.T, below string) (reached <-chan struct{}, release func()) {
 	t.Helper()
 	waits, released := make(chan struct{}), make(chan struct{})
 	arrive := sync.OnceFunc(func() { close(waits) })
 	release = sync.OnceFunc(func() { close(released) })
 	t.Cleanup(release)
-	r.host.come(func(op, path string) error {
+	r.host.intercept(func(op, path string) error {
 		if op == "write" && strings.Contains(path, below) {
 			arrive()
 			<-released
@@ -32,9 +32,9 @@ func (r *machineRig) hang(t *testing.T, below string) (reached <-chan struct{}, 
 	return waits, release
 }
 
-// TestAWriteThatTheKernelDoesNotFinishFailsItsHookAlone is on cgroup v1, where the plugin writes the values of disks before a
+// TestAWriteThatHangsFailsOnlyItsHook uses cgroup v1, where the plugin writes the values of disks before a
 // container starts.
-func TestAWriteThatTheKernelDoesNotFinishFailsItsHookAlone(t *testing.T) {
+func TestAWriteThatHangsFailsOnlyItsHook(t *testing.T) {
 	runtimeWaitsFor(t, adaptation.DefaultPluginRequestTimeout) // and drops a plugin that answers later
 	r := newMachineRig(t, simcgroup.NewLegacy())
 	r.world.Expect.Limits[disks] = map[string]map[string]string{
@@ -64,7 +64,7 @@ func TestAWriteThatTheKernelDoesNotFinishFailsItsHookAlone(t *testing.T) {
 	}
 	r.world.Hold(t)
 
-	// The kubelet makes it anew, and then the kernel answers after all.
+	// The kubelet creates the container again, and then the kernel returns.
 	again, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
 	if err != nil {
 		t.Fatal(err)
@@ -77,9 +77,9 @@ func TestAWriteThatTheKernelDoesNotFinishFailsItsHookAlone(t *testing.T) {
 	r.world.Hold(t)
 }
 
-// TestARefusalForALateKernelIsToldWhileItLasts wants it to be among the refusals as every other is, and not to come back when the
-// kernel answers at last.
-func TestARefusalForALateKernelIsToldWhileItLasts(t *testing.T) {
+// TestARefusalBecauseOfAHangingKernelIsReported expects a refusal like any other, which does not appear again when the
+// kernel returns.
+func TestARefusalBecauseOfAHangingKernelIsReported(t *testing.T) {
 	r := newMachineRig(t, simcgroup.NewLegacy())
 	pod := r.pod(t, "stuck", "blockio=fast")
 	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
@@ -88,10 +88,10 @@ func TestARefusalForALateKernelIsToldWhileItLasts(t *testing.T) {
 	}
 	_, release := r.hang(t, id)
 	if err := r.StartContainer(t.Context(), id); err == nil {
-		t.Fatal("it started")
+		t.Fatal("the container started")
 	}
 	if got := r.node.Refused(); len(got) != 1 || got[0].PodName != "stuck" || !strings.Contains(got[0].Message, "did not answer") {
-		t.Errorf("refused are %+v", got)
+		t.Errorf("refused: %+v", got)
 	}
 	if got := r.node.Status().Refusals["EnforcementFailed"]; got != 1 {
 		t.Errorf("%d refusals are counted", got)
@@ -104,6 +104,6 @@ func TestARefusalForALateKernelIsToldWhileItLasts(t *testing.T) {
 	case <-time.After(time.Second):
 	}
 	if got := r.node.Refused(); len(got) != 0 {
-		t.Errorf("the container runs, and refused are %+v", got)
+		t.Errorf("the container runs, and refused: %+v", got)
 	}
 }

@@ -10,11 +10,11 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// TestAPluginThatIsStoppedInTheMiddleOfAHookEndsAtOnceAndTheNextOneMakesUpForIt has a hook wait for the kernel when the plugin is told
-// to end, as by SIGTERM.
-func TestAPluginThatIsStoppedInTheMiddleOfAHookEndsAtOnceAndTheNextOneMakesUpForIt(t *testing.T) {
-	for _, answers := range []bool{false, true} {
-		name := map[bool]string{false: "and the kernel never answers", true: "and the kernel answers then"}[answers]
+// TestAPluginThatIsStoppedDuringAHookEndsAtOnceAndTheNextOneRecovers stops the plugin, as by SIGTERM, while a hook waits for the
+// kernel.
+func TestAPluginThatIsStoppedDuringAHookEndsAtOnceAndTheNextOneRecovers(t *testing.T) {
+	for _, returns := range []bool{false, true} {
+		name := map[bool]string{false: "and the kernel hangs", true: "and the kernel returns then"}[returns]
 		t.Run(name, func(t *testing.T) {
 			r := newMachineRig(t, simcgroup.NewLegacy())
 			r.world.Expect.Limits = nil
@@ -28,16 +28,16 @@ func TestAPluginThatIsStoppedInTheMiddleOfAHookEndsAtOnceAndTheNextOneMakesUpFor
 			started := make(chan error, 1)
 			go func() { started <- r.StartContainer(t.Context(), id) }()
 			<-reached
-			r.stop() // returns though the kernel has not answered
-			if answers {
+			r.stop() // returns though the kernel hangs
+			if returns {
 				release()
 			}
 			if err := <-started; err == nil {
-				t.Error("the container was started, though nobody has seen it in its class")
+				t.Error("the container was started, though it was not verified in its class")
 			}
 			r.startNew(t)
 			r.wantReported(t, runs, groups, "gold/pod")
-			if answers {
+			if returns {
 				r.mustRun(t, pod)
 			}
 			release()
@@ -46,13 +46,13 @@ func TestAPluginThatIsStoppedInTheMiddleOfAHookEndsAtOnceAndTheNextOneMakesUpFor
 	}
 }
 
-// startNew begins a new process of the plugin.
+// startNew starts a new process of the plugin.
 func (r *machineRig) startNew(t *testing.T) {
 	t.Helper()
 	r.startNewWith(t, machineFiles)
 }
 
-// startNewWith begins a new process of the plugin with other class files.
+// startNewWith starts a new process of the plugin with other class files.
 func (r *machineRig) startNewWith(t *testing.T, text string) {
 	t.Helper()
 	r.stop()

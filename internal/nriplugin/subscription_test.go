@@ -23,7 +23,7 @@ const (
 	podScope = files + "- {name: test.example/net, scope: pod, test: {names: [high]}}\n"
 )
 
-// subscriptions are the hooks that the runtime side of NRI was told to call, by registration.
+// subscriptions are the subscribed hooks of each registration.
 type subscriptions struct {
 	mu    sync.Mutex // guards hooks
 	hooks []string
@@ -33,7 +33,7 @@ func (s *subscriptions) option() adaptation.Option {
 	return adaptation.WithTTRPCOptions([]ttrpc.ClientOpts{ttrpc.WithUnaryClientInterceptor(s.intercept)}, nil)
 }
 
-// intercept reads the answer to Configure on its way from the plugin to the runtime.
+// intercept reads the response to Configure on its way from the plugin to the runtime.
 func (s *subscriptions) intercept(
 	ctx context.Context, request *ttrpc.Request, response *ttrpc.Response, info *ttrpc.UnaryClientInfo, invoke ttrpc.Invoker,
 ) error {
@@ -67,32 +67,32 @@ func (r *rig) reconfigure(t *testing.T, text string) {
 	r.plugin.Refresh()
 }
 
-func TestHooksAreSubscribedToAsClassFilesNeedThem(t *testing.T) {
-	var told subscriptions
-	r := newRig(t, told.option())
+func TestHooksAreSubscribedAsClassFilesNeedThem(t *testing.T) {
+	var hooks subscriptions
+	r := newRig(t, hooks.option())
 	r.pod(t, "before", "")
-	told.check(t, ofContainers)
+	hooks.check(t, ofContainers)
 
 	r.reconfigure(t, podScope)
 	r.wait(t, 2)
-	told.check(t, ofContainers, ofBoth)
+	hooks.check(t, ofContainers, ofBoth)
 	id := r.pod(t, "after", "test.example/net=high")
 	if got := r.backend.Enforced()[id]; got != "high" {
 		t.Errorf("the pod is in class %q", got)
 	}
 
-	// A pod that still has a class of the resource that is gone keeps its hooks: its end has to be heard of.
+	// While a pod has a class of the removed resource, the hooks of pods stay subscribed: they release it.
 	r.reconfigure(t, files)
 	if err := r.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	r.wait(t, 3)
-	told.check(t, ofContainers, ofBoth, ofBoth)
+	hooks.check(t, ofContainers, ofBoth, ofBoth)
 
 	if err := r.RemovePod(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	r.reconfigure(t, files)
 	r.wait(t, 4)
-	told.check(t, ofContainers, ofBoth, ofBoth, ofContainers)
+	hooks.check(t, ofContainers, ofBoth, ofBoth, ofContainers)
 }
