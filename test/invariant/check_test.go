@@ -110,7 +110,7 @@ func TestAGoodWorldHasNoViolations(t *testing.T) {
 		"a container without a request need not be reported before its start": func(w *invariant.World) {
 			w.Live.Containers = append(w.Live.Containers, invariant.Container{ID: "new"})
 		},
-		"more than the capacity that it was lowered to": func(w *invariant.World) {
+		"holders above a capacity that was lowered": func(w *invariant.World) {
 			resource(w, 0).Classes[1] = &qosv1alpha1.QOSResourceClassInfo{Name: "bronze", Capacity: 1, InUse: 2}
 			pod(w, 0).Containers[1] = reported("side", "a2", "bronze", "")
 			pod(w, 1).Containers[0] = reported("main", "b1", "bronze", "")
@@ -118,12 +118,12 @@ func TestAGoodWorldHasNoViolations(t *testing.T) {
 			w.Kernel.Groups["qos-bronze"], w.Kernel.Groups[""] = invariant.Group{Tasks: []int{30}}, invariant.Group{}
 			w.Expect.Most = map[invariant.Class]uint64{{Resource: rdt, Name: "bronze"}: 2}
 		},
-		"a resource that is said to be unavailable is nobody's promise": func(w *invariant.World) {
+		"an unavailable resource is not checked": func(w *invariant.World) {
 			w.Status.UnavailableResources = []*qosv1alpha1.UnavailableResource{{Name: rdt}}
 			w.Status.Resources.ContainerQosResources = w.Status.Resources.ContainerQosResources[1:]
 			w.Kernel.Groups = nil
 		},
-		"nor is anything before class files are in force": func(w *invariant.World) {
+		"nothing is checked before class files are applied": func(w *invariant.World) {
 			w.Status.Config.Generation, w.Status.Resources = 0, nil
 		},
 		"a container that could not be moved is reported in its present class": func(w *invariant.World) {
@@ -137,7 +137,7 @@ func TestAGoodWorldHasNoViolations(t *testing.T) {
 			pod(w, 1).Containers[0].QosResources = slices.Delete(pod(w, 1).Containers[0].QosResources, 1, 2)
 			w.Kernel.Cgroups["a1"].Files["io.max"] = "254:0 rbps=5\n" // as it was when the class was there
 		},
-		"what nobody compares": func(w *invariant.World) {
+		"fields that are not compared": func(w *invariant.World) {
 			w.Before, w.Expect.Limits, w.Expect.Schemata = nil, nil, nil
 			w.Foreign = map[string]string{"x": "y"}
 		},

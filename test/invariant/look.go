@@ -20,13 +20,13 @@ import (
 // recordAnnotation is where the plugin has the runtime keep what it has assigned (docs/plugin.md).
 const recordAnnotation = "assigned.qos.noderesource.dev"
 
-// Machine is what a world is looked at through.
+// Machine reads a world.
 type Machine struct {
 	// API is the plugin's.
 	API qosv1alpha1.NodeQOSClient
 	// Host has the kernel's files; nil without any.
 	Host FS
-	// Live asks the runtime.
+	// Live returns the pods and containers of the runtime.
 	Live func(context.Context) (Live, error)
 	// Classes, if set, reads a fake kernel; see Kernel.Classes.
 	Classes func() map[string]map[string]string
@@ -46,17 +46,17 @@ func (m Machine) Look(ctx context.Context) (World, error) {
 	w := World{Before: m.Before, Expect: m.Expect}
 	var err error
 	if w.Status, err = m.API.Status(ctx, &qosv1alpha1.StatusRequest{}); err != nil {
-		return w, fmt.Errorf("ask for the status: %w", err)
+		return w, fmt.Errorf("get the status: %w", err)
 	}
 	if w.Assignments, err = m.API.ListAssignments(ctx, &qosv1alpha1.ListAssignmentsRequest{}); err != nil {
-		return w, fmt.Errorf("ask for the assignments: %w", err)
+		return w, fmt.Errorf("get the assignments: %w", err)
 	}
 	if w.Live, err = m.Live(ctx); err != nil {
-		return w, fmt.Errorf("ask the runtime: %w", err)
+		return w, fmt.Errorf("list pods and containers of the runtime: %w", err)
 	}
 	if m.Host != nil {
 		if w.Kernel, err = KernelOf(m.Host, w.Live); err != nil {
-			return w, fmt.Errorf("look at the kernel: %w", err)
+			return w, fmt.Errorf("read the kernel's state: %w", err)
 		}
 	}
 	if m.Classes != nil {
@@ -64,7 +64,7 @@ func (m Machine) Look(ctx context.Context) (World, error) {
 	}
 	if m.Before != nil {
 		if w.Foreign, err = ForeignOf(m.Host, m.ForeignFiles...); err != nil {
-			return w, fmt.Errorf("look at what is foreign: %w", err)
+			return w, fmt.Errorf("read foreign files: %w", err)
 		}
 	}
 	return w, nil

@@ -49,7 +49,7 @@ func (r *rig) start(t *testing.T) *process {
 	t.Cleanup(func() {
 		_ = p.Process.Kill()
 		if t.Failed() {
-			t.Logf("the plugin said:\n%s", log)
+			t.Logf("output of the plugin:\n%s", log)
 		}
 	})
 	r.wait(t, n+1)
@@ -150,11 +150,11 @@ func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 		t.Fatalf("build the plugin: %v\n%s", err, text)
 	}
 	for name, test := range map[string]func(*testing.T, *rig){
-		"a plugin that gets no CPU for a while makes up for what it missed":     missesRequests,
-		"a container created meanwhile is not started without its class":        refusesWhatItMissed,
-		"five hundred containers with large specs are all reported":             reportsManyContainers,
-		"a hundred restarts of the runtime leave nothing behind":                outlivesRestarts,
-		"SIGTERM in the middle of a hook ends it, and the next makes up for it": endsInAHook,
+		"a plugin that gets no CPU for a while recovers":                          missesRequests,
+		"a container that was created meanwhile is not started without its class": refusesWhatItMissed,
+		"five hundred containers with large specs are all reported":               reportsManyContainers,
+		"a hundred restarts of the runtime leak nothing":                          outlivesRestarts,
+		"SIGTERM during a hook ends the plugin, and the next one recovers":        endsInAHook,
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, binary)
@@ -182,7 +182,7 @@ func missesRequests(t *testing.T, r *rig) {
 	}
 	weights := []string{r.weight(t, first), r.weight(t, second)}
 	if (weights[0] == soloWeight) == (weights[1] == soloWeight) || r.weight(t, before) != "default 10000\n" {
-		t.Errorf("the two that ask for the class of one have %q, and the one before has %q", weights, r.weight(t, before))
+		t.Errorf("the two that request the class of capacity 1 have %q, and the one before has %q", weights, r.weight(t, before))
 	}
 	for _, id := range []string{first, second} {
 		if err := r.RemoveContainer(t.Context(), id); err != nil {
@@ -201,7 +201,7 @@ func refusesWhatItMissed(t *testing.T, r *rig) {
 	if err := r.StartContainer(t.Context(), id); err == nil || !strings.Contains(err.Error(), "created while qos-nri-plugin was not connected") {
 		t.Errorf("error is %v", err)
 	}
-	r.mustRun(t, "anew", "solo")
+	r.mustRun(t, "again", "solo")
 }
 
 func reportsManyContainers(t *testing.T, r *rig) {
@@ -235,7 +235,7 @@ func reportsManyContainers(t *testing.T, r *rig) {
 	r.mustRefuse(t, "late", "solo", "solo")
 	// The DaemonSet gives 128 MiB to the plugin.
 	if took := p.status(t, "VmHWM"); took > 128<<10 {
-		t.Errorf("%d MiB of memory were taken", took>>10)
+		t.Errorf("%d MiB of memory are in use", took>>10)
 	}
 }
 
@@ -291,7 +291,7 @@ func outlivesRestarts(t *testing.T, r *rig) {
 // slowKernel is a host on which reading the values of some containers blocks.
 type slowKernel struct {
 	*hostdir.Host
-	// next says that the next container is one; the path of what cannot be read is sent then.
+	// next is set to block the next container, whose path is then sent.
 	next *atomic.Bool
 	fifo chan string
 }
@@ -329,7 +329,7 @@ func endsInAHook(t *testing.T, r *rig) {
 	defer awaitReader(t, <-kernel.fifo).Close()
 	p.signal(t, syscall.SIGTERM)
 	if err := <-p.ended; err != nil { // although the read is blocked
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the plugin ended with %v", err)
 	}
 	<-started // this runtime starts the container without the plugin
 	if err := r.RemoveContainer(t.Context(), id); err != nil {
@@ -339,7 +339,7 @@ func endsInAHook(t *testing.T, r *rig) {
 	r.mustRun(t, "next", "solo")
 	r.mustRefuse(t, "late", "solo", "solo")
 	if got := r.weight(t, before); got != "default 10000\n" {
-		t.Errorf("io.weight of what ran all the time is %q", got)
+		t.Errorf("io.weight of the container that kept running is %q", got)
 	}
 }
 
@@ -352,7 +352,7 @@ func awaitReader(t *testing.T, fifo string) *os.File {
 			return file
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("no hook has come to read the file: %v", err)
+			t.Fatalf("no hook reads the file: %v", err)
 		}
 	}
 }

@@ -36,8 +36,8 @@ resources:
       heavy: [{Weight: "1000"}]
 `
 
-// patience is how long tests wait for the plugin, which tries again with backoff, and the runtime for its answers; only a failing test
-// waits that long.
+// patience is how long tests wait for the plugin, which retries with backoff, and the runtime for responses. Only a failing test waits
+// that long.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
@@ -134,7 +134,7 @@ func (r *rig) startPlugin(t *testing.T) *output {
 	t.Cleanup(r.kill)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the plugin said:\n%s", log)
+			t.Logf("output of the plugin:\n%s", log)
 		}
 	})
 	return log
@@ -221,7 +221,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 	t.Run("an unknown class is refused with the names of known ones", func(t *testing.T) {
 		newRunningRig(t, binary).mustRefuse(t, "pod", "light", "default/pod", "main", "light", "solo", "heavy")
 	})
-	t.Run("a full class is refused until its container is gone", func(t *testing.T) {
+	t.Run("a full class is refused until its container is removed", func(t *testing.T) {
 		r := newRunningRig(t, binary)
 		first := r.mustRun(t, "first", "solo")
 		r.mustRefuse(t, "second", "solo", "default/second", "solo", "1")
@@ -258,7 +258,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 		} {
 			text, err := r.command(state).CombinedOutput()
 			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-				t.Errorf("with --state-dir %s it ended with %v, want exit code 1", state, err)
+				t.Errorf("with --state-dir %s the second one ended with %v, want exit code 1", state, err)
 			}
 			if line := lastLine(text); !strings.HasPrefix(line, "Error: ") || !strings.Contains(line, want) {
 				t.Errorf("with --state-dir %s its last line is %q, want %q", state, line, want)
@@ -285,7 +285,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 	})
 }
 
-// versions asks the go command, because test programs have no build information.
+// versions uses the go command, because test programs have no build information.
 func versions(t *testing.T, binary string) {
 	for want, args := range map[string][]string{
 		"github.com/containerd/nri\tv0.12.5":     {"version", "-m", binary},
@@ -296,7 +296,7 @@ func versions(t *testing.T, binary string) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(string(text), want) {
-			t.Errorf("go %s does not say %q but:\n%s", strings.Join(args, " "), want, text)
+			t.Errorf("go %s does not have %q but:\n%s", strings.Join(args, " "), want, text)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func lifecycleOf(s api.ContainerState) lifecycle {
 	return running
 }
 
-// update is what a plugin asks for outside of any hook.
+// update is a request of a plugin outside of hooks.
 func (b *bridge) update(ctx context.Context, updates []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,7 +138,7 @@ func (b *bridge) apply(ctx context.Context, updates []*api.ContainerUpdate) []*a
 		if err == nil || u.GetIgnoreFailure() {
 			continue
 		}
-		slog.WarnContext(ctx, "update that a plugin asked for failed", "container", u.GetContainerId(), "error", err)
+		slog.WarnContext(ctx, "update requested by a plugin failed", "container", u.GetContainerId(), "error", err)
 		failed = append(failed, u)
 	}
 	return failed

@@ -53,7 +53,7 @@ type container struct {
 	spec      Spec                // its Unified is always that of resources
 }
 
-// CreateContainer asks the plugins for their adjustments and makes a container. runc comes with StartContainer.
+// CreateContainer gets the adjustments of the plugins and creates a container. StartContainer calls runc.
 func (r *Runtime) CreateContainer(ctx context.Context, podID string, config ContainerConfig) (id string, err error) {
 	p, err := r.pod(podID)
 	if err != nil {
@@ -118,7 +118,7 @@ func (r *Runtime) undoCreate(ctx context.Context, c *container) {
 	r.logFailed(ctx, "undone creation", r.bridge.removeContainer(ctx, c.pod.nri(), bare))
 }
 
-// StartContainer has runc make the container, asks the plugins, and lets it run.
+// StartContainer creates the container with runc, calls the plugins, and starts it.
 func (r *Runtime) StartContainer(ctx context.Context, id string) error {
 	c, err := r.container(id, api.ContainerState_CONTAINER_CREATED)
 	if err != nil {

@@ -23,20 +23,20 @@ type plugin struct {
 	update func(*api.Container, *api.LinuxResources) []*api.ContainerUpdate
 
 	mu     sync.Mutex // guards what follows
-	heard  []string
+	events []string
 	synced []*api.Container
 }
 
-func (p *plugin) hear(event, name string) {
+func (p *plugin) record(event, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.heard = append(p.heard, event+" "+name)
+	p.events = append(p.events, event+" "+name)
 }
 
 func (p *plugin) received() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.heard)
+	return slices.Clone(p.events)
 }
 
 func (p *plugin) Synchronize(_ context.Context, _ []*api.PodSandbox, c []*api.Container) ([]*api.ContainerUpdate, error) {
@@ -47,7 +47,7 @@ func (p *plugin) Synchronize(_ context.Context, _ []*api.PodSandbox, c []*api.Co
 }
 
 func (p *plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
-	p.hear("run", pod.Name)
+	p.record("run", pod.Name)
 	if strings.Contains(pod.Name, "refused") {
 		return errors.New("no such pods here")
 	}
@@ -55,17 +55,17 @@ func (p *plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 }
 
 func (p *plugin) StopPodSandbox(_ context.Context, pod *api.PodSandbox) error {
-	p.hear("stop", pod.Name)
+	p.record("stop", pod.Name)
 	return nil
 }
 
 func (p *plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
-	p.hear("remove", pod.Name)
+	p.record("remove", pod.Name)
 	return nil
 }
 
 func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	p.hear("create", c.Name)
+	p.record("create", c.Name)
 	if p.create == nil {
 		return nil, nil, nil
 	}
@@ -74,7 +74,7 @@ func (p *plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, c *api.
 }
 
 func (p *plugin) StartContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	p.hear("start", c.Name)
+	p.record("start", c.Name)
 	if p.start == nil {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (p *plugin) StartContainer(_ context.Context, _ *api.PodSandbox, c *api.Con
 }
 
 func (p *plugin) UpdateContainer(_ context.Context, _ *api.PodSandbox, c *api.Container, r *api.LinuxResources) ([]*api.ContainerUpdate, error) {
-	p.hear("update", c.Name)
+	p.record("update", c.Name)
 	if p.update == nil {
 		return nil, nil
 	}
@@ -90,12 +90,12 @@ func (p *plugin) UpdateContainer(_ context.Context, _ *api.PodSandbox, c *api.Co
 }
 
 func (p *plugin) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
-	p.hear("stop", c.Name)
+	p.record("stop", c.Name)
 	return nil, nil
 }
 
 func (p *plugin) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	p.hear("remove", c.Name)
+	p.record("remove", c.Name)
 	return nil
 }
 

@@ -79,7 +79,7 @@ func (b *bridge) postStartContainer(ctx context.Context, p *api.PodSandbox, c *a
 	})
 }
 
-// updateContainer returns the resources to set instead of the requested ones, or nil if plugins left those alone.
+// updateContainer returns the resources to set instead of the requested ones, or nil if no plugin changed them.
 func (b *bridge) updateContainer(ctx context.Context, p *api.PodSandbox, c *api.Container, requested *api.LinuxResources) (set *api.LinuxResources, err error) {
 	err = b.relay(func(nri *adaptation.Adaptation) error {
 		began := time.Now()

@@ -23,12 +23,12 @@ type PodConfig struct {
 	Name string
 	// Namespace is "default" unless set.
 	Namespace string
-	// UID is made up unless set.
+	// UID is generated unless set.
 	UID                 string
 	Labels, Annotations map[string]string
 	// RuntimeHandler is that of the pod's RuntimeClass.
 	RuntimeHandler string
-	// CgroupParent is made up unless set: that of a Guaranteed pod.
+	// CgroupParent is that of a Guaranteed pod unless set.
 	CgroupParent string
 }
 

@@ -118,7 +118,7 @@ func TestLifecycle(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("a container whose start hook fails is stopped and has a message", func(t *testing.T) {
+	t.Run("a container whose start hook fails is stopped, with a message", func(t *testing.T) {
 		var pid uint32
 		r, p := newRuntime(t, nriruntime.Options{}), &plugin{start: func(c *api.Container) error {
 			pid = c.Pid
@@ -137,7 +137,7 @@ func TestLifecycle(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("removing a pod takes its running containers along", func(t *testing.T) {
+	t.Run("removing a pod removes its running containers", func(t *testing.T) {
 		r, p := newRuntime(t, nriruntime.Options{}), &plugin{}
 		connect(t, r, p)
 		pod := runPod(t, r, "pod")
@@ -160,7 +160,7 @@ func check(t *testing.T, err error) {
 
 func goldAdjustment(*api.PodSandbox, *api.Container) (*api.ContainerAdjustment, error) {
 	a := &api.ContainerAdjustment{}
-	a.AddAnnotation("seen", "yes")
+	a.AddAnnotation("origin", "yes")
 	a.AddLinuxUnified("io.max", "8:0 rbps=1")
 	a.SetLinuxRDTClosID("qos-gold")
 	return a, nil
@@ -172,7 +172,7 @@ func TestSpec(t *testing.T) {
 		r := newRuntime(t, nriruntime.Options{OCI: m})
 		connect(t, r, &plugin{create: goldAdjustment})
 		check(t, r.StartContainer(t.Context(), create(t, r, runPod(t, r, "pod"), "main")))
-		if m.created.ClosID != "qos-gold" || m.created.Unified["io.max"] != "8:0 rbps=1" || m.created.Annotations["seen"] != "yes" {
+		if m.created.ClosID != "qos-gold" || m.created.Unified["io.max"] != "8:0 rbps=1" || m.created.Annotations["origin"] != "yes" {
 			t.Errorf("got %+v", m.created)
 		}
 	})
@@ -215,10 +215,10 @@ func TestSpec(t *testing.T) {
 		p := &plugin{create: goldAdjustment}
 		connect(t, r, p).Stop()
 		pod := runPod(t, r, "pod")
-		config := nriruntime.ContainerConfig{Name: "main", Annotations: map[string]string{"seen": "by the kubelet"}}
+		config := nriruntime.ContainerConfig{Name: "main", Annotations: map[string]string{"origin": "by the kubelet"}}
 		must[string](t)(r.CreateContainer(t.Context(), pod, config))
 		connect(t, r, p)
-		if got := p.synced[0].Annotations["seen"]; got != "by the kubelet" {
+		if got := p.synced[0].Annotations["origin"]; got != "by the kubelet" {
 			t.Errorf("got %q", got)
 		}
 	})
@@ -237,11 +237,11 @@ func TestUnsolicitedUpdate(t *testing.T) {
 	}
 	unified := func() string { return must[nriruntime.Container](t)(r.Container(id)).Spec.Unified["io.max"] }
 	if failed, err := update("8:0 wbps=1"); err != nil || len(failed) > 0 || unified() != "8:0 wbps=1" {
-		t.Errorf("a good one: %v, %v, io.max is %q", failed, err, unified())
+		t.Errorf("a valid update: %v, %v, io.max is %q", failed, err, unified())
 	}
 	m.refusing(errors.New("ENODEV"))
 	if _, err := update("9:9 wbps=1"); err == nil || unified() != "8:0 wbps=1" {
-		t.Errorf("one that runc refuses: %v, io.max is %q", err, unified())
+		t.Errorf("an update that runc refuses: %v, io.max is %q", err, unified())
 	}
 }
 

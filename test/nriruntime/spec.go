@@ -25,7 +25,7 @@ const (
 	annotationSandboxNS     = "io.kubernetes.cri.sandbox-namespace"
 )
 
-// UpdateContainer is the kubelet's in-place resize. The plugins may change what was asked for; the result is merged
+// UpdateContainer is the kubelet's in-place resize. The plugins may change the requested values; the result is merged
 // into the spec, and runc gets all of the spec's resources again.
 func (r *Runtime) UpdateContainer(ctx context.Context, id string, resources *api.LinuxResources) error {
 	c, err := r.container(id)
@@ -91,7 +91,7 @@ func (c *container) setResources(resources *api.LinuxResources) {
 	c.resources, c.spec.Unified = resources, resources.Unified
 }
 
-// adjust applies what plugins asked for at creation to the spec; Runtime.mu is needed. What no test needs is an error,
+// adjust applies the requests of plugins at creation to the spec; Runtime.mu is needed. What no test needs is an error,
 // rather than ignored.
 func (c *container) adjust(a *api.ContainerAdjustment) error {
 	for key, value := range a.GetAnnotations() {

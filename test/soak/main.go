@@ -27,12 +27,12 @@ func main() {
 	minutes := flag.Float64("minutes", 5, "how long")
 	o := steps.Options{Out: os.Stdout, Progress: time.Minute}
 	flag.Uint64Var(&o.Seed, "seed", 0, "what is done; 0 is another one each time")
-	flag.IntVar(&o.Steps, "steps", 20, "steps of a round, after which everything is looked at")
+	flag.IntVar(&o.Steps, "steps", 20, "steps of a round, after which everything is checked")
 	flag.IntVar(&o.Rounds, "rounds", 0, "end after so many rounds; 0 is no limit")
 	flag.DurationVar(&o.Patience, "patience", 45*time.Second, "how long the node has to come to rest after a round")
 	flag.BoolVar(&o.Sabotage, "sabotage", true, "let disks come and go, and others change what is the plugin's")
 	ignored := regexpFlag{}
-	flag.Var(&ignored, "ignore", "regular expression of violations that do not count, being known")
+	flag.Var(&ignored, "ignore", "regular expression of known violations, which do not count")
 	verbose := flag.Bool("v", false, "print everything that is done")
 	flag.Parse()
 	o.Ignore = ignored.matches

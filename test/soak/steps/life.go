@@ -36,15 +36,15 @@ func life() []action {
 }
 
 // newPod runs a pod with a container, which is not always started.
-func (s *Soak) newPod() *deed { return s.newPodAsking(newAsk(s.random)) }
+func (s *Soak) newPod() *deed { return s.newPodRequesting(newRequest(s.random)) }
 
-func (s *Soak) newPodAsking(a ask) *deed {
+func (s *Soak) newPodRequesting(a request) *deed {
 	if len(s.pods) >= mostPods {
 		return nil
 	}
 	s.made++
 	name := fmt.Sprintf("p%d", s.made)
-	p := &pod{config: Pod{Name: name, UID: "uid-" + name, Annotations: a.pod}, ask: a}
+	p := &pod{config: Pod{Name: name, UID: "uid-" + name, Annotations: a.pod}, request: a}
 	start := s.random.IntN(8) > 0
 	d := &deed{action: "create", what: fmt.Sprintf("%s %s, started: %t", name, a, start), judged: true}
 	d.may, d.must = a.may(s.file)
@@ -81,7 +81,7 @@ func (p *pod) note(id, name string, started bool) {
 // runContainer creates a container, and may start it. The ID is empty after a failure. In calm rounds a started container must be in
 // its class at once.
 func (s *Soak) runContainer(ctx context.Context, p *pod, name string, start bool) (id string, err error) {
-	id, err = s.site.CreateContainer(ctx, p.id, Container{Name: name, Annotations: p.ask.cri})
+	id, err = s.site.CreateContainer(ctx, p.id, Container{Name: name, Annotations: p.request.cri})
 	if err != nil || !start {
 		return id, err
 	}
@@ -91,7 +91,7 @@ func (s *Soak) runContainer(ctx context.Context, p *pod, name string, start bool
 	if name != "main" || !s.calm {
 		return id, nil
 	}
-	return id, s.placed(ctx, id, p.ask)
+	return id, s.placed(ctx, id, p.request)
 }
 
 // startOrRemove removes a container that cannot be started, as the kubelet does when it retries. Runtimes do not call hooks for all
@@ -116,7 +116,7 @@ func (s *Soak) newContainer() *deed {
 	}
 	start, id := s.random.IntN(4) > 0, ""
 	d := &deed{action: "create", what: fmt.Sprintf("%s/%s, started: %t", p.config.Name, name, start), judged: name == "main", touches: p}
-	d.may, d.must = p.ask.may(s.file)
+	d.may, d.must = p.request.may(s.file)
 	d.do = func(ctx context.Context) (err error) {
 		id, err = s.runContainer(ctx, p, name, start)
 		return err
@@ -179,7 +179,7 @@ func (s *Soak) crashLoop() *deed {
 	}
 	times := 2 + s.random.IntN(5)
 	d := &deed{action: "crash loop", what: fmt.Sprintf("%s, %d times", c, times), touches: c.pod, judged: c.name == "main"}
-	d.may, _ = c.pod.ask.may(s.file)
+	d.may, _ = c.pod.request.may(s.file)
 	d.do = func(ctx context.Context) error {
 		for range times {
 			if err := s.site.ExitContainer(ctx, c.id); err != nil {
@@ -267,24 +267,24 @@ func (s *Soak) update() *deed {
 	if c == nil {
 		return nil
 	}
-	request := &qosv1alpha1.UpdateContainerQOSResourcesRequest{PodUid: c.pod.config.UID, Container: c.name}
+	message := &qosv1alpha1.UpdateContainerQOSResourcesRequest{PodUid: c.pod.config.UID, Container: c.name}
 	d := &deed{action: "update", touches: c.pod, judged: true}
-	asks := ask{asked: map[string]bool{}}
+	requests := request{requested: map[string]bool{}}
 	which := s.random.IntN(4)
 	if which > 0 {
-		asks.wants(rdt, pick(s.random, "gold", "gold", "silver", "bronze", "", "platinum"))
+		requests.add(rdt, pick(s.random, "gold", "gold", "silver", "bronze", "", "platinum"))
 	}
 	if which < 2 {
-		asks.wants(blockIO, pick(s.random, "slow", "heavy", "", "none"))
+		requests.add(blockIO, pick(s.random, "slow", "heavy", "", "none"))
 	}
-	for resource, class := range asks.classes() {
-		request.QosResources = append(request.QosResources, &qosv1alpha1.ContainerQOSResource{Name: resource, Class: class})
+	for resource, class := range requests.classes() {
+		message.QosResources = append(message.QosResources, &qosv1alpha1.ContainerQOSResource{Name: resource, Class: class})
 	}
 	// A class that the container already has is not refused, even if it was removed from the class files.
-	d.may, _ = asks.may(s.file)
-	d.what = fmt.Sprintf("%s to %v", c, asks.classes())
-	d.do = func(ctx context.Context) error { return s.change(ctx, request) }
-	d.then = func(err error) { c.note(asks.classes(), err) }
+	d.may, _ = requests.may(s.file)
+	d.what = fmt.Sprintf("%s to %v", c, requests.classes())
+	d.do = func(ctx context.Context) error { return s.change(ctx, message) }
+	d.then = func(err error) { c.note(requests.classes(), err) }
 	return d
 }
 

@@ -13,7 +13,7 @@ import (
 type pod struct {
 	id         string
 	config     Pod
-	ask        ask
+	request    request
 	containers []*container
 }
 

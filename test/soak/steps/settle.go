@@ -65,7 +65,7 @@ func (r *registration) unsettled(status *qosv1alpha1.StatusResponse) []string {
 		r.at, r.since = at, time.Now()
 	}
 	if r.at.Before(r.restarted) || time.Since(r.since) < quietTime {
-		return []string{"the plugin has not registered anew with a runtime that was restarted, or has just done so"}
+		return []string{"the plugin has not registered again with a restarted runtime, or has just done so"}
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (s *Soak) revive(ctx context.Context) error {
 }
 
 func (s *Soak) pluginRuns() bool {
-	runs, _ := s.site.PluginRuns() // why not is looked at after every step
+	runs, _ := s.site.PluginRuns() // errors are checked after every step
 	return runs
 }
 
@@ -179,8 +179,8 @@ func (c classFile) sameAs(other classFile) bool {
 }
 
 // placed checks that a container that was just started is in its requested class in the kernel.
-func (s *Soak) placed(ctx context.Context, id string, a ask) error {
-	if !a.asked[rdt] || a.rdt == "" {
+func (s *Soak) placed(ctx context.Context, id string, a request) error {
+	if !a.requested[rdt] || a.rdt == "" {
 		return nil
 	}
 	live, err := s.site.Live(ctx)

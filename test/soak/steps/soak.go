@@ -57,7 +57,7 @@ type Soak struct {
 	files  int               // written so far
 	known  map[int]classFile // by number
 	before map[string]string // what is foreign
-	// foreignChanged says that before is to be read anew.
+	// foreignChanged says that before is to be read again.
 	foreignChanged bool
 	// calm is whether only pods and containers have changed since the node was settled, so that every failure needs a reason.
 	calm bool
@@ -173,10 +173,10 @@ func (s *Soak) several(actions []action, many int) []*deed {
 
 // burst returns pods that request the same class concurrently.
 func (s *Soak) burst(many int) []*deed {
-	a := newBoundedAsk(s.random)
+	a := newBoundedRequest(s.random)
 	var deeds []*deed
 	for range min(many, mostPods-len(s.pods)) {
-		deeds = append(deeds, s.newPodAsking(a))
+		deeds = append(deeds, s.newPodRequesting(a))
 	}
 	return deeds
 }

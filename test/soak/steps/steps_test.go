@@ -59,23 +59,23 @@ func TestExpectedValuesFollowFromTheClassFile(t *testing.T) {
 
 func TestARefusalIsExpectedWhereTheClassFileHasAReason(t *testing.T) {
 	for _, test := range []struct {
-		name   string
-		ask    func(*ask)
-		change func(*classFile)
-		want   []string
-		must   bool
+		name    string
+		request func(*request)
+		change  func(*classFile)
+		want    []string
+		must    bool
 	}{
-		{"nothing is asked for", func(*ask) {}, func(*classFile) {}, nil, false},
-		{"a class without capacity", func(a *ask) { a.wants(rdt, "silver") }, func(*classFile) {}, nil, false},
-		{"a bounded class", func(a *ask) { a.wants(rdt, "gold") }, func(*classFile) {}, []string{classFull}, false},
-		{"a class whose bound was taken away", func(a *ask) { a.wants(rdt, "gold") }, func(c *classFile) { c.goldCapacity = 0 }, nil, false},
-		{"a class that is gone", func(a *ask) { a.wants(rdt, "gold") }, func(c *classFile) { c.gold = false }, []string{unknownClass}, true},
-		{"a resource that is gone", func(a *ask) { a.wants(podIO, "low") }, func(c *classFile) { c.podIO = false }, []string{unknownResource}, true},
-		{"the system default", func(a *ask) { a.wants(blockIO, "") }, func(*classFile) {}, nil, false},
+		{"nothing is requested", func(*request) {}, func(*classFile) {}, nil, false},
+		{"a class without capacity", func(a *request) { a.add(rdt, "silver") }, func(*classFile) {}, nil, false},
+		{"a bounded class", func(a *request) { a.add(rdt, "gold") }, func(*classFile) {}, []string{classFull}, false},
+		{"a class whose capacity was removed", func(a *request) { a.add(rdt, "gold") }, func(c *classFile) { c.goldCapacity = 0 }, nil, false},
+		{"a removed class", func(a *request) { a.add(rdt, "gold") }, func(c *classFile) { c.gold = false }, []string{unknownClass}, true},
+		{"a removed resource", func(a *request) { a.add(podIO, "low") }, func(c *classFile) { c.podIO = false }, []string{unknownResource}, true},
+		{"the system default", func(a *request) { a.add(blockIO, "") }, func(*classFile) {}, nil, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			a, c := ask{asked: map[string]bool{}}, firstClassFile()
-			test.ask(&a)
+			a, c := request{requested: map[string]bool{}}, firstClassFile()
+			test.request(&a)
 			test.change(&c)
 			got, must := a.may(c)
 			if diff := cmp.Diff(test.want, got); diff != "" || must != test.must {

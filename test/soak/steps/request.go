@@ -1,0 +1,149 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package steps
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+)
+
+// request is the request of a pod with one container, "main".
+type request struct {
+	// pod are the pod's annotations; cri are CRI annotations, which the kubelet sets on the container.
+	pod, cri map[string]string
+	// rdt, blockIO and podIO are the requested classes; requested has the resources with a request.
+	rdt, blockIO, podIO string
+	requested           map[string]bool
+	// never is the reason why the request is always refused; empty if it can be granted.
+	never string
+}
+
+func (r request) String() string {
+	var parts []string
+	for key, value := range r.pod {
+		parts = append(parts, key+": "+value[:min(len(value), 60)])
+	}
+	for key, value := range r.cri {
+		parts = append(parts, key+": "+value)
+	}
+	slices.Sort(parts)
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+const (
+	ofMain = "container.qos.noderesource.dev/main"
+	ofPod  = "qos.noderesource.dev/pod"
+)
+
+func pick(random *rand.Rand, from ...string) string { return from[random.IntN(len(from))] }
+
+// newRequest returns a request in one of the possible forms, mostly for classes that may exist.
+func newRequest(random *rand.Rand) request {
+	r := request{pod: map[string]string{}, cri: map[string]string{}, requested: map[string]bool{}}
+	class := pick(random, "gold", "gold", "silver", "bronze", "")
+	switch random.IntN(15) {
+	case 0, 1, 2:
+		return r
+	case 3:
+		r.pod[ofPod] = "rdt=" + class
+		r.add(rdt, class)
+	case 4:
+		r.cri["allocated.qos.noderesource.dev/rdt.gold"] = rdt + "=gold"
+		r.add(rdt, "gold")
+	case 5:
+		r.pod["rdt.resources.beta.kubernetes.io/container.main"] = class
+		r.add(rdt, class)
+	case 6, 10:
+		r.pod[ofPod] = podIO + "=low"
+		r.add(podIO, "low")
+	case 7, 8:
+		io := pick(random, "slow", "heavy", "")
+		r.pod[ofMain] = "blockio=" + io + ",rdt=" + class
+		r.add(rdt, class)
+		r.add(blockIO, io)
+	case 9:
+		return newWrongRequest(r, random)
+	default:
+		r.pod[ofMain] = "rdt=" + class
+		r.add(rdt, class)
+	}
+	return r
+}
+
+// newBoundedRequest returns a request that is mostly for a class with a capacity.
+func newBoundedRequest(random *rand.Rand) request {
+	r := request{requested: map[string]bool{}}
+	switch random.IntN(3) {
+	case 0:
+		r.pod = map[string]string{ofPod: podIO + "=low"}
+		r.add(podIO, "low")
+	case 1:
+		r.pod = map[string]string{ofMain: "blockio=heavy"}
+		r.add(blockIO, "heavy")
+	default:
+		r.pod = map[string]string{ofPod: "rdt=gold"}
+		r.add(rdt, "gold")
+	}
+	return r
+}
+
+func (r *request) add(resource, class string) {
+	r.requested[resource] = true
+	switch resource {
+	case rdt:
+		r.rdt = class
+	case blockIO:
+		r.blockIO = class
+	case podIO:
+		r.podIO = class
+	}
+}
+
+// newWrongRequest returns a request that is always refused.
+func newWrongRequest(r request, random *rand.Rand) request {
+	switch random.IntN(6) {
+	case 0:
+		r.pod[ofMain], r.never = "rdt=platinum", unknownClass
+	case 1:
+		r.pod[ofMain], r.never = "vendor.example/none=fast", unknownResource
+	case 2:
+		r.pod[ofMain], r.never = "rdt = bronze", badRequest
+	case 3:
+		r.pod[ofMain], r.never = podIO+"=low", badRequest
+	case 4:
+		r.pod[ofMain], r.never = strings.Repeat("x", 200_000), badRequest
+	case 5:
+		r.pod[ofMain], r.never = "rdt=bronze", contradiction
+		r.cri["allocated.qos.noderesource.dev/rdt.gold"] = rdt + "=gold"
+	}
+	return r
+}
+
+// may returns the reasons for which a class file permits a refusal; must is whether it must be refused.
+func (r request) may(c classFile) (reasons []string, must bool) {
+	if r.never != "" {
+		// What is not configured is unknown, whatever else is wrong.
+		return []string{r.never, unknownResource, unknownClass}, true
+	}
+	for resource, class := range r.classes() {
+		switch known := c.classes(resource); {
+		case known == nil:
+			reasons, must = append(reasons, unknownResource), true
+		case class != "" && !slices.Contains(known, class):
+			reasons, must = append(reasons, unknownClass), true
+		case c.bounded(class):
+			reasons = append(reasons, classFull)
+		}
+	}
+	return reasons, must
+}
+
+// classes returns the requested classes by resource.
+func (r request) classes() map[string]string {
+	requested := map[string]string{rdt: r.rdt, blockIO: r.blockIO, podIO: r.podIO}
+	maps.DeleteFunc(requested, func(resource, _ string) bool { return !r.requested[resource] })
+	return requested
+}
