@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
+	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
 func TestAssignments(t *testing.T) {

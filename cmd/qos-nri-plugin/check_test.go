@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
 // checkFixture is a directory of class files and a machine to check them on.

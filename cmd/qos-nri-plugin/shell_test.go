@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
 // fixture is a plugin's API with two pods: default/web in gold, kube-system/agent asks for nothing.

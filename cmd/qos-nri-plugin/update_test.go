@@ -7,7 +7,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
+	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
 func TestUpdate(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/agent"
-	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
-	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
 // newFiles returns the class files of a node whose machine refuses nothing.

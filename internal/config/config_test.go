@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
-	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
 func kinds() []classes.Kind {

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeletshim"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
+	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
 )
 

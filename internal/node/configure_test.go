@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
 // fewer is another configuration: other classes of cache, and no other resource.

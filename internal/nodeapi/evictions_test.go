@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
+	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
 // evicting are class files that evict; withoutFast are the same without class fast of pods.

@@ -20,9 +20,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
 // fixture is a node behind its API, with the example's classes loaded.

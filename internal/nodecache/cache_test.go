@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
 // serve runs a node API until stop is called.

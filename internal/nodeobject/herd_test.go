@@ -24,9 +24,9 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodecache/cachetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
 	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
+	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
 // many is the number of nodes. They are independent of each other, so requests grow with it.

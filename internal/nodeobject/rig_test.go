@@ -24,8 +24,8 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodecache/cachetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
+	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
 // Requests as the API server sees them.

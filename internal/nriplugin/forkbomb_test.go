@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 

@@ -18,11 +18,11 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
-	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 

@@ -27,8 +27,8 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodecache/cachetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/podeviction"
+	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
 var podsOf = schema.GroupResource{Resource: "pods"}

@@ -23,9 +23,9 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodecache/cachetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
+	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
 // many is the number of nodes. They are independent, so twenty times as many make twenty times as many requests.

@@ -20,10 +20,10 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
 // nodeOf runs a node API, its watch cache and a publisher that follows annotations.

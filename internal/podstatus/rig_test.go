@@ -27,8 +27,8 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodecache/cachetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
 // listing is a fake client that makes informers list and then watch pods, because the fake cannot stream lists.

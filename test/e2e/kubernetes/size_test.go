@@ -17,7 +17,7 @@ import (
 
 	"github.com/prometheus/procfs"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi/apitest"
+	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
 )
 

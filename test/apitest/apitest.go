@@ -12,10 +12,10 @@ import (
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
-	"github.com/qos-nri/qos-nri-plugin/internal/node/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
 // The resources of a Node.
