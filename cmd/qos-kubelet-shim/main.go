@@ -59,7 +59,7 @@ class files with onClassRemoved: evict.`,
 func addFlags(flags *pflag.FlagSet, o *kubeletshim.Options) {
 	flags.StringVar(&o.APISocket, "api-socket", o.APISocket, "unix socket of qos-nri-plugin's node API")
 	flags.StringVar(&o.KubeletDir, "kubelet-dir", o.KubeletDir, "the kubelet's root directory, with device-plugins and pod-resources in it")
-	flags.StringVar(&o.NodeName, "node-name", hostname(), "name of this node in Kubernetes")
+	flags.StringVar(&o.NodeName, "node-name", hostname(), "name of this Node in Kubernetes")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file for the Kubernetes API; empty uses the pod's service account")
 	flags.StringSliceVar(&o.Publish, "publish", o.Publish,
 		"what to publish: "+strings.Join(kubeletshim.Publications(), ",")+"; the first is always on")

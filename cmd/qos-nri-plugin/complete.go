@@ -53,7 +53,6 @@ func completePod(cmd *cobra.Command, args []string, toComplete string) ([]string
 	return podWords(lookForCompletion(cmd), toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
-// podWords returns names of pods, or UIDs if the word begins like a UID.
 func podWords(state nodeState, begun string) []string {
 	var words []string
 	for _, pod := range state.list.GetPods() {

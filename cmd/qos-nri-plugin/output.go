@@ -90,10 +90,10 @@ func probe(ctx context.Context, socket string) error {
 		return conn.Close()
 	}
 
-	remedy := "is qos-nri-plugin running? if it has another socket, name it with --api-socket"
+	remedy := "is qos-nri-plugin running? if it has another socket, pass it with --api-socket"
 	switch {
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		remedy = "use it as root, or as a member of the group that --api-socket-group of qos-nri-plugin names"
+		remedy = "use it as root, or as a member of the group in qos-nri-plugin's --api-socket-group"
 	case errors.Is(err, syscall.EINVAL):
 		remedy = "a socket's path has at most 107 bytes"
 	}
@@ -104,7 +104,6 @@ func probe(ctx context.Context, socket string) error {
 	return fmt.Errorf("no node API on %s: %w; %s", socket, err, remedy)
 }
 
-// plainError removes gRPC's prefix from an error.
 func plainError(err error) error {
 	s, ok := status.FromError(err)
 	if err == nil || !ok {

@@ -19,8 +19,8 @@ func newStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the QoS-class resources of this node, their use, and the state of the plugin",
-		Long: `status asks the running plugin which QoS-class resources and classes this node has, how many assignments each class has,
-which resources the machine lacks and why, and which class files are in force.
+		Long: `status shows the QoS-class resources and classes of this node, the number of assignments of each class, the unavailable
+resources with the reason, and the class files in force, as the running plugin reports them.
 
 Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.StatusResponse.`,
 		Example: `  qos-nri-plugin status
@@ -46,7 +46,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.StatusRe
 		},
 	}
 	api = newAPIOptions(cmd)
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again at every change, until interrupted")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "then show it again at every change, until interrupted")
 	return cmd
 }
 

@@ -119,7 +119,7 @@ func readBounded(name string) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file; class files are", name)
+		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
 
 	file, err := os.Open(name)

@@ -34,7 +34,6 @@ func podKeys(resource string) []string {
 	return keys
 }
 
-// shortName returns the name of a resource in annotations.
 func shortName(resource string) string {
 	if resource != classes.RDTResource && resource != classes.BlockIOResource {
 		return resource
@@ -95,7 +94,7 @@ func (p *pod) addAnnotation(r *request, key string) {
 		p.fault(r.place, "needs an annotation for the container, whose name %s is not valid in Kubernetes; "+
 			`write lower-case letters, digits and "-"`, quote(container))
 	case p.owner == nil || p.key.Value != "spec":
-		p.fault(r.place, "needs the annotation %s: %s=%s, and it is not clear where the pod has its annotations; write it there, and remove this",
+		p.fault(r.place, "needs the annotation %s: %s=%s, but the place of the pod's annotations is unknown; write it there, and remove this",
 			key, shortName(r.resource), r.class)
 	case len(p.annotated(r.resource, []string{key})) == 0: // otherwise it is there already, since refuseOtherClass reports others
 		p.annotate = append(p.annotate, annotation{key, r.resource, r.class})

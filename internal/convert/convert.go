@@ -74,6 +74,7 @@ func (f *file) fault(at place, format string, args ...any) {
 	if at.line > 0 {
 		file += ":" + strconv.Itoa(at.line)
 	}
+
 	parts := []string{file, at.object, at.field, fmt.Sprintf(format, args...)}
 	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 	p := problem{at.line, strings.Join(parts, ": ")}

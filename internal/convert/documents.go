@@ -91,6 +91,7 @@ func Join(texts [][]byte) []byte {
 	if len(texts) == 1 {
 		return texts[0]
 	}
+
 	var out []byte
 	for _, text := range texts {
 		text = bytes.TrimPrefix(text, []byte(byteOrderMark))
@@ -111,7 +112,6 @@ func Join(texts [][]byte) []byte {
 // beginning matches the first line that is not a comment.
 var beginning = regexp.MustCompile(`(?m)^(---|%|\s*[^\s#])`)
 
-// separator returns the line to write before a text that is not the first one.
 func separator(text []byte) string {
 	switch string(beginning.Find(text)) {
 	case "---":
@@ -135,11 +135,12 @@ func (d *document) parse() {
 	if root != nil {
 		addLines(root, d.line-1)
 	}
+
 	switch {
 	case err != nil:
 		d.faultSyntax(err)
 	case root != nil && !d.expandAliases(root, nil):
-		d.fault(place{line: root.Content[0].Line}, "aliases make the document endless, or too large; write it without them")
+		d.fault(place{line: root.Content[0].Line}, "aliases make the document too large; write it without them")
 	default:
 		d.root = root
 	}
@@ -175,7 +176,6 @@ func parseText(text []byte, isJSON bool) (*yaml.Node, error) {
 	return &root, nil
 }
 
-// addLines adds to the line numbers of a node and its descendants.
 func addLines(n *yaml.Node, lines int) {
 	n.Line += lines
 	for _, child := range n.Content {
@@ -194,6 +194,7 @@ func (d *document) faultSyntax(err error) {
 		}
 		text = parts[2]
 	}
+
 	remedy := "; correct it"
 	switch {
 	case bytes.Contains(d.raw, []byte("{{")):

@@ -22,7 +22,6 @@ type comments struct{ head, line, foot string }
 
 func (c comments) all() string { return join(c.head, c.line, c.foot) }
 
-// commentsOf collects the comments of nodes and their descendants.
 func commentsOf(nodes ...*yaml.Node) comments {
 	var c comments
 	for _, n := range nodes {
@@ -65,7 +64,6 @@ func newText(value string) *yaml.Node {
 	return n
 }
 
-// setText changes the value of a scalar and keeps its quotes.
 func setText(n *yaml.Node, value string) {
 	n.Style &= yaml.DoubleQuotedStyle | yaml.SingleQuotedStyle
 	n.Tag, n.Value = yaml.NodeTagString, value
@@ -78,6 +76,7 @@ func childMapping(m *yaml.Node, name string) *yaml.Node {
 		key, value = newText(name), newMapping()
 		m.Content = append(m.Content, key, value)
 	}
+
 	if len(value.Content) == 0 {
 		// An empty mapping is written as {}. It becomes a block, and its comment moves behind its key.
 		key.LineComment = strings.TrimSpace(key.LineComment + " " + value.LineComment)

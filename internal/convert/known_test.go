@@ -107,12 +107,12 @@ func TestConvertWithoutKnownResources(t *testing.T) {
 		{
 			"what has no known scope is asked for by annotation, with a note", pod("", "  qosResources: [{name: vendor.example/net, class: fast}]\n", "      {}\n"),
 			strings.Replace(pod("  annotations:\n    qos.noderesource.dev/pod: vendor.example/net=fast\n", "", ""), "resources:\n", "resources: {}\n", 1),
-			[]string{"the scheduler does not see requests for vendor.example/net by annotation, since its scope is not known here; " +
+			[]string{"the scheduler does not see requests for vendor.example/net by annotation, because its scope is unknown; " +
 				"pass --class-files or --from-cluster"},
 		},
 		{
 			"a quota cannot be converted", quota("    container: []\n"),
-			"a.yaml:6: ResourceQuota limits: spec.qosResources: which classes exist must be known, since those that are not listed are forbidden; " +
+			"a.yaml:6: ResourceQuota limits: spec.qosResources: the existing classes must be known, because classes that are not listed are forbidden; " +
 				"pass --class-files or --from-cluster", nil,
 		},
 		{"text without the fields is left alone, YAML or not", "{{ template }}: [\r\n\x00", "{{ template }}: [\r\n\x00", nil},

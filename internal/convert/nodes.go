@@ -82,12 +82,13 @@ func (d *document) entry(m *yaml.Node, name string, at place) entry {
 			d.fault(e.at(key, ""), "comes from the merge key <<; write it out here")
 		case key.Kind != yaml.ScalarNode || key.Value != name:
 		case e.key != nil:
-			d.fault(e.at(key, ""), "is here twice; remove one of them")
+			d.fault(e.at(key, ""), "is defined twice; remove one of them")
 		default:
 			e.key, e.node, e.line = key, value, key.Line
 			d.handled[key] = name == fieldName
 		}
 	}
+
 	if e.node != nil && !isNull(e.node) {
 		e.value = e.node
 	}
@@ -121,7 +122,6 @@ func (d *document) refuseField(m *yaml.Node, at place, remedy string) {
 	}
 }
 
-// merges reports whether the value of a merge key has a field.
 func merges(merged *yaml.Node, name string) bool {
 	if isList(merged) {
 		return slices.ContainsFunc(merged.Content, func(n *yaml.Node) bool { return merges(n, name) })

@@ -154,6 +154,7 @@ func (p *pod) isOfOther(resource, class string) bool {
 	isLonger := func(other string) bool {
 		return len(other) > len(resource) && strings.HasPrefix(prefix(resource)+class, prefix(other))
 	}
+
 	for other := range p.known.resources {
 		if isLonger(other) {
 			return true
@@ -170,10 +171,11 @@ func (p *pod) requestForPod(r *request) {
 	if r.class == classes.SystemDefault || scope != classes.ContainerScope {
 		p.addAnnotation(r, classes.PodKey)
 	}
+
 	switch {
 	case r.class == classes.SystemDefault:
 	case scope == "":
-		p.note("the scheduler does not see requests for %s by annotation, since its scope is not known here; "+
+		p.note("the scheduler does not see requests for %s by annotation, because its scope is unknown; "+
 			"pass --class-files or --from-cluster", r.resource)
 	case scope == classes.PodScope:
 		p.addToFirst(r)
@@ -196,6 +198,7 @@ func (p *pod) addToFirst(r *request) {
 			return
 		}
 	}
+
 	if i := slices.IndexFunc(p.containers, func(c *container) bool { return !c.isInit }); i >= 0 {
 		p.containers[i].add = append(p.containers[i].add, oneUnit(r, comments{}))
 	}
@@ -215,6 +218,7 @@ func (p *pod) edit() {
 			removeField(c.resources.value, c.qos, c.resources.key, join(ownComments(c.qos.key, c.qos.node), c.lost))
 		}
 	}
+
 	if p.qos.key != nil {
 		removeField(p.spec, p.qos, p.key, commentsOf(p.qos.key, p.qos.node).all())
 	}

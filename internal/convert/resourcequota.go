@@ -44,7 +44,7 @@ func (d *document) resourceQuota(n *yaml.Node, at place) {
 	q.qos = d.mapping(q.spec, fieldName, spec.place)
 	d.walkFields(n, at)
 	if d.known.from == "" {
-		d.fault(q.qos.place, "which classes exist must be known, since those that are not listed are forbidden; "+
+		d.fault(q.qos.place, "the existing classes must be known, because classes that are not listed are forbidden; "+
 			"pass --class-files or --from-cluster")
 	}
 	if len(d.problems) > before || q.qos.key == nil {
@@ -53,7 +53,7 @@ func (d *document) resourceQuota(n *yaml.Node, at place) {
 
 	q.readSections()
 	q.checkHard()
-	d.note("classes that are created later are not forbidden by a ResourceQuota until it is converted again")
+	d.note("a ResourceQuota does not forbid classes that are created later; convert it again then")
 	d.later(func() {
 		if len(q.add) == 0 && q.hard.key != nil {
 			removeField(q.spec, q.qos, nil, join(ownComments(q.qos.key, q.qos.node), q.lost))
@@ -83,7 +83,7 @@ func (q *quota) addResource(r request, scope classes.Scope) {
 	known := q.known.resources[r.resource]
 	switch {
 	case slices.Contains(q.resources, r.resource):
-		q.fault(r.place, "resource %s is here twice; keep one of them", r.resource)
+		q.fault(r.place, "resource %s is defined twice; keep one of them", r.resource)
 		return
 	case known.scope != scope:
 		q.fault(r.place, "%s is in the scope %s in %s; put it under %s", r.resource, known.scope, q.known.from, known.scope)
@@ -103,7 +103,7 @@ func (q *quota) addResource(r request, scope classes.Scope) {
 		switch {
 		case !ok:
 		case slices.Contains(listed, name):
-			q.fault(at, "class %s is here twice; keep one of them", quote(name))
+			q.fault(at, "class %s is defined twice; keep one of them", quote(name))
 		default:
 			listed = append(listed, name)
 			q.addClass(n, r.resource, name, capacity)
@@ -188,6 +188,7 @@ func Quota(name string, text []byte, known Known, namespace string) (Result, err
 			found = d.checkQuotas(root, place{line: root.Line}, namespace) || found
 		}
 	}
+
 	if !found && len(f.problems) == 0 {
 		f.fault(place{}, "has no ResourceQuota; name a file with one")
 	}
@@ -223,6 +224,7 @@ func (d *document) setNamespace(n *yaml.Node, at place, namespace string) {
 		d.fault(at, "has no metadata; give it a name")
 		return
 	}
+
 	switch e := d.entry(metadata.value, "namespace", metadata.place); {
 	case e.key == nil:
 		d.later(func() { addFields(metadata.value, field{key: "namespace", value: newText(namespace)}) })

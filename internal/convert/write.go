@@ -122,6 +122,7 @@ func (d *document) checkComments(out []byte) {
 	if d.json {
 		return
 	}
+
 	result, scalars := lettersOf(out), map[int]bool{}
 	findHashes(d.root, scalars)
 	line := d.line

@@ -236,7 +236,7 @@ func answer(c class, request *devicepluginv1beta1.AllocateRequest) (response *de
 	for _, ctr := range request.GetContainerRequests() {
 		if n := len(ctr.GetDevicesIds()); n != 1 {
 			return nil, nil, status.Errorf(codes.InvalidArgument,
-				"one container can have one unit of class %q of %s, and this one asks for %d; ask for 1 of %s",
+				"a container can have only one unit of class %q of %s, but it requests %d; request 1 of %s",
 				c.name, c.resource, n, c.extended)
 		}
 		ids = append(ids, ctr.GetDevicesIds()...)

@@ -18,21 +18,21 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer, registered func() float64) *metrics {
 	factory := promauto.With(registry)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "qos_shim_device_plugins", Help: "Classes that kubelet follows as device plugins.",
+		Name: "qos_shim_device_plugins", Help: "Classes whose device plugins kubelet watches.",
 	}, registered)
 	m := &metrics{
 		registrations: factory.NewCounter(prometheus.CounterOpts{
 			Name: "qos_shim_registrations_total", Help: "Registrations of device plugins that kubelet has accepted.",
 		}),
 		allocations: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "qos_shim_allocations_total", Help: "Requests of kubelet for a class, by outcome: granted or refused.",
+			Name: "qos_shim_allocations_total", Help: "Allocate requests of kubelet, by outcome: granted or refused.",
 		}, []string{"outcome"}),
 		devices: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "qos_shim_devices", Help: "Devices that are listed to kubelet, by health.",
+			Name: "qos_shim_devices", Help: "Devices in the list for kubelet, by health.",
 		}, []string{"resource", "health"}),
 		unaccounted: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "qos_shim_unaccounted_assignments",
-			Help: "Assignments of a bounded class that kubelet does not know, and for which devices are withheld.",
+			Help: "Assignments of a bounded class without a device that kubelet has allocated; a free device is withheld for each.",
 		}, []string{"resource"}),
 	}
 	m.allocations.WithLabelValues("granted")

@@ -39,7 +39,7 @@ func TestKubeletReportsTheCapacityOfEveryClassWithAnExtendedResource(t *testing.
 	r.await(fast, 4, 4)
 	r.soon("healthy", func() bool { return r.publisher.Healthy() == nil })
 	want := `
-# HELP qos_shim_device_plugins Classes that kubelet follows as device plugins.
+# HELP qos_shim_device_plugins Classes whose device plugins kubelet watches.
 # TYPE qos_shim_device_plugins gauge
 qos_shim_device_plugins 3
 # HELP qos_shim_registrations_total Registrations of device plugins that kubelet has accepted.
@@ -222,11 +222,11 @@ func TestAllocateAnswersWithTheClassAndRefusesMoreThanOneUnit(t *testing.T) {
 		t.Errorf("the container has another device than its init container:\n%s", diff)
 	}
 	err := r.kubelet.Admit(context.Background(), pod("greedy", map[string]int{gold: 2}))
-	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "ask for 1 of "+gold) {
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "request 1 of "+gold) {
 		t.Errorf("two units: %v", err)
 	}
 	metric := `
-# HELP qos_shim_allocations_total Requests of kubelet for a class, by outcome: granted or refused.
+# HELP qos_shim_allocations_total Allocate requests of kubelet, by outcome: granted or refused.
 # TYPE qos_shim_allocations_total counter
 qos_shim_allocations_total{outcome="granted"} 4
 qos_shim_allocations_total{outcome="refused"} 1

@@ -94,7 +94,6 @@ func (s *socket) close() {
 	}
 }
 
-// removeStale removes a socket that no process serves.
 func removeStale(ctx context.Context, path string) error {
 	err := unixsocket.RemoveStale(ctx, path)
 	switch {

@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNoCredentials is returned when there is neither a kubeconfig nor a service account.
-var ErrNoCredentials = errors.New("no API access: neither --kubeconfig nor a service account; give one of them, or go without what needs the API")
+var ErrNoCredentials = errors.New("no API access: neither --kubeconfig nor a service account; pass one of them, or use --publish=device-plugin")
 
 // Rate limits of one node. An idle shim makes no requests; the burst is for a node that gets all of its pods at once.
 const (
@@ -30,6 +30,7 @@ func Config(kubeconfig, userAgent string) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	config.UserAgent = userAgent
 	config.QPS, config.Burst = requestsPerSecond, requestBurst
 	config.ContentType = runtime.ContentTypeProtobuf
@@ -47,6 +48,7 @@ func load(kubeconfig string) (*rest.Config, error) {
 		}
 		return config, nil
 	}
+
 	config, err := rest.InClusterConfig()
 	switch {
 	case errors.Is(err, rest.ErrNotInCluster):

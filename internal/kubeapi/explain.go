@@ -19,7 +19,7 @@ import (
 // Outcome classifies the result of a request. It is a label of metrics.
 type Outcome string
 
-// Outcomes. Each has a remedy of its own.
+// Outcomes of requests. Each has a different remedy.
 const (
 	OK           Outcome = "ok"
 	Forbidden    Outcome = "forbidden"    // no permission, or rejected by a policy
@@ -108,6 +108,7 @@ func Explain(err error) string {
 	if problem, ok := errors.AsType[*Problem](err); ok {
 		return problem.Line
 	}
+
 	switch OutcomeOf(err) {
 	case OK:
 		return ""
@@ -115,7 +116,7 @@ func Explain(err error) string {
 		return explainForbidden(Message(err))
 	case Unauthorized:
 		return "the API server rejects the credentials: " + Message(err) +
-			"; check that --kubeconfig is of this cluster and still valid, or that the pod's service account exists"
+			"; check that --kubeconfig belongs to this cluster and is still valid, or that the pod's service account exists"
 	case NoSuchKind:
 		return "the API server has no kind NodeQOSResources: kubectl apply -f deploy/kubernetes/crd.yaml"
 	case Conflict:
@@ -164,6 +165,7 @@ func explainForbidden(text string) string {
 	if part == nil {
 		return "the API server rejects the request: " + text
 	}
+
 	user, verb, resource, group := part[1], part[2], part[3], part[4]
 	if group != "" {
 		resource += " (" + group + ")"
@@ -174,12 +176,12 @@ func explainForbidden(text string) string {
 
 func explainUnavailable(err error) string {
 	if statusCode(err) != 0 {
-		return "the API server failed: " + Message(err) + "; what is on the node stays as it is, trying again"
+		return "the API server failed: " + Message(err) + "; the node is not affected, trying again"
 	}
 	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Sprintf("%s is not trusted: %v; check the certificate authority in --kubeconfig", Server(err), certificate.Err)
 	}
-	return fmt.Sprintf("%s does not answer (%s); what is on the node stays as it is, trying again", Server(err), Cause(err))
+	return fmt.Sprintf("%s does not answer (%s); the node is not affected, trying again", Server(err), Cause(err))
 }
 
 // Server names the API server of a failed request, with its address if known.

@@ -117,7 +117,7 @@ func TestExplain(t *testing.T) {
 		},
 		"invalid credentials name what to check": {
 			code: 401, body: statusBody(401, metav1.StatusReasonUnauthorized, "Unauthorized"), outcome: kubeapi.Unauthorized,
-			line: "the API server rejects the credentials: Unauthorized; check that --kubeconfig is of this cluster and still valid, or that the pod's service account exists",
+			line: "the API server rejects the credentials: Unauthorized; check that --kubeconfig belongs to this cluster and is still valid, or that the pod's service account exists",
 		},
 		"a conflict is retried": {
 			code: 409, body: statusBody(409, metav1.StatusReasonConflict, "the object has been modified"), outcome: kubeapi.Conflict,
@@ -138,11 +138,11 @@ func TestExplain(t *testing.T) {
 		},
 		"a response without a message is described by its status": {
 			code: 503, header: []string{"Retry-After", "2"}, outcome: kubeapi.Unavailable,
-			line: "the API server failed: Service Unavailable; not before 2 s; what is on the node stays as it is, trying again",
+			line: "the API server failed: Service Unavailable; not before 2 s; the node is not affected, trying again",
 		},
 		"a server error does not affect the node": {
 			code: 500, body: statusBody(500, metav1.StatusReasonInternalError, "etcdserver: leader changed"), outcome: kubeapi.Unavailable,
-			line: "the API server failed: etcdserver: leader changed; what is on the node stays as it is, trying again",
+			line: "the API server failed: etcdserver: leader changed; the node is not affected, trying again",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestExplainWithoutAnswer(t *testing.T) {
 		server := answer(t, 200, "")
 		server.Close()
 		expectExplained(t, getObject(t, server.URL), kubeapi.Unavailable,
-			"the API server at "+server.URL+" does not answer (connection refused); what is on the node stays as it is, trying again")
+			"the API server at "+server.URL+" does not answer (connection refused); the node is not affected, trying again")
 	})
 	t.Run("a server with a foreign certificate points to the certificate authority", func(t *testing.T) {
 		server := httptest.NewUnstartedServer(nil)
@@ -182,7 +182,7 @@ func TestExplainWithoutAnswer(t *testing.T) {
 	})
 	t.Run("time that ran out is a server that does not answer", func(t *testing.T) {
 		expectExplained(t, fmt.Errorf("list: %w", context.DeadlineExceeded), kubeapi.Unavailable,
-			"the API server does not answer (context deadline exceeded); what is on the node stays as it is, trying again")
+			"the API server does not answer (context deadline exceeded); the node is not affected, trying again")
 	})
 	t.Run("a problem has the message of its caller", func(t *testing.T) {
 		expectExplained(t, &kubeapi.Problem{Line: "no such node", Err: errors.New("x")}, kubeapi.Failed, "no such node")

@@ -23,7 +23,7 @@ const (
 )
 
 // ErrBreakerOpen is returned for a request that was not made because its Breaker is open.
-var ErrBreakerOpen = errors.New("circuit breaker is open: the API server could not answer before")
+var ErrBreakerOpen = errors.New("circuit breaker is open: the API server failed before")
 
 // Retry computes when a failed operation may be tried again. The zero value allows an attempt at once. It is not safe for
 // concurrent use.
@@ -60,6 +60,7 @@ func needsPerson(err error) bool {
 	if errors.As(err, &problem) {
 		return true
 	}
+
 	switch OutcomeOf(err) {
 	case Forbidden, Unauthorized, NoSuchKind, Invalid:
 		return true

@@ -17,9 +17,9 @@ func newCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE…",
 		Short: "Check class files, without any machine or cluster",
-		Long: `check reads class files, each FILE or directory by itself, and prints a line for every problem, by the rules and in the
-words of "qos-nri-plugin check --offline". A directory is read as the plugin reads it: all *.yaml and *.yml in it together.
-Whether a machine can do what they say is for "qos-nri-plugin check" on a node.
+		Long: `check reads each class file or directory separately, and prints a line for every problem, like "qos-nri-plugin check
+--offline". All *.yaml and *.yml files of a directory belong together, as for the plugin. To check whether a machine supports
+the classes, run "qos-nri-plugin check" on a node.
 
 The exit code is 0 when there are no problems, 1 when there are, and 2 when the command line is wrong.`,
 		Example: `  kubectl qos check classes.yaml
@@ -45,6 +45,6 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&hostRoot, "host-root", "/", "Where the files are that configFile fields name.")
+	cmd.Flags().StringVar(&hostRoot, "host-root", "/", "Root directory of the files that configFile fields name.")
 	return cmd
 }

@@ -30,7 +30,6 @@ const (
 	requestsAtOnce    = 300
 )
 
-// nodeKind is the resource of NodeQOSResources.
 func nodeKind() schema.GroupVersionResource {
 	return nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)
 }
@@ -103,8 +102,8 @@ func (c *clients) getNode(ctx context.Context, name string) (*unstructured.Unstr
 	if err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("node %q has no NodeQOSResources%s; is the name right, and does qos-kubelet-shim run there?",
-		name, others("; nodes that have are ", objectNames(list)))
+	return nil, fmt.Errorf("node %q has no NodeQOSResources%s; check the name, and that qos-kubelet-shim runs there",
+		name, others("; nodes with one: ", objectNames(list)))
 }
 
 func objectNames(list *unstructured.UnstructuredList) []string {
@@ -124,6 +123,7 @@ func (c *clients) nodeOf(ctx context.Context, pod *corev1.Pod) (*nodeqosv1alpha1
 	case err != nil:
 		return nil, explain(err)
 	}
+
 	nodes, err := allTyped([]unstructured.Unstructured{*object})
 	if err != nil {
 		return nil, err
@@ -177,7 +177,6 @@ func nameOf(word string, types ...string) (string, error) {
 	return name, nil
 }
 
-// podName returns the name of a pod in an argument NAME or pod/NAME.
 func podName(word string) (string, error) { return nameOf(word, "pod", "pods", "po") }
 
 // maxNames is how many names an error lists.

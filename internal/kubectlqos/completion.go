@@ -33,8 +33,8 @@ func newCompletionCommand() *cobra.Command {
 		Short: "Write a script that completes words in a shell",
 		Long: `completion writes a script that completes the words of "kubectl-qos" in a shell.
 
-To have "kubectl qos" completed, kubectl asks a program kubectl_complete-qos; with "kubectl", completion writes that program.
-It completes names of nodes, pods, containers, resources and classes out of the cluster.`,
+For "kubectl qos", kubectl runs the program kubectl_complete-qos; "completion kubectl" writes that program. It completes
+names of nodes, pods, containers, resources and classes of the cluster.`,
 		Example: `  kubectl qos completion kubectl > ~/.local/bin/kubectl_complete-qos
   chmod +x ~/.local/bin/kubectl_complete-qos
 
@@ -165,6 +165,7 @@ func (c *cluster) completePairs(cmd *cobra.Command, args []string, begun string)
 	if len(args) == 0 {
 		return c.completePod(cmd, args, begun)
 	}
+
 	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
 		pod, err := api.namedPod(ctx, args[0])
 		if err != nil {
@@ -212,6 +213,7 @@ func pairWord(resource, class, begun string) (word string, ok bool) {
 	if resource == classes.RDTResource || resource == classes.BlockIOResource {
 		short = strings.TrimPrefix(resource, "k8s.io/")
 	}
+
 	for _, name := range []string{short, resource} {
 		if word := name + "=" + class; strings.HasPrefix(word, begun) {
 			return word, true

@@ -35,19 +35,19 @@ func newConvertCommand(c *cluster) *cobra.Command {
 	o := &convertCommand{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "convert [-f FILE|-|DIR]… [FILE|-|DIR]…",
-		Short: "Turn manifests in the form of KEP-3008 into what Kubernetes understands today",
+		Short: "Convert manifests with KEP-3008 fields for stock Kubernetes",
 		Long: `convert reads manifests with the fields that KEP-3008 defines, qosResources in pods and containers of any kind of workload, in
-LimitRanges and in ResourceQuotas. It writes them with extended resources instead, with annotations for what those cannot say, as
-QOSLimitRanges and as native quotas. Comments and the order of fields are kept; blank lines, indentation and JSON line breaks are
-normalized, and YAML anchors are written out, in documents that are changed. Documents without such fields are copied byte by byte, and
-so is what was converted before.
+LimitRanges and in ResourceQuotas. It writes extended resources instead, annotations where those are not enough, QOSLimitRanges and
+native quotas. Comments and the order of fields are kept; blank lines, indentation and JSON line breaks are
+normalized, and YAML anchors are written out, in documents that are changed. Documents without such fields are copied byte by byte, like
+converted ones.
 
 Without files it reads standard input, so it can be a Helm post-renderer, and a KRM function for kustomize and kpt. Of a DIR it
-takes *.yaml, *.yml and *.json, and no symbolic links; those that are named themselves are followed. Several files become one
+reads *.yaml, *.yml and *.json, but no symbolic links; links on the command line are followed. Several files become one
 stream of documents.
 
-It works offline. Which resources are of pod scope comes from --class-files or --from-cluster, and so does which classes
-exist; a ResourceQuota needs that. Without them only rdt and blockio are known: they are for containers.
+It works offline. --class-files or --from-cluster adds the scopes of resources and the existing classes, which a
+ResourceQuota needs. Without these flags only rdt and blockio are known, in container scope.
 
 The exit code is 0, 1 when something cannot be converted (then nothing is written), and 2 when the command line is wrong.`,
 		Example: `  kubectl qos convert -f pod.yaml | kubectl apply -f -
@@ -63,9 +63,9 @@ The exit code is 0, 1 when something cannot be converted (then nothing is writte
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVarP(&o.files, "filename", "f", nil, "File or directory with manifests, or - for standard input; may be repeated.")
-	flags.BoolVarP(&o.recursive, "recursive", "R", false, "Take directories with all that are in them.")
+	flags.BoolVarP(&o.recursive, "recursive", "R", false, "Read directories recursively.")
 	flags.BoolVarP(&o.inPlace, "in-place", "i", false, "Change the files, all of them or none, instead of writing to standard output.")
-	flags.BoolVar(&o.fromCluster, "from-cluster", false, "Ask the cluster which resources and classes exist.")
+	flags.BoolVar(&o.fromCluster, "from-cluster", false, "Read the existing resources and classes from the cluster.")
 	addConvertFlags(flags, &o.classFiles, &o.quiet)
 	return cmd
 }
@@ -83,11 +83,12 @@ func (o *convertCommand) check() error {
 			stdins++
 		}
 	}
+
 	switch {
 	case len(o.files) == 0 && o.inPlace:
 		return errors.New("--in-place needs files")
 	case len(o.files) == 0 && isTerminal(o.streams.In):
-		return errors.New("no FILE is named, and standard input is a terminal; use -f")
+		return errors.New("no FILE is given, and standard input is a terminal; use -f")
 	case stdins > 1:
 		return errors.New("standard input can be read only once")
 	case stdins > 0 && o.inPlace:
@@ -116,6 +117,7 @@ func (o *convertCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	results := make([]convert.Result, len(manifests))
 	var errs []error
 	for i, m := range manifests {
@@ -151,6 +153,7 @@ func (c *cluster) known(ctx context.Context, classFiles string, fromCluster bool
 	case !fromCluster:
 		return convert.Known{}, nil
 	}
+
 	clients, err := c.connect()
 	if err != nil {
 		return convert.Known{}, err
@@ -166,7 +169,6 @@ func (c *cluster) known(ctx context.Context, classFiles string, fromCluster bool
 	return convert.KnownFromNodes(nodes)
 }
 
-// printProblems prints a line for each problem, and returns an error with their number.
 func printProblems(w io.Writer, errs []error) error {
 	for _, err := range errs {
 		fmt.Fprintln(w, err)

@@ -55,7 +55,7 @@ var withNetwork = stockPod + "        qos.noderesource.dev/network.fast: 1\n"
 const networkNotes = `note: resource network has no domain, which is required here: it becomes qos.noderesource.dev/network
 `
 
-const unknownNote = `note: the scheduler does not see requests for qos.noderesource.dev/network by annotation, since its scope is not known here; pass --class-files or --from-cluster
+const unknownNote = `note: the scheduler does not see requests for qos.noderesource.dev/network by annotation, because its scope is unknown; pass --class-files or --from-cluster
 `
 
 const networkNode = `apiVersion: qos.noderesource.dev/v1alpha1
@@ -208,7 +208,7 @@ func TestConvertPrints(t *testing.T) {
 		{
 			"how it is used, on a terminal",
 			convertRun{stdin: null, args: []string{"convert"}},
-			answer{program.ExitUsage, "", "Error: usage: no FILE is named, and standard input is a terminal; use -f; see \"kubectl qos convert --help\"\n"},
+			answer{program.ExitUsage, "", "Error: usage: no FILE is given, and standard input is a terminal; use -f; see \"kubectl qos convert --help\"\n"},
 		},
 		{
 			"that standard input cannot be changed",

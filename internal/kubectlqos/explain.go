@@ -21,11 +21,11 @@ func explain(err error) error {
 	case kubeapi.NoSuchKind:
 		return errors.New("this cluster has no kind NodeQOSResources: install the plugin and its CRD: kubectl apply -k deploy/kubernetes")
 	case kubeapi.Forbidden:
-		return fmt.Errorf("%w: %s; see what you may do with: kubectl auth can-i --list", errForbidden, kubeapi.Message(err))
+		return fmt.Errorf("%w: %s; list your permissions with: kubectl auth can-i --list", errForbidden, kubeapi.Message(err))
 	case kubeapi.Unauthorized:
-		return fmt.Errorf("the API server does not accept the credentials: %s; log in again, or name others with --kubeconfig or --context", kubeapi.Message(err))
+		return fmt.Errorf("the API server does not accept the credentials: %s; log in again, or choose others with --kubeconfig or --context", kubeapi.Message(err))
 	case kubeapi.Unavailable:
-		return fmt.Errorf("%s does not answer: %s; is it the cluster that you mean? see: kubectl config current-context", kubeapi.Server(err), kubeapi.Cause(err))
+		return fmt.Errorf("%s does not answer: %s; check the cluster with: kubectl config current-context", kubeapi.Server(err), kubeapi.Cause(err))
 	case kubeapi.TooMany:
 		return fmt.Errorf("the API server has no time for it now: %s; try again later", kubeapi.Message(err))
 	case kubeapi.NotFound, kubeapi.Conflict, kubeapi.Invalid, kubeapi.Failed:

@@ -99,7 +99,6 @@ func refusalOf(pod *corev1.Pod, container string) (reason, message string) {
 	return condition.Reason, strings.Join(found, "; ")
 }
 
-// writtenAt returns when the shim last wrote an object; zero if that is not known.
 func writtenAt(object *metav1.ObjectMeta) time.Time {
 	var last time.Time
 	for _, entry := range object.ManagedFields {

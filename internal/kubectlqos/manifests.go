@@ -26,6 +26,7 @@ func readManifests(names []string, recursive bool, stdin io.Reader) ([]manifest,
 	if len(names) == 0 {
 		names = []string{stdinName}
 	}
+
 	var all []manifest
 	for _, name := range names {
 		if name == stdinName {
@@ -71,6 +72,7 @@ func manifestFiles(name string, recursive bool) ([]string, error) {
 	if !info.IsDir() {
 		return []string{name}, nil
 	}
+
 	var files []string
 	links := 0
 	root := filepath.Clean(name) + string(filepath.Separator) // a directory also where name is a link to it
@@ -115,6 +117,7 @@ func replaceFiles(manifests []manifest, texts [][]byte) (err error) {
 		}
 		fresh[m.path] = name
 	}
+
 	for _, m := range manifests {
 		if name, ok := fresh[m.path]; ok {
 			if err := os.Rename(name, m.path); err != nil {
@@ -136,6 +139,7 @@ func writeBeside(path string, text []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	_, err = file.Write(text)
 	err = errors.Join(err, file.Chmod(info.Mode().Perm()), file.Sync(), file.Close())
 	if err != nil {

@@ -96,16 +96,15 @@ func unavailableRows(node *nodeqosv1alpha1.NodeQOSResources) (rows [][]string) {
 	return rows
 }
 
-// noteRows returns rows that explain the marks in the table of classes.
 func noteRows(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) (rows [][]string) {
 	if class.Name == r.DefaultClass {
-		rows = append(rows, []string{r.Name, class.Name + defaultMark, "the default: given to what asks for nothing"})
+		rows = append(rows, []string{r.Name, class.Name + defaultMark, "the default, for containers and pods without a request"})
 	}
 	if class.Degraded != "" {
 		rows = append(rows, []string{r.Name, class.Name, "degraded: " + class.Degraded})
 	}
 	if class.Draining {
-		rows = append(rows, []string{r.Name, class.Name, "draining: not configured any more, and removed with its last holder"})
+		rows = append(rows, []string{r.Name, class.Name, "draining: no longer configured, and removed when its last holder ends"})
 	}
 	return rows
 }

@@ -51,6 +51,7 @@ func scopedResources(node *nodeqosv1alpha1.NodeQOSResources) []scopedResource {
 	for i := range status.ContainerQOSResources {
 		all = append(all, scopedResource{&status.ContainerQOSResources[i], nodeqosv1alpha1.ScopeContainer})
 	}
+
 	for i := range status.PodQOSResources {
 		all = append(all, scopedResource{&status.PodQOSResources[i], nodeqosv1alpha1.ScopePod})
 	}

@@ -28,13 +28,13 @@ func newNodesCommand(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "nodes [NODE]",
 		Aliases: []string{"node", "no"},
-		Short:   "Show which QoS-class resources and classes nodes have, and what is in use",
+		Short:   "Show the QoS-class resources and classes of nodes, and their use",
 		Long: `nodes shows a line for each node and QoS-class resource, with its classes as CLASS (IN USE/CAPACITY). With NODE it
 describes one node: resources of pods and of containers, what the node lacks and why, and conditions that are not True.
-With -o wide there is more: the holders of the classes of that node, or what nodes run.
+-o wide adds the holders of the classes of one node, or the runtime and plugin of all nodes.
 
-A class marked * is given to what asks for nothing. A degraded class is enforced in part only. A draining one is not
-configured any more, and is removed with its last holder.
+A class marked * is the default, for containers and pods without a request. A degraded class is enforced only in part. A
+draining class is no longer configured, and is removed when its last holder ends.
 
 Documents (-o json, yaml, …) are the NodeQOSResources of the cluster.`,
 		Example: `  kubectl qos nodes
@@ -60,7 +60,7 @@ Documents (-o json, yaml, …) are the NodeQOSResources of the cluster.`,
 		},
 	}
 	o.addFlags(cmd, true)
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After that, show what changes, until interrupted.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Then watch for changes, until interrupted.")
 	return cmd
 }
 

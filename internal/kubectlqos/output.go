@@ -88,6 +88,7 @@ func (s shown) printAgain(w io.Writer, key, page string) {
 	if last == page && before {
 		return
 	}
+
 	if before {
 		fmt.Fprintln(w)
 	}

@@ -134,6 +134,7 @@ func containersOf(pod *corev1.Pod) []containerView {
 			all = append(all, containerView{c.Name, status})
 		}
 	}
+
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
 		all = append(all, containerView{name, statusOf(pod.Status.ContainerStatuses, name)})

@@ -36,16 +36,16 @@ func newPodsCommand(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "pods [POD]",
 		Aliases: []string{"pod", "po"},
-		Short:   "Show which classes pods ask for and have, and why they differ",
-		Long: `pods shows a line for each container, or pod, and QoS-class resource of its node: the class that is asked for, the one in
-effect, where it comes from, and why it is another or none. What is asked for follows from annotations and limits by the
-same rules as on the node; of a pod without a node, only that is shown. What is in effect is what the node reports.
+		Short:   "Show which classes pods request and have, and why they differ",
+		Long: `pods shows a line for each container, or pod, and QoS-class resource of its node: the requested class, the class
+in effect, its source, and why the two differ. The requested class is computed from annotations and limits by the rules of
+the node; a pod without a node has only this. The class in effect is reported by the node.
 
-Sources: container, allocated (an extended resource in the limits), pod, default (the resource's), update (a change of what
-runs), adopted (it ran in the class when the plugin found it), and "-" for nothing asked and no default.
+Sources: container, allocated (an extended resource in the limits), pod, default (the resource's), update (changed while
+running), adopted (the plugin found it running in the class), and "-" for no request and no default.
 
 Documents (-o json, yaml, …) have "items" with namespace, pod, container (empty for the whole pod), resource, requested,
-requestedBy, source, effective, reason, message and node. A class "" is the system default; null is none, or not known.`,
+requestedBy, source, effective, reason, message and node. A class "" is the system default; null is none or unknown.`,
 		Example: `  kubectl qos pods -A
   kubectl qos pods web -o wide
   kubectl qos pods -l app=web -o json | jq '.items[] | select(.reason != "")'`,
@@ -69,7 +69,7 @@ requestedBy, source, effective, reason, message and node. A class "" is the syst
 	o.addFlags(cmd, false)
 	cmd.Flags().BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show pods of all namespaces.")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "Label selector of the pods, e.g. -l key1=value1,key2=value2.")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After that, show what changes, until interrupted.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Then watch for changes, until interrupted.")
 	return cmd
 }
 
@@ -81,8 +81,9 @@ func (o *podsCommand) check(args []string) (err error) {
 		}
 	}
 	if o.pod != "" && (o.everywhere || o.selector != "") {
-		return errors.New("a POD by name goes with neither -A nor -l")
+		return errors.New("POD cannot be combined with -A or -l")
 	}
+
 	if _, err := labels.Parse(o.selector); err != nil {
 		return fmt.Errorf("--selector %q: %w", o.selector, err)
 	}
@@ -156,7 +157,7 @@ func (o *podsCommand) showFirst(rows []podRow, namespace string) error {
 	case len(rows) > 0 || o.watch:
 		return o.show(rows)
 	case o.pod != "":
-		fmt.Fprintf(o.streams.ErrOut, "Pod %s asks for no QoS class, and its node has no QoS-class resources that are known.\n", o.pod)
+		fmt.Fprintf(o.streams.ErrOut, "Pod %s requests no QoS class, and its node has no known QoS-class resources.\n", o.pod)
 	case namespace == metav1.NamespaceAll:
 		fmt.Fprintln(o.streams.ErrOut, "No pods with QoS-class resources found.")
 	default:

@@ -108,25 +108,25 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			"p | main | k8s.io/rdt | gold | - | allocated | Succeeded"},
 
 		{"its annotation changed, and nobody follows", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", nil,
-			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: asked for since it runs, and not changed yet; without --follow-annotations of qos-kubelet-shim it counts for new pods only"},
+			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: requested after its start, and not changed yet; without --follow-annotations of qos-kubelet-shim it applies only to new pods"},
 		{"a change is refused", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionFalse, "ChangeRefused", `pod default/p container main: class "silver" of k8s.io/rdt is full: 1 of 1 in use; in effect: main: k8s.io/rdt gold (container)`, "12:55:00"), "main=gold", nil,
 			`p | main | k8s.io/rdt | silver | gold | container | ChangeRefused: class "silver" of k8s.io/rdt is full: 1 of 1 in use`},
 		{"its class was changed by hand", aPod("p").on("n1").limited(gold).running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:55:00"), "main=silver/update", nil,
-			"p | main | k8s.io/rdt | gold | silver | update | Changed: its class was changed while it runs; a container that replaces it gets what the pod asks for"},
+			"p | main | k8s.io/rdt | gold | silver | update | Changed: its class was changed while it ran; a new container gets the classes that the pod requests"},
 		{"it ran before the plugin came", aPod("p").on("n1").asks("rdt=gold").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (adopted)", "12:55:00"), "main=silver/adopted", nil,
-			"p | main | k8s.io/rdt | gold | silver | adopted | Adopted: it was in this class when the plugin found it"},
+			"p | main | k8s.io/rdt | gold | silver | adopted | Adopted: the plugin found it running in this class"},
 		{"it ran before there was a default", aPod("p").on("n1").running(), "", nil,
-			"p | main | k8s.io/rdt | - | <system default> | default | CreatedBefore: it was created when plugin or class files were not as they are now; recreate it"},
+			"p | main | k8s.io/rdt | - | <system default> | default | CreatedBefore: it was created with another plugin or other class files; recreate it"},
 
 		{"the condition is newer than the holders", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:59:30"), "main=gold", nil,
 			"p | main | k8s.io/rdt | silver | gold | container | NotReported: the node has not reported the latest change (condition of the pod: main: k8s.io/rdt silver (update))"},
 		{"the holders are newer than the condition", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (container)", "12:40:00"), "main=gold", nil,
-			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: asked for since it runs, and not changed yet; without --follow-annotations of qos-kubelet-shim it counts for new pods only"},
+			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: requested after its start, and not changed yet; without --follow-annotations of qos-kubelet-shim it applies only to new pods"},
 		{"it has just started, and the node has not reported it yet", aPod("p").on("n1").asks("rdt=gold").since(time.Date(2026, 5, 1, 12, 59, 50, 0, time.UTC)), "", nil,
 			`p | main | k8s.io/rdt | gold | unknown | container | NotReported: it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node`},
 		{"not all holders are named", aPod("p").on("n1").asks("rdt=gold").running(), "", func(t *testing.T, r *rig) {
@@ -138,7 +138,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		}, `p | main | k8s.io/rdt | gold | unknown | container | NotReported: it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node (condition of the pod: main: k8s.io/rdt gold (container))`},
 		{"it is to be evicted", aPod("p").on("n1").asks("rdt=old").running(), "main=old/container", func(t *testing.T, r *rig) {
 			r.updateRDT(t, "old", func(of map[string]any) { of["holders"].([]any)[0].(map[string]any)["reason"] = "ClassRemoved" })
-		}, "p | main | k8s.io/rdt | old | old | container | ClassRemoved: its class is not configured any more, and its pod is to be evicted"},
+		}, "p | main | k8s.io/rdt | old | old | container | ClassRemoved: its class is no longer configured, and its pod is to be evicted"},
 		{"of two containers of one name that is shown which has what was asked for", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold/container,main=silver/container", nil,
 			"p | main | k8s.io/rdt | silver | silver | container"},
 		{"the plugin is away", aPod("p").on("n1").asks("rdt=gold").running(), "main=gold", func(t *testing.T, r *rig) {

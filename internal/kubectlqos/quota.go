@@ -26,18 +26,18 @@ func newQuotaCommand(c *cluster) *cobra.Command {
 	o := &quotaCommand{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "quota -f FILE",
-		Short: "Turn a ResourceQuota in the form of KEP-3008 into one that Kubernetes enforces",
+		Short: "Convert a ResourceQuota with KEP-3008 fields for stock Kubernetes",
 		Long: `quota reads a ResourceQuota with the qosResources that KEP-3008 defines, and writes it with requests of extended resources instead:
 
   a class with a capacity          as many at a time in the namespace
-  a class without one              no limit
+  a class without a capacity       no limit
   a class that is not listed       none: 0
   a resource that is not listed    no limit for any of its classes
 
-Which classes exist it asks the cluster, or reads from --class-files. A class that comes to exist later is not forbidden until the
-quota is written again. With --namespace the quota is put into that namespace.
+The existing classes are read from the cluster, or from --class-files. A class that is created later is not forbidden until the
+quota is converted again. --namespace sets the namespace of the quota.
 
-Quotas with "limits." before the name of an extended resource are accepted by Kubernetes, and limit nothing: only "requests." do.`,
+Kubernetes accepts quotas with "limits." before the name of an extended resource, but enforces only those with "requests.".`,
 		Example: `  kubectl qos quota -f quota.yaml -n shop | kubectl apply -f -
   kubectl qos quota -f quota.yaml --class-files classes.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -69,6 +69,7 @@ func (o *quotaCommand) run(ctx context.Context, namespace string) error {
 	if err != nil {
 		return err
 	}
+
 	result, err := convert.Quota(manifests[0].name, manifests[0].text, known, namespace)
 	if err := printProblems(o.streams.ErrOut, classes.SplitErrors(err)); err != nil {
 		return err

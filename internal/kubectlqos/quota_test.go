@@ -38,7 +38,7 @@ spec:
     requests.qos.noderesource.dev/rdt.gold: "2"
 `
 
-const laterNote = "note: classes that are created later are not forbidden by a ResourceQuota until it is converted again\n"
+const laterNote = "note: a ResourceQuota does not forbid classes that are created later; convert it again then\n"
 
 func TestQuotaPrints(t *testing.T) {
 	for _, test := range []struct {

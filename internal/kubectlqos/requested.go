@@ -25,6 +25,7 @@ func offersOf(node *nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
 		}
 		offers = append(offers, offer)
 	}
+
 	for _, u := range node.Status.UnavailableResources {
 		offers = append(offers, classes.Offer{
 			Resource:    classes.Resource{Name: u.Name, Scope: scopeOf(u.Scope)},
@@ -114,6 +115,7 @@ func classBehind(offers []classes.Offer, extended string) (resource, class strin
 			resource, class, longest = name, rest, len(prefix)
 		}
 	}
+
 	for _, name := range []string{classes.RDTResource, classes.BlockIOResource} {
 		consider(name)
 	}
@@ -129,7 +131,6 @@ func classBehind(offers []classes.Offer, extended string) (resource, class strin
 	return resource, class, longest > 0
 }
 
-// asks reports whether the container or its pod requested an assignment.
 func asks(a *classes.Assignment) bool {
 	return a != nil && (a.Source == classes.SourceContainer || a.Source == classes.SourceAllocated || a.Source == classes.SourcePod)
 }

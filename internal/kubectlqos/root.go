@@ -34,8 +34,8 @@ func newRootCommand(c *cluster, version string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-qos",
 		Short: "QoS-class resources (KEP-3008) of nodes and pods",
-		Long: `kubectl qos shows which QoS-class resources the nodes of a cluster have, and which classes pods ask for and have. It
-changes classes of running containers, and turns manifests in the form of KEP-3008 into what Kubernetes understands today.`,
+		Long: `kubectl qos shows which QoS-class resources the nodes of a cluster have, and which classes pods request and have. It
+changes classes of running containers, and converts manifests with KEP-3008 fields for stock Kubernetes.`,
 		Example: `  kubectl qos nodes
   kubectl qos pods -n shop
   kubectl qos set web -c main rdt=silver`,
@@ -44,6 +44,7 @@ changes classes of running containers, and turns manifests in the form of KEP-30
 		Args:        program.NoArguments,
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+
 	root.SetIn(c.streams.In)
 	root.SetOut(c.streams.Out)
 	root.SetErr(c.streams.ErrOut)

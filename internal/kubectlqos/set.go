@@ -43,19 +43,19 @@ func newSetCommand(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set POD (-c CONTAINER | --pod) RESOURCE=CLASS…",
 		Short: "Change the classes of a running container",
-		Long: `set asks for other classes for a container that runs, by the annotation container.qos.noderesource.dev/CONTAINER of its
-pod; with --pod for all containers that do not ask for themselves, by qos.noderesource.dev/pod. What the annotation asks
-for of other resources stays. RESOURCE= asks for the system default, RESOURCE- asks for nothing any more, which leaves
-what ranks below: the pod's request, or the default.
+		Long: `set requests other classes for a running container, with the annotation container.qos.noderesource.dev/CONTAINER of its
+pod. With --pod it sets the annotation qos.noderesource.dev/pod, for all containers without a request of their own.
+Requests for other resources stay. RESOURCE= requests the system default. RESOURCE- removes a request; then the pod's
+request applies, or the default.
 
-It is checked first, by the rules of the pod's node. qos-kubelet-shim on the node makes the change, if it has
---follow-annotations; set waits for that. The exit code is 1 when the change is refused, or not made in time.`,
+set first checks the change by the rules of the pod's node. qos-kubelet-shim on the node makes the change if it has
+--follow-annotations; set waits for it. The exit code is 1 when the change is refused, or not made in time.`,
 		Example: `  kubectl qos set web -c main rdt=silver
   kubectl qos set web -c main rdt=silver,blockio=throttled --dry-run=server
   kubectl qos set web -c main rdt-`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return program.UsageError(cmd, errors.New("name a POD, and at least one RESOURCE=CLASS or RESOURCE-"))
+				return program.UsageError(cmd, errors.New("POD and at least one RESOURCE=CLASS or RESOURCE- are required"))
 			}
 			return nil
 		},
@@ -68,11 +68,11 @@ It is checked first, by the rules of the pod's node. qos-kubelet-shim on the nod
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&o.container, "container", "c", "", "The container; optional for pods with one container.")
-	flags.BoolVar(&o.wholePod, "pod", false, "Ask for all containers of the pod that do not ask for themselves, and for the pod itself.")
-	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, `"none", "client" (check, and say what would be written) or "server" (have the API server check it, too).`)
+	flags.StringVarP(&o.container, "container", "c", "", "Name of the container; optional for pods with one container.")
+	flags.BoolVar(&o.wholePod, "pod", false, "Set the request of the pod: for the pod itself, and for containers without a request of their own.")
+	flags.StringVar(&o.dryRun, "dry-run", dryRunNone, `"none", "client" (check, and print the change) or "server" (the API server checks it, too).`)
 	flags.Lookup("dry-run").NoOptDefVal = dryRunClient
-	flags.BoolVar(&o.wait, "wait", true, "Wait until the class has changed, or is refused.")
+	flags.BoolVar(&o.wait, "wait", true, "Wait until the change is made or refused.")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "How long to wait.")
 	completeFlag(cmd, "container", c.completeContainer)
 	completeFlag(cmd, "dry-run", cobra.FixedCompletions([]string{dryRunNone, dryRunClient, dryRunServer}, noFiles))
@@ -83,6 +83,7 @@ func (o *setCommand) read(args []string) (err error) {
 	if o.name, err = podName(args[0]); err != nil {
 		return err
 	}
+
 	switch {
 	case o.wholePod && o.container != "":
 		return errors.New("--pod and --container exclude each other")
@@ -134,6 +135,7 @@ func (o *setCommand) plan(ctx context.Context, api *clients) (*settingPlan, erro
 	if err := o.choose(pod); err != nil {
 		return nil, err
 	}
+
 	node, err := api.nodeOf(ctx, pod)
 	if err != nil {
 		return nil, err
@@ -147,7 +149,7 @@ func (o *setCommand) choose(pod *corev1.Pod) error {
 	names := askable(pod)
 	switch {
 	case mirror:
-		return fmt.Errorf("pod %s is a static pod: what it asks for is in its file on node %s; change it there", pod.Name, pod.Spec.NodeName)
+		return fmt.Errorf("pod %s is a static pod: its requests are in its file on node %s; change it there", pod.Name, pod.Spec.NodeName)
 	case finished(pod) || pod.DeletionTimestamp != nil:
 		return fmt.Errorf("pod %s has ended, or is about to; there is nothing to change", pod.Name)
 	case pod.Spec.NodeName == "":
@@ -168,12 +170,11 @@ func (o *setCommand) choose(pod *corev1.Pod) error {
 	c, _ := containerNamed(pod, o.container)
 	if alive, _ := (&podView{pod: pod}).alive(c); !alive {
 		reason, _ := notCreated(c)
-		return fmt.Errorf("container %s of pod %s does not run (%s); classes of what runs can be changed", c.name, pod.Name, reason)
+		return fmt.Errorf("container %s of pod %s does not run (%s); only classes of running containers can be changed", c.name, pod.Name, reason)
 	}
 	return nil
 }
 
-// askable returns the containers of a pod that can have their own annotation.
 func askable(pod *corev1.Pod) (names []string) {
 	for _, c := range containersOf(pod) {
 		if !isEphemeral(pod, c.name) {

@@ -42,7 +42,7 @@ func parseChange(args []string) (change, error) {
 		}
 		resource := classes.CanonicalResource(name)
 		if slices.Contains(c.resources, resource) {
-			return c, fmt.Errorf("%s is there twice; name each resource once", resource)
+			return c, fmt.Errorf("%s is named twice; write each resource once", resource)
 		}
 		c.resources = append(c.resources, resource)
 		if isPair {
@@ -192,7 +192,7 @@ func (v *podView) targets(p *settingPlan, container string, c change) ([]target,
 		}
 	}
 	if len(targets) == 0 && len(overridden) > 0 {
-		return nil, fmt.Errorf("the pod's request changes nothing: containers ask for themselves: %s; name one with -c", strings.Join(overridden, ", "))
+		return nil, fmt.Errorf("the pod's request changes nothing, because containers have their own: %s; name one with -c", strings.Join(overridden, ", "))
 	}
 	return targets, nil
 }

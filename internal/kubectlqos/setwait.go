@@ -82,6 +82,7 @@ func (o *setCommand) look(ctx context.Context, api *clients, plan *settingPlan) 
 	case err != nil:
 		return nil, explain(err)
 	}
+
 	node, err := api.nodeOf(ctx, pod)
 	if node != nil {
 		plan.node = node
@@ -127,6 +128,7 @@ func (o *setCommand) printDone(plan *settingPlan) {
 	if len(plan.targets) == 0 {
 		o.print("%s %s; no running container is concerned\n", plan.subject(o.container), plan.annotation())
 	}
+
 	for _, t := range plan.targets {
 		what := "is " + className(t.class) + " now"
 		switch {
@@ -140,7 +142,7 @@ func (o *setCommand) printDone(plan *settingPlan) {
 }
 
 func (o *setCommand) refusedError(plan *settingPlan, last outcome) error {
-	return fmt.Errorf("%s refused: %s; the annotation %s still asks for it, and it is tried again when it may be possible",
+	return fmt.Errorf("%s refused: %s; the annotation %s still requests it, and the change is retried when it may be possible",
 		plan.subject(o.container), strings.TrimSuffix(last.refused, ";"), plan.key)
 }
 
@@ -148,14 +150,15 @@ func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outc
 	set := fmt.Sprintf("%s %s", plan.subject(o.container), plan.annotation())
 	switch notReady := notReadySince(plan.node); {
 	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("%s; interrupted before its result was known", set)
+		return fmt.Errorf("%s; interrupted before the result was known", set)
 	case last.refused != "":
 		return o.refusedError(plan, last)
 	case failed != nil:
-		return fmt.Errorf("%s; its result is not known: %w", set, failed)
+		return fmt.Errorf("%s; the result is unknown: %w", set, failed)
 	case notReady != "":
 		return fmt.Errorf("%s; nothing changed within %s, as %s", set, o.timeout, notReady)
 	}
+
 	return fmt.Errorf("%s; nothing changed within %s: does qos-kubelet-shim of %s have --follow-annotations? see kubectl qos pods %s",
 		set, o.timeout, plan.node.Name, plan.pod.Name)
 }

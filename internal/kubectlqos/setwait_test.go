@@ -44,7 +44,7 @@ func TestSetReportsTheLastKnownResultAtItsTimeout(t *testing.T) {
 				})
 				return false, nil, nil
 			})
-		}, set + "its result is not known: the API server gave no answer within 30s\n"},
+		}, set + "the result is unknown: the API server gave no answer within 30s\n"},
 		{"after a look that failed", func(r *setRig) {
 			r.cutsOff(&r.core.Fake, "pods", 29200*time.Millisecond)
 			start := time.Now()
@@ -52,7 +52,7 @@ func TestSetReportsTheLastKnownResultAtItsTimeout(t *testing.T) {
 				since := time.Since(start)
 				return since > 20*time.Second && since < 29200*time.Millisecond, nil, errors.New("no etcd")
 			})
-		}, set + "its result is not known: no etcd\n"},
+		}, set + "the result is unknown: no etcd\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -89,7 +89,6 @@ func align(rows [][]string, indent string) string {
 	return trimLines(text.String(), indent)
 }
 
-// trimLines removes the trailing blanks of empty cells.
 func trimLines(text, indent string) string {
 	var trimmed strings.Builder
 	for line := range strings.Lines(text) {

@@ -59,11 +59,11 @@ func newTopCommand(c *cluster) *cobra.Command {
 	o := &topCommand{cluster: c, shown: shown{}}
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show how much of each class is in use in the cluster",
-		Long: `top adds up over all nodes how much of each class is in use, and how much there is. Capacity and free slots are "inf"
-where the class is unlimited on a node that has it. A class that drains counts what is in use only.
+		Short: "Show the use of each class in the cluster",
+		Long: `top adds up the use and the capacity of each class over all nodes. Capacity and free slots are "inf" if the class is
+unlimited on one of its nodes. A draining class has no free slots.
 
-With --by-namespace it shows instead which namespaces have how many of each class.
+With --by-namespace it shows how many assignments of each class the namespaces have.
 
 Documents (-o json, yaml, …) have "items" with resource, scope, class, nodes, inUse, capacity and free (null is unlimited); by
 namespace resource, scope, class, namespace (empty: not named), inUse and pods.`,
@@ -79,8 +79,8 @@ namespace resource, scope, class, namespace (empty: not named), inUse and pods.`
 		},
 	}
 	o.addFlags(cmd, false)
-	cmd.Flags().BoolVar(&o.byNamespace, "by-namespace", false, "Show which namespaces have the classes.")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After that, show it again whenever it changes, until interrupted.")
+	cmd.Flags().BoolVar(&o.byNamespace, "by-namespace", false, "Show the use by namespace.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Then then show it again at every change, until interrupted.")
 	return cmd
 }
 
@@ -97,6 +97,7 @@ func (o *topCommand) run(ctx context.Context) error {
 	if err := o.show(nodes); err != nil || !o.watch {
 		return err
 	}
+
 	w := newNodeWatch(api, "", o.streams.ErrOut)
 	return w.follow(ctx, func() error {
 		nodes, err := allTyped(w.nodes())
@@ -188,7 +189,6 @@ func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo) {
 	u.Nodes++
 }
 
-// sum adds two counts. On an overflow it returns the largest number.
 func sum(a, b int64) int64 {
 	if b > 0 && a > math.MaxInt64-b {
 		return math.MaxInt64

@@ -49,7 +49,6 @@ func newPodWatch(api *clients, namespace, name, selector string, errs io.Writer)
 	return v
 }
 
-// selecting selects objects by name and labels; both may be empty.
 func selecting(name, labels string) func(*metav1.ListOptions) {
 	return func(options *metav1.ListOptions) {
 		options.LabelSelector = labels

@@ -68,6 +68,7 @@ func (v *podView) alive(c containerView) (alive bool, since time.Time) {
 		}
 		return hasSandbox(v.pod), since
 	}
+
 	if c.status == nil || c.status.State.Running == nil {
 		return false, since
 	}
@@ -93,7 +94,7 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 	case v.pod.Spec.NodeName == "":
 		return v.notScheduled()
 	case satisfied && has.evicted != "":
-		return has.evicted, "its class is not configured any more, and its pod is to be evicted"
+		return has.evicted, "its class is no longer configured, and its pod is to be evicted"
 	case satisfied:
 		return v.stale()
 	case is == notRunning && !asks(&want) && want.Class == classes.SystemDefault:
@@ -102,6 +103,7 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 	if reason, message := refusalOf(v.pod, c.name); reason != "" {
 		return reason, message
 	}
+
 	switch is {
 	case notRunning:
 		return notCreated(c)
@@ -175,13 +177,13 @@ func (v *podView) differs(want classes.Assignment, has assignment) (reason, mess
 	case v.reportDelayed():
 		return "NotReported", v.withCondition("the node has not reported the latest change")
 	case has.source == classes.SourceUpdate:
-		return "Changed", "its class was changed while it runs; a container that replaces it gets what the pod asks for"
+		return "Changed", "its class was changed while it ran; a new container gets the classes that the pod requests"
 	case has.source == classes.SourceAdopted:
-		return "Adopted", "it was in this class when the plugin found it"
+		return "Adopted", "the plugin found it running in this class"
 	case want.Source == classes.SourceContainer || want.Source == classes.SourcePod:
-		return "NotFollowed", "asked for since it runs, and not changed yet; without --follow-annotations of qos-kubelet-shim it counts for new pods only"
+		return "NotFollowed", "requested after its start, and not changed yet; without --follow-annotations of qos-kubelet-shim it applies only to new pods"
 	}
-	return "CreatedBefore", "it was created when plugin or class files were not as they are now; recreate it"
+	return "CreatedBefore", "it was created with another plugin or other class files; recreate it"
 }
 
 // reportDelayed reports whether the pod has classes that the node has not reported yet: the shim writes the pod first.
@@ -191,7 +193,6 @@ func (v *podView) reportDelayed() bool {
 		written.After(writtenAt(&v.node.ObjectMeta))
 }
 
-// refusal returns the reason why the node's rules refuse a request.
 func refusal(err *classes.RequestError, anywhere bool) (reason, message string) {
 	reason, message = cmp.Or(classes.RefusalReason(err), "BadRequest"), err.Problem
 	if anywhere {

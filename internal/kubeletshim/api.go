@@ -50,7 +50,7 @@ func (a *apiPublishers) Run(ctx context.Context) error {
 
 		if err.Error() != logged {
 			logged = err.Error()
-			a.log.Warn("nothing is published to the Kubernetes API; the kubelet still gets classes and capacities", "problem", logged)
+			a.log.Warn("nothing is published to the Kubernetes API; classes and capacities are still published to the kubelet", "problem", logged)
 		}
 		if errors.Is(err, kubeapi.ErrNoCredentials) {
 			return nil

@@ -77,7 +77,7 @@ func ready(cache *nodecache.Cache, devices *deviceplugin.Publisher) error {
 func registerMetrics(registry prometheus.Registerer, cache *nodecache.Cache, version string) {
 	factory := promauto.With(registry)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "qos_shim_plugin_ready", Help: "Whether qos-nri-plugin answers, with classes in force and a runtime (1) or not (0).",
+		Name: "qos_shim_plugin_ready", Help: "1 if qos-nri-plugin responds, has class files in force and is registered with the runtime, else 0.",
 	}, func() float64 {
 		if state, _ := cache.Get(); state.Ready() {
 			return 1

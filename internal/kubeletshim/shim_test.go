@@ -144,13 +144,13 @@ func TestOptions(t *testing.T) {
 		{"the defaults of a node are right", func(*kubeletshim.Options) {}, ""},
 		{"a publication that is unknown", func(o *kubeletshim.Options) { o.Publish = []string{"nodes"} }, `--publish "nodes" is not one of device-plugin, `},
 		{"a grace shorter than a restart", func(o *kubeletshim.Options) { o.Grace = time.Millisecond }, "--grace 1ms is too short"},
-		{"no name for publications that need one", func(o *kubeletshim.Options) { o.NodeName = "" }, "--node-name is needed"},
+		{"no name for publications that need one", func(o *kubeletshim.Options) { o.NodeName = "" }, "--node-name is required"},
 		{"no name for device plugins alone", func(o *kubeletshim.Options) {
 			o.NodeName, o.Publish = "", []string{kubeletshim.DevicePlugin}
 		}, ""},
 		{"no name, but annotations to follow", func(o *kubeletshim.Options) {
 			o.NodeName, o.Publish, o.FollowAnnotations = "", []string{kubeletshim.DevicePlugin}, true
-		}, "--node-name is needed"},
+		}, "--node-name is required"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := kubeletshim.DefaultOptions()

@@ -33,6 +33,7 @@ func NewServer(registry *prometheus.Registry, ready func() error) *Server {
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
+
 	return &Server{http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}
 }
 
@@ -64,6 +65,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		defer cancel()
 		stopped <- s.Shutdown(grace)
 	}()
+
 	if err := s.Server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve metrics: %w", err)
 	}

@@ -97,7 +97,6 @@ func (c *Cache) Run(ctx context.Context) error {
 	}
 }
 
-// newBackoff returns a backoff for a socket on the same machine.
 func newBackoff() wait.Backoff {
 	return wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 8, Cap: 5 * time.Second}
 }

@@ -40,6 +40,7 @@ func newHolders(assignments *qosv1alpha1.ListAssignmentsResponse) *holders {
 	for _, e := range assignments.GetEvictions() {
 		h.reasons[holderKey{e.GetPodUid(), e.GetContainer(), e.GetResource()}] = e.GetReason()
 	}
+
 	for _, pod := range assignments.GetPods() {
 		h.add(pod, qosv1alpha1.Scope_SCOPE_POD, "", pod.GetQosResources())
 		for _, c := range pod.GetContainers() {

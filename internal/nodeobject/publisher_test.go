@@ -243,7 +243,7 @@ func TestPublisherWithFailures(t *testing.T) {
 		"a node name that does not exist is logged once, and retried slowly": func(t *testing.T) {
 			r := start(t, serve(t, ""), ready(0))
 			pass(time.Minute)
-			r.expectLog(t, `this cluster has no node \"n1\": give the name that \"kubectl get nodes\" has for this node by --node-name`)
+			r.expectLog(t, `this cluster has no node \"n1\": pass the name of this node in \"kubectl get nodes\" with --node-name`)
 			r.expectSlowRetries(t)
 			r.setNode("uid-1")
 			pass(2 * time.Minute)
@@ -341,7 +341,7 @@ func TestPublisherWithFailures(t *testing.T) {
 				r.plugin.Set(ready(uint64(i + 1)))
 				pass(time.Minute)
 			}
-			r.expectLog(t, "the API server at http://api.example does not answer (connection refused); what is on the node stays as it is")
+			r.expectLog(t, "the API server at http://api.example does not answer (connection refused); the node is not affected")
 			r.takeRequests()
 			r.setDown(false)
 			pass(2 * time.Minute)

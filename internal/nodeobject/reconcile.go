@@ -112,7 +112,6 @@ func copyHolders(to, from []nodeqosv1alpha1.QOSResourceInfo) {
 	}
 }
 
-// updated returns the holders whose class was changed while they ran.
 func updated(holders []nodeqosv1alpha1.Holder) []nodeqosv1alpha1.Holder {
 	return slices.DeleteFunc(slices.Clone(holders), func(h nodeqosv1alpha1.Holder) bool {
 		return h.Source != qosv1alpha1.Source_SOURCE_UPDATE.Name()
@@ -147,15 +146,16 @@ func (p *Publisher) nodeUID(ctx context.Context) (types.UID, error) {
 	node, err := p.nodes.Nodes().Get(ctx, p.node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", &kubeapi.Problem{Err: err, Line: fmt.Sprintf(
-			"this cluster has no node %q: give the name that \"kubectl get nodes\" has for this node by --node-name", p.node)}
+			"this cluster has no node %q: pass the name of this node in \"kubectl get nodes\" with --node-name", p.node)}
 	}
+
 	if err != nil {
 		return "", fmt.Errorf("get node %s: %w", p.node, err)
 	}
 	return node.UID, nil
 }
 
-// identity returns the object without its status. The Node owns it.
+// identity returns the object without its status. Its owner is the Node.
 func (p *Publisher) identity() nodeqosv1alpha1.NodeQOSResources {
 	return nodeqosv1alpha1.NodeQOSResources{ObjectMeta: metav1.ObjectMeta{
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: p.node, UID: p.owner}},

@@ -78,7 +78,7 @@ func (s *session) Synchronize(ctx context.Context, pods []*api.PodSandbox, conta
 		switch {
 		case c.GetState() == api.ContainerState_CONTAINER_STOPPED:
 		case !ok:
-			s.plugin.options.Log.Warn("the runtime lists a container without its pod; its classes are unknown", "container", c.GetId())
+			s.plugin.options.Log.Warn("the runtime lists a container without its pod; the container's classes are unknown", "container", c.GetId())
 		default:
 			existing = append(existing, state.Existing{
 				Holder: containerOf(pod, c), Stored: c.GetLinux().GetResources().GetUnified(),

@@ -142,6 +142,7 @@ func (r *Recorder) eventOf(pod Pod, record Record) *corev1.Event {
 		ReportingController: component, ReportingInstance: r.node,
 		FirstTimestamp: metav1.NewTime(record.First), LastTimestamp: metav1.NewTime(record.Last), Count: count32(record.Count),
 	}
+
 	if record.Warning {
 		event.Type = corev1.EventTypeWarning
 	}

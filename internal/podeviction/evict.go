@@ -61,6 +61,7 @@ func (e *Evictor) check(ctx context.Context, t *target) (result, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for i := range list.Items {
 		if pod := &list.Items[i]; pod.Name == t.name {
 			return e.checkPod(pod, t), nil
@@ -178,7 +179,7 @@ func (e *Evictor) reportForbidden(pod string, err error) {
 		return
 	}
 	e.forbiddenLogged = true
-	e.options.Log.Warn("the right to evict pods is missing, which class files ask for; pods keep a removed class until they end",
+	e.options.Log.Warn("class files require evictions, but the permission to evict pods is missing; pods keep a removed class until they end",
 		"pod", pod, "problem", messageOf(err)+"; to grant it: kubectl apply -k deploy/kubernetes-eviction")
 }
 
@@ -187,6 +188,7 @@ func messageOf(err error) string {
 	if !errors.As(err, &status) {
 		return err.Error()
 	}
+
 	parts := []string{status.Status().Message}
 	if details := status.Status().Details; details != nil {
 		for _, cause := range details.Causes {
@@ -200,6 +202,7 @@ func (e *Evictor) event(ctx context.Context, t *target, message string) {
 	if !e.options.Events {
 		return
 	}
+
 	request, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	now := time.Now()

@@ -63,7 +63,7 @@ type Evictor struct {
 	// targets is nil while the plugin is not ready.
 	targets atomic.Pointer[[]*target]
 
-	// Only the worker uses all below.
+	// Only the worker uses the fields below.
 	pods map[types.UID]*progress
 	// forbidden are the namespaces without permission to evict. forbiddenLogged is true while that is logged.
 	forbidden       map[string]*kubeapi.Retry
@@ -101,12 +101,13 @@ func New(plugin Cache, client kubernetes.Interface, options Options) *Evictor {
 		writes: writes,
 		events: podevents.NewRecorder(client.CoreV1(), writes, options.NodeName),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "qos_shim_evictions_total", Help: "Tries to evict a pod whose class was removed from the class files, by result.",
+			Name: "qos_shim_evictions_total", Help: "Attempts to evict a pod whose class was removed from the class files, by result.",
 		}, []string{"result"}),
 		pods: map[types.UID]*progress{}, forbidden: map[string]*kubeapi.Retry{},
 		serverLog: kubeapi.OutcomeLog{What: "evict pods", Log: options.Log},
 		eventLog:  kubeapi.OutcomeLog{What: "write events of pods that are evicted", Log: options.Log},
 	}
+
 	options.Registry.MustRegister(e.results)
 	return e
 }

@@ -132,6 +132,7 @@ func (f *Follower) taskOf(id, hash string) *task {
 	case t.hash != hash:
 		t = &task{hash: hash, failures: t.failures, next: t.next, refused: t.refused}
 	}
+
 	f.tasks[id] = t
 	return t
 }

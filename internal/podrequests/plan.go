@@ -121,6 +121,7 @@ func Catalog(status *qosv1alpha1.StatusResponse) *classes.Catalog {
 			offers = append(offers, offerOf(scope, r))
 		}
 	}
+
 	add(classes.PodScope, status.GetResources().GetPodQosResources())
 	add(classes.ContainerScope, status.GetResources().GetContainerQosResources())
 	for _, u := range status.GetUnavailableResources() {

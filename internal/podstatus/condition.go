@@ -157,7 +157,6 @@ func describe(assignments []*qosv1alpha1.Assignment) string {
 	return strings.Join(parts, ", ")
 }
 
-// refusedMessage lists the refusals, then the classes in effect.
 func refusedMessage(refused []podevents.Record, effective []string) string {
 	var messages []string
 	for _, r := range refused {

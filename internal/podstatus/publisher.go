@@ -100,7 +100,7 @@ func New(plugin Cache, client kubernetes.Interface, options Options) *Publisher 
 // Run publishes until ctx ends. It returns an error only when it cannot start.
 func (p *Publisher) Run(ctx context.Context) error {
 	if p.options.NodeName == "" {
-		return errors.New("watch the pods of this node: the node has no name; give it by --node-name")
+		return errors.New("watch the pods of this node: the node has no name; pass it with --node-name")
 	}
 
 	group, ctx := errgroup.WithContext(ctx)
@@ -114,7 +114,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 
 	p.latest = cache.NewIntegerResourceVersionMutationCache(klog.Logger{}, p.informer.GetStore(), nil, latestTTL, false)
 	p.options.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "qos_shim_pods", Help: "Pods of this node that the shim has from the Kubernetes API.",
+		Name: "qos_shim_pods", Help: "Pods of this node in the cache of the Kubernetes API.",
 	}, func() float64 { return float64(len(p.informer.GetStore().ListKeys())) }))
 
 	group.Go(func() error { p.informer.RunWithContext(ctx); return nil })

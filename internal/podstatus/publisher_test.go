@@ -362,7 +362,7 @@ func TestMetrics(t *testing.T) {
 # TYPE qos_shim_api_writes_total counter
 qos_shim_api_writes_total{object="event",outcome="ok"} 1
 qos_shim_api_writes_total{object="pod-condition",outcome="ok"} 1
-# HELP qos_shim_pods Pods of this node that the shim has from the Kubernetes API.
+# HELP qos_shim_pods Pods of this node in the cache of the Kubernetes API.
 # TYPE qos_shim_pods gauge
 qos_shim_pods 2
 `

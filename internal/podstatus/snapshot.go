@@ -68,7 +68,7 @@ func (s *snapshot) observe(pod *corev1.Pod) observed {
 	return o
 }
 
-// differs returns the pods, as namespace/name, whose state differs from before. Another configuration makes all pods differ, as the
+// differs returns the pods, as namespace/name, whose state differs from before. Another configuration makes all pods differ, because the
 // former one may have refused changes.
 func (s *snapshot) differs(before *snapshot) []string {
 	var keys []string

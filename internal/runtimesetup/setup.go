@@ -70,7 +70,7 @@ func Inspect(ctx context.Context, o Options) ([]Finding, error) {
 
 	runtime, err := ask(ctx, filepath.Join(o.HostRoot, path))
 	if err != nil {
-		text := fmt.Sprintf("the runtime does not answer on %s: %v; is it running, is this its socket, and are you root?", o.Endpoint, err)
+		text := fmt.Sprintf("the runtime does not answer on %s: %v; check that it runs, that this is its socket, and that you are root", o.Endpoint, err)
 		return []Finding{{Problem, text}}, nil
 	}
 

@@ -25,6 +25,7 @@ func Select(list *qosv1alpha1.ListAssignmentsResponse, name string) *qosv1alpha1
 			selected.Pods = append(selected.Pods, pod)
 		}
 	}
+
 	selected.Refusals = selectOf(list.GetRefusals(), name)
 	selected.Evictions = selectOf(list.GetEvictions(), name)
 	return selected

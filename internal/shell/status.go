@@ -55,6 +55,7 @@ func runtimeText(r *qosv1alpha1.RuntimeInfo) string {
 	if r.GetName() == "" {
 		return "never registered"
 	}
+
 	name := r.GetName() + " " + r.GetVersion()
 	if r.GetNriVersion() != "" {
 		name += " (NRI " + r.GetNriVersion() + ")"
@@ -138,6 +139,7 @@ func conditionTable(s *qosv1alpha1.StatusResponse, resources []scoped) table {
 			})
 		}
 	}
+
 	add("plugin", s.GetConditions())
 	for _, r := range resources {
 		add(r.GetName(), r.GetConditions())

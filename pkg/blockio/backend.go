@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package blockio is the backend that enforces classes of block I/O by the io controller of cgroup v2 and the blkio
-// controller of cgroup v1. Its configuration is that of goresctrl.
+// controller of cgroup v1. It uses the configuration format of goresctrl.
 package blockio
 
 import (

@@ -122,7 +122,7 @@ func TestValuesThatTheKernelRefusesAreRefusedEarlier(t *testing.T) {
 	const section = "Classes:\n  a:\n  - Devices: [/dev/sda]\n    ThrottleReadBps: 1\n  - Devices: [/dev/sdb]\n    ThrottleWriteIOPS: 1\n"
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	err := f.backend.Apply(t.Context(), f.parse(section))
-	if got := classes.SplitErrors(err); len(got) != 2 || !strings.Contains(got[1].Error(), "Classes.a[1].ThrottleWriteIOPS: 1 is refused by the kernel") {
+	if got := classes.SplitErrors(err); len(got) != 2 || !strings.Contains(got[1].Error(), "Classes.a[1].ThrottleWriteIOPS: the kernel refuses 1") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := f.backend.Adjust("", "slow"); err != nil {

@@ -87,7 +87,7 @@ func (r *resolver) checkRates(item *item) {
 	for kind, limit := range item.rates {
 		if limit != nil && *limit == 1 {
 			r.problems = append(r.problems, item.problem(rateFields()[kind],
-				"1 is refused by the kernel in cgroup v2; the least is 2, and 0 is unlimited"))
+				"the kernel refuses 1 in cgroup v2; the minimum is 2, and 0 is unlimited"))
 		}
 	}
 }

@@ -49,7 +49,6 @@ func parseMountinfo(data []byte) ([]hierarchy, error) {
 	return best, nil
 }
 
-// parseControllers returns the controllers among the superblock options of a v1 hierarchy.
 func parseControllers(options string) []string {
 	notControllers := []string{"rw", "ro", "xattr", "noprefix", "clone_children", "cpuset_v2_mode", "favordynmods"}
 	return slices.DeleteFunc(strings.Split(options, ","), func(option string) bool {

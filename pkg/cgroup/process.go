@@ -28,7 +28,6 @@ func (t *Tree) groupOf(h hierarchy, pid int) (string, error) {
 	return parseProcCgroup(data, h)
 }
 
-// parseProcCgroup reads /proc/<pid>/cgroup (cgroups(7)).
 func parseProcCgroup(data []byte, h hierarchy) (string, error) {
 	byController, group, err := cgroups.ParseCgroupFromReaderUnified(bytes.NewReader(data))
 	if err != nil {

@@ -63,7 +63,6 @@ func IsPodRequest(key string) bool {
 		slices.ContainsFunc(all[:], func(f family) bool { return f.kep.match(key) || f.runtime.match(key) })
 }
 
-// isContainerRequest reports whether an annotation of a container with this key can request classes.
 func isContainerRequest(key string) bool {
 	all := families()
 	return strings.HasPrefix(key, AllocatedKeyPrefix) || slices.ContainsFunc(all[:], func(f family) bool { return key == f.cri })

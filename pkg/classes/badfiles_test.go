@@ -125,7 +125,7 @@ var badFiles = []struct {
 		`a.yaml:5: resources[0].defaultClass: there is no class "bronze"; available are gold`,
 	}},
 	{"a default that is bounded", resource("name: rdt", "defaultClass: gold", "classes: [{name: gold, capacity: 1}]", gold), []string{
-		`a.yaml:5: resources[0].defaultClass: class "gold" has capacity 1, but a default must be unlimited: what asks for nothing is never refused`,
+		`a.yaml:5: resources[0].defaultClass: class "gold" has capacity 1, but a default must be unlimited: containers without a request are never refused`,
 	}},
 	{"a resource defined twice, whose classes are not compared", resource("name: blockio", "blockio: {classes: {gold: }}") + "- name: k8s.io/blockio\n  blockio: {classes: {gold: }}\n", []string{
 		"a.yaml:6: resources[1].name: k8s.io/blockio is defined already, at a.yaml:4; put all of its classes there",

@@ -33,7 +33,7 @@ func (r *draft) checkClasses(defaultClass *Field) {
 	case !ok:
 		defaultClass.Report("there is no class %s; available are %s", quote(r.DefaultClass), r.classNames())
 	case class.Capacity > 0:
-		defaultClass.Report("class %s has capacity %d, but a default must be unlimited: what asks for nothing is never refused",
+		defaultClass.Report("class %s has capacity %d, but a default must be unlimited: containers without a request are never refused",
 			quote(class.Name), class.Capacity)
 	}
 }

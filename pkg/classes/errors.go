@@ -91,12 +91,10 @@ func (o *Offer) unknownClass(a Assignment) error {
 	return refuse(a, ErrUnknownClass, "class %s of %s does not exist on this node; available: %s", quote(a.Class), o.Name, o.classNames())
 }
 
-// podScopeOnly refuses a container's request for a resource of pods.
 func podScopeOnly(a Assignment) error {
 	return refuse(a, ErrBadRequest, "%s is for pods, not for containers; ask for it in annotation %s", a.Resource, PodKey)
 }
 
-// twoClassesOf refuses a request for a second class of a resource.
 func twoClassesOf(a Assignment, first string) error {
 	return refuse(a, ErrContradiction, "%s has two classes, %s and %s", clip(a.Resource), quote(first), quote(a.Class))
 }

@@ -63,7 +63,6 @@ func ValidateClassName(name string) error {
 	return qualified(name)
 }
 
-// qualified reports what is wrong with a name that Kubernetes refuses as a qualified name.
 func qualified(name string) error {
 	if len(content.IsLabelKey(name)) == 0 {
 		return nil
@@ -76,7 +75,7 @@ func qualified(name string) error {
 
 	switch {
 	case hasDomain && len(content.IsDNS1123Subdomain(domain)) > 0:
-		return errors.New(`what is before "/" must be a domain of at most 253 lower-case letters, digits, "-" and ".", like vendor.example`)
+		return errors.New(`the part before "/" must be a domain of at most 253 lower-case letters, digits, "-" and ".", like vendor.example`)
 	case rest == "":
 		return errors.New("must not be empty")
 	case len(rest) > content.LabelValueMaxLength:

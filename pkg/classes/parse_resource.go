@@ -38,7 +38,6 @@ func (p *parser) readResource(f *Field) {
 	p.resources = append(p.resources, r)
 }
 
-// oneOf reads a field with one of two values; the first is the default.
 func oneOf[T ~string](f *Field, first, second T) T {
 	text, ok := f.Text()
 	switch value := T(text); {

@@ -37,12 +37,12 @@ func TestConfigErrorsNameLineFieldAndRemedy(t *testing.T) {
 			`line 1: partitions.p.classes.` + strings.Repeat("x", 64) + `...: a class name must not be longer than 251 characters`}},
 		"shares": {"partitions:\n  p:\n    l3Allocation: {all: 101%, 0: 50-60%, 1: abc, 2: '0x0', 3: 50}\n    classes: {a: {l3Allocation: 0%}, b: {l3Allocation: 60-50%}}", []string{
 			`line 3: partitions.p.l3Allocation.0: "50-60%": a partition has no range in per cent; write a share like "60%", or bits`,
-			`line 3: partitions.p.l3Allocation.1: "abc" is no share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`,
+			`line 3: partitions.p.l3Allocation.1: "abc" is not a share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`,
 			`line 3: partitions.p.l3Allocation.2: mask "0x0" has no bit set; a group must have some cache`,
 			`line 3: partitions.p.l3Allocation.3: must be a string, not the number "50"; put it in quotes`,
-			`line 3: partitions.p.l3Allocation.all: "101%" is no share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`,
+			`line 3: partitions.p.l3Allocation.all: "101%" is not a share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`,
 			`line 4: partitions.p.classes.a.l3Allocation: "0%": a class cannot have none of a cache; write 1% for the least possible`,
-			`line 4: partitions.p.classes.b.l3Allocation: "60-50%" is no share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`}},
+			`line 4: partitions.p.classes.b.l3Allocation: "60-50%" is not a share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`}},
 		"cache IDs": {"partitions: {p: {l3Allocation: {x: 1%, 0-3: 1%, '2,9': 1%, 3-1: 1%, 99999: 1%}}}", []string{
 			`line 1: partitions.p.l3Allocation.2,9: cache ID 2 is in "0-3" and in "2,9"`,
 			`line 1: partitions.p.l3Allocation.3-1: "3-1" is no list of cache IDs: "3-1" is not a range; write "all", or IDs as in "0-1,4"`,
@@ -53,8 +53,8 @@ func TestConfigErrorsNameLineFieldAndRemedy(t *testing.T) {
 			"line 1: partitions.p.l3Allocation.all: has code but no data; give both, or only unified",
 			"line 1: partitions.p.l3Allocation.all: has no unified; it counts where code and data are not apart"}},
 		"bandwidth": {"partitions:\n  p:\n    mbAllocation: [200%, 5GBps]\n    classes:\n      a: {mbAllocation: 50%}\n      b: {mbAllocation: []}\n      c: {mbAllocation: [5]}", []string{
-			`line 3: partitions.p.mbAllocation[0]: "200%" is no share of memory bandwidth; write "0%" to "100%", or MBps as in "1000MBps"`,
-			`line 3: partitions.p.mbAllocation[1]: "5GBps" is no share of memory bandwidth; write "0%" to "100%", or MBps as in "1000MBps"`,
+			`line 3: partitions.p.mbAllocation[0]: "200%" is not a share of memory bandwidth; write "0%" to "100%", or MBps as in "1000MBps"`,
+			`line 3: partitions.p.mbAllocation[1]: "5GBps" is not a share of memory bandwidth; write "0%" to "100%", or MBps as in "1000MBps"`,
 			`line 5: partitions.p.classes.a.mbAllocation: must be a mapping, not "50%"`,
 			`line 6: partitions.p.classes.b.mbAllocation: is empty; write ["50%"], ["1000MBps"], or both`,
 			`line 7: partitions.p.classes.c.mbAllocation[0]: must be a string, not the number "5"; put it in quotes`}},

@@ -170,7 +170,7 @@ func (c CacheInfo) legal(mask uint64) error {
 	case mask&^c.Mask != 0:
 		return fmt.Errorf("mask %#x is wider than the cache, whose mask is %#x", mask, c.Mask)
 	case !c.Sparse && !contiguous(mask):
-		return fmt.Errorf("mask %#x has a gap; this CPU takes only a single run of ones", mask)
+		return fmt.Errorf("mask %#x has a gap; this CPU accepts only a single run of ones", mask)
 	case uint64(bits.OnesCount64(firstRun(mask))) < c.minBits():
 		return fmt.Errorf("mask %#x has too few bits; this CPU takes no less than %d", mask, c.minBits())
 	}

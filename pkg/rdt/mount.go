@@ -34,7 +34,6 @@ func unavailable(reason, format string, args ...any) *classes.Unavailable {
 	return &classes.Unavailable{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// isUnavailable reports whether err is a classes.Unavailable with the given reason.
 func isUnavailable(err error, reason string) bool {
 	found := (*classes.Unavailable)(nil)
 	return errors.As(err, &found) && found.Reason == reason

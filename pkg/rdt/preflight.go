@@ -125,7 +125,6 @@ func overlaps(a, b Schemata) []string {
 	return found
 }
 
-// classOf returns the class of a managed group.
 func classOf(group string) string {
 	if group == rootGroup {
 		return rootClass

@@ -42,7 +42,7 @@ func parseProportion(text string) (proportion, error) {
 
 	switch {
 	case err != nil:
-		return p, fmt.Errorf(`%q is no share of a cache; write per cent ("60%%", "50-60%%"), a mask ("0xff0") or bits ("0-5")`, text)
+		return p, fmt.Errorf(`%q is not a share of a cache; write per cent ("60%%", "50-60%%"), a mask ("0xff0") or bits ("0-5")`, text)
 	case p.relative() && !strings.HasSuffix(text, "%"):
 		return p, fmt.Errorf("mask %q has no bit set; a group must have some cache", text)
 	}
@@ -199,7 +199,7 @@ func (b *bandwidth) add(entry string) error {
 	if number, ok := strings.CutSuffix(entry, string(MBps)); ok {
 		n, err := strconv.ParseUint(number, 10, 32)
 		if err != nil {
-			return fmt.Errorf(`%q is no bandwidth in MBps; write a whole number like "1000MBps"`, entry)
+			return fmt.Errorf(`%q is not a bandwidth in MBps; write a whole number like "1000MBps"`, entry)
 		}
 		if b.mbps == nil {
 			b.mbps = &n
@@ -210,7 +210,7 @@ func (b *bandwidth) add(entry string) error {
 	number, ok := strings.CutSuffix(entry, string(Percent))
 	n, err := strconv.ParseUint(number, 10, 7)
 	if !ok || err != nil || n > 100 {
-		return fmt.Errorf(`%q is no share of memory bandwidth; write "0%%" to "100%%", or MBps as in "1000MBps"`, entry)
+		return fmt.Errorf(`%q is not a share of memory bandwidth; write "0%%" to "100%%", or MBps as in "1000MBps"`, entry)
 	}
 	if b.percent == nil {
 		b.percent = &n

@@ -67,7 +67,7 @@ func (h *Hooks) enforcement(e state.Entry) func(context.Context) error {
 // maxWaiting bounds the threads of this process that are blocked in the kernel.
 const maxWaiting = 100
 
-var errKernelHangs = errors.New("the kernel has not answered for many containers before; see what its processes hang in")
+var errKernelHangs = errors.New("the kernel does not answer for many other containers; look for blocked tasks in the kernel log")
 
 // enforce returns when ctx ends, even if the kernel has not answered. A blocked system call cannot be interrupted: it outlives
 // the hook, and the process does not wait for it at its end. It changes only objects that the runtime is about to remove.

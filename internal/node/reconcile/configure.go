@@ -91,7 +91,7 @@ func (r *Reconciler) apply(ctx context.Context, files classes.FileSet) error {
 		}
 	}
 	if err := r.releaseUnused(ctx); err != nil {
-		r.log.Warn("cannot clean up classes that were removed; it is retried", "error", err)
+		r.log.Warn("cannot clean up removed classes; retrying", "error", err)
 	}
 	return nil
 }

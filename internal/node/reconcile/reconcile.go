@@ -37,7 +37,7 @@ func (r *Reconciler) reconcileAll(ctx context.Context, moved func(state.Entry, [
 	}
 
 	if r.runtimeErr != nil && ctx.Err() == nil {
-		r.log.Warn("the runtime does not take updates of containers; it is retried", "error", r.runtimeErr)
+		r.log.Warn("the runtime does not update containers; retrying", "error", r.runtimeErr)
 	}
 }
 
@@ -51,7 +51,7 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 
 	observed, err := r.observe(ctx, e)
 	if r.hasEnded(e, err) {
-		r.log.Debug("ended without a report of the runtime", "holder", e.String())
+		r.log.Debug("ended, but the runtime has not reported it", "holder", e.String())
 		r.store.Release(id)
 		return
 	}
@@ -78,7 +78,7 @@ type observation struct {
 	// known is false when the kernel does not show the class.
 	known       bool
 	unavailable bool
-	// draining classes take nothing new.
+	// draining classes accept no new assignments.
 	draining bool
 }
 
@@ -173,7 +173,7 @@ func (r *Reconciler) logFailure(e state.Entry, steps []Step, err error) {
 			log = r.log.Warn
 		}
 	}
-	log("cannot be moved to its class; it is retried", "holder", e.String(), "error", err)
+	log("cannot be moved to its class; retrying", "holder", e.String(), "error", err)
 }
 
 // restoreStored replaces values that the runtime has stored and that differ from the desired classes.
@@ -190,7 +190,7 @@ func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 	case err == nil:
 		r.store.SetStored(e.ID, false)
 	case r.runtimeErr == nil: // the runtime answers
-		r.log.Debug("the runtime still stores values that are not those of the class; it is retried", "holder", e.String(), "error", err)
+		r.log.Debug("the runtime still stores values of another class; retrying", "holder", e.String(), "error", err)
 	}
 }
 

@@ -87,6 +87,6 @@ func (r *Reconciler) Synchronize(pods []classes.Holder, containers []state.Exist
 
 func (r *Reconciler) logFailed(failed []state.Adoption) {
 	for _, f := range failed {
-		r.log.Warn("running without the requested classes, in the default ones; it is retried", "holder", f.String(), "error", f.Err)
+		r.log.Warn("running without the requested classes, in the default ones; retrying", "holder", f.String(), "error", f.Err)
 	}
 }

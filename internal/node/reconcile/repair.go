@@ -61,7 +61,7 @@ func (r *Reconciler) recordDrift(name, found string, err error) {
 	if err == nil {
 		r.log.Warn("drift corrected", "resource", name, "found", found)
 	} else {
-		r.log.Error("drift not corrected; it is retried", "resource", name, "found", found, "error", err)
+		r.log.Error("drift not corrected; retrying", "resource", name, "found", found, "error", err)
 	}
 	r.store.ConfigurationDrifted(name, found, err == nil)
 }
@@ -75,7 +75,6 @@ func (r *Reconciler) setAvailability(name string, why *classes.Unavailable) {
 	}
 }
 
-// unavailableFor converts an error to the reason why a resource cannot be offered.
 func unavailableFor(err error) *classes.Unavailable {
 	var unavailable *classes.Unavailable
 	if err == nil || errors.As(err, &unavailable) {
@@ -143,7 +142,7 @@ func (r *Reconciler) logThreadError(group threadGroup, err error) {
 
 	key := group.resource + "=" + group.class
 	if text != "" && text != r.threadErrs[key] {
-		r.log.Warn("cannot move threads to the class of their container; it is retried", "resource", group.resource, "class", group.class, "error", text)
+		r.log.Warn("cannot move threads to the class of their container; retrying", "resource", group.resource, "class", group.class, "error", text)
 	}
 	r.threadErrs[key] = text
 }

@@ -40,7 +40,6 @@ func (r *Reconciler) Update(ctx context.Context, owner classes.Owner, requests m
 	return nil
 }
 
-// stepsTo returns the steps of a change from a holder's present state.
 func stepsTo(changes []classes.Assignment, before state.Entry) (steps []Step) {
 	for _, a := range changes {
 		if from := before.ObservedClass(a.Resource); from != a.Class {

@@ -15,7 +15,7 @@ import (
 var (
 	ErrNotFound     = errors.New("not found")
 	ErrNotRunning   = errors.New("not running yet")
-	ErrImmutable    = errors.New("the class of what runs cannot be changed")
+	ErrImmutable    = errors.New("the class of a running container or pod cannot be changed")
 	ErrNotConnected = errors.New("not connected to the container runtime")
 )
 

@@ -13,7 +13,6 @@ import (
 // maxPendingSize bounds the annotations that are kept for a pending request, in bytes.
 const maxPendingSize = 16 << 10
 
-// errRunsWithout is the refusal of a container or pod that already runs.
 func errRunsWithout(err error) error {
 	return fmt.Errorf("%w; it was created while qos-nri-plugin was not connected to the runtime, and runs without", err)
 }

@@ -128,7 +128,6 @@ func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n
 
 func (e oneLine) Unwrap() error { return e.error }
 
-// refusalReason returns the reason under which a refusal is counted.
 func refusalReason(err error) string {
 	if errors.Is(err, errCreatedWithoutPlugin) {
 		return "CreatedWithoutPlugin"
