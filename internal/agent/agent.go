@@ -182,7 +182,7 @@ func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 			failure = err.Error()
 		}
 		if failure != "" && failure != logged && ctx.Err() == nil {
-			a.log.Warn("cannot clean up classes that were removed; it is retried", "error", failure)
+			a.log.Warn("cannot clean up removed classes; retrying", "error", failure)
 		}
 		logged = failure
 	}
