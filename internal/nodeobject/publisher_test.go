@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
-func TestPublisher(t *testing.T) {
+func TestPublisherWritesOncePerChange(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"the object is created once, owned by its node, then its status": func(t *testing.T) {
 			r := start(t, serve(t, "uid-1"), ready(1))
@@ -99,6 +99,13 @@ func TestPublisher(t *testing.T) {
 			pass(time.Hour)
 			r.expectRequests(t)
 		},
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+	}
+}
+
+func TestPublisherOverRestarts(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
 		"a shim that restarts writes nothing when nothing has changed": func(t *testing.T) {
 			r := settled(t)
 			r.stop()
@@ -147,6 +154,13 @@ func TestPublisher(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 		},
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+	}
+}
+
+func TestPublisherBesideOtherClients(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
 		"an object that is deleted is created again": func(t *testing.T) {
 			r := settled(t)
 			r.put(func(object) object { return nil })
