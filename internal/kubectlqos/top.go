@@ -42,7 +42,7 @@ type classUse struct {
 // namespaceUse is the use of a class in a namespace. It is also an item of documents.
 type namespaceUse struct {
 	classKey `json:",inline"`
-	// Namespace is empty for holders that nodes count but do not list.
+	// Namespace is empty for holders that a node counts in HoldersOmitted, because its list is full.
 	Namespace string `json:"namespace"`
 	InUse     int64  `json:"inUse"`
 	Pods      int64  `json:"pods"`

@@ -29,7 +29,7 @@ type applied struct {
 	at      time.Time
 }
 
-// reconcile writes the object if its status is not the desired one. It returns when to reconcile again; 0 means after a change.
+// reconcile writes the object if its status is not the desired one. It returns when to reconcile again; 0 means at the next change.
 func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err error) {
 	object := p.observed.get()
 	before, err := statusOf(object)

@@ -23,8 +23,8 @@ import (
 type snapshot struct {
 	ready  bool
 	status *qosv1alpha1.StatusResponse
-	// pods are the plugin's pods. The key has the UID on the node, and the name, too. A pod's annotation can claim the UID of a
-	// static pod, and anybody can write it.
+	// pods are the plugin's pods, by the UID that the node uses. The key includes namespace and name, because users can write the
+	// annotation of mirror pods, and thus claim the UID of another pod.
 	pods map[podevents.Pod]view
 }
 

@@ -20,7 +20,7 @@ type File struct {
 // ResourceConfig is one resource of the class files.
 type ResourceConfig struct {
 	Resource
-	// Kind is the Field of the resource's Kind.
+	// Kind is the name of the backend's field in the class file (Kind.Field), e.g. "rdt".
 	Kind    string
 	Backend BackendConfig
 	// File and Line where the resource is defined.

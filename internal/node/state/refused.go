@@ -36,7 +36,7 @@ type Refused struct {
 	First, Last time.Time
 }
 
-// Refused returns recent refusals by namespace, pod and container.
+// Refused returns recent refusals, sorted by namespace, pod and container.
 func (s *Store) Refused() []Refused {
 	s.mu.Lock()
 	defer s.mu.Unlock()
