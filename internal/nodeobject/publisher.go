@@ -144,7 +144,8 @@ func (p *Publisher) watchCache(ctx context.Context) {
 
 func (p *Publisher) enqueue() { p.queue.AddAfter(p.node, debounce) }
 
-// work reconciles, but not during a backoff or while the watch fails. It returns when to reconcile again; 0 means at the next change.
+// work reconciles, but not during a backoff or while the watch fails. It returns when to reconcile again; 0 means at the next
+// change.
 func (p *Publisher) work(ctx context.Context, _ string) time.Duration {
 	if wait := p.retry.Wait(); wait > 0 { // a change does not shorten the backoff
 		return wait

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podevents writes events of pods. Each series of similar occurrences is one event with a count.
+// Package podevents writes events of pods. It writes a series of similar occurrences as one event with a count.
 package podevents
 
 import (
@@ -40,11 +40,11 @@ const (
 	maxName    = 253
 )
 
-// Record describes a series of similar occurrences at a pod.
+// Record describes a series: similar occurrences at a pod or its containers, which are written as one event.
 type Record struct {
 	Reason  string
 	Warning bool
-	// Container is empty for an occurrence of the pod itself.
+	// Container is the container that the event is about. It is empty if the event is about the pod itself.
 	Container string
 	// Series distinguishes series of one reason and container. The message may vary within a series.
 	Series, Message string

@@ -11,8 +11,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Repair implements classes.Backend. The kernel has a configuration only as the values of containers' cgroups. So the drift is
-// disks that came or went, and disks that began or ceased to act on weights. It ignores disks of no class.
+// Repair implements classes.Backend. It resolves the live configuration again and makes the result live. Drift is a disk of a class
+// that came or went, or that began or ceased to act on weights. The values in containers' cgroups are not checked here, because
+// they belong to holders and not to the configuration.
 func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	now := b.live.Load()
 	if now.config == nil {

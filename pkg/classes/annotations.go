@@ -14,8 +14,8 @@ const (
 	PodKey = Domain + "/pod"
 	// ContainerKeyPrefix and the name of a container make the annotation of a pod with that container's requests.
 	ContainerKeyPrefix = "container." + Domain + "/"
-	// AllocatedKeyPrefix begins the CRI annotations of a container with what the kubelet allocated from the device plugin; only the
-	// kubelet can set them. The value is resource=class, the rest of the key is free.
+	// AllocatedKeyPrefix is the prefix of the CRI annotations that report what the kubelet allocated to a container from the device
+	// plugin. Only the kubelet can set them. The value is resource=class. The rest of the key is arbitrary.
 	AllocatedKeyPrefix = "allocated." + Domain + "/"
 )
 

@@ -85,7 +85,7 @@ func (r *Reconciler) apply(ctx context.Context, files classes.FileSet) error {
 	}
 
 	for _, gone := range r.store.GoLive(files, next) {
-		// What runs in its classes drains.
+		// Its classes drain: containers that have one keep it until they end.
 		if err := next[gone].Withdraw(ctx); err != nil {
 			r.log.Warn("cannot withdraw a resource that was removed", "resource", gone, "error", err)
 		}

@@ -60,10 +60,12 @@ type Eviction struct {
 	Reason, Message string
 }
 
-// Evictions returns the eviction targets by namespace, pod and container. A target has a class that it requested, and the class
-// was removed from class files with onClassRemoved: evict. Holders of a default follow the default instead. The list is computed
-// from the live configuration and the ledger, so restoring a class cancels its evictions. A restart drops the configuration of
-// removed resources, and the requests of pods for removed classes of pod scope: these pods are not evicted.
+// Evictions returns the eviction targets, sorted by namespace, pod and container. A target has a class that it requested, and the
+// class was removed from class files with onClassRemoved: evict. Holders of a default follow the default instead. The list is
+// computed from the live configuration and the ledger, so restoring a class cancels its evictions.
+//
+// After a restart of the plugin, pods are not evicted if the whole resource was removed before, or if the class is of pod scope:
+// the configuration of removed resources and the requests for removed classes of pod scope are lost.
 func (s *Store) Evictions() []Eviction {
 	s.mu.Lock()
 	defer s.mu.Unlock()
