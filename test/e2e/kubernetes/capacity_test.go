@@ -64,7 +64,7 @@ func wrongRequestsAreRefused(t *testing.T, n *node) {
 		pod{name: "contradicts", classes: []string{"blockio.slow"}, annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=silver"}},
 	)
 	for pod, why := range map[string]string{
-		"two-units": "one container can have one unit", "two-classes": "two classes", "contradicts": "contradicts the allocated class",
+		"two-units": "a container can have only one unit", "two-classes": "two classes", "contradicts": "contradicts the allocated class",
 	} {
 		until(t, pod+" is refused: "+why, func() (bool, string) {
 			seen := n.of(pod, "{.status.message} {.status.containerStatuses[*].state.waiting.message}")
