@@ -30,8 +30,8 @@ type Backend struct {
 
 	// mu serializes changes of groups, and guards root.
 	mu sync.Mutex
-	// root has the original values of the root group that the configuration changes, to restore them later. After a restart, the
-	// values at that time count as the original ones.
+	// root has the original values of those schemata of the root group that the configuration changes. The backend
+	// restores them later. After a restart of the program, the values at that time count as the original ones.
 	root Schemata
 
 	// live is replaced as a whole, so that hooks never wait for a change of configuration.
@@ -50,7 +50,7 @@ func New(opts Options) *Backend {
 	return b
 }
 
-// Check implements classes.Backend. Where Apply would have to mount resctrl first, it cannot check the machine, and
+// Check implements classes.Backend. If Apply would have to mount resctrl first, Check cannot check the machine, and
 // returns no error.
 func (b *Backend) Check(ctx context.Context, config classes.BackendConfig) error {
 	_, err := b.Preview(ctx, config)
@@ -93,11 +93,11 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 	return c, nil
 }
 
-// canMount reports whether err means that resctrl is not mounted, and the backend may mount it.
+// canMount reports whether err means that resctrl is not mounted, and the options allow the backend to mount it.
 func (b *Backend) canMount(err error) bool { return b.mount && isUnavailable(err, NotMounted) }
 
-// prepare resolves the configuration and checks it against the machine. reclaim are the groups that must be removed first to free
-// CLOSIDs.
+// prepare resolves the configuration and checks it against the machine. The returned reclaim names the groups that must
+// be removed first to free CLOSIDs.
 func prepare(config *Config, t tree) (next *live, reclaim []string, err error) {
 	m, err := readMachine(t)
 	if err != nil {
@@ -143,7 +143,7 @@ func (b *Backend) Withdraw(context.Context) error {
 	return b.apply(&Config{}, nil)
 }
 
-// apply makes config the live one, and writes the schemata of kept groups, too.
+// apply makes config the live configuration. It also writes the schemata of the groups in kept.
 func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 	t, err := b.mounted(config)
 	if err != nil {
@@ -184,7 +184,7 @@ func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 	return nil
 }
 
-// mounted returns resctrl, and mounts it if necessary.
+// mounted returns the mounted resctrl. If resctrl is not mounted and the options allow it, mounted mounts it first.
 func (b *Backend) mounted(config *Config) (tree, error) {
 	t, err := locate(b.host)
 	if !b.canMount(err) {
@@ -198,8 +198,8 @@ func (b *Backend) mounted(config *Config) (tree, error) {
 	return locate(b.host)
 }
 
-// activate makes an applied configuration the live one. Managed groups without a class are draining. This includes groups of a
-// former run, because a container may be about to start in them.
+// activate makes an applied configuration the live one. A managed group without a configured class is draining. A group
+// of a former run is draining, too, because a container may be about to start in it.
 func (b *Backend) activate(next *live, removed []string) {
 	for _, name := range next.machine.surplus(next.resolution.Groups) {
 		if next.effective[name] == nil && !slices.Contains(removed, name) {
@@ -215,7 +215,8 @@ func (b *Backend) activate(next *live, removed []string) {
 	b.log.Info("applied RDT configuration", "classes", len(next.offered), "draining", len(next.draining))
 }
 
-// Release implements classes.Backend. A group with running tasks stays: its removal would move them to the root group.
+// Release implements classes.Backend. It keeps a group that has running tasks, because removing the group would move
+// these tasks to the root group.
 func (b *Backend) Release(_ context.Context, inUse func(class string) bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -244,8 +245,8 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 	return errors.Join(problems...)
 }
 
-// Adjust implements classes.Backend. A draining class takes no new containers, but one that left it can return when a
-// change fails.
+// Adjust implements classes.Backend. It refuses a draining class to a new container. It allows a draining class to a
+// container that left the class and returns because a change failed.
 func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	now := b.live.Load()
 	draining := slices.Contains(now.draining, to)

@@ -12,13 +12,15 @@ import (
 )
 
 const (
-	// GroupPrefix is the prefix of the resctrl groups that this program manages. It never changes other groups.
+	// GroupPrefix is the prefix of the resctrl groups that this program manages. The program never changes groups
+	// without this prefix, except the root group.
 	GroupPrefix = "qos-"
-	// rootGroup is the group of everything without a class: the top directory of resctrl.
+	// rootGroup is the name of the root group, which is the top directory of resctrl. Everything without a class is in
+	// this group.
 	rootGroup = ""
-	// rootClass is the name of the root group's class in configurations.
+	// rootClass is the name that configurations use for the class of the root group.
 	rootClass = goresctrl.RootClassName
-	// maxFileName is the length limit of a Linux directory entry.
+	// maxFileName is the maximum length of the name of a Linux directory entry.
 	maxFileName = 255
 )
 
@@ -30,19 +32,20 @@ func GroupOf(class string) string {
 	return GroupPrefix + class
 }
 
-// Config is an RDT configuration with goresctrl's format and meaning, checked as far as that is possible without a CPU.
+// Config is an RDT configuration with goresctrl's format and meaning. It is checked as far as that is possible without
+// a CPU.
 type Config struct {
 	options goresctrl.Options
 	// partitions are sorted by name.
 	partitions []partition
-	// denials are classes with kubernetes options that refuse annotations.
+	// denials has the classes whose kubernetes options refuse annotations.
 	denials []string
 }
 
 type partition struct {
 	name string
 	allocation
-	// classes are sorted by name; the root group's is the system default.
+	// classes are sorted by name. The class of the root group is the system default.
 	classes []class
 }
 
@@ -51,21 +54,23 @@ type class struct {
 	allocation
 }
 
-// allocation is the share of each resource that a partition or class gets. A setting that is nil is absent.
+// allocation is the share of each resource that a partition or class gets. A nil setting is absent from the
+// configuration.
 type allocation struct {
-	// caches are by level.
+	// caches has the settings of each cache level.
 	caches map[string][]setting[share]
 	mb     []setting[bandwidth]
 }
 
 // setting is a value for some cache IDs.
 type setting[T any] struct {
-	// ids are nil for all cache IDs without a value of their own.
+	// ids is nil if the setting applies to all cache IDs that have no setting of their own.
 	ids   spans
 	value T
 }
 
-// settingsOf derives the settings of a goresctrl.CatConfig or MbaConfig. Problems in it were reported when it was read.
+// settingsOf derives the settings of a goresctrl.CatConfig or MbaConfig. It reports no problems, because they were
+// reported when the configuration was read.
 func settingsOf[V, T any](values map[string]V, derive func(V) T) []setting[T] {
 	if values == nil {
 		return nil
@@ -89,7 +94,7 @@ func newShare(config goresctrl.CacheIdCatConfig) share {
 	return s
 }
 
-// newBandwidth derives the bandwidth of one cache ID. The first of a unit counts.
+// newBandwidth derives the bandwidth of one cache ID. If several values have the same unit, the first one counts.
 func newBandwidth(config goresctrl.CacheIdMbaConfig) (b bandwidth) {
 	for _, entry := range config {
 		_ = b.add(string(entry))
@@ -97,7 +102,8 @@ func newBandwidth(config goresctrl.CacheIdMbaConfig) (b bandwidth) {
 	return b
 }
 
-// valueFor returns the value for a cache ID: its own, or that of all, or otherwise.
+// valueFor returns the value for a cache ID. If no setting names the ID, it returns the value for all IDs. If that is
+// missing, too, it returns otherwise.
 func valueFor[T any](settings []setting[T], id int, otherwise T) T {
 	for _, s := range settings {
 		switch {
@@ -110,7 +116,8 @@ func valueFor[T any](settings []setting[T], id int, otherwise T) T {
 	return otherwise
 }
 
-// ClassNames returns the classes that containers can have, sorted. The root group's class is the system default, and is left out.
+// ClassNames returns the sorted classes that containers can have. It leaves out the class of the root group, because
+// that class is the system default.
 func (c *Config) ClassNames() []string {
 	var names []string
 	for class := range c.classes() {
@@ -122,7 +129,7 @@ func (c *Config) ClassNames() []string {
 	return names
 }
 
-// classes iterates over all classes, each with its partition.
+// classes iterates over all classes, together with the partition of each class.
 func (c *Config) classes() func(yield func(class, partition) bool) {
 	return func(yield func(class, partition) bool) {
 		for _, p := range c.partitions {
@@ -135,7 +142,7 @@ func (c *Config) classes() func(yield func(class, partition) bool) {
 	}
 }
 
-// allocations returns those of all partitions and classes.
+// allocations returns the allocations of all partitions and classes.
 func (c *Config) allocations() []allocation {
 	var all []allocation
 	for _, p := range c.partitions {
@@ -147,7 +154,7 @@ func (c *Config) allocations() []allocation {
 	return all
 }
 
-// wantsCodeAndData reports whether a cache of the level has separate shares for code and data.
+// wantsCodeAndData reports whether the configuration has separate shares for code and data in a cache of the level.
 func (c *Config) wantsCodeAndData(level string) bool {
 	for _, a := range c.allocations() {
 		if slices.ContainsFunc(a.caches[level], func(s setting[share]) bool { return s.value[code] != nil }) {
@@ -157,7 +164,7 @@ func (c *Config) wantsCodeAndData(level string) bool {
 	return false
 }
 
-// onlyMBps reports whether some memory bandwidth is given in MBps and none in per cent.
+// onlyMBps reports whether the configuration gives some memory bandwidth in MBps, and none in per cent.
 func (c *Config) onlyMBps() bool {
 	percent, mbps := false, false
 	for _, a := range c.allocations() {

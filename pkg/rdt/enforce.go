@@ -11,12 +11,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// ErrRuntimeIgnored is the error for a container that its runtime has not put into its resctrl group.
+// ErrRuntimeIgnored is the error for a container that its runtime did not put into the container's resctrl group.
 var ErrRuntimeIgnored = errors.New("the container runtime ignored the resctrl group; " +
 	"it must support Linux RDT through NRI: containerd 2.2.1 or later (NRI 0.11), with runc")
 
-// Enforce implements classes.Backend. At creation it only verifies that the runtime has put the first process into its
-// group. Later it moves threads until none is left outside; on error it moves them back.
+// Enforce implements classes.Backend. When a container is created, Enforce only verifies that the runtime has put the
+// first process into its group. For a running container, Enforce moves threads until none is left outside the group; on
+// an error it moves them back.
 func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
 	m := b.live.Load().machine
 	if m == nil {
@@ -51,8 +52,8 @@ func (t tree) verify(target classes.Holder, want string) error {
 	return nil
 }
 
-// Observe implements classes.Backend. It returns no class for groups of others. While resctrl is not mounted, everything is
-// in the system default.
+// Observe implements classes.Backend. It returns no class for a target in a group that this program does not manage.
+// While resctrl is not mounted, it returns the system default for every target.
 func (b *Backend) Observe(_ context.Context, target classes.Holder, _ string) (class string, ok bool, err error) {
 	m := b.live.Load().machine
 	if m == nil || target.PID == 0 {

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// The cache levels that resctrl can divide.
+// These are the cache levels that resctrl can divide.
 const (
 	L2 = "L2"
 	L3 = "L3"
@@ -22,9 +22,10 @@ const (
 
 // Info is what resctrl reports about the CPU, under its current mount options.
 type Info struct {
-	// CLOSIDs is the maximum number of control groups, the root group included: the minimum over all resources.
+	// CLOSIDs is the maximum number of control groups, including the root group. It is the minimum over all resources.
 	CLOSIDs int
-	// Caches has one schema for each level that can be divided, or CODE and DATA under the mount options cdp and cdpl2.
+	// Caches has one schema for each cache level that resctrl can divide. Under the mount options cdp and cdpl2, a
+	// level has the CODE and the DATA schema instead.
 	Caches map[Schema]CacheInfo
 	// Bandwidth is nil when memory bandwidth cannot be allocated.
 	Bandwidth *BandwidthInfo
@@ -32,13 +33,13 @@ type Info struct {
 
 // CacheInfo describes the valid masks of a cache schema.
 type CacheInfo struct {
-	// Mask has all bits that can be allocated. Shareable bits are used by other hardware, too.
+	// Mask has all bits that can be allocated. Shareable has the bits that other hardware uses, too.
 	Mask, Shareable uint64
 	// MinBits is the minimum number of bits of a mask. It is 0 on AMD.
 	MinBits int
 	// Sparse reports whether masks may have gaps.
 	Sparse bool
-	// Domains are the cache IDs, ascending.
+	// Domains has the cache IDs in ascending order.
 	Domains []int
 }
 
@@ -46,37 +47,39 @@ type CacheInfo struct {
 type BandwidthUnit string
 
 const (
-	// Percent of the full bandwidth: Intel.
+	// Percent is a percentage of the full bandwidth. Intel CPUs use it.
 	Percent BandwidthUnit = "%"
-	// MBps is the unit of the kernel's feedback loop (mount option mba_MBps).
+	// MBps is the unit of the kernel's feedback loop, under the mount option mba_MBps.
 	MBps BandwidthUnit = "MBps"
-	// EighthGBps is an absolute limit in units of 1/8 GB/s: AMD.
+	// EighthGBps is an absolute limit in units of 1/8 GB/s. AMD CPUs use it.
 	EighthGBps BandwidthUnit = "1/8 GB/s"
 )
 
 // BandwidthInfo describes the valid values of the MB schema.
 type BandwidthInfo struct {
 	Unit BandwidthUnit
-	// Min is the smallest value; the kernel rounds up to multiples of Granularity. Max means no limit.
+	// Min is the smallest value. The kernel rounds values up to multiples of Granularity. The value Max means no limit.
 	Min, Granularity, Max uint64
-	// Domains are the cache IDs, ascending.
+	// Domains has the cache IDs in ascending order.
 	Domains []int
 }
 
-// Schemas returns the schemas of a cache level: none when it cannot be divided, else the unified one, or CODE and DATA.
+// Schemas returns the schemas of a cache level. It returns none if resctrl cannot divide the level. Otherwise it
+// returns either the unified schema, or the CODE and the DATA schema.
 func (i Info) Schemas(level string) []Schema {
 	schemas := slices.Sorted(maps.Keys(i.Caches))
 	return slices.DeleteFunc(schemas, func(s Schema) bool { return s.Level() != level })
 }
 
-// maxMBps is the kernel's value for no limit under mba_MBps (MBA_MAX_MBPS).
+// maxMBps is the value with which the kernel expresses "no limit" under mba_MBps (MBA_MAX_MBPS).
 const maxMBps = 1<<32 - 1
 
-// amdMaxBandwidth is the value for no limit on all AMD CPUs so far: the bit above the bits of a limit (CPUID 0x80000020_EAX_x1).
+// amdMaxBandwidth is the value for no limit on all AMD CPUs so far. It is the bit above the bits of a limit (CPUID
+// 0x80000020_EAX_x1).
 const amdMaxBandwidth = 2048
 
-// ParseInfo interprets the files below info/, keyed by their relative path ("L3/cbm_mask"), and the root group's schemata.
-// mbps reports whether resctrl is mounted with mba_MBps.
+// ParseInfo interprets the files below info/ and the root group's schemata. The keys of files are relative paths
+// ("L3/cbm_mask"). mbps reports whether resctrl is mounted with mba_MBps.
 func ParseInfo(files map[string][]byte, root Schemata, mbps bool) (Info, error) {
 	parse := infoParser{files: files}
 	info := Info{Caches: map[Schema]CacheInfo{}}
@@ -155,7 +158,8 @@ func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 	return info
 }
 
-// amdMaximum returns the value for no limit. It is in no file, but it is a power of two, and the initial value of groups.
+// amdMaximum returns the value for no limit. No file has this value. It is a power of two, and it is the initial value
+// of new groups.
 func amdMaximum(largest uint64) uint64 {
 	if largest <= amdMaxBandwidth {
 		return amdMaxBandwidth
@@ -177,7 +181,8 @@ func (c CacheInfo) legal(mask uint64) error {
 	return nil
 }
 
-// firstRun returns the lowest run of ones. The kernel counts only its bits, even where masks may have gaps (cbm_validate).
+// firstRun returns the lowest run of ones in a mask. The kernel counts only the bits of this run, even if masks may
+// have gaps (cbm_validate).
 func firstRun(mask uint64) uint64 { return mask &^ (mask + mask&-mask) }
 
 func contiguous(mask uint64) bool { return firstRun(mask) == mask }
@@ -192,7 +197,7 @@ func runs(mask uint64) []uint64 {
 	return found
 }
 
-// largestPart returns the largest legal mask within mask; 0 if there is none.
+// largestPart returns the largest legal mask within mask, or 0 if there is no such mask.
 func (c CacheInfo) largestPart(mask uint64) uint64 {
 	if mask != 0 && c.legal(mask) == nil {
 		return mask
@@ -207,7 +212,8 @@ func (c CacheInfo) largestPart(mask uint64) uint64 {
 	return largest
 }
 
-// smallestParts returns the smallest legal masks at both ends of each run of mask, if they are smaller than mask.
+// smallestParts returns the smallest legal masks at both ends of each run of ones in mask. Each returned part is
+// smaller than mask.
 func (c CacheInfo) smallestParts(mask uint64) []uint64 {
 	var parts []uint64
 	least := c.minBits()

@@ -9,10 +9,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// FS is the part of the host's filesystem that resctrl needs. Paths are the host's own.
+// FS is the part of the host's filesystem that resctrl needs. Paths are paths on the host.
 type FS interface {
 	ReadFile(path string) ([]byte, error)
-	// WriteFile writes data to an existing file in one write(2), with the kernel's errno in the error's chain.
+	// WriteFile writes data to an existing file in one write(2). Its error wraps the kernel's errno.
 	WriteFile(path string, data []byte) error
 	Mkdir(path string) error
 	Remove(path string) error

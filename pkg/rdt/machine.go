@@ -29,13 +29,14 @@ func (t tree) exists(group string) bool {
 	return err == nil
 }
 
-// notExist reports whether err means that a group does not exist. ENOTDIR comes from files that kernels newer than this
-// program, or the mount option debug, add to the root directory.
+// notExist reports whether err means that a group does not exist. ENOTDIR means the same: kernels newer than this
+// program, and the mount option debug, add files to the root directory, and these files are not groups.
 func notExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// groupNames returns the control groups, the root group first, and perhaps files that are unknown to this program.
+// groupNames returns the names of the control groups, the root group first. The result may include files that this
+// program does not know.
 func (t tree) groupNames() ([]string, error) {
 	entries, err := t.host.ReadDir(t.point)
 	if err != nil {
@@ -57,7 +58,7 @@ type group struct {
 	schemata Schemata
 	// mode is shareable, exclusive, pseudo-locksetup or pseudo-locked.
 	mode string
-	// empty is true for a managed group without tasks; it is not set for other groups.
+	// empty is true for a managed group without tasks. It is always false for other groups.
 	empty bool
 }
 
@@ -91,13 +92,14 @@ func (t tree) readGroup(name string) (g group, err error) {
 type machine struct {
 	tree
 	info Info
-	// groups are all control groups by name, including the root group and the groups of others.
+	// groups has all control groups by name. It includes the root group, and the groups that this program does not
+	// manage.
 	groups map[string]group
 }
 
 func isManaged(name string) bool { return strings.HasPrefix(name, GroupPrefix) && name != GroupPrefix }
 
-// names returns the groups for which is returns true, sorted.
+// names returns the sorted names of the groups for which is returns true.
 func (m *machine) names(is func(name string) bool) []string {
 	names := slices.Sorted(maps.Keys(m.groups))
 	return slices.DeleteFunc(names, func(name string) bool { return !is(name) })
@@ -165,8 +167,9 @@ func (t tree) readInfo() (map[string][]byte, error) {
 	return files, nil
 }
 
-// largestBandwidth returns the root group's schemata with the largest bandwidth of all groups. ParseInfo derives the maximum from
-// it, because the root group may have been limited.
+// largestBandwidth returns the root group's schemata, but with the largest bandwidth that any group has. ParseInfo
+// derives the maximum bandwidth from the result. The root group's own bandwidth would not do, because it may be
+// limited.
 func (m *machine) largestBandwidth() Schemata {
 	root := maps.Clone(m.groups[rootGroup].schemata)
 	for _, g := range m.groups {

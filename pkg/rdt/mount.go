@@ -21,7 +21,7 @@ import (
 // DefaultMountPoint is the conventional mount point of resctrl.
 const DefaultMountPoint = "/sys/fs/resctrl"
 
-// Reasons of a classes.Unavailable.
+// These are the reasons of a classes.Unavailable.
 const (
 	NoKernelSupport   = "NoKernelSupport"
 	NoCPUSupport      = "NoCPUSupport"
@@ -39,8 +39,8 @@ func isUnavailable(err error, reason string) bool {
 	return errors.As(err, &found) && found.Reason == reason
 }
 
-// findMount looks for resctrl at its default mount point, then where mountinfo has it. The kernel has one instance of
-// resctrl, so the options of any of its mounts apply to all.
+// findMount looks for resctrl at its default mount point, then at the mount points in mountinfo. The kernel has only
+// one instance of resctrl, so the options of any of its mounts apply to all of its mounts.
 func findMount(host FS) (tree, bool) {
 	var mounts []*mountinfo.Info
 	for _, file := range []string{"/proc/self/mountinfo", "/proc/1/mountinfo"} {
@@ -66,7 +66,7 @@ func findMount(host FS) (tree, bool) {
 	return tree{}, false
 }
 
-// optionsOf returns the options of the mount and of the filesystem, as in /proc/mounts.
+// optionsOf returns the mount options and the filesystem options of a mount point, as /proc/mounts shows them.
 func optionsOf(mounts []*mountinfo.Info, point string) []string {
 	var options []string
 	for _, mount := range mounts {
@@ -104,8 +104,9 @@ func cpuSupports(host FS) bool {
 	return err == nil && rdtFlag.Match(data)
 }
 
-// mountFor mounts resctrl with the options that the configuration asks for. Without support for separate code and data,
-// it falls back to unified caches, for which a configuration always has shares.
+// mountFor mounts resctrl with the mount options that the configuration asks for. If that fails and these options
+// separate code and data, mountFor mounts resctrl with unified caches. Every configuration has shares for unified
+// caches.
 func mountFor(host FS, config *Config) error {
 	options := config.mountOptions(true)
 	err := host.Mount("resctrl", DefaultMountPoint, "resctrl", options)

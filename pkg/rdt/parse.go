@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// ParseConfig reads an RDT configuration in goresctrl's format, and reports what is wrong on any CPU.
+// ParseConfig reads an RDT configuration in goresctrl's format. It reports the problems that do not depend on the CPU.
 func ParseConfig(section *classes.Field) classes.BackendConfig {
 	r := reader{config: &Config{}, classes: map[string]int{}}
 	fields := section.Fields("options", "partitions")
@@ -34,7 +34,7 @@ func ParseConfig(section *classes.Field) classes.BackendConfig {
 // reader builds a Config.
 type reader struct {
 	config *Config
-	// classes are the lines of the classes read so far.
+	// classes has the line of each class that was read so far, by class name.
 	classes map[string]int
 }
 
@@ -48,7 +48,7 @@ func (r *reader) partition(f *classes.Field) {
 	r.config.partitions = append(r.config.partitions, p)
 }
 
-// class reads a class of a partition with these fields.
+// class reads a class of a partition from the field f. partition has the fields of the partition.
 func (r *reader) class(f *classes.Field, partition map[string]*classes.Field) class {
 	name := f.Name
 	if name == rootClass {
@@ -74,7 +74,7 @@ func (r *reader) class(f *classes.Field, partition map[string]*classes.Field) cl
 	return class{name, parseAllocation(fields, false)}
 }
 
-// checkName reports a class that cannot have a resctrl group of its own.
+// checkName reports a class whose name does not allow it a resctrl group of its own.
 func (r *reader) checkName(f *classes.Field, name string) {
 	switch {
 	case name == classes.SystemDefault:
@@ -90,7 +90,7 @@ func (r *reader) checkName(f *classes.Field, name string) {
 	r.classes[name] = f.Line()
 }
 
-// parseBool reads a boolean of YAML 1.1, as goresctrl does.
+// parseBool reads a boolean by the rules of YAML 1.1, as goresctrl does.
 func parseBool(f *classes.Field) bool {
 	switch strings.ToLower(f.Scalar()) {
 	case "true", "yes", "on", "y":
@@ -115,7 +115,7 @@ func parseAllocation(fields map[string]*classes.Field, inPartition bool) allocat
 	}
 }
 
-// parseByID reads one value for all cache IDs, or a mapping from cache IDs to values.
+// parseByID reads one value that applies to all cache IDs, or a mapping from cache IDs to values.
 func parseByID[V any](f *classes.Field, isValue func(*classes.Field) bool, parse func(*classes.Field) V) map[string]V {
 	if f == nil {
 		return nil

@@ -13,15 +13,16 @@ import (
 type OpKind string
 
 const (
-	// Create makes a group without tasks. The kernel gives it everything that is not exclusive to other groups.
+	// Create makes a group without tasks. The kernel gives the new group all cache that is not exclusive to other
+	// groups.
 	Create OpKind = "create"
-	// Write sets schemata of a group.
+	// Write sets some schemata of a group.
 	Write OpKind = "write"
-	// Remove removes a group. The kernel moves its tasks to the root group.
+	// Remove removes a group. The kernel moves the tasks of the group to the root group.
 	Remove OpKind = "remove"
 )
 
-// Op is one change of resctrl: one system call.
+// Op is one change of resctrl. It takes one system call.
 type Op struct {
 	Kind  OpKind
 	Group string
@@ -29,13 +30,16 @@ type Op struct {
 	Schemata Schemata
 }
 
-// Plan returns the operations that change groups from their current schemata to the wanted ones. It creates wanted groups
-// that do not exist, and does not change current groups that are not wanted.
+// Plan returns the operations that change groups from their current schemata to the wanted ones. It creates wanted
+// groups that do not exist. It does not change current groups that are not in wanted.
 //
-// At every moment each existing group has only cache bits that it had before or will have, and at most as much bandwidth as
-// before or after. Groups that have no bit of a cache in common before and after never share one in between. There are two
-// exceptions: a new group, which has no tasks yet, has the kernel's defaults until its first write; and when groups swap masks
-// that are too small to be divided, the first of them to move shares the other's bits until that has moved, too.
+// Plan keeps three guarantees for existing groups at every moment. A group has only cache bits that it had before or
+// will have. A group has at most as much bandwidth as the larger of its old and its new value. Two groups that share no
+// bit of a cache before and after the change share none in between.
+//
+// There are two exceptions. A new group has the kernel's defaults until its first write, but it has no tasks yet. When
+// groups swap masks that are too small to be divided, the first group that moves shares the bits of the other group
+// until the other group has moved, too.
 func Plan(current, wanted map[string]Schemata, info Info) []Op {
 	var ops []Op
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
@@ -54,10 +58,10 @@ func Plan(current, wanted map[string]Schemata, info Info) []Op {
 	return ops
 }
 
-// cell is one thing that groups share: a cache, with its code and data parts, or the memory bandwidth of one domain.
-// Cells do not depend on each other.
+// cell is one thing that groups share. It is either a cache, including its code and data parts, or the memory bandwidth
+// of one domain. Cells do not depend on each other.
 type cell struct {
-	// level is empty for bandwidth. Otherwise, values are masks of this cache.
+	// level is empty for bandwidth. Otherwise, the values of the units are masks of this cache.
 	level string
 	id    int
 	cache CacheInfo
@@ -76,13 +80,14 @@ type unit struct {
 	group                string
 	domain               Domain
 	old, current, wanted uint64
-	// created units belong to new groups that are not written yet. Until then they use nothing of the cell.
+	// created is true while the unit belongs to a new group that is not written yet. Until then the unit uses nothing
+	// of the cell.
 	created bool
-	// apart are the units of other groups that share no bit with it, before and after.
+	// apart has the units of other groups that share no bit with this unit, neither before nor after the change.
 	apart []*unit
 }
 
-// cellsOf returns the cells sorted, each with its units sorted by group and schema.
+// cellsOf returns the cells in sorted order. The units of each cell are sorted by group and schema.
 func cellsOf(current, wanted map[string]Schemata, info Info) []*cell {
 	type key struct {
 		level string
@@ -122,7 +127,8 @@ func (c *cell) set(u *unit, value uint64) {
 	c.steps = append(c.steps, step{u.group, u.domain, value})
 }
 
-// shrink removes the bits from each unit that it must not have in the end, if the rest is legal.
+// shrink removes from each unit the bits that the unit must not have in the end. It does so only if the remaining mask
+// is legal.
 func (c *cell) shrink() {
 	for _, u := range c.units {
 		less := min(u.old, u.wanted)
@@ -135,7 +141,7 @@ func (c *cell) shrink() {
 	}
 }
 
-// move changes all units to their wanted values, as soon as these are free.
+// move changes each unit to its wanted value, as soon as the bits of this value are free.
 func (c *cell) move() {
 	for {
 		pending := slices.DeleteFunc(slices.Clone(c.units), func(u *unit) bool { return u.current == u.wanted && !u.created })
@@ -161,7 +167,7 @@ func (u *unit) blocked() uint64 {
 
 func (u *unit) misplaced() bool { return u.current&^u.wanted != 0 }
 
-// finish sets the wanted values that are free.
+// finish sets the wanted value of each pending unit for which the bits are free. It reports whether it set any.
 func (c *cell) finish(pending []*unit) bool {
 	done := false
 	for _, u := range pending {
@@ -174,7 +180,8 @@ func (c *cell) finish(pending []*unit) bool {
 	return done
 }
 
-// enter moves one misplaced unit to the free part of its wanted bits, so that it leaves the bits of others.
+// enter moves one misplaced unit to the free part of the unit's wanted bits, so that the unit leaves the bits of
+// others.
 func (c *cell) enter(pending []*unit) bool {
 	for _, u := range pending {
 		if part := c.cache.largestPart(u.wanted &^ u.blocked()); u.misplaced() && part != 0 {
@@ -185,7 +192,7 @@ func (c *cell) enter(pending []*unit) bool {
 	return false
 }
 
-// makeRoom shrinks one misplaced unit to the minimum if that lets another unit enter.
+// makeRoom shrinks one misplaced unit to the minimum, if that lets another unit enter.
 func (c *cell) makeRoom(pending []*unit) bool {
 	for _, u := range pending {
 		if !u.misplaced() {
@@ -207,7 +214,8 @@ func (c *cell) makeRoom(pending []*unit) bool {
 	return false
 }
 
-// merge joins the steps of all cells into as few writes as keep the order within each cell.
+// merge joins the steps of all cells into writes. It uses as few writes as possible without changing the order of the
+// steps within a cell.
 func merge(cells []*cell) []Op {
 	var ops []Op
 	for {

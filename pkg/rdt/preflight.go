@@ -13,14 +13,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// ErrNoCLOSID is the error for more classes than the CPU has room for.
+// ErrNoCLOSID is the error for a configuration with more classes than the CPU has CLOSIDs for.
 var ErrNoCLOSID = errors.New("out of CLOSIDs")
 
 // ErrExclusive is the error for a mask that overlaps the cache of an exclusive group.
 var ErrExclusive = errors.New("overlaps an exclusive group")
 
-// orWrongMount adds an *Unavailable error if the unit of memory bandwidth is the only problem: the configuration is right for
-// machines that mount resctrl with other options.
+// orWrongMount adds an *Unavailable error if the unit of memory bandwidth is the only problem. In that case the
+// configuration is right for machines that mount resctrl with other options.
 func orWrongMount(err error, info Info) error {
 	otherProblem := func(err error) bool { return !errors.Is(err, ErrBandwidthUnit) }
 	if slices.ContainsFunc(classes.SplitErrors(err), otherProblem) {
@@ -34,7 +34,8 @@ func orWrongMount(err error, info Info) error {
 		"bandwidth in MBps only; mount it with -o mba_MBps"), err)
 }
 
-// configurable returns the schemata of the groups that a configuration can change: managed ones and the root group.
+// configurable returns the schemata of the groups that a configuration can change: the managed groups and the root
+// group.
 func (m *machine) configurable() map[string]Schemata {
 	result := map[string]Schemata{}
 	for name, group := range m.groups {
@@ -45,7 +46,7 @@ func (m *machine) configurable() map[string]Schemata {
 	return result
 }
 
-// surplus returns the managed groups without a class.
+// surplus returns the managed groups that have no class in wanted.
 func (m *machine) surplus(wanted map[string]Schemata) []string {
 	return m.names(func(name string) bool {
 		_, ok := wanted[name]
@@ -53,7 +54,7 @@ func (m *machine) surplus(wanted map[string]Schemata) []string {
 	})
 }
 
-// reclaim returns the empty groups to remove so that there are enough CLOSIDs.
+// reclaim returns the empty groups that must be removed to free enough CLOSIDs for the wanted groups.
 func (m *machine) reclaim(wanted map[string]Schemata) ([]string, error) {
 	short := m.closids() - m.info.CLOSIDs
 	for name := range wanted {
@@ -91,7 +92,8 @@ func (m *machine) noCLOSID(wanted map[string]Schemata, short int) error {
 	return fmt.Errorf("%s; remove classes, or those groups: %w", text, ErrNoCLOSID)
 }
 
-// exclusiveOverlaps finds masks that the kernel would refuse because of groups that stay as they are.
+// exclusiveOverlaps returns an error for the masks that the kernel would refuse, because they overlap an exclusive
+// group that the configuration does not change.
 func (m *machine) exclusiveOverlaps(wanted map[string]Schemata) error {
 	exclusive := m.names(func(name string) bool {
 		_, ok := wanted[name]
@@ -111,7 +113,7 @@ func (m *machine) exclusiveOverlaps(wanted map[string]Schemata) error {
 	return errors.Join(problems...)
 }
 
-// overlaps describes where two groups have the same part of a cache. Code and data share their cache.
+// overlaps describes the parts of a cache that a and b both have. Code and data share one cache.
 func overlaps(a, b Schemata) []string {
 	var found []string
 	for _, domain := range a.domains() {

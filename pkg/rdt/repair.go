@@ -13,8 +13,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Repair implements classes.Backend. It reads the mounts and the schemata of the managed groups, and applies the live configuration
-// again on any drift: resctrl was unmounted or remounted, domains came or went with their CPUs, groups were removed or rewritten.
+// Repair implements classes.Backend. It reads the mounts and the schemata of the managed groups. If they drifted, it
+// applies the live configuration again. Causes of drift are that resctrl was unmounted or remounted, that domains
+// appeared or disappeared with their CPUs, and that groups were removed or rewritten.
 func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -33,7 +34,8 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	return classes.Drift{Found: found}, err
 }
 
-// reapply applies the live configuration and restores the groups of draining classes, if there is room for them.
+// reapply applies the live configuration. It also restores the groups of draining classes, if there are enough CLOSIDs
+// for them.
 func (b *Backend) reapply(now *live) error {
 	draining := map[string]Schemata{}
 	for _, class := range now.draining {
@@ -49,7 +51,7 @@ func (b *Backend) reapply(now *live) error {
 	return err
 }
 
-// drift describes what differs from the applied state, one sentence each.
+// drift returns the differences from the applied state. Each difference is one sentence.
 func (b *Backend) drift(now *live) (found []string, err error) {
 	t, err := locate(b.host)
 	switch {

@@ -13,15 +13,15 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Resolution is the meaning of a configuration on one CPU.
+// Resolution is the result of resolving a configuration on one CPU.
 type Resolution struct {
-	// Groups are the complete schemata of every configured group, by group name. The root group's name is empty.
+	// Groups has the complete schemata of every configured group, by group name. The name of the root group is empty.
 	Groups map[string]Schemata
 	// Ignored has the optional settings that this CPU does not support, by class.
 	Ignored map[string][]string
 }
 
-// ConfigError is a setting of a class or partition that this CPU does not support.
+// ConfigError is the error for a setting of a class or partition that this CPU does not support.
 type ConfigError struct {
 	// Of is "class" or "partition".
 	Of, Name string
@@ -38,7 +38,8 @@ func (e *ConfigError) Unwrap() error { return e.Err }
 // ErrBandwidthUnit is the error for bandwidth that is given only in a unit for which resctrl is not mounted.
 var ErrBandwidthUnit = errors.New("resctrl is mounted for another unit of memory bandwidth")
 
-// Resolve turns shares into the values of groups on this CPU, as goresctrl does. The error joins all problems.
+// Resolve converts the shares in a configuration to the values of groups on this CPU, as goresctrl does. The returned
+// error joins all problems.
 func Resolve(config *Config, info Info) (*Resolution, error) {
 	r := &resolver{config: config, info: info, result: &Resolution{Groups: map[string]Schemata{}, Ignored: map[string][]string{}}}
 	for class := range config.classes() {
@@ -65,7 +66,8 @@ func (r *resolver) problem(of, name, format string, args ...any) {
 	r.report(&ConfigError{Of: of, Name: name, Problem: fmt.Sprintf(format, args...)})
 }
 
-// report adds a problem once: most are the same for every cache ID.
+// report adds a problem to the problems of the resolver, unless they have it already. Most problems are the same for
+// every cache ID.
 func (r *resolver) report(err *ConfigError) {
 	if err.Of == "class" && err.Name == classes.SystemDefault {
 		err.Name = rootClass
@@ -75,7 +77,8 @@ func (r *resolver) report(err *ConfigError) {
 	}
 }
 
-// unsupported handles settings for a resource that this CPU lacks. They must be optional.
+// unsupported reports settings for a resource that this CPU lacks. The configuration must mark the resource as
+// optional; otherwise the settings are errors.
 func (r *resolver) unsupported(setting, option string, optional bool, isSet func(class, partition) bool) {
 	for class, p := range r.config.classes() {
 		switch {
@@ -136,7 +139,7 @@ func (r *resolver) caches(level string, optional bool) {
 	}
 }
 
-// share is the requested part of one cache, by kind of use.
+// share is the requested part of one cache. Its keys are the kinds of cache use.
 type share map[string]*proportion
 
 func (s share) of(kind string) *proportion {
@@ -146,8 +149,8 @@ func (s share) of(kind string) *proportion {
 	return s[unified]
 }
 
-// cacheShare returns the share of one cache. It is everything if a setting does not mention the cache ID, and empty without a
-// setting.
+// cacheShare returns the share of the cache with this ID. If there are settings, but none mentions the ID, the share is
+// the whole cache. If there are no settings, the share is nil.
 func cacheShare(settings []setting[share], id int) share {
 	if settings == nil {
 		return nil
@@ -166,7 +169,8 @@ func (r *resolver) bandwidth() {
 
 	for class, p := range r.config.classes() {
 		for _, id := range info.Domains {
-			// A partition has at least the minimum, so that its classes have a share of that.
+			// A partition gets at least the minimum of the CPU, so that its classes have a bandwidth of which they can
+			// get a share.
 			base := max(info.Min, r.limit("partition", p.name, p.mb, id, info.Max))
 			value := r.limit("class", class.name, class.mb, id, base)
 			r.result.Groups[GroupOf(class.name)][Domain{MB, id}] = max(info.Min, value)
@@ -174,7 +178,7 @@ func (r *resolver) bandwidth() {
 	}
 }
 
-// limit returns the value of a setting for one domain, as a share of base.
+// limit returns the value of a setting for one domain. Percentages in the setting are relative to base.
 func (r *resolver) limit(of, name string, settings []setting[bandwidth], id int, base uint64) uint64 {
 	if settings == nil {
 		return base

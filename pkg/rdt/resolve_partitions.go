@@ -11,13 +11,14 @@ import (
 	"strings"
 )
 
-// request is the part of one cache that one partition requests.
+// request is the part of one cache that a partition requests.
 type request struct {
 	partition string
 	*proportion
 }
 
-// partitionMasks returns the parts of one cache that the partitions get, by kind of use and partition.
+// partitionMasks returns the masks of one cache that the partitions get. The keys of the result are the kind of use,
+// then the name of the partition.
 func (r *resolver) partitionMasks(level string, cache CacheInfo, id int) (map[string]map[string]uint64, error) {
 	whole := map[string]uint64{}
 	for _, p := range r.config.partitions {
@@ -96,7 +97,8 @@ func divideMasks(requests []request, cache CacheInfo) (map[string]uint64, error)
 	return masks, nil
 }
 
-// dividePercent gives the partitions runs of bits, in the order of their names from bit 0.
+// dividePercent gives each partition a contiguous run of bits. It begins at bit 0 and follows the order of the
+// partitions' names.
 func dividePercent(requests []request, cache CacheInfo) (map[string]uint64, error) {
 	total := uint64(0)
 	for _, wanted := range requests {
@@ -122,8 +124,9 @@ func dividePercent(requests []request, cache CacheInfo) (map[string]uint64, erro
 	return masks, nil
 }
 
-// sizesOf returns the number of bits of each partition, if all together have total per cent. It begins with the smallest request,
-// and rounds down, but not below the CPU's minimum. The largest request gets the rest.
+// sizesOf returns the number of bits of each partition, for partitions that together have total per cent. It begins
+// with the smallest request. It rounds each number down, but not below the CPU's minimum. The partition with the
+// largest request gets the remaining bits.
 func sizesOf(requests []request, total uint64, cache CacheInfo) (map[string]uint64, error) {
 	ascending := slices.Clone(requests)
 	slices.SortStableFunc(ascending, func(a, b request) int { return cmp.Compare(a.high, b.high) })

@@ -12,13 +12,14 @@ import (
 	"strings"
 )
 
-// Schema is the name of a line of a schemata file: L2, L3, their CODE and DATA variants, MB, and others of newer kernels.
+// Schema is the name at the start of a line in a schemata file: L2, L3, their CODE and DATA variants, MB, and the names
+// that newer kernels add.
 type Schema string
 
 // MB is the schema of memory bandwidth.
 const MB Schema = "MB"
 
-// Level returns the cache level of a schema, L2 or L3; it is empty for other schemas.
+// Level returns the cache level of a schema, L2 or L3. For other schemas it returns "".
 func (s Schema) Level() string {
 	if len(s) >= 2 && (s[:2] == L2 || s[:2] == L3) {
 		return string(s[:2])
@@ -41,11 +42,12 @@ type Domain struct {
 
 func (d Domain) String() string { return fmt.Sprintf("%s %d", d.Schema, d.ID) }
 
-// Schemata are the values of one resctrl group: bit masks for caches; per cent, MBps or the CPU's own unit for bandwidth.
+// Schemata has the values of one resctrl group. The value of a cache is a bit mask. The value of memory bandwidth is in
+// per cent, in MBps or in the CPU's own unit.
 type Schemata map[Domain]uint64
 
-// ParseSchemata reads a schemata file (Documentation/arch/x86/resctrl.rst, "Reading/writing the schemata file").
-// It skips the lines without values of groups that are being set up for pseudo-locking.
+// ParseSchemata reads a schemata file (Documentation/arch/x86/resctrl.rst, "Reading/writing the schemata file"). Groups
+// that are being set up for pseudo-locking have lines without values. ParseSchemata skips these lines.
 func ParseSchemata(data []byte) (Schemata, error) {
 	schemata, seen := Schemata{}, map[Schema]bool{}
 	for line := range strings.Lines(string(data)) {
@@ -97,7 +99,7 @@ func (s Schemata) parseLine(schema Schema, text string) error {
 	return nil
 }
 
-// String returns the schemata as they are written: one line per schema, in a stable order.
+// String returns the schemata in the format of a schemata file: one line for each schema, in a stable order.
 func (s Schemata) String() string {
 	var text strings.Builder
 	var previous Schema
@@ -110,7 +112,7 @@ func (s Schemata) String() string {
 	return text.String()
 }
 
-// values returns the values of one schema, as in "0=f;1=ff".
+// values returns the values of one schema in the format of a schemata file, as in "0=f;1=ff".
 func (s Schemata) values(schema Schema) string {
 	var entries []string
 	for _, id := range s.ids(schema) {
@@ -137,7 +139,7 @@ func (s Schemata) ids(schema Schema) []int {
 	return ids
 }
 
-// restrictedTo returns the values of s for the domains of other.
+// restrictedTo returns those values of s whose domain is also in other.
 func (s Schemata) restrictedTo(other Schemata) Schemata {
 	kept := Schemata{}
 	for domain := range other {

@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Types of conditions. All but the first describe the live configuration.
+// These are the types of conditions. All types but the first describe the live configuration.
 const (
 	ConditionApplied     = "ConfigurationApplied"
 	ConditionMounted     = "ResctrlMounted"
@@ -27,21 +27,24 @@ const (
 
 // live is the applied state. It is immutable.
 type live struct {
-	// config is nil before the first Apply. machine is the state of resctrl before that configuration was applied.
+	// config is the applied configuration, and nil before the first Apply. machine is the state of resctrl before
+	// config was applied.
 	config     *Config
 	machine    *machine
 	resolution Resolution
-	// offered are the configured classes. draining are other classes, of this or a former run, that still have a group.
+	// offered has the configured classes. draining has the classes, of this or a former run, that are not configured
+	// any more but still have a group.
 	offered, draining []string
-	// effective are the kernel's values of the managed groups, draining ones included, and of the root group if it is configured.
+	// effective has the kernel's values of all managed groups, including the groups of draining classes. It includes
+	// the root group if the configuration sets the root group.
 	effective map[string]Schemata
-	// err is why the configuration could not be replaced or restored. unavailable is the last such error that was a
-	// *classes.Unavailable.
+	// err is the reason why the configuration could not be replaced or restored. unavailable is the last such error
+	// that was a *classes.Unavailable.
 	err         error
 	unavailable *classes.Unavailable
 }
 
-// refused returns the same state with the reason why it could not be replaced or restored.
+// refused returns a copy of the state that also has the reason why the configuration could not be replaced or restored.
 func (l *live) refused(err error) *live {
 	next := *l
 	next.err = err

@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 )
 
-// ParseTasks reads a tasks file: thread IDs, one per line.
+// ParseTasks reads a tasks file. The file has one thread ID on each line.
 func ParseTasks(data []byte) ([]int, error) {
 	var tids []int
 	for _, text := range strings.Fields(string(data)) {
@@ -34,8 +34,8 @@ var (
 	errUnmounted = errors.New("resctrl has been unmounted")
 )
 
-// ParseTaskGroup reads /proc/PID/cpu_resctrl_groups (proc_resctrl_show in the kernel) and returns the control group of a
-// thread, "" for the root group.
+// ParseTaskGroup reads /proc/PID/cpu_resctrl_groups (proc_resctrl_show in the kernel). It returns the name of the
+// thread's control group, which is "" for the root group.
 func ParseTaskGroup(data []byte) (string, error) {
 	line, _, _ := strings.Cut(string(data), "\n")
 	group, found := strings.CutPrefix(line, "res:")
@@ -66,7 +66,7 @@ func (t tree) groupOfTask(tid int) (string, error) {
 	return t.scanFor(tid)
 }
 
-// scanFor searches the tasks of all groups, on kernels without CONFIG_PROC_CPU_RESCTRL.
+// scanFor searches the tasks of all groups for a thread. It is for kernels without CONFIG_PROC_CPU_RESCTRL.
 func (t tree) scanFor(tid int) (string, error) {
 	groups, err := t.groupNames()
 	if err != nil {
@@ -89,7 +89,7 @@ func (t tree) scanFor(tid int) (string, error) {
 	return "", errEnded
 }
 
-// tasks returns the threads of a group. Pseudo-locked groups have no tasks file.
+// tasks returns the threads of a group. For a pseudo-locked group it returns none, because the group has no tasks file.
 func (t tree) tasks(group string) ([]int, error) {
 	data, err := t.host.ReadFile(t.path(group, "tasks"))
 	if err != nil {
@@ -98,7 +98,7 @@ func (t tree) tasks(group string) ([]int, error) {
 	return ParseTasks(data)
 }
 
-// removeUnused removes a group unless it has running tasks, and reports whether it is gone.
+// removeUnused removes a group unless the group has running tasks. It reports whether the group is gone.
 func (t tree) removeUnused(name string) (removed bool, err error) {
 	tids, err := t.tasks(name)
 	switch {
@@ -113,7 +113,8 @@ func (t tree) removeUnused(name string) (removed bool, err error) {
 	return false, nil
 }
 
-// running reports whether a task has not ended. A zombie counts as ended, because its parent may leave it in its group forever.
+// running reports whether a task has not ended. A zombie counts as ended, because the parent of a zombie may leave it
+// in its group forever.
 func (t tree) running(tid int) bool {
 	stat, err := t.host.ReadFile(path.Join("/proc", strconv.Itoa(tid), "stat"))
 	if err != nil {

@@ -16,15 +16,15 @@ import (
 var ErrUnsettled = errors.New("new threads kept appearing outside the group")
 
 const (
-	// maxPasses is the maximum number of passes over the threads of a container. Threads that are forked during a pass are
-	// in their parent's group, so few passes are enough, unless a container keeps forking.
+	// maxPasses is the maximum number of passes over the threads of a container. A thread that is forked during a pass
+	// starts in the group of its parent. Few passes are therefore enough, unless a container keeps forking.
 	maxPasses = 50
-	// repairPasses are enough for MoveThreads, which is called again.
+	// repairPasses is the number of passes of MoveThreads. It can be small, because MoveThreads is called again.
 	repairPasses = 3
 )
 
-// MoveThreads implements classes.ThreadMover. It reads the tasks of the class's group once for all targets. To the system
-// default it moves only the threads in managed groups.
+// MoveThreads implements classes.ThreadMover. It reads the tasks of the class's group once for all targets. If the
+// class is the system default, it moves only the threads that are in managed groups.
 func (b *Backend) MoveThreads(ctx context.Context, class string, targets []classes.Holder) (moved []string, err error) {
 	m := b.live.Load().machine
 	if m == nil {
@@ -92,9 +92,10 @@ type move struct {
 	tree
 	list func() ([]int, error)
 	to   string
-	// movable reports whether the threads of a group are moved.
+	// movable reports whether the move includes the threads of a group.
 	movable func(group string) bool
-	// origins are the groups of the threads before the move. Threads that were created in the new group since are not in it.
+	// origins has the group of each thread before the move. It lacks threads that were created in the new group after
+	// the move began.
 	origins map[int]string
 	// begun reports whether a thread was moved.
 	begun bool
@@ -114,7 +115,7 @@ func (b *Backend) newMove(t tree, target classes.Holder, class string) *move {
 	return &move{tree: t, list: list, to: GroupOf(class), movable: func(string) bool { return true }, origins: map[int]string{}}
 }
 
-// run records the groups of all threads, then repeats passes until one finds no thread to move.
+// run records the groups of all threads. It then repeats passes until a pass finds no thread to move.
 func (m *move) run(ctx context.Context, passes int) error {
 	err := m.each(func(tid int, group string) error {
 		m.origins[tid] = group
@@ -153,7 +154,7 @@ func (m *move) pass(ctx context.Context) (moved int, err error) {
 	return moved, err
 }
 
-// each calls do for every thread with its group. It skips threads that end meanwhile.
+// each calls do for every thread, with the thread's group. It skips threads that end meanwhile.
 func (m *move) each(do func(tid int, group string) error) error {
 	tids, err := m.list()
 	if err != nil {
@@ -172,8 +173,8 @@ func (m *move) each(do func(tid int, group string) error) error {
 	return nil
 }
 
-// undo moves the threads back, and threads that were created meanwhile to before. It ignores the context of the move, so that no
-// container stays between two groups.
+// undo moves the threads back to their original groups. It moves threads that were created meanwhile to the group
+// before. It ignores the context of the move, so that no container stays divided between two groups.
 func (m *move) undo(cause error, before string) error {
 	if !m.begun {
 		return cause

@@ -17,7 +17,7 @@ var ErrRollback = errors.New("rolling back failed, so groups may be in an interm
 
 func rollbackFailed(cause, err error) error { return fmt.Errorf("%w; %w: %w", cause, ErrRollback, err) }
 
-// status returns info/last_cmd_status, the kernel's explanation of its last refusals.
+// status returns the content of info/last_cmd_status, in which the kernel explains the operations that it refused last.
 func (t tree) status() string {
 	text, err := t.host.ReadFile(t.path("info", "last_cmd_status"))
 	if err != nil || string(text) == "ok\n" {
@@ -26,8 +26,8 @@ func (t tree) status() string {
 	return string(text)
 }
 
-// explain adds the kernel's explanation to an error. before is the status from before the operation: writes replace it,
-// while creation and removal of groups append to it.
+// explain adds the kernel's explanation to an error. before is the content of last_cmd_status before the operation. A
+// write replaces that content; the creation or removal of a group appends to it.
 func (t tree) explain(err error, before string) error {
 	text := strings.TrimSpace(strings.TrimPrefix(t.status(), before))
 	if text == "" {
@@ -73,7 +73,8 @@ func groupText(name string) string {
 	return "resctrl group " + name
 }
 
-// transact does all operations and returns the kernel's values of the wanted groups, or restores the previous state.
+// transact does all operations and returns the kernel's values of the wanted groups. If an operation fails, it restores
+// the previous state.
 func (t tree) transact(ops []Op, before, wanted map[string]Schemata, info Info) (effective map[string]Schemata, err error) {
 	for _, op := range ops {
 		if err := t.do(op); err != nil {
@@ -88,8 +89,8 @@ func (t tree) transact(ops []Op, before, wanted map[string]Schemata, info Info) 
 	return effective, nil
 }
 
-// restore returns the groups to their schemata before, as far as possible, and returns the cause. The guarantees of Plan
-// hold for that, too.
+// restore writes the schemata that the groups had before, as far as possible, and returns the cause. It uses Plan, so
+// the guarantees of Plan hold for the restoration, too.
 func (t tree) restore(cause error, before, wanted map[string]Schemata) error {
 	m, err := readMachine(t)
 	if err != nil {
@@ -114,8 +115,9 @@ func (t tree) restore(cause error, before, wanted map[string]Schemata) error {
 	return cause
 }
 
-// rounded returns the values as the kernel rounds them: memory bandwidth up to multiples of the granularity (bw_validate).
-// Kernels differ under mba_MBps, where nothing is rounded here and readBack accepts both.
+// rounded returns the values as the kernel rounds them. The kernel rounds memory bandwidth up to a multiple of the
+// granularity (bw_validate). Under mba_MBps, kernels differ: rounded leaves the values unchanged, and readBack accepts
+// rounded and unrounded values.
 func (i Info) rounded(groups map[string]Schemata) map[string]Schemata {
 	result := make(map[string]Schemata, len(groups))
 	for name, schemata := range groups {
@@ -130,7 +132,8 @@ func (i Info) rounded(groups map[string]Schemata) map[string]Schemata {
 	return result
 }
 
-// readBack returns the kernel's values of the wanted groups. They may differ from the wanted ones only by rounding.
+// readBack returns the kernel's values of the wanted groups. The kernel's values may differ from the wanted values only
+// by rounding.
 func (t tree) readBack(wanted map[string]Schemata, info Info) (map[string]Schemata, error) {
 	effective := make(map[string]Schemata, len(wanted))
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {

@@ -15,13 +15,13 @@ import (
 	goresctrl "github.com/intel/goresctrl/pkg/rdt"
 )
 
-// proportion is a requested share of a cache, independent of the CPU: a mask, or a range in per cent.
+// proportion is a requested share of a cache, independent of the CPU. It is a mask or a range in per cent.
 type proportion struct {
 	text string
-	// mask is relative to the lowest bit of its base. If it is 0, low and high are the share.
+	// mask is relative to the lowest bit of its base. If mask is 0, the share is the range from low to high.
 	mask      uint64
 	low, high uint64
-	// ranged reports whether both ends were given.
+	// ranged reports whether the text had both ends of the range.
 	ranged bool
 }
 
@@ -65,7 +65,7 @@ func (p *proportion) parsePercent(text string) error {
 	return errors.Join(lowErr, highErr)
 }
 
-// within returns the requested part of base, which is all of it without a request.
+// within returns the requested part of base. If p is nil, it returns all of base.
 func (p *proportion) within(base uint64, cache CacheInfo) (uint64, error) {
 	if p == nil {
 		return base, nil
@@ -82,8 +82,8 @@ func (p *proportion) within(base uint64, cache CacheInfo) (uint64, error) {
 	return mask, cache.legal(mask)
 }
 
-// percentOf returns a range in per cent of the set bits of base, counted from its lowest one. A range that is too small
-// for the CPU is extended, downwards first.
+// percentOf returns the part of base that a range in per cent selects. The range counts the set bits of base, from the
+// lowest one. If the range is too small for the CPU, percentOf extends it, downwards first.
 func (p proportion) percentOf(base uint64, cache CacheInfo) (uint64, error) {
 	width, least := uint64(bits.OnesCount64(base)), cache.minBits()
 	if width < least {
@@ -120,10 +120,10 @@ func parseBits(text string) (uint64, error) {
 	return mask, err
 }
 
-// maxCacheID is far above the cache IDs of any machine.
+// maxCacheID bounds the cache IDs in a configuration. It is far above the cache IDs of any machine.
 const maxCacheID = math.MaxUint16
 
-// span is a range of numbers, both ends included.
+// span is a range of numbers that includes both ends.
 type span struct{ first, last int }
 
 type spans []span
@@ -143,7 +143,7 @@ func (s spans) common(other spans) (n int, ok bool) {
 	return 0, false
 }
 
-// parseIDs reads cache IDs, like "0-5,8". They are nil for "all".
+// parseIDs reads cache IDs, like "0-5,8". For "all" it returns nil.
 func parseIDs(text string) (spans, error) {
 	if text == goresctrl.CacheIdAll {
 		return nil, nil
@@ -189,7 +189,8 @@ func parseNumber(text string, limit int) (int, error) {
 	return int(n), err
 }
 
-// bandwidth is a requested share of memory bandwidth, by unit; nil where a unit is not given.
+// bandwidth is a requested share of memory bandwidth, with a field for each unit. The field of a unit is nil if the
+// request does not use this unit.
 type bandwidth struct {
 	percent, mbps *uint64
 }
