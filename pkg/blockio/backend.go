@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package blockio is the backend that enforces classes of block I/O by the io controller of cgroup v2 and the blkio
-// controller of cgroup v1. It uses the configuration format of goresctrl.
+// Package blockio is the backend that enforces classes of block I/O. It uses the io controller of cgroup v2 or the
+// blkio controller of cgroup v1. Its configuration has the format of goresctrl.
 package blockio
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// FS is the part of the host's filesystem that the backend needs. Paths are the host's own.
+// FS is the part of the host's filesystem that the backend needs. Paths are paths on the host.
 type FS interface {
 	ReadFile(path string) ([]byte, error)
 	// WriteFile does one write(2) to an existing file.
@@ -30,15 +30,16 @@ type FS interface {
 
 // Tree finds cgroups. *cgroup.Tree implements it.
 type Tree interface {
-	// IORoot returns the mount point of the hierarchy with the io controller, and its version.
+	// IORoot returns the mount point of the hierarchy with the io controller, and the cgroup version of this hierarchy.
 	IORoot() (dir string, version int, err error)
 	// Unified reports whether runtimes accept values for cgroup v2 files.
 	Unified() bool
-	// IODir returns the directory with a target's files of the io controller.
+	// IODir returns the directory that has the io controller's files of a target, and the cgroup version of the
+	// hierarchy.
 	IODir(target classes.Holder) (dir string, version int, err error)
 }
 
-// Options are the dependencies of all backends of a Kind.
+// Options has the dependencies of all backends of a Kind.
 type Options struct {
 	FS   FS
 	Tree Tree
@@ -46,7 +47,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Kind describes resources with a "blockio" section in class files.
+// Kind returns the kind of resources that class files configure in the field "blockio".
 func Kind(opts Options) classes.Kind {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
@@ -66,21 +67,23 @@ func Kind(opts Options) classes.Kind {
 	}
 }
 
-// Backend enforces the classes of one resource. Its hooks take no lock: they read a snapshot, which Apply replaces.
+// Backend enforces the classes of one resource. Its hooks take no lock, because they read a snapshot that Apply
+// replaces as a whole.
 type Backend struct {
 	opts  Options
 	scope classes.Scope
 	log   *slog.Logger
 	live  atomic.Pointer[snapshot]
-	// replacing is held while live is replaced. Hooks do not wait for it.
+	// replacing is held while live is replaced. Hooks do not take this lock.
 	replacing sync.Mutex
-	// devicesGone is true when Apply has found that disks with values in containers are gone. Repair reports and clears it.
+	// devicesGone is true when Apply has found that the machine lost disks for which containers have values. Repair
+	// reports and clears it.
 	devicesGone atomic.Bool
-	// unavailable is the error of the last inspection if it found no io controller; else nil.
+	// unavailable is the error of the last inspection if the inspection found no io controller. Otherwise it is nil.
 	unavailable atomic.Pointer[classes.Unavailable]
 }
 
-// Check implements classes.Backend. Without an io controller, the error is a *classes.Unavailable.
+// Check implements classes.Backend. If the machine has no io controller, the error is a *classes.Unavailable.
 func (b *Backend) Check(_ context.Context, config classes.BackendConfig) error {
 	_, err := b.resolve(config)
 	return err
@@ -95,7 +98,7 @@ func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (clas
 	return s.status, nil
 }
 
-// Apply implements classes.Backend. It resolves devices, so that creating a container need not.
+// Apply implements classes.Backend. It resolves the devices, so that the creation of a container does not have to.
 func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	next, err := b.resolve(config)
 	if err != nil {
@@ -114,7 +117,7 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	return nil
 }
 
-// goLive replaces the live snapshot. It changes memory only.
+// goLive replaces the live snapshot. It changes only the memory of this process.
 func (b *Backend) goLive(next func(now *snapshot) *snapshot) {
 	b.replacing.Lock()
 	defer b.replacing.Unlock()
@@ -169,7 +172,8 @@ func (b *Backend) Withdraw(context.Context) error {
 	return nil
 }
 
-// Adjust implements classes.Backend. It sets io.max and the weights of containers in cgroup v2, one line per device.
+// Adjust implements classes.Backend. The adjustment sets io.max and the weights of containers in cgroup v2. It has one
+// line for each device.
 func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	s := b.live.Load()
 	change, _, err := s.change(from, to)
@@ -194,7 +198,8 @@ func (b *Backend) Status() classes.BackendStatus {
 	return status
 }
 
-// Effective returns the content of the cgroup files of each offered class on this machine.
+// Effective returns the values of each offered class on this machine, as the content of cgroup files. Its keys are the
+// class and the file.
 func (b *Backend) Effective() map[string]map[string]string {
 	s := b.live.Load()
 	effective := map[string]map[string]string{}

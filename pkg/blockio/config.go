@@ -17,24 +17,25 @@ import (
 // Config is a parsed blockio section.
 type Config struct{ classes []class }
 
-// class is a list of items, of which later ones override earlier ones.
+// class is a list of items. Later items override earlier ones.
 type class struct {
 	name  string
 	items []item
 }
 
-// item is goresctrl's parameters of some devices or, if Devices is nil, its weight for all.
+// item has goresctrl's parameters for some devices. If Devices is nil, the item is a weight for all devices.
 type item struct {
 	goresctrl.DevicesParameters
-	// rates are those of the parameters, by kind; nil: absent, so that an earlier item's value stays.
+	// rates has the rates among the parameters, by kind. The rate of a kind is nil if the item does not set it; the
+	// value of an earlier item then stays.
 	rates [rateKinds]*uint64
-	// weight is that of the parameters, 10 to 1000; 0: absent.
+	// weight is the weight among the parameters, from 10 to 1000. It is 0 if the item does not set it.
 	weight uint64
-	// place is where the item is defined.
+	// place is the place in the file where the item is defined.
 	place classes.FieldError
 }
 
-// problem returns a problem of a field of the item.
+// problem returns an error about a field of the item.
 func (i *item) problem(field, text string) error {
 	problem := i.place
 	problem.Field += "." + field
@@ -42,7 +43,7 @@ func (i *item) problem(field, text string) error {
 	return &problem
 }
 
-// ClassNames returns the names of the classes, sorted.
+// ClassNames returns the sorted names of the classes.
 func (c *Config) ClassNames() []string {
 	names := make([]string, len(c.classes))
 	for i, class := range c.classes {
@@ -51,12 +52,12 @@ func (c *Config) ClassNames() []string {
 	return names
 }
 
-// rateFields returns the names of the rates in goresctrl's configuration.
+// rateFields returns the field names of the rates in goresctrl's configuration.
 func rateFields() []string {
 	return []string{"ThrottleReadBps", "ThrottleWriteBps", "ThrottleReadIOPS", "ThrottleWriteIOPS"}
 }
 
-// ParseConfig reads a configuration in goresctrl's format, and reports what is wrong on any machine.
+// ParseConfig reads a configuration in goresctrl's format. It reports the problems that do not depend on the machine.
 func ParseConfig(section *classes.Field) classes.BackendConfig {
 	config := &Config{}
 	for _, field := range section.Fields("Classes")["Classes"].Entries() {

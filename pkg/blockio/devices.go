@@ -11,10 +11,11 @@ import (
 	"strings"
 )
 
-// maxSymlinks is the kernel's limit of symbolic links in the resolution of a path (path_resolution(7)).
+// maxSymlinks is the kernel's limit of the number of symbolic links that the resolution of a path may follow
+// (path_resolution(7)).
 const maxSymlinks = 40
 
-// disk is a whole block device, as the io controller requires.
+// disk is a whole block device. The io controller accepts only whole devices.
 type disk struct {
 	device
 	name string // in /sys/block
@@ -24,7 +25,7 @@ func (d disk) String() string { return fmt.Sprintf("%s (%s)", d.name, d.device) 
 
 type match struct {
 	disks []disk
-	// partitions are sentences about partitions. ignored are sentences about files that are not block devices.
+	// partitions has sentences about partitions. ignored has sentences about files that are not block devices.
 	partitions, ignored []string
 }
 
@@ -64,7 +65,8 @@ func (m *match) add(host FS, name string) error {
 	return nil
 }
 
-// followSymlinks resolves all symbolic links in a path on the host, whose root need not be that of this process.
+// followSymlinks resolves all symbolic links in a path on the host. The host's root directory may differ from the root
+// directory of this process.
 func followSymlinks(host FS, name string) (string, error) {
 	done, rest := "/", strings.Split(strings.Trim(path.Clean(name), "/"), "/")
 	for links := 0; len(rest) > 0; {
@@ -90,7 +92,8 @@ func followSymlinks(host FS, name string) (string, error) {
 	return done, nil
 }
 
-// wholeDisk returns the disk of a device: itself, or the disk of the partition. Device mapper, loop and md devices are disks.
+// wholeDisk returns the disk of a device. For a partition it returns the disk that has the partition; for another
+// device it returns the device itself. Device mapper, loop and md devices count as disks.
 func wholeDisk(host FS, dev device) (whole disk, isPartition bool, err error) {
 	node := "/sys/dev/block/" + dev.String()
 	link, err := host.Readlink(node)

@@ -23,7 +23,8 @@ var (
 	ErrNotApplied = errors.New("the kernel did not apply the values")
 )
 
-// Enforce implements classes.Backend. It writes the values of the class that the cgroup lacks, and reads them back.
+// Enforce implements classes.Backend. It writes those values of the class that the cgroup lacks, and verifies them by
+// reading them back.
 func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
 	s := b.live.Load()
 	change, known, err := s.change(from, to)
@@ -103,7 +104,7 @@ func (g group) read() (values, error) {
 	return state, nil
 }
 
-// apply writes the rest of a change and verifies all of it. On any error it restores the state.
+// apply writes the rest of a change, and verifies the whole change. On any error it restores the previous state.
 func (g group) apply(rest, state, change values) error {
 	err := g.writeAll(rest)
 	if err == nil {
@@ -128,7 +129,7 @@ func (g group) writeAll(change values) error {
 	return nil
 }
 
-// undo restores the values that a change, or part of it, has altered, as far as possible.
+// undo restores the previous values that a change, or a part of it, has altered. It continues after a failed write.
 func (g group) undo(change, state values) error {
 	now, err := g.read()
 	if err != nil {
@@ -158,7 +159,7 @@ func (g group) verify(change values) error {
 	return nil
 }
 
-// write adds the meaning and the remedy to an errno of the kernel.
+// write does one write. If the write fails, it adds the meaning of the kernel's errno, and the remedy, to the error.
 func (g group) write(w write) error {
 	err := g.host.WriteFile(path.Join(g.dir, w.file), []byte(w.data))
 	if err == nil {
@@ -178,7 +179,8 @@ func (g group) write(w write) error {
 	return fmt.Errorf("write %q to %s: %w%s", w.data, w.file, err, hint)
 }
 
-// missing explains why a cgroup has no files of the io controller. It names the ancestor that does not enable it.
+// missing explains why a cgroup has no files of the io controller. The error names the ancestor that does not enable
+// the controller.
 func (g group) missing(err error) error {
 	if _, procsErr := g.host.ReadFile(path.Join(g.dir, "cgroup.procs")); errors.Is(procsErr, fs.ErrNotExist) {
 		return fmt.Errorf("cgroup %s is gone: %w", g.dir, err)

@@ -13,9 +13,10 @@ import (
 type write struct{ file, data string }
 
 type layout interface {
-	// writes returns the writes that make a change, in order. Each may be repeated.
+	// writes returns the writes that make a change, in the order in which they must be done. Each write may be
+	// repeated.
 	writes(change values) []write
-	// files returns the files to read for a state.
+	// files returns the files that must be read to know the state of a cgroup.
 	files(weights []weightFile) []string
 	// parse adds the content of a file to a state.
 	parse(state values, file string, data []byte) error
@@ -88,7 +89,8 @@ func (legacy) parse(state values, file string, data []byte) error {
 	return parseWeights(state, weightFile(strings.TrimSuffix(file, "_device")), data)
 }
 
-// writes returns the writes of a change. The format of limits and of a default weight depends on the version.
+// writes returns the writes of a change. The formats of a default weight and of limits are parameters, because they
+// depend on the cgroup version.
 func (v values) writes(defaultWeight string, limits func(device, value) []write) []write {
 	var all []write
 	for _, s := range v.sorted() {
@@ -107,7 +109,8 @@ func (v values) writes(defaultWeight string, limits func(device, value) []write)
 	return all
 }
 
-// texts joins the writes to each file, a line each, as in "unified" of the OCI runtime specification.
+// texts joins the writes to each file, with one line for each write. The field "unified" of the OCI runtime
+// specification has this format.
 func texts(writes []write) map[string]string {
 	byFile := map[string]string{}
 	for _, write := range writes {

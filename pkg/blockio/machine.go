@@ -15,23 +15,23 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// machine is the I/O controller and the disks of this machine at the time of an inspection.
+// machine describes the I/O controller and the disks of this machine at the time of an inspection.
 type machine struct {
-	// version of the hierarchy with the io controller, and its mount point.
+	// version and root are the cgroup version and the mount point of the hierarchy with the io controller.
 	version int
 	root    string
 	// byRuntime is true when runtimes write the files of this hierarchy.
 	byRuntime bool
-	// names of the disks.
+	// names has the names of the disks.
 	names map[device]string
 	// weightFiles are the weight files of cgroups on this machine, sorted.
 	weightFiles []weightFile
-	// accepts are the weights of devices that the kernel accepts. acts are the devices whose I/O depends on weights.
+	// accepts has the weights of devices that the kernel accepts. acts has the devices whose I/O depends on weights.
 	accepts map[setting]bool
 	acts    map[device]bool
 }
 
-// inspect reads the state of the machine. Without an io controller, the error is a *classes.Unavailable.
+// inspect reads the state of the machine. If the machine has no io controller, the error is a *classes.Unavailable.
 func inspect(host FS, tree Tree) (machine, error) {
 	m := machine{names: map[device]string{}, accepts: map[setting]bool{}, acts: map[device]bool{}}
 	root, version, err := tree.IORoot()
@@ -75,7 +75,7 @@ func (m *machine) inspectDisks(host FS) error {
 	return nil
 }
 
-// addSchedulers records the weights that the schedulers of a disk add.
+// addSchedulers records the weight settings that the schedulers of a disk add.
 func (m *machine) addSchedulers(dev device, data []byte) {
 	files := map[string]weightFile{"bfq": ioBFQWeight, "cfq": ioWeight}
 	if m.version == 1 {
@@ -96,7 +96,8 @@ func (m *machine) addSchedulers(dev device, data []byte) {
 	}
 }
 
-// inspectCost looks for iocost. A device accepts weights once iocost was set up for it, and acts on them while it is enabled.
+// inspectCost reads the state of iocost. A device accepts weights once iocost was set up for it. A device acts on
+// weights while iocost is enabled for it.
 func (m *machine) inspectCost(host FS) error {
 	if m.version == 1 {
 		return nil
@@ -129,12 +130,12 @@ func (m *machine) addWeightFile(file weightFile) {
 	}
 }
 
-// present returns the values without disks that the machine lacks.
+// present returns v without the values for disks that the machine lacks.
 func (m *machine) present(v values) values {
 	return v.only(func(s setting) bool { return s.isDefaultWeight() || m.names[s.device] != "" })
 }
 
-// without returns the disks that the other machine lacks.
+// without returns the disks of m that the other machine lacks.
 func (m *machine) without(other machine) []device {
 	return slices.DeleteFunc(m.disks(), func(dev device) bool { return other.names[dev] != "" })
 }

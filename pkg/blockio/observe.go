@@ -13,8 +13,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Observe implements classes.Backend. A class is recognized when the cgroup has exactly its values, out of all values that any
-// class names. If other classes, or the system default, have the same values, only the wanted class is recognized.
+// Observe implements classes.Backend. It compares the cgroup's values with the values of the classes, and ignores
+// settings that no class names. It returns a class if the cgroup has exactly the values of this class. If several
+// classes, or a class and the system default, have these values, it returns the wanted class or none.
 func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (class string, ok bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", false, fmt.Errorf("observe: %w", err)
@@ -41,8 +42,8 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	return class, ok, nil
 }
 
-// hasEnded reports whether a target without a cgroup has ended. Its process may still run if the runtime gives paths that are not
-// the host's.
+// hasEnded reports whether a target without a cgroup has ended. It checks the process of the target, because the
+// process may still run when the runtime reports paths that are not paths on the host.
 func (b *Backend) hasEnded(target classes.Holder) bool {
 	if target.Container == "" {
 		return true
@@ -51,7 +52,7 @@ func (b *Backend) hasEnded(target classes.Holder) bool {
 	return target.PID > 0 && errors.Is(err, fs.ErrNotExist)
 }
 
-// recognize returns the only class that has these values.
+// recognize returns the class that has these values. It returns no class if several classes have them.
 func (s *snapshot) recognize(state values) (class string, ok bool) {
 	matches := 0
 	if state.equals(nil) {

@@ -19,7 +19,8 @@ func fieldsOf(data []byte) (lines [][]string) {
 	return lines
 }
 
-// parseIOMax reads io.max: "MAJ:MIN rbps=… wbps=… riops=… wiops=…" a line, in any order, without devices that have no limit.
+// parseIOMax reads io.max. Each line is "MAJ:MIN rbps=… wbps=… riops=… wiops=…"; the lines are in any order. Devices
+// that have no limit have no line.
 func parseIOMax(into values, data []byte) error {
 	for _, fields := range fieldsOf(data) {
 		dev, err := parseDevice(fields[0])
@@ -54,8 +55,9 @@ func parseLimit(text string) (uint64, error) {
 	return limit, nil
 }
 
-// parseWeights reads a file of weights: "default 100", or before Linux 5.4 just "100", and "MAJ:MIN 200" for devices. The lines
-// of v1's "…weight_device" count as lines of the same file.
+// parseWeights reads a file of weights. The default weight is in the line "default 100", or before Linux 5.4 just
+// "100". The weight of a device is in a line like "MAJ:MIN 200". The lines of the v1 file "…weight_device" are parsed
+// like lines of the same file.
 func parseWeights(into values, file weightFile, data []byte) error {
 	for _, fields := range fieldsOf(data) {
 		weight, err := strconv.ParseUint(fields[len(fields)-1], 10, 64)
@@ -74,7 +76,7 @@ func parseWeights(into values, file weightFile, data []byte) error {
 	return nil
 }
 
-// parseThrottle reads one of v1's blkio.throttle.*_device: "MAJ:MIN limit" a line.
+// parseThrottle reads a blkio.throttle.*_device file of cgroup v1. Each line is "MAJ:MIN limit".
 func parseThrottle(into values, kind int, data []byte) error {
 	for _, fields := range fieldsOf(data) {
 		if len(fields) != 2 {
@@ -94,7 +96,8 @@ func parseThrottle(into values, kind int, data []byte) error {
 	return nil
 }
 
-// parseScheduler reads /sys/block/*/queue/scheduler: the schedulers that the disk can use, the active one in brackets.
+// parseScheduler reads /sys/block/*/queue/scheduler. The file lists the schedulers that the disk can use, with the
+// active one in brackets.
 func parseScheduler(data []byte) (active string, known []string) {
 	for name := range strings.FieldsSeq(string(data)) {
 		if inner, found := strings.CutPrefix(name, "["); found {
@@ -109,7 +112,8 @@ func parseScheduler(data []byte) (active string, known []string) {
 	return active, known
 }
 
-// parseCostQoS reads io.cost.qos of the root: the devices that iocost is set up for, and whether it is enabled.
+// parseCostQoS reads io.cost.qos of the root cgroup. It returns the devices for which iocost is set up, and for each
+// device whether iocost is enabled.
 func parseCostQoS(data []byte) (map[device]bool, error) {
 	enabled := map[device]bool{}
 	for _, fields := range fieldsOf(data) {

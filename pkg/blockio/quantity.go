@@ -11,14 +11,15 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// The range of goresctrl's weights. cgroup v1's blkio.weight has the same range.
+// These are the bounds of goresctrl's weights. The file blkio.weight of cgroup v1 has the same bounds.
 const (
 	minWeight = 10
 	maxWeight = 1000
 )
 
-// maxRate returns the largest limit of a kind that the kernel neither reads as "no limit" nor, in cgroup v1, truncates to 32
-// bits (block/blk-throttle.c). It is below the largest int64, to which larger quantities are capped.
+// maxRate returns the largest usable limit of a kind. The kernel reads some larger limits as "no limit", and in cgroup
+// v1 it truncates them to 32 bits (block/blk-throttle.c). The result is below the largest int64, to which parseQuantity
+// caps larger quantities.
 func maxRate(kind int) uint64 {
 	if kind == readIOPS || kind == writeIOPS {
 		return math.MaxUint32 - 1
@@ -26,7 +27,8 @@ func maxRate(kind int) uint64 {
 	return math.MaxInt64 - 1
 }
 
-// parseQuantity reads a Kubernetes quantity, e.g. "10M", "64Ki" or "500". Like goresctrl it rounds up to a whole number.
+// parseQuantity reads a Kubernetes quantity, like "10M", "64Ki" or "500". It rounds up to a whole number, as goresctrl
+// does.
 func parseQuantity(f *classes.Field, text string, least, most uint64) uint64 {
 	zero := ""
 	if least == 0 {

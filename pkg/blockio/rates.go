@@ -28,7 +28,7 @@ func parseDevice(text string) (device, error) {
 	return device{major: uint32(majorNumber), minor: uint32(minorNumber)}, nil
 }
 
-// Kinds of throttling, in the order of io.max.
+// These are the kinds of throttling, in the order of the keys in io.max.
 const (
 	readBps = iota
 	writeBps
@@ -40,7 +40,8 @@ const (
 // rateKeys returns the keys of io.max (Documentation/admin-guide/cgroup-v2.rst, "IO Interface Files").
 func rateKeys() []string { return []string{"rbps", "wbps", "riops", "wiops"} }
 
-// ioMaxLine returns what one write to io.max sets: one device, with all four keys, since the kernel keeps those that are missing.
+// ioMaxLine returns the text of one write to io.max for one device. The text has all four keys, because the kernel
+// keeps the limits whose keys are missing.
 func ioMaxLine(dev device, limits value) string {
 	line := dev.String()
 	for kind, key := range rateKeys() {

@@ -11,9 +11,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Repair implements classes.Backend. It resolves the live configuration again and makes the result live. Drift is a disk of a class
-// that came or went, or that began or ceased to act on weights. The values in containers' cgroups are not checked here, because
-// they belong to holders and not to the configuration.
+// Repair implements classes.Backend. It resolves the live configuration again and makes the result live. It reports
+// drift if a disk of a class appeared or disappeared, or if a disk began or ceased to act on weights. It does not check
+// the values in the cgroups of containers, because these values belong to the holders and not to the configuration.
 func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	now := b.live.Load()
 	if now.config == nil {
@@ -41,7 +41,8 @@ func (s *snapshot) loses(next *snapshot) bool {
 	return false
 }
 
-// differences describes how the next snapshot's machine differs from this one's, a sentence each.
+// differences describes how the machine of the next snapshot differs from the machine of s. Each difference is one
+// sentence.
 func (s *snapshot) differences(next *snapshot) (found []string) {
 	for _, dev := range s.machine.without(next.machine) {
 		found = append(found, fmt.Sprintf("disk %s is gone", s.machine.diskName(dev)))

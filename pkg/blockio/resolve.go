@@ -12,14 +12,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// resolver resolves classes to values for this machine.
+// resolver resolves the classes of a configuration to values for this machine.
 type resolver struct {
 	host    FS
 	machine machine
 	matches map[string]match
 	// weighs is true when a class has a weight.
 	weighs bool
-	// partitions and ignored are sentences for conditions.
+	// partitions and ignored have sentences for the messages of conditions.
 	partitions, ignored []string
 	problems            []error
 }
@@ -44,7 +44,7 @@ func (r *resolver) resolve(c class) (v values, degraded []string) {
 	return r.machine.valuesOf(merged), append(degraded, r.machine.weightless(merged)...)
 }
 
-// disksOf returns the disks of an item, and why some may be missing.
+// disksOf returns the disks that an item selects. degraded has the reasons why disks may be missing.
 func (r *resolver) disksOf(item *item) (disks []disk, degraded []string) {
 	if len(item.Devices) == 0 {
 		degraded = append(degraded, item.place.Field+" lists no device")
@@ -64,7 +64,8 @@ func (r *resolver) disksOf(item *item) (disks []disk, degraded []string) {
 	return disks, degraded
 }
 
-// match caches the match of a pattern, so that all classes resolve it alike and its warnings appear once.
+// match returns the match of a pattern and caches it. All classes therefore get the same disks for a pattern, and the
+// warnings of a pattern appear once.
 func (r *resolver) match(pattern string) (match, error) {
 	if found, known := r.matches[pattern]; known {
 		return found, nil
@@ -92,10 +93,11 @@ func (r *resolver) checkRates(item *item) {
 	}
 }
 
-// merged has the items of a class merged into one; later items override earlier ones.
+// merged is the result of merging all items of a class. Later items override earlier ones.
 type merged struct {
 	limits map[device]value
-	// weights are goresctrl's. The weight of the zero device is the default of devices without their own weight.
+	// weights has weights in goresctrl's units. The weight of the zero device is the default for devices without their
+	// own weight.
 	weights map[device]uint64
 }
 
@@ -113,7 +115,7 @@ func (m *merged) add(item *item, dev device) {
 	}
 }
 
-// valuesOf distributes the values of a class to the files that this machine has.
+// valuesOf distributes the values of a class to the cgroup files that exist on this machine.
 func (m *machine) valuesOf(merged merged) values {
 	v := values{}
 	for dev, limits := range merged.limits {
@@ -155,7 +157,7 @@ func weightRemedy(version int) string {
 	return remedy
 }
 
-// conditions describe the configuration as a whole.
+// conditions returns the conditions about the configuration as a whole.
 func (r *resolver) conditions() []classes.Condition {
 	var unmatched []string
 	for pattern, found := range r.matches {

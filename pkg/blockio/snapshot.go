@@ -16,26 +16,27 @@ import (
 
 // snapshot is a live configuration. It is immutable, so that hooks can read it while the next one is built.
 type snapshot struct {
-	// config is the applied configuration; nil before the first one.
+	// config is the applied configuration. It is nil before the first Apply.
 	config  *Config
 	machine machine
 	classes map[string]liveClass
 	status  classes.BackendStatus
-	// former are values of former configurations that runtimes have stored.
+	// former has the values of former configurations that runtimes have stored for containers.
 	former values
-	// named are the former values and the values of all classes. A running container may have any of them: a process that was
-	// killed during a change can leave values of an unknown class.
+	// named has the former values and the values of all classes. A running container may have any of these values,
+	// because a process that was killed during a change can leave values of an unknown class.
 	named values
 }
 
-// liveClass is a class with the values to clear when a target leaves it.
+// liveClass is a class, with the values that must be cleared when a target leaves the class.
 type liveClass struct {
 	values values
-	// configured includes the values of devices that are gone.
+	// configured has the values of the class, including the values of devices that the machine lost.
 	configured values
-	// touched are the values of the class and its predecessors of the same name, which running containers may still have.
+	// touched has the values of the class and of its predecessors with the same name. Running containers may still have
+	// these values.
 	touched values
-	// offered is false for a class that was removed from the configuration and is still in use.
+	// offered is false for a class that is still in use after it was removed from the configuration.
 	offered bool
 }
 
@@ -64,7 +65,7 @@ func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, 
 	return s, errors.Join(resolver.problems...)
 }
 
-// byRuntime reports whether the runtime sets the values: it does so for containers, in cgroup v2.
+// byRuntime reports whether the runtime sets the values. The runtime does so for containers in cgroup v2.
 func (s *snapshot) byRuntime(scope classes.Scope) bool {
 	return scope == classes.ContainerScope && s.machine.byRuntime
 }
@@ -85,7 +86,7 @@ func (s *snapshot) inherit(previous *snapshot) *snapshot {
 	return s
 }
 
-// released returns the snapshot without the values of classes that are not in use.
+// released returns a copy of the snapshot without the values that only unused classes needed.
 func (s *snapshot) released(inUse func(class string) bool) *snapshot {
 	kept := *s
 	kept.classes = maps.Clone(s.classes)
@@ -103,7 +104,7 @@ func (s *snapshot) released(inUse func(class string) bool) *snapshot {
 	return &kept
 }
 
-// change returns the change from one class to another; known is false when the class to leave is unknown.
+// change returns the change from one class to another. known is false if the snapshot does not have the class from.
 func (s *snapshot) change(from, to string) (change values, known bool, err error) {
 	target, err := s.valuesOf(to)
 	if err != nil {
@@ -136,8 +137,8 @@ func (s *snapshot) settable(change values) values {
 	})
 }
 
-// neutral returns texts without effect for the files of a change. Runtimes never drop a file that they have stored, they only
-// replace its text.
+// neutral returns the files of a change with texts that have no effect. Adjust needs them because runtimes never drop a
+// file that they have stored. Runtimes can only replace the text of such a file.
 func (s *snapshot) neutral(change values) map[string]string {
 	neutral, disks := map[string]string{}, s.machine.disks()
 	for of := range change {

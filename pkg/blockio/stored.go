@@ -12,7 +12,8 @@ import (
 
 var _ classes.StoredValueChecker = (*Backend)(nil)
 
-// IsStale implements classes.StoredValueChecker. It keeps values that no class has, so that changes clear them from then on.
+// IsStale implements classes.StoredValueChecker. It remembers stored values that no class has, so that later changes of
+// a class clear them.
 func (b *Backend) IsStale(class string, files map[string]string) bool {
 	now := b.live.Load()
 	if now.config == nil || !now.byRuntime(b.scope) {

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// setting names one value of a cgroup: the limits of a device, or a weight.
+// setting names one value of a cgroup. The value is the limits of a device, or a weight.
 type setting struct {
 	// file is the file of a weight; it is empty for limits.
 	file weightFile
@@ -17,11 +17,13 @@ type setting struct {
 	device device
 }
 
-// value has the limits of a device by kind, and 0 is unlimited. Or its first element is a weight, and 0 is the file's default.
+// value is the value of a setting. For limits, it has the limits of a device by kind, and 0 means unlimited. For a
+// weight, the first element is the weight, and 0 means the file's default.
 type value [rateKinds]uint64
 
-// values are a state of a cgroup, or a change of it. In a state, a missing device has no limits and the default weight. In a
-// change, a missing setting stays as it is, and the zero value clears a device.
+// values is either the state of a cgroup or a change of that state. In a state, a device that is missing has no limits
+// and the default weight. In a change, a setting that is missing stays as it is, and the zero value clears the setting
+// of a device.
 type values map[setting]value
 
 func (s setting) isDefaultWeight() bool { return s.file != "" && s.device == device{} }
@@ -34,8 +36,9 @@ func (s setting) initial() value {
 	return value{}
 }
 
-// sorted returns the settings in write order: limits, then for each file the default weight before the weights of devices. bfq
-// resets the weights of devices when the default changes.
+// sorted returns the settings in the order in which they must be written: the limits first, then for each file the
+// default weight before the weights of devices. The order matters because bfq resets the weights of devices when the
+// default changes.
 func (v values) sorted() []setting {
 	return slices.SortedFunc(maps.Keys(v), func(a, b setting) int {
 		return cmp.Or(cmp.Compare(a.file, b.file), compareDevices(a.device, b.device))
@@ -47,7 +50,7 @@ func (v values) has(s setting) bool {
 	return has
 }
 
-// only returns the values of the settings to keep.
+// only returns the values of those settings for which keep returns true.
 func (v values) only(keep func(setting) bool) values {
 	kept := values{}
 	for s, value := range v {
@@ -58,7 +61,7 @@ func (v values) only(keep func(setting) bool) values {
 	return kept
 }
 
-// merge returns the union of both; the other's values win.
+// merge returns the union of v and other. If both have a setting, the value of other wins.
 func (v values) merge(other values) values {
 	merged := values{}
 	maps.Copy(merged, v)
@@ -66,7 +69,7 @@ func (v values) merge(other values) values {
 	return merged
 }
 
-// changeTo returns the change from these values to others. It does not depend on other values of the cgroup.
+// changeTo returns the change from v to the values in to. The change does not depend on other values of the cgroup.
 func (v values) changeTo(to values) values {
 	change := values{}
 	for s := range v {
@@ -75,14 +78,15 @@ func (v values) changeTo(to values) values {
 	return change.merge(to)
 }
 
-// setLimits adds limits, if any, to a state or class.
+// setLimits adds the limits of a device to a state or to the values of a class, unless all limits are 0.
 func (v values) setLimits(dev device, limits value) {
 	if limits != (value{}) {
 		v[setting{device: dev}] = limits
 	}
 }
 
-// remaining returns the part of a change that a state lacks. With a new default weight, that includes the weights of devices.
+// remaining returns the part of a change that a state lacks. If this part has a new default weight, it also includes
+// the weights of devices, because bfq resets them when the default changes.
 func (v values) remaining(state values) values {
 	return v.only(func(s setting) bool {
 		base := setting{file: s.file}
@@ -90,8 +94,8 @@ func (v values) remaining(state values) values {
 	})
 }
 
-// undo returns the change that restores the state where v changes it. With a default weight, that includes the weights of
-// devices.
+// undo returns the change that restores the previous state wherever v changes it. If v changes a default weight, the
+// result also includes the weights of devices.
 func (v values) undo(state values) values {
 	cleared := v.only(func(s setting) bool { return !s.isDefaultWeight() })
 	for s := range cleared {
@@ -100,7 +104,7 @@ func (v values) undo(state values) values {
 	return cleared.merge(state.only(func(s setting) bool { return v.has(s) || v.has(setting{file: s.file}) }))
 }
 
-// equals reports whether a state is exactly the state of a class.
+// equals reports whether v is exactly the state of a cgroup with the values of a class.
 func (v values) equals(class values) bool { return len(v.changeTo(class).remaining(v)) == 0 }
 
 // clearsOnly reports whether a change sets nothing but initial values.

@@ -9,10 +9,10 @@ type weightFile string
 const (
 	// ioWeight has the weights of iocost.
 	ioWeight weightFile = "io.weight"
-	// ioBFQWeight is the file of the bfq scheduler in cgroup v2, blkioBFQWeight in v1.
+	// ioBFQWeight is the file of the bfq scheduler in cgroup v2, and blkioBFQWeight is its file in v1.
 	ioBFQWeight    weightFile = "io.bfq.weight"
 	blkioBFQWeight weightFile = "blkio.bfq.weight"
-	// blkioWeight is the file of the cfq scheduler in v1, removed in Linux 5.0.
+	// blkioWeight is the file of the cfq scheduler in v1. Linux 5.0 removed this scheduler.
 	blkioWeight weightFile = "blkio.weight"
 )
 
@@ -24,8 +24,9 @@ func (f weightFile) initial() uint64 {
 	return 100 // CGROUP_WEIGHT_DFL
 }
 
-// convert converts a weight of goresctrl, 10 to 1000, to the file's units. bfq has the same units. io.weight, 1 to 10000, gets
-// the linear conversion of KEP-2254, which runc and crun use for OCI's blockIO.weight.
+// convert converts a weight of goresctrl, from 10 to 1000, to the file's units. The files of bfq have the same units.
+// For io.weight, from 1 to 10000, convert uses the linear conversion of KEP-2254. runc and crun use the same conversion
+// for OCI's blockIO.weight.
 func (f weightFile) convert(weight uint64) uint64 {
 	if f == ioWeight {
 		return 1 + (weight-minWeight)*9999/990
@@ -33,7 +34,7 @@ func (f weightFile) convert(weight uint64) uint64 {
 	return weight
 }
 
-// deviceFile returns the file to which the weights of devices are written.
+// deviceFile returns the file to which the weights of single devices are written.
 func (f weightFile) deviceFile() string {
 	if f == blkioBFQWeight || f == blkioWeight {
 		return string(f) + "_device"

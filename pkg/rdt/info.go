@@ -127,7 +127,7 @@ func (p *infoParser) cache(schema Schema, domains []int) CacheInfo {
 		p.problems = append(p.problems, fmt.Errorf("resctrl info/%s/cbm_mask: %#x is not a run of ones from bit 0", name, info.Mask))
 	}
 
-	// Before Linux 6.7 this file does not exist. Only AMD CPUs, whose minimum is 0 bits, supported masks with gaps.
+	// This file exists since Linux 6.7. Before, only AMD CPUs supported masks with gaps, and their minimum is 0 bits.
 	info.Sparse = info.MinBits == 0
 	if _, ok := p.files[name+"/sparse_masks"]; ok {
 		info.Sparse = p.number(name+"/sparse_masks", 10) != 0
