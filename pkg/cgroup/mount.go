@@ -13,15 +13,17 @@ import (
 )
 
 type hierarchy struct {
-	// point is the mount point. root is the mounted cgroup: "/", except in containers that see only a part.
+	// point is the mount point. root is the cgroup that is mounted there. It is "/", except in containers that see only
+	// a part of the hierarchy.
 	point, root string
 	version     int
-	// controllers are the controllers of a v1 hierarchy, "name=systemd" included. For v2 they are in cgroup.controllers.
+	// controllers has the controllers of a v1 hierarchy, including "name=systemd". The controllers of a v2 hierarchy
+	// are in its file cgroup.controllers.
 	controllers []string
 }
 
-// parseMountinfo returns the cgroup hierarchies in /proc/<pid>/mountinfo. Of several mounts of one hierarchy it prefers a whole
-// one, then one below /sys/fs/cgroup.
+// parseMountinfo returns the cgroup hierarchies in /proc/<pid>/mountinfo. If a hierarchy has several mounts,
+// parseMountinfo prefers a mount of the whole hierarchy, then a mount below /sys/fs/cgroup.
 func parseMountinfo(data []byte) ([]hierarchy, error) {
 	mounts, err := mountinfo.GetMountsFromReader(bytes.NewReader(data), nil)
 	if err != nil {

@@ -17,8 +17,8 @@ var ErrBadPath = errors.New("not a cgroups path")
 
 const sliceSuffix = ".slice"
 
-// Path converts cgroupsPath of the OCI runtime specification, or a pod's cgroup parent, into a path below the root of a
-// hierarchy, beginning with "/". It accepts paths, "slice:prefix:name", and slices.
+// Path converts the cgroupsPath of the OCI runtime specification, or a pod's cgroup parent, to a path below the root of
+// a hierarchy. The result begins with "/". Path accepts a path, "slice:prefix:name", or a slice.
 func Path(cgroupsPath string) (string, error) {
 	switch {
 	case cgroupsPath == "":
@@ -31,7 +31,8 @@ func Path(cgroupsPath string) (string, error) {
 	return cleanPath(cgroupsPath)
 }
 
-// isSystemd distinguishes "slice:prefix:name" from a path that contains colons.
+// isSystemd reports whether a cgroups path has the form "slice:prefix:name". A path that contains colons does not have
+// this form.
 func isSystemd(cgroupsPath string) bool {
 	return strings.Count(cgroupsPath, ":") == 2 && !strings.Contains(cgroupsPath, "/")
 }
@@ -43,7 +44,7 @@ func cleanPath(cgroupsPath string) (string, error) {
 	return path.Join("/", cgroupsPath), nil
 }
 
-// unitPath returns the path of the systemd unit that runtimes create for "slice:prefix:name".
+// unitPath returns the path of the systemd unit that container runtimes create for "slice:prefix:name".
 func unitPath(cgroupsPath string) (string, error) {
 	parts := strings.Split(cgroupsPath, ":")
 	prefix, name := parts[1], parts[2]
@@ -63,7 +64,8 @@ func unitPath(cgroupsPath string) (string, error) {
 	return path.Join(parent, name+".scope"), nil
 }
 
-// slicePath expands a slice to its ancestors (systemd.slice(5)): "a-b.slice" is /a.slice/a-b.slice, and "-.slice" the root.
+// slicePath returns the path of a slice with its ancestors (systemd.slice(5)). The path of "a-b.slice" is
+// /a.slice/a-b.slice. The path of "-.slice" is the root.
 func slicePath(slice string) (string, error) {
 	if slice == "-.slice" {
 		return "/", nil

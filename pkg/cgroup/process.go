@@ -19,7 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// groupOf returns the cgroup of a process in a hierarchy, as a path below the hierarchy's root.
+// groupOf returns the cgroup of a process in a hierarchy, as a path below the root of the hierarchy.
 func (t *Tree) groupOf(h hierarchy, pid int) (string, error) {
 	data, err := t.fs.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -46,8 +46,9 @@ func parseProcCgroup(data []byte, h hierarchy) (string, error) {
 	return cleanPath(group)
 }
 
-// Threads returns the IDs of all threads in the target's cgroup and below it, in the PID namespace of the host's /proc,
-// sorted. A cgroup that is removed meanwhile has none. On hybrid machines it uses the first hierarchy with such threads.
+// Threads returns the sorted IDs of all threads in the target's cgroup and in the cgroups below it. The IDs are in the
+// PID namespace of the host's /proc. If a cgroup is removed meanwhile, Threads returns no threads of it. On hybrid
+// machines, Threads uses the first hierarchy that has threads of the target.
 func (t *Tree) Threads(target classes.Holder) ([]int, error) {
 	if len(t.hierarchies) == 0 {
 		return nil, errors.New("list threads: no cgroup hierarchy is mounted; mount cgroup2 at " + defaultMount)
@@ -110,12 +111,13 @@ func (t *Tree) idsBelow(dir, file string) ([]int, error) {
 	return ids, nil
 }
 
-// isGone reports whether a cgroup was removed, or the name is not a directory.
+// isGone reports whether err means that a cgroup was removed, or that the name is not a directory.
 func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENODEV)
 }
 
-// parseIDs reads cgroup.threads, cgroup.procs or tasks. It skips 0, a process outside the reader's PID namespace.
+// parseIDs reads a file cgroup.threads, cgroup.procs or tasks. It skips the ID 0, which stands for a process outside
+// the reader's PID namespace.
 func parseIDs(data []byte) ([]int, error) {
 	var ids []int
 	for line := range strings.FieldsSeq(string(data)) {
@@ -130,8 +132,9 @@ func parseIDs(data []byte) ([]int, error) {
 	return ids, nil
 }
 
-// StatField returns a field of /proc/PID/stat by its number in proc_pid_stat(5), which is at least 3; empty when there is none. The
-// fields follow the name of the process, in parentheses, which may have any characters.
+// StatField returns a field of /proc/PID/stat. number is the number of the field in proc_pid_stat(5), and is at least
+// 3. If there is no such field, the result is empty. The numbered fields follow the name of the process. The name is in
+// parentheses and may have any characters.
 func StatField(stat []byte, number int) string {
 	const first = 3
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])

@@ -18,25 +18,27 @@ import (
 var (
 	// ErrNoIO means that no mounted hierarchy has an io (v2) or blkio (v1) controller.
 	ErrNoIO = errors.New("no mounted cgroup hierarchy has the io controller (in cgroup v1: blkio)")
-	// ErrNoCgroup means that a target has no cgroup: it has ended, or has not started yet.
+	// ErrNoCgroup means that a target has no cgroup, because the target has ended or has not started yet.
 	ErrNoCgroup = errors.New("no such cgroup")
 )
 
-// defaultMount is where distributions mount the cgroup hierarchies.
+// defaultMount is the directory at which distributions mount the cgroup hierarchies.
 const defaultMount = "/sys/fs/cgroup"
 
-// FS is the part of the host's filesystem that a Tree needs. Paths are the host's own.
+// FS is the part of the host's filesystem that a Tree needs. Paths are paths on the host.
 type FS interface {
 	ReadFile(path string) ([]byte, error)
 	ReadDir(path string) ([]string, error)
 }
 
-// dirLister is an FS that can list only directories. This saves a failing read for each file of a cgroup.
+// dirLister is an FS that can list the directories without the files. Listing only directories saves a failing read for
+// each file of a cgroup.
 type dirLister interface {
 	Subdirs(path string) ([]string, error)
 }
 
-// Tree is the machine's cgroup hierarchies as they were mounted at Detect. It is immutable and safe for concurrent use.
+// Tree has the machine's cgroup hierarchies as they were mounted when Detect ran. It is immutable and safe for
+// concurrent use.
 type Tree struct {
 	fs          FS
 	hierarchies []hierarchy
@@ -44,7 +46,8 @@ type Tree struct {
 	io *hierarchy
 }
 
-// children returns the names of the cgroups in a cgroup. It also returns file names unless fs is a dirLister.
+// children returns the names of the cgroups in a cgroup. If fs is not a dirLister, the result also has the names of
+// files.
 func (t *Tree) children(dir string) ([]string, error) {
 	if lister, ok := t.fs.(dirLister); ok {
 		return lister.Subdirs(dir)
@@ -52,8 +55,8 @@ func (t *Tree) children(dir string) ([]string, error) {
 	return t.fs.ReadDir(dir)
 }
 
-// Detect finds the cgroup mounts of the host's first process, or of this process if it may not read them. A machine without an io
-// controller is not an error; IORoot and IODir report it.
+// Detect finds the cgroup mounts of the host's first process. If this process may not read them, it finds its own
+// cgroup mounts. Detect returns no error for a machine without an io controller; IORoot and IODir report that.
 func Detect(fs FS) (*Tree, error) {
 	data, err := fs.ReadFile("/proc/1/mountinfo")
 	if err != nil {
@@ -71,7 +74,8 @@ func Detect(fs FS) (*Tree, error) {
 	return tree, nil
 }
 
-// findIO returns the only hierarchy with the io controller: a controller that is mounted in v1 is missing in v2.
+// findIO returns the only hierarchy with the io controller. There is only one, because a controller that is mounted in
+// v1 is missing in v2.
 func (t *Tree) findIO() *hierarchy {
 	for i, h := range t.hierarchies {
 		if slices.Contains(h.controllers, "blkio") {
@@ -85,8 +89,8 @@ func (t *Tree) findIO() *hierarchy {
 	return nil
 }
 
-// IORoot returns the mount point of the hierarchy with the io controller, and its version, 1 or 2. Without one, the error
-// is ErrNoIO.
+// IORoot returns the mount point of the hierarchy with the io controller, and its cgroup version, 1 or 2. If there is
+// no such hierarchy, the error is ErrNoIO.
 func (t *Tree) IORoot() (dir string, version int, err error) {
 	if t.io == nil {
 		return "", 0, ErrNoIO
@@ -94,14 +98,14 @@ func (t *Tree) IORoot() (dir string, version int, err error) {
 	return t.io.point, t.io.version, nil
 }
 
-// Unified reports whether runtimes run in cgroup v2 mode and accept values for cgroup v2 files. They do so when the
-// cgroup2 tree is mounted at /sys/fs/cgroup itself.
+// Unified reports whether container runtimes use cgroup v2 mode and accept values for cgroup v2 files. Runtimes do so
+// when the cgroup2 tree is mounted at /sys/fs/cgroup itself.
 func (t *Tree) Unified() bool {
 	return slices.ContainsFunc(t.hierarchies, func(h hierarchy) bool { return h.version == 2 && h.point == defaultMount })
 }
 
-// IODir returns the directory with a target's files of the io controller, and the version of their hierarchy. The error is
-// ErrNoIO, ErrNoCgroup or ErrBadPath.
+// IODir returns the directory that has the io controller's files of a target, and the cgroup version of the hierarchy.
+// The error is ErrNoIO, ErrNoCgroup or ErrBadPath.
 func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error) {
 	if t.io == nil {
 		return "", 0, ErrNoIO
@@ -113,8 +117,9 @@ func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error)
 	return t.payloadDir(target, dir), t.io.version, nil
 }
 
-// dir returns the target's directory in a hierarchy: the directory of its cgroups path. If that does not exist and the target is
-// a container with a process, it is the directory of that process.
+// dir returns the target's directory in a hierarchy. This is the directory of the target's cgroups path. If that
+// directory does not exist and the target is a container with a process, dir returns the directory of the cgroup of
+// that process.
 func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	group, err := Path(target.CgroupsPath)
 	dir := path.Join(h.point, group)
@@ -127,7 +132,7 @@ func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 		err = fmt.Errorf("%w: %s", ErrNoCgroup, dir)
 	}
 
-	// The first process of a pod's sandbox is in the sandbox's cgroup, not in the pod's.
+	// The first process of a pod's sandbox is in the cgroup of the sandbox, and not in the cgroup of the pod.
 	if target.PID <= 0 || target.Container == "" {
 		return "", err
 	}
@@ -141,15 +146,16 @@ func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	return h.dirOf(actual), nil
 }
 
-// isOwn reports whether the cgroup of a container's process can be the container's own. In hierarchies that the runtime does not
-// use, the process is in another cgroup, such as that of the runtime's service.
+// isOwn reports whether the cgroup of a container's process can be the container's own cgroup. In a hierarchy that the
+// runtime does not use, the process is in another cgroup, such as the cgroup of the runtime's service.
 func isOwn(target classes.Holder, group, actual string) bool {
 	return group != "" && group != "/" && strings.HasSuffix(actual, group) || target.ID != "" && strings.Contains(actual, target.ID)
 }
 
-// payloadDir returns dir, or the cgroup "container" in it if the target's process is there: crun can be configured to create such
-// a child in a scope, and it sets the values on the child. /proc/<pid>/cgroup cannot be used: in a container's cgroup namespace
-// its paths begin at the root of that namespace.
+// payloadDir returns dir, or the child cgroup "container" of dir if the target's process is in this child. crun can be
+// configured to create such a child in a scope, and it then sets the values on the child. payloadDir does not use
+// /proc/<pid>/cgroup, because in a container's cgroup namespace the paths in this file begin at the root of the
+// namespace.
 func (t *Tree) payloadDir(target classes.Holder, dir string) string {
 	if target.PID <= 0 || target.Container == "" || !isSystemd(target.CgroupsPath) {
 		return dir

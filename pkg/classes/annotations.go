@@ -10,31 +10,34 @@ import (
 
 // Keys of annotations.
 const (
-	// PodKey is the annotation of a pod with its own requests, and the defaults of its containers.
+	// PodKey is the annotation of a pod with the requests of the pod itself and the defaults of its containers.
 	PodKey = Domain + "/pod"
-	// ContainerKeyPrefix and the name of a container make the annotation of a pod with that container's requests.
+	// ContainerKeyPrefix is the prefix of a pod's annotation with the requests of one container. The name of the
+	// container follows the prefix.
 	ContainerKeyPrefix = "container." + Domain + "/"
-	// AllocatedKeyPrefix is the prefix of the CRI annotations that report what the kubelet allocated to a container from the device
-	// plugin. Only the kubelet can set them. The value is resource=class. The rest of the key is arbitrary.
+	// AllocatedKeyPrefix is the prefix of the CRI annotations that report what the kubelet allocated to a container
+	// from the device plugin. Only the kubelet can set these annotations. The value is resource=class. The key may have
+	// any text after the prefix.
 	AllocatedKeyPrefix = "allocated." + Domain + "/"
 )
 
-// family has the annotation keys that others have defined for one official resource: the KEP ("Pod annotations"), containerd and
-// CRI-O. The value of such an annotation is a class.
+// family has the annotation keys for one official resource that the KEP ("Pod annotations"), containerd and CRI-O have
+// defined. The value of such an annotation is a class.
 type family struct {
 	resource string
-	// offer is the index of the resource in the catalog; -1 when the catalog does not have it in container scope.
+	// offer is the index of the resource in the catalog. It is -1 if the catalog does not have the resource in
+	// container scope.
 	offer int
-	// cri is a container annotation, which only the kubelet can set.
+	// cri is the key of a container annotation. Only the kubelet can set this annotation.
 	cri string
-	// kep and runtime are annotations of the pod.
+	// kep and runtime have keys of the pod's annotations.
 	kep, runtime podKeys
 }
 
 type podKeys struct {
-	// container is the prefix of the key for one container, which ends in the container's name.
+	// container is the prefix of the key for one container. The name of the container follows the prefix.
 	container string
-	// pod is the key for all containers.
+	// pod is the key for all containers of the pod.
 	pod string
 }
 
@@ -55,7 +58,7 @@ func families() [2]family {
 	return [2]family{of("rdt"), of("blockio")}
 }
 
-// IsPodRequest reports whether an annotation of a pod with this key can request classes. It is for filters; only Resolve
+// IsPodRequest reports whether an annotation of a pod with this key can request classes. Filters use it. Only Resolve
 // decides what is requested.
 func IsPodRequest(key string) bool {
 	all := families()

@@ -1,55 +1,57 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package classes has QoS-class resources: their names, class files and requests, and the ledger of their holders. It follows
-// KEP-3008 and does no I/O.
+// Package classes has the QoS-class resources. It defines their names, class files and requests, and the ledger of
+// their holders. The package follows KEP-3008 and does no I/O.
 package classes
 
 import "slices"
 
-// Scope is the kind of object that has a class of a resource. A resource has one scope.
+// Scope is the kind of object that has a class of a resource. Each resource has one scope.
 type Scope string
 
 const (
-	// ContainerScope is the scope of resources with a class for each container.
+	// ContainerScope is the scope of resources that assign a class to each container.
 	ContainerScope Scope = "container"
-	// PodScope is the scope of resources with one class for the whole pod.
+	// PodScope is the scope of resources that assign one class to the whole pod.
 	PodScope Scope = "pod"
 )
 
 // SystemDefault is the class of containers and pods on which no class is enforced (KEP-3008, "Implicit defaults").
 const SystemDefault = ""
 
-// Removal is what happens to holders that requested a class when the class is removed from the class files.
+// Removal is the action for holders that requested a class when the class is removed from the class files.
 type Removal string
 
 const (
-	// Drain keeps the class for its holders until they end. It is the default.
+	// Drain keeps the class for its holders until the holders end. It is the default.
 	Drain Removal = "drain"
-	// Evict evicts the pods of its holders.
+	// Evict evicts the pods of the class's holders.
 	Evict Removal = "evict"
 )
 
 // Class is one class of a resource.
 type Class struct {
 	Name string
-	// Capacity is the maximum of simultaneous assignments on this node; 0 is unlimited.
+	// Capacity is the maximum number of simultaneous assignments on this node. 0 means unlimited.
 	Capacity    uint64
 	Description string
 }
 
-// Resource is one type of QoS with its classes, as offered on this node.
+// Resource is one QoS-class resource with its classes, as this node offers it.
 type Resource struct {
-	// Name is qualified, e.g. "k8s.io/rdt".
+	// Name is a qualified name, e.g. "k8s.io/rdt".
 	Name  string
 	Scope Scope
-	// Mutable is true when the class of a running container or pod can be changed.
+	// Mutable is true if the class of a running container or pod can be changed.
 	Mutable bool
-	// DefaultClass is assigned where nothing is requested; SystemDefault without one.
+	// DefaultClass is assigned to containers or pods that request nothing. It is SystemDefault if the resource has no
+	// default.
 	DefaultClass string
-	// OnClassRemoved applies to holders that requested their class. Holders of the default class follow the default.
+	// OnClassRemoved applies to holders that requested their class. Holders of the default class get the new default
+	// instead.
 	OnClassRemoved Removal
-	// Classes are in the order of the class file.
+	// Classes has the classes in the order of the class file.
 	Classes []Class
 }
 
@@ -65,11 +67,12 @@ func (r *Resource) Class(name string) (Class, bool) {
 // Offer is a configured resource, with its availability on this node.
 type Offer struct {
 	Resource
-	// Unavailable is not nil when this machine does not have the resource. Requests for its classes are refused then.
+	// Unavailable is nil if this machine has the resource. Otherwise, requests for classes of the resource are refused.
 	Unavailable *Unavailable
 }
 
-// Default returns the assignment if nothing is requested. An unavailable resource has no default, because it cannot be enforced.
+// Default returns the assignment that applies if nothing is requested. An unavailable resource has no default, because
+// it cannot be enforced.
 func (o *Offer) Default() Assignment {
 	if o.DefaultClass == SystemDefault || o.Unavailable != nil {
 		return Assignment{Resource: o.Name}
@@ -80,14 +83,15 @@ func (o *Offer) Default() Assignment {
 // Catalog is what a node offers. It is immutable and safe for concurrent use.
 type Catalog struct {
 	offers []Offer
-	// index is by canonical name.
+	// index has the index of each offer, by the canonical name of the resource.
 	index    map[string]int
 	families [2]family
-	// containerDefaults and podDefaults are the assignments if nothing is requested.
+	// containerDefaults and podDefaults have the assignments that apply if nothing is requested.
 	containerDefaults, podDefaults []Assignment
 }
 
-// NewCatalog makes the catalog of offers, which have distinct canonical names. It keeps the slices inside of them.
+// NewCatalog makes the catalog of offers. The offers must have distinct canonical names. The catalog keeps the slices
+// inside of the offers.
 func NewCatalog(offers []Offer) *Catalog {
 	c := &Catalog{offers: slices.Clone(offers), index: make(map[string]int, len(offers)), families: families()}
 	for i := range c.offers {

@@ -8,7 +8,8 @@ import (
 	"fmt"
 )
 
-// checkClasses compares the classes of a resource with those of its backend, and with its default.
+// checkClasses compares the classes of a resource with the classes of its backend and with the resource's default
+// class.
 func (r *draft) checkClasses(defaultClass *Field) {
 	if r.Backend == nil {
 		return
@@ -66,7 +67,7 @@ func (r *draft) checkSingle(seen map[string]*draft) {
 	seen[key] = r
 }
 
-// checkName returns false for a resource that is defined already.
+// checkName reports whether the name of a resource is new. It returns false if another resource has this name already.
 func (r *draft) checkName(seen map[string]*draft) bool {
 	first := seen[r.Name]
 	switch {
@@ -81,7 +82,8 @@ func (r *draft) checkName(seen map[string]*draft) bool {
 	return false
 }
 
-// checkExtended reports classes whose extended resource is not allowed or belongs to another class.
+// checkExtended reports classes whose extended resource is not allowed, or is already the extended resource of another
+// class.
 func (r *draft) checkExtended(seen map[string]*draft) {
 	for _, class := range r.Classes {
 		field := r.classes[class.Name]

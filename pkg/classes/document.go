@@ -18,9 +18,10 @@ import (
 )
 
 const (
-	// MaxFileSize bounds class files and files that configFile fields name, in bytes. Reading takes some hundred times the memory.
+	// MaxFileSize is the maximum size, in bytes, of class files and of the files that configFile fields name. Reading a
+	// file takes about a hundred times as much memory as the file's size.
 	MaxFileSize = 256 << 10
-	// maxProblems bounds the reported problems of one file.
+	// maxProblems is the maximum number of problems that are reported for one file.
 	maxProblems = 100
 )
 
@@ -49,8 +50,8 @@ func (d *document) errs() []error {
 	return errs
 }
 
-// load parses the file to its top field, which is null for a file without content. It returns nil when the file is too large
-// or not YAML.
+// load parses the file and returns its top field. The value of this field is null if the file has no content. If the
+// file is too large or not YAML, load returns nil.
 func (d *document) load(data []byte) *Field {
 	if len(data) > MaxFileSize {
 		d.report(0, "", "is larger than 256 KiB; split it, class files are read together")
@@ -84,7 +85,7 @@ func (d *document) load(data []byte) *Field {
 
 var yamlLine = regexp.MustCompile(`^(?:line (\d+): )?((?s).*)`)
 
-// reportSyntax reports an error of the YAML parser, which has the line in its text.
+// reportSyntax reports an error of the YAML parser. The text of such an error has the line number.
 func (d *document) reportSyntax(err error) {
 	parts := yamlLine.FindStringSubmatch(strings.TrimPrefix(err.Error(), "yaml: "))
 	line, _ := strconv.Atoi(parts[1])
@@ -92,17 +93,19 @@ func (d *document) reportSyntax(err error) {
 }
 
 const (
-	// maxDepth is far more than any configuration has. It also stops aliases that contain themselves.
+	// maxDepth is far more than the depth of any configuration. This limit also stops the expansion of aliases that
+	// contain themselves.
 	maxDepth = 50
-	// maxValues bounds the keys and values of a file, those behind aliases included: enough for some thousand classes.
+	// maxValues is the maximum number of keys and values in a file, including the keys and values behind aliases. It is
+	// enough for some thousand classes.
 	maxValues = 20_000
 )
 
-// builder makes Fields of YAML nodes. It follows aliases, adds the fields of merge keys, and reports duplicate keys, of which the
-// first counts.
+// builder builds Fields from YAML nodes. It follows aliases and adds the fields of merge keys. It reports duplicate
+// keys; the first of several equal keys counts.
 type builder struct {
 	values int
-	// stopped is true when the file is too large to continue.
+	// stopped is true if the file has so many values that the builder must not continue.
 	stopped bool
 }
 
@@ -165,8 +168,8 @@ func (b *builder) fillMapping(f *Field, depth int) {
 	}
 }
 
-// merge adds the fields of a merge key's value: a mapping, or a list of mappings in which earlier ones have precedence. Existing
-// fields of the mapping stay.
+// merge adds the fields of a merge key's value to the mapping f. The value is a mapping, or a list of mappings. Fields
+// that f already has stay, and earlier mappings in the list have precedence over later ones.
 func (b *builder) merge(f, from *Field, seen map[string]*Field) {
 	sources := []*Field{from}
 	if from.IsList() {

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Reasons to refuse a request or an admission. RequestError wraps them, except ErrUnknownHolder.
+// These are the reasons to refuse a request or an admission. RequestError wraps each of them except ErrUnknownHolder.
 var (
 	ErrUnknownResource = errors.New("unknown QoS resource")
 	ErrUnknownClass    = errors.New("unknown QoS class")
@@ -22,7 +22,8 @@ var (
 	ErrUnknownHolder   = errors.New("no holder has this ID")
 )
 
-// RefusalReason returns the word in CamelCase for a refusal, as in events and metrics; empty for other errors.
+// RefusalReason returns the reason of a refusal as a word in CamelCase. Events and metrics use this word. For other
+// errors it returns "".
 func RefusalReason(err error) string {
 	for _, reason := range []struct {
 		is   error
@@ -42,12 +43,12 @@ func RefusalReason(err error) string {
 	return ""
 }
 
-// RequestError refuses a request or an admission, in one line for users.
+// RequestError is the refusal of a request or an admission. Its text is one line for users.
 type RequestError struct {
 	Holder Holder
-	// Assignment is what was requested, as far as it is known.
+	// Assignment is the requested assignment, as far as it is known.
 	Assignment
-	// Problem has the class, the resource, the reason and the remedy.
+	// Problem names the class, the resource, the reason and the remedy.
 	Problem string
 	// Err is one of the reasons above.
 	Err error
@@ -57,7 +58,7 @@ func refuse(a Assignment, reason error, format string, args ...any) error {
 	return &RequestError{Assignment: a, Problem: fmt.Sprintf(format, args...), Err: reason}
 }
 
-// refuseHolder completes an error with the holder that is refused.
+// refuseHolder adds the refused holder to an error.
 func refuseHolder(h Holder, err error) error {
 	if refused, ok := errors.AsType[*RequestError](err); ok {
 		refused.Holder = h
@@ -99,7 +100,8 @@ func twoClassesOf(a Assignment, first string) error {
 	return refuse(a, ErrContradiction, "%s has two classes, %s and %s", clip(a.Resource), quote(first), quote(a.Class))
 }
 
-// check refuses a class that cannot be assigned. The system default always can be, even of an unavailable resource.
+// check returns an error if a class cannot be assigned. The system default can always be assigned, even of an
+// unavailable resource.
 func (o *Offer) check(a Assignment) error {
 	if a.Class == SystemDefault {
 		return nil
@@ -132,10 +134,10 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// maxEcho bounds user text in errors, in bytes. A class name can have 63.
+// maxEcho is the maximum size, in bytes, of text from users in errors. A class name can have 63 bytes.
 const maxEcho = 64
 
-// clip makes user text short and printable, for an error of one line.
+// clip makes text from users short and printable, so that it fits into an error of one line.
 func clip(text string) string {
 	dots := ""
 	if len(text) > maxEcho {
@@ -151,7 +153,7 @@ func replaceUnprintable(r rune) rune {
 	return r
 }
 
-// clipKey clips an annotation's key and keeps the prefix, which is ours.
+// clipKey clips the key of an annotation, but keeps the project's prefix.
 func clipKey(key string) string {
 	prefix, rest, found := strings.Cut(key, "/")
 	if !found {

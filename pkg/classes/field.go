@@ -13,24 +13,25 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Field is a value in a class file, with its place. A Kind reads its section of the file with the methods of Field.
+// Field is a value in a class file, with its place in the file. A Kind reads its section of the file with the methods
+// of Field.
 //
-// A method reports a value that has another type than the wanted one, and returns nothing for it. The caller continues,
-// so that all problems of a file are reported at once. A nil Field is missing in the file: methods return
-// nothing for it, and report nothing.
+// If the value does not have the type that a method reads, the method reports this and returns nothing. The caller then
+// continues, so that all problems of a file are reported at once. A nil Field stands for a field that is missing in the
+// file. The methods of a nil Field return nothing and report nothing.
 type Field struct {
-	// Name is the key in a mapping; empty for an element of a list.
+	// Name is the key in a mapping. It is empty for an element of a list.
 	Name string
 
 	document *document
 	parent   *Field
-	// index is the position in a list.
+	// index is the position of the element in its list.
 	index int
-	// line is the line of the key, or of an element.
+	// line is the line of the key in a mapping, or of the element in a list.
 	line int
-	// node is the value; never an alias.
+	// node is the value. It is never an alias.
 	node *yaml.Node
-	// children are the values of a mapping or list, in the order of the file.
+	// children has the values of a mapping or list, in the order of the file.
 	children []*Field
 }
 
@@ -40,7 +41,7 @@ func (f *Field) File() string { return f.document.file }
 // Line returns the line of the field, counted from 1.
 func (f *Field) Line() int { return f.line }
 
-// Path returns the path from the top of the file to the field, like "resources[0].classes[1].name".
+// Path returns the path from the top of the file to the field, as in "resources[0].classes[1].name".
 func (f *Field) Path() string {
 	var parts []string
 	for ; f.parent != nil; f = f.parent {
@@ -63,7 +64,7 @@ func (f *Field) Report(format string, args ...any) {
 	f.document.report(f.line, f.Path(), format, args...)
 }
 
-// reportMissing adds a problem of a field that a mapping should have.
+// reportMissing adds a problem about a field that the mapping f should have.
 func (f *Field) reportMissing(name, format string, args ...any) {
 	missing := Field{Name: name, document: f.document, parent: f, line: f.line}
 	missing.Report(format, args...)
@@ -75,13 +76,13 @@ func (f *Field) IsNull() bool { return f.node.Kind == yaml.ScalarNode && f.node.
 // IsList reports whether the value is a list.
 func (f *Field) IsList() bool { return f.node.Kind == yaml.SequenceNode }
 
-// IsScalar reports whether the value is a single one, like a string or a number.
+// IsScalar reports whether the value is a single value, like a string or a number.
 func (f *Field) IsScalar() bool { return f.node.Kind == yaml.ScalarNode && !f.IsNull() }
 
 func (f *Field) isMapping() bool { return f.node.Kind == yaml.MappingNode }
 
-// Fields returns the fields of a mapping by their known names, and reports unknown ones. As in Go's encoding/json, names
-// match in any case, and null is an empty mapping.
+// Fields returns the known fields of a mapping by name, and reports unknown fields. As in Go's encoding/json, the case
+// of a name does not matter, and null counts as an empty mapping.
 func (f *Field) Fields(known ...string) map[string]*Field {
 	if f == nil || f.IsNull() {
 		return map[string]*Field{}
@@ -89,7 +90,7 @@ func (f *Field) Fields(known ...string) map[string]*Field {
 	return f.match(strings.EqualFold, known)
 }
 
-// exactFields is Fields for mappings whose names match in their own case only, and that must not be null.
+// exactFields is like Fields, but the case of a name matters, and null is a problem.
 func (f *Field) exactFields(known ...string) map[string]*Field {
 	return f.match(func(a, b string) bool { return a == b }, known)
 }
@@ -119,7 +120,7 @@ func (f *Field) reportDuplicate(first *Field) {
 	f.Report("is defined twice; the first is in line %d", first.line)
 }
 
-// child returns the field of a mapping with a name.
+// child returns the field with this name in a mapping.
 func (f *Field) child(name string) *Field {
 	for _, child := range f.children {
 		if f.isMapping() && child.Name == name {
@@ -129,7 +130,8 @@ func (f *Field) child(name string) *Field {
 	return nil
 }
 
-// Entries returns the entries of a mapping whose keys are free names, in the order of the file. Null is an empty mapping.
+// Entries returns the entries of a mapping whose keys can be any names. The entries are in the order of the file. Null
+// counts as an empty mapping.
 func (f *Field) Entries() []*Field {
 	if f == nil || f.IsNull() {
 		return nil
@@ -141,7 +143,7 @@ func (f *Field) Entries() []*Field {
 	return f.children
 }
 
-// Items returns the elements of a list. Null is an empty list.
+// Items returns the elements of a list. Null counts as an empty list.
 func (f *Field) Items() []*Field {
 	if f == nil || f.IsNull() {
 		return nil
@@ -157,7 +159,7 @@ func (f *Field) elements() []*Field {
 	return f.children
 }
 
-// Text returns the value of a string; ok is false for anything else.
+// Text returns the value of a string. ok is false if the value is not a string.
 func (f *Field) Text() (text string, ok bool) {
 	switch {
 	case f == nil:
@@ -172,7 +174,7 @@ func (f *Field) Text() (text string, ok bool) {
 	return "", false
 }
 
-// Scalar returns a string as it is, a number in decimal, and nothing for null.
+// Scalar returns a string as it is and a number in decimal. For null it returns nothing.
 func (f *Field) Scalar() string {
 	switch {
 	case f == nil || f.IsNull():
@@ -216,9 +218,9 @@ func (f *Field) describe() string {
 //	gold.yaml:12: resources[0].classes[1].capacity: must not be negative; write 0 or leave it out for unlimited
 type FieldError struct {
 	File string
-	// Line counts from 1; 0 is unknown.
+	// Line is the number of the line, counted from 1. It is 0 if the line is unknown.
 	Line int
-	// Field is the path of the field; empty is the whole file.
+	// Field is the path of the field. It is empty if the problem concerns the whole file.
 	Field string
 	// Problem describes the error and its remedy.
 	Problem string
@@ -237,8 +239,8 @@ func (e *FieldError) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// SplitErrors returns the single errors in a tree of errors.Join, in order. An error that wraps several and adds text of its
-// own stays whole.
+// SplitErrors returns the single errors in a tree of errors.Join, in order. It does not split an error that wraps
+// several errors and adds text of its own.
 func SplitErrors(err error) []error {
 	if err == nil {
 		return nil

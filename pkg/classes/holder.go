@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// Owner has slots of classes: a container of a pod by its name, or the pod if Container is empty. It outlives container IDs, so
-// that a restarted container does not compete with its predecessor.
+// Owner is the object that occupies slots of classes. It is a container of a pod, identified by its name, or the pod if
+// Container is empty. An owner outlives container IDs, so a restarted container does not compete with its predecessor
+// for a slot.
 type Owner struct{ PodUID, Container string }
 
 func (o Owner) String() string {
@@ -21,25 +22,26 @@ func (o Owner) String() string {
 	return fmt.Sprintf("container %q of pod %s", o.Container, o.PodUID)
 }
 
-// Holder is a container, or a pod sandbox if Container is empty, as the runtime reports it. It requests and holds classes, and
-// backends enforce them on its processes and its cgroup.
+// Holder is a container as the runtime reports it, or a pod sandbox if Container is empty. A holder requests and holds
+// classes. Backends enforce the classes on the holder's processes and cgroup.
 type Holder struct {
 	// ID is the runtime's ID of the container or of the pod sandbox.
 	ID                            string
 	PodNamespace, PodName, PodUID string
-	// Container is its name in the pod; empty in pod scope.
+	// Container is the name of the container in the pod. It is empty in pod scope.
 	Container string
 	// SandboxID is the runtime's ID of the pod sandbox.
 	SandboxID string
 	// PodAnnotations and ContainerAnnotations may request classes.
 	PodAnnotations, ContainerAnnotations map[string]string
-	// CgroupsPath is as in the OCI runtime spec: a path below the cgroup root, or "slice:prefix:name" with the
-	// systemd driver. In pod scope it is the pod's cgroup parent: a path or a slice.
+	// CgroupsPath has the format of the OCI runtime spec: a path below the cgroup root, or "slice:prefix:name" with the
+	// systemd driver. In pod scope it is the pod's cgroup parent, which is a path or a slice.
 	CgroupsPath string
-	// PID is the ID of the first process in the host's PID namespace; 0 when there is none yet, or it is unknown.
+	// PID is the ID of the holder's first process in the host's PID namespace. It is 0 if there is no process yet, or
+	// if its ID is unknown.
 	PID int
-	// Starting is true from the creation of the container's first process to its first instruction. The runtime has applied
-	// all settings by then, and the container has no other processes yet.
+	// Starting is true from the creation of the container's first process until this process executes its first
+	// instruction. At that time the runtime has applied all settings, and the container has no other processes yet.
 	Starting bool
 }
 
@@ -54,7 +56,7 @@ func (h Holder) Scope() Scope {
 	return ContainerScope
 }
 
-// String names the holder in errors and logs.
+// String returns the name of the holder for errors and logs.
 func (h Holder) String() string {
 	var parts []string
 	if h.PodName != "" {
@@ -85,31 +87,31 @@ func (h Holder) AnnotationsSize() (bytes int) {
 	return bytes
 }
 
-// Source is where an assignment comes from.
+// Source is the source of an assignment.
 type Source string
 
 const (
-	// SourceContainer is a request of the container itself.
+	// SourceContainer means that the container itself requested the class.
 	SourceContainer Source = "container"
-	// SourceAllocated is the kubelet's allocation of the extended resource of a class.
+	// SourceAllocated means that the kubelet allocated the extended resource of the class.
 	SourceAllocated Source = "allocated"
-	// SourcePod is a request of the pod: for itself, or as the default of its containers.
+	// SourcePod means that the pod requested the class, for itself or as the default of its containers.
 	SourcePod Source = "pod"
-	// SourceDefault is the resource's DefaultClass.
+	// SourceDefault means that the class is the resource's DefaultClass.
 	SourceDefault Source = "default"
-	// SourceNone goes with SystemDefault: nothing is requested, and there is no default.
+	// SourceNone means that nothing is requested and the resource has no default. The class is SystemDefault.
 	SourceNone Source = ""
-	// SourceAdopted is the class in which a running container or pod was found.
+	// SourceAdopted means that a running container or pod was found in the class.
 	SourceAdopted Source = "adopted"
-	// SourceUpdate is a change of the class of a running container or pod.
+	// SourceUpdate means that the class of a running container or pod was changed.
 	SourceUpdate Source = "update"
 )
 
-// Assignment is the class of one resource that a container or pod has, or requests.
+// Assignment is the class of one resource that a container or pod has or requests.
 type Assignment struct {
 	Resource, Class string
 	Source          Source
-	// Key is the key of the requesting annotation, if there is one.
+	// Key is the key of the annotation that requests the class. It is empty if there is no such annotation.
 	Key string
 }
 
@@ -119,10 +121,11 @@ type Holding struct {
 	Assignments []Assignment
 }
 
-// Class returns the class of a resource that the holder is assigned.
+// Class returns the class of a resource that is assigned to the holder.
 func (h Holding) Class(resource string) string { return ClassOf(h.Assignments, resource) }
 
-// ClassOf returns the class of a resource among assignments; SystemDefault when there is none.
+// ClassOf returns the class of a resource among assignments. If there is no assignment of the resource, it returns
+// SystemDefault.
 func ClassOf(assignments []Assignment, resource string) string {
 	for _, a := range assignments {
 		if a.Resource == resource {

@@ -14,7 +14,7 @@ type slot struct{ resource, class string }
 // Ledger records which holder has which class. It is not safe for concurrent use.
 type Ledger struct {
 	holders map[string]Holding
-	// slots counts the holders of each owner. The system default is not counted.
+	// slots has the number of holders that each owner has in a slot. It does not count the system default.
 	slots map[slot]map[Owner]int
 }
 
@@ -23,8 +23,9 @@ func NewLedger() *Ledger {
 	return &Ledger{holders: map[string]Holding{}, slots: map[slot]map[Owner]int{}}
 }
 
-// Admit adds a holder if all of its classes have room; otherwise it changes nothing. An owner that already has a class needs no
-// other slot in it. A holder with the same ID is replaced. Errors are *RequestError.
+// Admit adds a holder if all of the holder's classes have room. Otherwise it changes nothing. An owner that already has
+// a class needs no second slot in this class. If the ledger has a holder with the same ID, Admit replaces it. Errors
+// are *RequestError.
 func (l *Ledger) Admit(h Holding, c *Catalog) error {
 	for _, a := range h.Assignments {
 		if err := l.checkRoom(h.Owner(), a, c); err != nil {
@@ -35,7 +36,8 @@ func (l *Ledger) Admit(h Holding, c *Catalog) error {
 	return nil
 }
 
-// Adopt adds a holder without checks, because running containers are never refused. A holder with the same ID is replaced.
+// Adopt adds a holder without checks, because running containers are never refused. If the ledger has a holder with the
+// same ID, Adopt replaces it.
 func (l *Ledger) Adopt(h Holding) {
 	if old, known := l.holders[h.ID]; known && old.Owner() == h.Owner() && slices.Equal(old.Assignments, h.Assignments) {
 		l.holders[h.ID] = h // its slots stay
@@ -51,8 +53,9 @@ func (l *Ledger) Adopt(h Holding) {
 	}
 }
 
-// Change assigns other classes of the resources in assignments to a holder, all or none. Assignments of other resources stay. It
-// returns all assignments before the change. To undo it, Adopt the holder with them. Errors are as of Admit, or ErrUnknownHolder.
+// Change assigns the classes in assignments to a holder, either all of them or none. The holder's assignments of other
+// resources stay. Change returns all assignments of the holder before the change. To undo the change, call Adopt for
+// the holder with these assignments. Errors are *RequestError or ErrUnknownHolder.
 func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assignment, error) {
 	h, ok := l.holders[id]
 	if !ok {
@@ -67,7 +70,7 @@ func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assi
 	return before, nil
 }
 
-// Release removes a holder, if the ledger has it.
+// Release removes a holder if the ledger has this holder.
 func (l *Ledger) Release(id string) {
 	h, ok := l.holders[id]
 	if !ok {
@@ -92,12 +95,13 @@ func (l *Ledger) Holdings() []Holding {
 	return slices.SortedFunc(maps.Values(l.holders), compareHoldings)
 }
 
-// InUse returns the number of owners that have a class. The system default is not counted.
+// InUse returns the number of owners that have a class. It returns 0 for the system default.
 func (l *Ledger) InUse(resource, class string) int {
 	return len(l.slots[slot{CanonicalResource(resource), class}])
 }
 
-// Used returns the number of owners of each class of a resource that is in use. The system default is not counted.
+// Used returns the number of owners for each class of a resource that is in use. The result does not have the system
+// default.
 func (l *Ledger) Used(resource string) map[string]int {
 	used := map[string]int{}
 	for s, owners := range l.slots {
@@ -125,8 +129,8 @@ func (l *Ledger) vacate(s slot, owner Owner) {
 	}
 }
 
-// checkRoom returns why an owner cannot have an assignment. A class that the owner already has is never refused, even if the
-// catalog has changed.
+// checkRoom returns the reason why an owner cannot have an assignment. It never refuses a class that the owner already
+// has, even if the catalog has changed.
 func (l *Ledger) checkRoom(owner Owner, a Assignment, c *Catalog) error {
 	owners := l.slots[slot{a.Resource, a.Class}]
 	if a.Class == SystemDefault || owners[owner] > 0 {
@@ -144,7 +148,7 @@ func (l *Ledger) checkRoom(owner Owner, a Assignment, c *Catalog) error {
 	case class.Capacity == 0 || uint64(len(owners)) < class.Capacity:
 		return nil
 	}
-	// Users read the error. It does not name the holders of the class, which may be pods of others.
+	// Users read this error. It does not name the holders of the class, because these may be pods of other users.
 	return refuse(Assignment{Resource: a.Resource, Class: a.Class}, ErrClassFull, "class %s of %s is full: %d of %d in use; available: %s",
 		quote(a.Class), clip(a.Resource), len(owners), class.Capacity, list(l.withRoom(offer)))
 }
@@ -164,7 +168,8 @@ func (l *Ledger) withRoom(offer *Offer) []string {
 	return names
 }
 
-// Overlay returns base with the assignments of over. They replace assignments of the same resources; the rest is appended.
+// Overlay returns base, changed by the assignments in over. An assignment in over replaces the assignment of the same
+// resource in base. If base has no such assignment, Overlay appends it.
 func Overlay(base, over []Assignment) []Assignment {
 	after := slices.Clone(base)
 	for _, o := range over {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// Domain is the domain of our resources, annotations and API groups.
+// Domain is the domain of this project's resources, annotations and API groups.
 const Domain = "qos.noderesource.dev"
 
 // The official resources of KEP-3008 ("Consts"); both are in container scope.
@@ -22,11 +22,12 @@ const (
 
 const (
 	officialDomain = "k8s.io"
-	// quotaPrefix precedes an extended resource in a ResourceQuota. The result must be a qualified name, too.
+	// quotaPrefix is the prefix of an extended resource in a ResourceQuota. The name with the prefix must be a
+	// qualified name, too.
 	quotaPrefix = "requests."
 )
 
-// CanonicalResource returns the name in the KEP for the short names "rdt" and "blockio", and other names unchanged.
+// CanonicalResource returns the KEP's name for the short names "rdt" and "blockio". It returns other names unchanged.
 func CanonicalResource(name string) string {
 	switch name {
 	case "rdt":
@@ -37,8 +38,8 @@ func CanonicalResource(name string) string {
 	return name
 }
 
-// ValidateResourceName reports what is wrong with the name of a resource. It must be a qualified Kubernetes name (KEP-3008,
-// "API server") with a domain: names without one are reserved for Kubernetes itself ("Consts").
+// ValidateResourceName returns what is wrong with the name of a resource. The name must be a qualified Kubernetes name
+// with a domain (KEP-3008, "API server"). Names without a domain are reserved for Kubernetes itself ("Consts").
 func ValidateResourceName(name string) error {
 	if err := qualified(name); err != nil {
 		return err
@@ -54,8 +55,9 @@ func ValidateResourceName(name string) error {
 	return nil
 }
 
-// ValidateClassName reports what is wrong with the name of a class. It must be a qualified Kubernetes name (KEP-3008, "API
-// server") without a domain. With a "/" it could leave the directory of a class, and could not be part of an extended resource.
+// ValidateClassName returns what is wrong with the name of a class. The name must be a qualified Kubernetes name
+// without a domain (KEP-3008, "API server"). A name with a "/" could lead out of the directory of a class, and could
+// not be part of an extended resource.
 func ValidateClassName(name string) error {
 	if strings.Contains(name, "/") {
 		return errors.New(`must not contain "/"`)
@@ -84,8 +86,9 @@ func qualified(name string) error {
 	return fmt.Errorf(`must have only letters, digits, "-", "_" and ".", and begin and end with a letter or digit%s`, where)
 }
 
-// ExtendedResource returns the name of the extended resource with the capacity of a class, e.g. "qos.noderesource.dev/rdt.gold"
-// for class "gold" of "k8s.io/rdt". The error is the reason why Kubernetes refuses the name.
+// ExtendedResource returns the name of the extended resource whose quantity is the capacity of a class. An example is
+// "qos.noderesource.dev/rdt.gold" for class "gold" of "k8s.io/rdt". The error is the reason why Kubernetes refuses the
+// name.
 func ExtendedResource(resource, class string) (string, error) {
 	domain, name, found := strings.Cut(CanonicalResource(resource), "/")
 	if !found {
@@ -101,7 +104,7 @@ func ExtendedResource(resource, class string) (string, error) {
 	return extended, nil
 }
 
-// validateExtended follows IsExtendedResourceName and ValidateResourceQuotaResourceName of Kubernetes.
+// validateExtended applies the rules of IsExtendedResourceName and ValidateResourceQuotaResourceName of Kubernetes.
 func validateExtended(domain, extended string) error {
 	switch {
 	case strings.HasPrefix(domain, quotaPrefix):

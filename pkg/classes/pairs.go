@@ -5,18 +5,19 @@ package classes
 
 import "strings"
 
-// maxPairsLength bounds the value of a request, in bytes: some fifty pairs of the longest names.
+// maxPairsLength is the maximum size of the value of a request, in bytes. It is enough for about fifty pairs with the
+// longest names.
 const maxPairsLength = 16 << 10
 
 // Pair is a request for a class of a resource. The empty class requests the system default.
 type Pair struct {
-	// Resource is canonical.
+	// Resource is the canonical name of the resource.
 	Resource string
 	Class    string
 }
 
-// ParsePairs reads "resource=class" pairs, separated by commas, with white space allowed around pairs. A resource
-// may be repeated only with the same class. Errors are ErrBadRequest or ErrContradiction.
+// ParsePairs reads "resource=class" pairs, separated by commas. White space around pairs is allowed. A resource may be
+// repeated only with the same class. Errors are ErrBadRequest or ErrContradiction.
 func ParsePairs(value string) ([]Pair, error) {
 	var pairs []Pair
 	classes := map[string]string{}
@@ -37,7 +38,7 @@ func ParsePairs(value string) ([]Pair, error) {
 	return pairs, nil
 }
 
-// eachPair calls use with every pair; resource is canonical.
+// eachPair calls use with every pair. The resource in the call is the canonical name.
 func eachPair(value string, use func(resource, class string) error) error {
 	if len(value) > maxPairsLength {
 		return badRequest("the request is longer than %d bytes", maxPairsLength)

@@ -5,13 +5,13 @@ package classes
 
 import "errors"
 
-// The apiVersion and kind of class files.
+// These are the apiVersion and the kind of class files.
 const (
 	APIVersion = Domain + "/v1alpha1"
 	FileKind   = "QOSClassConfig"
 )
 
-// File is a class file.
+// File is a class file: its name and its content.
 type File struct {
 	Name string
 	Data []byte
@@ -23,10 +23,11 @@ type ResourceConfig struct {
 	// Kind is the name of the backend's field in the class file (Kind.Field), e.g. "rdt".
 	Kind    string
 	Backend BackendConfig
-	// File and Line where the resource is defined.
+	// File and Line are the place where the resource is defined.
 	File string
 	Line int
-	// ConfigFile is the file that the backend's configuration was read from; empty when it is in the class file.
+	// ConfigFile is the file from which the backend's configuration was read. It is empty if the configuration is in
+	// the class file.
 	ConfigFile string
 }
 
@@ -35,18 +36,18 @@ type Config struct {
 	Resources []ResourceConfig
 }
 
-// FileSet is a set of class files that was read.
+// FileSet is the result of reading a set of class files.
 type FileSet struct {
 	Files []string
 	// Hash identifies the content of the files.
 	Hash string
-	// Config is the content of the files; nil if they could not be read, for the reason in Err.
+	// Config is the content of the files. It is nil if they could not be read; Err then has the reason.
 	Config *Config
 	Err    error
 }
 
-// Parse reads class files, strictly. readFile reads the files that configFile fields name. The error joins the problems of all
-// files, each a *FieldError, and at most a hundred for each file.
+// Parse reads class files, strictly. It calls readFile to read the files that configFile fields name. The error joins
+// the problems of all files. Each problem is a *FieldError. Parse reports at most a hundred problems for each file.
 func Parse(files []File, kinds []Kind, readFile func(path string) ([]byte, error)) (*Config, error) {
 	p := parser{kinds: kinds, readFile: readFile}
 	documents := make([]*document, 0, len(files))
@@ -72,8 +73,8 @@ func Parse(files []File, kinds []Kind, readFile func(path string) ([]byte, error
 	return config, nil
 }
 
-// ParseSection reads the configuration of one resource from a file of its own. The error joins all problems, each a
-// *FieldError.
+// ParseSection reads the configuration of one resource from a separate file. The error joins all problems. Each problem
+// is a *FieldError.
 func ParseSection(file File, parse func(section *Field) BackendConfig) (BackendConfig, error) {
 	d := &document{file: file.Name}
 	var config BackendConfig
@@ -90,17 +91,17 @@ type parser struct {
 	kinds     []Kind
 	readFile  func(path string) ([]byte, error)
 	resources []*draft
-	// configFileErrs are the problems in files that configFile fields name.
+	// configFileErrs has the problems in the files that configFile fields name.
 	configFileErrs []error
 }
 
 type draft struct {
 	ResourceConfig
 	field *Field
-	// name and section are nil when the file does not have them.
+	// name and section are nil if the file does not have these fields.
 	name, section *Field
 	kind          *Kind
-	// classes are the fields that define Classes, by name.
+	// classes has the fields that define Classes, by the name of the class.
 	classes map[string]*Field
 }
 
@@ -109,7 +110,8 @@ func (p *parser) readTop(top *Field) {
 	case top == nil:
 		return
 	case top.IsNull():
-		// The file may be about to be written. Reading it as "no classes" would remove all classes.
+		// An empty file may be a file that another program is about to write. Reading it as "no classes" would remove
+		// all classes.
 		top.document.report(0, "", "is empty; write apiVersion, kind and resources, or remove the file")
 		return
 	case top.isMapping() && !isClassFile(top):
@@ -123,7 +125,8 @@ func (p *parser) readTop(top *Field) {
 	}
 }
 
-// isClassFile checks apiVersion and kind. It returns false for a file of another kind, whose other fields are not checked.
+// isClassFile checks the fields apiVersion and kind. It returns false for a file of another kind, and the caller then
+// does not check the other fields.
 func isClassFile(top *Field) bool {
 	known := true
 	for _, required := range [][2]string{{"apiVersion", APIVersion}, {"kind", FileKind}} {

@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// maxCapacity bounds the devices that the kubelet gets in one message, one for each slot.
+// maxCapacity limits the capacity of a class. The kubelet gets one device for each slot, and all devices are in one
+// message.
 const maxCapacity = 100_000
 
 func (p *parser) readResource(f *Field) {
@@ -104,7 +105,7 @@ func (r *draft) readClass(f *Field) {
 	}
 }
 
-// addClass adds a class, defined by a field, if its name is valid and new.
+// addClass adds a class if its name is valid and new. f is the field that defines the class.
 func (r *draft) addClass(class Class, f *Field) {
 	if err := ValidateClassName(class.Name); err != nil {
 		f.Report("%s cannot be the name of a class: %v", quote(class.Name), err)
@@ -119,7 +120,7 @@ func (r *draft) addClass(class Class, f *Field) {
 	r.classes[class.Name] = f
 }
 
-// offerAll offers every class of the backend, unlimited.
+// offerAll offers every class of the backend with unlimited capacity.
 func (r *draft) offerAll() {
 	if r.Backend == nil {
 		return
@@ -153,7 +154,7 @@ func readCapacity(f *Field) uint64 {
 	return 0
 }
 
-// readBackend finds the one field of a resource that configures its backend, and reads it.
+// readBackend finds the one field of a resource that configures its backend, and reads this field.
 func (p *parser) readBackend(r *draft, fields map[string]*Field) {
 	var found []string
 	for i := range p.kinds {

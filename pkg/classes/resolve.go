@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// level is the precedence of a request, the highest first.
+// level is the precedence of a request. The first level has the highest precedence.
 type level int
 
 const (
@@ -32,7 +32,7 @@ func (l level) source() Source {
 	return SourceContainer
 }
 
-// ask is one request for a class; without a key there is none.
+// ask is one request for a class. An ask with an empty key is not a request.
 type ask struct{ class, key string }
 
 type asks [levels]ask
@@ -41,17 +41,20 @@ type asks [levels]ask
 type resolver struct {
 	catalog *Catalog
 	holder  *Holder
-	// asks are by index of the offer. They are nil, and take no memory, while nothing is requested, as for most containers.
+	// asks has the requests for each offer, by the index of the offer. It is nil, and takes no memory, until something
+	// is requested. Most containers request nothing.
 	asks []asks
 }
 
-// Resolve decides the class of every resource of the holder's scope, in catalog order, system default included.
-// The result is read-only: holders that request nothing share one. Errors are *RequestError, one line for users.
+// Resolve decides the class of every resource in the holder's scope. The result includes resources whose class is the
+// system default, and has the order of the catalog. The result is read-only, because holders that request nothing share
+// one result. Every error is a *RequestError with one line for users.
 //
-// The first request for a resource counts, in this order: the container's own annotation, the kubelet's allocation, the CRI
-// annotations of the runtimes, the container annotations of the KEP and of the runtimes, the pod's annotation, the pod
-// annotations of the KEP and of the runtimes. Without a request it is the resource's default. An empty class requests the system
-// default. A container's annotation that contradicts its allocation is an error.
+// The first request for a resource counts. Resolve reads the sources in this order: the container's own annotation, the
+// kubelet's allocation, the CRI annotations of the runtimes, the container annotations of the KEP and of the runtimes,
+// the pod's annotation, the pod annotations of the KEP and of the runtimes. If there is no request, the class is the
+// resource's default. A request for the empty class requests the system default. If a container's annotation
+// contradicts the container's allocation, Resolve returns an error.
 func (c *Catalog) Resolve(h Holder) ([]Assignment, error) {
 	s := resolver{catalog: c, holder: &h}
 	assignments, err := s.resolve()
@@ -84,7 +87,7 @@ func (s *resolver) readPod() error {
 		return nil
 	}
 
-	// Keys are composed on the stack: a look-up with string(bytes) does not allocate.
+	// The keys are composed in a buffer on the stack, because a look-up with string(bytes) does not allocate memory.
 	var buffer [160]byte
 	key := append(append(buffer[:0], ContainerKeyPrefix...), s.holder.Container...)
 	if _, ok := annotations[string(key)]; ok {
@@ -98,8 +101,8 @@ func (s *resolver) readPod() error {
 
 	for i := range s.catalog.families {
 		f := &s.catalog.families[i]
-		// The KEP's annotations are for every implementation, so an unknown resource is an error. The runtimes' own annotations
-		// may be meant for the runtime if this node does not offer the resource.
+		// The KEP's annotations are meant for every implementation, so an unknown resource in them is an error. If this
+		// node does not offer the resource, the runtimes' own annotations may be meant for the runtime.
 		if err := s.readFamily(f, &f.kep, buffer[:0]); err != nil {
 			return err
 		}
@@ -134,8 +137,8 @@ func (s *resolver) addClass(l level, f *family, key, class string) error {
 	return nil
 }
 
-// readContainer reads annotations that only the kubelet can set. Some runtimes copy the annotations of a pod to its containers,
-// so annotations that the pod has too are skipped.
+// readContainer reads the annotations that only the kubelet can set. It skips annotations that the pod has, too,
+// because some runtimes copy the annotations of a pod to its containers.
 func (s *resolver) readContainer() error {
 	annotations := s.holder.ContainerAnnotations
 	if len(annotations) == 0 {
@@ -193,7 +196,7 @@ func (s *resolver) addPair(l level, a Assignment) error {
 	return nil
 }
 
-// add keeps the first request of a level: the KEP's annotations come before the runtimes'.
+// add adds a request unless the level already has one. The KEP's annotations are read before the runtimes' annotations.
 func (s *resolver) add(l level, offer int, key, class string) {
 	if s.asks == nil {
 		s.asks = make([]asks, len(s.catalog.offers))
@@ -226,9 +229,10 @@ func (s *resolver) decide(scope Scope, defaults []Assignment) ([]Assignment, err
 	return decided, nil
 }
 
-// decideOne leaves the default in place when nothing is requested.
+// decideOne decides the class of one resource. If nothing is requested, it leaves the default in decided.
 func decideOne(offer *Offer, requests *asks, decided *Assignment) error {
-	// Annotations for the whole pod do not contradict an allocation: they are defaults of its containers.
+	// Only annotations for this container can contradict an allocation. Annotations for the whole pod are defaults of
+	// its containers.
 	own := requests[ownLevel]
 	if own.key == "" {
 		own = requests[familyLevel]
@@ -246,9 +250,9 @@ func decideOne(offer *Offer, requests *asks, decided *Assignment) error {
 	return nil
 }
 
-// checkAllocatedPod checks the allocation of a container for a resource of pods. The scheduler counts the class of a pod by the
-// extended resource of one of its containers. The allocation is not a request, because the pod had its class before its
-// containers.
+// checkAllocatedPod checks the allocation of a container for a resource of pod scope. The scheduler counts the class of
+// a pod by the extended resource of one of the pod's containers. The allocation is not a request, because the pod got
+// its class before its containers were created.
 func checkAllocatedPod(offer *Offer, requests *asks) error {
 	allocated, pod := requests[allocatedLevel], requests[podLevel]
 	if allocated.key != "" && pod.key == "" {
@@ -257,7 +261,7 @@ func checkAllocatedPod(offer *Offer, requests *asks) error {
 	return checkAllocated(offer, pod, allocated)
 }
 
-// checkAllocated refuses a request for another class than the kubelet allocated.
+// checkAllocated refuses a request for a class that differs from the class that the kubelet allocated.
 func checkAllocated(offer *Offer, asked, allocated ask) error {
 	if asked.key == "" || allocated.key == "" || asked.class == allocated.class {
 		return nil
