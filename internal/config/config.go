@@ -18,8 +18,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Read reads a class file, or all *.yaml and *.yml files of a directory in the order of their names. readHostFile reads the files
-// that configFile fields name. FileSet.Err joins all problems.
+// Read reads a class file. If path is a directory, Read reads all *.yaml and *.yml files of the directory in the order
+// of their names. It calls readHostFile to read the files that configFile fields name. FileSet.Err joins all problems.
 func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) classes.FileSet {
 	files, err := readFiles(path)
 	set := classes.FileSet{Err: err}
@@ -39,9 +39,11 @@ func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]b
 }
 
 const (
-	// versionLink is the kubelet's link to the live version of a mounted ConfigMap (pkg/volume/util, AtomicWriter).
+	// versionLink is the symbolic link to the live version of a mounted ConfigMap. The kubelet makes this link
+	// (pkg/volume/util, AtomicWriter).
 	versionLink = "..data"
-	// attempts is how often a ConfigMap is read that is replaced meanwhile.
+	// attempts is the maximum number of reads of a ConfigMap. A read is repeated if the ConfigMap was replaced during
+	// the read.
 	attempts = 3
 )
 
@@ -74,9 +76,10 @@ func readOnce(path string) ([]classes.File, error) {
 	return files, errors.Join(errs...)
 }
 
-// list returns the names of the class files in a directory, and the directory to read them from. For the path of a file, the only
-// name is empty. Names that begin with a dot are skipped. A mounted ConfigMap is read from the directory of its live version, not
-// through the links of its files, so that all files have the same version.
+// list returns the names of the class files in a directory, and the directory from which they must be read. If path is
+// a file, the only name is empty. list skips names that begin with a dot. For a mounted ConfigMap, it returns the
+// directory of the live version. Reading from this directory, and not through the links of the files, ensures that all
+// files have the same version.
 func list(path string) (dir string, names []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -106,13 +109,14 @@ func list(path string) (dir string, names []string, err error) {
 	return dir, names, nil
 }
 
-// HostFiles returns a function that reads the files of configFile fields below the root of the host's files.
+// HostFiles returns a function that reads the files that configFile fields name. root is the root directory of the
+// host's files.
 func HostFiles(root string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) { return readBounded(filepath.Join(root, path)) }
 }
 
-// readBounded reads a file. If the file is too large, it reads one byte more than allowed, and the parser refuses it. It opens
-// only regular files, because a pipe would block.
+// readBounded reads a file. If the file is too large, readBounded reads one byte more than allowed, and the parser
+// refuses the file. It opens only regular files, because opening a pipe would block.
 func readBounded(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -130,7 +134,8 @@ func readBounded(name string) ([]byte, error) {
 	return data, errors.Join(err, file.Close())
 }
 
-// hash identifies the content of the files, files of configFile fields included, and the read error.
+// hash returns an identifier of the content of the files, including the files of configFile fields, and of the read
+// error.
 func hash(files []classes.File, readErr error) string {
 	sum := sha256.New()
 	if readErr != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 )
 
-// Kinds returns every kind of resource that class files can configure. A new kind is one more line here.
+// Kinds returns every kind of resource that class files can configure. To add a kind, add one line here.
 func Kinds(r rdt.Options, b blockio.Options) []classes.Kind {
 	return []classes.Kind{
 		rdt.Kind(r),
@@ -19,7 +19,7 @@ func Kinds(r rdt.Options, b blockio.Options) []classes.Kind {
 	}
 }
 
-// OfflineKinds returns every kind for reading class files only, on any operating system.
+// OfflineKinds returns every kind, for programs that only read class files. It works on any operating system.
 func OfflineKinds() []classes.Kind {
 	log := slog.New(slog.DiscardHandler)
 	return Kinds(rdt.Options{Log: log}, blockio.Options{Log: log})

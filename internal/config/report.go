@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Problems is the error of a check that printed this number of problems.
+// Problems is the error of a check. Its value is the number of problems that the check printed.
 type Problems int
 
 func (n Problems) Error() string {
@@ -21,7 +21,7 @@ func (n Problems) Error() string {
 	return fmt.Sprintf("there are %d problems", int(n))
 }
 
-// PrintProblems prints a line for each problem of a check, and returns how many there are.
+// PrintProblems prints a line for each problem of a check, and returns the number of problems.
 func PrintProblems(out io.Writer, err error) int {
 	problems := classes.SplitErrors(err)
 	for _, problem := range problems {
@@ -51,5 +51,5 @@ func count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// OneLine joins the lines of a text.
+// OneLine joins the lines of a text to one line.
 func OneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }

@@ -12,11 +12,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// annotation is a class that an annotation requests, or that is added to the annotation.
+// annotation is a class in an annotation. An existing annotation requests this class, or the class is to be added to
+// the annotation.
 type annotation struct{ key, resource, class string }
 
-// containerKeys returns the keys of the annotations that request a class of a resource for a container. The value of the first
-// one has pairs of resource and class. The others belong to container runtimes, and their value is a class.
+// containerKeys returns the keys of the annotations that request a class of a resource for a container. The value of
+// the first annotation has pairs of resource and class. The other annotations belong to container runtimes, and their
+// value is a class.
 func containerKeys(resource, container string) []string {
 	keys := []string{classes.ContainerKeyPrefix + container}
 	if short := shortName(resource); short != resource {
@@ -25,7 +27,8 @@ func containerKeys(resource, container string) []string {
 	return keys
 }
 
-// podKeys returns the annotations that request a class of a resource for all containers of a pod, like containerKeys.
+// podKeys returns the keys of the annotations that request a class of a resource for all containers of a pod. The
+// values have the same formats as those of containerKeys.
 func podKeys(resource string) []string {
 	keys := []string{classes.PodKey}
 	if short := shortName(resource); short != resource {
@@ -104,7 +107,7 @@ func (p *pod) addAnnotation(r *request, key string) {
 	}
 }
 
-// editAnnotations adds annotations, or extends existing ones.
+// editAnnotations adds annotations to the pod, or extends the annotations that the pod has.
 func (p *pod) editAnnotations() {
 	for _, a := range p.annotate {
 		if key, _ := find(p.owner, "metadata"); key == nil {

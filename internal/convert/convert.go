@@ -1,9 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package convert turns manifests with the qosResources fields of KEP-3008 into manifests for stock Kubernetes, with extended resources
-// and annotations. It edits YAML and JSON with kyaml: comments and the order of fields are kept, blank lines and indentation are
-// normalized. A document without these fields is copied byte by byte.
+// Package convert converts manifests with the qosResources fields of KEP-3008 to manifests for stock Kubernetes. The
+// results use extended resources and annotations. The package edits YAML and JSON with kyaml. It keeps comments and the
+// order of fields, and normalizes blank lines and indentation. It copies a document without these fields byte by byte.
 package convert
 
 import (
@@ -18,14 +18,14 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// fieldName is the KEP's field in objects of the Kubernetes API.
+// fieldName is the name of the KEP's field in objects of the Kubernetes API.
 const fieldName = "qosResources"
 
 // Result is a converted file.
 type Result struct {
-	// Text is the original text when there was nothing to convert.
+	// Text is the converted text. It is the original text if there was nothing to convert.
 	Text []byte
-	// Notes are one-sentence warnings for the user, without duplicates.
+	// Notes has warnings for the user. Each warning is one sentence, and none occurs twice.
 	Notes []string
 }
 
@@ -36,9 +36,10 @@ type problem struct {
 
 func (p problem) Error() string { return p.text }
 
-// Convert converts the manifests of a file, YAML or JSON. name is the file's name, for errors. A text without the KEP's fields is
-// returned unchanged, even if it is not YAML. Converting a result again changes nothing. The error joins all problems, one line
-// each: file, line, object, field, state and remedy.
+// Convert converts the manifests of a YAML or JSON file. name is the name of the file in errors. Convert returns a text
+// without the KEP's fields unchanged, even if the text is not YAML. Converting a result again changes nothing. The
+// error joins all problems. Each problem is one line with the file, the line, the object, the field, the state and the
+// remedy.
 func Convert(name string, text []byte, known Known) (Result, error) {
 	if !bytes.Contains(text, []byte(fieldName)) {
 		return Result{Text: text}, nil
@@ -61,14 +62,14 @@ type place struct {
 	object, field string
 }
 
-// at returns the place of a node below p, with path appended to the field.
+// at returns the place of a node below the place p. It appends path to the field of p.
 func (p place) at(n *yaml.Node, path string) place {
 	p.line = n.Line
 	p.field = strings.TrimPrefix(p.field+path, ".")
 	return p
 }
 
-// fault adds a problem once. The line of a place is 0 when unknown.
+// fault adds a problem, unless the problem was added before. The line of a place is 0 if the line is unknown.
 func (f *file) fault(at place, format string, args ...any) {
 	file := f.name
 	if at.line > 0 {
@@ -89,7 +90,7 @@ func (f *file) note(format string, args ...any) {
 	}
 }
 
-// readFile parses the documents of a file. Documents that cannot be parsed become problems.
+// readFile parses the documents of a file. It reports documents that cannot be parsed as problems.
 func readFile(name string, text []byte, known Known) *file {
 	f := &file{name: name, known: known, documents: splitDocuments(text)}
 	for _, d := range f.documents {
@@ -99,7 +100,7 @@ func readFile(name string, text []byte, known Known) *file {
 	return f
 }
 
-// convert plans the edits of all documents, and makes them if there are no problems.
+// convert plans the edits of all documents. If there are no problems, it makes the edits.
 func (f *file) convert() (Result, error) {
 	for _, d := range f.documents {
 		if root := d.content(); root != nil {

@@ -21,33 +21,34 @@ import (
 
 const byteOrderMark = "\ufeff"
 
-// document is one of the documents in a file.
+// document is one of the YAML or JSON documents in a file.
 type document struct {
 	*file
-	// raw has all bytes of the document: head is the line with the marker "---", body is what follows, from this line on.
+	// raw has all bytes of the document. head has the line with the marker "---". body has the bytes after head, and
+	// line is the number of its first line.
 	raw, head, body []byte
 	line            int
 
-	// root is the document node; nil without content.
+	// root is the document node. It is nil if the document has no content.
 	root *yaml.Node
-	// nodes is the number of nodes in root, with its aliases expanded.
+	// nodes is the number of nodes in root after the aliases are expanded.
 	nodes int
 	json  bool
-	// lists maps an element to its list. handled has the keys of the KEP's fields that were read or reported.
+	// lists maps each element to its list. handled has those keys of the KEP's fields that were read or reported.
 	lists   map[*yaml.Node]*yaml.Node
 	handled map[*yaml.Node]bool
 
-	// edits change root. added are documents to write after this one.
+	// edits has functions that change root. added has the documents that are to be written after this one.
 	edits []func()
 	added []*yaml.Node
 }
 
-// later plans an edit. Edits are made after the whole file was read without problems.
+// later plans an edit. The edits are made only after the whole file was read without problems.
 func (d *document) later(edit func()) { d.edits = append(d.edits, edit) }
 
 var marker = regexp.MustCompile(`(?m)^---(?:\s|$)`)
 
-// splitDocuments cuts a text into documents without losing a byte.
+// splitDocuments splits a text into documents. The documents together have all bytes of the text.
 func splitDocuments(text []byte) []*document {
 	var all []*document
 	start, line := 0, 1
@@ -61,7 +62,8 @@ func splitDocuments(text []byte) []*document {
 	return all
 }
 
-// newDocument makes a document. It separates the marker "---", which may be followed by a comment or content.
+// newDocument makes a document. It splits off the marker "---". A comment or content may follow the marker on the same
+// line.
 func newDocument(raw []byte, line int) *document {
 	body := bytes.TrimPrefix(raw, []byte(byteOrderMark))
 	d := &document{raw: raw, head: raw[:len(raw)-len(body)], body: body, line: line}
@@ -78,7 +80,7 @@ func newDocument(raw []byte, line int) *document {
 	return d
 }
 
-// newline returns the line ending of a text, as in its first line.
+// newline returns the line ending that the first line of a text has.
 func newline(text []byte) string {
 	if line, _, found := bytes.Cut(text, []byte("\n")); found && bytes.HasSuffix(line, []byte("\r")) {
 		return "\r\n"
@@ -109,7 +111,7 @@ func Join(texts [][]byte) []byte {
 	return out
 }
 
-// beginning matches the first line that is not a comment.
+// beginning matches the start of the first line that is not a comment.
 var beginning = regexp.MustCompile(`(?m)^(---|%|\s*[^\s#])`)
 
 func separator(text []byte) string {
@@ -122,7 +124,8 @@ func separator(text []byte) string {
 	return "---" + newline(text)
 }
 
-// Limits of the nodes of a document, after its aliases are expanded: a constant, and a number for each byte.
+// These constants limit the number of nodes of a document after its aliases are expanded. The limit is the sum of a
+// constant and a number of nodes for each byte.
 const (
 	maxNodes        = 1 << 16
 	maxNodesPerByte = 4
@@ -183,7 +186,7 @@ func addLines(n *yaml.Node, lines int) {
 	}
 }
 
-// yamlLine matches the errors of the parser.
+// yamlLine matches an error text of the YAML parser.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?((?s).*)`)
 
 func (d *document) faultSyntax(err error) {
@@ -207,10 +210,11 @@ func (d *document) faultSyntax(err error) {
 
 func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", " ") }
 
-// unlikeYAML matches parts of JSON strings that a YAML parser refuses or changes. It matches an escaped backslash to skip it.
+// unlikeYAML matches the parts of JSON strings that a YAML parser refuses or changes. It also matches an escaped
+// backslash, so that escapeForYAML skips it.
 var unlikeYAML = regexp.MustCompile(`(?i)\\\\|\\/|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|[\x{7f}-\x{9f}\x{2028}\x{2029}\x{feff}\x{fffe}\x{ffff}]`)
 
-// escapeForYAML rewrites the strings of a JSON text so that a YAML parser reads the same values.
+// escapeForYAML rewrites the strings of a JSON text so that a YAML parser reads the values that a JSON parser reads.
 func escapeForYAML(text []byte) []byte {
 	return unlikeYAML.ReplaceAllFunc(text, func(part []byte) []byte {
 		var meant string
@@ -222,8 +226,8 @@ func escapeForYAML(text []byte) []byte {
 	})
 }
 
-// expandAliases replaces aliases below n by copies of their targets, and removes anchors. above has the ancestors of n. It
-// returns false for an alias of an ancestor, and when there are too many nodes.
+// expandAliases replaces the aliases below n by copies of their targets, and removes anchors. above has the ancestors
+// of n. expandAliases returns false if an alias refers to its own ancestor, or if there are too many nodes.
 func (d *document) expandAliases(n *yaml.Node, above []*yaml.Node) bool {
 	above = append(above, n)
 	n.Anchor = ""

@@ -17,7 +17,8 @@ type field struct {
 	comments comments
 }
 
-// comments are the comments of removed nodes: before them, in their lines, and after them.
+// comments has the comments of removed nodes. head has the comments before the nodes, line has the comments in their
+// lines, and foot has the comments after them.
 type comments struct{ head, line, foot string }
 
 func (c comments) all() string { return join(c.head, c.line, c.foot) }
@@ -33,7 +34,7 @@ func commentsOf(nodes ...*yaml.Node) comments {
 	return c
 }
 
-// ownComments collects the comments of nodes without their descendants.
+// ownComments returns the comments of nodes, but not the comments of their descendants.
 func ownComments(nodes ...*yaml.Node) string {
 	var all string
 	for _, n := range nodes {
@@ -55,7 +56,7 @@ func newMapping(added ...field) *yaml.Node {
 
 func newList() *yaml.Node { return &yaml.Node{Kind: yaml.SequenceNode, Tag: yaml.NodeTagSeq} }
 
-// newText returns a string. It is quoted if a YAML parser would otherwise read another type.
+// newText returns a string node. The string is quoted if a YAML parser would otherwise read it as another type.
 func newText(value string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagString, Value: value}
 	if yaml.IsYaml1_1NonString(n) {
@@ -69,7 +70,7 @@ func setText(n *yaml.Node, value string) {
 	n.Tag, n.Value = yaml.NodeTagString, value
 }
 
-// childMapping returns the mapping in a field of a mapping. It creates a mapping that is missing or null.
+// childMapping returns the mapping in the field name of m. If the mapping is missing or null, childMapping creates it.
 func childMapping(m *yaml.Node, name string) *yaml.Node {
 	key, value := find(m, name)
 	if key == nil {
@@ -78,15 +79,16 @@ func childMapping(m *yaml.Node, name string) *yaml.Node {
 	}
 
 	if len(value.Content) == 0 {
-		// An empty mapping is written as {}. It becomes a block, and its comment moves behind its key.
+		// An empty mapping is written as {}. When fields are added, it becomes a block, and its comment moves to the
+		// line of its key.
 		key.LineComment = strings.TrimSpace(key.LineComment + " " + value.LineComment)
 		*value = *newMapping()
 	}
 	return value
 }
 
-// addFields appends fields to a mapping. If they have comments, a mapping in brackets becomes a block, because comments in
-// brackets are lost.
+// addFields appends fields to a mapping. If the mapping is in brackets and a field has comments, the mapping becomes a
+// block, because the encoder drops comments inside of brackets.
 func addFields(m *yaml.Node, added ...field) {
 	for _, f := range added {
 		key, value := newText(f.key), f.value
@@ -100,8 +102,9 @@ func addFields(m *yaml.Node, added ...field) {
 	}
 }
 
-// replaceField replaces e by a mapping with these fields, or adds them to the mapping of this name if there is one. Comments that
-// have lost their field come first.
+// replaceField replaces the field e by a mapping with this name and the added fields. If m already has a mapping with
+// this name, replaceField adds the fields to that mapping and removes e. lost has comments whose field is gone; they
+// stay as comments.
 func replaceField(m *yaml.Node, e entry, name string, added []field, lost string) {
 	if key, _ := find(m, name); key != nil || e.key == nil {
 		addFields(childMapping(m, name), added...)
@@ -116,7 +119,8 @@ func replaceField(m *yaml.Node, e entry, name string, added []field, lost string
 	*e.node = *newMapping(added...)
 }
 
-// removeField removes a field. Its comments stay in the mapping. If that becomes empty, they move to its key in above.
+// removeField removes a field. The comments of the field stay in the mapping. If the mapping becomes empty, the
+// comments move to the key of the mapping, which is above.
 func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	remove(m, slices.Index(m.Content, e.key), 2, lost)
 	if len(m.Content) == 0 && above != nil {
@@ -126,8 +130,8 @@ func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	}
 }
 
-// remove removes an element of a list, or the key and value of a field. Its comments move to the next node, or to the previous
-// one.
+// remove removes an element of a list, or the key and the value of a field. The comments in lost move to the next node.
+// If there is no next node, they move to the previous node.
 func remove(n *yaml.Node, i, count int, lost string) {
 	n.Content = slices.Delete(n.Content, i, i+count)
 	if i < len(n.Content) {

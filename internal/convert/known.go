@@ -13,16 +13,16 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Known has the resources and classes that exist. The zero value has only the scopes of the KEP's official resources.
+// Known has the resources and classes that exist. The zero value knows only the scopes of the KEP's official resources.
 type Known struct {
-	// from names the source, for errors; empty without one.
+	// from is the name of the source in errors. It is empty if there is no source.
 	from      string
 	resources map[string]knownResource
 }
 
 type knownResource struct {
 	scope classes.Scope
-	// classes is nil when unknown: the resource is configured, but no machine has it.
+	// classes is nil if the classes are unknown, because the resource is configured but no machine has it.
 	classes []string
 }
 
@@ -72,7 +72,7 @@ func classNames(infos []v1alpha1.QOSResourceClassInfo) []string {
 	return names
 }
 
-// add adds the classes of a resource on a node; nil when unknown.
+// add adds the classes of a resource on a node. names is nil if the classes are unknown.
 func (k *Known) add(node, resource string, scope classes.Scope, names []string) error {
 	known, seen := k.resources[resource]
 	if seen && known.scope != scope {
@@ -98,7 +98,8 @@ func (k Known) scopeOf(resource string) classes.Scope {
 	return ""
 }
 
-// check returns why a class cannot be requested, or a resource if class is empty. It returns "" when there is no known reason.
+// check returns the reason why a class cannot be requested. If class is empty, it returns the reason why the resource
+// cannot be requested. If no reason is known, it returns "".
 func (k Known) check(resource, class string) string {
 	known, ok := k.resources[resource]
 	switch {

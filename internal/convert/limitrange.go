@@ -18,11 +18,12 @@ type limitItem struct {
 	kind     string
 	qos      entry
 	defaults []request
-	// stays is true for items with other limits or without defaults. A QOSLimitRange cannot have such items.
+	// stays is true for an item that has other limits or has no defaults. A QOSLimitRange cannot have such an item.
 	stays bool
 }
 
-// limitRange plans the conversion of a LimitRange to a QOSLimitRange. A LimitRange with other limits becomes both.
+// limitRange plans the conversion of a LimitRange to a QOSLimitRange. If the LimitRange also has other limits, the
+// result is both a LimitRange and a QOSLimitRange.
 func (d *document) limitRange(n *yaml.Node, at place) {
 	before := len(d.problems)
 	spec := d.mapping(n, "spec", at)
@@ -113,7 +114,8 @@ func (i *limitItem) setNames() {
 	}
 }
 
-// splitLimitRange keeps the other limits in a LimitRange, and moves the defaults to a QOSLimitRange after it.
+// splitLimitRange leaves the other limits in the LimitRange. It moves the defaults to a new QOSLimitRange after the
+// LimitRange.
 func (d *document) splitLimitRange(n, limits *yaml.Node, items []limitItem) {
 	moved := newList()
 	for _, item := range items {

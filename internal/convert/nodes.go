@@ -69,11 +69,11 @@ func contains(n *yaml.Node, name string) bool {
 
 type entry struct {
 	place
-	// key and node are nil when there is no such field. value is node, or nil when that is null.
+	// key and node are nil if there is no such field. value is equal to node, but nil if the field is null.
 	key, node, value *yaml.Node
 }
 
-// entry finds a field. It reports a field that is there twice or comes from a merge key.
+// entry finds a field. It reports a field that occurs twice or that comes from a merge key.
 func (d *document) entry(m *yaml.Node, name string, at place) entry {
 	e := entry{place: at.at(m, "."+name)}
 	for key, value := range fields(m) {
@@ -95,12 +95,13 @@ func (d *document) entry(m *yaml.Node, name string, at place) entry {
 	return e
 }
 
-// mapping finds a field that must be a mapping, if it is there and not null.
+// mapping finds a field. If the field is present and not null, it must be a mapping.
 func (d *document) mapping(m *yaml.Node, name string, at place) entry {
 	return d.entryOf(yaml.MappingNode, "a mapping", m, name, at)
 }
 
-// list finds a field that must be a list, if it is there and not null. what describes its elements, for errors.
+// list finds a field. If the field is present and not null, it must be a list. what describes the elements of the list
+// in errors.
 func (d *document) list(m *yaml.Node, name string, at place, what string) entry {
 	return d.entryOf(yaml.SequenceNode, "a list of "+what, m, name, at)
 }
@@ -114,7 +115,7 @@ func (d *document) entryOf(kind yaml.Kind, what string, m *yaml.Node, name strin
 	return e
 }
 
-// refuseField reports the KEP's field in a mapping that must not have it.
+// refuseField reports the KEP's field in a mapping in which the field is not allowed.
 func (d *document) refuseField(m *yaml.Node, at place, remedy string) {
 	if key, _ := find(m, fieldName); key != nil && !d.handled[key] {
 		d.handled[key] = true

@@ -16,16 +16,17 @@ type pod struct {
 	*document
 	place
 	spec *yaml.Node
-	// owner is the mapping that has the spec in its field key, and perhaps metadata; nil when the spec is in no mapping.
+	// owner is the mapping that has the pod spec in its field key, and that may have metadata. It is nil if the spec is
+	// in no mapping.
 	owner, key       *yaml.Node
 	annotations, qos entry
 	requests         []request
 	containers       []*container
-	// annotate has the annotations to add.
+	// annotate has the annotations that are to be added.
 	annotate []annotation
 }
 
-// container is a container of a pod. Ephemeral containers are excluded.
+// container is a container of a pod. It is never an ephemeral container.
 type container struct {
 	place
 	node                   *yaml.Node
@@ -33,7 +34,8 @@ type container struct {
 	isInit                 bool
 	resources, limits, qos entry
 	requests               []request
-	// add has the extended resources to add to the limits. lost has the comments of requests that add nothing.
+	// add has the extended resources that are to be added to the limits. lost has the comments of requests that add
+	// nothing to the limits.
 	add  []field
 	lost string
 }
@@ -130,7 +132,8 @@ func oneUnit(r *request, found comments) field {
 	return field{extended(r.resource, r.class), &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagInt, Value: "1"}, found}
 }
 
-// limited returns the extended resource of a request's resource in the limits of a container, and whether it is of another class.
+// limited returns the extended resource in the limits of a container that belongs to the resource of the request.
+// contradicts reports whether this extended resource stands for another class than the requested one.
 func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	for key := range fields(c.limits.value) {
 		class, ok := strings.CutPrefix(key.Value, prefix(r.resource))
@@ -145,11 +148,11 @@ func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	return has, false
 }
 
-// prefix returns the common prefix of the extended resources of a resource.
+// prefix returns the text with which all extended resources of a resource begin.
 func prefix(resource string) string { return strings.TrimSuffix(extended(resource, "x"), "x") }
 
-// isOfOther reports whether an extended resource that looks like a class of this resource belongs to a resource with a longer
-// name. Class "b.c" of "x/a" and class "c" of "x/a.b" have the same extended resource.
+// isOfOther reports whether an extended resource that looks like a class of this resource belongs to another resource,
+// which has a longer name. For example, class "b.c" of "x/a" and class "c" of "x/a.b" have the same extended resource.
 func (p *pod) isOfOther(resource, class string) bool {
 	isLonger := func(other string) bool {
 		return len(other) > len(resource) && strings.HasPrefix(prefix(resource)+class, prefix(other))

@@ -15,28 +15,28 @@ import (
 
 type request struct {
 	place
-	// resource is canonical. class is empty for the system default.
+	// resource is the canonical name of the resource. class is empty for a request for the system default.
 	resource, class string
-	// element is the whole request, and name the node of its resource.
+	// element is the node of the whole request. name is the node with the name of the resource.
 	element, name *yaml.Node
 }
 
-// elementFields are the fields of an element of qosResources in one kind of object.
+// elementFields has the names of the fields that an element of qosResources has in one kind of object.
 type elementFields struct {
 	names []string
-	// class is the name of the field with the class; empty without such a field.
+	// class is the name of the field that has the class. It is empty if the element has no such field.
 	class string
-	// pods is the remedy for resources of pods.
+	// pods is the remedy in errors about resources of pod scope.
 	pods string
 }
 
-// requestFields are the fields of requests in the spec of a pod.
+// requestFields returns the fields of a request in the spec of a pod.
 func requestFields() elementFields {
 	return elementFields{[]string{"name", "class"}, "class", "request it in qosResources of the pod's spec"}
 }
 
-// requests reads a qosResources list in the given scope. An empty scope allows both. Invalid requests become problems and are
-// left out.
+// requests reads a qosResources list for resources of the given scope. An empty scope allows both scopes. requests
+// reports invalid requests as problems and leaves them out.
 func (d *document) requests(e entry, allowed elementFields, scope classes.Scope) []request {
 	if e.value != nil && !isList(e.value) {
 		d.fault(e.place, "must be a list of %s, not %s", strings.Join(allowed.names, " and "), describe(e.value))
@@ -91,7 +91,8 @@ func (d *document) checkFields(n *yaml.Node, at place, known []string) bool {
 	return len(d.problems) == before
 }
 
-// scalar returns a required field of an element; an empty one if it is missing or invalid.
+// scalar returns the value of a required field of an element. If the field is missing or invalid, it returns an empty
+// node.
 func (d *document) scalar(n *yaml.Node, name string, at place) *yaml.Node {
 	before := len(d.problems)
 	e := d.entry(n, name, at)
@@ -109,7 +110,8 @@ func (d *document) scalar(n *yaml.Node, name string, at place) *yaml.Node {
 	return &yaml.Node{}
 }
 
-// canonical returns the full name of a resource. The KEP's examples have names without a domain, which is required here.
+// canonical returns the full name of a resource. The KEP's examples use names without a domain, but this program
+// requires the domain.
 func (d *document) canonical(name string) string {
 	full := classes.CanonicalResource(name)
 	if name == "" || strings.Contains(full, "/") {

@@ -14,7 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// The prefixes of an extended resource in a ResourceQuota. Kubernetes accepts both, but enforces only the first.
+// These are the prefixes of an extended resource in a ResourceQuota. Kubernetes accepts both prefixes, but enforces
+// only limits with the first one.
 const (
 	quotaPrefix      = "requests."
 	unenforcedPrefix = "limits."
@@ -25,13 +26,13 @@ type quota struct {
 	spec      *yaml.Node
 	qos, hard entry
 	resources []string
-	// add has the fields to add to hard. lost has comments that move to the next field.
+	// add has the fields that are to be added to the field hard. lost has comments that move to the next added field.
 	add  []field
 	lost string
 }
 
-// resourceQuota plans the conversion of a ResourceQuota to extended resources. A class that is not listed gets the limit 0. A
-// class without a capacity gets no limit.
+// resourceQuota plans the conversion of a ResourceQuota to limits of extended resources. A class that the ResourceQuota
+// does not list gets the limit 0. A listed class without a capacity gets no limit.
 func (d *document) resourceQuota(n *yaml.Node, at place) {
 	before := len(d.problems)
 	spec := d.mapping(n, "spec", at)
@@ -78,7 +79,8 @@ func (q *quota) readSections() {
 	}
 }
 
-// addResource adds the limits of a resource: the capacities of its classes, and 0 for classes that are not listed.
+// addResource adds the limits of a resource. The limit of a listed class is the class's capacity. The limit of a class
+// that is not listed is 0.
 func (q *quota) addResource(r request, scope classes.Scope) {
 	known := q.known.resources[r.resource]
 	switch {
@@ -146,7 +148,7 @@ func (q *quota) addClass(n *yaml.Node, resource, name string, capacity int64) {
 	q.lost = found.foot
 }
 
-// addLimit adds a limit. Its comments begin with those that moved to it.
+// addLimit adds a limit. The comments of the limit begin with the comments that have moved to the limit.
 func (q *quota) addLimit(resource, class string, capacity int64, found comments) {
 	value := newText(strconv.FormatInt(capacity, 10))
 	value.Style = yaml.DoubleQuotedStyle
@@ -155,7 +157,7 @@ func (q *quota) addLimit(resource, class string, capacity int64, found comments)
 	q.lost = ""
 }
 
-// checkHard reports limits that contradict existing limits, and drops limits that exist already.
+// checkHard reports new limits that contradict existing limits, and drops new limits that exist already.
 func (q *quota) checkHard() {
 	q.add = slices.DeleteFunc(q.add, func(f field) bool {
 		key, value := find(q.hard.value, f.key)
@@ -178,8 +180,8 @@ func (q *quota) checkHard() {
 	}
 }
 
-// Quota converts a file that has only ResourceQuotas with the KEP's fields. If a namespace is given, it is set in them; a quota
-// in another namespace is a problem.
+// Quota converts a file that has only ResourceQuotas with the KEP's fields. If namespace is not empty, Quota sets it in
+// every ResourceQuota, and reports a ResourceQuota that is in another namespace.
 func Quota(name string, text []byte, known Known, namespace string) (Result, error) {
 	f := readFile(name, text, known)
 	found := false
@@ -195,7 +197,7 @@ func Quota(name string, text []byte, known Known, namespace string) (Result, err
 	return f.convert()
 }
 
-// checkQuotas checks that a node is valid for Quota, and reports whether it has any ResourceQuota.
+// checkQuotas checks that Quota can convert a node. It reports whether the node has any ResourceQuota.
 func (d *document) checkQuotas(n *yaml.Node, at place, namespace string) bool {
 	at, _ = enter(n, at)
 	kind, items := stringOf(n, "kind"), valueOf(n, "items")

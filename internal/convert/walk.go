@@ -12,7 +12,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// walk looks for objects and pod specs in a node, and plans their conversion. The KEP's field in any other place is a problem.
+// walk searches a node for objects and pod specs, and plans their conversion. If the KEP's field is in any other place,
+// walk reports a problem.
 func (d *document) walk(n *yaml.Node, at place) {
 	if isList(n) {
 		for i, element := range n.Content {
@@ -49,7 +50,8 @@ func enter(n *yaml.Node, at place) (place, bool) {
 	return at, true
 }
 
-// isIgnored reports whether an object may have the KEP's field, or a schema with it, and is not converted.
+// isIgnored reports whether an object is not converted, although it may have the KEP's field or a schema with this
+// field.
 func isIgnored(object *yaml.Node) bool {
 	group, _, _ := strings.Cut(stringOf(object, "apiVersion"), "/")
 	return group == classes.Domain || stringOf(object, "kind") == "CustomResourceDefinition"

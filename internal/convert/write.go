@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// rewrite makes the edits and returns the new bytes of a document. Without edits it returns the original bytes. Errors become
-// problems.
+// rewrite makes the edits of a document and returns the new bytes. If there are no edits, it returns the original
+// bytes. It reports errors as problems of the file.
 func (d *document) rewrite() []byte {
 	if len(d.edits) == 0 {
 		return d.raw
@@ -45,7 +45,7 @@ func (d *document) rewrite() []byte {
 	return out
 }
 
-// encode writes a node in the format of its document, and verifies that parsing the result gives an equal node.
+// encode writes a node in the format of its document. It verifies that parsing the result gives an equal node.
 func (d *document) encode(root *yaml.Node) ([]byte, error) {
 	if d.json {
 		return d.encodeJSON(root)
@@ -76,7 +76,8 @@ func unfold(n *yaml.Node) {
 
 var jsonIndent = regexp.MustCompile(`^\s*\{\r?\n([ \t]+)`)
 
-// encodeJSON writes JSON with the indentation of the document. A document in one line stays in one line.
+// encodeJSON writes JSON with the indentation of the original document. A document that has only one line stays on one
+// line.
 func (d *document) encodeJSON(root *yaml.Node) ([]byte, error) {
 	text := appendJSON(nil, root.Content[0])
 	if indent := jsonIndent.FindSubmatch(d.body); indent != nil {
@@ -109,12 +110,13 @@ func appendJSON(out []byte, n *yaml.Node) []byte {
 	return append(out, brackets[1])
 }
 
-// equal reports whether two nodes have the same content. The order of fields matters; style and comments do not.
+// equal reports whether two nodes have the same content. The order of fields matters. The style and the comments do not
+// matter.
 func equal(a, b *yaml.Node) bool {
 	return a.Kind == b.Kind && a.Value == b.Value && a.ShortTag() == b.ShortTag() && slices.EqualFunc(a.Content, b.Content, equal)
 }
 
-// comment matches a comment, or similar text in a scalar.
+// comment matches a comment, and text in a scalar that looks like a comment.
 var comment = regexp.MustCompile(`(?:^|\s)#.*`)
 
 // checkComments reports comments that are missing from the result. The YAML library drops comments inside of brackets.
@@ -143,7 +145,7 @@ func findHashes(n *yaml.Node, lines map[int]bool) {
 	}
 }
 
-// lettersOf returns the letters and digits of a text, which do not depend on the format.
+// lettersOf returns the letters and digits of a text. They do not depend on the format of the text.
 func lettersOf(text []byte) []byte {
 	return bytes.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podevents writes events of pods. It writes a series of similar occurrences as one event with a count.
+// Package podevents writes events about pods. It writes a series of similar occurrences as one event with a count.
 package podevents
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// Reasons of events.
+// These are the reasons of events.
 const (
-	// ClassRefused warns that a container or pod was not created because of its classes.
+	// ClassRefused warns that a container or pod was not created because of its requested classes.
 	ClassRefused = "QOSClassRefused"
-	// ClassChanged reports that a running container has another class.
+	// ClassChanged reports that the class of a running container has changed.
 	ClassChanged = "QOSClassChanged"
-	// ChangeRefused warns that a change that the pod's annotations request was not made.
+	// ChangeRefused warns that the pod's annotations request a change that was not made.
 	ChangeRefused = "QOSChangeRefused"
 	// ClassRemoved warns that the pod is evicted, or should be, because its class was removed.
 	ClassRemoved = "QOSClassRemoved"
@@ -35,18 +35,19 @@ const (
 
 const (
 	component = "qos-kubelet-shim"
-	// maxMessage and maxName are the API server's limits, in bytes.
+	// maxMessage and maxName are limits of the API server, in bytes.
 	maxMessage = 1024
 	maxName    = 253
 )
 
-// Record describes a series: similar occurrences at a pod or its containers, which are written as one event.
+// Record describes a series. A series is a number of similar occurrences at a pod or its containers, and is written as
+// one event.
 type Record struct {
 	Reason  string
 	Warning bool
 	// Container is the container that the event is about. It is empty if the event is about the pod itself.
 	Container string
-	// Series distinguishes series of one reason and container. The message may vary within a series.
+	// Series distinguishes the series that have the same reason and container. The message may vary within a series.
 	Series, Message string
 	// Count is the number of occurrences between First and Last.
 	Count       uint64
@@ -62,20 +63,20 @@ type Pod struct {
 	UID             types.UID
 }
 
-// Recorder writes events synchronously, so that its caller decides about rates and retries.
+// Recorder writes events synchronously. Its caller decides about the rate of writes and about retries.
 type Recorder struct {
 	client corev1client.EventsGetter
 	writes *kubeapi.Writes
 	node   string
 }
 
-// NewRecorder makes a recorder that counts its writes. It does no I/O.
+// NewRecorder makes a recorder. The recorder counts its writes in writes. NewRecorder does no I/O.
 func NewRecorder(client corev1client.EventsGetter, writes *kubeapi.Writes, node string) *Recorder {
 	return &Recorder{client: client, writes: writes, node: node}
 }
 
-// Write creates the event of a record, or raises the count of the existing event, even of one from before a restart. Events of a
-// namespace that is being deleted are dropped.
+// Write creates the event of a record. If the event already exists, even from before a restart, Write raises the count
+// of the event. Write drops events in a namespace that is being deleted.
 func (r *Recorder) Write(ctx context.Context, pod Pod, record Record) error {
 	err := r.write(ctx, r.eventOf(pod, record), record)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -93,7 +94,7 @@ func (r *Recorder) write(ctx context.Context, event *corev1.Event, record Record
 		}
 	}
 
-	// An empty patch reads the event without permission to read all of them.
+	// An empty patch returns the existing event. It does not need the permission to read all events.
 	existing, err := events.Patch(ctx, event.Name, types.MergePatchType, []byte("{}"), metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) { // Kubernetes deletes events after an hour
 		_, err = events.Create(ctx, event, metav1.CreateOptions{})
@@ -118,8 +119,9 @@ func (r *Recorder) write(ctx context.Context, event *corev1.Event, record Record
 	return r.writes.Count("event", err)
 }
 
-// countOf returns the count of an existing event plus a record; changed is false when the event already includes the record. The
-// event may be from before a restart of the shim or the plugin. The API has times in whole seconds.
+// countOf returns the count of an existing event plus the count of a record. changed is false if the event already
+// includes the record. The event may be from before a restart of the shim or the plugin. Times in the API are in whole
+// seconds.
 func countOf(event *corev1.Event, record Record) (count int32, changed bool) {
 	last := event.LastTimestamp.Time
 	switch {
@@ -152,7 +154,7 @@ func (r *Recorder) eventOf(pod Pod, record Record) *corev1.Event {
 	return event
 }
 
-// nameOf returns the name of a record's event. A series has the same name, even after a restart.
+// nameOf returns the name of a record's event. The name depends only on the series, so it is the same after a restart.
 func nameOf(pod Pod, record Record) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(pod.UID), record.Container, record.Reason, record.Series}, "\x00")))
 	suffix := "." + hex.EncodeToString(sum[:8])

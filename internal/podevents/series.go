@@ -11,22 +11,23 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
-// interval is the shortest time between two writes of one event.
+// interval is the minimum time between two writes of one event.
 const interval = 5 * time.Minute
 
-// Series are the event series of one pod that are not written yet or were written recently. The zero value is empty. It is not
-// safe for concurrent use.
+// Series has the event series of one pod that are not written yet or were written recently. The zero value is empty. A
+// Series is not safe for concurrent use.
 type Series struct{ all []*series }
 
 type series struct {
 	Record
-	// writtenUpTo is the last written occurrence, and writtenAt the time of its write; both are zero before the first write.
+	// writtenUpTo is the time of the last occurrence that was written. writtenAt is the time of that write. Both are
+	// zero before the first write.
 	writtenUpTo, writtenAt time.Time
 }
 
 func (s *series) pending() bool { return s.Last.After(s.writtenUpTo) }
 
-// wait returns the time until the series may be written; 0 means now.
+// wait returns the time after which the series may be written. 0 means that it may be written now.
 func (s *series) wait() time.Duration {
 	if s.writtenAt.IsZero() {
 		return 0
@@ -62,8 +63,9 @@ func (s *Series) find(r Record) *series {
 	return added
 }
 
-// Write writes pending series. It returns when to write again (0: not before something is recorded) and the first error. After an
-// error it continues with the other series.
+// Write writes the pending series. It returns the time after which Write must be called again, and the first error. The
+// time 0 means that no call is needed until something is recorded. After an error, Write continues with the other
+// series.
 func (s *Series) Write(write func(Record) error) (again time.Duration, err error) {
 	for _, known := range s.all {
 		if !known.pending() {

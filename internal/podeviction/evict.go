@@ -20,7 +20,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 )
 
-// result is the result of an eviction attempt, as a metric's label.
+// result is the result of an eviction attempt. It is also the value of a metric's label.
 type result string
 
 const (
@@ -52,8 +52,8 @@ func (e *Evictor) evict(ctx context.Context, t *target) {
 	e.report(ctx, t, r, err)
 }
 
-// check reads the pod and returns why it must not be evicted; "" means that it may be. It lists the pod, because the shim has no
-// permission to get pods.
+// check reads the pod and returns the reason why the pod must not be evicted. "" means that the pod may be evicted.
+// check lists the pod, because the shim does not have the permission to get pods.
 func (e *Evictor) check(ctx context.Context, t *target) (result, error) {
 	list, err := e.client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, t.name).String(),
@@ -70,7 +70,8 @@ func (e *Evictor) check(ctx context.Context, t *target) (result, error) {
 	return gone, nil
 }
 
-// checkPod returns why a pod of the target's name must not be evicted. The mirror of a static pod has the target's UID in an annotation.
+// checkPod returns the reason why a pod with the target's name must not be evicted. The mirror pod of a static pod has
+// the target's UID in an annotation.
 func (e *Evictor) checkPod(pod *corev1.Pod, t *target) result {
 	ended := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {
@@ -93,7 +94,7 @@ func (e *Evictor) post(ctx context.Context, t *target) error {
 }
 
 func resultOf(err error) result {
-	// Other conflicts are with a change of the pod at the same time.
+	// Any other conflict means that another client changed the pod at the same time.
 	anotherUID := apierrors.IsConflict(err) && strings.Contains(err.Error(), "UID")
 	switch {
 	case err == nil:
@@ -110,13 +111,15 @@ func resultOf(err error) result {
 	return failed
 }
 
-// isInternal reports whether the answer has code 500. The reason may be missing, as for a pod with two PodDisruptionBudgets.
+// isInternal reports whether the API server answered with code 500. The reason of such an answer may be missing, as for
+// a pod with two PodDisruptionBudgets.
 func isInternal(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError
 }
 
-// schedule sets the time of the next attempt for this pod, and for others that would fail in the same way.
+// schedule sets the time of the next attempt for this pod. It also delays the attempts for other pods that would fail
+// in the same way.
 func (e *Evictor) schedule(t *target, r result, err error) {
 	if r != unavailable {
 		e.server.Reset()
@@ -140,8 +143,8 @@ func (e *Evictor) schedule(t *target, r result, err error) {
 	}
 }
 
-// report logs a result that differs from the pod's previous one, and writes an event. An unavailable API server and a missing
-// permission are logged once for all pods.
+// report logs a result that differs from the previous result of the pod, and writes an event. If the API server is
+// unavailable or a permission is missing, report logs this once for all pods.
 func (e *Evictor) report(ctx context.Context, t *target, r result, err error) {
 	if r == unavailable {
 		e.serverLog.Record(err)
@@ -173,7 +176,7 @@ func (e *Evictor) report(ctx context.Context, t *target, r result, err error) {
 	}
 }
 
-// reportForbidden logs a missing permission once, until no namespace lacks it.
+// reportForbidden logs a missing permission once. It logs again only after no namespace has lacked the permission.
 func (e *Evictor) reportForbidden(pod string, err error) {
 	if e.forbiddenLogged {
 		return

@@ -26,23 +26,24 @@ import (
 )
 
 const (
-	// settle is how long a pod has to be a target without interruption. Class files that are changed in steps, or corrected at
-	// once, then evict no pod.
+	// settle is the time for which a pod must be a target without interruption before it is evicted. Because of this
+	// time, no pod is evicted if class files are changed in steps, or are corrected at once.
 	settle = 10 * time.Second
-	// The rate of evictions of one node.
+	// These constants limit the rate of evictions of one node.
 	evictionsPerSecond = 1
 	evictionBurst      = 5
 	requestTimeout     = 30 * time.Second
 )
 
-// Cache has the plugin's state; nodecache.Cache is one.
+// Cache provides the plugin's state. nodecache.Cache implements it.
 type Cache interface {
 	Get() (state nodecache.State, changed <-chan struct{})
 }
 
 // Options configure an Evictor.
 type Options struct {
-	// NodeName is the node of the pods. Pods of other nodes are never evicted, whatever the plugin reports.
+	// NodeName is the node whose pods may be evicted. Pods of other nodes are never evicted, even if the plugin reports
+	// them.
 	NodeName string
 	// Events enables events about evictions.
 	Events   bool
@@ -60,12 +61,13 @@ type Evictor struct {
 	writes  *kubeapi.Writes
 	events  *podevents.Recorder
 	results *prometheus.CounterVec
-	// targets is nil while the plugin is not ready.
+	// targets is nil if the plugin is not ready.
 	targets atomic.Pointer[[]*target]
 
 	// Only the worker uses the fields below.
 	pods map[types.UID]*progress
-	// forbidden are the namespaces without permission to evict. forbiddenLogged is true while that is logged.
+	// forbidden has the namespaces in which the permission to evict pods is missing. forbiddenLogged is true while the
+	// log has this.
 	forbidden       map[string]*kubeapi.Retry
 	forbiddenLogged bool
 	// server is the circuit breaker for the API server.
@@ -74,21 +76,21 @@ type Evictor struct {
 }
 
 type target struct {
-	// uid is the pod's UID on the node.
+	// uid is the UID that the pod has on the node.
 	uid             types.UID
 	namespace, name string
-	// reason is one line about all of the pod's containers.
+	// reason is one line that covers all containers of the pod.
 	reason string
 }
 
-// progress is the progress of one pod's eviction, as long as the pod is a target.
+// progress is the progress of the eviction of one pod. It exists as long as the pod is a target.
 type progress struct {
 	namespace string
 	settled   time.Time
 	retry     kubeapi.Retry
-	// done is set when nothing is left to do.
+	// done is true if nothing is left to do.
 	done bool
-	// reported is the latest result in the log and in the pod's events.
+	// reported is the latest result that was written to the log and to the pod's events.
 	reported result
 }
 
@@ -123,7 +125,7 @@ func (e *Evictor) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// watchPlugin enqueues the present and the former targets at each change of the plugin's state.
+// watchPlugin enqueues the present and the former targets whenever the plugin's state changes.
 func (e *Evictor) watchPlugin(ctx context.Context) {
 	var former []*target
 	for {
@@ -166,7 +168,8 @@ func (e *Evictor) reconcile(ctx context.Context, uid types.UID) (again time.Dura
 	return again
 }
 
-// due returns the target of a UID if it may be evicted now, else the time until then; 0 means not before the targets change.
+// due returns the target with a UID if the target may be evicted now. Otherwise, due returns the time to wait; 0 means
+// that nothing is to do until the targets change.
 func (e *Evictor) due(uid types.UID) (t *target, wait time.Duration) {
 	targets := e.targets.Load()
 	if targets == nil {
@@ -197,7 +200,7 @@ func (e *Evictor) due(uid types.UID) (t *target, wait time.Duration) {
 	return t, 0
 }
 
-// forget drops a pod that is no longer a target, and namespaces without other targets.
+// forget drops a pod that is no longer a target. It also drops the namespaces in which no other target is left.
 func (e *Evictor) forget(uid types.UID) {
 	delete(e.pods, uid)
 	used := map[string]bool{}

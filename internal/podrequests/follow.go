@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podrequests makes running pods follow their annotations: when these change, containers get other classes.
+// Package podrequests makes running pods follow their annotations. When the annotations of a pod change, the package
+// requests other classes for the pod's containers.
 package podrequests
 
 import (
@@ -23,29 +24,33 @@ import (
 )
 
 const (
-	// A change that may succeed later is retried after firstWait, then after twice that and so on, up to longestWait.
+	// A change that may succeed later is retried after firstWait. Each further wait is twice as long as the previous
+	// one, up to longestWait.
 	firstWait   = 5 * time.Second
 	longestWait = 5 * time.Minute
-	// minInterval is the shortest time between two changes of one container, however fast its pod's annotations change.
+	// minInterval is the minimum time between two changes of one container, no matter how fast the annotations of its
+	// pod change.
 	minInterval = 5 * time.Second
-	// updateTimeout bounds one change.
+	// updateTimeout is the maximum duration of one change.
 	updateTimeout = 30 * time.Second
 )
 
-// Update requests other classes from the plugin. Its errors carry the node API's codes.
+// Update requests other classes from the plugin. Its errors have the status codes of the node API.
 type Update func(ctx context.Context, request *qosv1alpha1.UpdateContainerQOSResourcesRequest) error
 
-// Outcome is the result of one Follow.
+// Outcome is the result of one call of Follow.
 type Outcome struct {
-	// Refused are requested changes that the plugin refused because of the request itself. The series is the reason, in
-	// CamelCase.
+	// Refused has the requested changes that the plugin refused because of the request itself. The series of each
+	// record is the reason, in CamelCase.
 	Refused []podevents.Record
-	// Again is when Follow has to be called next; 0 means not before something changes.
+	// Again is the time after which Follow must be called again. 0 means that no call is needed until something
+	// changes.
 	Again time.Duration
 }
 
-// Follower changes the classes of one running pod to those that its annotations request. It does so once for each container and
-// set of annotations. Later changes from another source stay. It is not safe for concurrent use.
+// Follower changes the classes of one running pod to the classes that the pod's annotations request. It does so once
+// for each container and set of annotations. If another source changes a class later, that change stays. A Follower is
+// not safe for concurrent use.
 type Follower struct {
 	update Update
 	tasks  map[string]*task // by ID of a container, or of the sandbox for the pod's own classes
@@ -53,18 +58,19 @@ type Follower struct {
 
 type task struct {
 	hash string
-	// first is set for the first annotations of a container.
+	// first is true for the task of the first annotations of a container.
 	first bool
-	// tried is set once the annotations were compared with the container's classes.
+	// tried is true after the annotations were compared with the container's classes.
 	tried bool
-	// done is set when nothing is left to do until the annotations change, or after a refusal until the configuration changes.
+	// done is true if nothing is left to do until the annotations change. After a refusal, it is true until the
+	// configuration changes.
 	done bool
 	// config is the configuration of the latest try.
 	config   string
 	failures int
 	next     time.Time
 	refused  *podevents.Record
-	// initial is the container's state at the first try that has to be retried.
+	// initial is the state of the container at the first try that must be repeated.
 	initial *qosv1alpha1.ContainerAssignments
 }
 
@@ -73,12 +79,12 @@ func NewFollower(update Update) *Follower {
 	return &Follower{update: update, tasks: map[string]*task{}}
 }
 
-// Follow compares the pod's annotations with the classes of its running containers and requests the differences from the plugin.
-// offered and has are the plugin's latest status and assignments.
+// Follow compares the pod's annotations with the classes of the pod's running containers, and requests the differences
+// from the plugin. offered and has are the plugin's latest status and assignments.
 func (f *Follower) Follow(
 	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, has *qosv1alpha1.PodAssignments,
 ) Outcome {
-	// A mirror pod belongs to a static pod, which follows its file and no annotations.
+	// A mirror pod belongs to a static pod. A static pod follows its file, and not annotations.
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror || has == nil {
 		return Outcome{}
 	}
@@ -107,7 +113,8 @@ func (f *Follower) Follow(
 	return outcome
 }
 
-// follow tries due changes of one container, or of the pod if the name is empty.
+// follow tries the changes of one container that are due. If the name of the container is empty, the changes are
+// changes of the pod itself.
 func (f *Follower) follow(
 	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, target *qosv1alpha1.ContainerAssignments,
 ) *task {
@@ -122,8 +129,8 @@ func (f *Follower) follow(
 	return t
 }
 
-// taskOf returns the task of a container's present annotations. New annotations do not shorten the wait, so that frequent writes
-// cannot keep the plugin busy.
+// taskOf returns the task for the present annotations of a container. New annotations do not shorten the wait of the
+// task, so that frequent writes of annotations cannot overload the plugin.
 func (f *Follower) taskOf(id, hash string) *task {
 	t := f.tasks[id]
 	switch {
@@ -137,7 +144,8 @@ func (f *Follower) taskOf(id, hash string) *task {
 	return t
 }
 
-// try requests the classes that a container, or the pod if the name is empty, should have and does not.
+// try requests the classes that a container should have and does not have. If the name of the container is empty, the
+// classes are those of the pod itself.
 func (f *Follower) try(
 	ctx context.Context, t *task, catalog *classes.Catalog, pod *corev1.Pod, target *qosv1alpha1.ContainerAssignments,
 ) {
@@ -241,7 +249,7 @@ func temporary(err error) bool {
 	return true
 }
 
-// unreachable reports whether the plugin or the container is missing. Then the request may still be valid.
+// unreachable reports whether the plugin or the container is missing. In this case the request may still be valid.
 func unreachable(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.NotFound:

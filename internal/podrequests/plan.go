@@ -20,11 +20,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// errFixed refuses a change of a resource that is not mutable.
+// errFixed is the error for a change of a resource that is not mutable.
 var errFixed = errors.New("cannot be changed while it runs")
 
-// plan returns the class changes that a running container, or its pod if the name is empty, needs to match the pod's requests.
-// first is set for a new container: an earlier update may be newer than the annotations, and stays.
+// plan returns the class changes that a running container needs to match the pod's requests. If the name of the
+// container is empty, plan returns the changes of the pod itself. first is true for a new container. An earlier update
+// of such a container may be newer than the annotations, so its result stays.
 func plan(
 	catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments, first bool,
 ) ([]*qosv1alpha1.ContainerQOSResource, error) {
@@ -62,7 +63,8 @@ func fixed(pod *corev1.Pod, container string, want classes.Assignment) error {
 		pod.Namespace, pod.Name, container, want.Resource, errFixed, ClassName(want.Class), remedy)
 }
 
-// different returns the wanted classes that differ from the assigned ones. Resources without an assignment are left out.
+// different returns the wanted classes that differ from the assigned classes. It leaves out resources that have no
+// assignment.
 func different(wanted []classes.Assignment, has []*qosv1alpha1.Assignment, first bool) []classes.Assignment {
 	var changes []classes.Assignment
 	for _, want := range wanted {
@@ -79,7 +81,8 @@ func updated(source qosv1alpha1.Source) bool {
 	return source == qosv1alpha1.Source_SOURCE_UPDATE || source == qosv1alpha1.Source_SOURCE_ADOPTED
 }
 
-// runsIn reports whether a container already has the refused class. Then the node has changed, and not the request.
+// runsIn reports whether a container already has the refused class. In this case the refusal comes from a change of the
+// node, and not from a new request.
 func runsIn(err error, has []*qosv1alpha1.Assignment) bool {
 	var refused *classes.RequestError
 	return errors.As(err, &refused) && slices.ContainsFunc(has, func(a *qosv1alpha1.Assignment) bool {
@@ -87,8 +90,8 @@ func runsIn(err error, has []*qosv1alpha1.Assignment) bool {
 	})
 }
 
-// containerAnnotations reconstructs the CRI annotations that the container got from the kubelet: allocations from its limits,
-// other annotations from its assignments.
+// containerAnnotations reconstructs the CRI annotations that the container got from the kubelet. It derives the
+// allocations from the container's limits, and the other annotations from the container's assignments.
 func containerAnnotations(catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments) map[string]string {
 	annotations := map[string]string{}
 	limits := podspec.LimitsOf(pod, has.GetName())
@@ -112,8 +115,8 @@ func containerAnnotations(catalog *classes.Catalog, pod *corev1.Pod, has *qosv1a
 	return annotations
 }
 
-// Catalog returns the plugin's offers, for resolving requests. It includes draining classes, because running containers may have
-// them. The plugin refuses new requests for them.
+// Catalog returns the plugin's offers for resolving requests. The result includes draining classes, because running
+// containers may have these classes. The plugin refuses new requests for draining classes.
 func Catalog(status *qosv1alpha1.StatusResponse) *classes.Catalog {
 	var offers []classes.Offer
 	add := func(scope classes.Scope, resources []*qosv1alpha1.QOSResourceInfo) {
@@ -151,8 +154,8 @@ func unavailableOf(u *qosv1alpha1.UnavailableResource) classes.Offer {
 	}
 }
 
-// UID returns the UID of a pod on its node. For a static pod it differs from the UID of its mirror pod in the API. The mirror pod
-// has it in an annotation.
+// UID returns the UID that a pod has on its node. For a static pod, this UID differs from the UID of the mirror pod in
+// the API. An annotation of the mirror pod has the UID of the static pod.
 func UID(pod *corev1.Pod) string {
 	if uid := pod.Annotations[corev1.MirrorPodAnnotationKey]; uid != "" {
 		return uid
@@ -164,14 +167,15 @@ func hash(annotations map[string]string, container string) string {
 	sum := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if name := ContainerOf(key); classes.IsPodRequest(key) && (name == "" || name == container) {
-			// Quoting keeps different annotations different. Writing to a hash never fails.
+			// Quoting ensures that different annotations give different texts. Writing to a hash never fails.
 			_, _ = sum.Write([]byte(strconv.Quote(key) + strconv.Quote(annotations[key])))
 		}
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// ContainerOf returns the container that an annotation's key names; empty when the annotation is for the pod and all containers.
+// ContainerOf returns the name of the container in the key of an annotation. It returns "" if the annotation is for the
+// pod and all of its containers.
 func ContainerOf(key string) string {
 	if name, is := strings.CutPrefix(key, classes.ContainerKeyPrefix); is {
 		return name
@@ -180,7 +184,7 @@ func ContainerOf(key string) string {
 	return name
 }
 
-// ClassName returns the name of a class for messages.
+// ClassName returns the name of a class as it is shown in messages.
 func ClassName(class string) string {
 	if class == classes.SystemDefault {
 		return "system default"

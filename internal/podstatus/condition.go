@@ -19,22 +19,24 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 )
 
-// maxMessage bounds the message of a condition, in bytes. The API server bounds only the whole pod.
+// maxMessage is the maximum size of the message of a condition, in bytes. The API server limits only the size of the
+// whole pod.
 const maxMessage = 4096
 
 // observed is the state of one pod at one moment.
 type observed struct {
 	pod *corev1.Pod
-	// assignments are nil when the plugin does not have the pod.
+	// assignments is nil if the plugin does not have the pod.
 	assignments *qosv1alpha1.PodAssignments
-	// refusals are containers that were not created. refusedChanges are annotations that running containers could not follow.
-	// Their series are the reasons.
+	// refusals has the containers that were not created. refusedChanges has the annotations whose changes running
+	// containers could not follow. In both, the series of a record is the reason.
 	refusals, refusedChanges []podevents.Record
-	// last are the latest assignments of each container name. A container keeps its classes between its end and its restart.
+	// last has the latest assignments for each container name. It keeps the classes of a container between the
+	// container's end and its restart.
 	last map[string]*qosv1alpha1.ContainerAssignments
 }
 
-// condition returns the condition that the pod should have; nil leaves the pod as it is.
+// condition returns the condition that the pod should have. If the pod must stay as it is, condition returns nil.
 func (o *observed) condition(now metav1.Time) *corev1.PodCondition {
 	current := conditionOf(o.pod)
 	effective := o.effective()
@@ -71,7 +73,7 @@ func same(current, want *corev1.PodCondition) bool {
 	return current != nil && current.Status == want.Status && current.Reason == want.Reason && current.Message == want.Message
 }
 
-// anyClass reports whether the pod has or requested any class, or requested the system default.
+// anyClass reports whether the pod has any class, or has requested any class or the system default.
 func (o *observed) anyClass() bool {
 	known := func(a *qosv1alpha1.Assignment) bool {
 		return a.GetClass() != "" || a.GetSource() != qosv1alpha1.Source_SOURCE_UNSPECIFIED
@@ -82,8 +84,8 @@ func (o *observed) anyClass() bool {
 		})
 }
 
-// containers returns one container for each name in the pod's order, ephemeral ones last. Init containers that do not restart are
-// included while the plugin has them.
+// containers returns one container for each name. The order is the order in the pod, with ephemeral containers last.
+// Init containers that do not restart are included as long as the plugin has them.
 func (o *observed) containers() []*qosv1alpha1.ContainerAssignments {
 	var list []*qosv1alpha1.ContainerAssignments
 	specified := map[string]bool{}
@@ -114,8 +116,8 @@ func (o *observed) containers() []*qosv1alpha1.ContainerAssignments {
 	return list
 }
 
-// find returns the container with a name: the one in the kubelet's status, else any. The plugin may have both a restarted
-// container and its predecessor.
+// find returns the container with a name. The plugin may have both a restarted container and its predecessor. find then
+// prefers the container in the kubelet's status.
 func (o *observed) find(name string, statuses []corev1.ContainerStatus) *qosv1alpha1.ContainerAssignments {
 	var found *qosv1alpha1.ContainerAssignments
 	for _, c := range o.assignments.GetContainers() {
@@ -129,7 +131,8 @@ func (o *observed) find(name string, statuses []corev1.ContainerStatus) *qosv1al
 	return found
 }
 
-// effective describes the class of every resource, defaults included: those of the pod, then those of each container.
+// effective describes the class of every resource, including default classes. It begins with the classes of the pod,
+// followed by the classes of each container.
 func (o *observed) effective() []string {
 	var parts []string
 	add := func(name string, assignments []*qosv1alpha1.Assignment) {
@@ -171,7 +174,8 @@ func refusedMessage(refused []podevents.Record, effective []string) string {
 	return text + joinUpTo(effective, maxMessage-len(text))
 }
 
-// joinUpTo joins parts to at most limit bytes. Parts that do not fit are left out and counted.
+// joinUpTo joins parts to a text of at most limit bytes. It leaves out parts that do not fit, and adds the number of
+// these parts.
 func joinUpTo(parts []string, limit int) string {
 	all := strings.Join(parts, "; ")
 	if len(all) <= limit || len(parts) < 2 {

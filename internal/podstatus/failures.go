@@ -14,10 +14,11 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// logInterval is the shortest time between two log lines about the beginning of the same failure.
+// logInterval is the minimum time between two log lines that report the beginning of the same failure.
 const logInterval = time.Hour
 
-// failure is a kind of failure, which has one remedy. Its namespace is empty when the API server failed.
+// failure is a kind of failure. All failures of a kind have the same remedy. The namespace is empty if the API server
+// failed.
 type failure struct {
 	what, namespace string
 	outcome         kubeapi.Outcome
@@ -26,8 +27,8 @@ type failure struct {
 // attempt identifies an operation on one pod.
 type attempt struct{ what, pod string }
 
-// failureLog deduplicates the log lines about many pods: it logs a failure when the first pod has it, and its end when no pod has it. It
-// is safe for concurrent use.
+// failureLog deduplicates log lines about many pods. It logs the beginning of a failure when the first pod has the
+// failure, and the end of the failure when no pod has it any more. It is safe for concurrent use.
 type failureLog struct {
 	log *slog.Logger
 

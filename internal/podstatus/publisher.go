@@ -30,29 +30,31 @@ import (
 )
 
 const (
-	// debounce delays the reconcile of a changed pod, as its containers change one after the other.
+	// debounce is the delay of the reconcile of a changed pod. The delay is useful because the containers of a pod
+	// change one after the other.
 	debounce = 500 * time.Millisecond
-	// If more than manyPods pods change together, pods of other nodes probably do, too. They are reconciled at random times
-	// within spread.
+	// If more than manyPods pods change together, pods of other nodes probably change, too. The publisher then
+	// reconciles the pods at random times within spread.
 	manyPods = 10
 	spread   = time.Minute
-	// workers is how many pods are reconciled at a time. A worker mostly waits for the plugin or the API.
+	// workers is the number of pods that are reconciled at the same time. A worker mostly waits for the plugin or the
+	// API.
 	workers = 2
-	// The rate of writes leaves a part of the shim's rate limit to the other publishers.
+	// The rate of writes is lower than the shim's rate limit, so that the other publishers can write, too.
 	writesPerSecond = 5
 	writeBurst      = 10
-	// latestTTL is how long a written pod is kept for a watch that does not deliver it.
+	// latestTTL is the time for which a written pod is kept if the watch does not deliver it.
 	latestTTL = time.Hour
 )
 
-// Cache has the plugin's state; nodecache.Cache is one.
+// Cache provides the plugin's state. nodecache.Cache implements it.
 type Cache interface {
 	Get() (state nodecache.State, changed <-chan struct{})
 }
 
 // Options configure a Publisher.
 type Options struct {
-	// NodeName selects the pods. It is required.
+	// NodeName is the node whose pods are published. It is required.
 	NodeName string
 	// Conditions and Events select what is written.
 	Conditions, Events bool
@@ -69,7 +71,7 @@ type Publisher struct {
 	client   kubernetes.Interface
 	options  Options
 	informer cache.SharedIndexInformer
-	// latest has the informer's pods, and newer ones from responses to writes.
+	// latest has the pods of the informer. It also has newer versions of pods, from the responses to writes.
 	latest   cache.MutationCache
 	queue    workqueue.TypedDelayingInterface[string] // namespace/name
 	breaker  *kubeapi.Breaker
@@ -79,7 +81,7 @@ type Publisher struct {
 	changes  classChanges
 	pods     sync.Map // *podState by namespace/name
 	failures *failureLog
-	// watchLog is used by the informer's goroutine only.
+	// Only the informer's goroutine uses watchLog.
 	watchLog kubeapi.OutcomeLog
 }
 
@@ -170,7 +172,8 @@ func (p *Publisher) enqueueAll(keys []string) {
 	}
 }
 
-// watchPlugin enqueues the pods whose state in the plugin changes, and all pods when the plugin becomes ready.
+// watchPlugin enqueues each pod whose state in the plugin changes. When the plugin becomes ready, watchPlugin enqueues
+// all pods.
 func (p *Publisher) watchPlugin(ctx context.Context) {
 	for {
 		state, changed := p.plugin.Get()

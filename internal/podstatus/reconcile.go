@@ -26,14 +26,14 @@ import (
 // podState is the state of a pod between two reconciles. Only the worker that has the pod's key uses it.
 type podState struct {
 	uid types.UID
-	// last are the latest assignments of each container name.
+	// last has the latest assignments for each container name.
 	last     map[string]*qosv1alpha1.ContainerAssignments
 	events   podevents.Series
 	follower *podrequests.Follower
 	retry    kubeapi.Retry
 }
 
-// stateOf returns the state of a pod. It is a new one if the key had another pod before.
+// stateOf returns the state of a pod. If the key belonged to another pod before, stateOf returns a new state.
 func (p *Publisher) stateOf(key string, pod *corev1.Pod) *podState {
 	known, _ := p.pods.Load(key)
 	if state, ok := known.(*podState); ok && state.uid == pod.UID {
@@ -53,8 +53,8 @@ func (p *Publisher) forget(key string) {
 	p.failures.forget(key)
 }
 
-// reconcile updates one pod's classes, condition and events. It returns when to reconcile again; 0 means not before something
-// changes.
+// reconcile updates the classes, the condition and the events of one pod. It returns the time after which the pod must
+// be reconciled again. 0 means that no reconcile is needed until something changes.
 func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Duration) {
 	object, exists, err := p.latest.GetByKey(key)
 	pod, ok := object.(*corev1.Pod)
@@ -90,7 +90,8 @@ func (p *Publisher) recordEvents(state *podState, o *observed) {
 	}
 }
 
-// write writes the condition and events that the API lacks, and returns when to write again.
+// write writes the condition and the events that the API lacks. It returns the time after which write must be called
+// again.
 func (p *Publisher) write(ctx context.Context, key string, state *podState, o *observed) (again time.Duration) {
 	if wait := max(state.retry.Wait(), p.breaker.Wait()); wait > 0 {
 		return wait
@@ -122,7 +123,7 @@ func (p *Publisher) write(ctx context.Context, key string, state *podState, o *o
 	return pause.Shortest(again, max(state.retry.Wait(), time.Millisecond))
 }
 
-// logOutcome logs the outcome of an attempt for a pod, if there was one.
+// logOutcome logs the outcome of an attempt for a pod. It logs nothing if there was no attempt.
 func (p *Publisher) logOutcome(ctx context.Context, what, key, kind string, err error) {
 	if ctx.Err() != nil || errors.Is(err, kubeapi.ErrBreakerOpen) {
 		return
@@ -159,8 +160,8 @@ func (p *Publisher) writeCondition(ctx context.Context, key string, o *observed)
 	return err
 }
 
-// gone reports whether the pod of a write is gone, or replaced by another pod of the name. The API server rejects a change of the
-// UID, and a forced apply has no other conflicts.
+// gone reports whether a write failed because its pod is gone or was replaced by another pod with the same name. For
+// another pod, the API server rejects the change of the UID. A forced apply has no other conflicts.
 func gone(err error) bool {
 	var status apierrors.APIStatus
 	anotherUID := apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil &&
@@ -168,7 +169,8 @@ func gone(err error) bool {
 	return anotherUID || apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }
 
-// applied returns an apply configuration with only the condition and the UID, so that a new pod of the same name is not changed.
+// applied returns an apply configuration that has only the condition and the UID. Because of the UID, the API server
+// does not change a new pod with the same name.
 func applied(pod *corev1.Pod, c *corev1.PodCondition) *applycorev1.PodApplyConfiguration {
 	return applycorev1.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithStatus(
 		applycorev1.PodStatus().WithConditions(applycorev1.PodCondition().

@@ -19,12 +19,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 )
 
-// snapshot is one state of the plugin. It is immutable.
+// snapshot is the state of the plugin at one moment. It is immutable.
 type snapshot struct {
 	ready  bool
 	status *qosv1alpha1.StatusResponse
-	// pods are the plugin's pods, by the UID that the node uses. The key includes namespace and name, because users can write the
-	// annotation of mirror pods, and thus claim the UID of another pod.
+	// pods has the plugin's pods. The UID in the key is the UID that the node uses. The key also has namespace and
+	// name, because users can write the annotation of a mirror pod, and can thus claim the UID of another pod.
 	pods map[podevents.Pod]view
 }
 
@@ -68,8 +68,8 @@ func (s *snapshot) observe(pod *corev1.Pod) observed {
 	return o
 }
 
-// differs returns the pods, as namespace/name, whose state differs from before. Another configuration makes all pods differ, because the
-// former one may have refused changes.
+// differs returns the pods, as namespace/name, whose state differs from their state in before. If the configuration has
+// changed, all pods differ, because the former configuration may have refused changes.
 func (s *snapshot) differs(before *snapshot) []string {
 	var keys []string
 	all := s.status.GetConfig().GetHash() != before.status.GetConfig().GetHash()
@@ -83,17 +83,18 @@ func (s *snapshot) differs(before *snapshot) []string {
 	return keys
 }
 
-// maxChanges is how many class changes of one pod are kept for its next reconcile.
+// maxChanges is the maximum number of class changes that are kept for the next reconcile of one pod.
 const maxChanges = 20
 
-// classChanges are the class changes of running containers that are not reconciled yet. They are computed from successive
-// snapshots, because a pod is reconciled only some time later. It is safe for concurrent use.
+// classChanges has the class changes of running containers that are not reconciled yet. The changes are computed from
+// successive snapshots, because a pod is reconciled only some time after a change. classChanges is safe for concurrent
+// use.
 type classChanges struct {
 	mu    sync.Mutex // guards byPod
 	byPod map[podevents.Pod][]podevents.Record
 }
 
-// add takes the changes between two snapshots. before is nil for the first one.
+// add adds the changes between two snapshots. before is nil if after is the first snapshot.
 func (c *classChanges) add(before, after *snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,8 +127,8 @@ func (c *classChanges) take(key podevents.Pod) []podevents.Record {
 	return list
 }
 
-// changed returns the containers whose classes differ between two states of a pod. A restarted container is a different
-// container.
+// changed returns the containers whose classes differ between two states of a pod. A restarted container counts as a
+// different container.
 func changed(before, after *qosv1alpha1.PodAssignments, now time.Time) []podevents.Record {
 	var records []podevents.Record
 	for _, c := range after.GetContainers() {

@@ -18,12 +18,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// maxAnnotation is one byte more than pkg/classes accepts for a request, so that a request that is too long is still too long
-// when truncated.
+// maxAnnotation is one byte more than pkg/classes accepts for a request. A request that is too long is therefore still
+// too long after it is truncated.
 const maxAnnotation = 16<<10 + 1
 
-// strip is the informer's transform. It reduces a pod to the fields that this package uses, because a node may have hundreds of
-// pods. It may modify its argument.
+// strip is the transform function of the informer. It reduces a pod to the fields that this package uses, because a
+// node may have hundreds of pods. It may modify its argument.
 func strip(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -74,7 +74,8 @@ func strippedAnnotations(pod *corev1.Pod) map[string]string {
 	return kept
 }
 
-// strippedContainers keeps the limits of extended resources, whose names have a domain.
+// strippedContainers returns containers that have only their limits of extended resources. The name of an extended
+// resource has a domain.
 func strippedContainers(containers []corev1.Container) []corev1.Container {
 	kept := make([]corev1.Container, 0, len(containers))
 	for i := range containers {
@@ -111,7 +112,8 @@ func unchanged(before, after any) bool {
 	return equality.Semantic.DeepEqual(&x, &y)
 }
 
-// finished reports whether a pod is ending or has ended. Its condition and events stay as they are.
+// finished reports whether a pod is ending or has ended. This package does not change the condition and events of such
+// a pod.
 func finished(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

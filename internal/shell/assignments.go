@@ -12,7 +12,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// Assignments formats the classes of pods and containers, the refusals, and the pods to be evicted.
+// Assignments formats the classes of pods and containers, the refusals, and the pods that are to be evicted.
 func Assignments(list *qosv1alpha1.ListAssignmentsResponse) string {
 	var text strings.Builder
 	rows := table{{"NAMESPACE", "POD", "CONTAINER", "RESOURCE", "CLASS", "SOURCE", "REQUESTED BY"}}
@@ -52,8 +52,8 @@ func Assignments(list *qosv1alpha1.ListAssignmentsResponse) string {
 	return text.String()
 }
 
-// Change formats the result of a change of classes. before and after are the assignments of one container; before is nil when
-// unknown.
+// Change formats the result of a change of classes. before and after are the assignments of one container. before is
+// nil if these assignments are unknown.
 func Change(pod *qosv1alpha1.PodAssignments, before, after *qosv1alpha1.ContainerAssignments, resources []string) string {
 	var text strings.Builder
 	for _, resource := range resources {

@@ -16,7 +16,7 @@ import (
 // Format is the value of the flag --output.
 type Format string
 
-// The formats.
+// These are the values of the flag --output.
 const (
 	Table Format = "table"
 	JSON  Format = "json"
@@ -26,8 +26,9 @@ const (
 // Formats lists all formats.
 func Formats() []string { return []string{string(Table), string(JSON), string(YAML)} }
 
-// Document formats a message of the node API by its JSON mapping (protobuf.dev, "ProtoJSON"): field names in camelCase, 64-bit
-// numbers as strings, default values included. YAML documents begin with "---", as a watch prints several.
+// Document formats a message of the node API with the JSON mapping of protobuf (protobuf.dev, "ProtoJSON"). Names of
+// fields are in camelCase, 64-bit numbers are strings, and default values are included. Every YAML document begins with
+// "---", because a watch prints several documents.
 func Document(message proto.Message, format Format) (string, error) {
 	data, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(message)
 	if err != nil {
@@ -38,7 +39,8 @@ func Document(message proto.Message, format Format) (string, error) {
 		return "---\n" + string(data), err
 	}
 
-	// protojson varies its spaces on purpose; equal messages give equal documents here.
+	// protojson varies its white space on purpose. The next lines normalize it, so that equal messages give equal
+	// documents.
 	var indented bytes.Buffer
 	if err := json.Indent(&indented, data, "", "  "); err != nil {
 		return "", fmt.Errorf("write %s: %w", format, err)

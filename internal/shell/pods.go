@@ -13,11 +13,11 @@ import (
 
 const maxCandidates = 8
 
-// PodName is the name of a pod as commands accept it.
+// PodName returns the name of a pod in the form that commands accept.
 func PodName(pod *qosv1alpha1.PodAssignments) string { return pod.GetNamespace() + "/" + pod.GetName() }
 
-// Select returns the pods, refusals and evictions with a UID or a namespace/name. Several pods can have a name while the runtime
-// keeps an ended one. An empty name selects all.
+// Select returns the pods, refusals and evictions that match a UID or a namespace/name. Several pods can match a name
+// while the runtime keeps an ended pod. An empty name matches all pods.
 func Select(list *qosv1alpha1.ListAssignmentsResponse, name string) *qosv1alpha1.ListAssignmentsResponse {
 	selected := &qosv1alpha1.ListAssignmentsResponse{Synchronized: list.GetSynchronized()}
 	for _, pod := range list.GetPods() {
@@ -44,7 +44,7 @@ func selectOf[T interface {
 	return found
 }
 
-// NoPod is the error for a name that selects nothing, with similar names.
+// NoPod returns the error for a name that matches no pod. The error has similar names.
 func NoPod(list *qosv1alpha1.ListAssignmentsResponse, name string) error {
 	var near, all []string
 	for _, pod := range list.GetPods() {
@@ -66,7 +66,7 @@ func NoPod(list *qosv1alpha1.ListAssignmentsResponse, name string) error {
 	return fmt.Errorf("%s; there are none at all", text)
 }
 
-// SelectPod finds one pod.
+// SelectPod returns the one pod that matches a name.
 func SelectPod(list *qosv1alpha1.ListAssignmentsResponse, name string) (*qosv1alpha1.PodAssignments, error) {
 	found := Select(list, name).GetPods()
 	switch len(found) {
@@ -83,7 +83,8 @@ func SelectPod(list *qosv1alpha1.ListAssignmentsResponse, name string) (*qosv1al
 	return nil, fmt.Errorf("%d pods are called %s; name one by its UID: %s", len(found), name, candidates(uids))
 }
 
-// CheckContainer returns an error, with the names of other containers, when a pod has no container of a name.
+// CheckContainer returns an error if a pod has no container with this name. The error has the names of the pod's
+// containers.
 func CheckContainer(pod *qosv1alpha1.PodAssignments, name string) error {
 	names := ContainerNames(pod)
 	switch {
@@ -95,7 +96,7 @@ func CheckContainer(pod *qosv1alpha1.PodAssignments, name string) error {
 	return fmt.Errorf("pod %s has no container %q; it has %s", PodName(pod), name, candidates(names))
 }
 
-// ContainerNames are the distinct names of the containers of a pod, sorted.
+// ContainerNames returns the sorted names of the containers of a pod. Each name occurs once.
 func ContainerNames(pod *qosv1alpha1.PodAssignments) []string {
 	names := make([]string, 0, len(pod.GetContainers()))
 	for _, ctr := range pod.GetContainers() {
@@ -105,8 +106,8 @@ func ContainerNames(pod *qosv1alpha1.PodAssignments) []string {
 	return slices.Compact(names)
 }
 
-// Container returns the assignments of a container by the runtime's ID, or of the pod itself by the ID of its sandbox; nil when
-// there is none.
+// Container returns the assignments of the container with the runtime's ID id, or of the pod itself if id is the ID of
+// its sandbox. It returns nil if there is no such container or sandbox.
 func Container(pod *qosv1alpha1.PodAssignments, id string) *qosv1alpha1.ContainerAssignments {
 	for _, ctr := range pod.GetContainers() {
 		if ctr.GetId() == id {

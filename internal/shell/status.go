@@ -107,7 +107,7 @@ func capacityText(c *qosv1alpha1.QOSResourceClassInfo) string {
 	return strconv.FormatUint(c.GetCapacity(), 10)
 }
 
-// noteText returns the restrictions of a class, or else its description.
+// noteText returns the restrictions of a class. If there are none, it returns the description of the class.
 func noteText(c *qosv1alpha1.QOSResourceClassInfo) string {
 	var notes []string
 	if c.GetDraining() {

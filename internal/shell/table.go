@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shell formats answers of the node API for the node's shell, as tables and documents.
+// Package shell formats the answers of the node API as tables and documents, for the shell of a node.
 package shell
 
 import (
@@ -15,20 +15,21 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// How values without a name are shown.
+// These texts stand for values that have no name.
 const (
-	// SystemDefault is the empty class, which enforces nothing.
+	// SystemDefault stands for the empty class, which enforces nothing.
 	SystemDefault = "<system default>"
-	// Unlimited is the capacity 0.
+	// Unlimited stands for the capacity 0.
 	Unlimited = "unlimited"
-	// wholePod is shown in the column of container names.
+	// wholePod stands for the pod as a whole, in the column of container names.
 	wholePod = "<pod>"
 )
 
-// table is rows with the same number of cells, the header first.
+// table has rows with the same number of cells. The first row is the header.
 type table [][]string
 
-// appendTo appends the table, after an empty line if there is other text. It appends nothing without rows below the header.
+// appendTo appends the table to text. It first appends an empty line if text is not empty. It appends nothing if the
+// table has no rows below the header.
 func (t table) appendTo(text *strings.Builder) {
 	if len(t) < 2 {
 		return
@@ -52,7 +53,8 @@ func (t table) appendTo(text *strings.Builder) {
 	}
 }
 
-// plain replaces characters that could break a line or control a terminal. Descriptions and messages are not trusted.
+// plain replaces characters that could break a line or control a terminal. Such characters can occur in descriptions
+// and messages, which are not trusted.
 func plain(cell string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
