@@ -24,7 +24,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// Limits of the requests to the API server, per second and in a burst, as in kubectl.
+// These are the limits of the requests to the API server, per second and in a burst. They are the same as in kubectl.
 const (
 	requestsPerSecond = 50
 	requestsAtOnce    = 300
@@ -41,7 +41,7 @@ type clients struct {
 	namespace string
 }
 
-// connect makes clients from kubectl's flags. It makes no request.
+// connect makes clients from kubectl's flags. It sends no request.
 func connect(flags genericclioptions.RESTClientGetter, agent string, warnings io.Writer) (*clients, error) {
 	loaded, err := flags.ToRESTConfig()
 	if err != nil {
@@ -70,7 +70,7 @@ func unusable(err error) error {
 	return fmt.Errorf("no cluster can be reached with this configuration: %w; see --kubeconfig, --context and KUBECONFIG", err)
 }
 
-// listNodes lists the NodeQOSResources of the cluster, by name.
+// listNodes lists the NodeQOSResources of the cluster, sorted by name.
 func (c *clients) listNodes(ctx context.Context) (*unstructured.UnstructuredList, error) {
 	list, err := c.objects.Resource(nodeKind()).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -82,7 +82,7 @@ func (c *clients) listNodes(ctx context.Context) (*unstructured.UnstructuredList
 
 func byName(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) }
 
-// nodeObjects lists the NodeQOSResources of the cluster in Go's type.
+// nodeObjects lists the NodeQOSResources of the cluster as values of their Go type.
 func (c *clients) nodeObjects(ctx context.Context) ([]nodeqosv1alpha1.NodeQOSResources, error) {
 	list, err := c.listNodes(ctx)
 	if err != nil {
@@ -91,7 +91,8 @@ func (c *clients) nodeObjects(ctx context.Context) ([]nodeqosv1alpha1.NodeQOSRes
 	return allTyped(list.Items)
 }
 
-// getNode gets the NodeQOSResources of one node. Its error lists the nodes that have such an object.
+// getNode returns the NodeQOSResources of one node. If there is none, the error lists the nodes that have such an
+// object.
 func (c *clients) getNode(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	object, err := c.objects.Resource(nodeKind()).Get(ctx, name, metav1.GetOptions{})
 	if kubeapi.OutcomeOf(err) != kubeapi.NotFound {
@@ -114,7 +115,7 @@ func objectNames(list *unstructured.UnstructuredList) []string {
 	return names
 }
 
-// nodeOf gets the NodeQOSResources of a pod's node; nil when there are none.
+// nodeOf returns the NodeQOSResources of a pod's node. It returns nil if there is no such object.
 func (c *clients) nodeOf(ctx context.Context, pod *corev1.Pod) (*nodeqosv1alpha1.NodeQOSResources, error) {
 	object, err := c.objects.Resource(nodeKind()).Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
 	switch {
@@ -131,7 +132,7 @@ func (c *clients) nodeOf(ctx context.Context, pod *corev1.Pod) (*nodeqosv1alpha1
 	return &nodes[0], nil
 }
 
-// allTyped converts objects to Go's type. It ignores fields of newer versions.
+// allTyped converts objects to their Go type. It ignores fields that newer API versions have added.
 func allTyped(objects []unstructured.Unstructured) ([]nodeqosv1alpha1.NodeQOSResources, error) {
 	nodes := make([]nodeqosv1alpha1.NodeQOSResources, len(objects))
 	for i := range objects {
@@ -142,7 +143,7 @@ func allTyped(objects []unstructured.Unstructured) ([]nodeqosv1alpha1.NodeQOSRes
 	return nodes, nil
 }
 
-// getPod gets a pod; its error has the namespace.
+// getPod returns a pod. Its error has the namespace.
 func (c *clients) getPod(ctx context.Context, name string) (*corev1.Pod, error) {
 	pod, err := c.core.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if kubeapi.OutcomeOf(err) == kubeapi.NotFound {
@@ -154,7 +155,7 @@ func (c *clients) getPod(ctx context.Context, name string) (*corev1.Pod, error) 
 	return pod, nil
 }
 
-// listPods lists the pods of a namespace, or with "" of all namespaces.
+// listPods lists the pods of a namespace. If namespace is "", it lists the pods of all namespaces.
 func (c *clients) listPods(ctx context.Context, namespace, selector string) ([]corev1.Pod, error) {
 	list, err := c.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -163,7 +164,8 @@ func (c *clients) listPods(ctx context.Context, namespace, selector string) ([]c
 	return list.Items, nil
 }
 
-// nameOf returns NAME of an argument NAME or TYPE/NAME. types are the names of the type; errors use the first one.
+// nameOf returns the NAME in an argument NAME or TYPE/NAME. types has the accepted names of the type. Errors use the
+// first of them.
 func nameOf(word string, types ...string) (string, error) {
 	of, name, typed := strings.Cut(word, "/")
 	switch {
@@ -179,7 +181,7 @@ func nameOf(word string, types ...string) (string, error) {
 
 func podName(word string) (string, error) { return nameOf(word, "pod", "pods", "po") }
 
-// maxNames is how many names an error lists.
+// maxNames is the maximum number of names that an error lists.
 const maxNames = 8
 
 func others(words string, names []string) string {

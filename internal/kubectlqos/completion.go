@@ -66,7 +66,7 @@ names of nodes, pods, containers, resources and classes of the cluster.`,
 }
 
 func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
-	// It fails only for an unknown flag or a second completion, which tests would detect.
+	// This call fails only for an unknown flag or a second completion of a flag. Tests would detect both mistakes.
 	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
 }
 
@@ -81,7 +81,8 @@ func completeConnection(root *cobra.Command, flags *genericclioptions.ConfigFlag
 	})
 }
 
-// complete completes words from the cluster. If the cluster does not answer, it returns no completions and no error.
+// complete returns completions from the state of the cluster. If the cluster does not answer, it returns no completions
+// and no error.
 func (c *cluster) complete(cmd *cobra.Command, words func(ctx context.Context, api *clients) ([]string, error)) []string {
 	ctx := cmd.Context()
 	if ctx == nil {
@@ -180,8 +181,8 @@ func (c *cluster) completePairs(cmd *cobra.Command, args []string, begun string)
 	}), noFiles | cobra.ShellCompDirectiveNoSpace
 }
 
-// pairWords completes the last of several pairs with classes of the node's mutable resources. Resources in earlier pairs are left
-// out. Resources of pods are for changes of the pod.
+// pairWords completes the last of several pairs with classes of the node's mutable resources. It leaves out resources
+// that are in earlier pairs. ofPod selects the resources of pod scope, for a change of the pod itself.
 func pairWords(node *nodeqosv1alpha1.NodeQOSResources, ofPod bool, before, begun string) (words []string) {
 	at := strings.LastIndex(begun, ",") + 1
 	done, last := begun[:at], begun[at:]
@@ -207,7 +208,8 @@ func names(pairs, resource string) bool {
 	return false
 }
 
-// pairWord returns the pair that begins with begun. It uses the short name of the resource if that fits, else the full name.
+// pairWord returns the pair that begins with begun. If the short name of the resource fits, the pair has the short
+// name; otherwise it has the full name.
 func pairWord(resource, class, begun string) (word string, ok bool) {
 	short := resource
 	if resource == classes.RDTResource || resource == classes.BlockIOResource {

@@ -20,7 +20,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// stdinName is the argument for standard input.
+// stdinName is the argument that stands for standard input.
 const stdinName = "-"
 
 type convertCommand struct {
@@ -141,7 +141,8 @@ func (o *convertCommand) run(ctx context.Context) error {
 	return err
 }
 
-// known returns the resources and classes of class files or of the cluster. Without either it returns nothing.
+// known returns the resources and classes of class files or of the cluster. If the user selects neither of these
+// sources, it returns nothing.
 func (c *cluster) known(ctx context.Context, classFiles string, fromCluster bool) (convert.Known, error) {
 	switch {
 	case classFiles != "":

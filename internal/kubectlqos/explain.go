@@ -10,10 +10,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// errForbidden is wrapped by errors about missing permissions.
+// errForbidden is the error for a missing permission. Other errors wrap it.
 var errForbidden = errors.New("a right is missing")
 
-// explain converts an error of the API server, or of the connection to it, to one line with the remedy.
+// explain converts an error of the API server, or of the connection to the server, to one line that has the remedy.
 func explain(err error) error {
 	switch kubeapi.OutcomeOf(err) {
 	case kubeapi.OK:

@@ -18,19 +18,21 @@ import (
 type assignment struct {
 	class  string
 	source classes.Source
-	// evicted is the reason why the pod is to be evicted; empty when it is not.
+	// evicted is the reason why the pod is to be evicted. It is empty if the pod is not to be evicted.
 	evicted string
 }
 
-// holdings are the classes that a node reports for one container, or pod, and resource. There are two while the runtime still has
-// the predecessor of a container, and it had another class.
+// holdings has the classes of one resource that a node reports for one container, or for a pod. It has two classes if
+// the runtime still has the predecessor of a container and this predecessor had another class.
 type holdings struct {
 	assignments []assignment
-	// omitted means that the node does not list all holders, so that an unlisted container or pod may have a class.
+	// omitted means that the node does not list all holders. A container or pod that is not listed may then have a
+	// class.
 	omitted bool
 }
 
-// holdingsOf finds a container, or with "" the pod itself, among the holders of a resource's classes.
+// holdingsOf searches the holders of a resource's classes for a container. If container is "", it searches for the pod
+// itself.
 func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, container, resource string) holdings {
 	var found holdings
 	for _, r := range scopedResources(node) {
@@ -50,7 +52,7 @@ func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, contain
 	return found
 }
 
-// pick returns the assignment of a class if there is one, else the first.
+// pick returns the assignment of a class. If there is no assignment of this class, pick returns the first assignment.
 func (h *holdings) pick(class string) (picked assignment, ok bool) {
 	for _, a := range h.assignments {
 		if a.class == class {
@@ -63,7 +65,7 @@ func (h *holdings) pick(class string) (picked assignment, ok bool) {
 	return h.assignments[0], true
 }
 
-// assignedCondition returns the pod's condition with its classes, or with the reason of a refusal.
+// assignedCondition returns the condition of a pod that has the pod's classes, or the reason of a refusal.
 func assignedCondition(pod *corev1.Pod) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == nodeqosv1alpha1.PodConditionAssigned {
@@ -73,8 +75,8 @@ func assignedCondition(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// refusalOf returns the reason of the pod's condition, and the part of its message for a container, or with "" for the pod
-// itself. Both are empty when nothing was refused.
+// refusalOf returns the reason of the pod's condition, and the part of the condition's message about a container. If
+// container is "", it returns the part about the pod itself. Both results are empty if nothing was refused.
 func refusalOf(pod *corev1.Pod, container string) (reason, message string) {
 	condition := assignedCondition(pod)
 	if condition == nil || condition.Status == corev1.ConditionTrue {

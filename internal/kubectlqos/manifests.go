@@ -16,12 +16,13 @@ import (
 
 type manifest struct {
 	name string
-	// path is name with symbolic links resolved; empty for standard input.
+	// path is name with its symbolic links resolved. It is empty for standard input.
 	path string
 	text []byte
 }
 
-// readManifests reads files and directories, each file once; without any it reads standard input.
+// readManifests reads the named files and directories. It reads each file only once. Without names, it reads standard
+// input.
 func readManifests(names []string, recursive bool, stdin io.Reader) ([]manifest, error) {
 	if len(names) == 0 {
 		names = []string{stdinName}
@@ -63,7 +64,8 @@ func readManifest(name string) (manifest, error) {
 	return manifest{name, path, text}, err
 }
 
-// manifestFiles returns a file, or the manifests in a directory. It skips links in a directory, because they may lead out of it.
+// manifestFiles returns the name of a file, or of the manifests in a directory. It skips the symbolic links in a
+// directory, because they may lead out of the directory.
 func manifestFiles(name string, recursive bool) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -99,7 +101,7 @@ func manifestFiles(name string, recursive bool) ([]string, error) {
 	return files, err
 }
 
-// replaceFiles writes the changed files. It writes every new file in full before it replaces the first one.
+// replaceFiles writes the changed files. It first writes every new file in full, and then replaces the old files.
 func replaceFiles(manifests []manifest, texts [][]byte) (err error) {
 	fresh := map[string]string{} // of new files, by the path of the old one
 	defer func() {
@@ -129,7 +131,8 @@ func replaceFiles(manifests []manifest, texts [][]byte) (err error) {
 	return nil
 }
 
-// writeBeside writes a new file with the mode of the one at path, in the same directory, and returns its name.
+// writeBeside writes a new file in the directory of the file at path, with the mode of that file. It returns the name
+// of the new file.
 func writeBeside(path string, text []byte) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

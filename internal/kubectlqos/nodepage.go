@@ -13,7 +13,8 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// nodePage describes a node as KEP-3008 does for "kubectl describe node" ("Kubectl"), and adds the use of classes.
+// nodePage describes a node in the format that KEP-3008 has for "kubectl describe node" ("Kubectl"). It adds the use of
+// the classes.
 func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool) string {
 	var page strings.Builder
 	page.WriteString(align([][]string{
@@ -74,7 +75,8 @@ func configText(c nodeqosv1alpha1.ConfigStatus) string {
 	return "hash " + short(c.Hash) + ", in force since " + timeText(c.LoadedAt)
 }
 
-// resourceRows puts all classes of a resource into one cell, aligned with the other resources.
+// resourceRows returns a row for each resource, with all classes of the resource in one cell. The cells of all
+// resources are aligned.
 func resourceRows(resources []nodeqosv1alpha1.QOSResourceInfo) [][]string {
 	var rows, classes [][]string
 	for i := range resources {
@@ -138,5 +140,5 @@ func holderRows(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) 
 	return rows
 }
 
-// containerText is the name of a container, or "<pod>" for the pod as a whole.
+// containerText returns the name of a container. For the pod as a whole it returns "<pod>".
 func containerText(name string) string { return cmp.Or(name, wholePod) }

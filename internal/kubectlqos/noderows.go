@@ -16,7 +16,8 @@ import (
 
 const defaultMark = "*"
 
-// nodeRows returns a row for each node and resource, unavailable ones included, and one for a node that has none.
+// nodeRows returns a row for each node and resource, including unavailable resources. A node without resources gets one
+// row.
 func nodeRows(nodes []nodeqosv1alpha1.NodeQOSResources) [][]string {
 	var rows [][]string
 	for i := range nodes {
@@ -58,7 +59,8 @@ func scopedResources(node *nodeqosv1alpha1.NodeQOSResources) []scopedResource {
 	return all
 }
 
-// readyText formats whether the plugin of a node is ready, and which other conditions are not True.
+// readyText returns a text about the plugin of a node. The text has whether the plugin is ready, and which other
+// conditions are not True.
 func readyText(node *nodeqosv1alpha1.NodeQOSResources) string {
 	ready := readyCondition(node)
 	if ready == nil {
@@ -76,12 +78,14 @@ func readyText(node *nodeqosv1alpha1.NodeQOSResources) string {
 	return string(ready.Status)
 }
 
-// readyCondition returns the condition PluginReady of a node; nil when there is none yet.
+// readyCondition returns the condition PluginReady of a node. It returns nil if the node does not have this condition
+// yet.
 func readyCondition(node *nodeqosv1alpha1.NodeQOSResources) *metav1.Condition {
 	return meta.FindStatusCondition(node.Status.Conditions, nodeqosv1alpha1.ConditionPluginReady)
 }
 
-// notReadySince returns a sentence about a plugin that is not ready; empty when it is ready or its state is unknown.
+// notReadySince returns a sentence about a plugin that is not ready. It returns "" if the plugin is ready or its state
+// is unknown.
 func notReadySince(node *nodeqosv1alpha1.NodeQOSResources) string {
 	if ready := readyCondition(node); ready != nil && ready.Status != metav1.ConditionTrue {
 		return fmt.Sprintf("qos-nri-plugin of %s is not ready since %s", node.Name, timeText(&ready.LastTransitionTime))
@@ -89,7 +93,7 @@ func notReadySince(node *nodeqosv1alpha1.NodeQOSResources) string {
 	return ""
 }
 
-// classTexts formats the classes of a resource as KEP-3008 does, with their use: "gold (1/2)".
+// classTexts formats the classes of a resource as KEP-3008 does, and adds their use: "gold (1/2)".
 func classTexts(r *nodeqosv1alpha1.QOSResourceInfo) []string {
 	texts := make([]string, 0, len(r.Classes))
 	for i := range r.Classes {

@@ -94,7 +94,8 @@ func (o *nodesCommand) run(cmd *cobra.Command) error {
 	return w.follow(cmd.Context(), func() error { return o.show(w.nodes()) })
 }
 
-// showFirst prints the API server's first answer. In a document format it prints the whole list.
+// showFirst prints the first list that the API server returns. In a document format it prints the whole list as one
+// document.
 func (o *nodesCommand) showFirst(list *unstructured.UnstructuredList) error {
 	switch {
 	case o.documents == nil && len(list.Items) == 0 && !o.watch:
@@ -115,7 +116,7 @@ func nameAndVersion(object *unstructured.Unstructured) (key, text string) {
 	return object.GetName(), object.GetResourceVersion()
 }
 
-// show prints pages, rows or documents for objects that are new or have changed.
+// show prints the objects that are new or have changed, as pages, rows or documents.
 func (o *nodesCommand) show(objects []unstructured.Unstructured) error {
 	if o.documents != nil {
 		for _, object := range changed(&o.shown, objects, nameAndVersion) {

@@ -19,14 +19,15 @@ import (
 
 const formatWide = "wide"
 
-// output is the flag --output: a table, a wide table, or documents as kubectl prints them.
+// output is the value of the flag --output. It selects a table, a wide table, or documents in the formats of kubectl.
 type output struct {
 	flags *genericclioptions.PrintFlags
-	// documents is nil for tables.
+	// documents is nil if the output is a table.
 	documents printers.ResourcePrinter
 }
 
-// addFlags adds the flags to a command. named adds the format "name", for objects of the Kubernetes API.
+// addFlags adds the flags to a command. If named is true, it adds the format "name", which is for objects of the
+// Kubernetes API.
 func (o *output) addFlags(cmd *cobra.Command, named bool) {
 	o.flags = genericclioptions.NewPrintFlags("")
 	if !named {
@@ -50,7 +51,7 @@ func (o *output) read(cmd *cobra.Command) (err error) {
 
 func (o *output) wide() bool { return *o.flags.OutputFormat == formatWide }
 
-// printList prints values as a document that are not objects of the Kubernetes API.
+// printList prints values that are not objects of the Kubernetes API as one document.
 func printList[T any](o *output, w io.Writer, items []T) error {
 	list := make([]any, 0, len(items))
 	for i := range items {
@@ -65,7 +66,7 @@ func printList[T any](o *output, w io.Writer, items []T) error {
 	}}, w)
 }
 
-// shown is the earlier output of a command, by key.
+// shown has the previous output of a command, by key.
 type shown map[string]string
 
 func changed[T any](before *shown, items []T, describe func(*T) (key, text string)) []T {
@@ -82,7 +83,7 @@ func changed[T any](before *shown, items []T, describe func(*T) (key, text strin
 	return differ
 }
 
-// printAgain prints a page unless it was the last one printed, with an empty line between pages.
+// printAgain prints a page unless it is equal to the last page that was printed. It prints an empty line between pages.
 func (s shown) printAgain(w io.Writer, key, page string) {
 	last, before := s[key]
 	if last == page && before {

@@ -17,33 +17,37 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// podRow has the requested and the effective class of one resource of a container or pod. It is also an item of documents.
+// podRow has the requested and the effective class of one resource of a container or pod. It is also an item of the
+// printed documents.
 type podRow struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	// Container is empty for a resource of pod scope.
 	Container string `json:"container"`
 	Resource  string `json:"resource"`
-	// Requested is the requested class, "" for the system default; null without a request.
+	// Requested is the requested class, which is "" for the system default. It is null if there is no request.
 	Requested *string `json:"requested"`
-	// RequestedBy is the annotation, or the extended resource in limits, of the request.
+	// RequestedBy is the source of the request: the annotation, or the extended resource in the limits.
 	RequestedBy string `json:"requestedBy,omitempty"`
-	// Source is the source of the class: container, allocated, pod or default; for running containers also update and adopted.
+	// Source is the source of the class: container, allocated, pod or default. For running containers it can also be
+	// update or adopted.
 	Source string `json:"source"`
-	// Effective is the class in effect, "" for the system default; null when nothing runs or the class is unknown.
+	// Effective is the class in effect, which is "" for the system default. It is null if nothing runs or the class is
+	// unknown.
 	Effective *string `json:"effective"`
-	// Reason and Message explain why the class in effect is not the wanted one; both are empty when it is.
+	// Reason and Message explain why the class in effect is not the wanted class. Both are empty if it is the wanted
+	// class.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	Node    string `json:"node"`
-	// unknown means that the container or pod runs in an unknown class.
+	// unknown means that the class in which the container or pod runs is unknown.
 	unknown bool `json:"-"`
 }
 
 // podView is a snapshot of one pod and its node.
 type podView struct {
 	pod *corev1.Pod
-	// node is nil when the pod has no node, or the node has no NodeQOSResources.
+	// node is nil if the pod has no node, or if its node has no NodeQOSResources.
 	node    *nodeqosv1alpha1.NodeQOSResources
 	offers  []classes.Offer
 	catalog *classes.Catalog
@@ -54,8 +58,8 @@ func newPodView(pod *corev1.Pod, node *nodeqosv1alpha1.NodeQOSResources, offers 
 	return &podView{pod: pod, node: node, offers: offers, catalog: classes.NewCatalog(offers), now: now}
 }
 
-// podRows returns the rows of pods, by namespace and name. Without permission to read nodes, the rows are made from the pods
-// alone.
+// podRows returns the rows of pods, sorted by namespace and name. If the user has no permission to read nodes, podRows
+// makes the rows from the pods alone.
 func podRows(pods []corev1.Pod, nodes []nodeqosv1alpha1.NodeQOSResources, readable bool, now time.Time) []podRow {
 	byName := make(map[string]*nodeqosv1alpha1.NodeQOSResources, len(nodes))
 	for i := range nodes {
@@ -81,7 +85,7 @@ func podRows(pods []corev1.Pod, nodes []nodeqosv1alpha1.NodeQOSResources, readab
 	return rows
 }
 
-// assumed returns the offers of an unknown node: all classes that a pod requests.
+// assumed returns the offers that are assumed for an unknown node. They have all classes that a pod requests.
 func assumed(pod *corev1.Pod) []classes.Offer {
 	asked := map[string][]classes.Class{}
 	add := func(resource, class string) {
@@ -115,15 +119,15 @@ func assumed(pod *corev1.Pod) []classes.Offer {
 	return offers
 }
 
-// containerView is a container that may have classes, or with an empty name the pod as a whole.
+// containerView is a container that may have classes. If its name is empty, it stands for the pod as a whole.
 type containerView struct {
 	name string
-	// status is nil when there is none yet.
+	// status is nil if the container has no status yet.
 	status *corev1.ContainerStatus
 }
 
-// containersOf returns the containers of a pod in order. It leaves out init containers that have completed, and ephemeral
-// containers that do not run.
+// containersOf returns the containers of a pod in order. It leaves out init containers that have completed and
+// ephemeral containers that do not run.
 func containersOf(pod *corev1.Pod) []containerView {
 	var all []containerView
 	for i := range pod.Spec.InitContainers {
@@ -157,7 +161,7 @@ func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerS
 	return nil
 }
 
-// rows returns the rows of the pod as a whole, and then the rows of its containers.
+// rows returns the rows of the pod as a whole, followed by the rows of its containers.
 func (v *podView) rows() []podRow {
 	var rows []podRow
 	if slices.ContainsFunc(v.offers, func(o classes.Offer) bool { return o.Scope == classes.PodScope }) {
@@ -169,7 +173,8 @@ func (v *podView) rows() []podRow {
 	return rows
 }
 
-// rowsOf returns a row for each resource of a scope. For an unknown node it returns only requested resources.
+// rowsOf returns a row for each resource of a scope. If the node is unknown, it returns rows only for requested
+// resources.
 func (v *podView) rowsOf(c containerView, scope classes.Scope) []podRow {
 	wanted, err := v.catalog.Resolve(requestOf(v.offers, v.pod, c.name))
 	var refused *classes.RequestError
@@ -192,14 +197,15 @@ func (v *podView) rowsOf(c containerView, scope classes.Scope) []podRow {
 			rows = append(rows, v.row(c, name, want[name]))
 		}
 	}
-	// A resource that the node lacks gets a row for the container that requests it.
+	// If a container requests a resource that the node lacks, the container gets a row for this resource.
 	if !refusalShown && c.name != "" {
 		rows = append(rows, v.refusedRow(c, refused.Resource, refused))
 	}
 	return rows
 }
 
-// row returns the row of a resource with the wanted class; nil when another resource of the container is refused.
+// row returns the row of a resource. want is the wanted class; it is nil if another resource of the container is
+// refused.
 func (v *podView) row(c containerView, resource string, want *classes.Assignment) podRow {
 	known := want != nil
 	if !known {
@@ -223,7 +229,7 @@ func (v *podView) refusedRow(c containerView, resource string, refused *classes.
 	return row
 }
 
-// effectiveRow returns a row without the request.
+// effectiveRow returns a row that has no request yet.
 func (v *podView) effectiveRow(c containerView, resource string, want classes.Assignment) (row podRow, has assignment, is state) {
 	has, is = v.effective(c, resource, want.Class)
 	row = podRow{
@@ -239,5 +245,6 @@ func (v *podView) effectiveRow(c containerView, resource string, want classes.As
 	return row, has, is
 }
 
-// keyText names the source of a request: an annotation, or the extended resource from which the kubelet made an annotation.
+// keyText returns the source of a request: the key of an annotation, or the extended resource from which the kubelet
+// made an annotation.
 func keyText(key string) string { return strings.TrimPrefix(key, classes.AllocatedKeyPrefix) }

@@ -73,7 +73,7 @@ requestedBy, source, effective, reason, message and node. A class "" is the syst
 	return cmd
 }
 
-// check reads the pod's name, and returns an error for an invalid command line.
+// check stores the pod's name from the arguments. It returns an error if the command line is invalid.
 func (o *podsCommand) check(args []string) (err error) {
 	if len(args) == 1 {
 		if o.pod, err = podName(args[0]); err != nil {
@@ -127,7 +127,8 @@ func (o *podsCommand) run(ctx context.Context) error {
 	})
 }
 
-// readNodes reads the NodeQOSResources. Without permission to do so, only requests and conditions of pods are shown.
+// readNodes reads the NodeQOSResources. If the user has no permission to read them, the command shows only the requests
+// and the conditions of pods.
 func (o *podsCommand) readNodes(ctx context.Context, api *clients) ([]nodeqosv1alpha1.NodeQOSResources, error) {
 	nodes, err := api.nodeObjects(ctx)
 	if errors.Is(err, errForbidden) && !o.watch {

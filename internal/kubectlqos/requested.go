@@ -42,8 +42,8 @@ func scopeOf(scope nodeqosv1alpha1.Scope) classes.Scope {
 	return classes.ContainerScope
 }
 
-// anyOf returns offers for a pod without a node: every class of any node. They have no defaults, because these differ between
-// nodes.
+// anyOf returns the offers for a pod without a node. They have every class of any node. They have no default classes,
+// because the default classes differ between nodes.
 func anyOf(nodes []nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
 	var all []classes.Offer
 	index := map[string]int{}
@@ -75,8 +75,8 @@ func union(all, more []classes.Class) []classes.Class {
 	return all
 }
 
-// requestOf returns the request that the plugin gets for a new container, or with an empty name for a pod. The kubelet's
-// annotations are derived from the container's limits.
+// requestOf returns the request that the plugin gets for a new container. If container is empty, it returns the request
+// for a pod. It derives the kubelet's annotations from the container's limits.
 func requestOf(offers []classes.Offer, pod *corev1.Pod, container string) classes.Holder {
 	request := classes.Holder{
 		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: string(pod.UID), Container: container, PodAnnotations: pod.Annotations,
@@ -101,8 +101,8 @@ func allocatedOf(offers []classes.Offer, limits corev1.ResourceList) map[string]
 	return annotations
 }
 
-// classBehind returns the class of an extended resource, whether or not it exists. If several resource names match, the longest
-// one counts.
+// classBehind returns the class of an extended resource. The class need not exist. If several resource names match, the
+// longest name counts.
 func classBehind(offers []classes.Offer, extended string) (resource, class string, ok bool) {
 	longest := 0
 	consider := func(name string) {

@@ -14,7 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// NewRootCommand makes the command, with kubectl's flags for connections. version is set by the linker, or empty. It does no I/O.
+// NewRootCommand makes the root command, which has kubectl's flags for connections. The linker sets version, which may
+// be empty. NewRootCommand does no I/O.
 func NewRootCommand(version string, streams genericiooptions.IOStreams) *cobra.Command {
 	flags := genericclioptions.NewConfigFlags(true)
 	agent := "kubectl-qos/" + program.Version(version)
@@ -39,7 +40,7 @@ changes classes of running containers, and converts manifests with KEP-3008 fiel
 		Example: `  kubectl qos nodes
   kubectl qos pods -n shop
   kubectl qos set web -c main rdt=silver`,
-		// Help and errors have the name of the kubectl command.
+		// Help and errors show this name as the name of the command.
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl qos"},
 		Args:        program.NoArguments,
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -56,8 +57,8 @@ changes classes of running containers, and converts manifests with KEP-3008 fiel
 	return root
 }
 
-// cluster connects commands to Kubernetes and to the terminal. Commands connect when they run, because they are made before flags
-// are read.
+// cluster connects commands to Kubernetes and to the terminal. A command connects when it runs, because the commands
+// are made before the flags are read.
 type cluster struct {
 	streams genericiooptions.IOStreams
 	connect func() (*clients, error)

@@ -21,7 +21,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// Values of --dry-run, as in kubectl.
+// These are the values of --dry-run, as in kubectl.
 const (
 	dryRunNone   = "none"
 	dryRunClient = "client"
@@ -126,7 +126,7 @@ func (o *setCommand) run(ctx context.Context) error {
 
 func (o *setCommand) print(format string, args ...any) { fmt.Fprintf(o.streams.Out, format, args...) }
 
-// plan plans the change of the pod's present state.
+// plan makes a plan for the change from the present state of the pod.
 func (o *setCommand) plan(ctx context.Context, api *clients) (*settingPlan, error) {
 	pod, err := api.getPod(ctx, o.name)
 	if err != nil {
@@ -143,7 +143,8 @@ func (o *setCommand) plan(ctx context.Context, api *clients) (*settingPlan, erro
 	return newSettingPlan(pod, node, o.container, o.change, o.now())
 }
 
-// choose selects the only container of a pod when none is named, and refuses changes that are not possible.
+// choose selects the container. If the user names none and the pod has only one container, choose selects this
+// container. choose returns an error for a change that is not possible.
 func (o *setCommand) choose(pod *corev1.Pod) error {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	names := askable(pod)
@@ -188,7 +189,7 @@ func isEphemeral(pod *corev1.Pod, container string) bool {
 	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == container })
 }
 
-// write writes the annotation to the pod. If the pod has changed since, it first plans again.
+// write writes the annotation to the pod. If the pod has changed since the plan was made, write first makes a new plan.
 func (o *setCommand) write(ctx context.Context, api *clients, plan *settingPlan) (*settingPlan, error) {
 	uid, first := plan.pod.UID, true
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {

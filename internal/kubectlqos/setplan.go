@@ -17,14 +17,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// removed is the suffix of a resource whose request is removed.
+// removed is the suffix with which the user marks a resource whose request is to be removed.
 const removed = "-"
 
-// change is a change as given on the command line.
+// change is a change as the user gave it on the command line.
 type change struct {
-	// resources are in the order of the command line.
+	// resources has the resources in the order of the command line.
 	resources []string
-	// pairs are the pairs as written, by resource. A resource without a pair is removed.
+	// pairs has the pairs as the user wrote them, by resource. The request for a resource without a pair is removed.
 	pairs map[string]string
 }
 
@@ -65,7 +65,7 @@ func (c change) pairsBut(resources []string) (pairs []string) {
 	return pairs
 }
 
-// merge applies the change to the value of an annotation. Pairs of other resources stay.
+// merge applies the change to the value of an annotation. The value keeps the pairs of other resources.
 func (c change) merge(value string) (string, error) {
 	if _, err := classes.ParsePairs(value); err != nil {
 		return "", err
@@ -90,7 +90,7 @@ func (c change) merge(value string) (string, error) {
 // target is the class that a running container will have after a change.
 type target struct {
 	container, resource, class string
-	// before is the present class, if known.
+	// before is the present class. It is empty if the class is unknown.
 	before string
 	known  bool
 }
@@ -104,7 +104,8 @@ type settingPlan struct {
 
 func (p *settingPlan) unchanged() bool { return p.value == p.had }
 
-// newSettingPlan checks a change as the node would, and plans it. An empty container means all containers.
+// newSettingPlan checks a change as the node would check it, and makes a plan for the change. An empty container means
+// all containers.
 func newSettingPlan(
 	pod *corev1.Pod, node *nodeqosv1alpha1.NodeQOSResources, container string, c change, now time.Time,
 ) (*settingPlan, error) {
@@ -155,8 +156,8 @@ func (v *podView) checkOffers(c change, container string) error {
 	return nil
 }
 
-// targets returns the running containers whose class changes. The pod's request changes only containers without their own
-// request.
+// targets returns the running containers whose class will change. A change of the pod's request affects only containers
+// that have no request of their own.
 func (v *podView) targets(p *settingPlan, container string, c change) ([]target, error) {
 	after := *v.pod
 	after.Annotations = maps.Clone(v.pod.Annotations)

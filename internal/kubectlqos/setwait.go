@@ -21,18 +21,18 @@ import (
 // pollInterval is the time between two polls of the pod and its node.
 const pollInterval = 500 * time.Millisecond
 
-// errPodGone is the error about a pod that ends while its change is awaited.
+// errPodGone is the error for a pod that ends while the command waits for the change of its class.
 var errPodGone = errors.New("it ended before its class was changed")
 
 type outcome struct {
 	done bool
 	// refused is the reason why the node refuses the change.
 	refused string
-	// stale means that the refusal may belong to an earlier change.
+	// stale means that the refusal may be a refusal of an earlier change.
 	stale bool
 }
 
-// await waits until the change is made, or refused.
+// await waits until the change is made or refused.
 func (o *setCommand) await(ctx context.Context, api *clients, plan *settingPlan) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
@@ -67,7 +67,8 @@ func (o *setCommand) await(ctx context.Context, api *clients, plan *settingPlan)
 	}
 }
 
-// over reports whether the time is up. A client returns before its deadline if it cannot meet it.
+// over reports whether the time is up. It also checks the deadline, because a client returns before its deadline if the
+// client cannot meet it.
 func over(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
@@ -90,7 +91,7 @@ func (o *setCommand) look(ctx context.Context, api *clients, plan *settingPlan) 
 	return pod, err
 }
 
-// judge compares what the node reports with the plan.
+// judge compares the state that the node reports with the plan.
 func (o *setCommand) judge(plan *settingPlan, pod *corev1.Pod) outcome {
 	v := newPodView(pod, plan.node, offersOf(plan.node), o.now())
 	pending := slices.DeleteFunc(slices.Clone(plan.targets), func(t target) bool {

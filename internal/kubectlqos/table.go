@@ -16,7 +16,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
-// How values without a name are shown.
+// These texts stand for values that have no name.
 const (
 	systemDefault = "<system default>" // the empty class, which enforces nothing
 	wholePod      = "<pod>"            // in the column of container names
@@ -24,20 +24,21 @@ const (
 	unlimited     = "inf" // KEP-3008, "Kubectl"
 )
 
-// tablePrinter prints rows as kubectl does. The header comes before the first rows. A column is at least as wide as in earlier
-// rows.
+// tablePrinter prints rows as kubectl does. It prints the header before the first rows. A column never becomes narrower
+// than it was in earlier rows.
 type tablePrinter struct {
 	columns []metav1.TableColumnDefinition
 	printer printers.ResourcePrinter
 	text    bytes.Buffer
-	// aligned writes into text.
+	// aligned aligns the cells that are written to it, and writes the result to text.
 	aligned interface {
 		io.Writer
 		Flush() error
 	}
 }
 
-// newTablePrinter makes a printer of columns. Columns whose name begins with "+" are for wide tables.
+// newTablePrinter makes a printer for a table with these columns. The columns whose name begins with "+" are printed
+// only in wide tables.
 func newTablePrinter(wide bool, columns ...string) *tablePrinter {
 	p := &tablePrinter{printer: printers.NewTablePrinter(printers.PrintOptions{Wide: wide})}
 	p.aligned = printers.GetNewTabWriter(&p.text)
@@ -69,7 +70,7 @@ func (p *tablePrinter) format(rows [][]string) (string, error) {
 	return trimLines(p.text.String(), ""), err
 }
 
-// align formats rows without a header, with an indent before each. Rows may have fewer cells than others.
+// align formats rows without a header. Each row begins with indent. The rows may have different numbers of cells.
 func align(rows [][]string, indent string) string {
 	columns := 0
 	for _, row := range rows {
@@ -97,7 +98,8 @@ func trimLines(text, indent string) string {
 	return trimmed.String()
 }
 
-// plain replaces characters that could break a line or control a terminal. Descriptions and messages are not trusted.
+// plain replaces characters that could break a line or control a terminal. Such characters can occur in descriptions
+// and messages, which are not trusted.
 func plain(cell string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -26,23 +26,24 @@ type classKey struct {
 	Class    string                `json:"class"`
 }
 
-// classUse is the use of a class in the cluster. It is also an item of documents.
+// classUse is the use of a class in the cluster. It is also an item of the printed documents.
 type classUse struct {
 	classKey `json:",inline"`
 	// Nodes is the number of nodes that offer the class.
 	Nodes int64 `json:"nodes"`
 	InUse int64 `json:"inUse"`
-	// Capacity and Free are null when the class is unlimited on a node.
+	// Capacity and Free are null if the class is unlimited on any node.
 	Capacity *int64 `json:"capacity"`
 	Free     *int64 `json:"free"`
-	// onNodes has the class as each node reports it.
+	// onNodes has the information about the class that each node reports.
 	onNodes []*nodeqosv1alpha1.QOSResourceClassInfo `json:"-"`
 }
 
-// namespaceUse is the use of a class in a namespace. It is also an item of documents.
+// namespaceUse is the use of a class in a namespace. It is also an item of the printed documents.
 type namespaceUse struct {
 	classKey `json:",inline"`
-	// Namespace is empty for holders that a node counts in HoldersOmitted, because its list is full.
+	// Namespace is empty for holders that a node only counts in HoldersOmitted, because the node's list of holders is
+	// full.
 	Namespace string `json:"namespace"`
 	InUse     int64  `json:"inUse"`
 	Pods      int64  `json:"pods"`
@@ -108,7 +109,7 @@ func (o *topCommand) run(ctx context.Context) error {
 	})
 }
 
-// show prints the whole table or document if it has changed.
+// show prints the whole table or document if it differs from the previous one.
 func (o *topCommand) show(nodes []nodeqosv1alpha1.NodeQOSResources) error {
 	if o.byNamespace {
 		return printUse(o, useByNamespace(nodes), namespaceUse.cells, "RESOURCE", "CLASS", "NAMESPACE", "IN-USE", "PODS", "+SCOPE")
@@ -138,7 +139,7 @@ func printUse[T any](o *topCommand, all []T, cells func(T) []string, columns ...
 	return err
 }
 
-// noteStale warns about nodes with stale numbers.
+// noteStale warns about nodes whose numbers are stale.
 func (c *cluster) noteStale(nodes []nodeqosv1alpha1.NodeQOSResources) {
 	var stale []string
 	for i := range nodes {
@@ -151,7 +152,8 @@ func (c *cluster) noteStale(nodes []nodeqosv1alpha1.NodeQOSResources) {
 	}
 }
 
-// useByClass adds up the nodes, in the order of the first node that has a class.
+// useByClass adds up the use of each class over the nodes. The classes are in the order in which they first occur on
+// the nodes.
 func useByClass(nodes []nodeqosv1alpha1.NodeQOSResources) []classUse {
 	var all []classUse
 	index := map[classKey]int{}
@@ -207,8 +209,8 @@ func number(n *int64) string {
 	return strconv.FormatInt(*n, 10)
 }
 
-// useByNamespace counts holders by class and namespace. Namespaces with the most holders of a class come first, unlisted holders
-// last.
+// useByNamespace counts the holders of each class by namespace. For each class, the namespaces with the most holders
+// come first, and the holders that are not listed come last.
 func useByNamespace(nodes []nodeqosv1alpha1.NodeQOSResources) []namespaceUse {
 	var all []namespaceUse
 	for _, of := range useByClass(nodes) {

@@ -22,7 +22,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// settleTime is the wait after a change for related changes, e.g. of a pod and its node.
+// settleTime is the time for which follow waits for related changes after a change. For example, a change of a pod and
+// a change of its node are related.
 const settleTime = 200 * time.Millisecond
 
 type liveView struct {
@@ -35,7 +36,7 @@ type liveView struct {
 	lastError string
 }
 
-// newNodeWatch watches the NodeQOSResources of one node, or with "" of all nodes.
+// newNodeWatch watches the NodeQOSResources of one node. If node is "", it watches those of all nodes.
 func newNodeWatch(api *clients, node string, errs io.Writer) *liveView {
 	informer := dynamicinformer.NewFilteredDynamicInformer(
 		api.objects, nodeKind(), metav1.NamespaceAll, 0, cache.Indexers{}, selecting(node, ""))
@@ -58,7 +59,7 @@ func selecting(name, labels string) func(*metav1.ListOptions) {
 	}
 }
 
-// follow calls show after the first list and after every change. It returns nil when ctx ends.
+// follow calls show after the first list and after every change. It returns nil if ctx ends.
 func (v *liveView) follow(ctx context.Context, show func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -115,7 +116,7 @@ func (v *liveView) observe(ctx context.Context, informer cache.SharedIndexInform
 	}))
 }
 
-// warn prints the error of a watch, which is retried. A repeated error is printed once.
+// warn prints an error of a watch. The watch is retried after an error. warn prints a repeated error only once.
 func (v *liveView) warn(err error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return // watches end now and then

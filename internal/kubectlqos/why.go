@@ -14,7 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// state is whether the class in effect is known.
+// state tells whether the class in effect is known.
 type state int
 
 const (
@@ -23,11 +23,11 @@ const (
 	notKnown                // it runs, in an unknown class
 )
 
-// reportTime is the longest time until a node reports the class of a new container.
+// reportTime is the maximum time until a node reports the class of a new container.
 const reportTime = time.Minute
 
-// effective returns the class of a resource that a container or pod has: the reported class, else the system default. If there
-// are two, the wanted one is preferred.
+// effective returns the class of a resource that a container or pod has. If the node reports no class, the class is the
+// system default. If the node reports two classes, effective prefers the wanted class.
 func (v *podView) effective(c containerView, resource, wanted string) (assignment, state) {
 	alive, started := v.alive(c)
 	if v.node == nil {
@@ -60,7 +60,7 @@ func (v *podView) mayHaveClass(c containerView, resource string) bool {
 	return slices.ContainsFunc(wanted, func(a classes.Assignment) bool { return a.Resource == resource && a.Class != classes.SystemDefault })
 }
 
-// alive reports whether a container runs, and since when.
+// alive reports whether a container runs, and the time since which it runs.
 func (v *podView) alive(c containerView) (alive bool, since time.Time) {
 	if c.name == "" {
 		if v.pod.Status.StartTime != nil {
@@ -75,7 +75,7 @@ func (v *podView) alive(c containerView) (alive bool, since time.Time) {
 	return true, c.status.State.Running.StartedAt.Time
 }
 
-// hasSandbox reports whether a pod has a sandbox, perhaps without containers.
+// hasSandbox reports whether a pod has a sandbox. The sandbox may have no containers.
 func hasSandbox(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodRunning || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionTrue
@@ -86,7 +86,8 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// why returns why a container does not have the wanted class, as a reason and a message; both are empty when it does.
+// why returns the reason why a container does not have the wanted class, and a message. Both are empty if the container
+// has the wanted class.
 func (v *podView) why(c containerView, want classes.Assignment, has assignment, is state, satisfied bool) (reason, message string) {
 	switch {
 	case finished(v.pod):
@@ -130,7 +131,7 @@ func (v *podView) notScheduled() (reason, message string) {
 	return "Pending", "it has no node yet"
 }
 
-// stale returns why the shown state may be old; empty when it is current.
+// stale returns the reason why the displayed state may be old, and a message. Both are empty if the state is current.
 func (v *podView) stale() (reason, message string) {
 	if v.node == nil {
 		return "", ""
@@ -171,7 +172,7 @@ func (v *podView) withCondition(message string) string {
 	return message
 }
 
-// differs returns why a running container is in another class than requested.
+// differs returns the reason why the class of a running container differs from the requested class, and a message.
 func (v *podView) differs(want classes.Assignment, has assignment) (reason, message string) {
 	switch {
 	case v.reportDelayed():
@@ -186,7 +187,8 @@ func (v *podView) differs(want classes.Assignment, has assignment) (reason, mess
 	return "CreatedBefore", "it was created with another plugin or other class files; recreate it"
 }
 
-// reportDelayed reports whether the pod has classes that the node has not reported yet: the shim writes the pod first.
+// reportDelayed reports whether the pod has classes that the node has not reported yet. This can happen because the
+// shim writes the pod before the node.
 func (v *podView) reportDelayed() bool {
 	condition, written := assignedCondition(v.pod), writtenAt(&v.pod.ObjectMeta)
 	return condition != nil && condition.Status == corev1.ConditionTrue && v.now.Sub(written) < reportTime &&

@@ -154,7 +154,7 @@ func (r *Recorder) eventOf(pod Pod, record Record) *corev1.Event {
 	return event
 }
 
-// nameOf returns the name of a record's event. The name depends only on the series, so it is the same after a restart.
+// nameOf returns the name of a record's event. The name depends only on the pod and the series, so it stays the same after a restart.
 func nameOf(pod Pod, record Record) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(pod.UID), record.Container, record.Reason, record.Series}, "\x00")))
 	suffix := "." + hex.EncodeToString(sum[:8])
