@@ -95,7 +95,7 @@ func assumed(pod *corev1.Pod) []classes.Offer {
 		switch {
 		case !classes.IsPodRequest(key):
 		case key == classes.PodKey || strings.HasPrefix(key, classes.ContainerKeyPrefix):
-			pairs, _ := classes.ParsePairs(value) // errors are found when the request is resolved
+			pairs, _ := classes.ParsePairs(value) // resolving the request reports the errors
 			for _, pair := range pairs {
 				add(pair.Resource, pair.Class)
 			}

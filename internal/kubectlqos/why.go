@@ -99,7 +99,7 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 	case satisfied:
 		return v.stale()
 	case is == notRunning && !asks(&want) && want.Class == classes.SystemDefault:
-		return "", "" // nothing is missing
+		return "", "" // nothing is requested
 	}
 	if reason, message := refusalOf(v.pod, c.name); reason != "" {
 		return reason, message

@@ -29,8 +29,8 @@ const (
 	static      result = "static"      // the kubelet would recreate it
 	blocked     result = "blocked"     // a PodDisruptionBudget does not allow it now
 	forbidden   result = "forbidden"   // the right to evict is missing
-	unavailable result = "unavailable" // the API server cannot answer anybody
-	failed      result = "error"       // anything else
+	unavailable result = "unavailable" // the API server cannot answer any client
+	failed      result = "error"       // any other failure
 )
 
 func (e *Evictor) evict(ctx context.Context, t *target) {

@@ -32,7 +32,7 @@ type attempt struct{ what, pod string }
 type failureLog struct {
 	log *slog.Logger
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards all fields below
 	failed map[attempt]failure
 	logged map[failure]time.Time // when the beginning was logged
 	open   map[failure]bool      // whether the end is still to be logged

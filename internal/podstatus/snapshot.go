@@ -100,7 +100,7 @@ func (c *classChanges) add(before, after *snapshot) {
 	defer c.mu.Unlock()
 	for key := range c.byPod {
 		if after.pods[key].assignments == nil {
-			delete(c.byPod, key) // the API never had it
+			delete(c.byPod, key) // the API never had the pod
 		}
 	}
 	if before == nil {

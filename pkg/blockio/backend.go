@@ -147,7 +147,7 @@ func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 func (b *Backend) Release(_ context.Context, inUse func(class string) bool) error {
 	used := map[string]bool{}
 	for class := range b.live.Load().classes {
-		used[class] = inUse(class) // may wait for a lock
+		used[class] = inUse(class) // inUse may wait for a lock
 	}
 
 	b.goLive(func(now *snapshot) *snapshot {

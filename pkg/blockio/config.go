@@ -86,7 +86,7 @@ func parseItem(f *classes.Field) item {
 		place: classes.FieldError{File: f.File(), Line: f.Line(), Field: f.Path()},
 	}
 	if devices := fields["Devices"]; devices != nil && !devices.IsNull() {
-		parsed.Devices = []string{} // not nil: an empty list is no device
+		parsed.Devices = []string{} // not nil, because an empty list means no device
 	}
 	for _, device := range fields["Devices"].Items() {
 		parsed.Devices = append(parsed.Devices, parsePattern(device))

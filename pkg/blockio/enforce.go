@@ -47,7 +47,7 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 	}
 	state, err := group.read()
 	if errors.Is(err, ErrNotEnabled) && change.clearsOnly() {
-		return nil // nothing limits it
+		return nil // nothing limits the target
 	}
 	if err != nil {
 		return fmt.Errorf("read the values of class %q back: %w", to, err)

@@ -60,7 +60,7 @@ func (m *machine) inspectDisks(host FS) error {
 	for _, name := range names {
 		number, err := host.ReadFile(path.Join("/sys/block", name, "dev"))
 		if err != nil {
-			continue // removed meanwhile
+			continue // the disk was removed meanwhile
 		}
 		dev, err := parseDevice(strings.TrimSpace(string(number)))
 		if err != nil {

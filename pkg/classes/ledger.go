@@ -40,7 +40,7 @@ func (l *Ledger) Admit(h Holding, c *Catalog) error {
 // same ID, Adopt replaces it.
 func (l *Ledger) Adopt(h Holding) {
 	if old, known := l.holders[h.ID]; known && old.Owner() == h.Owner() && slices.Equal(old.Assignments, h.Assignments) {
-		l.holders[h.ID] = h // its slots stay
+		l.holders[h.ID] = h // the holder keeps its slots
 		return
 	}
 

@@ -176,7 +176,7 @@ func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 	switch {
 	case !rootConfigured:
 		b.root = nil
-		delete(next.effective, rootGroup) // not managed any more
+		delete(next.effective, rootGroup) // the root group is not managed any more
 	case b.root == nil:
 		b.root = before[rootGroup].restrictedTo(wanted[rootGroup])
 	}

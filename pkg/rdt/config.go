@@ -75,7 +75,7 @@ func settingsOf[V, T any](values map[string]V, derive func(V) T) []setting[T] {
 	if values == nil {
 		return nil
 	}
-	settings := []setting[T]{} // not nil: an empty mapping is all of the resource
+	settings := []setting[T]{} // not nil, because an empty mapping means the whole resource
 	for key, value := range values {
 		ids, _ := parseIDs(key)
 		settings = append(settings, setting[T]{ids, derive(value)})

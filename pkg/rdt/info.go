@@ -150,7 +150,7 @@ func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 	}
 
 	switch {
-	case mbps: // the kernel keeps what is written, unrounded
+	case mbps: // the kernel does not round the written value
 		info.Unit, info.Min, info.Granularity, info.Max = MBps, 0, 1, maxMBps
 	case info.Min == 0 || largest > 100:
 		info.Unit, info.Max = EighthGBps, amdMaximum(largest)

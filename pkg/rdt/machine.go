@@ -153,7 +153,7 @@ func (t tree) readInfo() (map[string][]byte, error) {
 
 	files := map[string][]byte{}
 	for _, resource := range resources {
-		for _, file := range []string{ // no machine has all of them
+		for _, file := range []string{ // no machine has all of these files
 			"num_closids", "cbm_mask", "min_cbm_bits", "shareable_bits", "sparse_masks", "min_bandwidth", "bandwidth_gran",
 		} {
 			data, err := t.host.ReadFile(t.path("info", resource, file))

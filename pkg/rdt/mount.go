@@ -89,7 +89,7 @@ func locate(host FS) (tree, error) {
 	switch {
 	case err != nil || slices.Contains(strings.Fields(string(filesystems)), "resctrl"):
 		return tree{}, unavailable(NotMounted, "resctrl is not mounted; run: mount -t resctrl resctrl %s", DefaultMountPoint)
-	case cpuSupports(host): // kernels register the filesystem only on CPUs that can use it
+	case cpuSupports(host): // the kernel registers resctrl only on CPUs that support it
 		return tree{}, unavailable(NoKernelSupport,
 			"the CPU has RDT, but the kernel has no resctrl filesystem; it needs CONFIG_X86_CPU_RESCTRL, and no rdt= option that disables all of it")
 	}

@@ -20,7 +20,7 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.live.Load()
-	if len(now.effective) == 0 { // nothing is configured or drains
+	if len(now.effective) == 0 { // no class is configured or draining
 		return classes.Drift{}, nil
 	}
 

@@ -190,7 +190,7 @@ func (r *resolver) limit(of, name string, settings []setting[bandwidth], id int,
 	case unit == MBps && wanted.mbps != nil:
 		return min(*wanted.mbps, base)
 	case unit == EighthGBps && wanted.mbps != nil:
-		return min(max(1, *wanted.mbps*8/1000), base) // rounded down, but not to nothing
+		return min(max(1, *wanted.mbps*8/1000), base) // rounded down, but at least 1
 	case unit == EighthGBps:
 		return max(1, *wanted.percent*base/100)
 	case unit == Percent && wanted.percent != nil:

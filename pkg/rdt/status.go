@@ -93,7 +93,7 @@ func (l *live) machineConditions() []classes.Condition {
 		Message: fmt.Sprintf("%d of %d CLOSIDs are free: the root group has 1, classes %d, former classes %d, groups of others %d",
 			free, total, len(l.offered), len(l.draining), len(foreign))}
 	if free == 0 {
-		closids.Reason = "Exhausted" // healthy, as every class has its own
+		closids.Reason = "Exhausted" // still healthy, because every class has its own CLOSID
 	}
 
 	conditions := []classes.Condition{

@@ -34,7 +34,9 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 	moves := make([]*move, len(targets))
 	threads := make([][]int, len(targets))
 	var problems []error
-	for i, target := range targets { // before the group is read, so that threads born into it are not taken for outside ones
+	// The threads are listed before the group is read. A thread that is created in the group in between then does not look
+	// like a thread outside the group.
+	for i, target := range targets {
 		moves[i] = b.newMove(m.tree, target, class)
 		if threads[i], err = moves[i].list(); err != nil {
 			problems = append(problems, err)
@@ -53,7 +55,7 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 		if class == classes.SystemDefault {
 			moves[i].movable = isManaged
 		}
-		if err := moves[i].run(ctx, repairPasses); err != nil { // what was moved stays; the next call moves the rest
+		if err := moves[i].run(ctx, repairPasses); err != nil { // the moved threads stay; the next call moves the other threads
 			problems = append(problems, fmt.Errorf("container %s: %w", target.Container, err))
 		}
 		if moves[i].begun {
