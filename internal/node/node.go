@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node is the core of the plugin: the resources of this machine, its containers and pods, and their classes. It joins the
-// store of the state, the hooks of the runtime, and the reconciler.
+// Package node is the core of the plugin. A Node joins the store of the state, the hooks of the runtime, and the
+// reconciler. It has the resources of this machine, the containers and pods, and their classes.
 package node
 
 import (
@@ -15,26 +15,27 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Options are the parts of a Node.
+// Options of New.
 type Options struct {
 	Kinds []classes.Kind
-	// Changes stores classes that were changed after creation, for a restart; nil stores nothing.
+	// Changes stores classes that were changed after the creation of a container or pod, so that they survive a restart.
+	// If it is nil, changed classes are lost at a restart.
 	Changes state.Changes
 	Log     *slog.Logger
 	// Now returns the time; nil is time.Now.
 	Now func() time.Time
-	// StartTime may be nil.
+	// StartTime returns the start time of a process. It may be nil; the start times are then unknown.
 	StartTime reconcile.StartTime
 }
 
-// Node is safe for concurrent use.
+// Node is the core of the plugin. It is safe for concurrent use.
 type Node struct {
 	*state.Store
 	*admission.Hooks
 	*reconcile.Reconciler
 }
 
-// New returns a node that offers nothing yet.
+// New returns a node that offers no classes yet.
 func New(o Options) *Node {
 	store := state.New(o.Changes, o.Now)
 	return &Node{

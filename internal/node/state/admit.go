@@ -10,12 +10,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// errCreatedWithoutPlugin refuses the start of a container that was created without its classes.
+// errCreatedWithoutPlugin is returned when a container is about to start, but was created without the classes that it
+// requests.
 var errCreatedWithoutPlugin = errors.New("the container was created while qos-nri-plugin was not connected to the runtime, " +
 	"so without this class; it has to be recreated")
 
-// Admit gives a container that is about to be created its classes, and returns what the runtime must set for them. On error
-// nothing is assigned.
+// Admit assigns classes to a container that is about to be created. It returns what the runtime must set for these
+// classes. If Admit returns an error, it assigns nothing.
 func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignment, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,7 +36,7 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 	return adjustment, held.Assignments, nil
 }
 
-// admit gives a holder the classes that it requests, if there is room. The caller holds mu.
+// admit assigns to a holder the classes that it requests, if these classes have room. The caller holds mu.
 func (s *Store) admit(h classes.Holder) (classes.Holding, error) {
 	assignments, err := s.catalog.Resolve(h)
 	if err != nil {
@@ -45,7 +46,7 @@ func (s *Store) admit(h classes.Holder) (classes.Holding, error) {
 	return held, s.ledger.Admit(held, s.catalog)
 }
 
-// adjustment merges the backends' adjustments for the classes of a new holder. The caller holds mu.
+// adjustment merges the adjustments of the backends for the classes of a new holder. The caller holds mu.
 func (s *Store) adjustment(assignments []classes.Assignment) (classes.Adjustment, error) {
 	var all classes.Adjustment
 	for _, a := range assignments {
@@ -61,7 +62,8 @@ func (s *Store) adjustment(assignments []classes.Assignment) (classes.Adjustment
 	return all, nil
 }
 
-// AdmitPod gives a pod that is about to run its pod-scope classes. The caller must enforce them and call Finish.
+// AdmitPod assigns pod-scope classes to a pod that is about to run. The caller must then enforce these classes and
+// call Finish.
 func (s *Store) AdmitPod(h classes.Holder) (Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,15 +76,16 @@ func (s *Store) AdmitPod(h classes.Holder) (Entry, error) {
 	s.track(h.ID, record{started: true})
 	for id := range s.records {
 		if other, _ := s.ledger.Get(id); id != h.ID && other.Owner() == held.Owner() {
-			s.release(id) // an earlier sandbox is dead, and its cgroup is now this one's
+			s.release(id) // the earlier sandbox of the pod is dead, and the pod's cgroup now belongs to the new sandbox
 		}
 	}
 	s.notify()
 	return s.begin(held), nil
 }
 
-// Start records the process of a container that is about to start. The caller must enforce its classes and call Finish. A
-// container that was created while the plugin was away is refused if it requests a class; the kubelet then creates a new one.
+// Start records the process of a container that is about to start. The caller must then enforce the container's
+// classes and call Finish. If the container requests a class but was created while the plugin was away, Start refuses
+// it, and the kubelet creates a new container.
 func (s *Store) Start(h classes.Holder) (Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,12 +109,14 @@ func (s *Store) Start(h classes.Holder) (Entry, error) {
 	}
 
 	e := s.begin(held)
-	// A container that was created in another class is moved. For others the runtime has set the class, and it is verified.
+	// A container that was created in another class is moved to its class. For every other container, the runtime has
+	// already set the class, so the class is only verified.
 	e.Starting = len(e.Observed) == 0
 	return e, nil
 }
 
-// defaultsOnly returns the assignments of a container that was created without the plugin, if all of them are defaults.
+// defaultsOnly returns the assignments of a container that was created while the plugin was away, if all of them are
+// defaults. If the container requests a class, defaultsOnly returns an error.
 func (s *Store) defaultsOnly(h classes.Holder) ([]classes.Assignment, error) {
 	assignments, err := s.catalog.Resolve(h)
 	if err != nil {
@@ -125,7 +130,7 @@ func (s *Store) defaultsOnly(h classes.Holder) ([]classes.Assignment, error) {
 	return assignments, nil
 }
 
-// begin records that a hook enforces the classes of a holder, if it has any class. The caller holds mu.
+// begin records that a hook is enforcing the classes of a holder, if the holder has any class. The caller holds mu.
 func (s *Store) begin(h classes.Holding) Entry {
 	enforced := false
 	for _, a := range h.Assignments {
@@ -140,7 +145,7 @@ func (s *Store) begin(h classes.Holding) Entry {
 	return s.entry(h)
 }
 
-// Finish records the result of the enforcement by a hook, and returns an error as a refusal.
+// Finish records the result of an enforcement by a hook. It counts an error as a refusal, and returns it.
 func (s *Store) Finish(e Entry, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,15 +163,15 @@ func (s *Store) Finish(e Entry, err error) error {
 	return nil
 }
 
-// Release frees the slots of a container or pod sandbox that has stopped or is removed. It may be called any number of times,
-// and for unknown IDs.
+// Release frees the slots of a container or pod sandbox that has stopped or is removed. It may be called several
+// times for the same ID, and for unknown IDs.
 func (s *Store) Release(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.release(id)
 }
 
-// release forgets a holder. The caller holds mu.
+// release removes a holder from the ledger and the records. The caller holds mu.
 func (s *Store) release(id string) {
 	h, known := s.ledger.Get(id)
 	if !known {

@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Errors of changes that callers decide on.
+// Errors of a change, which callers distinguish.
 var (
 	ErrNotFound     = errors.New("not found")
 	ErrNotRunning   = errors.New("not running yet")
@@ -19,8 +19,9 @@ var (
 	ErrNotConnected = errors.New("not connected to the container runtime")
 )
 
-// Change admits other classes for a running holder: all of them or none (KEP-3008, "UpdateContainerResourcesRequest"). requests are
-// classes by resource; short names may be used. It returns the holder as it was before.
+// Change admits other classes for a running holder. It admits either all requested classes or none (KEP-3008,
+// "UpdateContainerResourcesRequest"). requests maps each resource to a class, and short names of resources may be
+// used. Change returns the holder as it was before the change.
 func (s *Store) Change(owner classes.Owner, requests map[string]string) (before Entry, changes []classes.Assignment, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +43,8 @@ func (s *Store) Change(owner classes.Owner, requests map[string]string) (before 
 	return before, changes, nil
 }
 
-// running returns the newest holder of an owner, which must be running. The caller holds mu.
+// running returns the newest holder of an owner. It returns an error if that holder is not running. The caller holds
+// mu.
 func (s *Store) running(owner classes.Owner) (Entry, error) {
 	e := s.newest(owner)
 	switch {
@@ -54,7 +56,8 @@ func (s *Store) running(owner classes.Owner) (Entry, error) {
 	return e, nil
 }
 
-// changesOf returns the assignments that an update requests, if they may be changed. The caller holds mu.
+// changesOf returns the assignments that an update requests. It returns an error if an assignment may not be changed.
+// The caller holds mu.
 func (s *Store) changesOf(h classes.Holder, requests map[string]string) ([]classes.Assignment, error) {
 	scope := h.Scope()
 	var changes []classes.Assignment
@@ -87,8 +90,8 @@ func (s *Store) resourceList() string {
 	return strings.Join(names, ", ")
 }
 
-// Confirm records that a change has been enforced. It assigns the classes again, in case a synchronization during the change has
-// replaced them.
+// Confirm records that a change has been enforced. It assigns the classes again, because a synchronization during the
+// change may have replaced them.
 func (s *Store) Confirm(id string, changes []classes.Assignment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +108,7 @@ func (s *Store) Confirm(id string, changes []classes.Assignment) {
 	s.notify()
 }
 
-// Revert gives a holder the desired classes that it had before a change, if it is still there.
+// Revert restores the desired classes that a holder had before a change, if the holder still exists.
 func (s *Store) Revert(before classes.Holding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,14 +10,15 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// maxPendingSize bounds the annotations that are kept for a pending request, in bytes.
+// maxPendingSize limits the annotations that the store keeps for a pending request, in bytes.
 const maxPendingSize = 16 << 10
 
 func errRunsWithout(err error) error {
 	return fmt.Errorf("%w; it was created while qos-nri-plugin was not connected to the runtime, and runs without", err)
 }
 
-// requestOf returns the part of a holder that is needed to admit it later; nil if it is too large.
+// requestOf returns the part of a holder that is needed to admit the holder later. It returns nil if that part is too
+// large.
 func requestOf(h classes.Holder) *classes.Holder {
 	if h = h.WithoutUnusedAnnotations(); h.AnnotationsSize() > maxPendingSize {
 		return nil
@@ -25,8 +26,8 @@ func requestOf(h classes.Holder) *classes.Holder {
 	return &h
 }
 
-// postpone keeps the request of a running holder pending after a refusal. The holder is reported as refused for as long as it
-// runs. The caller holds mu.
+// postpone marks the request of a running holder as pending after a refusal. The holder is reported as refused as
+// long as the request is pending. The caller holds mu.
 func (s *Store) postpone(h classes.Holder, err error) {
 	if err == nil {
 		return
@@ -36,7 +37,7 @@ func (s *Store) postpone(h classes.Holder, err error) {
 	s.modify(h.ID, func(r *record) { r.request, r.pending = request, request != nil })
 }
 
-// clearPending drops a pending request and its refusal. The caller holds mu.
+// clearPending removes the pending request of a holder, and its refusal. The caller holds mu.
 func (s *Store) clearPending(h classes.Holder) {
 	if s.records[h.ID].pending {
 		s.modify(h.ID, func(r *record) { r.request, r.pending = nil, false })
@@ -44,8 +45,8 @@ func (s *Store) clearPending(h classes.Holder) {
 	}
 }
 
-// Refresh brings the desired classes of a holder up to date: defaults follow the configuration, and a pending request is retried.
-// Assignments made by an update stay.
+// Refresh updates the desired classes of a holder. It replaces default classes by the current defaults, and retries a
+// pending request. It does not change assignments that an update made.
 func (s *Store) Refresh(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +55,8 @@ func (s *Store) Refresh(id string) {
 	s.retryPending(id)
 }
 
-// followDefaults gives a holder without requests the current default classes. The caller holds mu.
+// followDefaults assigns the current default classes to a holder, for the resources that the holder did not request.
+// The caller holds mu.
 func (s *Store) followDefaults(id string) {
 	before, known := s.ledger.Get(id)
 	if !known {
@@ -71,7 +73,7 @@ func (s *Store) followDefaults(id string) {
 	s.signalDrained(before.Assignments)
 }
 
-// retryPending admits a pending request once there is room. The caller holds mu.
+// retryPending admits a pending request if its classes now have room. The caller holds mu.
 func (s *Store) retryPending(id string) {
 	before, known := s.ledger.Get(id)
 	r := s.records[id]
@@ -94,7 +96,7 @@ func (s *Store) retryPending(id string) {
 	s.clearPending(before.Holder)
 }
 
-// replace changes the desired classes of a holder. Its observed classes stay the same. The caller holds mu.
+// replace changes the desired classes of a holder, and does not change its observed classes. The caller holds mu.
 func (s *Store) replace(before, after classes.Holding) {
 	observed := s.entry(before).ObservedClass
 	s.ledger.Adopt(after)
@@ -117,7 +119,7 @@ func (s *Store) defaults(h classes.Holding) []classes.Assignment {
 	}
 	for _, a := range h.Assignments {
 		if a.Source == classes.SourceDefault && !s.configured(a.Resource) {
-			now = append(now, classes.Assignment{Resource: a.Resource}) // a default of a resource that is gone does not drain
+			now = append(now, classes.Assignment{Resource: a.Resource}) // the default of a removed resource ends at once, instead of draining
 		}
 	}
 	return now
@@ -127,8 +129,9 @@ func isRequested(a classes.Assignment) bool {
 	return a.Source != classes.SourceDefault && a.Source != classes.SourceNone
 }
 
-// Verified records the comparison of adopted pods with the kernel. Pods in another class were created without the plugin: they
-// get the classes that they request if there is room. It returns the pods that did not get them.
+// Verified records the result of comparing adopted pods with the kernel. A pod in elsewhere was created while the
+// plugin was away. Verified gives that pod the classes that it requests if there is room. It returns the pods that
+// did not get their classes.
 func (s *Store) Verified(inClass, elsewhere []string) (failed []Adoption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +144,7 @@ func (s *Store) Verified(inClass, elsewhere []string) (failed []Adoption) {
 	for _, id := range elsewhere {
 		if held, known := s.ledger.Get(id); known {
 			late = append(late, held)
-			s.ledger.Release(id) // all of them first: none has a slot before the others
+			s.ledger.Release(id) // release all pods before admitting any, so that no pod keeps a slot that it was not admitted to
 		}
 	}
 	for _, held := range late {
@@ -150,7 +153,8 @@ func (s *Store) Verified(inClass, elsewhere []string) (failed []Adoption) {
 	return failed
 }
 
-// readmit admits a pod to the classes that it requests, or else to the defaults. The caller holds mu.
+// readmit admits a pod to the classes that it requests. If that fails, the pod gets the defaults. The caller holds
+// mu.
 func (s *Store) readmit(held classes.Holding) (failed []Adoption) {
 	request := held.Holder
 	if r := s.records[held.ID]; r.request != nil {

@@ -28,10 +28,11 @@ func (s *Store) drains(a classes.Assignment) bool {
 	return a.Class != classes.SystemDefault && !s.offered(a)
 }
 
-// Drained is signalled when assignments of classes that are not offered any more have ended.
+// Drained returns a channel that receives a value when assignments of classes that are no longer offered have ended.
 func (s *Store) Drained() <-chan struct{} { return s.drained }
 
-// signalDrained signals Drained if one of the ended assignments was draining. The caller holds mu.
+// signalDrained signals Drained if the class of one of the ended assignments is no longer offered. The caller holds
+// mu.
 func (s *Store) signalDrained(ended []classes.Assignment) {
 	for _, a := range ended {
 		if s.drains(a) {
@@ -43,35 +44,38 @@ func (s *Store) signalDrained(ended []classes.Assignment) {
 func (s *Store) signalRelease() {
 	select {
 	case s.drained <- struct{}{}:
-	default: // it is signalled already
+	default: // a signal is already waiting in the channel
 	}
 }
 
-// ReasonClassRemoved is the reason of an Eviction whose class was removed from the class files, alone or with its whole resource.
+// ReasonClassRemoved is the Reason of an Eviction. It means that the class was removed from the class files, alone or
+// together with its resource.
 const ReasonClassRemoved = "ClassRemoved"
 
-// Eviction is a container, or a pod, whose pod is to be evicted.
+// Eviction describes a pod that is to be evicted, because the pod or one of its containers has a removed class.
 type Eviction struct {
 	Owner                 classes.Owner
 	PodNamespace, PodName string
-	// Resource and Class are the assignment that has to end.
+	// Resource and Class name the assignment for which the pod is to be evicted.
 	Resource, Class string
-	// Reason is a word in CamelCase, Message a line for people.
+	// Reason is one word in CamelCase. Message is one line of text for people.
 	Reason, Message string
 }
 
-// Evictions returns the eviction targets, sorted by namespace, pod and container. A target has a class that it requested, and the
-// class was removed from class files with onClassRemoved: evict. Holders of a default follow the default instead. The list is
-// computed from the live configuration and the ledger, so restoring a class cancels its evictions.
+// Evictions returns the eviction targets, sorted by namespace, pod and container. A container or pod is a target if
+// it requested a class, and that class was removed from class files with onClassRemoved: evict. A container or pod
+// that has a class by default is not a target: it gets the new default instead. Evictions computes the list from the
+// live configuration and the ledger, so an administrator who restores a class cancels its evictions.
 //
-// After a restart of the plugin, pods are not evicted if the whole resource was removed before, or if the class is of pod scope:
-// the configuration of removed resources and the requests for removed classes of pod scope are lost.
+// After a restart, the plugin does not know the configuration of removed resources or the requests for removed
+// classes of pod scope. Evictions then lists no pod for a resource that was removed before the restart, and no pod
+// for a removed class of pod scope.
 func (s *Store) Evictions() []Eviction {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	var list []Eviction
-	listed := map[Eviction]bool{} // a container and its dead predecessor are one owner
+	listed := map[Eviction]bool{} // a container and its dead predecessor have the same owner, and are listed once
 	for _, h := range s.ledger.Holdings() {
 		for _, a := range h.Assignments {
 			if !s.isEvicted(a) {
@@ -88,7 +92,8 @@ func (s *Store) Evictions() []Eviction {
 
 // isEvicted reports whether the holder of an assignment is to be evicted. The caller holds mu.
 func (s *Store) isEvicted(a classes.Assignment) bool {
-	// A removed resource keeps its last configuration. Without any class file the policy is unknown.
+	// A removed resource keeps its last configuration. If there are no class files at all, the policy is unknown and
+	// nothing is evicted.
 	evict := len(s.config.Files) > 0 && s.resources[a.Resource].Config.OnClassRemoved == classes.Evict
 	return evict && isRequested(a) && s.drains(a)
 }

@@ -12,37 +12,38 @@ import (
 
 // Kinds of drift corrections, as counted in Status.
 const (
-	// ConfigurationDrift is drift in the configuration of classes: resctrl groups, and disks that classes name.
+	// ConfigurationDrift is drift in the configuration of classes: in resctrl groups, or in the disks that classes name.
 	ConfigurationDrift = "configuration"
-	// AssignmentDrift is a container or pod that was not in its class.
+	// AssignmentDrift means that a container or pod was not in its class.
 	AssignmentDrift = "assignment"
-	// ThreadDrift is a container with threads outside of its class, e.g. of a process that was started later.
+	// ThreadDrift means that threads of a container were not in the container's class, e.g. the threads of a process
+	// that was started later.
 	ThreadDrift = "threads"
 )
 
-// Correction is a kind of drift correction.
+// Correction identifies a counter of drift corrections, by resource and kind of drift.
 type Correction struct {
-	// Resource is the name of a resource. What is one of the kinds above.
+	// Resource is the name of a resource. What is ConfigurationDrift, AssignmentDrift or ThreadDrift.
 	Resource, What string
 }
 
-// driftRecord is the drift found in a resource's configuration.
+// driftRecord describes the drift that was found in the configuration of a resource.
 type driftRecord struct {
 	count uint64
 	last  string
 	at    time.Time
-	// uncorrected is true while the last drift could not be corrected.
+	// uncorrected is true if the last drift that was found could not be corrected and is still present.
 	uncorrected bool
 }
 
-// Corrected counts drift corrections.
+// Corrected adds count to the counter of drift corrections for a resource and a kind of drift.
 func (s *Store) Corrected(resource, what string, count int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drifts[Correction{resource, what}] += uint64(count) //nolint:gosec // a count is not negative
 }
 
-// ConfigurationDrifted records drift of a resource's configuration, and whether it was corrected.
+// ConfigurationDrifted records that the configuration of a resource has drifted, and whether the drift was corrected.
 func (s *Store) ConfigurationDrifted(resource, found string, corrected bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,7 +57,8 @@ func (s *Store) ConfigurationDrifted(resource, found string, corrected bool) {
 	s.notify()
 }
 
-// ConfigurationInSync records that no drift was found. Earlier drift that could not be corrected counts as corrected.
+// ConfigurationInSync records that the configuration of a resource shows no drift. If earlier drift could not be
+// corrected, ConfigurationInSync counts that drift as corrected.
 func (s *Store) ConfigurationInSync(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +71,7 @@ func (s *Store) ConfigurationInSync(resource string) {
 	}
 }
 
-// conditions reports drift; nothing if none was ever found.
+// conditions reports the drift of a resource as conditions. It returns none if no drift was ever found.
 func (d driftRecord) conditions() []classes.Condition {
 	if d.count == 0 {
 		return nil

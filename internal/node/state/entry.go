@@ -10,43 +10,45 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// record is the state of a holder beside its assignments, which are in the ledger.
+// record is the state of a holder that is not in the ledger. The ledger has the holder's assignments.
 type record struct {
-	// number orders the holders of one owner: the newest has the highest.
+	// number orders the holders of one owner. The newest holder has the highest number.
 	number uint64
-	// started is false until the first process is about to run. enforcing is true while a hook enforces the classes.
+	// started becomes true when the first process of the holder is about to run. enforcing is true while a hook enforces
+	// the classes.
 	started, enforcing bool
-	// startTime is the start time of the first process, as first observed; 0 is unknown.
+	// startTime is the start time of the holder's first process, as it was first observed. It is 0 if unknown.
 	startTime uint64
-	// created are the classes at creation, which the runtime has stored.
+	// created lists the classes that the holder had at its creation. The runtime has stored these classes.
 	created []classes.Assignment
-	// observed is the last observed class of each resource where it differs from the assigned class. It is replaced, never
-	// modified.
+	// observed has the last observed class of each resource for which that class differs from the assigned class. The
+	// map is replaced at each change and never modified.
 	observed map[string]string
-	// unverified is true for a pod that may have been created while the plugin was away, until it is compared with the kernel.
+	// unverified is true for a pod that may have been created while the plugin was away. It becomes false when the pod
+	// has been compared with the kernel.
 	unverified bool
-	// pending is true for a holder that runs without the classes that it requests.
+	// pending is true while a holder runs without the classes that it requests.
 	pending bool
-	// request is kept for unverified and pending holders; nil if it is too large.
+	// request is the request of an unverified or pending holder. It is nil if the request is too large to keep.
 	request *classes.Holder
-	// stale is true when the runtime may have stored values that differ from the assigned classes.
+	// stale is true if the runtime may have stored values that differ from the assigned classes.
 	stale bool
 }
 
 // Entry is a snapshot of one holder. Its assignments are the desired classes.
 type Entry struct {
 	classes.Holding
-	// Created are the classes at creation, which the runtime has stored.
+	// Created lists the classes that the holder had at its creation. The runtime has stored these classes.
 	Created []classes.Assignment
-	// Observed is the last observed class of each resource where it differs from the desired class.
+	// Observed has the last observed class of each resource for which that class differs from the desired class.
 	Observed map[string]string
-	// Number orders the holders of one owner: the newest has the highest.
+	// Number orders the holders of one owner. The newest holder has the highest number.
 	Number uint64
-	// Started is false until the first process is about to run.
+	// Started becomes true when the first process of the holder is about to run.
 	Started bool
-	// Unverified pods may have been created while the plugin was away.
+	// Unverified is true for a pod that may have been created while the plugin was away.
 	Unverified bool
-	// Stale is true when the runtime may have stored values that differ from the desired classes.
+	// Stale is true if the runtime may have stored values that differ from the desired classes.
 	Stale bool
 }
 
@@ -73,7 +75,8 @@ func (s *Store) Get(id string) (Entry, bool) {
 	return s.entry(h), ok
 }
 
-// Started returns the IDs of all running holders, in a stable order. It leaves out holders whose classes a hook is enforcing.
+// Started returns the IDs of all running holders, in a stable order. It leaves out a holder while a hook enforces the
+// classes of that holder.
 func (s *Store) Started() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,15 +122,15 @@ func (s *Store) modify(id string, change func(*record)) {
 	}
 }
 
-// track begins the record of a holder that is in the ledger. The caller holds mu.
+// track creates the record of a holder that is already in the ledger. The caller holds mu.
 func (s *Store) track(id string, r record) {
 	s.sequence++
 	r.number = s.sequence
 	s.records[id] = r
 }
 
-// SetStartTime records when the first process of a holder was started. It returns true if an earlier time differs, which means
-// another process.
+// SetStartTime records when the first process of a holder was started. It returns true if another time is already
+// recorded. In that case, the PID belongs to another process now.
 func (s *Store) SetStartTime(id string, at uint64) (differs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +145,7 @@ func (s *Store) SetStartTime(id string, at uint64) (differs bool) {
 	return false
 }
 
-// Observe records the observed class of a resource of a holder.
+// Observe records the class of a resource in which a holder was observed.
 func (s *Store) Observe(id, resource, class string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,11 +161,11 @@ func (s *Store) Observe(id, resource, class string) {
 	}
 }
 
-// observe records the observed class if it is not the assigned one. The caller holds mu.
+// observe records the observed class of a resource if it differs from the assigned class. The caller holds mu.
 func (s *Store) observe(id, resource, class string) {
 	h, _ := s.ledger.Get(id)
 	s.modify(id, func(r *record) {
-		observed := maps.Clone(r.observed) // entries may have the old one
+		observed := maps.Clone(r.observed) // copies of the entry may share the old map
 		if class == h.Class(resource) {
 			delete(observed, resource)
 		} else {
@@ -189,8 +192,8 @@ func updates(assignments []classes.Assignment) []classes.Assignment {
 	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceUpdate })
 }
 
-// holding drops the fields that are not kept for the life of a holder: its annotations, and the process of a sandbox, which is
-// not in the pod's cgroup.
+// holding removes the fields of a holder that are not kept: the annotations, and the PID of a sandbox, because the
+// sandbox's process is not in the pod's cgroup.
 func holding(h classes.Holder, assignments []classes.Assignment) classes.Holding {
 	h.PodAnnotations, h.ContainerAnnotations = nil, nil
 	if h.Container == "" {

@@ -10,11 +10,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// RecordAnnotation is set on a container at its creation and lists its assignments. The runtime returns it to a restarted plugin.
-// It is not a request: only Synchronize reads it.
+// RecordAnnotation is an annotation that the plugin sets on a container when the container is created. It lists the
+// assignments of the container. The runtime returns the annotation to a plugin that has restarted. The annotation is
+// not a request for classes: only Synchronize reads it.
 const RecordAnnotation = "assigned." + classes.Domain
 
-// Record returns the value of RecordAnnotation; empty when no class is assigned.
+// Record returns the value of RecordAnnotation. The value is empty if no class is assigned.
 func Record(assignments []classes.Assignment) (string, error) {
 	assigned := make([]classes.Assignment, 0, len(assignments))
 	for _, a := range assignments {
@@ -32,8 +33,9 @@ func Record(assignments []classes.Assignment) (string, error) {
 	return string(value), nil
 }
 
-// recordedOn reads a container's RecordAnnotation; nil when there is none or it is not ours. Some runtimes copy a pod's
-// annotations to its containers, so a value that the pod has too may be forged.
+// recordedOn reads the RecordAnnotation of a container. It returns nil if the container has no such annotation, or if
+// the value is not valid. Some runtimes copy the annotations of a pod to its containers. If the pod has the annotation
+// too, a user may have forged it, and recordedOn returns nil.
 func recordedOn(h classes.Holder) []classes.Assignment {
 	value, ok := h.ContainerAnnotations[RecordAnnotation]
 	if _, forged := h.PodAnnotations[RecordAnnotation]; forged || !ok {

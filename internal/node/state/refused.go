@@ -15,23 +15,24 @@ import (
 )
 
 const (
-	// refusedTime is how long a refusal is reported after the last attempt; the kubelet retries within five minutes.
+	// refusedTime is how long a refusal is reported after the last attempt. The kubelet retries within five minutes.
 	refusedTime = 10 * time.Minute
-	// maxRefused bounds the reported refusals. The newest are kept.
+	// maxRefused limits the number of reported refusals. The store keeps the newest ones.
 	maxRefused = 1000
 )
 
 // Refusals counts refusals by reason since the process started.
 type Refusals map[string]uint64
 
-// Refused is a container or pod that was not created or started because of its classes. Or it was created while the plugin was
-// away, and runs without the classes that it requests.
+// Refused is a container or pod whose request for classes was refused. Either the runtime did not create or start the
+// container or pod, or the container or pod was created while the plugin was away and runs without the classes that
+// it requests.
 type Refused struct {
 	Owner                 classes.Owner
 	PodNamespace, PodName string
-	// Reason is the reason under which it is counted. Message is the error that the runtime got.
+	// Reason is the reason under which the refusal is counted. Message is the text of the error.
 	Reason, Message string
-	// Count is the number of refusals in a row for this reason, between First and Last.
+	// Count is the number of consecutive refusals for this reason. The first was at First and the last at Last.
 	Count       uint64
 	First, Last time.Time
 }
@@ -56,7 +57,8 @@ func (s *Store) refuse(h classes.Holder, err error) error {
 	return s.countRefusal(err)
 }
 
-// refuseAgain records a refusal that a retry has confirmed. It counts only a different refusal. The caller holds mu.
+// refuseAgain records that a retry was refused again. If the message is the same as before, it updates only the time
+// of the last refusal. The caller holds mu.
 func (s *Store) refuseAgain(h classes.Holder, err error) {
 	err = oneLine{err}
 	if r, known := s.refused[h.Owner()]; known && r.Message == err.Error() {
@@ -101,7 +103,7 @@ func (s *Store) countRefusal(err error) error {
 	return err
 }
 
-// accept drops the refusal of an owner that got its classes. The caller holds mu.
+// accept removes the refusal of an owner that got its classes. The caller holds mu.
 func (s *Store) accept(owner classes.Owner) {
 	if _, known := s.refused[owner]; known {
 		delete(s.refused, owner)
@@ -109,7 +111,7 @@ func (s *Store) accept(owner classes.Owner) {
 	}
 }
 
-// ExpireRefused drops refusals that were not repeated for ten minutes. It is to be called periodically.
+// ExpireRefused removes refusals that were not repeated for ten minutes. It must be called periodically.
 func (s *Store) ExpireRefused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +123,7 @@ func (s *Store) ExpireRefused() {
 	}
 }
 
-// oneLine is an error with a one-line text, as runtimes and logs need it.
+// oneLine is an error whose text is on one line, as container runtimes and logs need it.
 type oneLine struct{ error }
 
 func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }

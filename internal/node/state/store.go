@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package state has the resources of this node, and the classes that its containers and pods have, request or were refused. It
-// has one lock and does no I/O.
+// Package state stores the resources of this node, the classes that its containers and pods have or request, and the
+// refusals of requests. It has one lock and does no I/O.
 package state
 
 import (
@@ -14,30 +14,30 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Changes stores classes that were changed after the creation of a container or pod. Neither the runtime nor the kernel reports
-// them after a restart. Only Set does I/O; Store does not call it.
+// Changes stores the classes that were changed after the creation of a container or pod. After a restart of the
+// plugin, neither the runtime nor the kernel reports these changes. Only Set does I/O, and Store never calls Set.
 type Changes interface {
 	// Get returns the changed assignments of a container or sandbox.
 	Get(id string) ([]classes.Assignment, bool)
-	// Set replaces them, durably; an empty list forgets the ID.
+	// Set replaces the changed assignments of a container or sandbox, durably. An empty list removes the ID.
 	Set(id string, changed []classes.Assignment) error
-	// Forget drops an ID.
+	// Forget removes an ID.
 	Forget(id string)
-	// Keep drops every ID for which live returns false.
+	// Keep removes every ID for which live returns false.
 	Keep(live func(id string) bool)
 }
 
-// Store is safe for concurrent use.
+// Store is the state of the node. It is safe for concurrent use.
 type Store struct {
 	now     func() time.Time
 	changes Changes
 
-	// mu guards the fields below. All hooks wait for it, so it is held only for work in memory.
+	// mu guards the fields below. All hooks of the runtime wait for mu, so no caller does I/O while it holds mu.
 	mu        sync.Mutex
 	catalog   *classes.Catalog
-	resources map[string]Resource // by name; resources that are not configured any more are kept while in use
+	resources map[string]Resource // by name; a resource that is no longer configured is kept while it is in use
 	ledger    *classes.Ledger
-	records   map[string]record // by the ID of the container or sandbox, as in ledger
+	records   map[string]record // by the ID of the container or sandbox, like the ledger
 	sequence  uint64            // the highest number of a record
 	runtime   RuntimeInfo
 	config    ConfigStatus
@@ -45,20 +45,21 @@ type Store struct {
 	refused   map[classes.Owner]Refused
 	drifts    map[Correction]uint64
 	watchers  chan struct{} // closed and replaced at every change
-	drained   chan struct{} // signalled when an assignment of a class that is not offered any more has ended
+	drained   chan struct{} // receives a value when an assignment of a class that is no longer offered has ended
 }
 
-// Resource is a resource's backend with the configuration that it last applied.
+// Resource is the backend of a resource, with the configuration that the backend applied last.
 type Resource struct {
 	classes.Backend
 	Config classes.ResourceConfig
-	// Unavailable is why the machine does not have the resource; nil when it does.
+	// Unavailable is the reason why the machine does not have the resource. It is nil if the machine has the resource.
 	Unavailable *classes.Unavailable
 
 	drift driftRecord
 }
 
-// New returns a store that offers nothing yet. A nil now is time.Now. With nil changes, changed classes are lost at a restart.
+// New returns a store that offers no classes yet. If now is nil, the store uses time.Now. If changes is nil, changed
+// classes are lost at a restart.
 func New(changes Changes, now func() time.Time) *Store {
 	if changes == nil {
 		changes = noChanges{}
@@ -75,7 +76,7 @@ func New(changes Changes, now func() time.Time) *Store {
 	}
 }
 
-// Changes returns the store of changed classes.
+// Changes returns the store of changed classes that New received.
 func (s *Store) Changes() Changes { return s.changes }
 
 type noChanges struct{}
@@ -98,7 +99,7 @@ func (s *Store) notify() {
 	s.watchers = make(chan struct{})
 }
 
-// Connect records the runtime that the plugin registered with, before Synchronize.
+// Connect records the runtime with which the plugin has registered. It must be called before Synchronize.
 func (s *Store) Connect(info RuntimeInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +109,7 @@ func (s *Store) Connect(info RuntimeInfo) {
 	s.notify()
 }
 
-// Disconnect records that the runtime is away. Assignments stay as they are.
+// Disconnect records that the plugin is not connected to the runtime. All assignments stay as they are.
 func (s *Store) Disconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +118,8 @@ func (s *Store) Disconnect() {
 	s.notify()
 }
 
-// Resource returns a configured resource, or a removed one that is kept for its holders.
+// Resource returns a resource that is configured, or a removed resource that is kept because containers or pods still
+// use it.
 func (s *Store) Resource(name string) (Resource, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +127,8 @@ func (s *Store) Resource(name string) (Resource, bool) {
 	return r, ok
 }
 
-// ResourceNames returns the names of all resources, sorted. It includes removed resources that are kept for their holders.
+// ResourceNames returns the names of all resources, sorted. It includes removed resources that containers or pods
+// still use.
 func (s *Store) ResourceNames() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +170,8 @@ func (s *Store) InUse(resource, class string) int {
 	return s.ledger.InUse(resource, class)
 }
 
-// GoLive offers the resources of a configuration that was applied. It keeps removed resources for their holders, and returns
-// their names.
+// GoLive offers the resources of a configuration that was applied. It also keeps every removed resource, because
+// containers or pods may still use it, and returns the names of the removed resources.
 func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
 	offers := make([]classes.Offer, 0, len(files.Config.Resources))
 	for _, resource := range files.Config.Resources {
@@ -193,7 +196,8 @@ func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []
 	return gone
 }
 
-// RejectConfig records why class files could not be made live. A repeated error is not a new event.
+// RejectConfig records why class files were not applied. If the same error is already recorded, RejectConfig changes
+// nothing.
 func (s *Store) RejectConfig(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,7 +208,8 @@ func (s *Store) RejectConfig(err error) {
 	}
 }
 
-// SetAvailability withdraws a resource that is offered, or with nil offers it again. It reports whether that is a change.
+// SetAvailability withdraws an offered resource if why is not nil, and offers the resource again if why is nil. It
+// reports whether the availability changed.
 func (s *Store) SetAvailability(name string, why *classes.Unavailable) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

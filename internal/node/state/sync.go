@@ -9,31 +9,34 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Existing is a container that exists when the plugin is synchronized.
+// Existing is a container that already exists when the runtime synchronizes the plugin.
 type Existing struct {
 	classes.Holder
-	// Started is false before the first process is about to run.
+	// Started is false if the first process of the container has not been started yet.
 	Started bool
-	// Stored are the cgroup v2 files and values that the runtime has stored for it.
+	// Stored holds the cgroup v2 files and their values that the runtime has stored for the container.
 	Stored map[string]string
 }
 
-// Adoption is a running container or pod that cannot have the classes that it requests, with the reason.
+// Adoption is a running container or pod that cannot get the classes that it requests, with the reason.
 type Adoption struct {
 	classes.Holder
 	Err error
 }
 
-// Rebuild replaces all holders by the containers and pods on the node. The assignments of a container come from its record and
-// from changes after its creation. It is never refused, even if it exceeds a capacity. A container without a record was created
-// while the plugin was away, and gets the requested classes if there is room. If two containers have the same name, the newer one
-// must be listed last. It returns the containers and pods that did not get the requested classes.
+// Rebuild replaces all holders by the containers and pods that exist on the node. It takes the assignments of a
+// container from the container's record, and from changes after the container's creation. A container with a record
+// keeps its classes even if a class then exceeds its capacity. A container without a record was created while the
+// plugin was away; Rebuild gives it the classes that it requests if there is room.
+//
+// If two containers have the same name, the caller must list the newer one last. Rebuild returns the containers and
+// pods that did not get the classes that they request.
 func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []Adoption {
 	pods = withoutDead(pods)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	podScope := s.podScope() // depends on what the old ledger has in use
+	podScope := s.podScope() // the result depends on the old ledger, so it is read before the ledger is replaced
 	ledger, records := s.ledger, s.records
 	s.ledger, s.records = classes.NewLedger(), make(map[string]record, len(containers))
 
@@ -59,13 +62,14 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []Adoption
 	if !s.runtime.Synchronized {
 		s.runtime.Synchronized, s.runtime.Since = true, s.now()
 	}
-	s.signalRelease() // groups of a former run were kept until it is known what runs
+	s.signalRelease() // backends kept the groups of an earlier process until the running containers were known
 	s.notify()
 	return failed
 }
 
-// withoutDead drops sandboxes without a process if another sandbox of the pod has one. Runtimes list dead sandboxes, in any
-// order, until the kubelet removes them; the cgroup belongs to the live one.
+// withoutDead removes a sandbox without a process if another sandbox of the same pod has a process. Runtimes list
+// dead sandboxes until the kubelet removes them, and list them in any order. The pod's cgroup belongs to the live
+// sandbox.
 func withoutDead(pods []classes.Holder) []classes.Holder {
 	live := map[string]bool{}
 	for _, pod := range pods {
@@ -90,8 +94,9 @@ func (s *Store) podScope() bool {
 	return false
 }
 
-// adoptPod gives a pod the classes that it requests, because the runtime has no record of a pod's classes. If they differ from
-// before, the pod may have been created without the plugin, and must be verified. The caller holds mu.
+// adoptPod assigns to a pod the classes that the pod requests, because the runtime stores no record of a pod's
+// classes. If the requested classes differ from the classes before, the pod may have been created while the plugin
+// was away, and must be verified. The caller holds mu.
 func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (failed []Adoption) {
 	wanted, err := s.catalog.Resolve(pod)
 	if err != nil {
@@ -108,7 +113,8 @@ func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (faile
 	return failed
 }
 
-// adoptContainers adopts containers with a record first, because they already have their slots.
+// adoptContainers adopts all containers. It begins with the containers that have a record, because these already
+// occupy their slots.
 func (s *Store) adoptContainers(containers []Existing) (failed []Adoption) {
 	for _, c := range containers {
 		if has := recordedOn(c.Holder); has != nil {
@@ -141,8 +147,9 @@ func (s *Store) adoptRecorded(c Existing, has []classes.Assignment) {
 	s.observeAll(c.ID, func(resource string) string { return classes.ClassOf(has, resource) })
 }
 
-// adoptUnrecorded adopts a container that was created in no class. It is not admitted to a full class, but keeps later changes,
-// which were admitted when they were made.
+// adoptUnrecorded adopts a container that has no record, because it was created without classes. If a requested class
+// is full, the container does not get it. The container keeps classes that an update has assigned since its creation,
+// because the update has admitted them.
 func (s *Store) adoptUnrecorded(c Existing) (failed []Adoption) {
 	wanted, err := s.catalog.Resolve(c.Holder)
 	changed, _ := s.changes.Get(c.ID)
@@ -167,13 +174,14 @@ func withoutResourcesOf(assignments, others []classes.Assignment) []classes.Assi
 	})
 }
 
-// withoutDefaults returns the assignments that stay for the life of a container. Defaults follow the configuration instead
-// (KEP-3008, "Implicit defaults").
+// withoutDefaults returns the assignments that a container keeps for its whole life. It leaves out default classes,
+// because these follow the configuration (KEP-3008, "Implicit defaults").
 func withoutDefaults(assignments []classes.Assignment) []classes.Assignment {
 	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool { return a.Source == classes.SourceDefault })
 }
 
-// checkStored marks a container whose values in the runtime differ from its class. The caller holds mu.
+// checkStored marks a container as stale if the values that the runtime has stored for it differ from its classes.
+// The caller holds mu.
 func (s *Store) checkStored(id string, stored map[string]string) {
 	held, known := s.ledger.Get(id)
 	if !known || len(stored) == 0 {
@@ -200,7 +208,8 @@ func (s *Store) SetStored(id string, stale bool) {
 	s.modify(id, func(r *record) { r.stale = stale })
 }
 
-// DevicesLost marks all holders with stored values that may name lost devices of a resource.
+// DevicesLost marks holders as stale if the values that the runtime has stored for them may name lost devices of a
+// resource.
 func (s *Store) DevicesLost(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,30 +26,32 @@ type Status struct {
 // ResourceStatus is one resource with its use.
 type ResourceStatus struct {
 	classes.Offer
-	// InUse is the number of assignments by class, draining classes included.
+	// InUse is the number of assignments by class. It includes draining classes.
 	InUse      map[string]int
 	Conditions []classes.Condition
 	Degraded   map[string]string
 }
 
-// RuntimeInfo describes the runtime, as reported at the registration.
+// RuntimeInfo describes the container runtime, as the runtime reported itself when the plugin registered.
 type RuntimeInfo struct {
 	Name, Version, NRIVersion string
-	// Synchronized is true from the end of Synchronize until the connection is lost.
+	// Synchronized becomes true at the end of Synchronize, and false when the connection is lost.
 	Synchronized bool
-	// Since is when Synchronized last became true; zero when it never did.
+	// Since is the time when Synchronized last became true. It is zero if Synchronized was never true.
 	Since time.Time
 }
 
 // ConfigStatus is the outcome of the last attempts to load class files.
 type ConfigStatus struct {
-	// Loaded is when the live configuration was applied; zero without one. Hash identifies its files.
+	// Loaded is the time when the live configuration was applied. It is zero if no configuration was applied. Hash
+	// identifies the class files of the live configuration.
 	Loaded time.Time
 	Hash   string
 	Files  []string
-	// Generation counts the configurations that were applied, from 1.
+	// Generation is the number of configurations that were applied since the process started.
 	Generation uint64
-	// Err is the error of the last attempt, at the time Failed; nil when it succeeded.
+	// Err is the error of the last attempt, and Failed is the time of that attempt. Err is nil if the last attempt
+	// succeeded.
 	Err    error
 	Failed time.Time
 }
@@ -71,7 +73,8 @@ func (s *Store) Status() Status {
 	return status
 }
 
-// reported returns the configured resources, and removed ones in use without their classes. The caller holds mu.
+// reported returns the configured resources. It also returns removed resources that are still in use, without their
+// classes. The caller holds mu.
 func (s *Store) reported() []classes.Offer {
 	offers := slices.Clone(s.catalog.Offers())
 	for _, name := range slices.Sorted(maps.Keys(s.resources)) {
@@ -83,7 +86,8 @@ func (s *Store) reported() []classes.Offer {
 	return offers
 }
 
-// Synchronized reports whether the runtime has reported all existing containers, and still reports new ones.
+// Synchronized reports whether the runtime has reported all existing containers and is still connected, so that it
+// reports new containers.
 func (s *Store) Synchronized() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,31 +101,32 @@ func (s *Store) EverSynchronized() bool {
 	return !s.runtime.Since.IsZero()
 }
 
-// PodAssignments has the assignments of a pod and its containers.
+// PodAssignments lists the assignments of a pod and of its containers.
 type PodAssignments struct {
 	UID, Namespace, Name string
-	// SandboxID is the runtime's.
+	// SandboxID is the ID that the runtime gave to the pod's sandbox.
 	SandboxID string
 	// Assignments are the assignments of pod-scope resources.
 	Assignments []classes.Assignment
 	Containers  []ContainerAssignments
 }
 
-// ContainerAssignments has the class of every resource for a container, the system default included.
+// ContainerAssignments lists the class of a container for every resource. It includes resources for which the
+// container is in the system default class.
 type ContainerAssignments struct {
 	ID, Name    string
 	Assignments []classes.Assignment
 }
 
-// Assignments returns every running pod with the class of every resource, by namespace and name. If the observed class is not the
-// desired one, the observed one is returned.
+// Assignments returns every running pod with the class of every resource, sorted by namespace and name. If the
+// observed class differs from the desired class, Assignments returns the observed class.
 func (s *Store) Assignments() []PodAssignments {
 	s.mu.Lock()
 	entries, offers := s.entries(), s.reported()
 	s.mu.Unlock()
 
 	pods := map[string]*PodAssignments{}
-	newest := map[string]uint64{} // number of the newest sandbox, by pod
+	newest := map[string]uint64{} // the number of the newest sandbox of each pod
 	for _, e := range entries {
 		pod := pods[e.PodUID]
 		if pod == nil {
@@ -150,8 +155,8 @@ func (s *Store) Assignments() []PodAssignments {
 	return sorted
 }
 
-// Container returns the assignments of the newest container of an owner, or of the pod if the owner is a pod; ok is false when
-// none runs.
+// Container returns the assignments of the newest container of an owner. If the owner is a pod, it returns the
+// assignments of the pod. ok is false if no such container or pod runs.
 func (s *Store) Container(owner classes.Owner) (ctr ContainerAssignments, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +168,8 @@ func (s *Store) Container(owner classes.Owner) (ctr ContainerAssignments, ok boo
 	return e.report(s.reported()), true
 }
 
-// report returns the class of every resource, including resources that were configured after the holder was admitted.
+// report returns the class of the holder for every resource. It includes resources that were configured after the
+// holder was admitted.
 func (e Entry) report(offers []classes.Offer) ContainerAssignments {
 	all := slices.Clone(e.Assignments)
 	for i, a := range all {
