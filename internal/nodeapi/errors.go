@@ -15,7 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// statusError returns the error of a change with the code that the API documents, in one line.
+// statusError converts the error of a change into a gRPC error with the code that the API documents. Its message is
+// one line.
 func statusError(err error) error {
 	return status.Error(codeOf(err), strings.ReplaceAll(err.Error(), "\n", "; "))
 }

@@ -22,7 +22,8 @@ const maxSocketPath = 107
 // errInUse means that another process serves the socket.
 var errInUse = errors.New("another process serves it")
 
-// listen makes the socket, and replaces one that no process serves. Closing the listener removes the file.
+// listen creates the socket. If the path is a socket that no process serves, listen replaces it. Closing the listener
+// removes the file.
 func listen(ctx context.Context, path string, allowed peers, log *slog.Logger) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("serve the node API on %s: the path has %d bytes, and the kernel takes %d; choose a shorter --api-socket",
@@ -39,7 +40,7 @@ func listen(ctx context.Context, path string, allowed peers, log *slog.Logger) (
 	return listener, nil
 }
 
-// bind makes the socket, and its directory when that is missing.
+// bind creates the socket. It creates the socket's directory too if the directory does not exist.
 func bind(ctx context.Context, path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, err
@@ -57,7 +58,8 @@ func bind(ctx context.Context, path string) (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(ctx, "unix", path)
 }
 
-// permit lets the owner, and the group if there is one, open the socket. Until then only the check of peers refuses others.
+// permit sets the permissions of the socket: its owner may open it, and so may the group if one is configured. Before
+// permit has returned, only the check of peers refuses other processes.
 func permit(path string, allowed peers, log *slog.Logger) error {
 	if !allowed.hasGroup {
 		return os.Chmod(path, 0o600)
@@ -73,8 +75,9 @@ func permit(path string, allowed peers, log *slog.Logger) error {
 	return permitDirectory(filepath.Dir(path), gid, log)
 }
 
-// permitDirectory lets the group enter the directory of the socket. It changes the group of a directory that belongs to the
-// plugin and is closed to others. Other directories are left to the administrator.
+// permitDirectory lets the group enter the directory of the socket. If the directory belongs to the plugin's user and
+// other users cannot enter it, permitDirectory changes the group of the directory. It does not change any other
+// directory; it logs a warning with the remedy if the group cannot enter it.
 func permitDirectory(dir string, gid int, log *slog.Logger) error {
 	info, err := os.Stat(dir)
 	if err != nil {

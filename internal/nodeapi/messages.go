@@ -16,11 +16,11 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Types of the conditions of the plugin as a whole.
+// These are the types of the conditions of the plugin as a whole.
 const (
-	// ConfigurationApplied is healthy when the class files that were read last are in force.
+	// ConfigurationApplied is healthy if the class files that were read last are applied.
 	ConfigurationApplied = "ConfigurationApplied"
-	// RuntimeRegistered is healthy while the plugin is registered with the container runtime and synchronized.
+	// RuntimeRegistered is healthy while the plugin is registered with the container runtime and synchronized with it.
 	RuntimeRegistered = "RuntimeRegistered"
 )
 
@@ -140,10 +140,11 @@ func resourceOf(r state.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
 	return info
 }
 
-// classOf returns the fields that offered and draining classes have in common.
+// classOf returns the fields that offered classes and draining classes have in common.
 func classOf(r state.ResourceStatus, name string) *qosv1alpha1.QOSResourceClassInfo {
 	message := &qosv1alpha1.QOSResourceClassInfo{Name: name, InUse: uint64(max(r.InUse[name], 0)), Degraded: r.Degraded[name]}
-	// Class files with a name that Kubernetes refuses are not applied, so only a draining class may have none.
+	// Class files with a name that Kubernetes refuses are not applied, so only a draining class may have no extended
+	// resource.
 	if extended, err := classes.ExtendedResource(r.Name, name); err == nil {
 		message.ExtendedResource = extended
 	}

@@ -23,11 +23,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxGroups is how many groups a process can have (NGROUPS_MAX).
+// maxGroups is the largest number of groups that a process can have (NGROUPS_MAX).
 const maxGroups = 65536
 
-// peers are the processes that may use the API: those of root, of the server's own user, and of a group, which may be the primary
-// or a supplementary group of the process.
+// peers describes the processes that may use the API. A process may use the API if its user is root or the server's
+// own user, or if it is in the configured group. The group may be the primary group or a supplementary group of the
+// process.
 type peers struct {
 	uid, gid uint32
 	hasGroup bool
@@ -91,27 +92,28 @@ func (p peers) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h
 	return handler(srv, ss)
 }
 
-// process is the process that opened a connection, as the kernel reports it.
+// process describes the process that opened a connection, as the kernel reports it.
 type process struct {
 	uid, gid uint32
 	groups   []uint32
 }
 
-// AuthType is part of credentials.AuthInfo.
+// AuthType implements credentials.AuthInfo.
 func (process) AuthType() string { return "peercred" }
 
-// peerCredentials adds the client's process to connections of a unix socket. Nothing of it is sent over the connection.
+// peerCredentials attaches the client's process to each connection of a unix socket. It sends nothing over the
+// connection.
 type peerCredentials struct {
 	credentials.TransportCredentials
 }
 
-// ServerHandshake reads the client's process.
+// ServerHandshake reads the client's process from the kernel.
 func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	client, err := processOf(conn)
 	return conn, client, err
 }
 
-// Clone is part of credentials.TransportCredentials.
+// Clone implements credentials.TransportCredentials.
 func (c peerCredentials) Clone() credentials.TransportCredentials { return c }
 
 func processOf(conn net.Conn) (client process, err error) {
@@ -141,8 +143,8 @@ func credentialsOf(fd int) (process, error) {
 	return process{uid: cred.Uid, gid: cred.Gid, groups: groups}, nil
 }
 
-// peerGroups returns the supplementary groups that a peer had when it connected (socket(7), SO_PEERGROUPS). The first call, with
-// no buffer, returns the length.
+// peerGroups returns the supplementary groups that a peer had when it connected (socket(7), SO_PEERGROUPS). It first
+// calls getGroups without a buffer, and this call returns only the length.
 func peerGroups(fd int) ([]uint32, error) {
 	var length uint32
 	err := getGroups(fd, nil, &length)
@@ -157,7 +159,8 @@ func peerGroups(fd int) ([]uint32, error) {
 	return groups[:length/4], nil
 }
 
-// getGroups is a getsockopt(2) for which x/sys/unix has no function. It sets length to the bytes that are needed.
+// getGroups calls getsockopt(2) for SO_PEERGROUPS, for which x/sys/unix has no function. It sets length to the number
+// of bytes that the groups need.
 func getGroups(fd int, groups []uint32, length *uint32) error {
 	*length = uint32(len(groups) * 4)
 

@@ -19,28 +19,29 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// stopTime is how long requests may run after the server was stopped. Streams end at once.
+// stopTime is how long requests may continue after the server was stopped. Streams end at once.
 const stopTime = 2 * time.Second
 
 // Options of a Server.
 type Options struct {
-	// Socket is the path of the unix socket. Its directory is made when it is missing.
+	// Socket is the path of the unix socket. If the directory of this path does not exist, the server creates it.
 	Socket string
-	// Group, a name or a number, may use the API beside root; empty is root alone.
+	// Group is the name or number of a group whose members may use the API in addition to root. If it is empty, only
+	// root may use the API.
 	Group string
-	// Version is that of the program, which Status reports.
+	// Version is the version of the program. The API returns it in Status.
 	Version string
 	Log     *slog.Logger
 }
 
-// Server serves the state of a node.
+// Server serves the node API.
 type Server struct {
 	options Options
 	service *service
 	ready   chan struct{}
 }
 
-// New makes a server. It does no I/O and starts nothing.
+// New returns a server for a node. It does no I/O and starts nothing.
 func New(n Node, o Options) *Server {
 	return &Server{options: o, service: newService(n, o.Version), ready: make(chan struct{})}
 }
@@ -48,8 +49,8 @@ func New(n Node, o Options) *Server {
 // Ready returns a channel that is closed when the socket accepts connections.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-// Run serves until ctx ends. It then ends all streams with UNAVAILABLE, and lets other requests finish for a moment. It is called
-// once.
+// Run serves until ctx ends. It then ends all streams with UNAVAILABLE, and lets other requests continue for a short
+// time. It must be called only once.
 func (s *Server) Run(ctx context.Context) error {
 	allowed, err := allowedPeers(s.options.Group)
 	if err != nil {
@@ -86,7 +87,7 @@ func (s *Server) serve(ctx context.Context, listener net.Listener, allowed peers
 	return nil
 }
 
-// stop ends streams at once, and other requests after stopTime.
+// stop ends streams at once. It ends other requests after stopTime.
 func (s *Server) stop(server *grpc.Server) {
 	close(s.service.stopping)
 	timer := time.AfterFunc(stopTime, server.Stop)

@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Node is what the API reports and changes; *node.Node is one.
+// Node is the interface to what the API reports and changes. *node.Node implements it.
 type Node interface {
 	Status() state.Status
 	Assignments() []state.PodAssignments
@@ -25,19 +25,19 @@ type Node interface {
 	Evictions() []state.Eviction
 	Synchronized() bool
 	Container(owner classes.Owner) (state.ContainerAssignments, bool)
-	// Changed returns a channel that is closed at the next change.
+	// Changed returns a channel that is closed at the next change of the node's state.
 	Changed() <-chan struct{}
 	Update(ctx context.Context, owner classes.Owner, requests map[string]string) error
 }
 
-// service answers the requests of the API.
+// service implements the requests of the API.
 type service struct {
 	qosv1alpha1.UnimplementedNodeQOSServer
 
 	node        Node
 	plugin      *qosv1alpha1.PluginInfo
 	transitions *transitions
-	stopping    chan struct{} // closed when the server ends
+	stopping    chan struct{} // closed when the server stops
 }
 
 func newService(n Node, version string) *service {
@@ -49,7 +49,7 @@ func newService(n Node, version string) *service {
 	}
 }
 
-// Status is NodeQOS.Status.
+// Status implements NodeQOS.Status.
 func (s *service) Status(context.Context, *qosv1alpha1.StatusRequest) (*qosv1alpha1.StatusResponse, error) {
 	return s.status(), nil
 }
@@ -60,14 +60,14 @@ func (s *service) status() *qosv1alpha1.StatusResponse {
 	})
 }
 
-// Watch is NodeQOS.Watch.
+// Watch implements NodeQOS.Watch.
 func (s *service) Watch(_ *qosv1alpha1.WatchRequest, stream grpc.ServerStreamingServer[qosv1alpha1.WatchResponse]) error {
 	return watch(stream.Context(), s, s.status, func(state *qosv1alpha1.StatusResponse) error {
 		return stream.Send(&qosv1alpha1.WatchResponse{Status: state})
 	})
 }
 
-// ListAssignments is NodeQOS.ListAssignments.
+// ListAssignments implements NodeQOS.ListAssignments.
 func (s *service) ListAssignments(
 	_ context.Context, r *qosv1alpha1.ListAssignmentsRequest,
 ) (*qosv1alpha1.ListAssignmentsResponse, error) {
@@ -75,7 +75,7 @@ func (s *service) ListAssignments(
 }
 
 func (s *service) assignments(namespace, podUID string) *qosv1alpha1.ListAssignmentsResponse {
-	// The list is at least as new as the flag.
+	// Synchronized is read before the assignments, so the list is at least as new as this flag.
 	list := &qosv1alpha1.ListAssignmentsResponse{Synchronized: s.node.Synchronized()}
 	selected := func(ofNamespace, ofPod string) bool {
 		return (namespace == "" || ofNamespace == namespace) && (podUID == "" || ofPod == podUID)
@@ -99,7 +99,7 @@ func (s *service) assignments(namespace, podUID string) *qosv1alpha1.ListAssignm
 	return list
 }
 
-// WatchAssignments is NodeQOS.WatchAssignments.
+// WatchAssignments implements NodeQOS.WatchAssignments.
 func (s *service) WatchAssignments(
 	r *qosv1alpha1.WatchAssignmentsRequest, stream grpc.ServerStreamingServer[qosv1alpha1.WatchAssignmentsResponse],
 ) error {
@@ -109,7 +109,7 @@ func (s *service) WatchAssignments(
 	})
 }
 
-// UpdateContainerQOSResources is NodeQOS.UpdateContainerQOSResources.
+// UpdateContainerQOSResources implements NodeQOS.UpdateContainerQOSResources.
 func (s *service) UpdateContainerQOSResources(
 	ctx context.Context, r *qosv1alpha1.UpdateContainerQOSResourcesRequest,
 ) (*qosv1alpha1.UpdateContainerQOSResourcesResponse, error) {
@@ -130,7 +130,8 @@ func (s *service) UpdateContainerQOSResources(
 	return &qosv1alpha1.UpdateContainerQOSResourcesResponse{Container: containerOf(ctr)}, nil
 }
 
-// requestsOf checks the form of a change, and returns its classes by canonical resource name. The node checks whether it has them.
+// requestsOf checks whether a change is well-formed, and returns its classes by canonical resource name. It does not
+// check whether the node offers these classes; the node does that.
 func requestsOf(r *qosv1alpha1.UpdateContainerQOSResourcesRequest) (map[string]string, error) {
 	switch {
 	case r.GetPodUid() == "":

@@ -13,7 +13,8 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// transitions records when each condition became what it is. It is kept in memory only, so it is empty after a restart.
+// transitions records when each condition last changed its status. The times are kept in memory only, so they are
+// lost at a restart.
 type transitions struct {
 	now func() time.Time
 
@@ -21,7 +22,7 @@ type transitions struct {
 	since map[conditionKey]transition
 }
 
-// conditionKey names a condition; resource is empty for those of the plugin.
+// conditionKey identifies a condition. resource is empty for a condition of the plugin as a whole.
 type conditionKey struct{ resource, conditionType string }
 
 type transition struct {
@@ -33,8 +34,9 @@ func newTransitions(now func() time.Time) *transitions {
 	return &transitions{now: now, since: map[conditionKey]transition{}}
 }
 
-// date returns the status of get with the transition times of all conditions. Conditions that it does not have any more are
-// forgotten. get is called with the lock held, so that states are dated in their order.
+// date calls get for the status, sets the transition times of all conditions in this status, and returns the status.
+// It forgets the times of conditions that are no longer in the status. It holds the lock while it calls get, so that
+// concurrent calls process the states in their order.
 func (t *transitions) date(get func() *qosv1alpha1.StatusResponse) *qosv1alpha1.StatusResponse {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,18 +13,20 @@ import (
 )
 
 const (
-	// watchPause is the shortest time between two messages of a stream. Changes within it are sent as one.
+	// watchPause is the shortest time between two messages of a stream. All changes within this time are sent in one
+	// message.
 	watchPause = 50 * time.Millisecond
-	// observePause is the shortest time between two observations of the status that no client has requested.
+	// observePause is the shortest time between two observations of the status by observe, which runs without a client.
 	observePause = time.Second
 )
 
-// watch sends the state now, and after every change that makes it differ from what was sent last. A slow reader misses states in
-// between: Send waits for the reader, and the state is read after that.
+// watch sends the present state, and then a new state after every change, if the new state differs from the last one
+// sent. A slow reader does not get the states in between, because Send waits for the reader and the state is read
+// only after that.
 func watch[T proto.Message](ctx context.Context, s *service, get func() T, send func(T) error) error {
 	var last T
 	for first := true; ; first = false {
-		changed := s.node.Changed() // before the state is read, so that no change is missed
+		changed := s.node.Changed() // obtained before the state is read, so that no change is missed
 		if state := get(); first || !proto.Equal(last, state) {
 			if err := send(state); err != nil {
 				return err
@@ -37,7 +39,8 @@ func watch[T proto.Message](ctx context.Context, s *service, get func() T, send 
 	}
 }
 
-// wait returns after both the pause and a change. The error is that with which the stream ends.
+// wait returns nil when the pause is over and a change has occurred. If ctx ends or the server stops first, wait
+// returns the error with which the stream must end.
 func (s *service) wait(ctx context.Context, changed <-chan struct{}, pause time.Duration) error {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -58,7 +61,8 @@ func (s *service) wait(ctx context.Context, changed <-chan struct{}, pause time.
 	return nil
 }
 
-// observe reads the status after its changes, so that transitions of conditions are dated without a client.
+// observe reads the status after each change, so that the transition times of conditions are correct even if no
+// client reads the status.
 func (s *service) observe(ctx context.Context) {
 	for {
 		changed := s.node.Changed()

@@ -9,7 +9,7 @@ import (
 	"log/slog"
 )
 
-// logger is the log of the NRI library. It logs the library's info messages at level debug.
+// logger is the logger for the NRI library. It logs the library's messages of level info at level debug.
 type logger struct{ log *slog.Logger }
 
 func (l logger) Debugf(ctx context.Context, format string, args ...any) {

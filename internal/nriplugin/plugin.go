@@ -16,23 +16,25 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 )
 
-// Name is the plugin's name in NRI. Pods that must not run without the plugin name it in the annotation
+// Name is the plugin's name in NRI. A pod that must not run without the plugin lists this name in its annotation
 // required-plugins.noderesource.dev.
 const Name = "qos-nri-plugin"
 
-// defaultRequestTimeout is NRI's timeout, for runtimes that do not report theirs (NRI before 0.8).
+// defaultRequestTimeout is NRI's default request timeout. The plugin assumes it if the runtime does not report its
+// timeout (NRI before 0.8).
 const defaultRequestTimeout = 2 * time.Second
 
-// maxUpdateTime bounds an update of a container through the runtime.
+// maxUpdateTime limits how long an update of a container through the runtime may take.
 const maxUpdateTime = 5 * time.Second
 
 // Options of a Plugin.
 type Options struct {
-	// Socket is the runtime's NRI socket. Index is the plugin's two-digit index, its place among all plugins.
+	// Socket is the runtime's NRI socket. Index is the plugin's two-digit NRI index, which determines the plugin's place
+	// among all NRI plugins.
 	Socket, Index string
-	// Dial connects to Socket; a Unix connection when nil.
+	// Dial connects to Socket. If it is nil, the plugin opens a connection to the unix socket.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
-	// Observe is called with the duration and outcome of every hook; may be nil.
+	// Observe is called with the duration and outcome of every hook. It may be nil.
 	Observe func(hook string, took time.Duration, err error)
 	Log     *slog.Logger
 }
@@ -42,7 +44,8 @@ type Plugin struct {
 	node    *node.Node
 	options Options
 	refresh chan struct{}
-	// reconciles are the reconciles after synchronizations. Run waits for them before it returns.
+	// reconciles are the running reconciles, each of which follows a synchronization. Run waits for them before it
+	// returns.
 	reconciles sync.WaitGroup
 }
 
@@ -59,7 +62,8 @@ func New(n *node.Node, o Options) *Plugin {
 	return &Plugin{node: n, options: o, refresh: make(chan struct{}, 1)}
 }
 
-// Refresh registers again if the node's configuration needs other hooks. It must be called after each change of configuration.
+// Refresh registers the plugin again if a new configuration needs other hooks. It must be called after each change of
+// the node's configuration.
 func (p *Plugin) Refresh() {
 	select {
 	case p.refresh <- struct{}{}:
@@ -67,7 +71,7 @@ func (p *Plugin) Refresh() {
 	}
 }
 
-// events returns the hooks that the node needs. Pod hooks are needed only for pod-scope resources.
+// events returns the hooks to which the plugin must subscribe. The pod hooks are needed only for pod-scope resources.
 func events(podScope bool) api.EventMask {
 	var mask api.EventMask
 	mask.Set(api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_STOP_CONTAINER, api.Event_REMOVE_CONTAINER)

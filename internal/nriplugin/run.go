@@ -24,11 +24,12 @@ import (
 const (
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 10 * time.Second
-	// registrationTime bounds the time from connecting to being configured.
+	// registrationTime limits the time from connecting to the end of the runtime's call of Configure.
 	registrationTime = 15 * time.Second
 )
 
-// Run keeps the plugin registered until ctx ends. When the runtime is away or restarts, it retries with backoff.
+// Run keeps the plugin registered until ctx ends. If the runtime is away or restarts, Run retries the registration
+// with backoff.
 func (p *Plugin) Run(ctx context.Context) error {
 	defer p.reconciles.Wait()
 
@@ -51,18 +52,19 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return nil
 }
 
-// errDropped causes a backoff, because each registration makes the runtime list all containers.
+// errDropped is returned by connect so that Run does not reset its backoff, because each registration makes the runtime list
+// all containers.
 var errDropped = errors.New("the runtime disconnected the plugin before it was synchronized; a synchronization may take longer than the runtime waits")
 
-// connect registers over a new connection with a new stub, and serves until the connection or ctx ends. The error is nil if the plugin
-// was registered and synchronized.
+// connect opens a new connection, registers the plugin with a new stub, and serves until the connection or ctx ends.
+// It returns nil if the plugin was registered and synchronized.
 func (p *Plugin) connect(ctx context.Context) error {
 	conn, err := p.dial(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to the runtime's NRI socket: %w", err)
 	}
 	s := newSession(p)
-	defer s.calls.Wait() // they end with the connection
+	defer s.calls.Wait() // the calls end when the connection is closed
 	defer conn.close()
 
 	s.stub, err = stub.New(s, stub.WithConnection(conn), stub.WithPluginName(Name), stub.WithPluginIdx(p.options.Index),
@@ -87,8 +89,8 @@ func (p *Plugin) connect(ctx context.Context) error {
 	return nil
 }
 
-// serve waits for the end of the connection, and starts a reconcile after each synchronization. It does not wait for the reconcile:
-// the kernel may hang in it, and the plugin must be able to register again.
+// serve waits for the end of the connection, and starts a reconcile after each synchronization. It does not wait for
+// the reconcile: the kernel may block the reconcile, and the plugin must still be able to register again.
 func (s *session) serve(ctx context.Context, conn *watchedConn) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -106,19 +108,20 @@ func (s *session) serve(ctx context.Context, conn *watchedConn) {
 		case <-s.synchronized:
 			s.plugin.reconciles.Go(func() {
 				s.plugin.node.Reconcile(ctx)
-				debug.FreeOSMemory() // a synchronization message has all containers of the node, many times what is kept
+				debug.FreeOSMemory() // a synchronization message lists all containers of the node, and is many times larger than what the plugin keeps of it
 			})
 		}
 	}
 }
 
-// register starts the stub. If the runtime dies between RegisterPlugin and Configure, stub.Start would block forever. Then
-// register calls the stub's Configure itself, which fails and so ends Start.
+// register starts the stub. If the runtime dies between RegisterPlugin and Configure, stub.Start would block forever.
+// In this case register calls the stub's Configure itself. This call fails, and its error ends stub.Start.
 func (s *session) register(ctx context.Context, conn *watchedConn) error {
 	ctx, cancel := context.WithTimeout(ctx, registrationTime)
 	defer cancel()
 
-	// The stub serves with this context for as long as it is connected.
+	// The stub serves with the context of Start for as long as it is connected. That context must therefore not have the
+	// timeout.
 	started := make(chan error, 1)
 	go func() { started <- s.stub.Start(context.WithoutCancel(ctx)) }()
 	select {
@@ -130,12 +133,12 @@ func (s *session) register(ctx context.Context, conn *watchedConn) error {
 
 	conn.close()
 	select {
-	case err := <-started: // it failed before it waited to be configured
+	case err := <-started: // Start failed before it waited for Configure
 		return err
 	case <-s.registered:
 	}
 	if service, ok := s.stub.(api.PluginService); ok && !s.configured.Swap(true) {
-		_, _ = service.Configure(context.WithoutCancel(ctx), &api.ConfigureRequest{}) // Start returns its error
+		_, _ = service.Configure(context.WithoutCancel(ctx), &api.ConfigureRequest{}) // stub.Start returns the error of Configure
 	}
 	return <-started
 }
@@ -151,7 +154,8 @@ func (s *session) interceptRegistration(ctx context.Context, request *ttrpc.Requ
 	return err
 }
 
-// watchedConn closes ended when the connection ends, which the stub does not report while it starts.
+// watchedConn closes ended when the connection ends. The stub does not report the end of the connection while the
+// stub starts.
 type watchedConn struct {
 	net.Conn
 	once  sync.Once

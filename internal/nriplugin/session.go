@@ -21,25 +21,26 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// errAborted ends a registration that the runtime did not finish.
+// errAborted is the error of a registration that the runtime did not finish.
 var errAborted = errors.New("the runtime went away, or did not answer, before the plugin was configured")
 
-// session is one connection to the runtime, with the hooks that come over it.
+// session is one connection to the runtime. It handles the hooks that the runtime calls over this connection.
 type session struct {
 	plugin *Plugin
 	stub   stub.Stub
-	// configured is set by the first call of Configure: by the runtime, or by register after the runtime has died. A second call
-	// fails.
+	// configured is set by the first call of Configure. Either the runtime calls Configure, or register calls it after
+	// the runtime has died. A second call fails.
 	configured atomic.Bool
-	// registered is closed when RegisterPlugin has succeeded; the stub then waits to be configured.
+	// registered is closed when RegisterPlugin has succeeded. The stub then waits for the runtime to call Configure.
 	registered chan struct{}
 	once       sync.Once
-	// calls are the calls to the runtime that have not returned. updating admits one at a time.
+	// calls are the calls to the runtime that have not returned. updating is a semaphore that allows one call at a time.
 	calls    sync.WaitGroup
 	updating *semaphore.Weighted
-	// events are the hooks that the session is subscribed to.
+	// events are the hooks to which the session is subscribed.
 	events api.EventMask
-	// synchronized is signalled after Synchronize; inTime is true if the runtime was still waiting then.
+	// synchronized receives a value after Synchronize. inTime is true if the runtime was still waiting for the answer
+	// when Synchronize ended.
 	synchronized chan struct{}
 	inTime       atomic.Bool
 }
@@ -50,7 +51,7 @@ func newSession(p *Plugin) *session {
 	}
 }
 
-// Configure is called once, after the registration.
+// Configure is called by the runtime once, after the registration.
 func (s *session) Configure(_ context.Context, _, name, version string) (api.EventMask, error) {
 	if again := s.configured.Swap(true); again {
 		return 0, errAborted
@@ -61,7 +62,7 @@ func (s *session) Configure(_ context.Context, _, name, version string) (api.Eve
 	return s.events, nil
 }
 
-// Synchronize is called once with what exists already.
+// Synchronize is called by the runtime once, with the pods and containers that already exist.
 func (s *session) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer s.observe("Synchronize", time.Now(), nil)
 	byID := make(map[string]*api.PodSandbox, len(pods))
@@ -112,7 +113,7 @@ func (s *session) CreateContainer(
 	return adjust, nil, err
 }
 
-// StartContainer is called when the container's first process exists, before its first instruction.
+// StartContainer is called when the container's first process exists, but has not executed its first instruction.
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (err error) {
 	defer func(begin time.Time) { s.observe("StartContainer", begin, err) }(time.Now())
 	enforce, err := s.plugin.node.StartContainer(containerOf(p, c))
@@ -129,7 +130,7 @@ func (s *session) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Con
 	return nil, nil
 }
 
-// RemoveContainer is called when a container is removed, also one that never started.
+// RemoveContainer is called when a container is removed. It is also called for a container that was never started.
 func (s *session) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	defer s.observe("RemoveContainer", time.Now(), nil)
 	s.plugin.node.Stop(c.GetId())
@@ -165,7 +166,8 @@ func (s *session) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error {
 	return nil
 }
 
-// SetUnified sets cgroup v2 files of a container through the runtime, which stores them (reconcile.Runtime).
+// SetUnified sets cgroup v2 files of a container through the runtime, and the runtime stores the values. It
+// implements reconcile.Runtime.
 func (s *session) SetUnified(ctx context.Context, id string, unified map[string]string) error {
 	update := &api.ContainerUpdate{}
 	update.SetContainerId(id)
@@ -175,7 +177,7 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 
 	ctx, cancel := context.WithTimeout(ctx, maxUpdateTime)
 	defer cancel()
-	// One at a time: a call that gets no answer stays until the connection ends.
+	// Only one call is made at a time: a call that gets no answer does not return before the connection ends.
 	if s.updating.Acquire(ctx, 1) != nil {
 		return fmt.Errorf("update container %s through the runtime, which has not answered an earlier update: %w", id, ctx.Err())
 	}
@@ -198,7 +200,7 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 	}
 }
 
-// within runs the part of a hook that waits for the kernel, up to the hook's deadline.
+// within runs the part of a hook that waits for the kernel. It ends this part at the hook's deadline.
 func (s *session) within(ctx context.Context, enforce func(context.Context) error) error {
 	limit := s.deadline()
 	late := fmt.Errorf("the kernel did not answer within %s: %w", limit, context.DeadlineExceeded)
@@ -207,8 +209,8 @@ func (s *session) within(ctx context.Context, enforce func(context.Context) erro
 	return enforce(ctx)
 }
 
-// deadline returns the time that a hook has: 60% of the runtime's request timeout. The runtime disconnects a plugin that exceeds
-// the timeout, and starts the container without it. The rest is a reserve for a busy node.
+// deadline returns how long a hook may take: 60% of the runtime's request timeout. The other 40% are a reserve for a
+// busy node. If a plugin exceeds the timeout, the runtime disconnects the plugin and starts the container without it.
 func (s *session) deadline() time.Duration {
 	timeout := s.stub.RequestTimeout()
 	if timeout <= 0 {

@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission implements the hooks of the runtime: they give containers and pods their classes, or refuse them.
+// Package admission implements the hooks of the container runtime. The hooks assign classes to containers and pods,
+// or refuse them.
 package admission
 
 import (
@@ -15,25 +16,28 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Hooks is safe for concurrent use. It does no I/O while it holds a lock.
+// Hooks implements the hooks. It is safe for concurrent use, and does no I/O while it holds a lock.
 type Hooks struct {
 	store *state.Store
-	// waiting counts enforcements that the kernel has not answered yet.
+	// waiting is the number of enforcements for which the kernel has not answered yet.
 	waiting atomic.Int64
 }
 
 // New returns the hooks of a node.
 func New(store *state.Store) *Hooks { return &Hooks{store: store} }
 
-// CreateContainer gives a container that is about to be created its classes, and returns what the runtime must set for them. On error
-// nothing is assigned. It works in memory only.
+// CreateContainer assigns classes to a container that is about to be created. It returns what the runtime must set
+// for these classes. If it returns an error, it assigns nothing. It works in memory only.
 func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, []classes.Assignment, error) {
 	return h.store.Admit(container)
 }
 
-// StartContainer records the process of a container that is about to start. enforce, if not nil, enforces and verifies its
-// classes; on error the container must not be started. A container that was created while the plugin was away was created without
-// classes. If it requests one it is refused, and the kubelet creates a new container.
+// StartContainer records the process of a container that is about to start. If enforce is not nil, the caller must
+// call it: enforce enforces and verifies the container's classes. If enforce returns an error, the container must not
+// be started.
+//
+// A container that was created while the plugin was away was created without classes. If such a container requests a
+// class, StartContainer refuses it, and the kubelet creates a new container.
 func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.Context) error, err error) {
 	e, err := h.store.Start(container)
 	if err != nil {
@@ -42,8 +46,8 @@ func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.C
 	return h.enforcement(e), nil
 }
 
-// RunPod gives a pod that is about to run its pod-scope classes. enforce, if not nil, enforces them on the pod's cgroup; on error
-// the pod must not run.
+// RunPod assigns pod-scope classes to a pod that is about to run. If enforce is not nil, the caller must call it:
+// enforce enforces these classes on the pod's cgroup. If enforce returns an error, the pod must not run.
 func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error, err error) {
 	e, err := h.store.AdmitPod(pod)
 	if err != nil {
@@ -52,8 +56,8 @@ func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error,
 	return h.enforcement(e), nil
 }
 
-// Stop frees the slots of a container or pod sandbox that has stopped or is removed. It may be called any number of times, and for
-// unknown IDs.
+// Stop frees the slots of a container or pod sandbox that has stopped or is removed. It may be called several times
+// for the same ID, and for unknown IDs.
 func (h *Hooks) Stop(id string) { h.store.Release(id) }
 
 func (h *Hooks) enforcement(e state.Entry) func(context.Context) error {
@@ -64,13 +68,14 @@ func (h *Hooks) enforcement(e state.Entry) func(context.Context) error {
 	return func(ctx context.Context) error { return h.store.Finish(e, h.enforce(ctx, e.Holder, steps)) }
 }
 
-// maxWaiting bounds the threads of this process that are blocked in the kernel.
+// maxWaiting limits the number of this process's threads that are blocked in the kernel.
 const maxWaiting = 100
 
 var errKernelHangs = errors.New("the kernel does not answer for many other containers; look for blocked tasks in the kernel log")
 
-// enforce returns when ctx ends, even if the kernel has not answered. A blocked system call cannot be interrupted: it outlives
-// the hook, and the process does not wait for it at its end. It changes only objects that the runtime is about to remove.
+// enforce returns when ctx ends, even if the kernel has not answered. A blocked system call cannot be interrupted, so
+// its thread continues after the hook has returned. The process does not wait for this thread when it ends. The
+// system call can then change only objects that the runtime is about to remove.
 func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reconcile.Step) error {
 	if h.waiting.Add(1) > maxWaiting {
 		h.waiting.Add(-1)
@@ -89,7 +94,7 @@ func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reco
 	case <-ctx.Done():
 	}
 	select {
-	case err := <-done: // both are ready
+	case err := <-done: // the enforcement ended at the same time as ctx
 		return err
 	default:
 		return fmt.Errorf("enforcing its classes: %w", context.Cause(ctx))

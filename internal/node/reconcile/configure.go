@@ -12,14 +12,16 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Previewer is a classes.Backend that can report the status for a configuration without writing anything.
+// Previewer is a classes.Backend that can report the status that a configuration would have, without writing
+// anything.
 type Previewer interface {
-	// Preview returns the status that the backend would have if config were the live one.
+	// Preview returns the status that the backend would have if config were the live configuration.
 	Preview(ctx context.Context, config classes.BackendConfig) (classes.BackendStatus, error)
 }
 
-// Check returns why a set of class files could not be made live on this machine, and which resources would be offered. It changes
-// nothing. A resource that the machine lacks is not an error; it is returned as unavailable.
+// Check returns an error if a set of class files could not be made live on this machine. It also returns the
+// resources that would be offered. Check changes nothing. If the machine lacks a resource, Check returns the resource
+// as unavailable, without an error.
 func (r *Reconciler) Check(ctx context.Context, files classes.FileSet) ([]state.ResourceStatus, error) {
 	if files.Err != nil {
 		return nil, files.Err
@@ -56,9 +58,10 @@ func preview(ctx context.Context, r state.Resource) (state.ResourceStatus, error
 	return status, err
 }
 
-// Configure makes a set of class files the live configuration. It checks them against the machine, and applies all of them or
-// none; on an error the previous configuration stays live. Status reports the outcome, too. A resource that the machine lacks is
-// not an error; it is offered as unavailable.
+// Configure makes a set of class files the live configuration. It checks the files against the machine, and applies
+// either all of them or none. If Configure returns an error, the previous configuration stays live. The store's
+// Status also reports the outcome. If the machine lacks a resource, Configure offers the resource as unavailable,
+// without an error.
 func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error {
 	if err := r.acquire(ctx); err != nil {
 		return err
@@ -85,7 +88,7 @@ func (r *Reconciler) apply(ctx context.Context, files classes.FileSet) error {
 	}
 
 	for _, gone := range r.store.GoLive(files, next) {
-		// Its classes drain: containers that have one keep it until they end.
+		// The classes of a removed resource drain: containers that have such a class keep it until they end.
 		if err := next[gone].Withdraw(ctx); err != nil {
 			r.log.Warn("cannot withdraw a resource that was removed", "resource", gone, "error", err)
 		}
@@ -96,8 +99,8 @@ func (r *Reconciler) apply(ctx context.Context, files classes.FileSet) error {
 	return nil
 }
 
-// check returns the resources of a configuration. It uses existing backends, and makes new ones. Each backend checks whether its
-// part can be applied.
+// check returns the resources of a configuration. It uses the existing backends, and creates the missing ones. Each
+// backend checks whether its part of the configuration can be applied.
 func (r *Reconciler) check(ctx context.Context, config *classes.Config) (map[string]state.Resource, error) {
 	next := map[string]state.Resource{}
 	var errs []error
@@ -129,7 +132,7 @@ func locate(config classes.ResourceConfig, err error) []error {
 	return located
 }
 
-// problemError is a *classes.FieldError that wraps its cause, e.g. the kernel's errno.
+// problemError is a *classes.FieldError that wraps the cause of the problem, e.g. an errno of the kernel.
 type problemError struct {
 	classes.FieldError
 	cause error
@@ -137,7 +140,8 @@ type problemError struct {
 
 func (e *problemError) Unwrap() []error { return []error{&e.FieldError, e.cause} }
 
-// applyAll applies the resources one after another. On an error it rolls back those that were applied.
+// applyAll applies the configuration of the resources one after another. If one resource fails, applyAll rolls back
+// the resources that were already applied.
 func (r *Reconciler) applyAll(ctx context.Context, config *classes.Config, next map[string]state.Resource) error {
 	for i, c := range config.Resources {
 		resource := next[c.Name]
@@ -154,7 +158,8 @@ func (r *Reconciler) applyAll(ctx context.Context, config *classes.Config, next 
 	return nil
 }
 
-// rollBack gives backends the configuration that they had before, or none.
+// rollBack restores the configuration that each backend had before. A backend that had none is left without a
+// configuration.
 func (r *Reconciler) rollBack(ctx context.Context, applied []classes.ResourceConfig, next map[string]state.Resource) error {
 	var errs []error
 	for _, c := range applied {
@@ -176,7 +181,8 @@ func (r *Reconciler) rollBack(ctx context.Context, applied []classes.ResourceCon
 	return errors.Join(errs...)
 }
 
-// ReleaseUnused releases what backends keep for classes that were removed from the configuration and are no longer in use.
+// ReleaseUnused releases what the backends keep for classes that were removed from the configuration and are no
+// longer in use.
 func (r *Reconciler) ReleaseUnused(ctx context.Context) error {
 	if err := r.acquire(ctx); err != nil {
 		return err

@@ -12,10 +12,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Reconcile brings all running holders into their desired classes. Defaults follow the configuration, and pending requests are
-// retried. If the kernel shows another class, the desired one is enforced. It must be called after Synchronize and Configure,
-// outside of hooks. A holder that fails keeps its slot, is reported in the observed class, and is retried by the next Repair. It
-// returns the number of moved holders.
+// Reconcile brings all running holders into their desired classes. It updates default classes to the current
+// configuration, and retries pending requests. If the kernel shows that a holder is in another class, Reconcile
+// enforces the desired class. It returns the number of holders that it moved.
+//
+// If the enforcement fails, the holder keeps its slot, is reported in the observed class, and is retried by the next
+// Repair. Reconcile must be called after Synchronize and after Configure, and never from a hook.
 func (r *Reconciler) Reconcile(ctx context.Context) (moved int) {
 	if r.acquire(ctx) != nil {
 		return 0
@@ -41,7 +43,8 @@ func (r *Reconciler) reconcileAll(ctx context.Context, moved func(state.Entry, [
 	}
 }
 
-// reconcile compares the desired with the observed classes of one holder, and makes the steps between them.
+// reconcile compares the desired classes of one holder with its observed classes, and makes the steps that bring the
+// holder into the desired classes.
 func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.Entry, []Step)) {
 	e, known := r.store.Get(id)
 	if !known {
@@ -75,19 +78,20 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 type observation struct {
 	assigned classes.Assignment
 	class    string
-	// known is false when the kernel does not show the class.
+	// known is false if the kernel does not show the class.
 	known       bool
 	unavailable bool
-	// draining classes accept no new assignments.
+	// draining is true if the desired class accepts no new assignments.
 	draining bool
 }
 
-// observe reads the class of each resource from the kernel. After an error it continues with the others.
+// observe reads the class of each resource from the kernel. If reading the class of one resource fails, observe
+// continues with the other resources.
 func (r *Reconciler) observe(ctx context.Context, e state.Entry) (observed []observation, err error) {
 	for _, a := range e.Assignments {
 		resource, there := r.store.Resource(a.Resource)
 		if !there {
-			continue // nothing can enforce it
+			continue // no backend can enforce the class now
 		}
 
 		class, known, observeErr := resource.Observe(ctx, e.Holder, a.Class)
@@ -101,7 +105,8 @@ func (r *Reconciler) observe(ctx context.Context, e state.Entry) (observed []obs
 	return observed, err
 }
 
-// plan returns the steps from the observed to the desired classes, and records the other observed classes.
+// plan returns the steps from the observed classes to the desired classes. For a resource that needs no step, plan
+// records the observed class.
 func (r *Reconciler) plan(e state.Entry, observed []observation) (steps []Step) {
 	for _, o := range observed {
 		step, needed := o.step(e)
@@ -115,8 +120,8 @@ func (r *Reconciler) plan(e state.Entry, observed []observation) (steps []Step) 
 	return steps
 }
 
-// step returns the step that a resource of a holder needs. If the kernel does not show the class, the holder counts as in its
-// class, unless another class was observed before.
+// step returns the step that a holder needs for a resource. If the kernel does not show the holder's class, step
+// assumes the class that was observed last. If no other class was observed before, this is the desired class.
 func (o observation) step(e state.Entry) (s Step, needed bool) {
 	want := o.assigned.Class
 	s = Step{Resource: o.assigned.Resource, From: want, To: want}
@@ -126,7 +131,7 @@ func (o observation) step(e state.Entry) (s Step, needed bool) {
 	case o.known && o.class == want, o.unavailable:
 		return Step{}, false
 	case o.known && o.draining:
-		return s, true // it cannot leave another class for one that takes nothing new, so it is enforced again
+		return s, true // a draining class accepts no holder from another class, so the class is enforced again instead
 	case o.known:
 		s.From = o.class
 		return s, true
@@ -142,7 +147,7 @@ func (r *Reconciler) observeSteps(ctx context.Context, e state.Entry, steps []St
 	for _, s := range steps {
 		class := s.From
 		if s.From == s.To {
-			class = classes.SystemDefault // all of the class may be missing
+			class = classes.SystemDefault // the holder may have none of the values of the class
 		}
 		if backend, err := backendOf(r.store, s.Resource); err == nil {
 			if shown, known, err := backend.Observe(ctx, e.Holder, s.To); err == nil && known {
@@ -153,7 +158,7 @@ func (r *Reconciler) observeSteps(ctx context.Context, e state.Entry, steps []St
 	}
 }
 
-// hasEnded reports whether a holder has ended, even if another process has its PID now.
+// hasEnded reports whether a holder has ended. It also recognizes a holder whose PID now belongs to another process.
 func (r *Reconciler) hasEnded(e state.Entry, observeErr error) bool {
 	if errors.Is(observeErr, classes.ErrEnded) || errors.Is(observeErr, fs.ErrNotExist) && e.Container == "" {
 		return true
@@ -165,7 +170,7 @@ func (r *Reconciler) hasEnded(e state.Entry, observeErr error) bool {
 	return !exists || r.store.SetStartTime(e.ID, at)
 }
 
-// logFailure warns when a holder is first found outside of its class.
+// logFailure logs a warning when a holder is found outside of its class for the first time.
 func (r *Reconciler) logFailure(e state.Entry, steps []Step, err error) {
 	log := r.log.Debug
 	for _, s := range steps {
@@ -176,7 +181,8 @@ func (r *Reconciler) logFailure(e state.Entry, steps []Step, err error) {
 	log("cannot be moved to its class; retrying", "holder", e.String(), "error", err)
 }
 
-// restoreStored replaces values that the runtime has stored and that differ from the desired classes.
+// restoreStored replaces the values that the runtime has stored for a holder, if they differ from the desired
+// classes.
 func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 	if !e.Stale {
 		return
@@ -189,12 +195,14 @@ func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 	switch {
 	case err == nil:
 		r.store.SetStored(e.ID, false)
-	case r.runtimeErr == nil: // the runtime answers
+	case r.runtimeErr == nil: // the runtime answered, but rejected the update
 		r.log.Debug("the runtime still stores values of another class; retrying", "holder", e.String(), "error", err)
 	}
 }
 
-// storedSteps enforce the desired classes again, or leave the class that the holder was created in.
+// storedSteps returns the steps that replace the stored values of a holder. If the holder's desired class of a
+// resource is the system default, the step leaves the class in which the holder was created. Otherwise the step
+// enforces the desired class again.
 func storedSteps(e state.Entry) (steps []Step) {
 	for _, a := range e.Assignments {
 		from := a.Class
@@ -208,7 +216,7 @@ func storedSteps(e state.Entry) (steps []Step) {
 	return steps
 }
 
-// verifyPods compares adopted pods with the kernel. Pods that cannot be read stay unverified.
+// verifyPods compares adopted pods with the kernel. If the class of a pod cannot be read, the pod stays unverified.
 func (r *Reconciler) verifyPods(ctx context.Context) {
 	var inClass, elsewhere []string
 	for _, id := range r.store.Started() {
@@ -229,7 +237,8 @@ func (r *Reconciler) verifyPods(ctx context.Context) {
 	r.logFailed(r.store.Verified(inClass, elsewhere))
 }
 
-// isElsewhere reports whether the kernel shows a holder in another class than the desired one, the system default included.
+// isElsewhere reports whether the kernel shows that a holder is in another class than the desired one. The system
+// default counts as a class.
 func (r *Reconciler) isElsewhere(ctx context.Context, e state.Entry) (bool, error) {
 	observed, err := r.observe(ctx, e)
 	for _, o := range observed {

@@ -21,10 +21,11 @@ type Runtime interface {
 	SetUnified(ctx context.Context, id string, unified map[string]string) error
 }
 
-// StartTime returns when a process of the host was started, in any unit, and whether the process exists.
+// StartTime returns when a process of the host was started, and whether the process exists. The unit of the time does
+// not matter, because times are only compared.
 type StartTime func(pid int) (at uint64, exists bool)
 
-// Reconciler is safe for concurrent use.
+// Reconciler applies configurations and enforces desired classes. It is safe for concurrent use.
 type Reconciler struct {
 	store     *state.Store
 	kinds     map[string]classes.Kind
@@ -34,17 +35,18 @@ type Reconciler struct {
 
 	runtime atomic.Pointer[Runtime]
 
-	// round serializes changes of the kernel outside of hooks. It is held during waits for the runtime and the kernel; hooks do
-	// not acquire it.
+	// round serializes changes of the kernel's state outside of hooks. The reconciler holds round while it waits for the
+	// runtime and the kernel. Hooks do not acquire round, so they do not wait for it.
 	round *semaphore.Weighted
-	// runtimeErr is the error after which the runtime is not called again in this round. It is guarded by round.
-	runtimeErr error
-	// threadErrs are the last errors of moving threads, by resource and class, so that each is logged once. It is guarded by
+	// runtimeErr is the error that made the reconciler stop calling the runtime for the present round. It is guarded by
 	// round.
+	runtimeErr error
+	// threadErrs has the last error of moving threads for each resource and class, so that the reconciler logs each
+	// error once. It is guarded by round.
 	threadErrs map[string]string
 }
 
-// New returns a reconciler. A nil startTime is unknown.
+// New returns a reconciler. If startTime is nil, the start times of processes are unknown.
 func New(store *state.Store, kinds []classes.Kind, changes state.Changes, startTime StartTime, log *slog.Logger) *Reconciler {
 	byField := map[string]classes.Kind{}
 	for _, kind := range kinds {
@@ -56,7 +58,7 @@ func New(store *state.Store, kinds []classes.Kind, changes state.Changes, startT
 	}
 }
 
-// acquire begins a round. Its error is the error of ctx. The caller releases the round.
+// acquire begins a round. It returns an error only if ctx ends first. The caller must end the round by releasing it.
 func (r *Reconciler) acquire(ctx context.Context) error {
 	if err := r.round.Acquire(ctx, 1); err != nil {
 		return context.Cause(ctx)
@@ -67,20 +69,20 @@ func (r *Reconciler) acquire(ctx context.Context) error {
 
 func (r *Reconciler) release() { r.round.Release(1) }
 
-// Connected records the runtime that the plugin registered with, before Synchronize.
+// Connected records the runtime with which the plugin has registered. It must be called before Synchronize.
 func (r *Reconciler) Connected(runtime Runtime, info state.RuntimeInfo) {
 	r.runtime.Store(&runtime)
 	r.store.Connect(info)
 }
 
-// Disconnected records that the runtime is away. Assignments stay as they are.
+// Disconnected records that the plugin is not connected to the runtime. All assignments stay as they are.
 func (r *Reconciler) Disconnected() {
 	r.runtime.Store(nil)
 	r.store.Disconnect()
 }
 
-// Synchronize rebuilds the state from the containers and pods on the node. Reconcile then moves those that are outside of their
-// class.
+// Synchronize rebuilds the state from the containers and pods that exist on the node. It moves no container or pod; a
+// later Reconcile moves those that are not in their class.
 func (r *Reconciler) Synchronize(pods []classes.Holder, containers []state.Existing) {
 	r.logFailed(r.store.Rebuild(pods, containers))
 }

@@ -13,9 +13,11 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Repair compares the machine with the live configuration and corrects drift: of what the backends have applied, then of the
-// classes and threads of all holders. A resource that cannot be repaired is withdrawn, and offered again after a repair succeeds.
-// It must be called periodically, and when devices come or go.
+// Repair compares the machine with the live configuration and corrects drift. It first repairs the configuration that
+// the backends have applied, and then the classes and threads of all holders. If a resource cannot be repaired,
+// Repair withdraws the resource. A later Repair that succeeds offers the resource again.
+//
+// Repair must be called periodically, and when devices are added or removed.
 func (r *Reconciler) Repair(ctx context.Context) {
 	if r.acquire(ctx) != nil {
 		return
@@ -83,9 +85,10 @@ func unavailableFor(err error) *classes.Unavailable {
 	return &classes.Unavailable{Reason: "NotApplied", Message: fmt.Sprintf("the classes cannot be applied on this machine as it is now: %v", err)}
 }
 
-// MoveThreads moves threads into the class of their container. Only containers that were created in another class need this,
-// because the runtime starts later processes, as for "kubectl exec", in the class of the creation. It must be called twice a
-// second, and costs nothing without such containers.
+// MoveThreads moves threads into the class of their container. Only a container whose class differs from the class in
+// which it was created needs this: the runtime starts later processes of the container, e.g. for "kubectl exec", in
+// the class in which it was created. MoveThreads must be called twice a second. It does no work if no container needs
+// it.
 func (r *Reconciler) MoveThreads(ctx context.Context) {
 	if r.acquire(ctx) != nil {
 		return
@@ -114,7 +117,7 @@ func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Entr
 	}
 }
 
-// threadGroups returns the selected containers, by their class.
+// threadGroups returns the selected containers, grouped by their class.
 func (r *Reconciler) threadGroups(selected func(e state.Entry, resource string) bool) map[threadGroup][]classes.Holder {
 	groups := map[threadGroup][]classes.Holder{}
 	for _, e := range r.store.Entries() {

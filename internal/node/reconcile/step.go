@@ -12,8 +12,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Step moves a holder from one class of a resource to another. A step from a class to itself enforces the class again, and clears
-// values that the class had before.
+// Step moves a holder from one class of a resource to another class. A step whose From and To are equal enforces the
+// class again, and clears values that the class had before.
 type Step struct{ Resource, From, To string }
 
 func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", s.To, s.Resource, err) }
@@ -22,14 +22,14 @@ func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", 
 func Enforcement(e state.Entry) (steps []Step) {
 	for _, a := range e.Assignments {
 		if a.Class != classes.SystemDefault {
-			// The values of the class may have changed since the creation.
+			// The values of the class may have changed since the container was created.
 			steps = append(steps, Step{Resource: a.Resource, From: a.Class, To: a.Class})
 		}
 	}
 	return steps
 }
 
-// Enforce makes the steps with the backends alone, without the runtime, up to the first error.
+// Enforce makes the steps with the backends only, without calling the runtime. It stops at the first error.
 func Enforce(ctx context.Context, store *state.Store, h classes.Holder, steps []Step) error {
 	for _, s := range steps {
 		backend, err := backendOf(store, s.Resource)
@@ -50,8 +50,9 @@ func backendOf(store *state.Store, resource string) (classes.Backend, error) {
 	return nil, fmt.Errorf("%s is not configured any more: %w", resource, classes.ErrUnknownResource)
 }
 
-// make makes the steps: first through the runtime, which stores the values, then with the backends, which also verify. On error
-// the steps are undone, as far as possible.
+// make makes the steps. It first sets the values through the runtime, because the runtime stores them. It then
+// enforces the classes with the backends, because the backends also verify the result. If a step fails, make undoes
+// all steps as far as possible.
 func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) error {
 	unified, err := r.unified(steps)
 	if err != nil {
@@ -74,7 +75,8 @@ func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) e
 	return nil
 }
 
-// undo reverts all steps in reverse order. Reverting a step that was not made changes nothing. It continues after an error.
+// undo reverts all steps in reverse order. Reverting a step that was not made changes nothing. If reverting one step
+// fails, undo continues with the other steps.
 func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) error {
 	var back []Step
 	for _, s := range steps {
@@ -87,7 +89,7 @@ func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) e
 	}
 
 	ctx = context.WithoutCancel(ctx)
-	r.runtimeErr = nil // a request that failed may have been carried out
+	r.runtimeErr = nil // the runtime may have carried out a request that returned an error, so it is called again
 	unified, err := r.unified(back)
 	errs := []error{err, r.updateRuntime(ctx, h, unified)}
 	for _, s := range back {
@@ -100,8 +102,8 @@ func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) e
 	return nil
 }
 
-// unified returns the cgroup v2 values that the runtime must set for steps. After an error it still returns the values of the
-// other steps.
+// unified returns the cgroup v2 values that the runtime must set for the steps. If one step fails, unified still
+// returns the values of the other steps.
 func (r *Reconciler) unified(steps []Step) (map[string]string, error) {
 	var all classes.Adjustment
 	var errs []error
@@ -121,8 +123,8 @@ func (r *Reconciler) unified(steps []Step) (map[string]string, error) {
 	return all.Unified, errors.Join(errs...)
 }
 
-// updateRuntime sets cgroup v2 values through the runtime. If the runtime is away or does not answer, it is not called again in
-// this round, because each call could wait for the timeout.
+// updateRuntime sets cgroup v2 values through the runtime. If the plugin is not connected or the runtime does not
+// answer, updateRuntime does not call the runtime again in this round, because each call could wait for the timeout.
 func (r *Reconciler) updateRuntime(ctx context.Context, h classes.Holder, unified map[string]string) error {
 	if len(unified) == 0 {
 		return nil

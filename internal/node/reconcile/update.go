@@ -12,8 +12,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Update changes classes of a running container, or of a pod if the container name is empty: all of them or none (KEP-3008,
-// "UpdateContainerResourcesRequest"). requests are classes by resource; short names may be used.
+// Update changes classes of a running container, or of a pod if the container name is empty. It changes either all
+// requested classes or none (KEP-3008, "UpdateContainerResourcesRequest"). requests maps each resource to a class,
+// and short names of resources may be used.
 func (r *Reconciler) Update(ctx context.Context, owner classes.Owner, requests map[string]string) error {
 	if err := r.acquire(ctx); err != nil {
 		return fmt.Errorf("%s: another change has not ended yet: %w", owner, err)
@@ -49,7 +50,7 @@ func stepsTo(changes []classes.Assignment, before state.Entry) (steps []Step) {
 	return steps
 }
 
-// revert restores the classes that a holder had before a failed change, and returns the error.
+// revert restores the classes that a holder had before a failed change. It returns the error of the change.
 func (r *Reconciler) revert(ctx context.Context, before state.Entry, steps []Step, err error) error {
 	if _, known := r.store.Get(before.ID); !known {
 		return fmt.Errorf("%s: %w any more: %w", before, state.ErrNotFound, err)
@@ -60,7 +61,8 @@ func (r *Reconciler) revert(ctx context.Context, before state.Entry, steps []Ste
 	return errors.Join(fmt.Errorf("%s: %w", before, err), r.remember(before.ID))
 }
 
-// remember saves the classes of a holder that were changed after its creation, for a restart of the plugin.
+// remember saves the classes of a holder that were changed after the holder's creation, so that they survive a
+// restart of the plugin.
 func (r *Reconciler) remember(id string) error {
 	e, known := r.store.Get(id)
 	if !known {
