@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the plugin's process: it runs the node, the NRI plugin, the node API and the metrics.
+// Package agent is the process of the plugin. It runs the node, the NRI plugin, the node API and the metrics server.
 package agent
 
 import (
@@ -31,7 +31,8 @@ import (
 // stopTime is how long the parts of the process may take to end after SIGTERM.
 const stopTime = 5 * time.Second
 
-// releaseInterval is how often the release of removed classes is retried, and old refusals are dropped.
+// releaseInterval is how often the agent retries to release removed classes, and removes old refusals from the
+// status.
 const releaseInterval = 30 * time.Second
 
 // Options are the flags of the process.
@@ -40,7 +41,7 @@ type Options struct {
 
 	MountResctrl bool
 	Version      string
-	// RepairInterval is how often drift is looked for and corrected.
+	// RepairInterval is how often the agent looks for drift and corrects it.
 	RepairInterval time.Duration
 }
 
@@ -54,7 +55,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Agent is the plugin's process.
+// Agent is the process of the plugin.
 type Agent struct {
 	options Options
 	kinds   []classes.Kind
@@ -62,12 +63,12 @@ type Agent struct {
 	log     *slog.Logger
 }
 
-// New makes an agent for the kinds of resources. It does no I/O.
+// New returns an agent that supports the given kinds of resources. It does no I/O.
 func New(o Options, kinds []classes.Kind, log *slog.Logger) *Agent {
 	return &Agent{options: o, kinds: kinds, host: hostfs.Root(o.HostRoot), log: log}
 }
 
-// Run serves until ctx ends, or until a part of the agent fails.
+// Run runs the agent until ctx ends, or until a part of the agent fails.
 func (a *Agent) Run(ctx context.Context) error {
 	lock, err := lockStateDir(a.options.StateDir)
 	if err != nil {
@@ -101,7 +102,8 @@ func (a *Agent) newNode() (*node.Node, error) {
 }
 
 func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hangup <-chan os.Signal) error {
-	// An error ends the process, so the address is taken before the plugin registers with the runtime.
+	// If the address cannot be used, the process ends. The agent therefore listens before the plugin registers with the
+	// runtime.
 	listener, err := metrics.Listen(ctx, a.options.MetricsAddress)
 	if err != nil {
 		return err
@@ -126,8 +128,8 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 
 	group.Go(func() error {
 		disks := make(chan struct{}, 1)
-		a.followDisks(ctx, group, disks) // before disks are listed
-		files.load(ctx)                  // before containers request classes
+		a.followDisks(ctx, group, disks) // starts before Configure lists the disks
+		files.load(ctx)                  // applies the class files before containers request classes
 
 		group.Go(func() error { return plugin.Run(ctx) })
 		group.Go(func() error { return files.follow(ctx, hangup) })
@@ -142,7 +144,7 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 	return waitAtMost(ctx, group, stopTime)
 }
 
-// waitAtMost waits for all parts of the agent, but no longer than limit after ctx has ended.
+// waitAtMost waits for all parts of the agent to end. After ctx has ended, it waits no longer than limit.
 func waitAtMost(ctx context.Context, group *errgroup.Group, limit time.Duration) error {
 	done := make(chan error, 1)
 	go func() { done <- group.Wait() }()
@@ -162,7 +164,7 @@ func waitAtMost(ctx context.Context, group *errgroup.Group, limit time.Duration)
 	}
 }
 
-// releaseDrained releases removed classes once they are not in use any more.
+// releaseDrained releases removed classes when they are no longer in use.
 func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 	retry := time.NewTicker(releaseInterval)
 	defer retry.Stop()
@@ -173,7 +175,7 @@ func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 		case <-ctx.Done():
 			return nil
 		case <-n.Drained():
-		case <-retry.C: // a group may have had processes the last time
+		case <-retry.C: // an earlier release may have failed because a group still had processes
 			n.ExpireRefused()
 		}
 
@@ -188,10 +190,11 @@ func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 	}
 }
 
-// errLocked means that another instance runs.
+// errLocked means that another instance of the plugin runs on the node.
 var errLocked = errors.New("another qos-nri-plugin runs on this node; two would claim the same containers and break every creation")
 
-// lockStateDir takes the lock of the node's only instance, until the file is closed or the process ends.
+// lockStateDir takes the lock that allows only one instance of the plugin on the node. The lock is released when the
+// file is closed or the process ends.
 func lockStateDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the state directory: %w; name another with --state-dir", err)

@@ -14,31 +14,34 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// readInterval is how often class files are read. The kubelet takes up to a minute for a mounted ConfigMap, and then swaps a symbolic
-// link, so that watching files gains little and misses some changes.
+// readInterval is how often the class files are read. The agent reads the files periodically instead of watching
+// them: the kubelet takes up to a minute to update a mounted ConfigMap, so watching gains little. The kubelet then
+// replaces a symbolic link, so watching would also miss some changes.
 const readInterval = 5 * time.Second
 
-// settleTime is after how long changed files are read again before they are applied. They may be half written, and half a file may be
-// a class file, too.
+// settleTime is the time after which changed files are read again before they are applied. A program may still be
+// writing the files, and the first half of a file may be a valid class file, too.
 const settleTime = 200 * time.Millisecond
 
-// retryTime is after how long class files that the machine refused are applied again.
+// retryTime is the time after which class files are applied again if the machine refused them.
 const retryTime = 15 * time.Second
 
-// classFiles keeps a node's configuration in step with the class files.
+// classFiles keeps the configuration of a node up to date with the class files.
 type classFiles struct {
 	path  string
 	kinds []classes.Kind
 	read  func(path string) ([]byte, error)
 	node  *node.Node
 	log   *slog.Logger
-	// onApplied is called after each change of configuration; may be nil.
+	// onApplied is called after each change of the configuration. It may be nil.
 	onApplied func()
-	// current is the hash of the files that were applied or refused last; next that of files that were read since, and differ.
+	// current is the hash of the files that were last applied or refused. next is the hash of newer files that were read
+	// once and not applied yet.
 	current, next string
-	// refusedAt is when the machine refused files without errors; zero when it did not.
+	// refusedAt is the time when the machine refused class files that have no errors themselves. It is zero if the
+	// machine did not refuse the current files.
 	refusedAt time.Time
-	// loggedErr is the last error, to log it once.
+	// loggedErr is the last error that was logged, so that each error is logged once.
 	loggedErr string
 }
 
@@ -46,8 +49,9 @@ func (a *Agent) newClassFiles(n *node.Node) *classFiles {
 	return &classFiles{path: a.options.Config, kinds: a.kinds, read: config.HostFiles(a.options.HostRoot), node: n, log: a.log}
 }
 
-// load reads and applies the class files. Errors do not end the agent: without it containers would start without the classes that
-// they request, while a running agent keeps the configuration that it had, or refuses them with the reason.
+// load reads and applies the class files. An error does not end the agent. Without an agent, containers would start
+// without the classes that they request. An agent that runs keeps the previous configuration if it has one; otherwise
+// it refuses these containers with the reason.
 func (f *classFiles) load(ctx context.Context) {
 	f.apply(ctx, config.Read(f.path, f.kinds, f.read))
 }
@@ -78,7 +82,7 @@ func (f *classFiles) apply(ctx context.Context, files classes.FileSet) {
 	}
 }
 
-// logError logs each problem of class files, once.
+// logError logs each problem of the class files. It logs nothing if the error is the same as the last one.
 func (f *classFiles) logError(err error) {
 	if f.loggedErr == err.Error() {
 		return
@@ -89,7 +93,8 @@ func (f *classFiles) logError(err error) {
 	}
 }
 
-// follow applies the class files after changes, and at each hangup also without one: devices may have been added or removed.
+// follow applies the class files after each change. It also applies them at each hangup signal, even if they have not
+// changed, because devices may have been added or removed.
 func (f *classFiles) follow(ctx context.Context, hangup <-chan os.Signal) error {
 	ticker := time.NewTicker(readInterval)
 	defer ticker.Stop()
@@ -109,8 +114,8 @@ func (f *classFiles) follow(ctx context.Context, hangup <-chan os.Signal) error 
 	}
 }
 
-// poll applies files that have changed since they were applied, but not since they were read last. For files that have just changed
-// it returns when to poll again.
+// poll applies the class files if they differ from the current files and have not changed since the previous poll. If
+// the files have just changed, poll returns a channel that receives a value when poll must be called again.
 func (f *classFiles) poll(ctx context.Context) (again <-chan time.Time) {
 	files := config.Read(f.path, f.kinds, f.read)
 	switch files.Hash {

@@ -13,15 +13,17 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/uevent"
 )
 
-// threadsInterval is how often threads outside of the class of their container are moved, in containers whose class was changed.
+// threadsInterval is how often the agent calls MoveThreads. MoveThreads moves threads into the class of their
+// container if the container's class was changed.
 const threadsInterval = 500 * time.Millisecond
 
-// settling returns the delays of repairs after a device was added or removed: for its file, and for the links that udev makes.
+// settling returns the delays of the repairs after a device was added or removed. The first repair finds the device's
+// file, and the later ones find the links that udev creates.
 func settling() []time.Duration {
 	return []time.Duration{100 * time.Millisecond, time.Second, 2 * time.Second}
 }
 
-// repair corrects drift periodically, and when disks have changed.
+// repair corrects drift periodically, and after disks were added or removed.
 func (a *Agent) repair(ctx context.Context, n *node.Node, disks <-chan struct{}) error {
 	repair, moveThreads := time.NewTicker(a.options.RepairInterval), time.NewTicker(threadsInterval)
 	defer repair.Stop()
@@ -46,8 +48,8 @@ func (a *Agent) repair(ctx context.Context, n *node.Node, disks <-chan struct{})
 	}
 }
 
-// followDisks listens for kernel events from now on, and signals when disks were added or removed. Without events the next repair
-// finds them.
+// followDisks starts to listen for kernel events, and signals changed when disks were added or removed. If kernel
+// events are not available, the next periodic repair finds the disks.
 func (a *Agent) followDisks(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) {
 	listener, err := uevent.Listen()
 	if err != nil {
@@ -59,7 +61,7 @@ func (a *Agent) followDisks(ctx context.Context, group *errgroup.Group, changed 
 		err := listener.Follow(ctx, "block", func() {
 			select {
 			case changed <- struct{}{}:
-			default: // signalled already
+			default: // a signal is already waiting in the channel
 			}
 		})
 		if err != nil {
@@ -73,11 +75,12 @@ func (a *Agent) warnOfDisks(err error) {
 	a.log.Warn("disks that come or go are noticed late", "within", a.options.RepairInterval, "error", err)
 }
 
-// settler is a timer that fires after each of its delays, counted from the last event.
+// settler is a timer that fires several times after an event: once after each of its delays, one delay after the
+// other.
 type settler struct {
 	timer  *time.Timer
 	delays []time.Duration
-	at     int // index of the current delay; len(delays) is none
+	at     int // index of the current delay; len(delays) if no delay runs
 }
 
 func newSettler(delays []time.Duration) *settler {
@@ -86,8 +89,9 @@ func newSettler(delays []time.Duration) *settler {
 	return s
 }
 
-// begin starts the first delay, or the second one if the first has just ended: repeated events neither postpone the timer nor make it
-// fire without a pause.
+// begin starts the first delay if no delay runs. While the first or second delay runs, begin changes nothing. While a
+// later delay runs, begin starts the second delay again. Repeated events therefore do not postpone the timer, and do
+// not make it fire without a pause.
 func (s *settler) begin() {
 	switch {
 	case s.at == len(s.delays):
@@ -95,7 +99,7 @@ func (s *settler) begin() {
 	case s.at > 1:
 		s.at = 1
 	default:
-		return // a delay runs
+		return // the first or second delay runs
 	}
 	s.timer.Reset(s.delays[s.at])
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
-// newMetricsServer makes the server of the metrics and probes.
+// newMetricsServer returns the server of the plugin's metrics and probes.
 func newMetricsServer(n *node.Node, hooks *hookMetrics) *metrics.Server {
 	registry := metrics.NewRegistry()
 	registry.MustRegister(hooks.seconds, hooks.errors, newCollector(n))
 	return metrics.NewServer(registry, func() error { return ready(n.Status()) })
 }
 
-// ready returns why the plugin is not ready; nil when it is.
+// ready returns why the plugin is not ready. It returns nil if the plugin is ready.
 func ready(status state.Status) error {
 	switch {
 	case status.Config.Err != nil:
@@ -33,7 +33,7 @@ func ready(status state.Status) error {
 	return nil
 }
 
-// hookMetrics counts and times the runtime's hooks.
+// hookMetrics counts the calls of the runtime's hooks and measures their duration.
 type hookMetrics struct {
 	seconds *prometheus.HistogramVec
 	errors  *prometheus.CounterVec
@@ -51,7 +51,7 @@ func newHookMetrics() *hookMetrics {
 	}
 }
 
-// observe counts one hook.
+// observe records one call of a hook.
 func (h *hookMetrics) observe(hook string, took time.Duration, err error) {
 	h.seconds.WithLabelValues(hook).Observe(took.Seconds())
 	if err != nil {
@@ -59,7 +59,7 @@ func (h *hookMetrics) observe(hook string, took time.Duration, err error) {
 	}
 }
 
-// collector reads the node's status at each scrape, so that removed classes are not in the metrics.
+// collector reads the node's status at each scrape, so that the metrics contain no removed classes.
 type collector struct {
 	node *node.Node
 
@@ -83,14 +83,14 @@ func newCollector(n *node.Node) *collector {
 	}
 }
 
-// Describe is part of prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.capacity, c.inUse, c.degraded, c.available, c.refusals, c.corrections, c.registered, c.reloaded, c.reloadTime} {
 		ch <- d
 	}
 }
 
-// Collect is part of prometheus.Collector.
+// Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	status := c.node.Status()
 	for _, r := range status.Resources {

@@ -14,8 +14,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 )
 
-// processTimes returns a function for the start times of the host's processes, in clock ticks after its boot. It is nil where /proc is
-// not that of the host's PID namespace, in which the kernel's threads are: PIDs of the runtime mean nothing there.
+// processTimes returns a function that returns the start time of a process of the host, in clock ticks after the
+// host's boot. It returns nil if /proc belongs to another PID namespace than the host's, because the PIDs that the
+// runtime reports are not valid there. processTimes recognizes the host's PID namespace by the kernel's threads.
 func processTimes(host hostfs.Root) func(pid int) (at uint64, exists bool) {
 	threads, err := host.ReadFile("/proc/2/stat")
 	if err != nil || !bytes.Contains(threads, []byte("(kthreadd)")) {

@@ -11,23 +11,25 @@ import (
 )
 
 type usage struct {
-	// allocated are the distinct devices that kubelet has allocated. They stay listed.
+	// allocated are the devices that kubelet has allocated, without duplicates. The publisher keeps these devices in the
+	// list.
 	allocated []string
-	// accounted is the number of devices that kubelet has allocated. If kubelet does not answer, it is counted from the
-	// assignments.
+	// accounted is the number of devices that kubelet has allocated. If kubelet does not answer, accounted is computed
+	// from the assignments and the cached devices.
 	accounted int
-	// granted are devices that Allocate has granted and kubelet has not reported, latest first. Kubelet may have allocated
-	// unreported of them, for example to init containers.
+	// granted are the devices that Allocate has granted and that kubelet has not reported, latest first. Kubelet may
+	// have allocated some of these devices, e.g. to init containers. unreported is the number of granted devices that
+	// kubelet may have allocated.
 	granted    []string
 	unreported int
-	// unaccounted is the number of owners of a bounded class that have no device of it.
+	// unaccounted is the number of owners that have a class with a capacity but have no device of that class.
 	unaccounted int
-	// needsPoll is true when kubelet's answer may soon change without an event.
+	// needsPoll is true if kubelet's answer may soon change without an event that reports the change.
 	needsPoll bool
 }
 
-// ownersOf returns the owners of a class, and whether they have it because kubelet allocated a device. Classes that share its
-// extended resource count as well.
+// ownersOf returns the owners of a class. The value of an owner is true if the owner has the class because kubelet
+// allocated a device to it. The result includes the owners of other classes that have the same extended resource.
 func ownersOf(c class, assignments *qosv1alpha1.ListAssignmentsResponse) map[owner]bool {
 	owners := map[owner]bool{}
 	for _, pod := range assignments.GetPods() {
@@ -59,8 +61,9 @@ func podsWithDevices(c class, assignments *qosv1alpha1.ListAssignmentsResponse) 
 	return pods
 }
 
-// ownersWithoutDevice returns the owners that hold no device of the class, ordered. If several pods have the same name, one of
-// them matches a device; owners with an allocated class match first.
+// ownersWithoutDevice returns the owners that hold no device of the class, in a fixed order. Kubelet reports pods by
+// name only. If several pods have the same name, only one of them matches a device, and an owner whose class kubelet
+// allocated matches before other owners.
 func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
 	matched := map[owner]bool{}
 	var list []owner
@@ -79,8 +82,9 @@ func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
 	return list
 }
 
-// account compares the owners of a class with kubelet's allocations. An owner whose class kubelet allocated is accounted for even
-// if kubelet does not report its device. Kubelet omits init containers, and for some time after its start also pods.
+// account compares the owners of a class with kubelet's allocations. If kubelet allocated the class of an owner, the
+// owner counts as accounted for, even if kubelet does not report the owner's device: kubelet does not report init
+// containers, and does not report all pods for some time after its start.
 func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners := ownersOf(c, assignments)
 	u := usage{allocated: deviceIDs(a.devices[c.extended]), granted: a.granted[c.extended]}
@@ -103,7 +107,7 @@ func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *alloc
 		c.capacity != 0 && (u.accounted > c.size() || !ownersInclude(owners, a.devices[c.extended]))
 
 	switch {
-	case a.incomplete: // any device may be allocated
+	case a.incomplete: // kubelet may have allocated any device without having reported it
 		u.unaccounted, u.unreported = 0, max(u.unreported, len(u.granted))
 	case a.starting:
 		u.unreported = len(u.granted)
@@ -113,15 +117,16 @@ func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *alloc
 	return u
 }
 
-// accountFromCache is account while kubelet does not answer. It uses the assignments and the cached devices. An owner of a class
-// of pod scope is accounted for if its pod has a cached device, or if a granted device is left.
+// accountFromCache replaces account while kubelet does not answer. It uses the assignments and the cached devices.
+// The owner of a class of pod scope counts as accounted for if its pod has a cached device, or if a granted device is
+// left for it.
 func accountFromCache(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners, holders := ownersOf(c, assignments), a.holders(c)
 	granted := a.granted[c.extended]
 	u := usage{allocated: append(deviceIDs(a.devices[c.extended]), granted...), needsPoll: true}
 
 	left := len(granted)
-	for _, allocated := range []bool{true, false} { // owners that certainly have a device take granted ones first
+	for _, allocated := range []bool{true, false} { // first the owners that certainly have a device
 		for o, is := range owners {
 			switch {
 			case is != allocated:
@@ -145,7 +150,7 @@ func accountFromCache(c class, assignments *qosv1alpha1.ListAssignmentsResponse,
 	return u
 }
 
-// ownersInclude reports whether every container with a device, or its pod, is an owner.
+// ownersInclude reports whether every container in devices is an owner, or belongs to a pod that is an owner.
 func ownersInclude(owners map[owner]bool, devices map[owner][]string) bool {
 	names := map[owner]bool{}
 	for o := range owners {

@@ -24,12 +24,13 @@ const (
 	podResourcesDirectory = "pod-resources"
 
 	listTimeout = 5 * time.Second
-	// maxAnswer is the largest answer that is accepted from kubelet, in bytes. Kubelet's own client has the same limit.
+	// maxAnswer is the largest answer that the publisher accepts from kubelet, in bytes. Kubelet's own client has the
+	// same limit.
 	maxAnswer = 16 << 20
 )
 
-// owner is a container that has a class or, if container is empty, a pod. A restarted container is the same owner. Kubelet
-// reports only names: owners from its answers have no UID.
+// owner identifies a container that has a class. If container is empty, it identifies a pod. A restarted container is
+// the same owner. Kubelet reports only names, so owners that are read from kubelet's answers have no UID.
 type owner struct{ namespace, pod, uid, container string }
 
 func (o owner) inKubelet() owner {
@@ -46,19 +47,20 @@ func compareOwners(a, b owner) int {
 		strings.Compare(a.uid, b.uid), strings.Compare(a.container, b.container))
 }
 
-// allocations are the devices that kubelet has allocated.
+// allocations describes the devices that kubelet has allocated.
 type allocations struct {
-	// pods are the pods that kubelet reports.
+	// pods is the set of pods that kubelet reports.
 	pods map[owner]bool
-	// devices are the devices of each container, by extended resource. Kubelet omits init containers that run to completion.
+	// devices lists the devices of each container, by extended resource. Kubelet does not report init containers that
+	// run to completion.
 	devices map[string]map[owner][]string
-	// granted are device IDs that Allocate has granted and that kubelet has not reported since, by extended resource,
-	// latest first.
+	// granted lists the IDs of devices that Allocate has granted and that kubelet has not reported since then, by
+	// extended resource. The latest grants are first.
 	granted map[string][]string
 
-	fromCache  bool // some devices are of pods that kubelet does not report
-	incomplete bool // kubelet may have allocated devices that it has not reported yet
-	starting   bool // kubelet may have started just now
+	fromCache  bool // true if some devices belong to pods that kubelet does not report
+	incomplete bool // true if kubelet may have allocated devices that it has not reported yet
+	starting   bool // true if kubelet may have started just now
 }
 
 func newAllocations() *allocations {
@@ -105,7 +107,7 @@ func (a *allocations) add(resource string, holder owner, ids []string) {
 	a.devices[resource][holder] = append(a.devices[resource][holder], ids...)
 }
 
-// holders returns the containers that hold devices of a class, and their pods.
+// holders returns the containers that hold devices of a class, and also the pods of these containers.
 func (a *allocations) holders(c class) map[owner]bool {
 	holders := map[owner]bool{}
 	for holder := range a.devices[c.extended] {
@@ -114,7 +116,7 @@ func (a *allocations) holders(c class) map[owner]bool {
 	return holders
 }
 
-// complete reports whether kubelet reports every pod of the assignments.
+// complete reports whether kubelet reports every pod that is in the assignments.
 func (a *allocations) complete(assignments *qosv1alpha1.ListAssignmentsResponse) bool {
 	return !slices.ContainsFunc(assignments.GetPods(), func(pod *qosv1alpha1.PodAssignments) bool {
 		return !a.pods[owner{namespace: pod.GetNamespace(), pod: pod.GetName()}]
@@ -127,21 +129,23 @@ func deviceIDs(devices map[owner][]string) []string {
 	return slices.Compact(ids)
 }
 
-// allocationCache keeps allocations that kubelet does not report at the moment. After its start kubelet answers before it has
-// loaded its pods, and then reports them one by one. During that time it already rejects pods whose devices are not healthy.
+// allocationCache keeps allocations that kubelet temporarily does not report. After its start, kubelet answers before
+// it has loaded its pods, and then reports the pods one by one. During that time kubelet already rejects pods whose
+// devices are not healthy.
 type allocationCache struct {
-	startup    time.Duration // how long kubelet may take from its start until it reports all pods
+	startup    time.Duration // how long kubelet may take to report all pods after its start
 	startupEnd time.Time
 	// synced is true after kubelet has reported all of its pods once.
 	synced bool
-	// devices are the devices of the last answer and of pods missing from it, as in allocations.
+	// devices lists the devices in kubelet's last answer, and the cached devices of pods that are missing from that
+	// answer. It is structured like allocations.devices.
 	devices map[string]map[owner][]string
-	// granted are device IDs that Allocate has granted and that kubelet has not reported since, by extended resource, with
-	// the time of the grant. Init containers may hold them.
+	// granted has the IDs of devices that Allocate has granted and that kubelet has not reported since then, by extended
+	// resource, with the time of the grant. Init containers may hold these devices.
 	granted map[string]map[string]time.Time
 }
 
-// newAllocationCache returns a cache that assumes that kubelet has just started.
+// newAllocationCache returns an empty cache. It assumes that kubelet has just started.
 func newAllocationCache(startup time.Duration, now time.Time) *allocationCache {
 	return &allocationCache{
 		startup: startup, startupEnd: now.Add(startup),
@@ -165,9 +169,13 @@ func (l *allocationCache) grant(granted map[string][]string, now time.Time) {
 	}
 }
 
-// merge stores kubelet's answer, with the devices of pods that are missing from it: of all pods while kubelet starts, and later
-// of pods that have the class because of an allocation. It keeps devices too long rather than too short. A free device that stays
-// listed is harmless, but kubelet fails the pod of an allocated device that is not listed. Assignments are nil if unknown.
+// merge stores kubelet's answer, and adds the cached devices of pods that are missing from the answer. While kubelet
+// starts, merge adds the devices of all missing pods. Later it adds only the devices of missing pods that have a
+// class of pod scope, or that have the class because kubelet allocated a device. assignments is nil if the
+// assignments are unknown.
+//
+// If in doubt, merge keeps a device. A free device that stays listed is harmless, but if an allocated device is not
+// listed, kubelet fails the device's pod.
 func (l *allocationCache) merge(a *allocations, list []class, assignments *qosv1alpha1.ListAssignmentsResponse, now time.Time) {
 	starting := l.starting(now)
 	l.synced = l.synced || !starting || assignments != nil && a.complete(assignments)
@@ -194,7 +202,7 @@ func (l *allocationCache) merge(a *allocations, list []class, assignments *qosv1
 	}
 }
 
-// cached returns the cached allocations, for use while kubelet does not answer.
+// cached returns the cached allocations. The publisher uses them while kubelet does not answer.
 func (l *allocationCache) cached(list []class, now time.Time) *allocations {
 	a := newAllocations()
 	a.starting = l.starting(now)
@@ -206,7 +214,7 @@ func (l *allocationCache) cached(list []class, now time.Time) *allocations {
 	return a
 }
 
-// grants returns the granted devices that kubelet has not reported, latest first.
+// grants returns the granted devices that kubelet has not reported. The latest grants are first.
 func (l *allocationCache) grants(extended string) []string {
 	granted := l.granted[extended]
 	return slices.SortedFunc(maps.Keys(granted), func(a, b string) int {

@@ -13,7 +13,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// directory watches kubelet's directories. At its start kubelet removes all sockets and then makes its own.
+// directory watches kubelet's directories. When kubelet starts, it removes all sockets in its directory and then
+// creates its own.
 type directory struct {
 	root    string
 	log     *slog.Logger
@@ -22,8 +23,8 @@ type directory struct {
 
 	// kubeletRestarted receives a value when kubelet's socket or directory was recreated.
 	kubeletRestarted chan struct{}
-	// socketRemoved is called when one of our sockets was removed. podResources is called when kubelet serves the pod-resources
-	// API.
+	// socketRemoved is called when one of the publisher's sockets was removed. podResources is called when kubelet
+	// starts to serve the pod-resources API.
 	socketRemoved, podResources func()
 }
 
@@ -40,10 +41,11 @@ func newDirectory(root string, log *slog.Logger, socketRemoved, podResources fun
 	return d
 }
 
-// needsPoll reports whether changes cause no event.
+// needsPoll reports whether changes in the directories may cause no event, so that the caller must poll.
 func (d *directory) needsPoll() bool { return d.watcher == nil || d.failed }
 
-// watch adds the directories that exist now. It is called again because a recreated directory has no watch.
+// watch watches the directories that exist now. It must be called again later, because a directory that was recreated
+// is not watched.
 func (d *directory) watch() {
 	if d.watcher == nil {
 		return
@@ -52,7 +54,8 @@ func (d *directory) watch() {
 	failed := false
 	for _, dir := range []string{d.root, filepath.Join(d.root, pluginsDirectory), filepath.Join(d.root, podResourcesDirectory)} {
 		err := d.watcher.Add(dir)
-		// A missing or unreadable directory is reported by its users, and its parent is watched. The watcher is closed at the end.
+		// These errors are ignored. A missing or unreadable directory is reported where it is used, and its parent
+		// directory is watched. ErrClosed means that the process is ending.
 		if err != nil && !errors.Is(err, fsnotify.ErrClosed) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 			failed = true
 			d.fail(err)
@@ -88,7 +91,7 @@ func (d *directory) run(ctx context.Context) {
 			if !open {
 				return
 			}
-			d.socketRemoved() // events may be lost: check all sockets
+			d.socketRemoved() // events may have been lost, so all sockets are checked
 		}
 	}
 }

@@ -16,11 +16,11 @@ import (
 	devicepluginv1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
 
-// endTimeout bounds how long an endpoint may take to send its last list and to end.
+// endTimeout limits how long an endpoint may take to send its last list and to end.
 const endTimeout = 2 * time.Second
 
-// endpoint is the device plugin of one class. It counts as registered while kubelet watches its devices. A kubelet that restarted
-// or lost the connection gets a new registration.
+// endpoint is the device plugin of one class. An endpoint counts as registered while kubelet watches its devices. If
+// kubelet restarts or loses the connection, the publisher registers the endpoint again.
 type endpoint struct {
 	devicepluginv1beta1.UnimplementedDevicePluginServer
 
@@ -28,23 +28,23 @@ type endpoint struct {
 	events   events
 	server   *grpc.Server
 	socket   socket
-	leaving  map[string]time.Time // see phaseOut; only for the publisher's loop
+	leaving  map[string]time.Time // see phaseOut; only publishLoop uses it
 
 	ctx              context.Context //nolint:containedctx // the endpoint's life
 	stop             context.CancelFunc
 	serving, streams sync.WaitGroup
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	state   endpointState
-	granted []string // device IDs that Allocate granted since takeGrants
+	granted []string // IDs of the devices that Allocate has granted since the last takeGrants
 }
 
-// endpointState has the published devices of an endpoint, and counts kubelet's streams and connections.
+// endpointState has the published devices of an endpoint, and the numbers of kubelet's streams and connections.
 type endpointState struct {
 	class   class
 	devices []device
-	streams int // calls of ListAndWatch: one, and for a moment two
-	conns   int // connections, with or without a stream
+	streams int // number of active calls of ListAndWatch: usually one, and two for a short time
+	conns   int // number of connections, with or without a stream
 	changed chan struct{}
 }
 
@@ -63,7 +63,7 @@ func newEndpoint(extended string, e events) *endpoint {
 	return p
 }
 
-// look returns the present state. Its changed is closed at the next change.
+// look returns the present state. The channel changed of this state is closed at the next change.
 func (p *endpoint) look() endpointState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,7 +73,7 @@ func (p *endpoint) look() endpointState {
 
 func (p *endpoint) registered() bool { return p.look().streams > 0 }
 
-// update changes the state. Kubelet gets a message only if the devices differ.
+// update changes the state. ListAndWatch then sends a message to kubelet if the devices differ.
 func (p *endpoint) update(change func(*endpointState)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *endpoint) update(change func(*endpointState)) {
 	p.state.changed = make(chan struct{})
 }
 
-// untilEnd returns a context that also ends with the endpoint.
+// untilEnd returns a context that ends when ctx ends or when the endpoint ends.
 func (p *endpoint) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	release := context.AfterFunc(p.ctx, cancel)
@@ -93,8 +93,8 @@ func (p *endpoint) untilEnd(ctx context.Context) (context.Context, context.Cance
 	}
 }
 
-// awaitStream waits until kubelet, which has connected, watches the devices. It returns false if kubelet does not, or has
-// disconnected.
+// awaitStream waits until kubelet, which has connected to the endpoint, watches the devices. It returns false if
+// kubelet does not watch the devices within the timeout, or has disconnected.
 func (p *endpoint) awaitStream(ctx context.Context, timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -141,7 +141,7 @@ func (c connections) HandleConn(_ context.Context, event stats.ConnStats) {
 	})
 }
 
-// GetDevicePluginOptions declares no optional calls: neither PreStartContainer nor GetPreferredAllocation.
+// GetDevicePluginOptions returns no options, so kubelet calls neither PreStartContainer nor GetPreferredAllocation.
 func (p *endpoint) GetDevicePluginOptions(context.Context, *devicepluginv1beta1.Empty) (*devicepluginv1beta1.DevicePluginOptions, error) {
 	return &devicepluginv1beta1.DevicePluginOptions{}, nil
 }
@@ -163,7 +163,7 @@ func (p *endpoint) ListAndWatch(_ *devicepluginv1beta1.Empty,
 		}
 
 		select {
-		case <-now.changed: // before the end: the last list is sent
+		case <-now.changed: // checked before the end of the endpoint, so that the last list is sent
 			continue
 		default:
 		}
@@ -189,7 +189,7 @@ func message(devices []device) *devicepluginv1beta1.ListAndWatchResponse {
 	return response
 }
 
-// streamStarted counts a stream. It returns false if the endpoint has ended.
+// streamStarted counts a new stream. It returns false if the endpoint has ended.
 func (p *endpoint) streamStarted() bool {
 	started := false
 	p.update(func(s *endpointState) {
@@ -210,7 +210,7 @@ func (p *endpoint) streamEnded() {
 	p.events.streamEnded()
 }
 
-// Allocate returns the annotation that gives the container its class.
+// Allocate returns the annotation with which the container gets its class.
 func (p *endpoint) Allocate(_ context.Context, request *devicepluginv1beta1.AllocateRequest) (*devicepluginv1beta1.AllocateResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,7 +225,7 @@ func (p *endpoint) Allocate(_ context.Context, request *devicepluginv1beta1.Allo
 	return response, nil
 }
 
-// answer decides on a request to allocate devices, and returns their IDs.
+// answer grants or refuses a request to allocate devices. It returns the IDs of the granted devices.
 func answer(c class, request *devicepluginv1beta1.AllocateRequest) (response *devicepluginv1beta1.AllocateResponse, ids []string, err error) {
 	if c.draining {
 		return nil, nil, status.Errorf(codes.FailedPrecondition,
@@ -247,9 +247,10 @@ func answer(c class, request *devicepluginv1beta1.AllocateRequest) (response *de
 	return response, ids, nil
 }
 
-// end sends the last list, ends the streams and removes the socket. It returns when all goroutines have ended.
+// end sends the last list to kubelet, ends the streams and removes the socket. It returns when all goroutines of the
+// endpoint have ended.
 func (p *endpoint) end() {
-	p.update(func(*endpointState) { p.stop() }) // under mu: no stream starts afterwards
+	p.update(func(*endpointState) { p.stop() }) // update holds mu, so no stream starts afterwards
 	timer := time.AfterFunc(endTimeout, p.server.Stop)
 	defer timer.Stop()
 	p.server.GracefulStop()

@@ -18,11 +18,12 @@ import (
 )
 
 const (
-	// maxSocketPath is the longest path of a unix socket, in bytes (unix(7), sun_path without its terminator).
+	// maxSocketPath is the length of the longest path of a unix socket, in bytes, without the terminating zero byte
+	// (sun_path in unix(7)).
 	maxSocketPath = 107
-	// maxSocketName keeps directory listings readable.
+	// maxSocketName limits the length of a socket's name, so that directory listings stay readable.
 	maxSocketName = 64
-	// maxKeyName is the longest name of an annotation key, in bytes, without its prefix.
+	// maxKeyName is the length of the longest annotation key in bytes, without the key's prefix.
 	maxKeyName = 63
 
 	socketPrefix = "qos-shim-"
@@ -41,7 +42,8 @@ func digest(name string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// socketName returns the name of a class's socket in dir: a readable beginning, a unique end, and short enough for the kernel.
+// socketName returns the name of a class's socket in dir. The name has a readable beginning and a unique end, and is
+// short enough for the kernel.
 func socketName(dir, extended string) (string, error) {
 	end := "-" + digest(extended) + socketSuffix
 	room := min(maxSocketName, maxSocketPath-len(dir)-1) - len(socketPrefix) - len(end)
@@ -54,8 +56,9 @@ func socketName(dir, extended string) (string, error) {
 	return socketPrefix + name[:min(room, len(name))] + end, nil
 }
 
-// annotationKey returns the key of the container annotation that names an allocated class. Each class has its own key, so that a
-// container with two classes of one resource has both annotations, and is refused.
+// annotationKey returns the key of the container annotation that names an allocated class. Each class has its own
+// key. If a container has two classes of one resource, it therefore has both annotations, and the plugin refuses the
+// container.
 func annotationKey(extended string) string {
 	name, ours := strings.CutPrefix(extended, classes.Domain+"/")
 	if !ours {
@@ -70,7 +73,7 @@ func deviceID(extended string, number int) string {
 	return base(extended) + "-" + strconv.Itoa(number)
 }
 
-// compareIDs orders devices by number. IDs without a number come last.
+// compareIDs orders device IDs by their number. IDs without a number are last.
 func compareIDs(a, b string) int {
 	return cmp.Or(cmp.Compare(deviceNumber(a), deviceNumber(b)), strings.Compare(a, b))
 }

@@ -12,23 +12,24 @@ import (
 )
 
 const (
-	// unlimitedDevices is the number of devices of a class without capacity.
+	// unlimitedDevices is the number of devices that are listed for a class without a capacity.
 	unlimitedDevices = 1000
-	// maxDevices bounds the messages to kubelet. No node runs as many containers.
+	// maxDevices limits the size of the messages to kubelet. No node runs this many containers.
 	maxDevices = 10000
 )
 
 type class struct {
 	resource, name string
 	extended       string // name of the extended resource
-	capacity       uint64 // 0 is unlimited
+	capacity       uint64 // 0 if the class has no limit
 	podScope       bool
 	draining       bool
-	// others are classes with the same extended resource that are not published, e.g. a renamed class that drains.
+	// others are classes that have the same extended resource and are not published themselves, e.g. a renamed class
+	// that drains.
 	others []class
 }
 
-// is reports whether the names belong to the class or to one of the others.
+// is reports whether resource, name and scope identify the class itself or one of the others.
 func (c class) is(resource, name string, podScope bool) bool {
 	if c.resource == resource && c.name == name && c.podScope == podScope {
 		return true
@@ -36,7 +37,7 @@ func (c class) is(resource, name string, podScope bool) bool {
 	return slices.ContainsFunc(c.others, func(other class) bool { return other.is(resource, name, podScope) })
 }
 
-// size returns the number of devices to list if kubelet has not allocated more.
+// size returns the number of devices that are listed, unless kubelet has allocated more devices.
 func (c class) size() int {
 	switch {
 	case c.draining:
@@ -47,7 +48,8 @@ func (c class) size() int {
 	return int(min(c.capacity, maxDevices)) //nolint:gosec // not above maxDevices
 }
 
-// classesOf returns the class to publish for each extended resource: the first that is not draining, or else the first.
+// classesOf returns one class for each extended resource. If several classes have the same extended resource,
+// classesOf chooses the first class that is not draining. If all of them drain, it chooses the first.
 func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	var list []class
 	add := func(resources []*qosv1alpha1.QOSResourceInfo, podScope bool) {
@@ -69,7 +71,8 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	return list
 }
 
-// insert adds a class to the list, or to the class with the same extended resource.
+// insert adds a class to the list. If the list has a class with the same extended resource, only one of the two classes
+// stays in the list, and the other class is added to its others.
 func insert(list []class, c class) []class {
 	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
 	if i < 0 {
@@ -91,9 +94,11 @@ type device struct {
 	healthy bool
 }
 
-// plan returns the devices to list: all allocated devices, and free ones up to the capacity. Each assignment that kubelet does
-// not account for makes one free device unhealthy. Devices with the highest numbers are first, and devices that Allocate once
-// granted are last. Allocated devices stay healthy, because after its restart kubelet fails pods with unhealthy devices.
+// plan returns the devices to list. It lists all allocated devices, and free devices up to the capacity. For each
+// assignment that kubelet does not account for, plan makes one free device unhealthy. It begins with the devices that
+// have the highest numbers, and takes devices that Allocate has granted last.
+//
+// Allocated devices stay healthy, because a kubelet that has restarted fails pods whose devices are unhealthy.
 func plan(c class, u usage) []device {
 	used := u.accounted + u.unreported
 	healthy := max(used, c.size()-u.unaccounted)
@@ -107,13 +112,14 @@ func plan(c class, u usage) []device {
 	return devices
 }
 
-// planWithheld is plan with all free devices unhealthy.
+// planWithheld is like plan, but makes all free devices unhealthy.
 func planWithheld(c class, u usage) []device {
 	u.accounted, u.unaccounted = len(u.allocated), c.size()
 	return plan(c, u)
 }
 
-// candidates returns size device IDs, or more if more are allocated: allocated ones first, then granted ones, then others.
+// candidates returns size device IDs, or more if more devices are allocated. Allocated devices are first, then
+// granted devices, then other devices.
 func candidates(c class, u usage, size int) []string {
 	ids := slices.Clone(u.allocated)
 	slices.SortFunc(ids, compareIDs)
@@ -138,11 +144,13 @@ func candidates(c class, u usage, size int) []string {
 	return ids
 }
 
-// phaseOut adds listed devices that are no longer wanted to the wanted ones. They are unhealthy and stay until ttl has passed:
-// kubelet chooses a device, calls Allocate and looks the device up in our list again, and panics if the device is gone by then.
-// leaving has the time since when each device is no longer wanted, and is updated.
+// phaseOut returns the wanted devices, and also listed devices that are no longer wanted. It makes a device that is
+// no longer wanted unhealthy and keeps it in the list until ttl has passed. The reason is that kubelet chooses a
+// device, calls Allocate, and then looks the device up in the list again. Kubelet panics if the device is gone by
+// then.
 //
-// The second result is when to call phaseOut again; 0 is never.
+// leaving has the time at which each device stopped being wanted. phaseOut updates leaving. The second result is the
+// time after which phaseOut must be called again; 0 means never.
 func phaseOut(listed, wanted []device, leaving map[string]time.Time, now time.Time, ttl time.Duration) ([]device, time.Duration) {
 	list := slices.Clone(wanted)
 	stays := make(map[string]bool, len(wanted))

@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deviceplugin publishes QoS classes to kubelet, one device plugin for each class, so that kubelet and scheduler
-// account for their capacity.
+// Package deviceplugin publishes QoS classes to kubelet, so that kubelet and the scheduler account for the capacity
+// of the classes. It runs one device plugin for each class.
 package deviceplugin
 
 import (
@@ -23,29 +23,30 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
-// Cache has the plugin's state. changed is closed at its next change.
+// Cache provides the plugin's state. The channel changed is closed when the state changes next.
 type Cache interface {
 	Get() (state nodecache.State, changed <-chan struct{})
 }
 
-// Options are those of a Publisher.
+// Options of a Publisher.
 type Options struct {
 	// KubeletDir is kubelet's root directory, e.g. /var/lib/kubelet. It contains device-plugins and pod-resources.
 	KubeletDir string
-	// Grace is how long free devices stay healthy while the plugin is not ready; 0 is 30 s.
+	// Grace is how long free devices stay healthy while the plugin is not ready. If it is 0, the publisher uses 30 s.
 	Grace time.Duration
-	// Registry registers the metrics; nil is none.
+	// Registry registers the metrics. If it is nil, the metrics are not registered.
 	Registry prometheus.Registerer
-	// Log is the publisher's logger.
+	// Log is the logger of the publisher.
 	Log *slog.Logger
 }
 
-// timing has the durations that tests shorten.
+// timing has the durations that tests replace by shorter ones.
 type timing struct {
-	debounce  time.Duration // from the first of several changes to the reaction
+	debounce  time.Duration // time that the publisher waits for further changes after a first change
 	deviceTTL time.Duration // see phaseOut
 	startup   time.Duration // see allocationCache
-	// Kubelet is polled after poll, then after twice that, up to pollMax, while it and the plugin disagree.
+	// While kubelet and the plugin disagree, kubelet is polled after the interval poll. The interval is doubled after
+	// each poll, up to pollMax.
 	poll, pollMax time.Duration
 }
 
@@ -53,33 +54,33 @@ type timing struct {
 type Publisher struct {
 	plugin     Cache
 	kubeletDir string
-	dir        string // of the device plugins' sockets
+	dir        string // directory of the device plugins' sockets
 	grace      time.Duration
 	log        *slog.Logger
 	metrics    *metrics
 	timing     timing
 
-	changed  chan struct{} // wakes publishLoop
-	register chan struct{} // wakes registerLoop: a socket is missing or an endpoint is new
-	lost     chan struct{} // wakes registerLoop: kubelet has ended a stream
+	changed  chan struct{} // a value wakes publishLoop
+	register chan struct{} // a value wakes registerLoop, because a socket is missing or an endpoint is new
+	lost     chan struct{} // a value wakes registerLoop, because kubelet has ended a stream
 
-	cleaned bool // registerLoop's: stale sockets are removed
+	cleaned bool // true after stale sockets were removed; only registerLoop uses it
 
-	// Only publishLoop uses these. allocations is nil until the plugin was ready once.
+	// Only publishLoop uses the following fields. allocations is nil until the plugin was ready for the first time.
 	allocations             *allocationCache
 	podResourcesUnavailable bool
-	withheld                bool // free devices are unhealthy, because the plugin has not been ready for too long
+	withheld                bool // true while free devices are unhealthy, because the plugin has not been ready for too long
 
-	kubeletRestarted atomic.Bool             // kubelet may have restarted, which allocations has not recorded yet
-	published        atomic.Bool             // the classes have been published once
+	kubeletRestarted atomic.Bool             // true if kubelet may have restarted and allocations does not know it yet
+	published        atomic.Bool             // true after the classes have been published for the first time
 	attempt          atomic.Pointer[attempt] // the registration in progress, or nil
 
-	mu        sync.Mutex // guards all below
+	mu        sync.Mutex // guards the fields below
 	endpoints map[string]*endpoint
-	problem   string // why not all endpoints are registered; empty if they are
+	problem   string // why not all endpoints are registered; empty if all are registered
 }
 
-// New makes a publisher, and registers its metrics. It does no other I/O.
+// New creates a publisher and registers its metrics. It does no I/O.
 func New(plugin Cache, o Options) *Publisher {
 	p := &Publisher{
 		plugin: plugin, kubeletDir: filepath.Clean(o.KubeletDir), dir: filepath.Join(o.KubeletDir, pluginsDirectory),
@@ -99,7 +100,8 @@ func New(plugin Cache, o Options) *Publisher {
 	return p
 }
 
-// Run publishes until ctx ends. From then on kubelet treats all devices as unhealthy, until they are published again.
+// Run publishes until ctx ends. After that, kubelet treats all devices as unhealthy until a publisher publishes them
+// again.
 func (p *Publisher) Run(ctx context.Context) error {
 	dir := newDirectory(p.kubeletDir, p.log, p.socketRemoved, func() {
 		p.kubeletRestarted.Store(true)
@@ -122,7 +124,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Healthy returns nil if kubelet watches the devices of every class, and the reason otherwise.
+// Healthy returns nil if kubelet watches the devices of every class. Otherwise it returns the reason why not.
 func (p *Publisher) Healthy() error {
 	p.mu.Lock()
 	problem := p.problem
@@ -186,7 +188,7 @@ func (p *Publisher) publishLoop(ctx context.Context) {
 	}
 }
 
-// after is time.After, but never sends for 0.
+// after is time.After, except that for a duration of 0 the channel never receives a value.
 func after(d time.Duration) <-chan time.Time {
 	if d == 0 {
 		return nil
@@ -194,8 +196,8 @@ func after(d time.Duration) <-chan time.Time {
 	return time.After(d)
 }
 
-// publish updates the endpoints for a state of the plugin. It returns the time until the next publish without a change (0 is
-// never), and whether to poll kubelet.
+// publish updates the endpoints for a state of the plugin. recheck is the time after which publish must be called
+// again even if nothing changes; 0 means never. needsPoll is true if kubelet must be polled.
 func (p *Publisher) publish(ctx context.Context, state nodecache.State, now time.Time) (recheck time.Duration, needsPoll bool) {
 	if state.Status == nil {
 		return 0, false
@@ -216,7 +218,7 @@ func (p *Publisher) publish(ctx context.Context, state nodecache.State, now time
 	return p.publishClasses(ctx, state, now)
 }
 
-// setWithheld records whether free devices are unhealthy, and logs changes.
+// setWithheld records whether free devices are published as unhealthy. It logs changes.
 func (p *Publisher) setWithheld(withheld bool, problem string) {
 	switch {
 	case withheld && !p.withheld:
@@ -233,7 +235,7 @@ func (p *Publisher) publishClasses(ctx context.Context, state nodecache.State, n
 	if ctx.Err() != nil {
 		return 0, false
 	}
-	granted := p.takeGrants() // after the list: what is granted in between is not in it, and stays unreported
+	granted := p.takeGrants() // taken after the list: a device that is granted in between is not in the list, and stays unreported
 
 	list := classesOf(state.Status.GetResources())
 	p.recordAnswer(err, granted, now)
@@ -242,7 +244,7 @@ func (p *Publisher) publishClasses(ctx context.Context, state nodecache.State, n
 	case err != nil:
 		reported, count = p.allocations.cached(list, now), accountFromCache
 	case p.withheld:
-		p.allocations.merge(reported, list, nil, now) // the assignments are outdated
+		p.allocations.merge(reported, list, nil, now) // without assignments, because the assignments are outdated
 	default:
 		p.allocations.merge(reported, list, state.Assignments, now)
 	}
@@ -272,7 +274,8 @@ func (p *Publisher) takeGrants() map[string][]string {
 	return granted
 }
 
-// recordAnswer records whether kubelet answered, and the devices granted since its previous answer.
+// recordAnswer records whether kubelet answered, and records the devices that were granted since kubelet's previous
+// answer.
 func (p *Publisher) recordAnswer(err error, granted map[string][]string, now time.Time) {
 	unavailable := err != nil
 	if p.kubeletRestarted.Swap(false) || p.podResourcesUnavailable && !unavailable {
@@ -290,7 +293,8 @@ func (p *Publisher) recordAnswer(err error, granted map[string][]string, now tim
 	p.podResourcesUnavailable = unavailable
 }
 
-// publishClass updates the devices of a class. A new endpoint gets them before it is registered.
+// publishClass updates the devices of a class. If the endpoint is new, publishClass sets its devices before the
+// endpoint is registered.
 func (p *Publisher) publishClass(c class, wanted []device, unaccounted int, now time.Time) (recheck time.Duration) {
 	p.mu.Lock()
 	e, found := p.endpoints[c.extended]
@@ -323,7 +327,8 @@ func (p *Publisher) publishClass(c class, wanted []device, unaccounted int, now 
 	return recheck
 }
 
-// removeOthers ends the endpoints that are not in keep. Kubelet first gets their devices as unhealthy, and then an empty list.
+// removeOthers removes the endpoints that are not in keep. Kubelet first receives the devices of such an endpoint as
+// unhealthy devices, and then an empty list.
 func (p *Publisher) removeOthers(keep map[string]bool, now time.Time) (recheck time.Duration) {
 	for _, e := range p.sorted() {
 		if keep[e.extended] {

@@ -26,9 +26,10 @@ const (
 	pluginsDirectory = "device-plugins"
 	kubeletSocket    = "kubelet.sock"
 
-	// registerTimeout includes the 10 s that kubelet takes to dial back before it answers.
+	// registerTimeout limits the duration of one registration. It includes the 10 s during which kubelet tries to
+	// connect to the endpoint before kubelet answers.
 	registerTimeout = 15 * time.Second
-	// watchTimeout is how long kubelet may take from a registration to ListAndWatch.
+	// watchTimeout is how long kubelet may take to call ListAndWatch after it has accepted a registration.
 	watchTimeout = 10 * time.Second
 	// stableTime is how long all endpoints must stay registered before the backoff is reset.
 	stableTime = 10 * time.Second
@@ -58,7 +59,7 @@ func (p *Publisher) registerLoop(ctx context.Context, dir *directory) {
 	}
 }
 
-// awaitRetry waits until there may be something to register. It returns false if ctx has ended.
+// awaitRetry waits until there may be an endpoint to register. It returns false if ctx has ended.
 func (p *Publisher) awaitRetry(ctx context.Context, dir *directory, retry *retry) bool {
 	for {
 		select {
@@ -77,14 +78,15 @@ func (p *Publisher) awaitRetry(ctx context.Context, dir *directory, retry *retry
 	}
 }
 
-// retry decides when registrations are tried again.
+// retry decides when the publisher tries again to register endpoints.
 type retry struct {
 	backoff     wait.Backoff
-	next        <-chan time.Time // nil if there is nothing to try
-	stableSince time.Time        // since when all endpoints are registered; zero if they are not
+	next        <-chan time.Time // receives a value when the next attempt is due; nil if no attempt is planned
+	stableSince time.Time        // when all endpoints became registered; zero if not all are registered
 }
 
-// record takes the outcome of an attempt. Without inotify there is a next attempt even after a success.
+// record records the outcome of an attempt. If inotify is not available, record plans another attempt even after a
+// success.
 func (r *retry) record(err error, needsPoll bool) {
 	r.next = nil
 	if err != nil {
@@ -100,7 +102,8 @@ func (r *retry) record(err error, needsPoll bool) {
 	}
 }
 
-// lost records that kubelet ended a stream. The backoff limits a kubelet that connects and disconnects repeatedly.
+// lost records that kubelet has ended a stream. It uses the backoff, because kubelet may connect and disconnect
+// repeatedly.
 func (r *retry) lost() {
 	if !r.stableSince.IsZero() && time.Since(r.stableSince) > stableTime {
 		r.backoff = newBackoff()
@@ -126,8 +129,8 @@ func (p *Publisher) setProblem(err error) {
 	p.problem = problem
 }
 
-// registerAll binds and registers every endpoint that kubelet does not watch. It continues after an error of one class, and
-// returns the first error.
+// registerAll binds and registers every endpoint that kubelet does not watch. If the registration of one class fails,
+// registerAll continues with the other classes. It returns the first error.
 func (p *Publisher) registerAll(ctx context.Context) error {
 	if err := p.checkDirectory(); err != nil {
 		return err
@@ -151,7 +154,7 @@ func (p *Publisher) registerAll(ctx context.Context) error {
 	return first
 }
 
-// checkDirectory returns what is wrong with kubelet's directory, and the remedy.
+// checkDirectory returns an error if kubelet's directory cannot be used. The error includes the remedy.
 func (p *Publisher) checkDirectory() error {
 	_, err := os.ReadDir(p.dir)
 	switch {
@@ -171,7 +174,7 @@ func (p *Publisher) bind(ctx context.Context, e *endpoint) (name string, err err
 	}
 
 	err = e.socket.bind(ctx, filepath.Join(p.dir, name), func(l net.Listener) {
-		e.serving.Go(func() { _ = e.server.Serve(l) }) // an error that the listener was closed is expected
+		e.serving.Go(func() { _ = e.server.Serve(l) }) // Serve returns an error when the listener is closed, which is expected
 	})
 	switch {
 	case errors.Is(err, fs.ErrPermission):
@@ -182,10 +185,11 @@ func (p *Publisher) bind(ctx context.Context, e *endpoint) (name string, err err
 	return name, nil
 }
 
-// errNoKubelet means that kubelet does not answer, so no other class can be registered either.
+// errNoKubelet means that kubelet does not answer. The registration of every other class would fail too.
 var errNoKubelet = errors.New("kubelet does not answer")
 
-// errInterrupted means that the socket was removed during the registration. The registration is retried at once.
+// errInterrupted means that kubelet removed the socket of the endpoint during the registration. The publisher retries
+// the registration at once.
 var errInterrupted = errors.New("the socket was removed during the registration")
 
 type attempt struct {
@@ -193,8 +197,9 @@ type attempt struct {
 	cancel   context.CancelFunc
 }
 
-// registerOne registers an endpoint. It serves before that, because kubelet dials back for up to 10 s before it answers. If a
-// starting kubelet removes the socket meanwhile, socketRemoved cancels the attempt.
+// registerOne registers an endpoint. It starts to serve the endpoint before it registers, because kubelet connects to
+// the endpoint before it answers the registration, and tries this for up to 10 s. If kubelet starts during this time
+// and removes the socket, socketRemoved cancels the attempt.
 func (p *Publisher) registerOne(ctx context.Context, e *endpoint) error {
 	ctx, cancel := e.untilEnd(ctx)
 	defer cancel()

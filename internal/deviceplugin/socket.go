@@ -16,17 +16,17 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
 )
 
-// socket is a unix socket whose file others may remove. It is safe for concurrent use.
+// socket is a unix socket whose file other processes may remove. It is safe for concurrent use.
 type socket struct {
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	listener net.Listener
 	path     string
-	file     os.FileInfo // distinguishes our file from another one with the same name
-	removed  bool        // remove was called
+	file     os.FileInfo // identifies the file of this socket, to distinguish it from another file with the same name
+	removed  bool        // true after remove was called
 }
 
-// bind makes the socket if its file does not exist, and passes the listener to serve, which must not block. It closes the
-// previous listener; its connections stay.
+// bind creates the socket if its file does not exist, and passes the listener to serve. serve must not block. bind
+// closes the previous listener; the connections of the previous listener stay open.
 func (s *socket) bind(ctx context.Context, path string, serve func(net.Listener)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,9 +44,9 @@ func (s *socket) bind(ctx context.Context, path string, serve func(net.Listener)
 		return err
 	}
 	if unixListener, ok := listener.(*net.UnixListener); ok {
-		unixListener.SetUnlinkOnClose(false) // it would remove another socket with the same name
+		unixListener.SetUnlinkOnClose(false) // closing the listener would remove another socket with the same name
 	}
-	err = os.Chmod(path, 0o600) // kubelet is root
+	err = os.Chmod(path, 0o600) // kubelet runs as root, so no other user needs access
 	if err == nil {
 		s.file, err = os.Lstat(path)
 	}
@@ -75,21 +75,21 @@ func (s *socket) fileExists(path string) bool {
 	return err == nil && os.SameFile(info, s.file)
 }
 
-// remove closes the socket for good, and removes its file unless it has been replaced.
+// remove closes the socket permanently. It removes the socket's file, unless another file has replaced it.
 func (s *socket) remove() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	s.removed = true
 	if s.fileExists(s.path) {
-		_ = os.Remove(s.path) // the next start removes it as well
+		_ = os.Remove(s.path) // if this fails, the next start removes the file
 	}
 	s.close()
 }
 
 func (s *socket) close() {
 	if s.listener != nil {
-		_ = s.listener.Close() // the server may have closed it
+		_ = s.listener.Close() // an error is ignored, because the server may have closed the listener already
 		s.listener = nil
 	}
 }
@@ -105,8 +105,8 @@ func removeStale(ctx context.Context, path string) error {
 	return err
 }
 
-// removeStaleSockets removes the sockets in dir that a previous process has left behind. Failures are ignored here: bind
-// reports those that matter.
+// removeStaleSockets removes the sockets in dir that an earlier process has left behind. It ignores failures, because
+// bind reports the failures that matter.
 func removeStaleSockets(ctx context.Context, dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, entry := range entries {

@@ -108,7 +108,7 @@ func (s *session) serve(ctx context.Context, conn *watchedConn) {
 		case <-s.synchronized:
 			s.plugin.reconciles.Go(func() {
 				s.plugin.node.Reconcile(ctx)
-				debug.FreeOSMemory() // a synchronization message lists all containers of the node, and is many times larger than what the plugin keeps of it
+				debug.FreeOSMemory() // the synchronization message was many times larger than the state
 			})
 		}
 	}
