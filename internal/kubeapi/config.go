@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeapi has what clients of the Kubernetes API share: credentials, informers, retries and explanations of errors.
+// Package kubeapi has the parts that the clients of the Kubernetes API share: credentials, informers, retries and
+// explanations of errors.
 package kubeapi
 
 import (
@@ -17,14 +18,16 @@ import (
 // ErrNoCredentials is returned when there is neither a kubeconfig nor a service account.
 var ErrNoCredentials = errors.New("no API access: neither --kubeconfig nor a service account; pass one of them, or use --publish=device-plugin")
 
-// Rate limits of one node. An idle shim makes no requests; the burst is for a node that gets all of its pods at once.
+// These are the rate limits of one node. An idle shim makes no requests. The burst is large enough for a node to
+// which all of its pods are assigned at once.
 const (
 	requestsPerSecond = 10
 	requestBurst      = 30
 )
 
-// Config returns a client configuration from the file kubeconfig or, if that is empty, from the pod's service account. It makes
-// no request. Typed clients use protobuf. Clients return the error of an overloaded server instead of retrying; see Retry.
+// Config returns a client configuration. It reads the file kubeconfig or, if kubeconfig is empty, uses the pod's
+// service account. It makes no request. Typed clients use protobuf. If the server is overloaded, clients return the
+// error instead of retrying; callers retry with Retry.
 func Config(kubeconfig, userAgent string) (*rest.Config, error) {
 	config, err := load(kubeconfig)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Cut truncates a text to limit bytes. A truncated text ends with mark. Invalid UTF-8, which the API rejects, is replaced.
+// Cut truncates a text to limit bytes. A truncated text ends with mark. Cut also replaces invalid UTF-8, because the
+// API server rejects it.
 func Cut(text string, limit int, mark string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= limit {

@@ -16,33 +16,34 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Outcome classifies the result of a request. It is a label of metrics.
+// Outcome classifies the result of a request. Metrics use it as a label.
 type Outcome string
 
-// Outcomes of requests. Each has a different remedy.
+// These are the outcomes of requests. Each of them has a different remedy.
 const (
 	OK           Outcome = "ok"
-	Forbidden    Outcome = "forbidden"    // no permission, or rejected by a policy
-	Unauthorized Outcome = "unauthorized" // invalid credentials
+	Forbidden    Outcome = "forbidden"    // the credentials have no permission, or a policy rejected the request
+	Unauthorized Outcome = "unauthorized" // the credentials are invalid
 	NoSuchKind   Outcome = "no_such_kind" // the CRD is not installed
 	NotFound     Outcome = "not_found"    // the object does not exist
 	Conflict     Outcome = "conflict"     // the object was modified concurrently
-	Invalid      Outcome = "invalid"      // rejected by validation
+	Invalid      Outcome = "invalid"      // validation rejected the object
 	TooMany      Outcome = "too_many"     // the server is overloaded
-	Unavailable  Outcome = "unavailable"  // no response, or a server error
+	Unavailable  Outcome = "unavailable"  // there was no response, or a server error
 	Failed       Outcome = "error"        // anything else
 )
 
-// Problem is an error that an administrator has to repair, and its message. It is retried slowly.
+// Problem is an error that an administrator has to fix, with a message. Requests that fail with a Problem are retried
+// slowly.
 type Problem struct {
-	Line string // names the remedy
+	Line string // the message; it names the remedy
 	Err  error
 }
 
-// Error returns the message.
+// Error returns the message of the problem.
 func (p *Problem) Error() string { return p.Line }
 
-// Unwrap returns the error of the server.
+// Unwrap returns the server's error.
 func (p *Problem) Unwrap() error { return p.Err }
 
 // OutcomeOf classifies the error of a request.
@@ -54,7 +55,7 @@ func OutcomeOf(err error) Outcome {
 	case code == 0:
 		return withoutResponse(err)
 	case code == http.StatusNotFound && apierrors.IsUnexpectedServerError(err):
-		return NoSuchKind // the path is unknown, not the object
+		return NoSuchKind // the server does not know the path, so the kind is missing and not the object
 	case code >= http.StatusInternalServerError:
 		return Unavailable
 	}
@@ -85,7 +86,8 @@ func withoutResponse(err error) Outcome {
 	return Failed
 }
 
-// statusCode returns the HTTP status of a response of the API server; 0 for other errors.
+// statusCode returns the HTTP status code if the error is a response of the API server. It returns 0 for other
+// errors.
 func statusCode(err error) int {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -131,19 +133,20 @@ func Explain(err error) string {
 	return Message(err)
 }
 
-// OurKind is the kind of the objects that the shim publishes.
+// OurKind is the kind of the object that the shim publishes.
 const OurKind = "NodeQOSResources"
 
-// About adds the kind of an object, e.g. "event", to an error. Not every response of the API server names it.
+// About wraps an error and adds the kind of the object, e.g. "event", because not every response of the API server
+// names the kind.
 type About struct {
 	Kind string
 	Err  error
 }
 
-// Error returns the message of the error.
+// Error returns the message of the wrapped error.
 func (a *About) Error() string { return a.Err.Error() }
 
-// Unwrap returns the error of the server.
+// Unwrap returns the wrapped error.
 func (a *About) Unwrap() error { return a.Err }
 
 func explainInvalid(err error) string {
@@ -158,8 +161,8 @@ func explainInvalid(err error) string {
 	return line
 }
 
-// explainForbidden distinguishes a missing permission from the refusal of an admission policy, by the API server's message
-// format.
+// explainForbidden distinguishes a missing permission from the rejection by an admission policy. It recognizes them
+// by the format of the API server's message.
 func explainForbidden(text string) string {
 	part := regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"`).FindStringSubmatch(text)
 	if part == nil {
@@ -184,7 +187,8 @@ func explainUnavailable(err error) string {
 	return fmt.Sprintf("%s does not answer (%s); the node is not affected, trying again", Server(err), Cause(err))
 }
 
-// Server names the API server of a failed request, with its address if known.
+// Server returns a name for the API server of a failed request. The name includes the server's address if the error
+// contains it.
 func Server(err error) string {
 	if request, ok := errors.AsType[*url.Error](err); ok {
 		if at, bad := url.Parse(request.URL); bad == nil && at.Host != "" {
@@ -194,7 +198,8 @@ func Server(err error) string {
 	return "the API server"
 }
 
-// Cause returns the server's message, or else the innermost error without the addresses and operations around it.
+// Cause returns the server's message. If there is none, it returns the innermost error, without the addresses and
+// operations around it.
 func Cause(err error) string {
 	if statusCode(err) != 0 {
 		return Message(err)

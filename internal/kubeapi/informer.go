@@ -14,15 +14,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// ListerWatcher is a client of one kind of object; L is the type of its lists.
+// ListerWatcher lists and watches one kind of object. L is the type of the lists.
 type ListerWatcher[L runtime.Object] interface {
 	List(ctx context.Context, options metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// NewInformer makes an informer for objects of example's type that match a field selector. The caller runs it until ctx ends.
-// done gets the error of each list or watch request, and nil when a watch begins: client-go retries some requests without calling
-// an error handler, and a list may succeed while watches fail. Failed requests are retried as by Retry, in addition to
+// NewInformer returns an informer for objects of example's type that match a field selector. The caller must run the
+// informer until ctx ends.
+//
+// The informer calls done with the error of each failed list or watch request, and with nil when a watch begins. An
+// error handler would not be enough: client-go retries some requests without calling an error handler, and a list may
+// succeed while watches fail. The informer delays its next request after a failure as Retry does, in addition to
 // client-go's own backoff.
 func NewInformer[L runtime.Object](
 	ctx context.Context, client ListerWatcher[L], fieldSelector string, example runtime.Object, done func(error),
@@ -62,13 +65,13 @@ func NewInformer[L runtime.Object](
 		},
 	}
 	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(requests, client), example, 0, cache.Indexers{})
-	// It fails only after the informer was started.
+	// The call returns an error only if the informer has already been started.
 	_ = informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 	return informer
 }
 
-// relists reports whether client-go lists at once after a request failed with err: the server has dropped the last resource
-// version, or cannot stream lists.
+// relists reports whether client-go lists again at once after a request failed with err. It does so if the server no
+// longer has the last resource version, or if the server cannot stream lists.
 func relists(o metav1.ListOptions, err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || o.SendInitialEvents != nil && apierrors.IsInvalid(err)
 }

@@ -9,10 +9,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Writes counts write requests to the API.
+// Writes counts write requests to the API server.
 type Writes struct{ total *prometheus.CounterVec }
 
-// NewWrites registers the counter, or uses the existing one of the registry. It panics as registry.MustRegister does.
+// NewWrites registers the counter. If the registry already has the counter, NewWrites uses it. NewWrites panics in
+// the same cases as registry.MustRegister.
 func NewWrites(registry prometheus.Registerer) *Writes {
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "qos_shim_api_writes_total", Help: "Write requests to the Kubernetes API, by kind of object and outcome.",
@@ -31,7 +32,7 @@ func NewWrites(registry prometheus.Registerer) *Writes {
 	return &Writes{total}
 }
 
-// Count counts a write to an object, e.g. "nodeqosresources/status", and returns its error.
+// Count counts a write to an object, e.g. "nodeqosresources/status". It returns the error of the write unchanged.
 func (w *Writes) Count(object string, err error) error {
 	w.total.WithLabelValues(object, string(OutcomeOf(err))).Inc()
 	return err

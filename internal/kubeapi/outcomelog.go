@@ -5,8 +5,8 @@ package kubeapi
 
 import "log/slog"
 
-// OutcomeLog logs the outcome of a repeated operation when it changes. It does not log an initial success. It is not safe for
-// concurrent use.
+// OutcomeLog logs the outcome of a repeated operation whenever the outcome changes. If the first attempt succeeds,
+// OutcomeLog does not log it. OutcomeLog is not safe for concurrent use.
 type OutcomeLog struct {
 	// What names the operation, e.g. "publish NodeQOSResources worker-1".
 	What string
@@ -15,8 +15,8 @@ type OutcomeLog struct {
 	last error
 }
 
-// Record logs the outcome of an attempt if it differs from the last one. Messages are not compared, because most outcomes have
-// one remedy each.
+// Record logs the outcome of an attempt if the outcome differs from the last one. It does not compare messages,
+// because for most outcomes every message has the same remedy.
 func (l *OutcomeLog) Record(err error) {
 	outcome, last := OutcomeOf(err), OutcomeOf(l.last)
 	switch {

@@ -15,18 +15,19 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// The delay after the first failure is random, from 0 to minStep. After the next failure it is from 0 to twice that, and so on up
-// to maxStep. The full range spreads the retries of nodes that failed together.
+// The delay after the first failure is a random time between 0 and minStep. The upper limit doubles after each
+// further failure, up to maxStep. The delays begin at 0, so that the retries of nodes that failed at the same time
+// are spread over the whole range.
 const (
 	minStep = time.Second
 	maxStep = time.Minute
 )
 
-// ErrBreakerOpen is returned for a request that was not made because its Breaker is open.
+// ErrBreakerOpen is returned if a request was not made because the Breaker is open.
 var ErrBreakerOpen = errors.New("circuit breaker is open: the API server failed before")
 
-// Retry computes when a failed operation may be tried again. The zero value allows an attempt at once. It is not safe for
-// concurrent use.
+// Retry computes when a failed operation may be tried again. The zero value allows an attempt at once. Retry is not
+// safe for concurrent use.
 type Retry struct {
 	failures int
 	next     time.Time
@@ -41,11 +42,12 @@ func (r *Retry) Failed(err error) {
 	r.failures++
 }
 
-// Reset allows an attempt at once and forgets the failures.
+// Reset allows an attempt at once, and resets the number of failures.
 func (r *Retry) Reset() { *r = Retry{} }
 
-// delay returns the wait after err, which followed this number of failures; random is from [0, 1). The delay that the server
-// requests is added. An error that an administrator has to repair gets the longest step at once.
+// delay returns the time to wait after err. failures is the number of consecutive failures before err. random is at
+// least 0 and less than 1. delay adds the time that the server requests. For an error that an administrator has to
+// fix, delay uses maxStep at once.
 func delay(err error, failures int, random float64) time.Duration {
 	step := maxStep
 	if !needsPerson(err) && failures < 10 {
@@ -68,8 +70,9 @@ func needsPerson(err error) bool {
 	return false
 }
 
-// Breaker is a rate limit and a circuit breaker for the requests of one node. It opens when the API server cannot serve any
-// request: objects with separate backoffs would still use the whole rate limit of each node. It is safe for concurrent use.
+// Breaker is a rate limit and a circuit breaker for the requests of one node. It opens when the API server cannot
+// serve any request. Separate backoffs of the objects would not be enough, because the objects of a node together
+// could still use the node's whole rate limit. Breaker is safe for concurrent use.
 type Breaker struct {
 	limit flowcontrol.RateLimiter
 
@@ -77,19 +80,20 @@ type Breaker struct {
 	retry Retry
 }
 
-// NewBreaker makes a closed breaker.
+// NewBreaker returns a closed breaker.
 func NewBreaker(requestsPerSecond float32, burst int) *Breaker {
 	return &Breaker{limit: flowcontrol.NewTokenBucketRateLimiter(requestsPerSecond, burst)}
 }
 
-// Wait returns how long the breaker stays open; 0 means that it is closed.
+// Wait returns how long the breaker stays open. It returns 0 if the breaker is closed.
 func (b *Breaker) Wait() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.retry.Wait()
 }
 
-// Do waits for the rate limit, makes a request and returns its error. While the breaker is open it returns ErrBreakerOpen.
+// Do waits for the rate limit, makes the request and returns the error of the request. While the breaker is open, Do
+// makes no request and returns ErrBreakerOpen.
 func (b *Breaker) Do(ctx context.Context, request func() error) error {
 	if err := b.limit.Wait(ctx); err != nil {
 		return err
@@ -107,7 +111,7 @@ func (b *Breaker) record(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.retry.Wait() > 0: // the request began before another one opened the breaker
+	case b.retry.Wait() > 0: // another request opened the breaker while this request ran
 	case ServerFailed(err):
 		b.retry.Failed(err)
 	default:
@@ -115,7 +119,8 @@ func (b *Breaker) record(err error) {
 	}
 }
 
-// ServerFailed reports whether other requests would fail, too: the server is away or overloaded, or rejects the credentials.
+// ServerFailed reports whether an error means that other requests would fail too, because the server is away, is
+// overloaded, or rejects the credentials.
 func ServerFailed(err error) bool {
 	switch OutcomeOf(err) {
 	case Unavailable, TooMany, Unauthorized:
@@ -124,8 +129,8 @@ func ServerFailed(err error) bool {
 	return false
 }
 
-// Work reconciles the keys of a queue until its shutdown. reconcile returns when to reconcile the key again; 0 means when it is
-// enqueued again.
+// Work reconciles the keys of a queue until the queue shuts down. reconcile returns the time after which the key must
+// be reconciled again. If this time is 0, the key is not reconciled before it is enqueued again.
 func Work[K comparable](ctx context.Context, queue workqueue.TypedDelayingInterface[K], reconcile func(context.Context, K) time.Duration) {
 	for {
 		key, shutdown := queue.Get()

@@ -17,16 +17,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// maxMessage bounds how much of a response with Retry-After is read, in bytes.
+// maxMessage limits how much of a response with Retry-After is read, in bytes.
 const maxMessage = 16 << 10
 
-// disableClientRetry turns every response with Retry-After into an error. client-go would otherwise sleep exactly that long and
-// retry, up to ten times, so that all nodes that were rejected together retry together.
+// disableClientRetry turns every response with Retry-After into an error. Otherwise client-go would sleep exactly as
+// long as the response requests, and retry up to ten times. All nodes that the server rejected at the same time would
+// then retry at the same time.
 func disableClientRetry(next http.RoundTripper) http.RoundTripper { return noRetry{next} }
 
 type noRetry struct{ next http.RoundTripper }
 
-// RoundTrip returns a *apierrors.StatusError for responses with Retry-After.
+// RoundTrip returns a *apierrors.StatusError if the response has Retry-After.
 func (n noRetry) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := n.next.RoundTrip(request)
 	if err != nil {

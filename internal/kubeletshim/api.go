@@ -24,14 +24,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
 
-// credentialsInterval is how often unusable credentials are read again.
+// credentialsInterval is how often the shim reads the credentials again while they cannot be used.
 const credentialsInterval = 30 * time.Second
 
 type publisher interface {
 	Run(ctx context.Context) error
 }
 
-// apiPublishers are the publishers that need the Kubernetes API. The device plugins do not depend on them.
+// apiPublishers are the publishers that need the Kubernetes API. The device plugins run without the Kubernetes API.
 type apiPublishers struct {
 	options  Options
 	cache    *nodecache.Cache
@@ -40,7 +40,7 @@ type apiPublishers struct {
 	log      *slog.Logger
 }
 
-// Run waits for usable credentials, and publishes with them until ctx ends.
+// Run waits until there are credentials that can be used, and then publishes with them until ctx ends.
 func (a *apiPublishers) Run(ctx context.Context) error {
 	for logged := ""; ; {
 		publishers, err := a.connect()
@@ -83,7 +83,7 @@ func (a *apiPublishers) connect() ([]publisher, error) {
 	return publishers, err
 }
 
-// publishers makes the publishers that the options enable. Its errors are about the credentials.
+// publishers creates the publishers that the options enable. If it returns an error, the credentials cannot be used.
 func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -118,7 +118,7 @@ func (a *apiPublishers) podOptions() podstatus.Options {
 	}
 }
 
-// update requests other classes for a container from the plugin.
+// update asks the plugin to assign other classes to a container.
 func (a *apiPublishers) update(ctx context.Context, request *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
 	_, err := a.client.UpdateContainerQOSResources(ctx, request)
 	return err

@@ -11,37 +11,37 @@ import (
 	"time"
 )
 
-// What the shim can publish.
+// These are the names of what the shim can publish.
 const (
-	// DevicePlugin publishes classes and capacities to the kubelet. It is always on.
+	// DevicePlugin publishes classes and capacities to the kubelet. The shim always publishes this.
 	DevicePlugin = "device-plugin"
 	// NodeObject publishes the NodeQOSResources object of the node.
 	NodeObject = "node-object"
-	// PodConditions sets a condition with its classes on each pod.
+	// PodConditions sets a condition on each pod. The condition lists the classes of the pod.
 	PodConditions = "pod-conditions"
-	// Events creates events for refusals and changes at pods.
+	// Events creates events on pods for refusals and changes of classes.
 	Events = "events"
-	// Evictions evicts pods of classes that were removed from class files with onClassRemoved: evict.
+	// Evictions evicts the pods whose class was removed from class files with onClassRemoved: evict.
 	Evictions = "evictions"
 )
 
-// Publications returns all that can be published.
+// Publications returns the names of everything that the shim can publish.
 func Publications() []string {
 	return []string{DevicePlugin, NodeObject, PodConditions, Events, Evictions}
 }
 
-// Options of the process; its flags.
+// Options are the options of the shim, which the command's flags set.
 type Options struct {
 	APISocket, KubeletDir, NodeName, Kubeconfig, MetricsAddress string
 
 	Publish           []string
 	FollowAnnotations bool
-	// Grace is how long capacity is kept while the plugin is not ready.
+	// Grace is how long the shim keeps the published capacity while the plugin is not ready.
 	Grace   time.Duration
 	Version string
 }
 
-// DefaultOptions returns the options of a node agent.
+// DefaultOptions returns the default options.
 func DefaultOptions() Options {
 	return Options{
 		APISocket: "/run/qos-nri-plugin/qos.sock", KubeletDir: "/var/lib/kubelet", MetricsAddress: "127.0.0.1:9421",
@@ -49,7 +49,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate returns an error with the remedy for the first invalid option.
+// Validate returns an error for the first invalid option. The error includes the remedy.
 func (o Options) Validate() error {
 	for _, name := range o.Publish {
 		if !slices.Contains(Publications(), name) {

@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeletshim is the shim's process: it follows the plugin and publishes to the kubelet and to the Kubernetes API.
+// Package kubeletshim is the process of the kubelet shim. It follows the plugin's state and publishes it to the
+// kubelet and to the Kubernetes API.
 package kubeletshim
 
 import (
@@ -21,16 +22,17 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 )
 
-// Shim is the process.
+// Shim is the process of the kubelet shim.
 type Shim struct {
 	options Options
 	log     *slog.Logger
 }
 
-// New makes a shim. It does no I/O.
+// New returns a shim. It does no I/O.
 func New(o Options, log *slog.Logger) *Shim { return &Shim{options: o, log: log} }
 
-// Run publishes until ctx ends. Published objects remain, but the kubelet allocates no devices without the shim.
+// Run publishes until ctx ends. After that, the published API objects remain, but the kubelet allocates no devices
+// until a shim runs again.
 func (s *Shim) Run(ctx context.Context) error {
 	listener, err := metrics.Listen(ctx, s.options.MetricsAddress)
 	if err != nil {
@@ -66,7 +68,8 @@ func (s *Shim) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// ready returns why the kubelet does not have the plugin's capacity. It does not depend on the Kubernetes API.
+// ready returns an error while the kubelet does not have the capacities of the plugin's classes. Failures of the
+// Kubernetes API do not affect ready.
 func ready(cache *nodecache.Cache, devices *deviceplugin.Publisher) error {
 	if state, _ := cache.Get(); !state.Ready() {
 		return errors.New(state.Problem)

@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodecache is a watch cache of the node API: it follows the plugin's streams and holds their latest messages.
+// Package nodecache is a watch cache of the node API. It follows the plugin's streams and keeps the latest message of
+// each stream.
 package nodecache
 
 import (
@@ -22,38 +23,42 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 )
 
-// State is the plugin's state as the cache has it. Its messages are shared and must not be modified.
+// State is the state of the plugin as far as the cache knows it. Callers must not modify its messages, because the
+// messages are shared.
 type State struct {
-	// Status and Assignments are from the last time that the plugin was ready: connected, with a configuration in force and
-	// synchronized with the runtime. Both are nil until then.
+	// Status and Assignments are from the last time when the plugin was ready. The plugin is ready when it is connected,
+	// a configuration is applied, and the plugin is synchronized with the container runtime. Both fields are nil until
+	// the plugin is ready for the first time.
 	Status      *qosv1alpha1.StatusResponse
 	Assignments *qosv1alpha1.ListAssignmentsResponse
-	// Latest is the newest status of the present connection, ready or not; nil while there is no connection.
+	// Latest is the newest status on the present connection, whether the plugin is ready or not. It is nil while there
+	// is no connection.
 	Latest *qosv1alpha1.StatusResponse
-	// NotReadySince is when the plugin stopped being ready; zero while it is ready.
+	// NotReadySince is the time when the plugin stopped being ready. It is zero while the plugin is ready.
 	NotReadySince time.Time
-	// Problem is why the plugin is not ready, for people; empty while it is ready.
+	// Problem is a text for people that states why the plugin is not ready. It is empty while the plugin is ready.
 	Problem string
 }
 
 // Ready reports whether Status and Assignments are current.
 func (s State) Ready() bool { return s.NotReadySince.IsZero() }
 
-// Cache holds the latest state. It is safe for concurrent use.
+// Cache keeps the latest state of the plugin. It is safe for concurrent use.
 type Cache struct {
 	socket string
 	log    *slog.Logger
 	now    func() time.Time
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	state   State
 	changed chan struct{}
-	// status and assignments are of the present connection; nil before their first message.
+	// status and assignments are the latest messages on the present connection. Each is nil until its first message
+	// arrives.
 	status      *qosv1alpha1.StatusResponse
 	assignments *qosv1alpha1.ListAssignmentsResponse
 }
 
-// New makes a cache of the node API on a socket. It does no I/O.
+// New returns a cache of the node API on the given socket. It does no I/O.
 func New(socket string, log *slog.Logger) *Cache {
 	return &Cache{
 		socket: socket, log: log, now: time.Now, changed: make(chan struct{}),
@@ -61,7 +66,7 @@ func New(socket string, log *slog.Logger) *Cache {
 	}
 }
 
-// Get returns the state, and a channel that is closed when it changes.
+// Get returns the state, and a channel that is closed when the state changes.
 func (c *Cache) Get() (state State, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +74,7 @@ func (c *Cache) Get() (state State, changed <-chan struct{}) {
 	return c.state, c.changed
 }
 
-// Run follows the node API until ctx ends, and reconnects whenever the connection is lost.
+// Run follows the node API until ctx ends. It reconnects whenever the connection is lost.
 func (c *Cache) Run(ctx context.Context) error {
 	conn, err := nodeclient.Connect(c.socket)
 	if err != nil {
@@ -88,7 +93,7 @@ func (c *Cache) Run(ctx context.Context) error {
 			backoff = newBackoff()
 		}
 
-		// gRPC's own backoff is made for networks and too slow here.
+		// gRPC's own backoff is designed for networks, and is too slow for a local socket.
 		conn.ResetConnectBackoff()
 		select {
 		case <-ctx.Done():
@@ -142,8 +147,8 @@ func (c *Cache) update(s *qosv1alpha1.StatusResponse, a *qosv1alpha1.ListAssignm
 	}
 }
 
-// disconnected drops the messages of a connection that ended with err, and reports whether there were any. The last ready state
-// is kept.
+// disconnected removes the messages of a connection that ended with err. It reports whether the connection had
+// received any messages. It keeps the last ready state.
 func (c *Cache) disconnected(err error) (received bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,7 +159,8 @@ func (c *Cache) disconnected(err error) (received bool) {
 	return received
 }
 
-// problem returns why the plugin is not ready; empty if it is. The caller holds mu.
+// problem returns why the plugin is not ready. It returns an empty string if the plugin is ready. The caller holds
+// mu.
 func (c *Cache) problem() string {
 	config := c.status.GetConfig()
 	switch {
@@ -188,7 +194,7 @@ func (c *Cache) notReady(problem string) {
 	c.set(next)
 }
 
-// set replaces the state, and logs when the plugin becomes ready or the problem changes. The caller holds mu.
+// set replaces the state. It logs when the plugin becomes ready, and when the problem changes. The caller holds mu.
 func (c *Cache) set(next State) {
 	switch {
 	case next.Problem == c.state.Problem:

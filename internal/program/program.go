@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package program has the common parts of all commands: exit codes, usage errors, log flags and the version.
+// Package program has the parts that all commands share: exit codes, usage errors, log flags and the version.
 package program
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Exit codes.
+// These are the exit codes of all commands.
 const (
-	ExitProblems = 1 // the command failed, or found problems
+	ExitProblems = 1 // the command failed or found problems
 	ExitUsage    = 2 // the command line is wrong
 )
 
-// errUsage is wrapped by errors about the command line.
+// errUsage is wrapped by every error about the command line.
 var errUsage = errors.New("usage")
 
 // Main runs a program until it ends, or until SIGTERM or SIGINT, and returns the exit code.
@@ -52,7 +52,7 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	return ExitProblems
 }
 
-// NoArguments returns a usage error for any argument.
+// NoArguments returns a usage error if the command has any argument.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return UsageError(cmd, fmt.Errorf("unknown command %q", args[0]))
@@ -60,7 +60,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// UsageError adds a reference to the command's help.
+// UsageError wraps an error about the command line, and adds a reference to the command's help.
 func UsageError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w: %w; see %q", errUsage, err, cmd.CommandPath()+" --help")
 }
@@ -68,13 +68,13 @@ func UsageError(cmd *cobra.Command, err error) error {
 // LogOptions are the flags of a program's logger.
 type LogOptions struct{ Level, Format string }
 
-// AddFlags adds the flags and their defaults.
+// AddFlags adds the log flags with their default values.
 func (o *LogOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Level, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&o.Format, "log-format", "text", "text or json")
 }
 
-// Logger makes the logger. An error names the flag.
+// Logger returns a logger with these options. If an option is invalid, the error names the flag.
 func (o *LogOptions) Logger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.Level)); err != nil {

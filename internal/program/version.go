@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NewVersionCommand makes a program's command "version". linked is the version that the linker sets for releases. If it is
-// empty, the version is that of the Go toolchain's build information.
+// NewVersionCommand returns the command "version" of a program. linked is the version that the linker sets for
+// releases. If linked is empty, the command prints the version from the build information of the Go toolchain.
 func NewVersionCommand(name, linked string) *cobra.Command {
 	return &cobra.Command{
 		Use:               "version",
@@ -28,7 +28,7 @@ func NewVersionCommand(name, linked string) *cobra.Command {
 	}
 }
 
-// Version returns only the version.
+// Version returns only the version, without any other text.
 func Version(linked string) string {
 	info, _ := debug.ReadBuildInfo()
 	return versionOf(linked, info)

@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package uevent watches for added, removed and changed devices, with the kernel's messages (kobject_uevent).
+// Package uevent reports added, removed and changed devices. It reads the messages that the kernel sends about
+// devices (kobject_uevent).
 package uevent
 
 import (
@@ -15,17 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelGroup is the multicast group of the kernel's messages. udev sends to another one.
+// kernelGroup is the multicast group to which the kernel sends its messages. udev sends its messages to another
+// group.
 const kernelGroup = 1
 
-// messageSize is larger than any message of the kernel (UEVENT_BUFFER_SIZE is 2048).
+// messageSize is larger than any message of the kernel, because the kernel's UEVENT_BUFFER_SIZE is 2048.
 const messageSize = 8 << 10
 
-// Listener receives messages from its creation on. The kernel sends them to all network namespaces of the host's user namespace,
-// so that pods without the host's network receive them too.
+// Listener receives the kernel's messages from the time of its creation. The kernel sends the messages to all network
+// namespaces that the host's user namespace owns, so a pod without the host's network also receives them.
 type Listener struct{ socket *os.File }
 
-// Listen makes a Listener.
+// Listen creates a Listener.
 func Listen() (*Listener, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
@@ -37,8 +39,8 @@ func Listen() (*Listener, error) {
 	return &Listener{socket: os.NewFile(uintptr(fd), "uevents")}, nil
 }
 
-// Follow calls changed for every message about devices of a subsystem, and when messages were lost. It returns when ctx ends or
-// reading fails.
+// Follow calls changed for every message about a device of the subsystem, and also if messages were lost. It returns
+// when ctx ends or when reading fails.
 func (l *Listener) Follow(ctx context.Context, subsystem string, changed func()) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.socket.Close() })
 	defer func() {
@@ -53,7 +55,7 @@ func (l *Listener) Follow(ctx context.Context, subsystem string, changed func())
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, unix.ENOBUFS): // messages were lost
+		case errors.Is(err, unix.ENOBUFS): // the kernel dropped messages
 			changed()
 		case err != nil:
 			return fmt.Errorf("read the kernel's device events: %w", err)
@@ -63,8 +65,8 @@ func (l *Listener) Follow(ctx context.Context, subsystem string, changed func())
 	}
 }
 
-// isOf reports whether a message is about a subsystem. A message is a headline like "add@/devices/…/block/vda" followed by
-// NAME=VALUE fields, each terminated by a zero byte.
+// isOf reports whether a message is about a device of a subsystem. A message begins with a headline like
+// "add@/devices/…/block/vda". Fields of the form NAME=VALUE follow. The headline and each field end with a zero byte.
 func isOf(message []byte, subsystem string) bool {
 	fields := bytes.Split(message, []byte{0})
 	return bytes.Contains(fields[0], []byte("@/")) &&

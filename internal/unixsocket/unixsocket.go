@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package unixsocket connects gRPC clients to unix sockets, and removes sockets that ended processes have left behind.
+// Package unixsocket connects gRPC clients to unix sockets, and removes sockets that processes have left behind when
+// they ended.
 package unixsocket
 
 import (
@@ -19,26 +20,27 @@ import (
 var (
 	// ErrNotSocket means that the path is not a socket.
 	ErrNotSocket = errors.New("not a socket")
-	// ErrServed means that a process serves the socket.
+	// ErrServed means that another process serves the socket.
 	ErrServed = errors.New("served by another process")
 )
 
-// Dial returns a connection to a socket. It connects at the first request, and accepts responses of at most maxResponse bytes.
-// The caller closes the connection.
+// Dial returns a gRPC connection to a unix socket. The connection is made at the first request. A response may have
+// at most maxResponse bytes. The caller must close the connection.
 func Dial(path string, maxResponse int) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///localhost",
-		// A unix: address is a URL, and not every path can be written as one.
+		// A gRPC address with "unix:" is a URL, and not every path can be written as a URL.
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}),
-		// The kernel decides which processes may connect. No other process can read or change messages.
+		// Messages need no encryption: the kernel decides which processes may connect, and no other process can read or
+		// change the messages.
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxResponse)),
 	)
 }
 
-// RemoveStale removes a socket that no process serves. A missing socket is no error; ErrNotSocket and ErrServed leave the path
-// as it is.
+// RemoveStale removes a socket that no process serves. It returns no error if the path does not exist. If it returns
+// ErrNotSocket or ErrServed, it has not removed anything.
 func RemoveStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -58,7 +60,7 @@ func RemoveStale(ctx context.Context, path string) error {
 		err = os.Remove(path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // removed by another process
+		return nil // another process has removed the socket
 	}
 	return err
 }
