@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kubectl-qos is "kubectl qos": QoS-class resources of nodes and pods.
+// Command kubectl-qos is the kubectl plugin "kubectl qos" for the QoS-class resources of nodes and pods.
 package main
 
 import (

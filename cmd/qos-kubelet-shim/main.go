@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command qos-kubelet-shim publishes the QoS classes of this node and their holders to Kubernetes.
+// Command qos-kubelet-shim publishes to Kubernetes the QoS classes of this node, and the pods and containers that
+// have these classes.
 package main
 
 import (
@@ -42,7 +43,8 @@ class files with onClassRemoved: evict.`,
 			if err != nil {
 				return program.UsageError(cmd, err)
 			}
-			// Otherwise a process with the same PID namespace and user but more capabilities could read the token in /proc/PID/root.
+			// Without this, a process with the same PID namespace and user but more capabilities could read the token in
+			// /proc/PID/root.
 			if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 				log.Warn("cannot protect the files of this process from other processes of its user", "error", err)
 			}

@@ -66,7 +66,7 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 	return cmd
 }
 
-// kindsToCheck returns all kinds. Checking neither writes nor mounts anything.
+// kindsToCheck returns all kinds of resources. Checking a kind neither writes nor mounts anything.
 func kindsToCheck(o *checkOptions) ([]classes.Kind, error) {
 	if o.offline {
 		return config.OfflineKinds(), nil
@@ -96,7 +96,8 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// checkFiles prints the problems of class files, or a summary, and returns the number of problems.
+// checkFiles checks class files and returns the number of problems. It prints the problems or, if there are none, a
+// summary.
 func checkFiles(ctx context.Context, out io.Writer, source classes.FileSet, known []classes.Kind, offline bool) int {
 	var resources []state.ResourceStatus
 	err := source.Err
@@ -131,7 +132,7 @@ func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer) (problem
 	return problems, err
 }
 
-// warningsOf returns warnings about resources that this machine lacks or supports in part.
+// warningsOf returns warnings about resources that this machine does not have or supports only in part.
 func warningsOf(resources []state.ResourceStatus) []string {
 	var warnings []string
 	for _, r := range resources {

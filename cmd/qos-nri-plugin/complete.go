@@ -19,7 +19,7 @@ type nodeState struct {
 	list   *qosv1alpha1.ListAssignmentsResponse
 }
 
-// lookForCompletion asks the plugin for its state. On an error there are no completions.
+// lookForCompletion asks the plugin for its state. If it fails, the command offers no completions.
 func lookForCompletion(cmd *cobra.Command) nodeState {
 	var state nodeState
 	socket, err := cmd.Flags().GetString("api-socket")
@@ -88,7 +88,8 @@ func containerWords(state nodeState, pod string) []string {
 	return words
 }
 
-// pairWords completes the last of "resource=class" pairs with mutable resources that are not in the other pairs.
+// pairWords completes the last pair in a list of "resource=class" pairs. It offers only mutable resources that are
+// not in the other pairs.
 func pairWords(resources []*qosv1alpha1.QOSResourceInfo, begun string) []string {
 	done, last := "", begun
 	if at := strings.LastIndex(begun, ","); at >= 0 {
@@ -118,7 +119,8 @@ func contains(pairs, resource string) bool {
 	return false
 }
 
-// pairWord returns the pair that begins with begun. It uses the short name of the resource if that fits, else the full name.
+// pairWord returns a "resource=class" pair that begins with begun. It uses the short name of the resource if the pair
+// then begins with begun; otherwise it uses the full name. ok is false if neither pair begins with begun.
 func pairWord(resource, class, begun string) (word string, ok bool) {
 	for _, name := range []string{strings.TrimPrefix(resource, "k8s.io/"), resource} {
 		if word := name + "=" + class; strings.HasPrefix(word, begun) {

@@ -26,7 +26,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
 )
 
-// How long commands wait for the plugin. A change also waits for the runtime and the kernel.
+// These constants are how long commands wait for the plugin. A command that changes classes waits longer, because the
+// plugin waits for the runtime and the kernel.
 const (
 	answerTime     = 10 * time.Second
 	changeTime     = 60 * time.Second
@@ -40,7 +41,7 @@ func newAPIOptions(cmd *cobra.Command) *apiOptions {
 	o := &apiOptions{}
 	cmd.Flags().StringVar(&o.socket, "api-socket", agent.DefaultOptions().APISocket, "unix socket of the node API")
 	cmd.Flags().StringVarP(&o.format, "output", "o", string(shell.Table), "one of "+strings.Join(shell.Formats(), ", "))
-	// It fails only for a flag that does not exist.
+	// The call returns an error only if the flag does not exist.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(shell.Formats(), cobra.ShellCompDirectiveNoFileComp))
 	return o
 }
@@ -83,7 +84,8 @@ func (o *apiOptions) connect(ctx context.Context, use use) (err error) {
 	return plainError(use(ctx, qosv1alpha1.NewNodeQOSClient(conn)))
 }
 
-// probe returns a one-line error for a socket that does not work. gRPC's error would have many lines.
+// probe checks whether a socket accepts connections. It returns a one-line error if not; gRPC's error would have many
+// lines.
 func probe(ctx context.Context, socket string) error {
 	conn, err := (&net.Dialer{Timeout: answerTime}).DialContext(ctx, "unix", socket)
 	if err == nil {
@@ -99,7 +101,7 @@ func probe(ctx context.Context, socket string) error {
 	}
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
-		err = errno // without the address, which the message has
+		err = errno // the errno alone, because the message below includes the address
 	}
 	return fmt.Errorf("no node API on %s: %w; %s", socket, err, remedy)
 }
@@ -120,7 +122,7 @@ func plainError(err error) error {
 	}
 }
 
-// print writes an answer in the selected format.
+// print writes a message in the selected format.
 func (o *apiOptions) print(cmd *cobra.Command, message proto.Message, table func() string) error {
 	if o.format == string(shell.Table) {
 		_, err := fmt.Fprint(cmd.OutOrStdout(), table())
@@ -135,8 +137,8 @@ func (o *apiOptions) print(cmd *cobra.Command, message proto.Message, table func
 	return err
 }
 
-// follow prints every message of a stream until the command is interrupted, with an empty line between tables. It takes the error
-// of opening the stream.
+// follow prints every message of a stream until the user interrupts the command. It prints an empty line between two
+// tables. err is the error with which opening the stream failed; if it is not nil, follow returns it.
 func follow[T any](o *apiOptions, cmd *cobra.Command, stream grpc.ServerStreamingClient[T], err error, write func(*T) error) error {
 	for first := true; err == nil; first = false {
 		var message *T

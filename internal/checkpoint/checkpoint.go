@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint stores, in one small file, state that neither the runtime nor the kernel has after a restart.
+// Package checkpoint stores state in one small file. Neither the runtime nor the kernel has this state after a
+// restart of the plugin.
 package checkpoint
 
 import (
@@ -17,16 +18,16 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// maxSize bounds the size of the file that is read. 500 containers need about 100 KiB.
+// maxSize limits the size of the file that is read. A file for 500 containers has about 100 KiB.
 const maxSize = 16 << 20
 
-// Changes are the classes of containers and pods that were changed after their creation, by the runtime's ID. The file is valid
-// for one boot of the machine, like IDs and kernel state.
+// Changes stores the classes of containers and pods that were changed after their creation, by the ID that the
+// runtime uses. Like these IDs and the state of the kernel, the file is valid only for one boot of the machine.
 type Changes struct {
 	path, bootID string
 
-	writing sync.Mutex // serializes Set; is locked before mu
-	mu      sync.Mutex // guards byID; never held during I/O, because hooks wait for it
+	writing sync.Mutex // serializes Set; it is locked before mu
+	mu      sync.Mutex // guards byID; no caller holds it during I/O, because hooks wait for it
 	byID    map[string][]classes.Assignment
 }
 
@@ -35,7 +36,8 @@ type content struct {
 	Changes map[string][]classes.Assignment `json:"changes"`
 }
 
-// Open reads the checkpoint. A file that is missing, damaged or of another boot counts as empty; the latter two are logged.
+// Open reads the checkpoint. If the file is missing, damaged, or from another boot, Open returns an empty checkpoint.
+// Open logs a damaged file and a file from another boot.
 func Open(path, bootID string, log *slog.Logger) *Changes {
 	c := &Changes{path: path, bootID: bootID, byID: map[string][]classes.Assignment{}}
 	saved, err := read(path)
@@ -78,7 +80,7 @@ func (c *Changes) Get(id string) ([]classes.Assignment, bool) {
 	return changed, ok
 }
 
-// Set replaces the changed assignments of an ID, and writes the file. On an error nothing is changed.
+// Set replaces the changed assignments of an ID, and writes the file. If writing fails, Set changes nothing.
 func (c *Changes) Set(id string, changed []classes.Assignment) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -104,7 +106,7 @@ func (c *Changes) replace(id string, changed []classes.Assignment) (before []cla
 	return before, maps.Clone(c.byID)
 }
 
-// Forget removes an ID. The file keeps it until the next Set, without effect.
+// Forget removes an ID from memory. The file keeps the ID until the next Set, but this has no effect.
 func (c *Changes) Forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,21 +122,21 @@ func (c *Changes) Keep(live func(id string) bool) {
 	maps.DeleteFunc(c.byID, func(id string, _ []classes.Assignment) bool { return !live(id) })
 }
 
-// write replaces the file atomically. It needs no fsync: after a crash of the machine the boot ID differs, and the file is
-// ignored.
+// write replaces the file atomically. It does not need fsync: if the machine crashes, the next boot has another boot
+// ID, and the file is ignored.
 func (c *Changes) write(changes map[string][]classes.Assignment) error {
 	data, err := json.Marshal(content{BootID: c.bootID, Changes: changes})
 	if err != nil {
 		return err
 	}
 
-	unfinished := c.path + ".new" // only one process uses the directory
+	unfinished := c.path + ".new" // no other process uses the directory, so the name is unique
 	err = os.WriteFile(unfinished, data, 0o600)
 	if err == nil {
 		err = os.Rename(unfinished, c.path)
 	}
 	if err != nil {
-		_ = os.Remove(unfinished) // the next write replaces it as well
+		_ = os.Remove(unfinished) // if this fails, the next write replaces the file
 	}
 	return err
 }

@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostfs reads and writes the host's files below a root directory, as kernel filesystems require.
+// Package hostfs reads and writes the host's files below a root directory, in the way that kernel filesystems
+// require.
 package hostfs
 
 import (
@@ -16,10 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotBlockDevice is returned by BlockDevice for any other kind of file.
+// ErrNotBlockDevice is returned by BlockDevice if the file is not a block device.
 var ErrNotBlockDevice = errors.New("not a block device")
 
-// Root is the directory that contains the host's /sys, /dev and /proc. Its methods take the host's paths.
+// Root is the directory that contains the host's /sys, /dev and /proc. The methods of Root take paths as they are on
+// the host.
 type Root string
 
 func (r Root) path(path string) string { return filepath.Join(string(r), path) }
@@ -27,8 +29,9 @@ func (r Root) path(path string) string { return filepath.Join(string(r), path) }
 // ReadFile returns the content of a file.
 func (r Root) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path(path)) }
 
-// WriteFile writes data to an existing file with a single write(2), as kernel files require. It neither creates nor truncates
-// the file. A short write is an error. Errors wrap the kernel's errno.
+// WriteFile writes data to an existing file with one write(2), as kernel files require. It neither creates nor
+// truncates the file. If the kernel writes only a part of data, WriteFile returns an error. Errors wrap the kernel's
+// errno.
 func (r Root) WriteFile(path string, data []byte) error {
 	file, err := os.OpenFile(r.path(path), os.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -53,10 +56,11 @@ func ignoringEINTR(write func() (int, error)) (int, error) {
 	}
 }
 
-// Mkdir makes one directory.
+// Mkdir creates one directory.
 func (r Root) Mkdir(path string) error { return os.Mkdir(r.path(path), 0o755) }
 
-// Remove removes a file or an empty directory. Directories of kernel groups count as empty.
+// Remove removes a file or an empty directory. A directory that the kernel treats as a group, e.g. in resctrl, counts
+// as empty.
 func (r Root) Remove(path string) error { return os.Remove(r.path(path)) }
 
 // Rename moves a file or directory.
@@ -65,7 +69,7 @@ func (r Root) Rename(from, to string) error { return os.Rename(r.path(from), r.p
 // Readlink returns the target of a symbolic link.
 func (r Root) Readlink(path string) (string, error) { return os.Readlink(r.path(path)) }
 
-// ReadDir returns the names in a directory, sorted.
+// ReadDir returns the names of the entries of a directory, sorted.
 func (r Root) ReadDir(path string) ([]string, error) {
 	dir, err := os.Open(r.path(path))
 	if err != nil {
@@ -77,7 +81,7 @@ func (r Root) ReadDir(path string) ([]string, error) {
 	return names, errors.Join(err, dir.Close())
 }
 
-// Subdirs returns the names of the directories in a directory, sorted.
+// Subdirs returns the names of the subdirectories of a directory, sorted.
 func (r Root) Subdirs(path string) ([]string, error) {
 	entries, err := os.ReadDir(r.path(path))
 	var names []string
@@ -89,7 +93,7 @@ func (r Root) Subdirs(path string) ([]string, error) {
 	return names, err
 }
 
-// Glob returns the host paths that match a pattern, sorted.
+// Glob returns the paths on the host that match a pattern, sorted.
 func (r Root) Glob(pattern string) ([]string, error) {
 	matches, err := filepath.Glob(r.path(pattern))
 	for i, match := range matches {
@@ -102,7 +106,7 @@ func (r Root) Glob(pattern string) ([]string, error) {
 	return matches, err
 }
 
-// BlockDevice returns the numbers of a block device, and ErrNotBlockDevice for other files.
+// BlockDevice returns the device numbers of a block device. It returns ErrNotBlockDevice for other files.
 func (r Root) BlockDevice(path string) (major, minor uint32, err error) {
 	info, err := os.Stat(r.path(path))
 	if err != nil {
@@ -116,7 +120,7 @@ func (r Root) BlockDevice(path string) (major, minor uint32, err error) {
 	return unix.Major(stat.Rdev), unix.Minor(stat.Rdev), nil
 }
 
-// Mount mounts a filesystem without a device.
+// Mount mounts a filesystem that has no device.
 func (r Root) Mount(source, target, fstype, options string) error {
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if err := unix.Mount(source, r.path(target), fstype, flags, options); err != nil {

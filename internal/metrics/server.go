@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics serves the metrics and probes of a program.
+// Package metrics serves the metrics and the probes of a program.
 package metrics
 
 import (
@@ -20,8 +20,8 @@ import (
 // Server answers /metrics, /healthz and /readyz.
 type Server struct{ http.Server }
 
-// NewServer makes a server of a registry and of a program's readiness; ready returns why the program is not ready. It starts
-// nothing.
+// NewServer returns a server for the metrics of a registry and for the probes of a program. ready returns an error
+// while the program is not ready. NewServer starts nothing.
 func NewServer(registry *prometheus.Registry, ready func() error) *Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -37,17 +37,17 @@ func NewServer(registry *prometheus.Registry, ready func() error) *Server {
 	return &Server{http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}
 }
 
-// NewRegistry makes a registry with the metrics that every process has.
+// NewRegistry returns a registry with the metrics that every process has.
 func NewRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
 
-// Listen listens on the address of --metrics-address. Without an address the listener is nil.
+// Listen listens on the address of --metrics-address. If the address is empty, Listen returns a nil listener.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	if address == "" {
-		return nil, nil //nolint:nilnil // nothing to listen on is no error
+		return nil, nil //nolint:nilnil // an empty address is not an error
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// conditions converts the plugin's conditions. The API requires that each type occurs once.
+// conditions converts the plugin's conditions to Kubernetes conditions. The API requires that each condition type
+// occurs only once.
 func conditions(reported []*qosv1alpha1.Condition, before []metav1.Condition, now time.Time) []metav1.Condition {
 	all := make([]metav1.Condition, 0, len(reported))
 	for _, r := range reported {
@@ -29,7 +30,7 @@ func condition(r *qosv1alpha1.Condition) metav1.Condition {
 	if r.GetHealthy() {
 		c.Status = metav1.ConditionTrue
 	}
-	if c.Reason == "" { // optional in the node API, required in Kubernetes
+	if c.Reason == "" { // the reason is optional in the node API, but required in Kubernetes
 		c.Reason = "AsExpected"
 	}
 	if r.GetLastTransitionTime() != nil {
@@ -38,15 +39,15 @@ func condition(r *qosv1alpha1.Condition) metav1.Condition {
 	return c
 }
 
-// dated sets the time of a condition's last transition. If the status is the same as before, it is the time from before; else its
-// own; else now.
+// dated sets the time of a condition's last transition. If the condition had the same status before, dated keeps the
+// earlier time. Otherwise it uses the condition's own time. If the condition has no time, it uses now.
 func dated(c metav1.Condition, before []metav1.Condition, now time.Time) metav1.Condition {
 	if c.LastTransitionTime.IsZero() {
 		c.LastTransitionTime = metav1.NewTime(now)
 	}
 	if b := meta.FindStatusCondition(before, c.Type); b != nil && b.Status == c.Status {
 		c.LastTransitionTime = b.LastTransitionTime
-		// The message of a connection error may differ at every attempt.
+		// The message of a connection error may be different at every attempt, so the earlier message is kept.
 		if c.Reason == nodeqosv1alpha1.ReasonNotAnswering && b.Reason == c.Reason {
 			c.Message = b.Message
 		}

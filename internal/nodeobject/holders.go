@@ -8,15 +8,15 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// holdersBudget bounds the JSON of all holders of the object, in bytes. Kubernetes allows objects of about 1.5 MB. This object is
-// written for every container start, so it should be much smaller.
+// holdersBudget limits the size of the JSON of all holders in the object, in bytes. Kubernetes allows objects of
+// about 1.5 MB. This object must be much smaller, because it may be written after every container start.
 const holdersBudget = 512 << 10
 
-// holders are the holders of all classes, and the rest of the budget.
+// holders has the holders of all classes, and the part of holdersBudget that is not used yet.
 type holders struct {
 	byClass map[classKey][]nodeqosv1alpha1.Holder
 	budget  int
-	reasons map[holderKey]string // for which pods are to be evicted
+	reasons map[holderKey]string // why a holder's pod is to be evicted
 	added   map[assignmentKey]bool
 }
 
@@ -50,8 +50,8 @@ func newHolders(assignments *qosv1alpha1.ListAssignmentsResponse) *holders {
 	return h
 }
 
-// add adds a pod, or a container of it, to its classes. The system default is no class. A restarted container and its predecessor
-// are one holder.
+// add adds a pod, or one of its containers, as a holder to each of its classes. The system default does not count as
+// a class. A restarted container and its predecessor count as one holder.
 func (h *holders) add(pod *qosv1alpha1.PodAssignments, scope qosv1alpha1.Scope, container string, assignments []*qosv1alpha1.Assignment) {
 	for _, a := range assignments {
 		holder := holderKey{pod.GetUid(), container, a.GetName()}

@@ -10,11 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// observed is the newest known version of the object, from the watch or from the answer to a write.
+// observed is the newest version of the object that the publisher knows. It comes from the watch or from the response
+// to a write.
 type observed struct {
-	mu      sync.Mutex                 // guards all below
-	object  *unstructured.Unstructured // nil: it does not exist
-	version string                     // of the object or of its deletion
+	mu      sync.Mutex                 // guards the fields below
+	object  *unstructured.Unstructured // nil if the object does not exist
+	version string                     // resource version of the object or of its deletion
 }
 
 func (o *observed) get() *unstructured.Unstructured {

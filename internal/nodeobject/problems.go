@@ -10,9 +10,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// problems are the latest errors of the watch and of writes. Only one of them is reported: a server that is away fails both.
+// problems has the latest errors of the watch and of writes. Only one of these errors is reported, because the watch
+// and writes both fail if the server is away.
 type problems struct {
-	mu           sync.Mutex // guards all below
+	mu           sync.Mutex // guards the fields below
 	outcomes     kubeapi.OutcomeLog
 	watch, write error
 }

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nodeobject publishes the plugin's state as the NodeQOSResources object of the node.
+// Package nodeobject publishes the plugin's state in the NodeQOSResources object of the node.
 package nodeobject
 
 import (
@@ -24,30 +24,32 @@ import (
 )
 
 const (
-	// debounce is the wait after a change for related changes.
+	// debounce is how long the publisher waits for related changes after a change.
 	debounce = time.Second
 	// interval is the shortest time between two writes.
 	interval = 5 * time.Second
-	// holdersInterval applies instead when only holders differ, because they change with every container of the node.
+	// holdersInterval is the shortest time between two writes if only the holders of classes differ. It is longer than
+	// interval, because the holders change with every container of the node.
 	holdersInterval  = 30 * time.Second
 	reconcileTimeout = 30 * time.Second
 )
 
-// Cache has the latest state of the plugin, e.g. a nodecache.Cache.
+// Cache provides the latest state of the plugin. A nodecache.Cache is a Cache.
 type Cache interface {
-	// Get returns the state, and a channel that is closed when it changes.
+	// Get returns the state, and a channel that is closed when the state changes.
 	Get() (state nodecache.State, changed <-chan struct{})
 }
 
 // Options of a Publisher.
 type Options struct {
-	// NodeName is the name of the Node and of its object.
+	// NodeName is the name of the Node. The NodeQOSResources object has the same name.
 	NodeName string
 	Registry prometheus.Registerer
 	Log      *slog.Logger
 }
 
-// Publisher reconciles the node's object with the plugin's state. It writes only when the two differ.
+// Publisher reconciles the NodeQOSResources object of the node with the plugin's state. It writes the object only if
+// the object and the state differ.
 type Publisher struct {
 	cache   Cache
 	node    string
@@ -61,13 +63,13 @@ type Publisher struct {
 	observed observed
 	problems problems
 
-	// Only the worker uses these.
+	// Only the worker uses the following fields.
 	retry   kubeapi.Retry
-	owner   types.UID // of the Node when it was last read
+	owner   types.UID // UID of the Node when the Node was last read
 	applied applied
 }
 
-// New makes a publisher. It does no I/O and starts nothing.
+// New returns a publisher. It does no I/O and starts nothing.
 func New(cache Cache, objects dynamic.Interface, nodes corev1client.NodesGetter, options Options) *Publisher {
 	return &Publisher{
 		cache: cache, node: options.NodeName, nodes: nodes, now: time.Now,
@@ -78,7 +80,7 @@ func New(cache Cache, objects dynamic.Interface, nodes corev1client.NodesGetter,
 	}
 }
 
-// Run publishes until ctx ends. Failed requests are retried.
+// Run publishes until ctx ends. It retries failed requests.
 func (p *Publisher) Run(ctx context.Context) error {
 	p.queue = workqueue.NewTypedDelayingQueue[string]()
 	group, ctx := errgroup.WithContext(ctx)
@@ -104,7 +106,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// requested records the outcome of a list or watch request.
+// requested records the outcome of a list request or watch request.
 func (p *Publisher) requested(err error) {
 	if p.problems.setWatch(err); err == nil {
 		p.enqueue()
@@ -144,14 +146,14 @@ func (p *Publisher) watchCache(ctx context.Context) {
 
 func (p *Publisher) enqueue() { p.queue.AddAfter(p.node, debounce) }
 
-// work reconciles, but not during a backoff or while the watch fails. It returns when to reconcile again; 0 means at the next
-// change.
+// work reconciles the object. It does nothing during a backoff or while the watch fails. It returns the time after
+// which it must be called again; 0 means that it must be called at the next change.
 func (p *Publisher) work(ctx context.Context, _ string) time.Duration {
 	if wait := p.retry.Wait(); wait > 0 { // a change does not shorten the backoff
 		return wait
 	}
 	if p.problems.ofWatch() != nil {
-		return 0 // the next successful request enqueues
+		return 0 // the next successful list or watch request enqueues the node
 	}
 
 	limited, cancel := context.WithTimeout(ctx, reconcileTimeout)

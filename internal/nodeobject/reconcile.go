@@ -25,11 +25,12 @@ import (
 
 type applied struct {
 	status  nodeqosv1alpha1.NodeQOSResourcesStatus
-	version string // of the object after the write
+	version string // resource version of the object after the write
 	at      time.Time
 }
 
-// reconcile writes the object if its status is not the desired one. It returns when to reconcile again; 0 means at the next change.
+// reconcile writes the object if the object's status differs from the desired status. It returns the time after which
+// it must be called again; 0 means that it must be called at the next change.
 func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err error) {
 	object := p.observed.get()
 	before, err := statusOf(object)
@@ -51,8 +52,8 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err erro
 			return wait, nil
 		}
 	}
-	// The Node is read before every write, because it may have been recreated. If that happens while nothing is written, the garbage
-	// collector deletes the object, and the watch reports that.
+	// The Node is read before every write, because the Node may have been deleted and created again. If this happens
+	// while the publisher writes nothing, the garbage collector deletes the object, and the watch reports the deletion.
 	if p.owner, err = p.nodeUID(ctx); err != nil {
 		return 0, err
 	}
@@ -83,7 +84,7 @@ func (p *Publisher) applyStatus(ctx context.Context, object *unstructured.Unstru
 	return nil
 }
 
-// untilNextWrite returns the wait before the desired status may be written.
+// untilNextWrite returns how long the publisher must wait before it may write the desired status.
 func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResourcesStatus) time.Duration {
 	pause := interval
 	if equality.Semantic.DeepEqual(withHoldersOf(before, desired), desired) {
@@ -92,8 +93,9 @@ func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResour
 	return p.applied.at.Add(pause).Sub(p.now())
 }
 
-// withHoldersOf returns a status with another status's holders of the same classes. A class with a holder that was moved while
-// running keeps its own holders, because "kubectl qos set" waits for them.
+// withHoldersOf returns a copy of status in which each class has the holders that the same class has in other. If the
+// holders that were moved to a class while running differ between status and other, this class keeps its own holders.
+// The reason is that "kubectl qos set" waits until these holders are published.
 func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	mixed := *status.DeepCopy()
 	copyHolders(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)
@@ -118,8 +120,8 @@ func updated(holders []nodeqosv1alpha1.Holder) []nodeqosv1alpha1.Holder {
 	})
 }
 
-// inSync reports whether applying the status would change nothing. The object may also have fields of other managers, which an
-// apply keeps.
+// inSync reports whether applying the desired status would change nothing. The object may also have fields of other
+// field managers, and an apply keeps these fields.
 func (p *Publisher) inSync(object *unstructured.Unstructured, before, desired nodeqosv1alpha1.NodeQOSResourcesStatus) bool {
 	return equality.Semantic.DeepEqual(before, desired) ||
 		p.applied.version == object.GetResourceVersion() && equality.Semantic.DeepEqual(p.applied.status, desired)
@@ -155,7 +157,7 @@ func (p *Publisher) nodeUID(ctx context.Context) (types.UID, error) {
 	return node.UID, nil
 }
 
-// identity returns the object without its status. Its owner is the Node.
+// identity returns the object without its status. The object's owner is the Node.
 func (p *Publisher) identity() nodeqosv1alpha1.NodeQOSResources {
 	return nodeqosv1alpha1.NodeQOSResources{ObjectMeta: metav1.ObjectMeta{
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: p.node, UID: p.owner}},

@@ -14,21 +14,24 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
-// notReadyGrace is how long the plugin may be not ready before the object reports it. It allows for a restart.
+// notReadyGrace is how long the plugin may be not ready before the object's status reports it. The time is long
+// enough for a restart of the plugin.
 const notReadyGrace = 30 * time.Second
 
-// Bounds of texts in bytes. Class files and the machine determine their length, and the object must stay small.
+// These constants limit the length of texts, in bytes. Class files and the machine determine how long the texts are,
+// and the object must stay small.
 const (
 	longestDescription = 1 << 10
 	longestMessage     = 4 << 10
 )
 
-// desiredStatus returns the status that the object should have, for the plugin's state, the present status and the time. It keeps
-// the timestamps of unchanged fields, so that a restart of the plugin or the shim changes nothing. known is false while the
-// plugin has not reported anything and its grace period is not over.
+// desiredStatus returns the status that the object should have. It computes this status from the plugin's state, the
+// object's present status (before) and the time. It keeps the timestamps of unchanged fields, so that a restart of
+// the plugin or the shim changes nothing. known is false if the plugin has not reported anything yet and its grace
+// period is not over.
 //
-// While the plugin is not ready, its last ready state is kept. If it has not been ready since the
-// shim's start, the present status is kept.
+// While the plugin is not ready, desiredStatus keeps the plugin's last ready state. If the plugin has not been ready
+// since the shim started, desiredStatus keeps the present status.
 func desiredStatus(
 	state nodecache.State, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time,
 ) (status nodeqosv1alpha1.NodeQOSResourcesStatus, known bool) {
@@ -47,7 +50,7 @@ func desiredStatus(
 		return status, false
 	}
 
-	if overdue && state.Latest != nil { // connected, but without class files in force or without a runtime
+	if overdue && state.Latest != nil { // the plugin is connected, but has no class files applied or no runtime
 		setNodeFields(&status, state.Latest, before, now)
 	}
 	ready := pluginReady(state, overdue)
@@ -55,7 +58,8 @@ func desiredStatus(
 	return status, true
 }
 
-// graceLeft returns how long a plugin that is not ready is still reported as ready.
+// graceLeft returns how much longer a plugin that is not ready is reported as ready. It returns 0 if the plugin is
+// ready.
 func graceLeft(state nodecache.State, now time.Time) time.Duration {
 	if state.Ready() {
 		return 0
@@ -134,7 +138,8 @@ func unavailable(resources []*qosv1alpha1.UnavailableResource) []nodeqosv1alpha1
 	return all
 }
 
-// config returns the status of the class files without their generation, which starts again with every process.
+// config returns the status of the class files. It leaves out the generation, because the generation starts again
+// with every process.
 func config(info *qosv1alpha1.ConfigInfo, before nodeqosv1alpha1.ConfigStatus) nodeqosv1alpha1.ConfigStatus {
 	status := nodeqosv1alpha1.ConfigStatus{Hash: info.GetHash(), Error: cut(info.GetLastError(), longestMessage)}
 	switch {

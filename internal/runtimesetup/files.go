@@ -11,13 +11,14 @@ import (
 	"strings"
 )
 
-// Keys of the runtime's own RDT and block I/O configuration, which are the same in containerd and CRI-O.
+// These are the keys of the runtime's own RDT and block I/O configuration. They are the same in containerd and CRI-O.
 const (
 	rdtFileKey     = "rdt_config_file"
 	blockIOFileKey = "blockio_config_file"
 )
 
-// configFiles returns the usual paths of a runtime's configuration: the main file, and the files that are merged into it.
+// configFiles returns the usual paths of a runtime's configuration. main is the main file, and more lists patterns of
+// files that the runtime merges into the main file.
 func (r runtime) configFiles() (main string, more []string) {
 	switch r.family() {
 	case containerd:
@@ -28,8 +29,9 @@ func (r runtime) configFiles() (main string, more []string) {
 	return "", nil
 }
 
-// ownConfiguration reports whether the runtime manages RDT or block I/O itself. The CRI does not report that, so this reads the
-// runtime's configuration files. If they are not at the usual paths, the result is unknown.
+// ownConfiguration reports whether the runtime itself manages RDT or block I/O. The runtime does not report this over
+// CRI, so ownConfiguration reads the runtime's configuration files. If the files are not at their usual paths, the
+// result is unknown.
 func ownConfiguration(files Files, r runtime) []Finding {
 	main, more := r.configFiles()
 	if main == "" {
@@ -66,7 +68,8 @@ func (s setting) finding(r runtime) Finding {
 		"a container that requests classes of both gets values of both", r.name, s.key, s.file, s.line)}
 }
 
-// readSettings returns the relevant settings, the files that were read, and why other files were not.
+// readSettings returns the relevant settings, the files that were read, and the reasons why other files were not
+// read.
 func readSettings(files Files, main string, patterns []string) (found []setting, read, unread []string) {
 	names := []string{main}
 	for _, pattern := range patterns {
@@ -101,8 +104,8 @@ func readSettings(files Files, main string, patterns []string) (found []setting,
 
 const importsKey = "imports"
 
-// scan finds settings in TOML. It does not parse the language, but finds "key = value" on one line, in any table. That works
-// with every version of the runtimes, and gives the line's number.
+// scan finds settings in a TOML file. It does not parse TOML: it finds lines of the form "key = value" in any table.
+// This works with the configuration files of every runtime version, and also gives the line number of the setting.
 func scan(file string, data []byte) []setting {
 	var found []setting
 	number := 0
@@ -121,7 +124,8 @@ func scan(file string, data []byte) []setting {
 	return found
 }
 
-// empty reports whether a value has no effect: an empty string, or imports of files that are read anyway.
+// empty reports whether a value has no effect. A value has no effect if it is an empty string, or if it imports only
+// files that readSettings reads anyway.
 func empty(key, value string) bool {
 	value, _, _ = strings.Cut(value, " #")
 	value = strings.NewReplacer(`"`, "", `'`, "", "[", "", "]", "", " ", "").Replace(value)

@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
 )
 
-// Names that runtimes report.
+// These are the names that runtimes report for themselves.
 const (
 	containerd = "containerd"
 	crio       = "cri-o"
@@ -27,7 +27,7 @@ const maxResponse = 4 << 20
 // runtime is the state that a container runtime reports over CRI.
 type runtime struct {
 	name, version string
-	// ignoreRDT and ignoreBlockIO are flags of containerd; nil if it does not report them.
+	// ignoreRDT and ignoreBlockIO are flags of containerd. They are nil if the runtime does not report them.
 	ignoreRDT, ignoreBlockIO *bool
 }
 
@@ -36,7 +36,7 @@ func ask(ctx context.Context, socket string) (runtime, error) {
 	if err != nil {
 		return runtime{}, err
 	}
-	defer conn.Close() //nolint:errcheck // nothing is lost
+	defer conn.Close() //nolint:errcheck // an error of Close loses nothing
 
 	client := runtimeapi.NewRuntimeServiceClient(conn)
 	version, err := client.Version(ctx, &runtimeapi.VersionRequest{})
@@ -45,14 +45,14 @@ func ask(ctx context.Context, socket string) (runtime, error) {
 	}
 
 	r := runtime{name: version.GetRuntimeName(), version: version.GetRuntimeVersion()}
-	// Without an answer the flags are reported as unknown.
+	// If the runtime does not answer, the flags are reported as unknown.
 	if status, err := client.Status(ctx, &runtimeapi.StatusRequest{Verbose: true}); err == nil {
 		r.readInfo(status.GetInfo())
 	}
 	return r, nil
 }
 
-// readInfo reads the verbose status, whose format is different for each runtime. Anything may be missing.
+// readInfo reads the verbose status. Its format is different for each runtime, and any part of it may be missing.
 func (r *runtime) readInfo(info map[string]string) {
 	var config struct {
 		Containerd struct {
@@ -85,8 +85,8 @@ func (r runtime) nriRemedy() string {
 	return "enable NRI in the runtime's configuration"
 }
 
-// rdtOverNRI reports whether the runtime supports RDT groups over NRI, which requires NRI v0.11.0. containerd has that since
-// 2.2.1; CRI-O up to 1.34 does not.
+// rdtOverNRI reports whether the runtime supports RDT groups over NRI. This requires NRI v0.11.0. containerd includes
+// it since version 2.2.1. CRI-O up to version 1.34 does not include it.
 func rdtOverNRI(r runtime) Finding {
 	unknown := Finding{Unknown, fmt.Sprintf("whether NRI of %s %s can set RDT groups (it can from NRI v0.11.0); "+
 		"once the plugin has registered, its status shows the NRI version", r.name, r.version)}
@@ -108,7 +108,8 @@ func rdtOverNRI(r runtime) Finding {
 	return unknown
 }
 
-// ownAnnotations reports whether containerd handles its own annotations before the plugin does.
+// ownAnnotations reports whether containerd leaves its own annotations for RDT and block I/O to the plugin, or
+// refuses pods with these annotations by itself.
 func ownAnnotations(r runtime) []Finding {
 	if r.family() != containerd {
 		return nil

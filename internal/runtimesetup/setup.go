@@ -18,50 +18,51 @@ import (
 // Level is the severity of a finding.
 type Level string
 
-// Levels of findings.
+// These are the levels of findings.
 const (
-	// OK needs no action.
+	// OK means that no action is needed.
 	OK Level = "ok"
-	// Warning does not stop classes from working.
+	// Warning means that the finding does not stop classes from working.
 	Warning Level = "warning"
-	// Unknown could not be determined.
+	// Unknown means that the check could not determine the state.
 	Unknown Level = "unknown"
-	// Problem stops some or all classes from working.
+	// Problem means that some or all classes do not work.
 	Problem Level = "problem"
 )
 
 // Finding is the result of one check.
 type Finding struct {
 	Level Level
-	// Text has the state, and the remedy where one is needed.
+	// Text states what was found. If a remedy is needed, Text also states the remedy.
 	Text string
 }
 
 func (f Finding) String() string { return string(f.Level) + ": " + f.Text }
 
-// Files are the host's files, by their paths on the host.
+// Files reads the host's files. Its methods take paths as they are on the host.
 type Files interface {
 	ReadFile(path string) ([]byte, error)
 	Glob(pattern string) ([]string, error)
 }
 
-// Options select the runtime to check.
+// Options selects the runtime that Inspect checks.
 type Options struct {
-	// Endpoint is the CRI endpoint: unix:///path, or only the path.
+	// Endpoint is the CRI endpoint of the runtime. It is written as unix:///path, or only as the path.
 	Endpoint string
 	// NRISocket is the path of the runtime's NRI socket.
 	NRISocket string
-	// HostRoot is the host's root directory; both paths are below it.
+	// HostRoot is the host's root directory. The paths of Endpoint and NRISocket are below it.
 	HostRoot string
 	// Files are the files below HostRoot.
 	Files Files
 }
 
-// ErrEndpoint means that an endpoint is not a unix socket.
+// ErrEndpoint means that the endpoint is not a unix socket.
 var ErrEndpoint = errors.New("not the address of a unix socket; write it like unix:///run/containerd/containerd.sock")
 
-// Inspect checks a runtime, and returns findings in the order in which a user would fix them. Its only error is ErrEndpoint. It
-// connects to the NRI socket and disconnects, which the runtime may log.
+// Inspect checks a runtime. It returns findings in the order in which a user would fix them. The only error that it
+// returns is ErrEndpoint. Inspect connects to the NRI socket and disconnects at once, and the runtime may log this
+// connection.
 func Inspect(ctx context.Context, o Options) ([]Finding, error) {
 	path, err := socketPath(o.Endpoint)
 	if err != nil {
@@ -88,7 +89,8 @@ func socketPath(endpoint string) (string, error) {
 	return path, nil
 }
 
-// nriSocket reports whether NRI is enabled, which runtimes do not report over CRI.
+// nriSocket reports whether NRI is enabled. It tries the NRI socket, because runtimes do not report over CRI whether
+// NRI is enabled.
 func nriSocket(ctx context.Context, o Options, r runtime) Finding {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(o.HostRoot, o.NRISocket))
 	switch {
