@@ -96,8 +96,7 @@ func (o *checkOptions) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// checkFiles checks class files and returns the number of problems. It prints the problems or, if there are none, a
-// summary.
+// checkFiles checks class files and returns the number of problems. It prints the problems or, if there are none, a summary.
 func checkFiles(ctx context.Context, out io.Writer, source classes.FileSet, known []classes.Kind, offline bool) int {
 	var resources []state.ResourceStatus
 	err := source.Err

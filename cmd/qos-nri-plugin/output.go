@@ -84,8 +84,7 @@ func (o *apiOptions) connect(ctx context.Context, use use) (err error) {
 	return plainError(use(ctx, qosv1alpha1.NewNodeQOSClient(conn)))
 }
 
-// probe checks whether a socket accepts connections. It returns a one-line error if not; gRPC's error would have many
-// lines.
+// probe checks whether a socket accepts connections. It returns a one-line error if not; gRPC's error would have many lines.
 func probe(ctx context.Context, socket string) error {
 	conn, err := (&net.Dialer{Timeout: answerTime}).DialContext(ctx, "unix", socket)
 	if err == nil {

@@ -31,8 +31,7 @@ import (
 // stopTime is how long the parts of the process may take to end after SIGTERM.
 const stopTime = 5 * time.Second
 
-// releaseInterval is how often the agent retries to release removed classes, and removes old refusals from the
-// status.
+// releaseInterval is how often the agent retries to release removed classes, and removes old refusals from the status.
 const releaseInterval = 30 * time.Second
 
 // Options are the flags of the process.
@@ -102,8 +101,7 @@ func (a *Agent) newNode() (*node.Node, error) {
 }
 
 func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hangup <-chan os.Signal) error {
-	// If the address cannot be used, the process ends. The agent therefore listens before the plugin registers with the
-	// runtime.
+	// If the address cannot be used, the process ends. The agent therefore listens before the plugin registers with the runtime.
 	listener, err := metrics.Listen(ctx, a.options.MetricsAddress)
 	if err != nil {
 		return err

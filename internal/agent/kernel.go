@@ -75,8 +75,7 @@ func (a *Agent) warnOfDisks(err error) {
 	a.log.Warn("disks that come or go are noticed late", "within", a.options.RepairInterval, "error", err)
 }
 
-// settler is a timer that fires several times after an event: once after each of its delays, one delay after the
-// other.
+// settler is a timer that fires several times after an event: once after each of its delays, one delay after the other.
 type settler struct {
 	timer  *time.Timer
 	delays []time.Duration

@@ -42,8 +42,7 @@ const (
 	// versionLink is the symbolic link to the live version of a mounted ConfigMap. The kubelet makes this link
 	// (pkg/volume/util, AtomicWriter).
 	versionLink = "..data"
-	// attempts is the maximum number of reads of a ConfigMap. A read is repeated if the ConfigMap was replaced during
-	// the read.
+	// attempts is the maximum number of reads of a ConfigMap. A read is repeated if the ConfigMap was replaced during the read.
 	attempts = 3
 )
 
@@ -76,10 +75,9 @@ func readOnce(path string) ([]classes.File, error) {
 	return files, errors.Join(errs...)
 }
 
-// list returns the names of the class files in a directory, and the directory from which they must be read. If path is
-// a file, the only name is empty. list skips names that begin with a dot. For a mounted ConfigMap, it returns the
-// directory of the live version. Reading from this directory, and not through the links of the files, ensures that all
-// files have the same version.
+// list returns the names of the class files in a directory, and the directory from which they must be read. If path is a file,
+// the only name is empty. list skips names that begin with a dot. For a mounted ConfigMap, it returns the directory of the live
+// version. Reading from this directory, and not through the links of the files, ensures that all files have the same version.
 func list(path string) (dir string, names []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -109,8 +107,7 @@ func list(path string) (dir string, names []string, err error) {
 	return dir, names, nil
 }
 
-// HostFiles returns a function that reads the files that configFile fields name. root is the root directory of the
-// host's files.
+// HostFiles returns a function that reads the files that configFile fields name. root is the root directory of the host's files.
 func HostFiles(root string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) { return readBounded(filepath.Join(root, path)) }
 }
@@ -134,8 +131,7 @@ func readBounded(name string) ([]byte, error) {
 	return data, errors.Join(err, file.Close())
 }
 
-// hash returns an identifier of the content of the files, including the files of configFile fields, and of the read
-// error.
+// hash returns an identifier of the content of the files, including the files of configFile fields, and of the read error.
 func hash(files []classes.File, readErr error) string {
 	sum := sha256.New()
 	if readErr != nil {

@@ -62,8 +62,7 @@ func splitDocuments(text []byte) []*document {
 	return all
 }
 
-// newDocument makes a document. It splits off the marker "---". A comment or content may follow the marker on the same
-// line.
+// newDocument makes a document. It splits off the marker "---". A comment or content may follow the marker on the same line.
 func newDocument(raw []byte, line int) *document {
 	body := bytes.TrimPrefix(raw, []byte(byteOrderMark))
 	d := &document{raw: raw, head: raw[:len(raw)-len(body)], body: body, line: line}

@@ -79,8 +79,7 @@ func childMapping(m *yaml.Node, name string) *yaml.Node {
 	}
 
 	if len(value.Content) == 0 {
-		// An empty mapping is written as {}. When fields are added, it becomes a block, and its comment moves to the
-		// line of its key.
+		// An empty mapping is written as {}. When fields are added, it becomes a block, and its comment moves to the line of its key.
 		key.LineComment = strings.TrimSpace(key.LineComment + " " + value.LineComment)
 		*value = *newMapping()
 	}
@@ -102,9 +101,8 @@ func addFields(m *yaml.Node, added ...field) {
 	}
 }
 
-// replaceField replaces the field e by a mapping with this name and the added fields. If m already has a mapping with
-// this name, replaceField adds the fields to that mapping and removes e. lost has comments whose field is gone; they
-// stay as comments.
+// replaceField replaces the field e by a mapping with this name and the added fields. If m already has a mapping with this name,
+// replaceField adds the fields to that mapping and removes e. lost has comments whose field is gone; they stay as comments.
 func replaceField(m *yaml.Node, e entry, name string, added []field, lost string) {
 	if key, _ := find(m, name); key != nil || e.key == nil {
 		addFields(childMapping(m, name), added...)

@@ -91,8 +91,7 @@ func (d *document) checkFields(n *yaml.Node, at place, known []string) bool {
 	return len(d.problems) == before
 }
 
-// scalar returns the value of a required field of an element. If the field is missing or invalid, it returns an empty
-// node.
+// scalar returns the value of a required field of an element. If the field is missing or invalid, it returns an empty node.
 func (d *document) scalar(n *yaml.Node, name string, at place) *yaml.Node {
 	before := len(d.problems)
 	e := d.entry(n, name, at)

@@ -76,8 +76,7 @@ func unfold(n *yaml.Node) {
 
 var jsonIndent = regexp.MustCompile(`^\s*\{\r?\n([ \t]+)`)
 
-// encodeJSON writes JSON with the indentation of the original document. A document that has only one line stays on one
-// line.
+// encodeJSON writes JSON with the indentation of the original document. A document that has only one line stays on one line.
 func (d *document) encodeJSON(root *yaml.Node) ([]byte, error) {
 	text := appendJSON(nil, root.Content[0])
 	if indent := jsonIndent.FindSubmatch(d.body); indent != nil {
@@ -110,8 +109,7 @@ func appendJSON(out []byte, n *yaml.Node) []byte {
 	return append(out, brackets[1])
 }
 
-// equal reports whether two nodes have the same content. The order of fields matters. The style and the comments do not
-// matter.
+// equal reports whether two nodes have the same content. The order of fields matters. The style and the comments do not matter.
 func equal(a, b *yaml.Node) bool {
 	return a.Kind == b.Kind && a.Value == b.Value && a.ShortTag() == b.ShortTag() && slices.EqualFunc(a.Content, b.Content, equal)
 }

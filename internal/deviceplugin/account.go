@@ -11,15 +11,13 @@ import (
 )
 
 type usage struct {
-	// allocated are the devices that kubelet has allocated, without duplicates. The publisher keeps these devices in the
-	// list.
+	// allocated are the devices that kubelet has allocated, without duplicates. The publisher keeps these devices in the list.
 	allocated []string
 	// accounted is the number of devices that kubelet has allocated. If kubelet does not answer, accounted is computed
 	// from the assignments and the cached devices.
 	accounted int
-	// granted are the devices that Allocate has granted and that kubelet has not reported, latest first. Kubelet may
-	// have allocated some of these devices, e.g. to init containers. unreported is the number of granted devices that
-	// kubelet may have allocated.
+	// granted are the devices that Allocate has granted and that kubelet has not reported, latest first. Kubelet may have allocated
+	// some of these devices, e.g. to init containers. unreported is the number of granted devices that kubelet may have allocated.
 	granted    []string
 	unreported int
 	// unaccounted is the number of owners that have a class with a capacity but have no device of that class.
@@ -117,9 +115,8 @@ func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *alloc
 	return u
 }
 
-// accountFromCache replaces account while kubelet does not answer. It uses the assignments and the cached devices.
-// The owner of a class of pod scope counts as accounted for if its pod has a cached device, or if a granted device is
-// left for it.
+// accountFromCache replaces account while kubelet does not answer. It uses the assignments and the cached devices. The owner of a
+// class of pod scope counts as accounted for if its pod has a cached device, or if a granted device is left for it.
 func accountFromCache(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners, holders := ownersOf(c, assignments), a.holders(c)
 	granted := a.granted[c.extended]

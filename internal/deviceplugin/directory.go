@@ -13,8 +13,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// directory watches kubelet's directories. When kubelet starts, it removes all sockets in its directory and then
-// creates its own.
+// directory watches kubelet's directories. When kubelet starts, it removes all sockets in its directory and then creates its own.
 type directory struct {
 	root    string
 	log     *slog.Logger

@@ -24,8 +24,7 @@ type class struct {
 	capacity       uint64 // 0 if the class has no limit
 	podScope       bool
 	draining       bool
-	// others are classes that have the same extended resource and are not published themselves, e.g. a renamed class
-	// that drains.
+	// others are classes that have the same extended resource and are not published themselves, e.g. a renamed class that drains.
 	others []class
 }
 
@@ -144,10 +143,9 @@ func candidates(c class, u usage, size int) []string {
 	return ids
 }
 
-// phaseOut returns the wanted devices, and also listed devices that are no longer wanted. It makes a device that is
-// no longer wanted unhealthy and keeps it in the list until ttl has passed. The reason is that kubelet chooses a
-// device, calls Allocate, and then looks the device up in the list again. Kubelet panics if the device is gone by
-// then.
+// phaseOut returns the wanted devices, and also listed devices that are no longer wanted. It makes a device that is no longer
+// wanted unhealthy and keeps it in the list until ttl has passed. The reason is that kubelet chooses a device, calls Allocate,
+// and then looks the device up in the list again. Kubelet panics if the device is gone by then.
 //
 // leaving has the time at which each device stopped being wanted. phaseOut updates leaving. The second result is the
 // time after which phaseOut must be called again; 0 means never.

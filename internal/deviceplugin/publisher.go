@@ -100,8 +100,7 @@ func New(plugin Cache, o Options) *Publisher {
 	return p
 }
 
-// Run publishes until ctx ends. After that, kubelet treats all devices as unhealthy until a publisher publishes them
-// again.
+// Run publishes until ctx ends. After that, kubelet treats all devices as unhealthy until a publisher publishes them again.
 func (p *Publisher) Run(ctx context.Context) error {
 	dir := newDirectory(p.kubeletDir, p.log, p.socketRemoved, func() {
 		p.kubeletRestarted.Store(true)
@@ -274,8 +273,7 @@ func (p *Publisher) takeGrants() map[string][]string {
 	return granted
 }
 
-// recordAnswer records whether kubelet answered, and records the devices that were granted since kubelet's previous
-// answer.
+// recordAnswer records whether kubelet answered, and records the devices that were granted since kubelet's previous answer.
 func (p *Publisher) recordAnswer(err error, granted map[string][]string, now time.Time) {
 	unavailable := err != nil
 	if p.kubeletRestarted.Swap(false) || p.podResourcesUnavailable && !unavailable {

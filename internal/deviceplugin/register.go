@@ -85,8 +85,7 @@ type retry struct {
 	stableSince time.Time        // when all endpoints became registered; zero if not all are registered
 }
 
-// record records the outcome of an attempt. If inotify is not available, record plans another attempt even after a
-// success.
+// record records the outcome of an attempt. If inotify is not available, record plans another attempt even after a success.
 func (r *retry) record(err error, needsPoll bool) {
 	r.next = nil
 	if err != nil {
@@ -102,8 +101,7 @@ func (r *retry) record(err error, needsPoll bool) {
 	}
 }
 
-// lost records that kubelet has ended a stream. It uses the backoff, because kubelet may connect and disconnect
-// repeatedly.
+// lost records that kubelet has ended a stream. It uses the backoff, because kubelet may connect and disconnect repeatedly.
 func (r *retry) lost() {
 	if !r.stableSince.IsZero() && time.Since(r.stableSince) > stableTime {
 		r.backoff = newBackoff()

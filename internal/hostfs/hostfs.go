@@ -1,8 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostfs reads and writes the host's files below a root directory, in the way that kernel filesystems
-// require.
+// Package hostfs reads and writes the host's files below a root directory, in the way that kernel filesystems require.
 package hostfs
 
 import (
@@ -20,8 +19,7 @@ import (
 // ErrNotBlockDevice is returned by BlockDevice if the file is not a block device.
 var ErrNotBlockDevice = errors.New("not a block device")
 
-// Root is the directory that contains the host's /sys, /dev and /proc. The methods of Root take paths as they are on
-// the host.
+// Root is the directory that contains the host's /sys, /dev and /proc. The methods of Root take paths as they are on the host.
 type Root string
 
 func (r Root) path(path string) string { return filepath.Join(string(r), path) }
@@ -29,9 +27,8 @@ func (r Root) path(path string) string { return filepath.Join(string(r), path) }
 // ReadFile returns the content of a file.
 func (r Root) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path(path)) }
 
-// WriteFile writes data to an existing file with one write(2), as kernel files require. It neither creates nor
-// truncates the file. If the kernel writes only a part of data, WriteFile returns an error. Errors wrap the kernel's
-// errno.
+// WriteFile writes data to an existing file with one write(2), as kernel files require. It neither creates nor truncates the
+// file. If the kernel writes only a part of data, WriteFile returns an error. Errors wrap the kernel's errno.
 func (r Root) WriteFile(path string, data []byte) error {
 	file, err := os.OpenFile(r.path(path), os.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -59,8 +56,7 @@ func ignoringEINTR(write func() (int, error)) (int, error) {
 // Mkdir creates one directory.
 func (r Root) Mkdir(path string) error { return os.Mkdir(r.path(path), 0o755) }
 
-// Remove removes a file or an empty directory. A directory that the kernel treats as a group, e.g. in resctrl, counts
-// as empty.
+// Remove removes a file or an empty directory. A directory that the kernel treats as a group, e.g. in resctrl, counts as empty.
 func (r Root) Remove(path string) error { return os.Remove(r.path(path)) }
 
 // Rename moves a file or directory.

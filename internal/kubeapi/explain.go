@@ -33,8 +33,7 @@ const (
 	Failed       Outcome = "error"        // anything else
 )
 
-// Problem is an error that an administrator has to fix, with a message. Requests that fail with a Problem are retried
-// slowly.
+// Problem is an error that an administrator has to fix, with a message. Requests that fail with a Problem are retried slowly.
 type Problem struct {
 	Line string // the message; it names the remedy
 	Err  error
@@ -86,8 +85,7 @@ func withoutResponse(err error) Outcome {
 	return Failed
 }
 
-// statusCode returns the HTTP status code if the error is a response of the API server. It returns 0 for other
-// errors.
+// statusCode returns the HTTP status code if the error is a response of the API server. It returns 0 for other errors.
 func statusCode(err error) int {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -187,8 +185,7 @@ func explainUnavailable(err error) string {
 	return fmt.Sprintf("%s does not answer (%s); the node is not affected, trying again", Server(err), Cause(err))
 }
 
-// Server returns a name for the API server of a failed request. The name includes the server's address if the error
-// contains it.
+// Server returns a name for the API server of a failed request. The name includes the server's address if the error contains it.
 func Server(err error) string {
 	if request, ok := errors.AsType[*url.Error](err); ok {
 		if at, bad := url.Parse(request.URL); bad == nil && at.Host != "" {

@@ -23,10 +23,9 @@ type ListerWatcher[L runtime.Object] interface {
 // NewInformer returns an informer for objects of example's type that match a field selector. The caller must run the
 // informer until ctx ends.
 //
-// The informer calls done with the error of each failed list or watch request, and with nil when a watch begins. An
-// error handler would not be enough: client-go retries some requests without calling an error handler, and a list may
-// succeed while watches fail. The informer delays its next request after a failure as Retry does, in addition to
-// client-go's own backoff.
+// The informer calls done with the error of each failed list or watch request, and with nil when a watch begins. An error handler
+// would not be enough: client-go retries some requests without calling an error handler, and a list may succeed while watches
+// fail. The informer delays its next request after a failure as Retry does, in addition to client-go's own backoff.
 func NewInformer[L runtime.Object](
 	ctx context.Context, client ListerWatcher[L], fieldSelector string, example runtime.Object, done func(error),
 ) cache.SharedIndexInformer {

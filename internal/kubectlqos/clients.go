@@ -91,8 +91,7 @@ func (c *clients) nodeObjects(ctx context.Context) ([]nodeqosv1alpha1.NodeQOSRes
 	return allTyped(list.Items)
 }
 
-// getNode returns the NodeQOSResources of one node. If there is none, the error lists the nodes that have such an
-// object.
+// getNode returns the NodeQOSResources of one node. If there is none, the error lists the nodes that have such an object.
 func (c *clients) getNode(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	object, err := c.objects.Resource(nodeKind()).Get(ctx, name, metav1.GetOptions{})
 	if kubeapi.OutcomeOf(err) != kubeapi.NotFound {

@@ -26,13 +26,11 @@ type assignment struct {
 // the runtime still has the predecessor of a container and this predecessor had another class.
 type holdings struct {
 	assignments []assignment
-	// omitted means that the node does not list all holders. A container or pod that is not listed may then have a
-	// class.
+	// omitted means that the node does not list all holders. A container or pod that is not listed may then have a class.
 	omitted bool
 }
 
-// holdingsOf searches the holders of a resource's classes for a container. If container is "", it searches for the pod
-// itself.
+// holdingsOf searches the holders of a resource's classes for a container. If container is "", it searches for the pod itself.
 func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, container, resource string) holdings {
 	var found holdings
 	for _, r := range scopedResources(node) {

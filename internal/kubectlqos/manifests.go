@@ -21,8 +21,7 @@ type manifest struct {
 	text []byte
 }
 
-// readManifests reads the named files and directories. It reads each file only once. Without names, it reads standard
-// input.
+// readManifests reads the named files and directories. It reads each file only once. Without names, it reads standard input.
 func readManifests(names []string, recursive bool, stdin io.Reader) ([]manifest, error) {
 	if len(names) == 0 {
 		names = []string{stdinName}

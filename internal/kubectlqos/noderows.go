@@ -16,8 +16,7 @@ import (
 
 const defaultMark = "*"
 
-// nodeRows returns a row for each node and resource, including unavailable resources. A node without resources gets one
-// row.
+// nodeRows returns a row for each node and resource, including unavailable resources. A node without resources gets one row.
 func nodeRows(nodes []nodeqosv1alpha1.NodeQOSResources) [][]string {
 	var rows [][]string
 	for i := range nodes {
@@ -78,8 +77,7 @@ func readyText(node *nodeqosv1alpha1.NodeQOSResources) string {
 	return string(ready.Status)
 }
 
-// readyCondition returns the condition PluginReady of a node. It returns nil if the node does not have this condition
-// yet.
+// readyCondition returns the condition PluginReady of a node. It returns nil if the node does not have this condition yet.
 func readyCondition(node *nodeqosv1alpha1.NodeQOSResources) *metav1.Condition {
 	return meta.FindStatusCondition(node.Status.Conditions, nodeqosv1alpha1.ConditionPluginReady)
 }

@@ -94,8 +94,7 @@ func (o *nodesCommand) run(cmd *cobra.Command) error {
 	return w.follow(cmd.Context(), func() error { return o.show(w.nodes()) })
 }
 
-// showFirst prints the first list that the API server returns. In a document format it prints the whole list as one
-// document.
+// showFirst prints the first list that the API server returns. In a document format it prints the whole list as one document.
 func (o *nodesCommand) showFirst(list *unstructured.UnstructuredList) error {
 	switch {
 	case o.documents == nil && len(list.Items) == 0 && !o.watch:

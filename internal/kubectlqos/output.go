@@ -26,8 +26,7 @@ type output struct {
 	documents printers.ResourcePrinter
 }
 
-// addFlags adds the flags to a command. If named is true, it adds the format "name", which is for objects of the
-// Kubernetes API.
+// addFlags adds the flags to a command. If named is true, it adds the format "name", which is for objects of the Kubernetes API.
 func (o *output) addFlags(cmd *cobra.Command, named bool) {
 	o.flags = genericclioptions.NewPrintFlags("")
 	if !named {

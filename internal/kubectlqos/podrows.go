@@ -32,11 +32,9 @@ type podRow struct {
 	// Source is the source of the class: container, allocated, pod or default. For running containers it can also be
 	// update or adopted.
 	Source string `json:"source"`
-	// Effective is the class in effect, which is "" for the system default. It is null if nothing runs or the class is
-	// unknown.
+	// Effective is the class in effect, which is "" for the system default. It is null if nothing runs or the class is unknown.
 	Effective *string `json:"effective"`
-	// Reason and Message explain why the class in effect is not the wanted class. Both are empty if it is the wanted
-	// class.
+	// Reason and Message explain why the class in effect is not the wanted class. Both are empty if it is the wanted class.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	Node    string `json:"node"`
@@ -173,8 +171,7 @@ func (v *podView) rows() []podRow {
 	return rows
 }
 
-// rowsOf returns a row for each resource of a scope. If the node is unknown, it returns rows only for requested
-// resources.
+// rowsOf returns a row for each resource of a scope. If the node is unknown, it returns rows only for requested resources.
 func (v *podView) rowsOf(c containerView, scope classes.Scope) []podRow {
 	wanted, err := v.catalog.Resolve(requestOf(v.offers, v.pod, c.name))
 	var refused *classes.RequestError
@@ -204,8 +201,7 @@ func (v *podView) rowsOf(c containerView, scope classes.Scope) []podRow {
 	return rows
 }
 
-// row returns the row of a resource. want is the wanted class; it is nil if another resource of the container is
-// refused.
+// row returns the row of a resource. want is the wanted class; it is nil if another resource of the container is refused.
 func (v *podView) row(c containerView, resource string, want *classes.Assignment) podRow {
 	known := want != nil
 	if !known {

@@ -42,8 +42,7 @@ type classUse struct {
 // namespaceUse is the use of a class in a namespace. It is also an item of the printed documents.
 type namespaceUse struct {
 	classKey `json:",inline"`
-	// Namespace is empty for holders that a node only counts in HoldersOmitted, because the node's list of holders is
-	// full.
+	// Namespace is empty for holders that a node only counts in HoldersOmitted, because the node's list of holders is full.
 	Namespace string `json:"namespace"`
 	InUse     int64  `json:"inUse"`
 	Pods      int64  `json:"pods"`
@@ -152,8 +151,7 @@ func (c *cluster) noteStale(nodes []nodeqosv1alpha1.NodeQOSResources) {
 	}
 }
 
-// useByClass adds up the use of each class over the nodes. The classes are in the order in which they first occur on
-// the nodes.
+// useByClass adds up the use of each class over the nodes. The classes are in the order in which they first occur on the nodes.
 func useByClass(nodes []nodeqosv1alpha1.NodeQOSResources) []classUse {
 	var all []classUse
 	index := map[classKey]int{}

@@ -15,8 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// statusError converts the error of a change into a gRPC error with the code that the API documents. Its message is
-// one line.
+// statusError converts the error of a change into a gRPC error with the code that the API documents. Its message is one line.
 func statusError(err error) error {
 	return status.Error(codeOf(err), strings.ReplaceAll(err.Error(), "\n", "; "))
 }

@@ -143,8 +143,7 @@ func resourceOf(r state.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
 // classOf returns the fields that offered classes and draining classes have in common.
 func classOf(r state.ResourceStatus, name string) *qosv1alpha1.QOSResourceClassInfo {
 	message := &qosv1alpha1.QOSResourceClassInfo{Name: name, InUse: uint64(max(r.InUse[name], 0)), Degraded: r.Degraded[name]}
-	// Class files with a name that Kubernetes refuses are not applied, so only a draining class may have no extended
-	// resource.
+	// Class files with a name that Kubernetes refuses are not applied, so only a draining class may have no extended resource.
 	if extended, err := classes.ExtendedResource(r.Name, name); err == nil {
 		message.ExtendedResource = extended
 	}

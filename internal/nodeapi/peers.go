@@ -26,9 +26,8 @@ import (
 // maxGroups is the largest number of groups that a process can have (NGROUPS_MAX).
 const maxGroups = 65536
 
-// peers describes the processes that may use the API. A process may use the API if its user is root or the server's
-// own user, or if it is in the configured group. The group may be the primary group or a supplementary group of the
-// process.
+// peers describes the processes that may use the API. A process may use the API if its user is root or the server's own user, or
+// if it is in the configured group. The group may be the primary group or a supplementary group of the process.
 type peers struct {
 	uid, gid uint32
 	hasGroup bool
@@ -101,8 +100,7 @@ type process struct {
 // AuthType implements credentials.AuthInfo.
 func (process) AuthType() string { return "peercred" }
 
-// peerCredentials attaches the client's process to each connection of a unix socket. It sends nothing over the
-// connection.
+// peerCredentials attaches the client's process to each connection of a unix socket. It sends nothing over the connection.
 type peerCredentials struct {
 	credentials.TransportCredentials
 }

@@ -13,16 +13,14 @@ import (
 )
 
 const (
-	// watchPause is the shortest time between two messages of a stream. All changes within this time are sent in one
-	// message.
+	// watchPause is the shortest time between two messages of a stream. All changes within this time are sent in one message.
 	watchPause = 50 * time.Millisecond
 	// observePause is the shortest time between two observations of the status by observe, which runs without a client.
 	observePause = time.Second
 )
 
-// watch sends the present state, and then a new state after every change, if the new state differs from the last one
-// sent. A slow reader does not get the states in between, because Send waits for the reader and the state is read
-// only after that.
+// watch sends the present state, and then a new state after every change, if the new state differs from the last one sent. A slow
+// reader does not get the states in between, because Send waits for the reader and the state is read only after that.
 func watch[T proto.Message](ctx context.Context, s *service, get func() T, send func(T) error) error {
 	var last T
 	for first := true; ; first = false {

@@ -52,8 +52,7 @@ type Cache struct {
 	mu      sync.Mutex // guards the fields below
 	state   State
 	changed chan struct{}
-	// status and assignments are the latest messages on the present connection. Each is nil until its first message
-	// arrives.
+	// status and assignments are the latest messages on the present connection. Each is nil until its first message arrives.
 	status      *qosv1alpha1.StatusResponse
 	assignments *qosv1alpha1.ListAssignmentsResponse
 }
@@ -159,8 +158,7 @@ func (c *Cache) disconnected(err error) (received bool) {
 	return received
 }
 
-// problem returns why the plugin is not ready. It returns an empty string if the plugin is ready. The caller holds
-// mu.
+// problem returns why the plugin is not ready. It returns an empty string if the plugin is ready. The caller holds mu.
 func (c *Cache) problem() string {
 	config := c.status.GetConfig()
 	switch {

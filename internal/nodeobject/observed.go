@@ -10,8 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// observed is the newest version of the object that the publisher knows. It comes from the watch or from the response
-// to a write.
+// observed is the newest version of the object that the publisher knows. It comes from the watch or from the response to a write.
 type observed struct {
 	mu      sync.Mutex                 // guards the fields below
 	object  *unstructured.Unstructured // nil if the object does not exist

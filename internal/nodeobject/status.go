@@ -25,10 +25,9 @@ const (
 	longestMessage     = 4 << 10
 )
 
-// desiredStatus returns the status that the object should have. It computes this status from the plugin's state, the
-// object's present status (before) and the time. It keeps the timestamps of unchanged fields, so that a restart of
-// the plugin or the shim changes nothing. known is false if the plugin has not reported anything yet and its grace
-// period is not over.
+// desiredStatus returns the status that the object should have. It computes this status from the plugin's state, the object's
+// present status (before) and the time. It keeps the timestamps of unchanged fields, so that a restart of the plugin or the shim
+// changes nothing. known is false if the plugin has not reported anything yet and its grace period is not over.
 //
 // While the plugin is not ready, desiredStatus keeps the plugin's last ready state. If the plugin has not been ready
 // since the shim started, desiredStatus keeps the present status.
@@ -58,8 +57,7 @@ func desiredStatus(
 	return status, true
 }
 
-// graceLeft returns how much longer a plugin that is not ready is reported as ready. It returns 0 if the plugin is
-// ready.
+// graceLeft returns how much longer a plugin that is not ready is reported as ready. It returns 0 if the plugin is ready.
 func graceLeft(state nodecache.State, now time.Time) time.Duration {
 	if state.Ready() {
 		return 0

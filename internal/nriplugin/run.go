@@ -28,8 +28,7 @@ const (
 	registrationTime = 15 * time.Second
 )
 
-// Run keeps the plugin registered until ctx ends. If the runtime is away or restarts, Run retries the registration
-// with backoff.
+// Run keeps the plugin registered until ctx ends. If the runtime is away or restarts, Run retries the registration with backoff.
 func (p *Plugin) Run(ctx context.Context) error {
 	defer p.reconciles.Wait()
 
@@ -120,8 +119,7 @@ func (s *session) register(ctx context.Context, conn *watchedConn) error {
 	ctx, cancel := context.WithTimeout(ctx, registrationTime)
 	defer cancel()
 
-	// The stub serves with the context of Start for as long as it is connected. That context must therefore not have the
-	// timeout.
+	// The stub serves with the context of Start for as long as it is connected. That context must therefore not have the timeout.
 	started := make(chan error, 1)
 	go func() { started <- s.stub.Start(context.WithoutCancel(ctx)) }()
 	select {
@@ -154,8 +152,7 @@ func (s *session) interceptRegistration(ctx context.Context, request *ttrpc.Requ
 	return err
 }
 
-// watchedConn closes ended when the connection ends. The stub does not report the end of the connection while the
-// stub starts.
+// watchedConn closes ended when the connection ends. The stub does not report the end of the connection while the stub starts.
 type watchedConn struct {
 	net.Conn
 	once  sync.Once

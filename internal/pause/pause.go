@@ -19,8 +19,7 @@ func For(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Shortest returns the shortest of several waits. A wait of 0 means that there is nothing to wait for, and is
-// ignored.
+// Shortest returns the shortest of several waits. A wait of 0 means that there is nothing to wait for, and is ignored.
 func Shortest(waits ...time.Duration) time.Duration {
 	var first time.Duration
 	for _, wait := range waits {

@@ -40,8 +40,7 @@ const (
 	maxName    = 253
 )
 
-// Record describes a series. A series is a number of similar occurrences at a pod or its containers, and is written as
-// one event.
+// Record describes a series. A series is a number of similar occurrences at a pod or its containers, and is written as one event.
 type Record struct {
 	Reason  string
 	Warning bool
@@ -119,9 +118,8 @@ func (r *Recorder) write(ctx context.Context, event *corev1.Event, record Record
 	return r.writes.Count("event", err)
 }
 
-// countOf returns the count of an existing event plus the count of a record. changed is false if the event already
-// includes the record. The event may be from before a restart of the shim or the plugin. Times in the API are in whole
-// seconds.
+// countOf returns the count of an existing event plus the count of a record. changed is false if the event already includes the
+// record. The event may be from before a restart of the shim or the plugin. Times in the API are in whole seconds.
 func countOf(event *corev1.Event, record Record) (count int32, changed bool) {
 	last := event.LastTimestamp.Time
 	switch {

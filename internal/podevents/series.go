@@ -63,9 +63,8 @@ func (s *Series) find(r Record) *series {
 	return added
 }
 
-// Write writes the pending series. It returns the time after which Write must be called again, and the first error. The
-// time 0 means that no call is needed until something is recorded. After an error, Write continues with the other
-// series.
+// Write writes the pending series. It returns the time after which Write must be called again, and the first error. The time 0
+// means that no call is needed until something is recorded. After an error, Write continues with the other series.
 func (s *Series) Write(write func(Record) error) (again time.Duration, err error) {
 	for _, known := range s.all {
 		if !known.pending() {

@@ -42,8 +42,7 @@ type Cache interface {
 
 // Options configure an Evictor.
 type Options struct {
-	// NodeName is the node whose pods may be evicted. Pods of other nodes are never evicted, even if the plugin reports
-	// them.
+	// NodeName is the node whose pods may be evicted. Pods of other nodes are never evicted, even if the plugin reports them.
 	NodeName string
 	// Events enables events about evictions.
 	Events   bool

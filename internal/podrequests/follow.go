@@ -28,8 +28,7 @@ const (
 	// one, up to longestWait.
 	firstWait   = 5 * time.Second
 	longestWait = 5 * time.Minute
-	// minInterval is the minimum time between two changes of one container, no matter how fast the annotations of its
-	// pod change.
+	// minInterval is the minimum time between two changes of one container, no matter how fast the annotations of its pod change.
 	minInterval = 5 * time.Second
 	// updateTimeout is the maximum duration of one change.
 	updateTimeout = 30 * time.Second
@@ -43,8 +42,7 @@ type Outcome struct {
 	// Refused has the requested changes that the plugin refused because of the request itself. The series of each
 	// record is the reason, in CamelCase.
 	Refused []podevents.Record
-	// Again is the time after which Follow must be called again. 0 means that no call is needed until something
-	// changes.
+	// Again is the time after which Follow must be called again. 0 means that no call is needed until something changes.
 	Again time.Duration
 }
 

@@ -63,8 +63,7 @@ func fixed(pod *corev1.Pod, container string, want classes.Assignment) error {
 		pod.Namespace, pod.Name, container, want.Resource, errFixed, ClassName(want.Class), remedy)
 }
 
-// different returns the wanted classes that differ from the assigned classes. It leaves out resources that have no
-// assignment.
+// different returns the wanted classes that differ from the assigned classes. It leaves out resources that have no assignment.
 func different(wanted []classes.Assignment, has []*qosv1alpha1.Assignment, first bool) []classes.Assignment {
 	var changes []classes.Assignment
 	for _, want := range wanted {

@@ -19,8 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
 )
 
-// maxMessage is the maximum size of the message of a condition, in bytes. The API server limits only the size of the
-// whole pod.
+// maxMessage is the maximum size of the message of a condition, in bytes. The API server limits only the size of the whole pod.
 const maxMessage = 4096
 
 // observed is the state of one pod at one moment.
@@ -174,8 +173,7 @@ func refusedMessage(refused []podevents.Record, effective []string) string {
 	return text + joinUpTo(effective, maxMessage-len(text))
 }
 
-// joinUpTo joins parts to a text of at most limit bytes. It leaves out parts that do not fit, and adds the number of
-// these parts.
+// joinUpTo joins parts to a text of at most limit bytes. It leaves out parts that do not fit, and adds the number of these parts.
 func joinUpTo(parts []string, limit int) string {
 	all := strings.Join(parts, "; ")
 	if len(all) <= limit || len(parts) < 2 {

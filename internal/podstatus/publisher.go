@@ -37,8 +37,7 @@ const (
 	// reconciles the pods at random times within spread.
 	manyPods = 10
 	spread   = time.Minute
-	// workers is the number of pods that are reconciled at the same time. A worker mostly waits for the plugin or the
-	// API.
+	// workers is the number of pods that are reconciled at the same time. A worker mostly waits for the plugin or the API.
 	workers = 2
 	// The rate of writes is lower than the shim's rate limit, so that the other publishers can write, too.
 	writesPerSecond = 5
@@ -172,8 +171,7 @@ func (p *Publisher) enqueueAll(keys []string) {
 	}
 }
 
-// watchPlugin enqueues each pod whose state in the plugin changes. When the plugin becomes ready, watchPlugin enqueues
-// all pods.
+// watchPlugin enqueues each pod whose state in the plugin changes. When the plugin becomes ready, watchPlugin enqueues all pods.
 func (p *Publisher) watchPlugin(ctx context.Context) {
 	for {
 		state, changed := p.plugin.Get()

@@ -90,8 +90,7 @@ func (p *Publisher) recordEvents(state *podState, o *observed) {
 	}
 }
 
-// write writes the condition and the events that the API lacks. It returns the time after which write must be called
-// again.
+// write writes the condition and the events that the API lacks. It returns the time after which write must be called again.
 func (p *Publisher) write(ctx context.Context, key string, state *podState, o *observed) (again time.Duration) {
 	if wait := max(state.retry.Wait(), p.breaker.Wait()); wait > 0 {
 		return wait

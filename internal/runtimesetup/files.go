@@ -29,9 +29,8 @@ func (r runtime) configFiles() (main string, more []string) {
 	return "", nil
 }
 
-// ownConfiguration reports whether the runtime itself manages RDT or block I/O. The runtime does not report this over
-// CRI, so ownConfiguration reads the runtime's configuration files. If the files are not at their usual paths, the
-// result is unknown.
+// ownConfiguration reports whether the runtime itself manages RDT or block I/O. The runtime does not report this over CRI, so
+// ownConfiguration reads the runtime's configuration files. If the files are not at their usual paths, the result is unknown.
 func ownConfiguration(files Files, r runtime) []Finding {
 	main, more := r.configFiles()
 	if main == "" {
@@ -68,8 +67,7 @@ func (s setting) finding(r runtime) Finding {
 		"a container that requests classes of both gets values of both", r.name, s.key, s.file, s.line)}
 }
 
-// readSettings returns the relevant settings, the files that were read, and the reasons why other files were not
-// read.
+// readSettings returns the relevant settings, the files that were read, and the reasons why other files were not read.
 func readSettings(files Files, main string, patterns []string) (found []setting, read, unread []string) {
 	names := []string{main}
 	for _, pattern := range patterns {

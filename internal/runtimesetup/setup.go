@@ -60,9 +60,8 @@ type Options struct {
 // ErrEndpoint means that the endpoint is not a unix socket.
 var ErrEndpoint = errors.New("not the address of a unix socket; write it like unix:///run/containerd/containerd.sock")
 
-// Inspect checks a runtime. It returns findings in the order in which a user would fix them. The only error that it
-// returns is ErrEndpoint. Inspect connects to the NRI socket and disconnects at once, and the runtime may log this
-// connection.
+// Inspect checks a runtime. It returns findings in the order in which a user would fix them. The only error that it returns is
+// ErrEndpoint. Inspect connects to the NRI socket and disconnects at once, and the runtime may log this connection.
 func Inspect(ctx context.Context, o Options) ([]Finding, error) {
 	path, err := socketPath(o.Endpoint)
 	if err != nil {

@@ -39,8 +39,7 @@ func Document(message proto.Message, format Format) (string, error) {
 		return "---\n" + string(data), err
 	}
 
-	// protojson varies its white space on purpose. The next lines normalize it, so that equal messages give equal
-	// documents.
+	// protojson varies its white space on purpose. The next lines normalize it, so that equal messages give equal documents.
 	var indented bytes.Buffer
 	if err := json.Indent(&indented, data, "", "  "); err != nil {
 		return "", fmt.Errorf("write %s: %w", format, err)

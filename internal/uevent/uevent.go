@@ -16,8 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelGroup is the multicast group to which the kernel sends its messages. udev sends its messages to another
-// group.
+// kernelGroup is the multicast group to which the kernel sends its messages. udev sends its messages to another group.
 const kernelGroup = 1
 
 // messageSize is larger than any message of the kernel, because the kernel's UEVENT_BUFFER_SIZE is 2048.

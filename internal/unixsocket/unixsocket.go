@@ -1,8 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package unixsocket connects gRPC clients to unix sockets, and removes sockets that processes have left behind when
-// they ended.
+// Package unixsocket connects gRPC clients to unix sockets, and removes sockets that processes have left behind when they ended.
 package unixsocket
 
 import (

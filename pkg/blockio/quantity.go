@@ -27,8 +27,7 @@ func maxRate(kind int) uint64 {
 	return math.MaxInt64 - 1
 }
 
-// parseQuantity reads a Kubernetes quantity, like "10M", "64Ki" or "500". It rounds up to a whole number, as goresctrl
-// does.
+// parseQuantity reads a Kubernetes quantity, like "10M", "64Ki" or "500". It rounds up to a whole number, as goresctrl does.
 func parseQuantity(f *classes.Field, text string, least, most uint64) uint64 {
 	zero := ""
 	if least == 0 {

@@ -96,8 +96,7 @@ func (r *resolver) checkRates(item *item) {
 // merged is the result of merging all items of a class. Later items override earlier ones.
 type merged struct {
 	limits map[device]value
-	// weights has weights in goresctrl's units. The weight of the zero device is the default for devices without their
-	// own weight.
+	// weights has weights in goresctrl's units. The weight of the zero device is the default for devices without their own weight.
 	weights map[device]uint64
 }
 

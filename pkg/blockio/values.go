@@ -21,9 +21,8 @@ type setting struct {
 // weight, the first element is the weight, and 0 means the file's default.
 type value [rateKinds]uint64
 
-// values is either the state of a cgroup or a change of that state. In a state, a device that is missing has no limits
-// and the default weight. In a change, a setting that is missing stays as it is, and the zero value clears the setting
-// of a device.
+// values is either the state of a cgroup or a change of that state. In a state, a device that is missing has no limits and the
+// default weight. In a change, a setting that is missing stays as it is, and the zero value clears the setting of a device.
 type values map[setting]value
 
 func (s setting) isDefaultWeight() bool { return s.file != "" && s.device == device{} }
@@ -36,9 +35,8 @@ func (s setting) initial() value {
 	return value{}
 }
 
-// sorted returns the settings in the order in which they must be written: the limits first, then for each file the
-// default weight before the weights of devices. The order matters because bfq resets the weights of devices when the
-// default changes.
+// sorted returns the settings in the order in which they must be written: the limits first, then for each file the default weight
+// before the weights of devices. The order matters because bfq resets the weights of devices when the default changes.
 func (v values) sorted() []setting {
 	return slices.SortedFunc(maps.Keys(v), func(a, b setting) int {
 		return cmp.Or(cmp.Compare(a.file, b.file), compareDevices(a.device, b.device))

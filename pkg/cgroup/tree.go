@@ -37,8 +37,7 @@ type dirLister interface {
 	Subdirs(path string) ([]string, error)
 }
 
-// Tree has the machine's cgroup hierarchies as they were mounted when Detect ran. It is immutable and safe for
-// concurrent use.
+// Tree has the machine's cgroup hierarchies as they were mounted when Detect ran. It is immutable and safe for concurrent use.
 type Tree struct {
 	fs          FS
 	hierarchies []hierarchy
@@ -46,8 +45,7 @@ type Tree struct {
 	io *hierarchy
 }
 
-// children returns the names of the cgroups in a cgroup. If fs is not a dirLister, the result also has the names of
-// files.
+// children returns the names of the cgroups in a cgroup. If fs is not a dirLister, the result also has the names of files.
 func (t *Tree) children(dir string) ([]string, error) {
 	if lister, ok := t.fs.(dirLister); ok {
 		return lister.Subdirs(dir)
@@ -117,9 +115,8 @@ func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error)
 	return t.payloadDir(target, dir), t.io.version, nil
 }
 
-// dir returns the target's directory in a hierarchy. This is the directory of the target's cgroups path. If that
-// directory does not exist and the target is a container with a process, dir returns the directory of the cgroup of
-// that process.
+// dir returns the target's directory in a hierarchy. This is the directory of the target's cgroups path. If that directory does
+// not exist and the target is a container with a process, dir returns the directory of the cgroup of that process.
 func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	group, err := Path(target.CgroupsPath)
 	dir := path.Join(h.point, group)
@@ -152,10 +149,9 @@ func isOwn(target classes.Holder, group, actual string) bool {
 	return group != "" && group != "/" && strings.HasSuffix(actual, group) || target.ID != "" && strings.Contains(actual, target.ID)
 }
 
-// payloadDir returns dir, or the child cgroup "container" of dir if the target's process is in this child. crun can be
-// configured to create such a child in a scope, and it then sets the values on the child. payloadDir does not use
-// /proc/<pid>/cgroup, because in a container's cgroup namespace the paths in this file begin at the root of the
-// namespace.
+// payloadDir returns dir, or the child cgroup "container" of dir if the target's process is in this child. crun can be configured
+// to create such a child in a scope, and it then sets the values on the child. payloadDir does not use /proc/<pid>/cgroup,
+// because in a container's cgroup namespace the paths in this file begin at the root of the namespace.
 func (t *Tree) payloadDir(target classes.Holder, dir string) string {
 	if target.PID <= 0 || target.Container == "" || !isSystemd(target.CgroupsPath) {
 		return dir

@@ -15,9 +15,8 @@ const (
 	// ContainerKeyPrefix is the prefix of a pod's annotation with the requests of one container. The name of the
 	// container follows the prefix.
 	ContainerKeyPrefix = "container." + Domain + "/"
-	// AllocatedKeyPrefix is the prefix of the CRI annotations that report what the kubelet allocated to a container
-	// from the device plugin. Only the kubelet can set these annotations. The value is resource=class. The key may have
-	// any text after the prefix.
+	// AllocatedKeyPrefix is the prefix of the CRI annotations that report what the kubelet allocated to a container from the device
+	// plugin. Only the kubelet can set these annotations. The value is resource=class. The key may have any text after the prefix.
 	AllocatedKeyPrefix = "allocated." + Domain + "/"
 )
 
@@ -25,8 +24,7 @@ const (
 // defined. The value of such an annotation is a class.
 type family struct {
 	resource string
-	// offer is the index of the resource in the catalog. It is -1 if the catalog does not have the resource in
-	// container scope.
+	// offer is the index of the resource in the catalog. It is -1 if the catalog does not have the resource in container scope.
 	offer int
 	// cri is the key of a container annotation. Only the kubelet can set this annotation.
 	cri string

@@ -57,20 +57,17 @@ type Backend interface {
 	// Release removes what the backend keeps for classes that are neither configured nor in use.
 	Release(ctx context.Context, inUse func(class string) bool) error
 
-	// Adjust returns what the runtime must set to move a container from one class to another. At the creation of a
-	// container, from is SystemDefault. Adjust does no I/O and must be fast, because the hooks of all containers wait
-	// for it.
+	// Adjust returns what the runtime must set to move a container from one class to another. At the creation of a container, from
+	// is SystemDefault. Adjust does no I/O and must be fast, because the hooks of all containers wait for it.
 	Adjust(from, to string) (Adjustment, error)
 
-	// Enforce makes the changes that the runtime cannot make to move the target from one class to another. It then
-	// verifies that the target is in the class, by reading from the kernel. It is called before the first instruction
-	// of a container, with from as SystemDefault, and for changes of running containers. If Enforce returns an error,
-	// the target is as it was before.
+	// Enforce makes the changes that the runtime cannot make to move the target from one class to another. It then verifies that
+	// the target is in the class, by reading from the kernel. It is called before the first instruction of a container, with from
+	// as SystemDefault, and for changes of running containers. If Enforce returns an error, the target is as it was before.
 	Enforce(ctx context.Context, target Holder, from, to string) error
 
-	// Observe returns the class in which the kernel has a running target. ok is false if the kernel does not show the
-	// class. If several classes look the same to the kernel, Observe prefers want. For a target that has ended, the
-	// error is ErrEnded.
+	// Observe returns the class in which the kernel has a running target. ok is false if the kernel does not show the class. If
+	// several classes look the same to the kernel, Observe prefers want. For a target that has ended, the error is ErrEnded.
 	Observe(ctx context.Context, target Holder, want string) (class string, ok bool, err error)
 
 	// Status returns the last known state of the live configuration. It does no I/O.

@@ -45,11 +45,9 @@ type Resource struct {
 	Scope Scope
 	// Mutable is true if the class of a running container or pod can be changed.
 	Mutable bool
-	// DefaultClass is assigned to containers or pods that request nothing. It is SystemDefault if the resource has no
-	// default.
+	// DefaultClass is assigned to containers or pods that request nothing. It is SystemDefault if the resource has no default.
 	DefaultClass string
-	// OnClassRemoved applies to holders that requested their class. Holders of the default class get the new default
-	// instead.
+	// OnClassRemoved applies to holders that requested their class. Holders of the default class get the new default instead.
 	OnClassRemoved Removal
 	// Classes has the classes in the order of the class file.
 	Classes []Class

@@ -8,8 +8,7 @@ import (
 	"fmt"
 )
 
-// checkClasses compares the classes of a resource with the classes of its backend and with the resource's default
-// class.
+// checkClasses compares the classes of a resource with the classes of its backend and with the resource's default class.
 func (r *draft) checkClasses(defaultClass *Field) {
 	if r.Backend == nil {
 		return
@@ -82,8 +81,7 @@ func (r *draft) checkName(seen map[string]*draft) bool {
 	return false
 }
 
-// checkExtended reports classes whose extended resource is not allowed, or is already the extended resource of another
-// class.
+// checkExtended reports classes whose extended resource is not allowed, or is already the extended resource of another class.
 func (r *draft) checkExtended(seen map[string]*draft) {
 	for _, class := range r.Classes {
 		field := r.classes[class.Name]

@@ -13,8 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Field is a value in a class file, with its place in the file. A Kind reads its section of the file with the methods
-// of Field.
+// Field is a value in a class file, with its place in the file. A Kind reads its section of the file with the methods of Field.
 //
 // If the value does not have the type that a method reads, the method reports this and returns nothing. The caller then
 // continues, so that all problems of a file are reported at once. A nil Field stands for a field that is missing in the

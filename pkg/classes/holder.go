@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// Owner is the object that occupies slots of classes. It is a container of a pod, identified by its name, or the pod if
-// Container is empty. An owner outlives container IDs, so a restarted container does not compete with its predecessor
-// for a slot.
+// Owner is the object that occupies slots of classes. It is a container of a pod, identified by its name, or the pod if Container
+// is empty. An owner outlives container IDs, so a restarted container does not compete with its predecessor for a slot.
 type Owner struct{ PodUID, Container string }
 
 func (o Owner) String() string {
@@ -124,8 +123,7 @@ type Holding struct {
 // Class returns the class of a resource that is assigned to the holder.
 func (h Holding) Class(resource string) string { return ClassOf(h.Assignments, resource) }
 
-// ClassOf returns the class of a resource among assignments. If there is no assignment of the resource, it returns
-// SystemDefault.
+// ClassOf returns the class of a resource among assignments. If there is no assignment of the resource, it returns SystemDefault.
 func ClassOf(assignments []Assignment, resource string) string {
 	for _, a := range assignments {
 		if a.Resource == resource {

@@ -23,9 +23,8 @@ func NewLedger() *Ledger {
 	return &Ledger{holders: map[string]Holding{}, slots: map[slot]map[Owner]int{}}
 }
 
-// Admit adds a holder if all of the holder's classes have room. Otherwise it changes nothing. An owner that already has
-// a class needs no second slot in this class. If the ledger has a holder with the same ID, Admit replaces it. Errors
-// are *RequestError.
+// Admit adds a holder if all of the holder's classes have room. Otherwise it changes nothing. An owner that already has a class
+// needs no second slot in this class. If the ledger has a holder with the same ID, Admit replaces it. Errors are *RequestError.
 func (l *Ledger) Admit(h Holding, c *Catalog) error {
 	for _, a := range h.Assignments {
 		if err := l.checkRoom(h.Owner(), a, c); err != nil {
@@ -100,8 +99,7 @@ func (l *Ledger) InUse(resource, class string) int {
 	return len(l.slots[slot{CanonicalResource(resource), class}])
 }
 
-// Used returns the number of owners for each class of a resource that is in use. The result does not have the system
-// default.
+// Used returns the number of owners for each class of a resource that is in use. The result does not have the system default.
 func (l *Ledger) Used(resource string) map[string]int {
 	used := map[string]int{}
 	for s, owners := range l.slots {

@@ -22,8 +22,7 @@ const (
 
 const (
 	officialDomain = "k8s.io"
-	// quotaPrefix is the prefix of an extended resource in a ResourceQuota. The name with the prefix must be a
-	// qualified name, too.
+	// quotaPrefix is the prefix of an extended resource in a ResourceQuota. The name with the prefix must be a qualified name, too.
 	quotaPrefix = "requests."
 )
 
@@ -87,8 +86,7 @@ func qualified(name string) error {
 }
 
 // ExtendedResource returns the name of the extended resource whose quantity is the capacity of a class. An example is
-// "qos.noderesource.dev/rdt.gold" for class "gold" of "k8s.io/rdt". The error is the reason why Kubernetes refuses the
-// name.
+// "qos.noderesource.dev/rdt.gold" for class "gold" of "k8s.io/rdt". The error is the reason why Kubernetes refuses the name.
 func ExtendedResource(resource, class string) (string, error) {
 	domain, name, found := strings.Cut(CanonicalResource(resource), "/")
 	if !found {

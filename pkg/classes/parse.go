@@ -110,8 +110,7 @@ func (p *parser) readTop(top *Field) {
 	case top == nil:
 		return
 	case top.IsNull():
-		// An empty file may be a file that another program is about to write. Reading it as "no classes" would remove
-		// all classes.
+		// An empty file may be a file that another program is about to write. Reading it as "no classes" would remove all classes.
 		top.document.report(0, "", "is empty; write apiVersion, kind and resources, or remove the file")
 		return
 	case top.isMapping() && !isClassFile(top):

@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// maxCapacity limits the capacity of a class. The kubelet gets one device for each slot, and all devices are in one
-// message.
+// maxCapacity limits the capacity of a class. The kubelet gets one device for each slot, and all devices are in one message.
 const maxCapacity = 100_000
 
 func (p *parser) readResource(f *Field) {

@@ -15,8 +15,7 @@ const (
 	// GroupPrefix is the prefix of the resctrl groups that this program manages. The program never changes groups
 	// without this prefix, except the root group.
 	GroupPrefix = "qos-"
-	// rootGroup is the name of the root group, which is the top directory of resctrl. Everything without a class is in
-	// this group.
+	// rootGroup is the name of the root group, which is the top directory of resctrl. Everything without a class is in this group.
 	rootGroup = ""
 	// rootClass is the name that configurations use for the class of the root group.
 	rootClass = goresctrl.RootClassName
@@ -32,8 +31,7 @@ func GroupOf(class string) string {
 	return GroupPrefix + class
 }
 
-// Config is an RDT configuration with goresctrl's format and meaning. It is checked as far as that is possible without
-// a CPU.
+// Config is an RDT configuration with goresctrl's format and meaning. It is checked as far as that is possible without a CPU.
 type Config struct {
 	options goresctrl.Options
 	// partitions are sorted by name.
@@ -54,8 +52,7 @@ type class struct {
 	allocation
 }
 
-// allocation is the share of each resource that a partition or class gets. A nil setting is absent from the
-// configuration.
+// allocation is the share of each resource that a partition or class gets. A nil setting is absent from the configuration.
 type allocation struct {
 	// caches has the settings of each cache level.
 	caches map[string][]setting[share]

@@ -92,8 +92,7 @@ func (t tree) readGroup(name string) (g group, err error) {
 type machine struct {
 	tree
 	info Info
-	// groups has all control groups by name. It includes the root group, and the groups that this program does not
-	// manage.
+	// groups has all control groups by name. It includes the root group, and the groups that this program does not manage.
 	groups map[string]group
 }
 
@@ -167,9 +166,8 @@ func (t tree) readInfo() (map[string][]byte, error) {
 	return files, nil
 }
 
-// largestBandwidth returns the root group's schemata, but with the largest bandwidth that any group has. ParseInfo
-// derives the maximum bandwidth from the result. The root group's own bandwidth would not do, because it may be
-// limited.
+// largestBandwidth returns the root group's schemata, but with the largest bandwidth that any group has. ParseInfo derives the
+// maximum bandwidth from the result. The root group's own bandwidth would not do, because it may be limited.
 func (m *machine) largestBandwidth() Schemata {
 	root := maps.Clone(m.groups[rootGroup].schemata)
 	for _, g := range m.groups {

@@ -13,8 +13,7 @@ import (
 type OpKind string
 
 const (
-	// Create makes a group without tasks. The kernel gives the new group all cache that is not exclusive to other
-	// groups.
+	// Create makes a group without tasks. The kernel gives the new group all cache that is not exclusive to other groups.
 	Create OpKind = "create"
 	// Write sets some schemata of a group.
 	Write OpKind = "write"
@@ -80,8 +79,7 @@ type unit struct {
 	group                string
 	domain               Domain
 	old, current, wanted uint64
-	// created is true while the unit belongs to a new group that is not written yet. Until then the unit uses nothing
-	// of the cell.
+	// created is true while the unit belongs to a new group that is not written yet. Until then the unit uses nothing of the cell.
 	created bool
 	// apart has the units of other groups that share no bit with this unit, neither before nor after the change.
 	apart []*unit
@@ -127,8 +125,7 @@ func (c *cell) set(u *unit, value uint64) {
 	c.steps = append(c.steps, step{u.group, u.domain, value})
 }
 
-// shrink removes from each unit the bits that the unit must not have in the end. It does so only if the remaining mask
-// is legal.
+// shrink removes from each unit the bits that the unit must not have in the end. It does so only if the remaining mask is legal.
 func (c *cell) shrink() {
 	for _, u := range c.units {
 		less := min(u.old, u.wanted)
@@ -180,8 +177,7 @@ func (c *cell) finish(pending []*unit) bool {
 	return done
 }
 
-// enter moves one misplaced unit to the free part of the unit's wanted bits, so that the unit leaves the bits of
-// others.
+// enter moves one misplaced unit to the free part of the unit's wanted bits, so that the unit leaves the bits of others.
 func (c *cell) enter(pending []*unit) bool {
 	for _, u := range pending {
 		if part := c.cache.largestPart(u.wanted &^ u.blocked()); u.misplaced() && part != 0 {

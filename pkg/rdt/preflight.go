@@ -34,8 +34,7 @@ func orWrongMount(err error, info Info) error {
 		"bandwidth in MBps only; mount it with -o mba_MBps"), err)
 }
 
-// configurable returns the schemata of the groups that a configuration can change: the managed groups and the root
-// group.
+// configurable returns the schemata of the groups that a configuration can change: the managed groups and the root group.
 func (m *machine) configurable() map[string]Schemata {
 	result := map[string]Schemata{}
 	for name, group := range m.groups {

@@ -34,8 +34,7 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	return classes.Drift{Found: found}, err
 }
 
-// reapply applies the live configuration. It also restores the groups of draining classes, if there are enough CLOSIDs
-// for them.
+// reapply applies the live configuration. It also restores the groups of draining classes, if there are enough CLOSIDs for them.
 func (b *Backend) reapply(now *live) error {
 	draining := map[string]Schemata{}
 	for _, class := range now.draining {

@@ -32,9 +32,8 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 	return h.store.Admit(container)
 }
 
-// StartContainer records the process of a container that is about to start. If enforce is not nil, the caller must
-// call it: enforce enforces and verifies the container's classes. If enforce returns an error, the container must not
-// be started.
+// StartContainer records the process of a container that is about to start. If enforce is not nil, the caller must call it:
+// enforce enforces and verifies the container's classes. If enforce returns an error, the container must not be started.
 //
 // A container that was created while the plugin was away was created without classes. If such a container requests a
 // class, StartContainer refuses it, and the kubelet creates a new container.

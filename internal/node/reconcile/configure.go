@@ -12,8 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Previewer is a classes.Backend that can report the status that a configuration would have, without writing
-// anything.
+// Previewer is a classes.Backend that can report the status that a configuration would have, without writing anything.
 type Previewer interface {
 	// Preview returns the status that the backend would have if config were the live configuration.
 	Preview(ctx context.Context, config classes.BackendConfig) (classes.BackendStatus, error)
@@ -58,10 +57,9 @@ func preview(ctx context.Context, r state.Resource) (state.ResourceStatus, error
 	return status, err
 }
 
-// Configure makes a set of class files the live configuration. It checks the files against the machine, and applies
-// either all of them or none. If Configure returns an error, the previous configuration stays live. The store's
-// Status also reports the outcome. If the machine lacks a resource, Configure offers the resource as unavailable,
-// without an error.
+// Configure makes a set of class files the live configuration. It checks the files against the machine, and applies either all of
+// them or none. If Configure returns an error, the previous configuration stays live. The store's Status also reports the
+// outcome. If the machine lacks a resource, Configure offers the resource as unavailable, without an error.
 func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error {
 	if err := r.acquire(ctx); err != nil {
 		return err
@@ -158,8 +156,7 @@ func (r *Reconciler) applyAll(ctx context.Context, config *classes.Config, next 
 	return nil
 }
 
-// rollBack restores the configuration that each backend had before. A backend that had none is left without a
-// configuration.
+// rollBack restores the configuration that each backend had before. A backend that had none is left without a configuration.
 func (r *Reconciler) rollBack(ctx context.Context, applied []classes.ResourceConfig, next map[string]state.Resource) error {
 	var errs []error
 	for _, c := range applied {
@@ -181,8 +178,7 @@ func (r *Reconciler) rollBack(ctx context.Context, applied []classes.ResourceCon
 	return errors.Join(errs...)
 }
 
-// ReleaseUnused releases what the backends keep for classes that were removed from the configuration and are no
-// longer in use.
+// ReleaseUnused releases what the backends keep for classes that were removed from the configuration and are no longer in use.
 func (r *Reconciler) ReleaseUnused(ctx context.Context) error {
 	if err := r.acquire(ctx); err != nil {
 		return err

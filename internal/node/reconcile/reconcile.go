@@ -181,8 +181,7 @@ func (r *Reconciler) logFailure(e state.Entry, steps []Step, err error) {
 	log("cannot be moved to its class; retrying", "holder", e.String(), "error", err)
 }
 
-// restoreStored replaces the values that the runtime has stored for a holder, if they differ from the desired
-// classes.
+// restoreStored replaces the values that the runtime has stored for a holder, if they differ from the desired classes.
 func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 	if !e.Stale {
 		return
@@ -200,9 +199,8 @@ func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 	}
 }
 
-// storedSteps returns the steps that replace the stored values of a holder. If the holder's desired class of a
-// resource is the system default, the step leaves the class in which the holder was created. Otherwise the step
-// enforces the desired class again.
+// storedSteps returns the steps that replace the stored values of a holder. If the holder's desired class of a resource is the
+// system default, the step leaves the class in which the holder was created. Otherwise the step enforces the desired class again.
 func storedSteps(e state.Entry) (steps []Step) {
 	for _, a := range e.Assignments {
 		from := a.Class

@@ -10,8 +10,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// errCreatedWithoutPlugin is returned when a container is about to start, but was created without the classes that it
-// requests.
+// errCreatedWithoutPlugin is returned when a container is about to start, but was created without the classes that it requests.
 var errCreatedWithoutPlugin = errors.New("the container was created while qos-nri-plugin was not connected to the runtime, " +
 	"so without this class; it has to be recreated")
 
@@ -62,8 +61,7 @@ func (s *Store) adjustment(assignments []classes.Assignment) (classes.Adjustment
 	return all, nil
 }
 
-// AdmitPod assigns pod-scope classes to a pod that is about to run. The caller must then enforce these classes and
-// call Finish.
+// AdmitPod assigns pod-scope classes to a pod that is about to run. The caller must then enforce these classes and call Finish.
 func (s *Store) AdmitPod(h classes.Holder) (Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

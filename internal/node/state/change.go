@@ -43,8 +43,7 @@ func (s *Store) Change(owner classes.Owner, requests map[string]string) (before 
 	return before, changes, nil
 }
 
-// running returns the newest holder of an owner. It returns an error if that holder is not running. The caller holds
-// mu.
+// running returns the newest holder of an owner. It returns an error if that holder is not running. The caller holds mu.
 func (s *Store) running(owner classes.Owner) (Entry, error) {
 	e := s.newest(owner)
 	switch {

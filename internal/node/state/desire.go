@@ -17,8 +17,7 @@ func errRunsWithout(err error) error {
 	return fmt.Errorf("%w; it was created while qos-nri-plugin was not connected to the runtime, and runs without", err)
 }
 
-// requestOf returns the part of a holder that is needed to admit the holder later. It returns nil if that part is too
-// large.
+// requestOf returns the part of a holder that is needed to admit the holder later. It returns nil if that part is too large.
 func requestOf(h classes.Holder) *classes.Holder {
 	if h = h.WithoutUnusedAnnotations(); h.AnnotationsSize() > maxPendingSize {
 		return nil
@@ -153,8 +152,7 @@ func (s *Store) Verified(inClass, elsewhere []string) (failed []Adoption) {
 	return failed
 }
 
-// readmit admits a pod to the classes that it requests. If that fails, the pod gets the defaults. The caller holds
-// mu.
+// readmit admits a pod to the classes that it requests. If that fails, the pod gets the defaults. The caller holds mu.
 func (s *Store) readmit(held classes.Holding) (failed []Adoption) {
 	request := held.Holder
 	if r := s.records[held.ID]; r.request != nil {

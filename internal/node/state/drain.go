@@ -31,8 +31,7 @@ func (s *Store) drains(a classes.Assignment) bool {
 // Drained returns a channel that receives a value when assignments of classes that are no longer offered have ended.
 func (s *Store) Drained() <-chan struct{} { return s.drained }
 
-// signalDrained signals Drained if the class of one of the ended assignments is no longer offered. The caller holds
-// mu.
+// signalDrained signals Drained if the class of one of the ended assignments is no longer offered. The caller holds mu.
 func (s *Store) signalDrained(ended []classes.Assignment) {
 	for _, a := range ended {
 		if s.drains(a) {

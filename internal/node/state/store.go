@@ -118,8 +118,7 @@ func (s *Store) Disconnect() {
 	s.notify()
 }
 
-// Resource returns a resource that is configured, or a removed resource that is kept because containers or pods still
-// use it.
+// Resource returns a resource that is configured, or a removed resource that is kept because containers or pods still use it.
 func (s *Store) Resource(name string) (Resource, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,8 +126,7 @@ func (s *Store) Resource(name string) (Resource, bool) {
 	return r, ok
 }
 
-// ResourceNames returns the names of all resources, sorted. It includes removed resources that containers or pods
-// still use.
+// ResourceNames returns the names of all resources, sorted. It includes removed resources that containers or pods still use.
 func (s *Store) ResourceNames() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,8 +194,7 @@ func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []
 	return gone
 }
 
-// RejectConfig records why class files were not applied. If the same error is already recorded, RejectConfig changes
-// nothing.
+// RejectConfig records why class files were not applied. If the same error is already recorded, RejectConfig changes nothing.
 func (s *Store) RejectConfig(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

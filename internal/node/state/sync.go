@@ -67,9 +67,8 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []Adoption
 	return failed
 }
 
-// withoutDead removes a sandbox without a process if another sandbox of the same pod has a process. Runtimes list
-// dead sandboxes until the kubelet removes them, and list them in any order. The pod's cgroup belongs to the live
-// sandbox.
+// withoutDead removes a sandbox without a process if another sandbox of the same pod has a process. Runtimes list dead sandboxes
+// until the kubelet removes them, and list them in any order. The pod's cgroup belongs to the live sandbox.
 func withoutDead(pods []classes.Holder) []classes.Holder {
 	live := map[string]bool{}
 	for _, pod := range pods {
@@ -208,8 +207,7 @@ func (s *Store) SetStored(id string, stale bool) {
 	s.modify(id, func(r *record) { r.stale = stale })
 }
 
-// DevicesLost marks holders as stale if the values that the runtime has stored for them may name lost devices of a
-// resource.
+// DevicesLost marks holders as stale if the values that the runtime has stored for them may name lost devices of a resource.
 func (s *Store) DevicesLost(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -50,8 +50,7 @@ type ConfigStatus struct {
 	Files  []string
 	// Generation is the number of configurations that were applied since the process started.
 	Generation uint64
-	// Err is the error of the last attempt, and Failed is the time of that attempt. Err is nil if the last attempt
-	// succeeded.
+	// Err is the error of the last attempt, and Failed is the time of that attempt. Err is nil if the last attempt succeeded.
 	Err    error
 	Failed time.Time
 }
