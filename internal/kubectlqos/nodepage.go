@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
 // nodePage describes a node in the format that KEP-3008 has for "kubectl describe node" ("Kubectl"). It adds the use of
@@ -50,7 +51,7 @@ func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool) string {
 	if problems := node.Status.Config.Error; problems != "" {
 		page.WriteString("\nClass files on disk are not in force:\n")
 		for line := range strings.Lines(problems) {
-			page.WriteString("  " + plain(strings.TrimSuffix(line, "\n")) + "\n")
+			page.WriteString("  " + program.Printable(strings.TrimSuffix(line, "\n")) + "\n")
 		}
 	}
 	if wide {

@@ -10,10 +10,11 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
 // These texts stand for values that have no name.
@@ -57,7 +58,7 @@ func (p *tablePrinter) format(rows [][]string) (string, error) {
 	for _, row := range rows {
 		cells := make([]any, 0, len(row))
 		for _, cell := range row {
-			cells = append(cells, plain(cell))
+			cells = append(cells, program.Printable(cell))
 		}
 		table.Rows = append(table.Rows, metav1.TableRow{Cells: cells})
 	}
@@ -82,7 +83,7 @@ func align(rows [][]string, indent string) string {
 	for _, row := range rows {
 		cells := make([]string, columns)
 		for i, cell := range row {
-			cells[i] = plain(cell)
+			cells[i] = program.Printable(cell)
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
@@ -96,17 +97,6 @@ func trimLines(text, indent string) string {
 		trimmed.WriteString(strings.TrimRight(indent+line, " \n") + "\n")
 	}
 	return trimmed.String()
-}
-
-// plain replaces characters that could break a line or control a terminal. Such characters can occur in descriptions
-// and messages, which are not trusted.
-func plain(cell string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, cell)
 }
 
 func className(class string) string { return cmp.Or(class, systemDefault) }

@@ -14,7 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// state tells whether the class in effect is known.
+// state is whether the class in effect is known.
 type state int
 
 const (

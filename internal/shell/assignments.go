@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
 // Assignments formats the classes of pods and containers, the refusals, and the pods that are to be evicted.
@@ -70,7 +71,7 @@ func Change(pod *qosv1alpha1.PodAssignments, before, after *qosv1alpha1.Containe
 			subject += " container " + after.GetName()
 		}
 		change := fmt.Sprintf("%s: %s %s", subject, resource, what)
-		text.WriteString(plain(change) + "\n")
+		text.WriteString(program.Printable(change) + "\n")
 	}
 	return text.String()
 }

@@ -9,14 +9,15 @@ import (
 	"strings"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
 // Status formats the state of a node.
 func Status(s *qosv1alpha1.StatusResponse) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "Plugin:   %s, started %s\n", plain(s.GetPlugin().GetVersion()), timeText(s.GetPlugin().GetStartedAt()))
-	fmt.Fprintf(&text, "Runtime:  %s\n", plain(runtimeText(s.GetRuntime())))
-	fmt.Fprintf(&text, "Config:   %s\n", plain(configText(s.GetConfig())))
+	fmt.Fprintf(&text, "Plugin:   %s, started %s\n", program.Printable(s.GetPlugin().GetVersion()), timeText(s.GetPlugin().GetStartedAt()))
+	fmt.Fprintf(&text, "Runtime:  %s\n", program.Printable(runtimeText(s.GetRuntime())))
+	fmt.Fprintf(&text, "Config:   %s\n", program.Printable(configText(s.GetConfig())))
 
 	resources := resourcesOf(s)
 	if len(resources) == 0 && len(s.GetUnavailableResources()) == 0 {
@@ -29,7 +30,7 @@ func Status(s *qosv1alpha1.StatusResponse) string {
 	if problems := s.GetConfig().GetLastError(); problems != "" {
 		fmt.Fprintf(&text, "\nClass files are not in force as they were read at %s:\n", timeText(s.GetConfig().GetLastErrorAt()))
 		for line := range strings.Lines(problems) {
-			fmt.Fprintf(&text, "  %s\n", plain(strings.TrimSuffix(line, "\n")))
+			fmt.Fprintf(&text, "  %s\n", program.Printable(strings.TrimSuffix(line, "\n")))
 		}
 	}
 	return text.String()

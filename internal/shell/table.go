@@ -10,9 +10,10 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
 // These texts stand for values that have no name.
@@ -43,7 +44,7 @@ func (t table) appendTo(text *strings.Builder) {
 	for _, row := range t {
 		cells := make([]string, 0, len(row))
 		for _, cell := range row {
-			cells = append(cells, plain(cell))
+			cells = append(cells, program.Printable(cell))
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
@@ -51,17 +52,6 @@ func (t table) appendTo(text *strings.Builder) {
 	for line := range strings.Lines(aligned.String()) {
 		text.WriteString(strings.TrimRight(line, " \n") + "\n")
 	}
-}
-
-// plain replaces characters that could break a line or control a terminal. Such characters can occur in descriptions
-// and messages, which are not trusted.
-func plain(cell string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, cell)
 }
 
 func classText(class string) string { return cmp.Or(class, SystemDefault) }

@@ -1,0 +1,20 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package program
+
+import (
+	"strings"
+	"unicode"
+)
+
+// Printable replaces characters that could break a line or control a terminal. Such characters can occur in descriptions
+// and messages, which are not trusted.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+}
