@@ -217,19 +217,14 @@ func storedSteps(e state.Entry) (steps []Step) {
 // verifyPods compares adopted pods with the kernel. If the class of a pod cannot be read, the pod stays unverified.
 func (r *Reconciler) verifyPods(ctx context.Context) {
 	var inClass, elsewhere []string
-	for _, id := range r.store.Started() {
-		e, known := r.store.Get(id)
-		if !known || !e.Unverified {
-			continue
-		}
-
+	for _, e := range r.store.Unverified() {
 		differs, err := r.isElsewhere(ctx, e)
 		switch {
 		case err != nil:
 		case differs:
-			elsewhere = append(elsewhere, id)
+			elsewhere = append(elsewhere, e.ID)
 		default:
-			inClass = append(inClass, id)
+			inClass = append(inClass, e.ID)
 		}
 	}
 	r.logFailed(r.store.Verified(inClass, elsewhere))

@@ -4,6 +4,7 @@
 package state
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -46,8 +47,6 @@ type Entry struct {
 	Number uint64
 	// Started becomes true when the first process of the holder is about to run.
 	Started bool
-	// Unverified is true for a pod that may have been created while the plugin was away.
-	Unverified bool
 	// Stale is true if the runtime may have stored values that differ from the desired classes.
 	Stale bool
 }
@@ -63,7 +62,7 @@ func (e Entry) ObservedClass(resource string) string {
 func (s *Store) entry(h classes.Holding) Entry {
 	r := s.records[h.ID]
 	return Entry{
-		Holding: h, Created: r.created, Observed: r.observed, Number: r.number, Started: r.started, Unverified: r.unverified, Stale: r.stale,
+		Holding: h, Created: r.created, Observed: r.observed, Number: r.number, Started: r.started, Stale: r.stale,
 	}
 }
 
@@ -104,6 +103,21 @@ func (s *Store) entries() []Entry {
 		entries = append(entries, s.entry(h))
 	}
 	return entries
+}
+
+// Unverified returns the pods that may have been created while the plugin was away, in the order of their adoption.
+func (s *Store) Unverified() (pods []Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for id, r := range s.records {
+		if r.unverified {
+			h, _ := s.ledger.Get(id)
+			pods = append(pods, s.entry(h))
+		}
+	}
+	slices.SortFunc(pods, func(a, b Entry) int { return cmp.Compare(a.Number, b.Number) })
+	return pods
 }
 
 func (s *Store) newest(owner classes.Owner) (newest Entry) {

@@ -107,7 +107,11 @@ func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (faile
 	}
 
 	s.ledger.Adopt(holding(pod, wanted))
-	s.track(pod.ID, record{started: true, unverified: !slices.Equal(before, wanted), request: requestOf(pod)})
+	r := record{started: true, unverified: !slices.Equal(before, wanted)}
+	if r.unverified {
+		r.request = requestOf(pod)
+	}
+	s.track(pod.ID, r)
 	s.postpone(pod, err)
 	return failed
 }
