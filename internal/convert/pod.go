@@ -34,8 +34,8 @@ type container struct {
 	isInit                 bool
 	resources, limits, qos entry
 	requests               []request
-	// add has the extended resources that are to be added to the limits. lost has the comments of requests that add
-	// nothing to the limits.
+	// add has the extended resources that are to be added to the limits. lost has the YAML comments of those qosResources
+	// that add nothing to the limits. These comments are kept elsewhere in the file.
 	add  []field
 	lost string
 }
@@ -148,7 +148,7 @@ func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	return has, false
 }
 
-// prefix returns the text with which all extended resources of a resource begin.
+// prefix returns the common prefix of the names of all extended resources of a resource.
 func prefix(resource string) string { return strings.TrimSuffix(extended(resource, "x"), "x") }
 
 // isOfOther reports whether an extended resource that looks like a class of this resource belongs to another resource,

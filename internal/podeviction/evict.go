@@ -111,8 +111,8 @@ func resultOf(err error) result {
 	return failed
 }
 
-// isInternal reports whether the API server answered with code 500. The reason of such an answer may be missing, as for
-// a pod with two PodDisruptionBudgets.
+// isInternal reports whether the API server answered with code 500. It checks the code and not the reason, because some
+// answers have no reason. An example is the answer to the eviction of a pod that has two PodDisruptionBudgets.
 func isInternal(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError

@@ -39,8 +39,8 @@ type Update func(ctx context.Context, request *qosv1alpha1.UpdateContainerQOSRes
 
 // Outcome is the result of one call of Follow.
 type Outcome struct {
-	// Refused has the requested changes that the plugin refused because of the request itself. The series of each
-	// record is the reason, in CamelCase.
+	// Refused has the requested changes that the plugin refused because of the request itself. The field Series of each
+	// record has the reason of the refusal, in CamelCase.
 	Refused []podevents.Record
 	// Again is the time after which Follow must be called again. 0 means that no call is needed until something changes.
 	Again time.Duration

@@ -125,7 +125,8 @@ func (c *cell) set(u *unit, value uint64) {
 	c.steps = append(c.steps, step{u.group, u.domain, value})
 }
 
-// shrink removes from each unit the bits that the unit must not have in the end. It does so only if the remaining mask is legal.
+// shrink removes from each cache mask the bits that are not in the wanted mask, if the remaining mask is legal. It lowers
+// bandwidth values to the wanted value. It skips groups that are to be created.
 func (c *cell) shrink() {
 	for _, u := range c.units {
 		less := min(u.old, u.wanted)
