@@ -63,8 +63,7 @@ func (p *Plugin) connect(ctx context.Context) error {
 		return fmt.Errorf("connect to the runtime's NRI socket: %w", err)
 	}
 	s := newSession(p)
-	defer s.calls.Wait() // the calls end when the connection is closed
-	defer conn.close()
+	defer s.close(conn)
 
 	s.stub, err = stub.New(s, stub.WithConnection(conn), stub.WithPluginName(Name), stub.WithPluginIdx(p.options.Index),
 		stub.WithLogger(logger{p.options.Log}), stub.WithOnClose(func() {}),
@@ -86,6 +85,13 @@ func (p *Plugin) connect(ctx context.Context) error {
 		return errDropped
 	}
 	return nil
+}
+
+// close closes the connection and waits for the call to the runtime that has not returned. The call ends with the connection.
+func (s *session) close(conn *watchedConn) {
+	conn.close()
+	_ = s.updating.Acquire(context.Background(), 1) // fails only with the context
+	s.updating.Release(1)
 }
 
 // serve waits for the end of the connection, and starts a reconcile after each synchronization. It does not wait for

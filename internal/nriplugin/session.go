@@ -34,8 +34,7 @@ type session struct {
 	// registered is closed when RegisterPlugin has succeeded. The stub then waits for the runtime to call Configure.
 	registered chan struct{}
 	once       sync.Once
-	// calls are the calls to the runtime that have not returned. updating is a semaphore that allows one call at a time.
-	calls    sync.WaitGroup
+	// updating is a semaphore that allows one call to the runtime at a time.
 	updating *semaphore.Weighted
 	// events are the hooks to which the session is subscribed.
 	events api.EventMask
@@ -183,14 +182,14 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 	}
 
 	done := make(chan error, 1)
-	s.calls.Go(func() {
+	go func() {
 		defer s.updating.Release(1)
 		failed, err := s.stub.UpdateContainers([]*api.ContainerUpdate{update})
 		if err == nil && len(failed) > 0 {
 			err = fmt.Errorf("the runtime could not update container %s", id)
 		}
 		done <- err
-	})
+	}()
 
 	select {
 	case err := <-done:
