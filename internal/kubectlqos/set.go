@@ -90,7 +90,7 @@ func (o *setCommand) read(args []string) (err error) {
 	case !slices.Contains([]string{dryRunNone, dryRunClient, dryRunServer}, o.dryRun):
 		return fmt.Errorf("--dry-run %q is not one of none, client, server", o.dryRun)
 	case o.timeout <= 0:
-		return fmt.Errorf("--timeout %s is no time to wait; see --wait=false", o.timeout)
+		return fmt.Errorf("--timeout %s must be positive; to return without waiting, use --wait=false", o.timeout)
 	}
 	o.change, err = parseChange(args[1:])
 	return err

@@ -228,7 +228,7 @@ func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
 		{"a resource twice", goldPod(), nil, []string{"p", "rdt=gold", "k8s.io/rdt-"}, 2, `usage: k8s.io/rdt is named twice; write each resource once; see "kubectl qos set --help"`},
 		{"container and pod", goldPod(), nil, []string{"p", "-c", "main", "--pod", "rdt=gold"}, 2, `usage: --pod and --container exclude each other; see "kubectl qos set --help"`},
 		{"another dry run", goldPod(), nil, []string{"p", "--dry-run=all", "rdt=gold"}, 2, `usage: --dry-run "all" is not one of none, client, server; see "kubectl qos set --help"`},
-		{"no time", goldPod(), nil, []string{"p", "--timeout=0s", "rdt=gold"}, 2, `usage: --timeout 0s is no time to wait; see --wait=false; see "kubectl qos set --help"`},
+		{"no time", goldPod(), nil, []string{"p", "--timeout=0s", "rdt=gold"}, 2, `usage: --timeout 0s must be positive; to return without waiting, use --wait=false; see "kubectl qos set --help"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newSetRig(t, c.pod)

@@ -127,7 +127,7 @@ func containerNamed(pod *corev1.Pod, name string) (containerView, bool) {
 
 func (o *setCommand) printDone(plan *settingPlan) {
 	if len(plan.targets) == 0 {
-		o.print("%s %s; no running container is concerned\n", plan.subject(o.container), plan.annotation())
+		o.print("%s %s; no running container is affected\n", plan.subject(o.container), plan.annotation())
 	}
 
 	for _, t := range plan.targets {

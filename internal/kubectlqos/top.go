@@ -80,7 +80,7 @@ namespace resource, scope, class, namespace (empty: not named), inUse and pods.`
 	}
 	o.addFlags(cmd, false)
 	cmd.Flags().BoolVar(&o.byNamespace, "by-namespace", false, "Show the use by namespace.")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Then then show it again at every change, until interrupted.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Show it again at every change, until interrupted.")
 	return cmd
 }
 

@@ -49,7 +49,7 @@ func bind(ctx context.Context, path string) (net.Listener, error) {
 	err := unixsocket.RemoveStale(ctx, path)
 	switch {
 	case errors.Is(err, unixsocket.ErrNotSocket):
-		return nil, errors.New("there is something else than a socket; remove it, or choose another --api-socket")
+		return nil, errors.New("the path exists and is not a socket; remove it, or choose another --api-socket")
 	case errors.Is(err, unixsocket.ErrServed):
 		return nil, fmt.Errorf("%w; stop that one, or choose another --api-socket", errInUse)
 	case err != nil:

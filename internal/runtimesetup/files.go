@@ -64,7 +64,7 @@ func (s setting) finding(r runtime) Finding {
 			"starts; remove that line, and name the file as rdt.configFile in a class file", r.name, s.key, s.file, s.line)}
 	}
 	return Finding{Warning, fmt.Sprintf("%s has a block I/O configuration of its own (%s in %s:%d); "+
-		"a container that requests classes of both gets values of both", r.name, s.key, s.file, s.line)}
+		"a container that requests a class of the runtime and a class of the plugin gets the values of both", r.name, s.key, s.file, s.line)}
 }
 
 // readSettings returns the relevant settings, the files that were read, and the reasons why other files were not read.
@@ -90,7 +90,7 @@ func readSettings(files Files, main string, patterns []string) (found []setting,
 	}
 
 	if len(read) == 0 && len(unread) == 0 {
-		unread = append(unread, "there is no "+main+", and it may use another file")
+		unread = append(unread, "there is no "+main+"; the runtime may use another file")
 	}
 	for _, s := range found {
 		if s.key == importsKey {

@@ -215,7 +215,7 @@ partitions:
 			"without cdp, so the unified shares apply; mount it with -o cdp if the CPU supports that"},
 		{Type: "BandwidthExact", Healthy: true, Reason: "Rounded", Message: "the kernel rounds memory bandwidth: tin has 0=60;1=60 for 0=55;1=55"},
 		{Type: "AnnotationDenials", Reason: "NotEnforced", Message: "denyPodAnnotation and denyContainerAnnotation (tin) have no effect; " +
-			"limit who gets a class by an admission policy on the annotations"},
+			"to limit who can request a class, use an admission policy that checks the annotations"},
 	}
 	if diff := cmp.Diff(want, b.Status().Conditions); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

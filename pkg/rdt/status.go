@@ -137,7 +137,7 @@ func (l *live) classConditions() []classes.Condition {
 	if len(l.config.denials) > 0 {
 		conditions = append(conditions, classes.Condition{Type: ConditionDenials, Reason: "NotEnforced",
 			Message: fmt.Sprintf("denyPodAnnotation and denyContainerAnnotation (%s) have no effect; "+
-				"limit who gets a class by an admission policy on the annotations", strings.Join(l.config.denials, ", "))})
+				"to limit who can request a class, use an admission policy that checks the annotations", strings.Join(l.config.denials, ", "))})
 	}
 	return conditions
 }
