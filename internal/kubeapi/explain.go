@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strings"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -205,4 +207,18 @@ func Cause(err error) string {
 		err = inner
 	}
 	return err.Error()
+}
+
+// Cut truncates a text to limit bytes. A truncated text ends with mark. Cut also replaces invalid UTF-8, because the
+// API server rejects it.
+func Cut(text string, limit int, mark string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= limit {
+		return text
+	}
+	end := max(limit-len(mark), 0)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + mark
 }
