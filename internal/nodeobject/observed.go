@@ -4,10 +4,13 @@
 package nodeobject
 
 import (
+	"cmp"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
 // observed is the newest version of the object that the publisher knows. It comes from the watch or from the response to a write.
@@ -36,4 +39,35 @@ func (o *observed) set(object *unstructured.Unstructured, deleted bool) {
 	if deleted {
 		o.object = nil
 	}
+}
+
+// problems has the latest errors of the watch and of writes. Only one of these errors is reported, because the watch
+// and writes both fail if the server is away.
+type problems struct {
+	mu           sync.Mutex // guards the fields below
+	outcomes     kubeapi.OutcomeLog
+	watch, write error
+}
+
+func (p *problems) ofWatch() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	return p.watch
+}
+
+func (p *problems) setWatch(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	p.watch = err
+	p.outcomes.Record(cmp.Or(p.watch, p.write))
+}
+
+func (p *problems) setWrite(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+
+	p.write = err
+	p.outcomes.Record(cmp.Or(p.watch, p.write))
 }

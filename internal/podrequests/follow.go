@@ -8,7 +8,6 @@ package podrequests
 import (
 	"context"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
@@ -24,10 +24,6 @@ import (
 )
 
 const (
-	// A change that may succeed later is retried after firstWait. Each further wait is twice as long as the previous
-	// one, up to longestWait.
-	firstWait   = 5 * time.Second
-	longestWait = 5 * time.Minute
 	// minInterval is the minimum time between two changes of one container, no matter how fast the annotations of its pod change.
 	minInterval = 5 * time.Second
 	// updateTimeout is the maximum duration of one change.
@@ -64,10 +60,10 @@ type task struct {
 	// configuration changes.
 	done bool
 	// config is the configuration of the latest try.
-	config   string
-	failures int
-	next     time.Time
-	refused  *podevents.Record
+	config  string
+	retries wait.Backoff
+	next    time.Time
+	refused *podevents.Record
 	// initial is the state of the container at the first try that must be repeated.
 	initial *qosv1alpha1.ContainerAssignments
 }
@@ -118,7 +114,7 @@ func (f *Follower) follow(
 ) *task {
 	t, config := f.taskOf(target.GetId(), hash(pod.Annotations, target.GetName())), offered.GetConfig().GetHash()
 	if t.done && t.refused != nil && t.config != config {
-		t.done, t.failures = false, 0 // another configuration may offer what was refused
+		t.done, t.retries = false, newRetries() // another configuration may offer what was refused
 	}
 	if !t.done && (!t.tried || !time.Now().Before(t.next)) {
 		t.tried, t.config = true, config
@@ -133,9 +129,9 @@ func (f *Follower) taskOf(id, hash string) *task {
 	t := f.tasks[id]
 	switch {
 	case t == nil:
-		t = &task{hash: hash, first: true}
+		t = &task{hash: hash, first: true, retries: newRetries()}
 	case t.hash != hash:
-		t = &task{hash: hash, failures: t.failures, next: t.next, refused: t.refused}
+		t = &task{hash: hash, retries: t.retries, next: t.next, refused: t.refused}
 	}
 
 	f.tasks[id] = t
@@ -170,7 +166,7 @@ func (f *Follower) try(
 		t.postpone(err, target)
 		return
 	}
-	t.failures, t.next = 0, time.Now().Add(minInterval)
+	t.retries, t.next = newRetries(), time.Now().Add(minInterval)
 	t.finish(err, target.GetName())
 }
 
@@ -203,12 +199,13 @@ func (t *task) postpone(err error, target *qosv1alpha1.ContainerAssignments) {
 		t.refuse(err, target.GetName())
 	}
 
-	step := longestWait
-	if t.failures < 10 {
-		step = min(firstWait<<t.failures, longestWait)
-	}
-	t.failures++
-	t.next = time.Now().Add(step - time.Duration(rand.Float64()*float64(step)/4))
+	t.next = time.Now().Add(t.retries.Step())
+}
+
+// newRetries returns the waits before a change that may succeed later is tried again. The first wait is 4 to 5 s. The
+// waits double, up to 4 to 5 minutes.
+func newRetries() wait.Backoff {
+	return wait.Backoff{Duration: 4 * time.Second, Factor: 2, Jitter: 0.25, Steps: 10, Cap: 4 * time.Minute}
 }
 
 func (t *task) refuse(err error, container string) {
