@@ -5,6 +5,8 @@ package nodeapi
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -149,4 +151,34 @@ func requestsOf(r *qosv1alpha1.UpdateContainerQOSResourcesRequest) (map[string]s
 		requests[name] = wanted.GetClass()
 	}
 	return requests, nil
+}
+
+// statusError converts the error of a change into a gRPC error with the code that the API documents. Its message is one line.
+func statusError(err error) error {
+	return status.Error(codeOf(err), strings.ReplaceAll(err.Error(), "\n", "; "))
+}
+
+func codeOf(err error) codes.Code {
+	for _, known := range []struct {
+		err  error
+		code codes.Code
+	}{
+		{state.ErrNotFound, codes.NotFound},
+		{state.ErrNotRunning, codes.FailedPrecondition},
+		{state.ErrImmutable, codes.FailedPrecondition},
+		{classes.ErrUnavailable, codes.FailedPrecondition},
+		{classes.ErrClassFull, codes.ResourceExhausted},
+		{classes.ErrUnknownResource, codes.InvalidArgument},
+		{classes.ErrUnknownClass, codes.InvalidArgument},
+		{classes.ErrContradiction, codes.InvalidArgument},
+		{classes.ErrBadRequest, codes.InvalidArgument},
+		{state.ErrNotConnected, codes.Unavailable},
+		{context.Canceled, codes.Canceled},
+		{context.DeadlineExceeded, codes.DeadlineExceeded},
+	} {
+		if errors.Is(err, known.err) {
+			return known.code
+		}
+	}
+	return codes.Internal
 }

@@ -6,6 +6,7 @@ package nriplugin
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -78,4 +79,26 @@ func events(podScope bool) api.EventMask {
 		mask.Set(api.Event_RUN_POD_SANDBOX, api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX)
 	}
 	return mask
+}
+
+// logger is the logger for the NRI library. It logs the library's messages of level info at level debug.
+type logger struct{ log *slog.Logger }
+
+func (l logger) Debugf(ctx context.Context, format string, args ...any) {
+	l.put(ctx, slog.LevelDebug, format, args)
+}
+func (l logger) Infof(ctx context.Context, format string, args ...any) {
+	l.put(ctx, slog.LevelDebug, format, args)
+}
+func (l logger) Warnf(ctx context.Context, format string, args ...any) {
+	l.put(ctx, slog.LevelWarn, format, args)
+}
+func (l logger) Errorf(ctx context.Context, format string, args ...any) {
+	l.put(ctx, slog.LevelError, format, args)
+}
+
+func (l logger) put(ctx context.Context, level slog.Level, format string, args []any) {
+	if l.log.Enabled(ctx, level) {
+		l.log.Log(ctx, level, fmt.Sprintf(format, args...), "library", "nri")
+	}
 }
