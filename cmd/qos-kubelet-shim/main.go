@@ -30,10 +30,10 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "qos-kubelet-shim",
 		Short: "Publish the QoS classes of this node and their holders to Kubernetes",
-		Long: `qos-kubelet-shim follows qos-nri-plugin over its node API. To the kubelet it is a device plugin for each class: capacities are in
-NodeStatus, and pods get classes by extended resources. To the Kubernetes API it writes the node's NodeQOSResources object, a
-condition on each pod that has classes, and events. With the right to evict, it evicts pods of classes that were removed from
-class files with onClassRemoved: evict.`,
+		Long: `qos-kubelet-shim reads the node API of qos-nri-plugin. To the kubelet it is a device plugin for each class: NodeStatus has the
+capacities of the classes, and pods request classes as extended resources. In the Kubernetes API it writes the node's
+NodeQOSResources object, a condition on each pod that has classes, and events. If it has the permission to evict pods, it
+evicts pods whose class was removed from class files that have onClassRemoved: evict.`,
 		Args: program.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := logging.Logger(cmd.ErrOrStderr())
@@ -46,7 +46,7 @@ class files with onClassRemoved: evict.`,
 			// Without this, a process with the same PID namespace and user but more capabilities could read the token in
 			// /proc/PID/root.
 			if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-				log.Warn("cannot protect the files of this process from other processes of its user", "error", err)
+				log.Warn("cannot make this process non-dumpable, so other processes of its user can reach its files under /proc", "error", err)
 			}
 			klog.SetSlogLogger(log) // the log of client-go
 			return kubeletshim.New(options, log).Run(cmd.Context())
@@ -64,11 +64,11 @@ func addFlags(flags *pflag.FlagSet, o *kubeletshim.Options) {
 	flags.StringVar(&o.NodeName, "node-name", hostname(), "name of this Node in Kubernetes")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file for the Kubernetes API; empty uses the pod's service account")
 	flags.StringSliceVar(&o.Publish, "publish", o.Publish,
-		"what to publish: "+strings.Join(kubeletshim.Publications(), ",")+"; the first is always on")
+		"what to publish: "+strings.Join(kubeletshim.Publications(), ",")+"; the first is always published")
 	flags.BoolVar(&o.FollowAnnotations, "follow-annotations", o.FollowAnnotations,
 		"change classes of running containers when the annotations of their pods change")
 	flags.DurationVar(&o.Grace, "grace", o.Grace, "how long capacity is kept while qos-nri-plugin is not ready; after that, new pods get no classes")
-	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "address of /metrics, /healthz and /readyz; empty is off")
+	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "address that serves /metrics, /healthz and /readyz; if empty, none of them is served")
 }
 
 func hostname() string {

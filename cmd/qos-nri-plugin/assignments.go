@@ -26,7 +26,7 @@ func newAssignmentsCommand() *cobra.Command {
 		Long: `assignments shows the class of every QoS-class resource for every pod and container of this node, as the running plugin
 reports it, with the source of the class and the requesting annotation. POD is a pod's UID, or namespace/name.
 
-Sources: container, allocated (an extended resource in the limits), pod, default (the resource's), update (changed while
+Sources: container, allocated (an extended resource in the limits), pod, default (the resource's default class), update (changed while
 running), adopted (the plugin found it running in the class), and "-" for no request and no default.
 
 Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.ListAssignmentsResponse.`,
@@ -60,7 +60,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.ListAssi
 	}
 	o.apiOptions = newAPIOptions(cmd)
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "only pods of this namespace")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "then show them again at every change, until interrupted")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show them again at every change, until interrupted")
 	return cmd
 }
 

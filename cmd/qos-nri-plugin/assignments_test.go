@@ -71,7 +71,7 @@ synchronized: true
 			Code: 1, Errors: "Error: no pod \"other/web\" with QoS-class resources is on this node; there is default/web\n",
 		}},
 		{"of a name without a namespace how to write it", []string{"web"}, answer{
-			Code: 1, Errors: "Error: \"web\" is no UID of a pod on this node; by name it is default/web\n",
+			Code: 1, Errors: "Error: \"web\" is not the UID of a pod on this node; pods with this name: default/web\n",
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestAssignmentsShowEvictionTargets(t *testing.T) {
 	}
 	want := `
 NAMESPACE  POD  CONTAINER  TO BE EVICTED  MESSAGE
-default    web  <pod>      ClassRemoved   pod default/web: class "fast" of vendor.example/network was removed from the class files, which say onClassRemoved: evict
+default    web  <pod>      ClassRemoved   pod default/web: class "fast" of vendor.example/network was removed from the class files, which have onClassRemoved: evict
 `
 	if got := f.ask(t, "assignments", "default/web"); got.Code != 0 || !strings.HasSuffix(got.Out, want) {
 		t.Errorf("answer is %+v; want it to end with%s", got, want)

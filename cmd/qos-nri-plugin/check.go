@@ -41,8 +41,8 @@ func newCheckCommandFor(known func(o *checkOptions) ([]classes.Kind, error)) *co
 		Short: "Check class files, and whether this machine and its container runtime support them",
 		Long: `check reads the class files of PATH, a file or a directory, or those of --config. It prints a line for every problem of
 the files, and of applying them on this machine (not with --offline). It changes nothing. Lines that begin with "warning"
-report classes that work only in part, or not on this machine. With --runtime-endpoint it also checks over CRI whether the
-container runtime is set up for QoS classes; settings that the runtime does not report are "unknown".
+report classes that are enforced only in part, and resources that are unavailable on this machine. With --runtime-endpoint
+it also checks over CRI whether the container runtime is set up for QoS classes; settings that the runtime does not report are "unknown".
 
 The exit code is 0 when there are no problems, 1 when there are, and 2 when the command line is wrong.`,
 		Example: `  qos-nri-plugin check
@@ -58,7 +58,7 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.path, "config", defaults.Config, "class file, or directory of class files (*.yaml), if PATH is not given")
-	flags.StringVar(&o.hostRoot, "host-root", defaults.HostRoot, "where the host's /sys, /dev, /proc and /etc are")
+	flags.StringVar(&o.hostRoot, "host-root", defaults.HostRoot, "directory that contains the host's /sys, /dev, /proc and /etc")
 	flags.BoolVar(&o.mountResctrl, "mount-resctrl", defaults.MountResctrl, "check for a plugin that runs with --mount-resctrl")
 	flags.BoolVar(&o.offline, "offline", false, "check only the files, not this machine")
 	flags.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "", "CRI socket of the container runtime to check, as unix:///path")
@@ -136,7 +136,7 @@ func warningsOf(resources []state.ResourceStatus) []string {
 	var warnings []string
 	for _, r := range resources {
 		if r.Unavailable != nil {
-			warnings = append(warnings, fmt.Sprintf("%s: not on this machine (%s): %s", r.Name, r.Unavailable.Reason, r.Unavailable.Message))
+			warnings = append(warnings, fmt.Sprintf("%s: unavailable on this machine (%s): %s", r.Name, r.Unavailable.Reason, r.Unavailable.Message))
 		}
 		for _, class := range slices.Sorted(maps.Keys(r.Degraded)) {
 			warnings = append(warnings, fmt.Sprintf("%s: class %s is enforced in part: %s", r.Name, class, r.Degraded[class]))

@@ -103,7 +103,7 @@ func TestCheckWarnsOfResourcesThatTheMachineDoesNotHave(t *testing.T) {
 	f := newCheckFixture(t, map[string]string{"a.yaml": apitest.Files})
 	f.Backends[apitest.RDT].Lack(&classes.Unavailable{Reason: "NoCPUSupport", Message: "this CPU has no RDT; use another"})
 	wantAnswer(t, answer{
-		Out: "warning: k8s.io/rdt: not on this machine (NoCPUSupport): this CPU has no RDT; use another\n" +
+		Out: "warning: k8s.io/rdt: unavailable on this machine (NoCPUSupport): this CPU has no RDT; use another\n" +
 			"1 file, 3 resources, 5 classes: OK\n",
 	}, f.check(t, f.dir))
 }

@@ -91,18 +91,18 @@ func probe(ctx context.Context, socket string) error {
 		return conn.Close()
 	}
 
-	remedy := "is qos-nri-plugin running? if it has another socket, pass it with --api-socket"
+	remedy := "check that qos-nri-plugin runs; if it serves another socket, pass that socket with --api-socket"
 	switch {
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		remedy = "use it as root, or as a member of the group in qos-nri-plugin's --api-socket-group"
+		remedy = "run this command as root, or as a member of the group in qos-nri-plugin's --api-socket-group"
 	case errors.Is(err, syscall.EINVAL):
-		remedy = "a socket's path has at most 107 bytes"
+		remedy = "the path of a socket can have at most 107 bytes; pass a shorter path with --api-socket"
 	}
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		err = errno // the errno alone, because the message below includes the address
 	}
-	return fmt.Errorf("no node API on %s: %w; %s", socket, err, remedy)
+	return fmt.Errorf("cannot connect to the node API on %s: %w; %s", socket, err, remedy)
 }
 
 func plainError(err error) error {
@@ -115,7 +115,7 @@ func plainError(err error) error {
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("not done in time: %s", s.Message())
 	case codes.Unimplemented:
-		return fmt.Errorf("the plugin does not support this request; is it older than this command? %s", s.Message())
+		return fmt.Errorf("qos-nri-plugin does not support this request, perhaps because it is older than this command: %s", s.Message())
 	default:
 		return errors.New(s.Message())
 	}

@@ -53,11 +53,11 @@ func newRunCommand() *cobra.Command {
 func addRunFlags(flags *pflag.FlagSet, o *agent.Options) {
 	flags.StringVar(&o.Config, "config", o.Config, "class file, or directory of class files (*.yaml)")
 	flags.StringVar(&o.NRISocket, "nri-socket", o.NRISocket, "NRI socket of the container runtime")
-	flags.StringVar(&o.NRIIndex, "nri-index", o.NRIIndex, "order among the NRI plugins of the node, two digits")
+	flags.StringVar(&o.NRIIndex, "nri-index", o.NRIIndex, "two digits that set the order of this plugin among the NRI plugins of the node")
 	flags.StringVar(&o.APISocket, "api-socket", o.APISocket, "unix socket to serve the node API on")
-	flags.StringVar(&o.APISocketGroup, "api-socket-group", o.APISocketGroup, "name or number of a group that may use the node API too")
-	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "address of /metrics, /healthz and /readyz; empty is off")
-	flags.StringVar(&o.HostRoot, "host-root", o.HostRoot, "where the host's /sys, /dev and /proc are")
+	flags.StringVar(&o.APISocketGroup, "api-socket-group", o.APISocketGroup, "name or number of a group whose members may use the node API, in addition to root")
+	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "address that serves /metrics, /healthz and /readyz; if empty, none of them is served")
+	flags.StringVar(&o.HostRoot, "host-root", o.HostRoot, "directory that contains the host's /sys, /dev and /proc")
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir, "directory on a tmpfs for the lock and the checkpoint")
 	flags.BoolVar(&o.MountResctrl, "mount-resctrl", o.MountResctrl, "mount resctrl when it is not mounted")
 }

@@ -107,8 +107,8 @@ func TestASocketThatDoesNotAnswerIsReportedWithARemedy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ name, socket, want string }{
-		{"none", filepath.Join(dir, "none.sock"), "no such file or directory; is qos-nri-plugin running?"},
-		{"dead", file, "connection refused; is qos-nri-plugin running?"},
+		{"none", filepath.Join(dir, "none.sock"), "no such file or directory; check that qos-nri-plugin runs"},
+		{"dead", file, "connection refused; check that qos-nri-plugin runs"},
 		{"too long", "/" + strings.Repeat("x", 120), "at most 107 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

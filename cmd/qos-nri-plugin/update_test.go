@@ -83,6 +83,6 @@ func TestUpdateAsksForAUIDWhenTwoPodsHaveTheName(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantAnswer(t, answer{
-		Code: 1, Errors: "Error: 2 pods are called default/web; name one by its UID: uid-older, uid-web\n",
+		Code: 1, Errors: "Error: 2 pods have the name default/web; choose one of them by its UID: uid-older, uid-web\n",
 	}, f.ask(t, "update", "default/web", "main", "rdt=bronze"))
 }

@@ -20,7 +20,7 @@ import (
 const maxSocketPath = 107
 
 // errInUse means that another process serves the socket.
-var errInUse = errors.New("another process serves it")
+var errInUse = errors.New("another process already serves this socket")
 
 // listen creates the socket. If the path is a socket that no process serves, listen replaces it. Closing the listener
 // removes the file.
@@ -51,7 +51,7 @@ func bind(ctx context.Context, path string) (net.Listener, error) {
 	case errors.Is(err, unixsocket.ErrNotSocket):
 		return nil, errors.New("the path exists and is not a socket; remove it, or choose another --api-socket")
 	case errors.Is(err, unixsocket.ErrServed):
-		return nil, fmt.Errorf("%w; stop that one, or choose another --api-socket", errInUse)
+		return nil, fmt.Errorf("%w; stop that process, or choose another --api-socket", errInUse)
 	case err != nil:
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func permitDirectory(dir string, gid int, log *slog.Logger) error {
 		return os.Chown(dir, -1, gid)
 	}
 
-	log.Warn("the group of the node API cannot enter the directory of its socket; allow it with chgrp and chmod g+x",
+	log.Warn("the group of the node API cannot enter the directory of the socket; give the group access with chgrp and chmod g+x",
 		"directory", dir, "gid", gid)
 	return nil
 }

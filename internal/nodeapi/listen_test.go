@@ -124,7 +124,7 @@ func TestListenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct{ name, path, says string }{
-		{"the socket of a live process", live, "another process serves it"},
+		{"the socket of a live process", live, "another process already serves this socket"},
 		{"what is not a socket", file, "the path exists and is not a socket"},
 		{"a path that is too long for the kernel", filepath.Join(dir, strings.Repeat("x", 108)), "the kernel takes 107"},
 		{"a directory that cannot be made", filepath.Join(file, "qos.sock"), "not a directory"},

@@ -52,11 +52,11 @@ func configurationApplied(c state.ConfigStatus) *qosv1alpha1.Condition {
 	switch {
 	case c.Err != nil && c.Loaded.IsZero():
 		condition.Reason = "Refused"
-		condition.Message = "The class files have errors, and none is in force: containers that ask for a class are refused. " +
+		condition.Message = "The class files have errors, and none is in force: containers that request a class are refused. " +
 			"Correct them; \"qos-nri-plugin check\" lists the errors."
 	case c.Err != nil:
 		condition.Reason = "Refused"
-		condition.Message = "The class files have errors, so the ones before stay in force. " +
+		condition.Message = "The class files have errors, so the previous class files stay in force. " +
 			"Correct them; \"qos-nri-plugin check\" lists the errors."
 	case c.Loaded.IsZero():
 		condition.Reason, condition.Message = "NotLoadedYet", "The class files have not been read yet; wait a moment."
@@ -74,12 +74,12 @@ func runtimeRegistered(r state.RuntimeInfo) *qosv1alpha1.Condition {
 		condition.Healthy, condition.Reason, condition.Message = true, "Registered", "Registered with the container runtime."
 	case r.Name == "":
 		condition.Reason = "NeverRegistered"
-		condition.Message = "The container runtime has not been reached yet, so no container gets a class. " +
-			"See that NRI is enabled in its configuration; \"qos-nri-plugin check --runtime-endpoint\" helps."
+		condition.Message = "The plugin has not reached the container runtime yet, so no container gets a class. " +
+			"Check that NRI is enabled in the runtime's configuration; \"qos-nri-plugin check --runtime-endpoint\" helps."
 	default:
 		condition.Reason = "ConnectionLost"
-		condition.Message = "The container runtime is away, so no container gets a class. " +
-			"See that it runs; the plugin registers again by itself."
+		condition.Message = "The connection to the container runtime is lost, so no container gets a class. " +
+			"Check that the runtime runs; the plugin registers again by itself."
 	}
 	return condition
 }

@@ -47,7 +47,7 @@ func allowedPeers(group string) (peers, error) {
 		}
 	}
 	if err != nil {
-		return peers{}, fmt.Errorf("group of the node API: %w; use its number if it is a group of the host only", err)
+		return peers{}, fmt.Errorf("find the group of the node API: %w; if only the host has this group, pass its number", err)
 	}
 	allowed.gid, allowed.hasGroup = uint32(gid), true
 	return allowed, nil
@@ -72,7 +72,7 @@ func (p peers) check(ctx context.Context) error {
 		return status.Error(codes.PermissionDenied, "the kernel does not report the user of this connection")
 	case !p.allow(client):
 		return status.Errorf(codes.PermissionDenied,
-			"user %d may not use the node API; be root, or a member of the group that --api-socket-group of qos-nri-plugin names", client.uid)
+			"user %d may not use the node API; run the client as root, or as a member of the group in qos-nri-plugin's --api-socket-group", client.uid)
 	}
 	return nil
 }

@@ -276,9 +276,9 @@ func TestUpdateErrorsHaveTheCodesThatTheAPIDocuments(t *testing.T) {
 		code    codes.Code
 		says    string
 	}{
-		{"no pod", ask("", "main", &resource{Name: "rdt"}), codes.InvalidArgument, "pod_uid is needed"},
+		{"no pod", ask("", "main", &resource{Name: "rdt"}), codes.InvalidArgument, "pod_uid is required"},
 		{"no container for a resource of containers", ask("uid-web", "", &resource{Name: "rdt"}), codes.InvalidArgument, "assigned to a container"},
-		{"no resources", ask("uid-web", "main"), codes.InvalidArgument, "qos_resources is needed"},
+		{"no resources", ask("uid-web", "main"), codes.InvalidArgument, "qos_resources is required"},
 		{"a resource twice", ask("uid-web", "main", &resource{Name: "rdt"}, &resource{Name: apitest.RDT}), codes.InvalidArgument, "named twice"},
 		{"an unknown pod", ask("uid-none", "main", &resource{Name: "rdt"}), codes.NotFound, "uid-none"},
 		{"an unknown container", ask("uid-web", "none", &resource{Name: "rdt"}), codes.NotFound, `"none"`},

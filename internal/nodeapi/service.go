@@ -137,9 +137,9 @@ func (s *service) UpdateContainerQOSResources(
 func requestsOf(r *qosv1alpha1.UpdateContainerQOSResourcesRequest) (map[string]string, error) {
 	switch {
 	case r.GetPodUid() == "":
-		return nil, status.Error(codes.InvalidArgument, "pod_uid is needed")
+		return nil, status.Error(codes.InvalidArgument, "pod_uid is required")
 	case len(r.GetQosResources()) == 0:
-		return nil, status.Error(codes.InvalidArgument, "qos_resources is needed: at least one resource with the class to change to")
+		return nil, status.Error(codes.InvalidArgument, "qos_resources is required; pass at least one resource with its new class")
 	}
 
 	requests := make(map[string]string, len(r.GetQosResources()))

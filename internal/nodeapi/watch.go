@@ -49,7 +49,7 @@ func (s *service) wait(ctx context.Context, changed <-chan struct{}, pause time.
 		case <-ctx.Done():
 			return status.FromContextError(ctx.Err()).Err()
 		case <-s.stopping:
-			return status.Error(codes.Unavailable, "qos-nri-plugin ends; connect again when it is back")
+			return status.Error(codes.Unavailable, "qos-nri-plugin is stopping; connect again after its restart")
 		case <-paused:
 			paused = nil
 		case <-changed:

@@ -92,7 +92,7 @@ func TestTheEndOfTheServerEndsStreamsWithUnavailable(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { _, err := stream.Recv(); ended <- err }()
 	f.served.End()
-	if err := <-ended; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "qos-nri-plugin ends") {
+	if err := <-ended; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "qos-nri-plugin is stopping") {
 		t.Errorf("the stream ended with %v, want code Unavailable, from the server", err)
 	}
 }

@@ -103,7 +103,7 @@ func rdtOverNRI(r runtime) Finding {
 		return Finding{OK, "NRI of containerd " + r.version + " can set RDT groups"}
 	case r.family() == crio && older("1.35.0"):
 		return Finding{Problem, "NRI of CRI-O " + r.version + " cannot set RDT groups, so no RDT class is available; " +
-			"use one with NRI v0.11.0 or later"}
+			"use a CRI-O version with NRI v0.11.0 or later"}
 	}
 	return unknown
 }
@@ -126,12 +126,12 @@ func ownAnnotations(r runtime) []Finding {
 		switch {
 		case flag.value == nil:
 			findings = append(findings, Finding{Unknown, fmt.Sprintf("whether containerd refuses pods with %s annotations, "+
-				"because it does not report %s", flag.annotation, flag.name)})
+				"because containerd does not report %s", flag.annotation, flag.name)})
 		case *flag.value:
 			findings = append(findings, Finding{OK, "containerd leaves " + flag.annotation + " annotations to the plugin"})
 		default:
 			findings = append(findings, Finding{Warning, fmt.Sprintf("containerd refuses pods with %s annotations by itself; "+
-				"if you use those, set %s = true in its CRI configuration", flag.annotation, flag.name)})
+				"if you use these annotations, set %s = true in its CRI configuration", flag.annotation, flag.name)})
 		}
 	}
 	return findings

@@ -101,5 +101,5 @@ func nriSocket(ctx context.Context, o Options, r runtime) Finding {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Finding{Problem, fmt.Sprintf("NRI is off: no process serves %s; %s", o.NRISocket, r.nriRemedy())}
 	}
-	return Finding{Unknown, fmt.Sprintf("whether NRI is on: %v; try it as root", err)}
+	return Finding{Unknown, fmt.Sprintf("whether NRI is on: %v; run this check as root", err)}
 }

@@ -118,8 +118,7 @@ func TestARuntimeThatIsSetUpHasNoProblems(t *testing.T) {
 		"ok: NRI is on: /run/nri.sock answers",
 		"ok: containerd has no RDT or block I/O configuration of its own in /etc/containerd/config.toml, /etc/containerd/conf.d/50.toml",
 		"ok: containerd leaves rdt.resources.beta.kubernetes.io annotations to the plugin",
-		"warning: containerd refuses pods with blockio.resources.beta.kubernetes.io annotations by itself; if you use those, " +
-			"set ignore_blockio_not_enabled_errors = true in its CRI configuration",
+		"warning: containerd refuses pods with blockio.resources.beta.kubernetes.io annotations by itself; if you use these annotations, set ignore_blockio_not_enabled_errors = true in its CRI configuration",
 	}
 	if diff := cmp.Diff(want, inspect(t, o)); diff != "" {
 		t.Errorf("findings differ (-want +got):\n%s", diff)

@@ -57,13 +57,13 @@ func NoPod(list *qosv1alpha1.ListAssignmentsResponse, name string) error {
 	text := fmt.Sprintf("no pod %q with QoS-class resources is on this node", name)
 	switch {
 	case !strings.Contains(name, "/") && len(near) > 0:
-		return fmt.Errorf("%q is no UID of a pod on this node; by name it is %s", name, candidates(near))
+		return fmt.Errorf("%q is not the UID of a pod on this node; pods with this name: %s", name, candidates(near))
 	case len(near) > 0:
 		return fmt.Errorf("%s; there is %s", text, candidates(near))
 	case len(all) > 0:
 		return fmt.Errorf("%s; there are %s", text, candidates(all))
 	}
-	return fmt.Errorf("%s; there are none at all", text)
+	return fmt.Errorf("%s; no pod on this node has QoS-class resources", text)
 }
 
 // SelectPod returns the one pod that matches a name.
@@ -80,7 +80,7 @@ func SelectPod(list *qosv1alpha1.ListAssignmentsResponse, name string) (*qosv1al
 	for _, pod := range found {
 		uids = append(uids, pod.GetUid())
 	}
-	return nil, fmt.Errorf("%d pods are called %s; name one by its UID: %s", len(found), name, candidates(uids))
+	return nil, fmt.Errorf("%d pods have the name %s; choose one of them by its UID: %s", len(found), name, candidates(uids))
 }
 
 // CheckContainer returns an error if a pod has no container with this name. The error has the names of the pod's containers.

@@ -80,7 +80,7 @@ Config:   none in force
 RESOURCE    SCOPE      MUTABLE  DEFAULT CLASS
 k8s.io/rdt  container  no       <system default>
 
-Class files are not in force as they were read at 2026-05-01T12:00:00Z:
+The class files that were read at 2026-05-01T12:00:00Z are not in force:
   a.yaml:1: kind: wrong
   a.yaml:2: name:  [31mwrong
 `},

@@ -28,7 +28,7 @@ func Status(s *qosv1alpha1.StatusResponse) string {
 	unavailableTable(s.GetUnavailableResources()).appendTo(&text)
 	conditionTable(s, resources).appendTo(&text)
 	if problems := s.GetConfig().GetLastError(); problems != "" {
-		fmt.Fprintf(&text, "\nClass files are not in force as they were read at %s:\n", timeText(s.GetConfig().GetLastErrorAt()))
+		fmt.Fprintf(&text, "\nThe class files that were read at %s are not in force:\n", timeText(s.GetConfig().GetLastErrorAt()))
 		for line := range strings.Lines(problems) {
 			fmt.Fprintf(&text, "  %s\n", program.Printable(strings.TrimSuffix(line, "\n")))
 		}

@@ -254,7 +254,7 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 		r := newRunningRig(t, binary)
 		for state, want := range map[string]string{
 			"state":       "another qos-nri-plugin runs on this node",
-			"other-state": "another process serves it; stop that one",
+			"other-state": "another process already serves this socket; stop that process",
 		} {
 			text, err := r.command(state).CombinedOutput()
 			if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {

@@ -58,7 +58,7 @@ func (n *node) findings(t testing.TB) []string {
 		"warning: k8s.io/blockio: WeightsEffective: NoScheduler: no device acts on weights, so they have no effect; for each disk "+
 			"set its I/O scheduler to bfq")
 	if !n.cgroupV2 {
-		lines = append(lines, "warning: "+podBlockio+": not on this machine (NoHierarchyInV1): cgroup v1 does not apply the limits "+
+		lines = append(lines, "warning: "+podBlockio+": unavailable on this machine (NoHierarchyInV1): cgroup v1 does not apply the limits "+
 			"of a pod's cgroup")
 	}
 	return append(lines, "1 file, 3 resources, 9 classes: OK",
