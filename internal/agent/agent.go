@@ -80,7 +80,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer signal.Stop(hangup)
 
 	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "hostRoot", a.options.HostRoot)
-	defer a.log.Info("ended; running containers keep their classes")
+	defer a.log.Info("qos-nri-plugin ended; running containers keep their classes")
 
 	n, err := a.newNode()
 	if err != nil {
@@ -158,7 +158,7 @@ func waitAtMost(ctx context.Context, group *errgroup.Group, limit time.Duration)
 	case err := <-done:
 		return err
 	case <-timer.C:
-		return fmt.Errorf("not all parts ended within %s", limit)
+		return fmt.Errorf("not all goroutines of qos-nri-plugin ended within %s", limit)
 	}
 }
 
@@ -189,13 +189,14 @@ func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 }
 
 // errLocked means that another instance of the plugin runs on the node.
-var errLocked = errors.New("another qos-nri-plugin runs on this node; two would claim the same containers and break every creation")
+var errLocked = errors.New("another qos-nri-plugin runs on this node; " +
+	"stop one of the two, because they would set classes of the same containers and make every container creation fail")
 
 // lockStateDir takes the lock that allows only one instance of the plugin on the node. The lock is released when the
 // file is closed or the process ends.
 func lockStateDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return nil, fmt.Errorf("make the state directory: %w; name another with --state-dir", err)
+		return nil, fmt.Errorf("create the state directory: %w; choose another directory with --state-dir", err)
 	}
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -209,7 +209,7 @@ func TestSIGTERMWhileClassFilesHangInTheKernelEndsTheAgentInTime(t *testing.T) {
 		write(t, filepath.Join(h.options.Config, "classes.yaml"), strings.ReplaceAll(files, "gold", "silver"))
 		h.hangUp(t)
 		<-reached
-		if err := h.terminate(t); err != nil && !strings.Contains(err.Error(), "not all parts ended") {
+		if err := h.terminate(t); err != nil && !strings.Contains(err.Error(), "not all goroutines of qos-nri-plugin ended") {
 			t.Errorf("the agent ended with %v", err)
 		}
 	})
@@ -218,7 +218,7 @@ func TestSIGTERMWhileClassFilesHangInTheKernelEndsTheAgentInTime(t *testing.T) {
 		reached := h.hang(t, "apply")
 		h.begin(t)
 		<-reached
-		if err := h.terminate(t); err != nil && !strings.Contains(err.Error(), "not all parts ended") {
+		if err := h.terminate(t); err != nil && !strings.Contains(err.Error(), "not all goroutines of qos-nri-plugin ended") {
 			t.Errorf("the agent ended with %v", err)
 		}
 	})

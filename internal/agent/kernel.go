@@ -79,7 +79,7 @@ func (a *Agent) followDisks(ctx context.Context, group *errgroup.Group, changed 
 }
 
 func (a *Agent) warnOfDisks(err error) {
-	a.log.Warn("disks that come or go are noticed late", "within", a.options.RepairInterval, "error", err)
+	a.log.Warn("cannot receive the kernel's device events; added and removed disks are noticed late", "within", a.options.RepairInterval, "error", err)
 }
 
 // settler is a timer that fires several times after an event: once after each of its delays, one delay after the other.

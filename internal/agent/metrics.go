@@ -46,7 +46,7 @@ func newHookMetrics() *hookMetrics {
 			Buckets: prometheus.ExponentialBuckets(0.00001, 4, 9),
 		}, []string{"hook"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "qos_hook_errors_total", Help: "Hooks that were answered with an error, refusals included.",
+			Name: "qos_hook_errors_total", Help: "Hooks that the plugin answered with an error, including refusals.",
 		}, []string{"hook"}),
 	}
 }
@@ -71,15 +71,15 @@ func newCollector(n *node.Node) *collector {
 	return &collector{
 		node:      n,
 		capacity:  prometheus.NewDesc("qos_class_capacity", "Most simultaneous assignments of a class; 0 is unlimited.", class, nil),
-		inUse:     prometheus.NewDesc("qos_class_in_use", "Assignments of a class, those of classes that drain included.", class, nil),
+		inUse:     prometheus.NewDesc("qos_class_in_use", "Assignments of a class, including draining classes.", class, nil),
 		degraded:  prometheus.NewDesc("qos_class_degraded", "1 when a class is enforced only in part; see status for the reason.", class, nil),
-		available: prometheus.NewDesc("qos_resource_available", "1 when this machine has a configured resource.", []string{"resource"}, nil),
+		available: prometheus.NewDesc("qos_resource_available", "1 when a configured resource is available on this machine.", []string{"resource"}, nil),
 		refusals:  prometheus.NewDesc("qos_refusals_total", "Containers and pods that were refused, by reason.", []string{"reason"}, nil),
 		corrections: prometheus.NewDesc("qos_drift_corrections_total", "Drift corrections, by resource and by what had drifted.",
 			[]string{"resource", "what"}, nil),
 		registered: prometheus.NewDesc("qos_runtime_registered", "1 while the plugin is registered with the container runtime.", nil, nil),
-		reloaded:   prometheus.NewDesc("qos_config_last_reload_successful", "1 when the class files as last read are applied.", nil, nil),
-		reloadTime: prometheus.NewDesc("qos_config_last_reload_success_timestamp_seconds", "When class files were applied last.", nil, nil),
+		reloaded:   prometheus.NewDesc("qos_config_last_reload_successful", "1 when the class files that were read last are applied.", nil, nil),
+		reloadTime: prometheus.NewDesc("qos_config_last_reload_success_timestamp_seconds", "Unix time when class files were last applied.", nil, nil),
 	}
 }
 

@@ -44,10 +44,10 @@ func Open(path, bootID string, log *slog.Logger) *Changes {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		log.Warn("cannot read the checkpoint of changed classes; containers return to the classes of their creation",
+		log.Warn("cannot read the checkpoint of changed classes; containers return to the classes that they were created with",
 			"path", path, "error", err)
 	case saved.BootID != bootID:
-		log.Info("the checkpoint of changed classes is of another boot and is ignored", "path", path)
+		log.Info("the checkpoint of changed classes was written before the last boot, so it is ignored", "path", path)
 	case saved.Changes != nil:
 		c.byID = saved.Changes
 	}
@@ -60,7 +60,7 @@ func read(path string) (saved content, err error) {
 		return saved, err
 	}
 	if info.Size() > maxSize {
-		return saved, fmt.Errorf("its %d bytes are more than the maximum of %d", info.Size(), maxSize)
+		return saved, fmt.Errorf("the file has %d bytes, and the maximum is %d", info.Size(), maxSize)
 	}
 
 	data, err := os.ReadFile(path)

@@ -64,11 +64,11 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
 	whole := `{"bootID":"boot","changes":{"c1":[{"Resource":"k8s.io/rdt","Class":"gold"}]}}`
 	cases := map[string]string{
-		"of another boot": `{"bootID":"other","changes":{"c1":[{"Resource":"k8s.io/rdt","Class":"gold"}]}}`,
-		"truncated":       whole[:len(whole)-3],
-		"empty":           "",
-		"binary":          "\x00\xff\x7fELF",
-		"of other kind":   `[1, 2]`,
+		"written before the last boot": `{"bootID":"other","changes":{"c1":[{"Resource":"k8s.io/rdt","Class":"gold"}]}}`,
+		"truncated":                    whole[:len(whole)-3],
+		"empty":                        "",
+		"binary":                       "\x00\xff\x7fELF",
+		"of other kind":                `[1, 2]`,
 	}
 	for name, content := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,7 @@ func readOnce(path string) ([]classes.File, error) {
 func list(path string) (dir string, names []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", nil, fmt.Errorf("%w; make it, or name another file or directory", err)
+		return "", nil, fmt.Errorf("%w; create it, or pass another file or directory", err)
 	}
 	if !info.IsDir() {
 		return path, []string{""}, nil

@@ -41,7 +41,7 @@ func newPodsCommand(c *cluster) *cobra.Command {
 in effect, its source, and why the two differ. The requested class is computed from annotations and limits by the rules of
 the node; a pod without a node has only this. The class in effect is reported by the node.
 
-Sources: container, allocated (an extended resource in the limits), pod, default (the resource's), update (changed while
+Sources: container, allocated (an extended resource in the limits), pod, default (the resource's default class), update (changed while
 running), adopted (the plugin found it running in the class), and "-" for no request and no default.
 
 Documents (-o json, yaml, …) have "items" with namespace, pod, container (empty for the whole pod), resource, requested,

@@ -53,7 +53,8 @@ func (p *Plugin) Run(ctx context.Context) error {
 
 // errDropped is returned by connect so that Run does not reset its backoff, because each registration makes the runtime list
 // all containers.
-var errDropped = errors.New("the runtime disconnected the plugin before it was synchronized; a synchronization may take longer than the runtime waits")
+var errDropped = errors.New("the runtime disconnected the plugin before it was synchronized; " +
+	"the synchronization may have taken longer than the runtime's timeout")
 
 // connect opens a new connection, registers the plugin with a new stub, and serves until the connection or ctx ends.
 // It returns nil if the plugin was registered and synchronized.

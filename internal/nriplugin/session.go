@@ -22,7 +22,7 @@ import (
 )
 
 // errAborted is the error of a registration that the runtime did not finish.
-var errAborted = errors.New("the runtime went away, or did not answer, before the plugin was configured")
+var errAborted = errors.New("the runtime closed the connection, or did not answer, before the plugin was configured")
 
 // session is one connection to the runtime. It handles the hooks that the runtime calls over this connection.
 type session struct {

@@ -138,7 +138,7 @@ func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 		return "", errors.Join(err, pidErr)
 	}
 	if !isOwn(target, group, actual) {
-		return "", fmt.Errorf("%w, and process %d is in %s, which is not its own", err, target.PID, actual)
+		return "", fmt.Errorf("%w, and process %d is in %s, which is not the container's own cgroup", err, target.PID, actual)
 	}
 	return h.dirOf(actual), nil
 }

@@ -70,7 +70,7 @@ func (h *Hooks) enforcement(e state.Entry) func(context.Context) error {
 // maxWaiting limits the number of this process's threads that are blocked in the kernel.
 const maxWaiting = 100
 
-var errKernelHangs = errors.New("the kernel does not answer for many other containers; look for blocked tasks in the kernel log")
+var errKernelHangs = errors.New("the kernel has not finished system calls for many other containers; look for blocked tasks in the kernel log")
 
 // enforce returns when ctx ends, even if the kernel has not answered. A blocked system call cannot be interrupted, so
 // its thread continues after the hook has returned. The process does not wait for this thread when it ends. The

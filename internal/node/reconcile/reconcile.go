@@ -54,7 +54,7 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 
 	observed, err := r.observe(ctx, e)
 	if r.hasEnded(e, err) {
-		r.log.Debug("ended, but the runtime has not reported it", "holder", e.String())
+		r.log.Debug("a container or pod ended, but the runtime has not reported its end", "holder", e.String())
 		r.store.Release(id)
 		return
 	}
@@ -178,7 +178,7 @@ func (r *Reconciler) logFailure(e state.Entry, steps []Step, err error) {
 			log = r.log.Warn
 		}
 	}
-	log("cannot be moved to its class; retrying", "holder", e.String(), "error", err)
+	log("cannot move a container or pod to its class; retrying", "holder", e.String(), "error", err)
 }
 
 // restoreStored replaces the values that the runtime has stored for a holder, if they differ from the desired classes.

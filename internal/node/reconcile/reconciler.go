@@ -88,6 +88,6 @@ func (r *Reconciler) Synchronize(pods []classes.Holder, containers []state.Exist
 
 func (r *Reconciler) logFailed(failed []state.Adoption) {
 	for _, f := range failed {
-		r.log.Warn("running without the requested classes, in the default ones; retrying", "holder", f.String(), "error", f.Err)
+		r.log.Warn("a container or pod runs in the default classes instead of the requested ones; retrying", "holder", f.String(), "error", f.Err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // errCreatedWithoutPlugin is returned when a container is about to start, but was created without the classes that it requests.
 var errCreatedWithoutPlugin = errors.New("the container was created while qos-nri-plugin was not connected to the runtime, " +
-	"so without this class; it has to be recreated")
+	"so it does not have this class; recreate the container")
 
 // Admit assigns classes to a container that is about to be created. It returns what the runtime must set for these
 // classes. If Admit returns an error, it assigns nothing.

@@ -14,7 +14,7 @@ import (
 const maxPendingSize = 16 << 10
 
 func errRunsWithout(err error) error {
-	return fmt.Errorf("%w; it was created while qos-nri-plugin was not connected to the runtime, and runs without", err)
+	return fmt.Errorf("%w; it was created while qos-nri-plugin was not connected to the runtime, so it runs without the class", err)
 }
 
 // requestOf returns the part of a holder that is needed to admit the holder later. It returns nil if that part is too large.

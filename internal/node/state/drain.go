@@ -98,9 +98,9 @@ func (s *Store) isEvicted(a classes.Assignment) bool {
 }
 
 func (s *Store) eviction(h classes.Holder, a classes.Assignment) Eviction {
-	why := fmt.Sprintf("class %q of %s was removed from the class files, which say onClassRemoved: evict", a.Class, a.Resource)
+	why := fmt.Sprintf("class %q of %s was removed from the class files, which have onClassRemoved: evict", a.Class, a.Resource)
 	if !s.configured(a.Resource) {
-		why = fmt.Sprintf("%s was removed from the class files, with class %q; they said onClassRemoved: evict", a.Resource, a.Class)
+		why = fmt.Sprintf("resource %s and its class %q were removed from the class files, which had onClassRemoved: evict", a.Resource, a.Class)
 	}
 	return Eviction{
 		Owner: h.Owner(), PodNamespace: h.PodNamespace, PodName: h.PodName, Resource: a.Resource, Class: a.Class,
