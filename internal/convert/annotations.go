@@ -93,10 +93,11 @@ func (p *pod) addAnnotation(r *request, key string) {
 	container, ok := strings.CutPrefix(key, classes.ContainerKeyPrefix)
 	switch {
 	case ok && len(content.IsDNS1123Label(container)) > 0:
-		p.fault(r.place, "needs an annotation for the container, whose name %s is not valid in Kubernetes; "+
+		p.fault(r.place, "needs an annotation for the container, whose name %s is not a valid name in Kubernetes; "+
 			`write lower-case letters, digits and "-"`, quote(container))
 	case p.owner == nil || p.key.Value != "spec":
-		p.fault(r.place, "needs the annotation %s: %s=%s, but the place of the pod's annotations is unknown; write it there, and remove this",
+		p.fault(r.place, "needs the annotation %s: %s=%s, but the place of the pod's annotations is unknown; "+
+			"add the annotation to the pod's metadata, and remove this request",
 			key, shortName(r.resource), r.class)
 	case len(p.annotated(r.resource, []string{key})) == 0: // otherwise it is there already, since refuseOtherClass reports others
 		p.annotate = append(p.annotate, annotation{key, r.resource, r.class})

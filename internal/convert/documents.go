@@ -142,7 +142,7 @@ func (d *document) parse() {
 	case err != nil:
 		d.faultSyntax(err)
 	case root != nil && !d.expandAliases(root, nil):
-		d.fault(place{line: root.Content[0].Line}, "aliases make the document too large; write it without them")
+		d.fault(place{line: root.Content[0].Line}, "aliases make the document too large; write the document without aliases")
 	default:
 		d.root = root
 	}
@@ -173,7 +173,7 @@ func parseText(text []byte, isJSON bool) (*yaml.Node, error) {
 		return nil, err
 	}
 	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
-		return nil, cmp.Or(err, errors.New("there is a second document without --- on a line before"))
+		return nil, cmp.Or(err, errors.New("a second document begins without a line of --- before it"))
 	}
 	return &root, nil
 }
@@ -200,9 +200,9 @@ func (d *document) faultSyntax(err error) {
 	remedy := "; correct it"
 	switch {
 	case bytes.Contains(d.raw, []byte("{{")):
-		remedy = "; render templates before"
+		remedy = "; render the templates first"
 	case bytes.HasPrefix(bytes.TrimSpace(d.body), []byte("{")):
-		remedy = "; put several JSON objects into a List, or --- between them"
+		remedy = "; put several JSON objects into a List, or separate them with lines of ---"
 	}
 	d.fault(place{line: line}, "is not YAML or JSON: %s%s", oneLine(text), remedy)
 }

@@ -76,7 +76,7 @@ func classNames(infos []v1alpha1.QOSResourceClassInfo) []string {
 func (k *Known) add(node, resource string, scope classes.Scope, names []string) error {
 	known, seen := k.resources[resource]
 	if seen && known.scope != scope {
-		return fmt.Errorf("node %s has %s in the scope %s, another one in the scope %s; give the resource one scope on all nodes",
+		return fmt.Errorf("node %s has %s in the scope %s, but another node has it in the scope %s; give the resource one scope on all nodes",
 			node, resource, scope, known.scope)
 	}
 
@@ -106,9 +106,9 @@ func (k Known) check(resource, class string) string {
 	case k.from == "":
 		return ""
 	case !ok:
-		return fmt.Sprintf("resource %s does not exist in %s; there are %s", resource, k.from, listed(slices.Sorted(maps.Keys(k.resources))))
+		return fmt.Sprintf("resource %s does not exist in %s; available are %s", resource, k.from, listed(slices.Sorted(maps.Keys(k.resources))))
 	case class == classes.SystemDefault || known.classes == nil || slices.Contains(known.classes, class):
 		return ""
 	}
-	return fmt.Sprintf("class %q of %s does not exist in %s; there are %s", class, resource, k.from, listed(known.classes))
+	return fmt.Sprintf("class %q of %s does not exist in %s; available are %s", class, resource, k.from, listed(known.classes))
 }

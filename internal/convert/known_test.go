@@ -49,13 +49,11 @@ func TestKnownFromNodesHasTheClassesOfAllNodes(t *testing.T) {
 		},
 		{
 			"no classes where no machine has the resource", "    container: [{name: vendor.example/away, classes: []}]\n",
-			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: the classes of vendor.example/away are not known, " +
-				"since no machine has it; pass them with --class-files",
+			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: the classes of vendor.example/away are unknown, because no node has this resource; pass the classes with --class-files",
 		},
 		{
 			"nothing else", "    container: [{name: blockio, classes: []}]\n",
-			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: resource k8s.io/blockio does not exist in the cluster; " +
-				"there are k8s.io/rdt, vendor.example/away, vendor.example/net",
+			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: resource k8s.io/blockio does not exist in the cluster; available are k8s.io/rdt, vendor.example/away, vendor.example/net",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -88,7 +86,7 @@ func TestNodesWithDifferentScopesAreAnError(t *testing.T) {
 		node("a", v1alpha1.NodeQOSResourcesStatus{UnavailableResources: []v1alpha1.UnavailableResource{{Name: "vendor.example/net", Scope: v1alpha1.ScopePod}}}),
 		node("b", v1alpha1.NodeQOSResourcesStatus{QOSResources: v1alpha1.QOSResourceStatus{ContainerQOSResources: []v1alpha1.QOSResourceInfo{info("vendor.example/net", "fast")}}}),
 	})
-	const want = "node b has vendor.example/net in the scope container, another one in the scope pod; give the resource one scope on all nodes"
+	const want = "node b has vendor.example/net in the scope container, but another node has it in the scope pod; give the resource one scope on all nodes"
 	if err == nil || err.Error() != want {
 		t.Errorf("the error is %v, want %s", err, want)
 	}

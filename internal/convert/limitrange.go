@@ -28,7 +28,7 @@ func (d *document) limitRange(n *yaml.Node, at place) {
 	before := len(d.problems)
 	spec := d.mapping(n, "spec", at)
 	if spec.value == nil {
-		d.fault(at, "has %s, but not in spec.limits; move them there", fieldName)
+		d.fault(at, "has %s outside spec.limits; move them into spec.limits", fieldName)
 		return
 	}
 	d.refuseField(spec.value, spec.place, "the elements of limits")
@@ -49,7 +49,7 @@ func (d *document) limitRange(n *yaml.Node, at place) {
 		return
 	}
 	if n != d.content() && d.lists[n] == nil {
-		d.fault(at, "has other limits too, and there is no list where a second object could be; move its %s to a LimitRange of their own", fieldName)
+		d.fault(at, "has other limits too, and the conversion cannot add a second LimitRange here; move its %s to a separate LimitRange", fieldName)
 	}
 	d.later(func() { d.splitLimitRange(n, limits.value, items) })
 }
@@ -70,14 +70,14 @@ func (d *document) limitItem(n *yaml.Node, at place) limitItem {
 	case "Pod":
 		scope = ""
 	default:
-		d.fault(at, "type %s has no %s; write Pod or Container", quote(item.kind), fieldName)
+		d.fault(at, "type %s cannot have %s; use type Pod or Container", quote(item.kind), fieldName)
 		return item
 	}
 
 	item.defaults = d.requests(item.qos, elementFields{[]string{"name", "default", "max"}, "default", "put it under type: Pod"}, scope)
 	for _, r := range item.defaults {
 		if r.class == classes.SystemDefault {
-			d.fault(r.place, "has an empty default; name a class, or remove it")
+			d.fault(r.place, "has an empty default; write a class, or remove the default")
 		}
 		if item.kind == "Pod" && d.known.scopeOf(r.resource) == classes.ContainerScope {
 			d.fault(r.place, "%s is for containers, not for pods; put it under type: Container", r.resource)
@@ -94,7 +94,7 @@ func (d *document) checkTypes(items []limitItem) {
 	seen := map[string]bool{}
 	for _, item := range items {
 		if len(item.defaults) > 0 && seen[item.kind] {
-			d.fault(item.qos.place, "type %s has %s here and before; put them together", item.kind, fieldName)
+			d.fault(item.qos.place, "type %s has %s in more than one item; put them into one item", item.kind, fieldName)
 		}
 		seen[item.kind] = seen[item.kind] || len(item.defaults) > 0
 	}

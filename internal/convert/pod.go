@@ -195,7 +195,7 @@ func (p *pod) addToFirst(r *request) {
 	for _, c := range p.containers {
 		has, contradicts := p.limited(c, r)
 		if contradicts {
-			p.fault(c.place, "the limits have %s, and its pod requests class %s of %s; keep one of them", has, quote(r.class), r.resource)
+			p.fault(c.place, "the limits have %s, but the pod requests class %s of %s; keep one of them", has, quote(r.class), r.resource)
 		}
 		if has != "" {
 			return

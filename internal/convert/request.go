@@ -85,7 +85,7 @@ func (d *document) checkFields(n *yaml.Node, at place, known []string) bool {
 		case !slices.Contains(known, key.Value):
 			d.fault(at.at(key, ""), "unknown field %s; known are %s", quote(key.Value), names)
 		case key.Value == "max":
-			d.fault(at.at(key, ".max"), "this limit does not exist; use a ResourceQuota, which limits a namespace")
+			d.fault(at.at(key, ".max"), "a LimitRange cannot have a maximum for QoS classes; use a ResourceQuota, which limits a namespace")
 		}
 	}
 	return len(d.problems) == before
@@ -119,7 +119,7 @@ func (d *document) canonical(name string) string {
 
 	full = withDomain(name)
 	if classes.ValidateResourceName(full) == nil {
-		d.note("resource %s has no domain, which is required here: it becomes %s", name, full)
+		d.note("resource %s has no domain, but Kubernetes requires one here; it is converted to %s", name, full)
 	}
 	return full
 }

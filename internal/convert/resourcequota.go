@@ -37,7 +37,7 @@ func (d *document) resourceQuota(n *yaml.Node, at place) {
 	before := len(d.problems)
 	spec := d.mapping(n, "spec", at)
 	if spec.value == nil {
-		d.fault(at, "has %s, but not in its spec; move it there", fieldName)
+		d.fault(at, "has %s outside its spec; move it into the spec", fieldName)
 		return
 	}
 	q := &quota{document: d, spec: spec.value}
@@ -54,7 +54,7 @@ func (d *document) resourceQuota(n *yaml.Node, at place) {
 
 	q.readSections()
 	q.checkHard()
-	d.note("a ResourceQuota does not forbid classes that are created later; convert it again then")
+	d.note("the converted ResourceQuota does not forbid classes that are created later; convert it again after you create a class")
 	d.later(func() {
 		if len(q.add) == 0 && q.hard.key != nil {
 			removeField(q.spec, q.qos, nil, join(ownComments(q.qos.key, q.qos.node), q.lost))
@@ -91,7 +91,7 @@ func (q *quota) addResource(r request, scope classes.Scope) {
 		q.fault(r.place, "%s is in the scope %s in %s; put it under %s", r.resource, known.scope, q.known.from, known.scope)
 		return
 	case known.classes == nil:
-		q.fault(r.place, "the classes of %s are not known, since no machine has it; pass them with --class-files", r.resource)
+		q.fault(r.place, "the classes of %s are unknown, because no node has this resource; pass the classes with --class-files", r.resource)
 		return
 	}
 	q.resources = append(q.resources, r.resource)
@@ -128,7 +128,7 @@ func (q *quota) readClass(resource string, n *yaml.Node, at place) (name string,
 	if e := q.entry(n, "capacity", at); e.value != nil {
 		var err error
 		if capacity, err = strconv.ParseInt(e.value.Value, 10, 64); err != nil || capacity < 1 {
-			q.fault(e.place, "must be a number above 0, not %s; leave it out for no limit, or the class to forbid it", describe(e.value))
+			q.fault(e.place, "must be a number above 0, not %s; for no limit, omit the capacity; to forbid the class, omit the class", describe(e.value))
 		}
 	}
 	return name, capacity, len(q.problems) == before && q.checkNames(&request{place: at, resource: resource, class: name})
@@ -166,7 +166,7 @@ func (q *quota) checkHard() {
 		}
 		is, err := resource.ParseQuantity(value.Value)
 		if err != nil || is.Cmp(resource.MustParse(f.value.Value)) != 0 {
-			q.fault(q.hard.at(key, "."+key.Value), "is %s, and %s would make it %s; keep one of them", describe(value), fieldName, f.value.Value)
+			q.fault(q.hard.at(key, "."+key.Value), "is %s, but the conversion of %s sets it to %s; keep one of them", describe(value), fieldName, f.value.Value)
 		}
 		q.lost = join(q.lost, f.comments.all())
 		return true
@@ -192,7 +192,7 @@ func Quota(name string, text []byte, known Known, namespace string) (Result, err
 	}
 
 	if !found && len(f.problems) == 0 {
-		f.fault(place{}, "has no ResourceQuota; name a file with one")
+		f.fault(place{}, "has no ResourceQuota; pass a file that has one")
 	}
 	return f.convert()
 }
@@ -231,6 +231,6 @@ func (d *document) setNamespace(n *yaml.Node, at place, namespace string) {
 	case e.key == nil:
 		d.later(func() { addFields(metadata.value, field{key: "namespace", value: newText(namespace)}) })
 	case e.node.Value != namespace:
-		d.fault(e.place, "is %s, not %s of the command line; remove one of them", describe(e.node), quote(namespace))
+		d.fault(e.place, "is %s, not %s as on the command line; remove one of them", describe(e.node), quote(namespace))
 	}
 }

@@ -68,7 +68,7 @@ func ignoredFields(n *yaml.Node) []string {
 
 func (d *document) walkFields(n *yaml.Node, at place) {
 	ignored := ignoredFields(n)
-	d.refuseField(n, at, "the resources of a container, or to the spec of a pod, beside its containers")
+	d.refuseField(n, at, "the resources of a container, or to the spec of a pod, next to its containers")
 	for key, value := range fields(n) {
 		below := at.at(key, "."+key.Value)
 		switch {

@@ -62,7 +62,7 @@ func (d *document) encode(root *yaml.Node) ([]byte, error) {
 		}
 		unfold(root) // the encoder may add blank lines to folded scalars
 	}
-	return nil, errors.New("it would be read differently")
+	return nil, errors.New("the output would have another meaning")
 }
 
 func unfold(n *yaml.Node) {

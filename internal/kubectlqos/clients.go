@@ -68,7 +68,7 @@ func connect(flags genericclioptions.RESTClientGetter, agent string, warnings io
 }
 
 func unusable(err error) error {
-	return fmt.Errorf("no cluster can be reached with this configuration: %w; see --kubeconfig, --context and KUBECONFIG", err)
+	return fmt.Errorf("no cluster can be reached with this configuration: %w; check --kubeconfig, --context and KUBECONFIG", err)
 }
 
 // listNodes lists the NodeQOSResources of the cluster, sorted by name.
@@ -172,9 +172,9 @@ func nameOf(word string, types ...string) (string, error) {
 	case !typed:
 		return word, nil
 	case !slices.Contains(types, strings.ToLower(of)):
-		return "", fmt.Errorf("%q is no %s; name a %s, as NAME or %s/NAME", word, types[0], types[0], types[0])
+		return "", fmt.Errorf("%q is not a %s; pass a %s as NAME or %s/NAME", word, types[0], types[0], types[0])
 	case name == "" || strings.Contains(name, "/"):
-		return "", fmt.Errorf("%q names no %s; name one as NAME or %s/NAME", word, types[0], types[0])
+		return "", fmt.Errorf("%q does not name a %s; pass one as NAME or %s/NAME", word, types[0], types[0])
 	}
 	return name, nil
 }
@@ -203,7 +203,7 @@ func explain(err error) error {
 	case kubeapi.OK:
 		return nil
 	case kubeapi.NoSuchKind:
-		return errors.New("this cluster has no kind NodeQOSResources: install the plugin and its CRD: kubectl apply -k deploy/kubernetes")
+		return errors.New("this cluster has no kind NodeQOSResources; install the plugin and its CRD with: kubectl apply -k deploy/kubernetes")
 	case kubeapi.Forbidden:
 		return fmt.Errorf("%w: %s; list your permissions with: kubectl auth can-i --list", errForbidden, kubeapi.Message(err))
 	case kubeapi.Unauthorized:
@@ -211,7 +211,7 @@ func explain(err error) error {
 	case kubeapi.Unavailable:
 		return fmt.Errorf("%s does not answer: %s; check the cluster with: kubectl config current-context", kubeapi.Server(err), kubeapi.Cause(err))
 	case kubeapi.TooMany:
-		return fmt.Errorf("the API server has no time for it now: %s; try again later", kubeapi.Message(err))
+		return fmt.Errorf("the API server is overloaded: %s; try again later", kubeapi.Message(err))
 	case kubeapi.NotFound, kubeapi.Conflict, kubeapi.Invalid, kubeapi.Failed:
 	}
 	return errors.New(kubeapi.Message(err))

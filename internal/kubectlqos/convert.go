@@ -94,7 +94,7 @@ func (o *convertCommand) check() error {
 	case stdins > 0 && o.inPlace:
 		return errors.New("--in-place cannot change standard input")
 	case o.classFiles != "" && o.fromCluster:
-		return errors.New("--class-files and --from-cluster exclude each other")
+		return errors.New("--class-files and --from-cluster cannot be used together")
 	}
 	return nil
 }
@@ -164,8 +164,7 @@ func (c *cluster) known(ctx context.Context, classFiles string, fromCluster bool
 		return convert.Known{}, err
 	}
 	if len(nodes) == 0 {
-		return convert.Known{}, errors.New("no node of the cluster reports QoS-class resources; does qos-kubelet-shim run? " +
-			"otherwise use --class-files")
+		return convert.Known{}, errors.New("no node of the cluster reports QoS-class resources; check that qos-kubelet-shim runs, or use --class-files")
 	}
 	return convert.KnownFromNodes(nodes)
 }

@@ -52,7 +52,7 @@ spec:
 // withNetwork is stockPod where it is known that the network is for pods.
 var withNetwork = stockPod + "        qos.noderesource.dev/network.fast: 1\n"
 
-const networkNotes = `note: resource network has no domain, which is required here: it becomes qos.noderesource.dev/network
+const networkNotes = `note: resource network has no domain, but Kubernetes requires one here; it is converted to qos.noderesource.dev/network
 `
 
 const unknownNote = `note: the scheduler does not see requests for qos.noderesource.dev/network by annotation, because its scope is unknown; pass --class-files or --from-cluster
@@ -185,7 +185,7 @@ func TestConvertPrints(t *testing.T) {
 				args:  []string{"convert", "DIR/a.yaml", "DIR/b.yaml", "DIR/c.yaml"},
 			},
 			answer{program.ExitProblems, "", "DIR/a.yaml:1: qosResources: is not supported here; move it to the resources of a container, " +
-				"or to the spec of a pod, beside its containers\n" +
+				"or to the spec of a pod, next to its containers\n" +
 				"DIR/c.yaml:13: Pod web: spec.containers[0].resources.qosResources[0]: class \"g/d\": must not contain \"/\"\n" +
 				"Error: there are 2 problems; nothing was written\n"},
 		},
@@ -197,7 +197,7 @@ func TestConvertPrints(t *testing.T) {
 		{
 			"that a directory has nothing",
 			convertRun{files: map[string]string{"d/e/f.yaml": "f: 1\n"}, args: []string{"convert", "DIR/d"}},
-			answer{program.ExitProblems, "", "Error: DIR/d has no *.yaml, *.yml or *.json; name another directory, or use --recursive\n"},
+			answer{program.ExitProblems, "", "Error: DIR/d has no *.yaml, *.yml or *.json; pass another directory, or use --recursive\n"},
 		},
 		{
 			"that class files are wrong",
@@ -218,7 +218,7 @@ func TestConvertPrints(t *testing.T) {
 		{
 			"that both sources are too many",
 			convertRun{args: []string{"convert", "--from-cluster", "--class-files", "x", "-"}},
-			answer{program.ExitUsage, "", "Error: usage: --class-files and --from-cluster exclude each other; see \"kubectl qos convert --help\"\n"},
+			answer{program.ExitUsage, "", "Error: usage: --class-files and --from-cluster cannot be used together; see \"kubectl qos convert --help\"\n"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -331,7 +331,7 @@ func TestConvertFollowsNoLinkOutOfADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := convertRun{args: []string{"convert", "-i", dir}}.run(t)
-	wantAnswer(t, answer{Code: program.ExitProblems, Errors: "Error: " + dir + " has symbolic links only, which are not followed there; name the files themselves\n"}, got)
+	wantAnswer(t, answer{Code: program.ExitProblems, Errors: "Error: " + dir + " has only symbolic links, and links in a directory are not followed; pass the files themselves\n"}, got)
 	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(oneRDT), 0o600); err != nil {
 		t.Fatal(err)
 	}

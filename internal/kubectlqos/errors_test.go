@@ -39,13 +39,13 @@ func TestWhatTheClusterCannotDoIsALineWithTheRemedy(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"the CRD is missing", []string{"nodes"}, noCRD, "this cluster has no kind NodeQOSResources: install the plugin and its CRD: kubectl apply -k deploy/kubernetes"},
-		{"the CRD is missing, and a node named", []string{"nodes", "node-1"}, noCRD, "this cluster has no kind NodeQOSResources: install the plugin and its CRD: kubectl apply -k deploy/kubernetes"},
-		{"the CRD is missing for pods", []string{"pods"}, noCRD, "this cluster has no kind NodeQOSResources: install the plugin and its CRD: kubectl apply -k deploy/kubernetes"},
+		{"the CRD is missing", []string{"nodes"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin and its CRD with: kubectl apply -k deploy/kubernetes"},
+		{"the CRD is missing, and a node named", []string{"nodes", "node-1"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin and its CRD with: kubectl apply -k deploy/kubernetes"},
+		{"the CRD is missing for pods", []string{"pods"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin and its CRD with: kubectl apply -k deploy/kubernetes"},
 		{"a right is missing", []string{"top"}, forbidden, `a right is missing: nodeqosresources.qos.noderesource.dev is forbidden: User "eve" cannot list resource "nodeqosresources" in API group "qos.noderesource.dev" at the cluster scope; list your permissions with: kubectl auth can-i --list`},
 		{"credentials are not accepted", []string{"nodes"}, apierrors.NewUnauthorized("Unauthorized"), "the API server does not accept the credentials: Unauthorized; log in again, or choose others with --kubeconfig or --context"},
 		{"nobody answers", []string{"nodes"}, unreachable, "the API server at https://10.0.0.1:6443 does not answer: connection refused; check the cluster with: kubectl config current-context"},
-		{"the server has no time", []string{"top"}, apierrors.NewTooManyRequests("too many requests", 1), "the API server has no time for it now: too many requests; try again later"},
+		{"the server has no time", []string{"top"}, apierrors.NewTooManyRequests("too many requests", 1), "the API server is overloaded: too many requests; try again later"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, "nodes.yaml", "pods.yaml")

@@ -93,9 +93,9 @@ func manifestFiles(name string, recursive bool) ([]string, error) {
 	})
 	switch {
 	case err == nil && len(files) == 0 && links > 0:
-		return nil, fmt.Errorf("%s has symbolic links only, which are not followed there; name the files themselves", name)
+		return nil, fmt.Errorf("%s has only symbolic links, and links in a directory are not followed; pass the files themselves", name)
 	case err == nil && len(files) == 0:
-		return nil, fmt.Errorf("%s has no *.yaml, *.yml or *.json; name another directory, or use --recursive", name)
+		return nil, fmt.Errorf("%s has no *.yaml, *.yml or *.json; pass another directory, or use --recursive", name)
 	}
 	return files, err
 }

@@ -86,7 +86,7 @@ func readyCondition(node *nodeqosv1alpha1.NodeQOSResources) *metav1.Condition {
 // is unknown.
 func notReadySince(node *nodeqosv1alpha1.NodeQOSResources) string {
 	if ready := readyCondition(node); ready != nil && ready.Status != metav1.ConditionTrue {
-		return fmt.Sprintf("qos-nri-plugin of %s is not ready since %s", node.Name, timeText(&ready.LastTransitionTime))
+		return fmt.Sprintf("qos-nri-plugin of %s has not been ready since %s", node.Name, timeText(&ready.LastTransitionTime))
 	}
 	return ""
 }

@@ -42,7 +42,7 @@ Documents (-o json, yaml, …) are the NodeQOSResources of the cluster.`,
   kubectl qos nodes -o jsonpath='{.items[*].metadata.name}'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return program.UsageError(cmd, fmt.Errorf("one NODE is the most, not %d", len(args)))
+				return program.UsageError(cmd, fmt.Errorf("at most one NODE can be given, not %d", len(args)))
 			}
 			return nil
 		},
@@ -60,7 +60,7 @@ Documents (-o json, yaml, …) are the NodeQOSResources of the cluster.`,
 		},
 	}
 	o.addFlags(cmd, true)
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Then watch for changes, until interrupted.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After showing them, watch for changes until interrupted.")
 	return cmd
 }
 

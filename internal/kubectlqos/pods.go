@@ -51,7 +51,7 @@ requestedBy, source, effective, reason, message and node. A class "" is the syst
   kubectl qos pods -l app=web -o json | jq '.items[] | select(.reason != "")'`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return program.UsageError(cmd, fmt.Errorf("one POD is the most, not %d; choose several with -l", len(args)))
+				return program.UsageError(cmd, fmt.Errorf("at most one POD can be given, not %d; choose several with -l", len(args)))
 			}
 			return nil
 		},
@@ -69,7 +69,7 @@ requestedBy, source, effective, reason, message and node. A class "" is the syst
 	o.addFlags(cmd, false)
 	cmd.Flags().BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show pods of all namespaces.")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "Label selector of the pods, e.g. -l key1=value1,key2=value2.")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Then watch for changes, until interrupted.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After showing them, watch for changes until interrupted.")
 	return cmd
 }
 

@@ -108,7 +108,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			"p | main | k8s.io/rdt | gold | - | allocated | Succeeded"},
 
 		{"its annotation changed, and nobody follows", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", nil,
-			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: requested after its start, and not changed yet; without --follow-annotations of qos-kubelet-shim it applies only to new pods"},
+			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the start, and was not changed yet; unless qos-kubelet-shim has --follow-annotations, the request applies only to new pods"},
 		{"a change is refused", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionFalse, "ChangeRefused", `pod default/p container main: class "silver" of k8s.io/rdt is full: 1 of 1 in use; in effect: main: k8s.io/rdt gold (container)`, "12:55:00"), "main=gold", nil,
 			`p | main | k8s.io/rdt | silver | gold | container | ChangeRefused: class "silver" of k8s.io/rdt is full: 1 of 1 in use`},
@@ -126,7 +126,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			"p | main | k8s.io/rdt | silver | gold | container | NotReported: the node has not reported the latest change (condition of the pod: main: k8s.io/rdt silver (update))"},
 		{"the holders are newer than the condition", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (container)", "12:40:00"), "main=gold", nil,
-			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: requested after its start, and not changed yet; without --follow-annotations of qos-kubelet-shim it applies only to new pods"},
+			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the start, and was not changed yet; unless qos-kubelet-shim has --follow-annotations, the request applies only to new pods"},
 		{"it has just started, and the node has not reported it yet", aPod("p").on("n1").asks("rdt=gold").since(time.Date(2026, 5, 1, 12, 59, 50, 0, time.UTC)), "", nil,
 			`p | main | k8s.io/rdt | gold | unknown | container | NotReported: it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node`},
 		{"not all holders are named", aPod("p").on("n1").asks("rdt=gold").running(), "", func(t *testing.T, r *rig) {
@@ -138,7 +138,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		}, `p | main | k8s.io/rdt | gold | unknown | container | NotReported: it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node (condition of the pod: main: k8s.io/rdt gold (container))`},
 		{"it is to be evicted", aPod("p").on("n1").asks("rdt=old").running(), "main=old/container", func(t *testing.T, r *rig) {
 			r.updateRDT(t, "old", func(of map[string]any) { of["holders"].([]any)[0].(map[string]any)["reason"] = "ClassRemoved" })
-		}, "p | main | k8s.io/rdt | old | old | container | ClassRemoved: its class is no longer configured, and its pod is to be evicted"},
+		}, "p | main | k8s.io/rdt | old | old | container | ClassRemoved: its class is no longer configured, and its pod will be evicted"},
 		{"of two containers of one name that is shown which has what was asked for", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold/container,main=silver/container", nil,
 			"p | main | k8s.io/rdt | silver | silver | container"},
 		{"the plugin is away", aPod("p").on("n1").asks("rdt=gold").running(), "main=gold", func(t *testing.T, r *rig) {
@@ -146,7 +146,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 				ready := object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
 				ready["status"], ready["reason"] = "False", "NotAnswering"
 			})
-		}, "p | main | k8s.io/rdt | gold | gold | container | PluginNotReady: last known state: qos-nri-plugin of n1 is not ready since 2026-05-01T12:00:00Z"},
+		}, "p | main | k8s.io/rdt | gold | gold | container | PluginNotReady: last known state: qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z"},
 		{"its node has no NodeQOSResources", aPod("p").on("n9").asks("rdt=gold").running(), "", nil,
 			"p | main | k8s.io/rdt | gold | unknown | container | NodeNotReported: no NodeQOSResources of n9 can be read; does qos-kubelet-shim run there?"},
 		{"of two containers each has its own", aPod("p").with("side").on("n1").limited(gold).running(), "main=gold,side=bronze", nil,

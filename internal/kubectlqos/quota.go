@@ -43,7 +43,7 @@ Kubernetes accepts quotas with "limits." before the name of an extended resource
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.files = append(o.files, args...)
 			if len(o.files) != 1 {
-				return program.UsageError(cmd, fmt.Errorf("one FILE is needed, not %d; use -f", len(o.files)))
+				return program.UsageError(cmd, fmt.Errorf("exactly one FILE is required, not %d; pass it with -f", len(o.files)))
 			}
 			namespace := ""
 			if flag := cmd.Flag("namespace"); flag != nil && flag.Changed {
@@ -63,7 +63,7 @@ func (o *quotaCommand) run(ctx context.Context, namespace string) error {
 		return err
 	}
 	if len(manifests) != 1 {
-		return errors.New("one FILE is needed, not a directory; use kubectl qos convert")
+		return errors.New("FILE must not be a directory; for a directory, use kubectl qos convert")
 	}
 	known, err := o.known(ctx, o.classFiles, o.classFiles == "")
 	if err != nil {

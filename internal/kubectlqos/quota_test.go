@@ -38,7 +38,7 @@ spec:
     requests.qos.noderesource.dev/rdt.gold: "2"
 `
 
-const laterNote = "note: a ResourceQuota does not forbid classes that are created later; convert it again then\n"
+const laterNote = "note: the converted ResourceQuota does not forbid classes that are created later; convert it again after you create a class\n"
 
 func TestQuotaPrints(t *testing.T) {
 	for _, test := range []struct {
@@ -62,7 +62,7 @@ func TestQuotaPrints(t *testing.T) {
 		{
 			"that another namespace is meant",
 			convertRun{stdin: strings.NewReader(strings.Replace(kepQuota, "limits\n", "limits\n  namespace: data\n", 1)), args: []string{"quota", "-n", "shop", "-f", "-"}},
-			answer{program.ExitProblems, "", `stdin:5: ResourceQuota limits: metadata.namespace: is "data", not "shop" of the command line; remove one of them` +
+			answer{program.ExitProblems, "", `stdin:5: ResourceQuota limits: metadata.namespace: is "data", not "shop" as on the command line; remove one of them` +
 				"\nError: there is 1 problem; nothing was written\n"},
 		},
 		{
@@ -85,12 +85,12 @@ func TestQuotaPrints(t *testing.T) {
 		{
 			"that there is nothing",
 			convertRun{args: []string{"quota", "-f", "-"}},
-			answer{program.ExitProblems, "", "stdin: has no ResourceQuota; name a file with one\nError: there is 1 problem; nothing was written\n"},
+			answer{program.ExitProblems, "", "stdin: has no ResourceQuota; pass a file that has one\nError: there is 1 problem; nothing was written\n"},
 		},
 		{
 			"how it is used",
 			convertRun{args: []string{"quota"}},
-			answer{program.ExitUsage, "", "Error: usage: one FILE is needed, not 0; use -f; see \"kubectl qos quota --help\"\n"},
+			answer{program.ExitUsage, "", "Error: usage: exactly one FILE is required, not 0; pass it with -f; see \"kubectl qos quota --help\"\n"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -86,7 +86,7 @@ func (o *setCommand) read(args []string) (err error) {
 
 	switch {
 	case o.wholePod && o.container != "":
-		return errors.New("--pod and --container exclude each other")
+		return errors.New("--pod and --container cannot be used together")
 	case !slices.Contains([]string{dryRunNone, dryRunClient, dryRunServer}, o.dryRun):
 		return fmt.Errorf("--dry-run %q is not one of none, client, server", o.dryRun)
 	case o.timeout <= 0:
@@ -150,16 +150,16 @@ func (o *setCommand) choose(pod *corev1.Pod) error {
 	names := askable(pod)
 	switch {
 	case mirror:
-		return fmt.Errorf("pod %s is a static pod: its requests are in its file on node %s; change it there", pod.Name, pod.Spec.NodeName)
+		return fmt.Errorf("pod %s is a static pod; change the requests in its manifest file on node %s", pod.Name, pod.Spec.NodeName)
 	case finished(pod) || pod.DeletionTimestamp != nil:
-		return fmt.Errorf("pod %s has ended, or is about to; there is nothing to change", pod.Name)
+		return fmt.Errorf("pod %s has ended or is being deleted; there is nothing to change", pod.Name)
 	case pod.Spec.NodeName == "":
-		return fmt.Errorf("pod %s has no node yet; change what creates it instead", pod.Name)
+		return fmt.Errorf("pod %s is not scheduled to a node yet; change the requests in the object that creates the pod", pod.Name)
 	case o.wholePod:
 		return nil
 	case isEphemeral(pod, o.container):
-		return fmt.Errorf("container %s of pod %s is an ephemeral one, and the API server's policies and limits are for init and ordinary containers; "+
-			"name one of those%s", o.container, pod.Name, others(": ", names))
+		return fmt.Errorf("container %s of pod %s is an ephemeral container, "+
+			"and the API server's policies and limits cover only init and ordinary containers; choose one of those%s", o.container, pod.Name, others(": ", names))
 	case o.container == "" && len(names) == 1:
 		o.container = names[0]
 	case o.container == "":
@@ -200,14 +200,14 @@ func (o *setCommand) write(ctx context.Context, api *clients, plan *settingPlan)
 		}
 		first = false
 		if plan.pod.UID != uid {
-			return fmt.Errorf("pod %s is another one now; look at it, and try again", o.name)
+			return fmt.Errorf("pod %s was replaced by another pod of the same name; check that pod, and try again", o.name)
 		}
 		return o.patch(ctx, api, plan)
 	})
 
 	switch kubeapi.OutcomeOf(err) { //nolint:exhaustive // the others are explained
 	case kubeapi.Conflict:
-		return plan, fmt.Errorf("pod %s is changed by others all the time; try again", o.name)
+		return plan, fmt.Errorf("pod %s was changed by another client at every attempt; try again", o.name)
 	case kubeapi.Failed:
 		return plan, err
 	}

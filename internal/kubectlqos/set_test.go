@@ -132,26 +132,26 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 			answer{Out: "pod/p container main: k8s.io/rdt stays gold\n"}, "k8s.io/rdt=gold"},
 		{"a class that the node refuses", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.refusesAfter(t, time.Second, full)
-		}, answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main still requests it, and the change is retried when it may be possible` + "\n"}, "rdt=silver"},
+		}, answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main still requests it, and the node retries the change when it becomes possible` + "\n"}, "rdt=silver"},
 		{"what was refused before is reported at once", goldPod().asks("rdt=silver").reported(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
 			[]string{"p", "-c", "main", "rdt=silver", "--timeout", "1ns"}, nil,
-			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main still requests it, and the change is retried when it may be possible` + "\n"}, "rdt=silver"},
+			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main still requests it, and the node retries the change when it becomes possible` + "\n"}, "rdt=silver"},
 		{"an old refusal is not taken for a new one", goldPod().asks("rdt=silver").reported(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
 			[]string{"p", "-c", "main", "rdt=bronze"}, func(t *testing.T, r *setRig) {
 				r.assignsAfter(t, 3*time.Second, "main=bronze/update")
 			}, answer{Out: "pod/p container main: k8s.io/rdt gold -> bronze\n"}, "rdt=bronze"},
 		{"nobody follows", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, nil,
-			answer{Code: 1, Errors: `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; nothing changed within 30s: does qos-kubelet-shim of n1 have --follow-annotations? see kubectl qos pods p` + "\n"}, "rdt=silver"},
+			answer{Code: 1, Errors: `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; nothing changed within 30s: check that qos-kubelet-shim of n1 has --follow-annotations, and see kubectl qos pods p` + "\n"}, "rdt=silver"},
 		{"the plugin is away", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.updateNode(t, "n1", func(object map[string]any) {
 				object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)["status"] = "False"
 			})
-		}, answer{Code: 1, Errors: `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; nothing changed within 30s, as qos-nri-plugin of n1 is not ready since 2026-05-01T12:00:00Z` + "\n"}, "rdt=silver"},
+		}, answer{Code: 1, Errors: `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; nothing changed within 30s, because qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z` + "\n"}, "rdt=silver"},
 		{"the pod ends", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.afterPatch(time.Second, func() {
 				r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
 			})
-		}, answer{Code: 1, Errors: "Error: pod/p: it ended before its class was changed\n"}, "rdt=silver"},
+		}, answer{Code: 1, Errors: "Error: pod/p: the pod ended before its class was changed\n"}, "rdt=silver"},
 		{"without waiting", goldPod(), []string{"p", "-c", "main", "rdt=silver", "--wait=false"}, nil,
 			answer{Out: `pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"` + "\n"}, "rdt=silver"},
 		{"dry, for the client", goldPod(), []string{"p", "-c", "main", "rdt=silver", "--dry-run"}, nil,
@@ -207,26 +207,26 @@ func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
 		{"a container that is not there", goldPod(), nil, []string{"p", "-c", "x", "rdt=gold"}, 1, `pod p has no container "x"; it has main`},
 		{"no container of several", goldPod().with("side").running(), nil, []string{"p", "rdt=gold"}, 1, "pod p has several containers; name one with -c, or all with --pod: main, side"},
 		{"a container that does not run", aPod("p").on("n1").waiting("CrashLoopBackOff", ""), nil, []string{"p", "rdt=gold"}, 1, "container main of pod p does not run (CrashLoopBackOff); only classes of running containers can be changed"},
-		{"a pod without a node", aPod("p"), nil, []string{"p", "rdt=gold"}, 1, "pod p has no node yet; change what creates it instead"},
-		{"a pod that has ended", goldPod().ended(corev1.PodSucceeded, "", ""), nil, []string{"p", "rdt=gold"}, 1, "pod p has ended, or is about to; there is nothing to change"},
-		{"a static pod", goldPod().annotated(corev1.MirrorPodAnnotationKey, "x"), nil, []string{"p", "rdt=gold"}, 1, "pod p is a static pod: its requests are in its file on node n1; change it there"},
+		{"a pod without a node", aPod("p"), nil, []string{"p", "rdt=gold"}, 1, "pod p is not scheduled to a node yet; change the requests in the object that creates the pod"},
+		{"a pod that has ended", goldPod().ended(corev1.PodSucceeded, "", ""), nil, []string{"p", "rdt=gold"}, 1, "pod p has ended or is being deleted; there is nothing to change"},
+		{"a static pod", goldPod().annotated(corev1.MirrorPodAnnotationKey, "x"), nil, []string{"p", "rdt=gold"}, 1, "pod p is a static pod; change the requests in its manifest file on node n1"},
 		{"a node without NodeQOSResources", goldPod().on("n9"), nil, []string{"p", "rdt=gold"}, 1, `node "n9" of pod p has no NodeQOSResources; does qos-kubelet-shim run there?`},
 		{"an unknown class", goldPod(), nil, []string{"p", "rdt=glod"}, 1, `pod/p container main: class "glod" of k8s.io/rdt does not exist on n1; available: gold, silver, bronze, old`},
 		{"an unknown resource", goldPod(), nil, []string{"p", "rtd=gold"}, 1, `pod/p container main: resource "rtd" does not exist on n1; available: k8s.io/rdt`},
-		{"a class that drains", goldPod(), nil, []string{"p", "rdt=old"}, 1, `class "old" of k8s.io/rdt is no longer configured on n1, and accepts nothing new; choose another`},
+		{"a class that drains", goldPod(), nil, []string{"p", "rdt=old"}, 1, `class "old" of k8s.io/rdt is no longer configured on n1, so no other pod or container can get it; choose another class`},
 		{"a resource that cannot be changed", goldPod(), network, []string{"p", "vendor.example/fixed=a"}, 1, "the class of vendor.example/fixed cannot be changed while a container runs; recreate the pod"},
-		{"a resource of pods", goldPod(), network, []string{"p", "--pod", "vendor.example/network=fast"}, 1, "the class of vendor.example/network is the pod's, and cannot be changed while it runs; recreate the pod"},
-		{"a resource of pods for a container", goldPod(), disk, []string{"p", "vendor.example/disk=fast"}, 1, "the class of vendor.example/disk is the pod's, not a container's; change it with --pod"},
+		{"a resource of pods", goldPod(), network, []string{"p", "--pod", "vendor.example/network=fast"}, 1, "vendor.example/network is a resource of pods, and its class cannot be changed while the pod runs; recreate the pod"},
+		{"a resource of pods for a container", goldPod(), disk, []string{"p", "vendor.example/disk=fast"}, 1, "vendor.example/disk is a resource of pods, not of containers; change its class with --pod"},
 		{"an unknown class of pods", goldPod(), disk, []string{"p", "--pod", "vendor.example/disk=faster"}, 1, `pod/p class "faster" of vendor.example/disk does not exist on n1; available: fast`},
 		{"what contradicts the limits", aPod("p").on("n1").limited(gold).running(), nil, []string{"p", "rdt=silver"}, 1,
 			`pod/p container main: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; ask for the same one in the annotation and in resources.limits; limits of a running pod cannot be changed, so recreate the pod`},
-		{"for the pod, what all containers ask for themselves", goldPod(), nil, []string{"p", "--pod", "rdt=silver"}, 1, "the pod's request changes nothing, because containers have their own: main (by container.qos.noderesource.dev/main); name one with -c"},
+		{"for the pod, what all containers ask for themselves", goldPod(), nil, []string{"p", "--pod", "rdt=silver"}, 1, "the pod's request changes nothing, because its containers have their own requests: main (by container.qos.noderesource.dev/main); choose a container with -c"},
 		{"an annotation that cannot be read", goldPod().asks("gold"), nil, []string{"p", "rdt=silver"}, 1, `annotation container.qos.noderesource.dev/main of pod p: the request has "gold" where resource=class is needed; repair it with kubectl annotate --overwrite`},
 		{"no pair", goldPod(), nil, []string{"p"}, 2, `usage: POD and at least one RESOURCE=CLASS or RESOURCE- are required; see "kubectl qos set --help"`},
-		{"what is no pair", goldPod(), nil, []string{"p", "gold"}, 2, `usage: the request has "gold" where resource=class is needed; write it as in rdt=silver, or rdt- to ask no more; see "kubectl qos set --help"`},
-		{"an empty word", goldPod(), nil, []string{"p", "rdt=gold,"}, 2, `usage: "" names no resource; write it as in rdt=silver, or rdt- to ask no more; see "kubectl qos set --help"`},
+		{"what is no pair", goldPod(), nil, []string{"p", "gold"}, 2, `usage: the request has "gold" where resource=class is needed; write a request like rdt=silver, or rdt- to remove the request; see "kubectl qos set --help"`},
+		{"an empty word", goldPod(), nil, []string{"p", "rdt=gold,"}, 2, `usage: "" names no resource; write a request like rdt=silver, or rdt- to remove the request; see "kubectl qos set --help"`},
 		{"a resource twice", goldPod(), nil, []string{"p", "rdt=gold", "k8s.io/rdt-"}, 2, `usage: k8s.io/rdt is named twice; write each resource once; see "kubectl qos set --help"`},
-		{"container and pod", goldPod(), nil, []string{"p", "-c", "main", "--pod", "rdt=gold"}, 2, `usage: --pod and --container exclude each other; see "kubectl qos set --help"`},
+		{"container and pod", goldPod(), nil, []string{"p", "-c", "main", "--pod", "rdt=gold"}, 2, `usage: --pod and --container cannot be used together; see "kubectl qos set --help"`},
 		{"another dry run", goldPod(), nil, []string{"p", "--dry-run=all", "rdt=gold"}, 2, `usage: --dry-run "all" is not one of none, client, server; see "kubectl qos set --help"`},
 		{"no time", goldPod(), nil, []string{"p", "--timeout=0s", "rdt=gold"}, 2, `usage: --timeout 0s must be positive; to return without waiting, use --wait=false; see "kubectl qos set --help"`},
 	} {
@@ -278,7 +278,7 @@ func TestSetGivesUpWhenOthersChangeThePodAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSetRig(t, goldPod())
 		r.core.PrependReactor("patch", "pods", failing(apierrors.NewConflict(corev1.Resource("pods"), "p", nil)))
-		wantAnswer(t, answer{Code: 1, Errors: "Error: pod p is changed by others all the time; try again\n"}, r.run(t, "set", "p", "rdt=silver"))
+		wantAnswer(t, answer{Code: 1, Errors: "Error: pod p was changed by another client at every attempt; try again\n"}, r.run(t, "set", "p", "rdt=silver"))
 	})
 }
 

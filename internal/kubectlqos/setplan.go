@@ -38,7 +38,7 @@ func parseChange(args []string) (change, error) {
 			isPair = !isPair // "gold" is read as a pair, whose error says what is missing
 		}
 		if name == "" {
-			return c, fmt.Errorf("%q names no resource; write it as in rdt=silver, or rdt- to ask no more", word)
+			return c, fmt.Errorf("%q names no resource; write a request like rdt=silver, or rdt- to remove the request", word)
 		}
 		resource := classes.CanonicalResource(name)
 		if slices.Contains(c.resources, resource) {
@@ -51,7 +51,7 @@ func parseChange(args []string) (change, error) {
 	}
 
 	if _, err := classes.ParsePairs(strings.Join(c.pairsBut(nil), ",")); err != nil {
-		return c, fmt.Errorf("%w; write it as in rdt=silver, or rdt- to ask no more", err)
+		return c, fmt.Errorf("%w; write a request like rdt=silver, or rdt- to remove the request", err)
 	}
 	return c, nil
 }
@@ -137,9 +137,9 @@ func (v *podView) checkOffers(c change, container string) error {
 		case !known:
 			continue
 		case offer.Scope == classes.PodScope && offer.Unavailable == nil && !offer.Mutable:
-			return fmt.Errorf("the class of %s is the pod's, and cannot be changed while it runs; recreate the pod", resource)
+			return fmt.Errorf("%s is a resource of pods, and its class cannot be changed while the pod runs; recreate the pod", resource)
 		case offer.Scope == classes.PodScope && container != "":
-			return fmt.Errorf("the class of %s is the pod's, not a container's; change it with --pod", resource)
+			return fmt.Errorf("%s is a resource of pods, not of containers; change its class with --pod", resource)
 		case offer.Unavailable == nil && !offer.Mutable:
 			return fmt.Errorf("the class of %s cannot be changed while a container runs; recreate the pod", resource)
 		}
@@ -149,7 +149,8 @@ func (v *podView) checkOffers(c change, container string) error {
 		_, wanted, _ := strings.Cut(c.pairs[r.Name], "=")
 		for _, class := range r.Classes {
 			if class.Draining && class.Name == wanted {
-				return fmt.Errorf("class %q of %s is no longer configured on %s, and accepts nothing new; choose another", class.Name, r.Name, v.node.Name)
+				return fmt.Errorf("class %q of %s is no longer configured on %s, "+
+					"so no other pod or container can get it; choose another class", class.Name, r.Name, v.node.Name)
 			}
 		}
 	}
@@ -193,7 +194,8 @@ func (v *podView) targets(p *settingPlan, container string, c change) ([]target,
 		}
 	}
 	if len(targets) == 0 && len(overridden) > 0 {
-		return nil, fmt.Errorf("the pod's request changes nothing, because containers have their own: %s; name one with -c", strings.Join(overridden, ", "))
+		return nil, fmt.Errorf("the pod's request changes nothing, because its containers have their own requests: %s; "+
+			"choose a container with -c", strings.Join(overridden, ", "))
 	}
 	return targets, nil
 }

@@ -22,7 +22,7 @@ import (
 const pollInterval = 500 * time.Millisecond
 
 // errPodGone is the error for a pod that ends while the command waits for the change of its class.
-var errPodGone = errors.New("it ended before its class was changed")
+var errPodGone = errors.New("the pod ended before its class was changed")
 
 type outcome struct {
 	done bool
@@ -143,7 +143,7 @@ func (o *setCommand) printDone(plan *settingPlan) {
 }
 
 func (o *setCommand) refusedError(plan *settingPlan, last outcome) error {
-	return fmt.Errorf("%s refused: %s; the annotation %s still requests it, and the change is retried when it may be possible",
+	return fmt.Errorf("%s refused: %s; the annotation %s still requests it, and the node retries the change when it becomes possible",
 		plan.subject(o.container), strings.TrimSuffix(last.refused, ";"), plan.key)
 }
 
@@ -157,9 +157,9 @@ func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outc
 	case failed != nil:
 		return fmt.Errorf("%s; the result is unknown: %w", set, failed)
 	case notReady != "":
-		return fmt.Errorf("%s; nothing changed within %s, as %s", set, o.timeout, notReady)
+		return fmt.Errorf("%s; nothing changed within %s, because %s", set, o.timeout, notReady)
 	}
 
-	return fmt.Errorf("%s; nothing changed within %s: does qos-kubelet-shim of %s have --follow-annotations? see kubectl qos pods %s",
+	return fmt.Errorf("%s; nothing changed within %s: check that qos-kubelet-shim of %s has --follow-annotations, and see kubectl qos pods %s",
 		set, o.timeout, plan.node.Name, plan.pod.Name)
 }

@@ -28,7 +28,7 @@ func (r *setRig) cutsOff(fake *clienttesting.Fake, resource string, after time.D
 
 func TestSetReportsTheLastKnownResultAtItsTimeout(t *testing.T) {
 	const set = `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; `
-	const nothing = set + "nothing changed within 30s: does qos-kubelet-shim of n1 have --follow-annotations? see kubectl qos pods p\n"
+	const nothing = set + "nothing changed within 30s: check that qos-kubelet-shim of n1 has --follow-annotations, and see kubectl qos pods p\n"
 	for _, c := range []struct {
 		name string
 		cut  func(r *setRig)
@@ -84,8 +84,7 @@ status:
 `
 	r.add(t, web)
 	for _, name := range []string{"debugger", "ended"} {
-		wantAnswer(t, answer{Code: 1, Errors: "Error: container " + name + " of pod debugged is an ephemeral one, and the API server's policies and limits " +
-			"are for init and ordinary containers; name one of those: main\n"}, r.run(t, "set", "debugged", "-c", name, "rdt=silver", "--dry-run"))
+		wantAnswer(t, answer{Code: 1, Errors: "Error: container " + name + " of pod debugged is an ephemeral container, and the API server's policies and limits cover only init and ordinary containers; choose one of those: main\n"}, r.run(t, "set", "debugged", "-c", name, "rdt=silver", "--dry-run"))
 	}
 	t.Run("and takes the only other one when none is named", func(t *testing.T) {
 		got := r.run(t, "set", "debugged", "rdt=silver", "--dry-run")

@@ -147,7 +147,7 @@ func (c *cluster) noteStale(nodes []nodeqosv1alpha1.NodeQOSResources) {
 		}
 	}
 	if len(stale) > 0 {
-		fmt.Fprintf(c.streams.ErrOut, "Note: the numbers of %s are old: qos-nri-plugin is not ready there\n", others("", stale))
+		fmt.Fprintf(c.streams.ErrOut, "Note: the numbers of %s are outdated, because qos-nri-plugin is not ready there\n", others("", stale))
 	}
 }
 

@@ -38,11 +38,11 @@ func TestNamesAreTakenWithTheirType(t *testing.T) {
 
 func TestNamesOfOtherTypesAreRefused(t *testing.T) {
 	for _, c := range []struct{ name, args, want string }{
-		{"a Deployment for a pod", "pods deployment/web", `"deployment/web" is no pod; name a pod, as NAME or pod/NAME; see "kubectl qos pods --help"`},
-		{"a Deployment to change", "set deploy/web rdt=gold", `"deploy/web" is no pod; name a pod, as NAME or pod/NAME; see "kubectl qos set --help"`},
-		{"a pod for a node", "nodes pod/web", `"pod/web" is no node; name a node, as NAME or node/NAME; see "kubectl qos nodes --help"`},
-		{"a type without a name", "pods pod/", `"pod/" names no pod; name one as NAME or pod/NAME; see "kubectl qos pods --help"`},
-		{"too many words", "nodes node/a/b", `"node/a/b" names no node; name one as NAME or node/NAME; see "kubectl qos nodes --help"`},
+		{"a Deployment for a pod", "pods deployment/web", `"deployment/web" is not a pod; pass a pod as NAME or pod/NAME; see "kubectl qos pods --help"`},
+		{"a Deployment to change", "set deploy/web rdt=gold", `"deploy/web" is not a pod; pass a pod as NAME or pod/NAME; see "kubectl qos set --help"`},
+		{"a pod for a node", "nodes pod/web", `"pod/web" is not a node; pass a node as NAME or node/NAME; see "kubectl qos nodes --help"`},
+		{"a type without a name", "pods pod/", `"pod/" does not name a pod; pass one as NAME or pod/NAME; see "kubectl qos pods --help"`},
+		{"too many words", "nodes node/a/b", `"node/a/b" does not name a node; pass one as NAME or node/NAME; see "kubectl qos nodes --help"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := answer{Code: 2, Errors: "Error: usage: " + c.want + "\n"}

@@ -95,7 +95,7 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 	case v.pod.Spec.NodeName == "":
 		return v.notScheduled()
 	case satisfied && has.evicted != "":
-		return has.evicted, "its class is no longer configured, and its pod is to be evicted"
+		return has.evicted, "its class is no longer configured, and its pod will be evicted"
 	case satisfied:
 		return v.stale()
 	case is == notRunning && !asks(&want) && want.Class == classes.SystemDefault:
@@ -182,7 +182,8 @@ func (v *podView) differs(want classes.Assignment, has assignment) (reason, mess
 	case has.source == classes.SourceAdopted:
 		return "Adopted", "the plugin found it running in this class"
 	case want.Source == classes.SourceContainer || want.Source == classes.SourcePod:
-		return "NotFollowed", "requested after its start, and not changed yet; without --follow-annotations of qos-kubelet-shim it applies only to new pods"
+		return "NotFollowed", "the class was requested after the start, and was not changed yet; " +
+			"unless qos-kubelet-shim has --follow-annotations, the request applies only to new pods"
 	}
 	return "CreatedBefore", "it was created with another plugin or other class files; recreate it"
 }
