@@ -64,7 +64,7 @@ func TestAnUnaccountedAssignmentTakesADeviceAway(t *testing.T) {
 	r.plugin.ready(offered(3), static)
 	r.awaitGold(3, 2)
 	want := `
-# HELP qos_shim_devices Devices in the list for kubelet, by health.
+# HELP qos_shim_devices Devices that the shim lists for kubelet, by health.
 # TYPE qos_shim_devices gauge
 qos_shim_devices{health="healthy",resource="qos.noderesource.dev/rdt.bronze"} 1000
 qos_shim_devices{health="healthy",resource="qos.noderesource.dev/rdt.gold"} 2
@@ -72,7 +72,7 @@ qos_shim_devices{health="healthy",resource="vendor.example/net.fast"} 4
 qos_shim_devices{health="unhealthy",resource="qos.noderesource.dev/rdt.bronze"} 0
 qos_shim_devices{health="unhealthy",resource="qos.noderesource.dev/rdt.gold"} 1
 qos_shim_devices{health="unhealthy",resource="vendor.example/net.fast"} 0
-# HELP qos_shim_unaccounted_assignments Assignments of a bounded class without a device that kubelet has allocated; a free device is withheld for each.
+# HELP qos_shim_unaccounted_assignments Assignments of a class with a capacity for which kubelet has allocated no device; the shim withholds a free device for each.
 # TYPE qos_shim_unaccounted_assignments gauge
 qos_shim_unaccounted_assignments{resource="qos.noderesource.dev/rdt.bronze"} 0
 qos_shim_unaccounted_assignments{resource="qos.noderesource.dev/rdt.gold"} 1

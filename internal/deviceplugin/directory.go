@@ -65,7 +65,7 @@ func (d *directory) watch() {
 
 func (d *directory) fail(err error) {
 	if !d.failed {
-		d.log.Warn("cannot watch kubelet's directory, which is checked every 10 s instead; "+
+		d.log.Warn("cannot watch kubelet's directory, so it is checked every 10 s; "+
 			"raise fs.inotify.max_user_watches and fs.inotify.max_user_instances", "directory", d.root, "err", err)
 	}
 	d.failed = true

@@ -29,11 +29,11 @@ func newMetrics(registry prometheus.Registerer, registered func() float64) *metr
 			Name: "qos_shim_allocations_total", Help: "Allocate requests of kubelet, by outcome: granted or refused.",
 		}, []string{"outcome"}),
 		devices: factory.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "qos_shim_devices", Help: "Devices in the list for kubelet, by health.",
+			Name: "qos_shim_devices", Help: "Devices that the shim lists for kubelet, by health.",
 		}, []string{"resource", "health"}),
 		unaccounted: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "qos_shim_unaccounted_assignments",
-			Help: "Assignments of a bounded class without a device that kubelet has allocated; a free device is withheld for each.",
+			Help: "Assignments of a class with a capacity for which kubelet has allocated no device; the shim withholds a free device for each.",
 		}, []string{"resource"}),
 	}
 	m.allocations.WithLabelValues("granted")

@@ -221,7 +221,7 @@ func (p *Publisher) publish(ctx context.Context, state nodecache.State, now time
 func (p *Publisher) setWithheld(withheld bool, problem string) {
 	switch {
 	case withheld && !p.withheld:
-		p.log.Warn("qos-nri-plugin has not been ready for too long: free devices are reported as unhealthy, running pods stay",
+		p.log.Warn("qos-nri-plugin has not been ready for longer than --grace: free devices are reported as unhealthy, and running pods continue",
 			"after", p.grace, "problem", problem)
 	case !withheld && p.withheld:
 		p.log.Info("qos-nri-plugin is ready: free devices are healthy again")
@@ -283,8 +283,8 @@ func (p *Publisher) recordAnswer(err error, granted map[string][]string, now tim
 
 	switch {
 	case unavailable && !p.podResourcesUnavailable:
-		p.log.Warn("kubelet's pod-resources API does not answer: devices are counted by assignments instead; "+
-			"if kubelet runs, mount its pod-resources directory, beside device-plugins, into --kubelet-dir", "err", err)
+		p.log.Warn("kubelet's pod-resources API does not answer, so devices are counted by assignments; "+
+			"if kubelet runs, mount its pod-resources directory into --kubelet-dir, next to device-plugins", "err", err)
 	case !unavailable && p.podResourcesUnavailable:
 		p.log.Info("kubelet's pod-resources API answers again")
 	}

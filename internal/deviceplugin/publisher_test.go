@@ -302,7 +302,7 @@ func TestAWrongDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 	}
 	r.startKubelet()
 	r.awaitGold(1, 1)
-	if n := strings.Count(r.log.String(), "there is no "+r.kubelet.PluginsDir()); n != 1 {
+	if n := strings.Count(r.log.String(), r.kubelet.PluginsDir()+" does not exist;"); n != 1 {
 		t.Errorf("it was logged %d times:\n%s", n, r.log)
 	}
 }

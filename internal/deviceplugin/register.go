@@ -157,7 +157,7 @@ func (p *Publisher) checkDirectory() error {
 	_, err := os.ReadDir(p.dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no %s; set --kubelet-dir to kubelet's --root-dir, and mount it", p.dir)
+		return fmt.Errorf("%s does not exist; set --kubelet-dir to kubelet's --root-dir, and mount that directory", p.dir)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s cannot be read: permission denied; run as its owner, usually root, or correct --kubelet-dir", p.dir)
 	case err != nil:
@@ -176,9 +176,9 @@ func (p *Publisher) bind(ctx context.Context, e *endpoint) (name string, err err
 	})
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return "", fmt.Errorf("make a socket in %s: permission denied; mount it writable, and run as its owner, usually root", p.dir)
+		return "", fmt.Errorf("create a socket in %s: permission denied; mount the directory writable, and run as its owner, usually root", p.dir)
 	case err != nil:
-		return "", fmt.Errorf("make the socket of %s: %w", e.extended, err)
+		return "", fmt.Errorf("create the socket of %s: %w", e.extended, err)
 	}
 	return name, nil
 }
@@ -251,7 +251,7 @@ func register(ctx context.Context, socket, endpoint, extended string) error {
 	case codes.OK:
 		return nil
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-		return fmt.Errorf("%w on %s; check that it runs, and that --kubelet-dir is its --root-dir", errNoKubelet, socket)
+		return fmt.Errorf("%w on %s; check that kubelet runs, and that --kubelet-dir is kubelet's --root-dir", errNoKubelet, socket)
 	default:
 		return fmt.Errorf("kubelet refuses %s: %s", extended, status.Convert(err).Message())
 	}

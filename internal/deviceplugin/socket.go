@@ -100,7 +100,7 @@ func removeStale(ctx context.Context, path string) error {
 	case errors.Is(err, unixsocket.ErrNotSocket):
 		return fmt.Errorf("%s is not a socket; remove it", path)
 	case errors.Is(err, unixsocket.ErrServed):
-		return fmt.Errorf("another process serves %s; is there a second qos-kubelet-shim on this node?", path)
+		return fmt.Errorf("another process serves %s; check for a second qos-kubelet-shim on this node", path)
 	}
 	return err
 }

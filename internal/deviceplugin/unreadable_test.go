@@ -18,7 +18,7 @@ func TestAnUnreadableDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 		want string // after the directory
 	}{
 		{"unreadable", 0, " cannot be read: permission denied; run as its owner, usually root, or correct --kubelet-dir"},
-		{"not writable", 0o555, ": permission denied; mount it writable, and run as its owner, usually root"},
+		{"not writable", 0o555, ": permission denied; mount the directory writable, and run as its owner, usually root"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t, forever)

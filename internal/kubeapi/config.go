@@ -25,7 +25,8 @@ import (
 )
 
 // ErrNoCredentials is returned when there is neither a kubeconfig nor a service account.
-var ErrNoCredentials = errors.New("no API access: neither --kubeconfig nor a service account; pass one of them, or use --publish=device-plugin")
+var ErrNoCredentials = errors.New("no credentials for the Kubernetes API: there is neither --kubeconfig nor a service account; " +
+	"pass one of them, or use --publish=device-plugin")
 
 // These are the rate limits of one node. An idle shim makes no requests. The burst is large enough for a node to
 // which all of its pods are assigned at once.
@@ -66,7 +67,7 @@ func load(kubeconfig string) (*rest.Config, error) {
 	case errors.Is(err, rest.ErrNotInCluster):
 		return nil, ErrNoCredentials
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("%w (this is a pod, but it has no token: %w; is automountServiceAccountToken false?)", ErrNoCredentials, err)
+		return nil, fmt.Errorf("%w (this pod has no service account token: %w; check that automountServiceAccountToken is not false)", ErrNoCredentials, err)
 	case err != nil:
 		return nil, fmt.Errorf("read the service account's token: %w", err)
 	}

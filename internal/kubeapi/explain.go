@@ -120,7 +120,7 @@ func Explain(err error) string {
 		return "the API server rejects the credentials: " + Message(err) +
 			"; check that --kubeconfig belongs to this cluster and is still valid, or that the pod's service account exists"
 	case NoSuchKind:
-		return "the API server has no kind NodeQOSResources: kubectl apply -f deploy/kubernetes/crd.yaml"
+		return "the API server has no kind NodeQOSResources; install its CRD with: kubectl apply -f deploy/kubernetes/crd.yaml"
 	case Conflict:
 		return "the object was modified concurrently, trying again: " + Message(err)
 	case Invalid:
@@ -156,7 +156,7 @@ func explainInvalid(err error) string {
 	}
 	line := "the API server rejects the " + kind + ": " + Message(err)
 	if kind == OurKind {
-		line += "; is the CRD of this version? kubectl apply -f deploy/kubernetes/crd.yaml"
+		line += "; if the CRD is of another version, update it with: kubectl apply -f deploy/kubernetes/crd.yaml"
 	}
 	return line
 }
@@ -173,7 +173,7 @@ func explainForbidden(text string) string {
 	if group != "" {
 		resource += " (" + group + ")"
 	}
-	return fmt.Sprintf("%s may not %s %s: bind it to the ClusterRole of deploy/kubernetes/rbac.yaml: kubectl apply -f deploy/kubernetes/rbac.yaml",
+	return fmt.Sprintf("%s may not %s %s; bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml with: kubectl apply -f deploy/kubernetes/rbac.yaml",
 		user, verb, resource)
 }
 

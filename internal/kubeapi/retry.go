@@ -24,7 +24,7 @@ const (
 )
 
 // ErrBreakerOpen is returned if a request was not made because the Breaker is open.
-var ErrBreakerOpen = errors.New("circuit breaker is open: the API server failed before")
+var ErrBreakerOpen = errors.New("circuit breaker is open, because earlier requests to the API server failed")
 
 // Retry computes when a failed operation may be tried again. The zero value allows an attempt at once. Retry is not
 // safe for concurrent use.

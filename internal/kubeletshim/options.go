@@ -58,7 +58,7 @@ func (o Options) Validate() error {
 	}
 	switch {
 	case o.Grace < time.Second:
-		return fmt.Errorf("--grace %s is too short for a restart of the plugin; at least 1s, usually 30s", o.Grace)
+		return fmt.Errorf("--grace %s is too short for a restart of the plugin; use at least 1s, usually 30s", o.Grace)
 	case o.NodeName == "" && o.usesAPI():
 		return errors.New("--node-name is required except with --publish=device-plugin; pass the name of the Node object")
 	}

@@ -52,7 +52,7 @@ func (s *Shim) Run(ctx context.Context) error {
 	api := &apiPublishers{options: s.options, cache: cache, client: qosv1alpha1.NewNodeQOSClient(conn), registry: registry, log: s.log}
 	registerMetrics(registry, cache, s.options.Version)
 	s.log.Info("starting", "version", s.options.Version, "node", s.options.NodeName, "publish", strings.Join(s.options.Publish, ","))
-	defer s.log.Info("ended; pods that run keep their classes")
+	defer s.log.Info("qos-kubelet-shim ended; running pods keep their classes")
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return cache.Run(ctx) })
@@ -88,6 +88,6 @@ func registerMetrics(registry prometheus.Registerer, cache *nodecache.Cache, ver
 		return 0
 	})
 	factory.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "qos_shim_build_info", Help: "The version of the program; always 1.",
+		Name: "qos_shim_build_info", Help: "The version of the program, as a label; the value is always 1.",
 	}, []string{"version"}).WithLabelValues(version).Set(1)
 }

@@ -176,9 +176,9 @@ func (c *Cache) problem() string {
 
 func (c *Cache) describe(err error) string {
 	failure := status.Convert(err)
-	remedy := "does it run, with the same --api-socket?"
+	remedy := "check that it runs with the same --api-socket"
 	if failure.Code() == codes.PermissionDenied || strings.Contains(failure.Message(), "permission denied") {
-		remedy = "run as root, or in the group that its --api-socket-group names"
+		remedy = "run qos-kubelet-shim as root, or in the group of qos-nri-plugin's --api-socket-group"
 	}
 	return fmt.Sprintf("qos-nri-plugin does not answer on %s: %s; %s", c.socket, failure.Message(), remedy)
 }
@@ -199,7 +199,7 @@ func (c *Cache) set(next State) {
 	case next.Ready():
 		c.log.Info("qos-nri-plugin is ready", "version", next.Status.GetPlugin().GetVersion())
 	default:
-		c.log.Warn("qos-nri-plugin is not ready; what was published stays for now", "problem", next.Problem)
+		c.log.Warn("qos-nri-plugin is not ready; published data is kept for now", "problem", next.Problem)
 	}
 
 	c.state = next

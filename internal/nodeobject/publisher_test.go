@@ -257,7 +257,7 @@ func TestPublisherWithFailures(t *testing.T) {
 		"a node name that does not exist is logged once, and retried slowly": func(t *testing.T) {
 			r := start(t, serve(t, ""), ready(0))
 			pass(time.Minute)
-			r.expectLog(t, `this cluster has no node \"n1\": pass the name of this node in \"kubectl get nodes\" with --node-name`)
+			r.expectLog(t, `this cluster has no node \"n1\"; pass the name that \"kubectl get nodes\" shows for this node with --node-name`)
 			r.expectSlowRetries(t)
 			r.setNode("uid-1")
 			pass(2 * time.Minute)
@@ -280,7 +280,7 @@ func TestPublisherWithFailures(t *testing.T) {
 			a.refuse(on(applyStatus, 403, failure(403, "Forbidden", `x is forbidden: User "u" cannot patch resource "nodeqosresources/status" in API group "g"`), ""))
 			r := start(t, a, ready(0))
 			r.expectSlowRetries(t)
-			r.expectLog(t, "u may not patch nodeqosresources/status (g): bind it to the ClusterRole of deploy/kubernetes/rbac.yaml")
+			r.expectLog(t, "u may not patch nodeqosresources/status (g); bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml")
 		},
 		"a conflict is retried": func(t *testing.T) {
 			r := settled(t)

@@ -148,7 +148,7 @@ func (p *Publisher) nodeUID(ctx context.Context) (types.UID, error) {
 	node, err := p.nodes.Nodes().Get(ctx, p.node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", &kubeapi.Problem{Err: err, Line: fmt.Sprintf(
-			"this cluster has no node %q: pass the name of this node in \"kubectl get nodes\" with --node-name", p.node)}
+			"this cluster has no node %q; pass the name that \"kubectl get nodes\" shows for this node with --node-name", p.node)}
 	}
 
 	if err != nil {

@@ -164,9 +164,9 @@ func (e *Evictor) report(ctx context.Context, t *target, r result, err error) {
 		e.event(ctx, t, "evicted: "+t.reason)
 	case blocked:
 		log.Info("pod not evicted yet, trying again", "problem", messageOf(err))
-		e.event(ctx, t, "to be evicted as soon as its PodDisruptionBudget allows it: "+t.reason)
+		e.event(ctx, t, "the pod will be evicted as soon as its PodDisruptionBudget allows it: "+t.reason)
 	case static:
-		const remedy = "a static pod cannot be evicted, as the kubelet would recreate it; change its file"
+		const remedy = "a static pod cannot be evicted, because the kubelet would recreate it; change its manifest file"
 		log.Warn("pod not evicted", "problem", remedy)
 		e.event(ctx, t, remedy+": "+t.reason)
 	case forbidden:

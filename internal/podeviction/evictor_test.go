@@ -128,9 +128,8 @@ func TestPodsThatCannotBeEvictedAreSkipped(t *testing.T) {
 					t.Errorf("results (-want +got):\n%s", diff)
 				}
 				if test.want == "static" {
-					r.wantLog("in an hour", "change its file")
-					r.wantEvents("in an hour", "Warning QOSClassRemoved uid-web: a static pod cannot be evicted, as the kubelet would recreate it; "+
-						"change its file: container main: class gold was taken out")
+					r.wantLog("in an hour", "change its manifest file")
+					r.wantEvents("in an hour", "Warning QOSClassRemoved uid-web: a static pod cannot be evicted, because the kubelet would recreate it; change its manifest file: container main: class gold was taken out")
 				} else {
 					r.wantLog("in an hour")
 					r.wantEvents("in an hour")
@@ -171,7 +170,7 @@ func TestAPodDisruptionBudgetIsRespected(t *testing.T) {
 		if tries := len(r.takeRequests()); tries < 60 || tries > 300 {
 			t.Errorf("%d requests in an hour, want about every half minute", tries)
 		}
-		const waits = "Warning QOSClassRemoved uid-web: to be evicted as soon as its PodDisruptionBudget allows it: container main: class gold was taken out"
+		const waits = "Warning QOSClassRemoved uid-web: the pod will be evicted as soon as its PodDisruptionBudget allows it: container main: class gold was taken out"
 		r.wantLog("in an hour", "disruption budget. The disruption budget web needs 1 healthy pods and has 1 currently")
 		r.wantEvents("in an hour", waits)
 		r.setAnswer(allow)

@@ -21,7 +21,7 @@ import (
 )
 
 // errFixed is the error for a change of a resource that is not mutable.
-var errFixed = errors.New("cannot be changed while it runs")
+var errFixed = errors.New("this class cannot be changed at run time")
 
 // plan returns the class changes that a running container needs to match the pod's requests. If the name of the
 // container is empty, plan returns the changes of the pod itself. first is true for a new container. An earlier update
@@ -59,8 +59,8 @@ func fixed(pod *corev1.Pod, container string, want classes.Assignment) error {
 	if container != "" {
 		container, remedy = "container "+container+": ", "restart the container in a new pod"
 	}
-	return fmt.Errorf("pod %s/%s: %sclass of %s %w, to %s; %s",
-		pod.Namespace, pod.Name, container, want.Resource, errFixed, ClassName(want.Class), remedy)
+	return fmt.Errorf("pod %s/%s: %scannot change the class of %s to %s: %w; %s",
+		pod.Namespace, pod.Name, container, want.Resource, ClassName(want.Class), errFixed, remedy)
 }
 
 // different returns the wanted classes that differ from the assigned classes. It leaves out resources that have no assignment.

@@ -99,8 +99,8 @@ func TestPlan(t *testing.T) {
 
 		{"an unknown class is refused", map[string]string{ownKey: "rdt=platinum"}, "", in("gold", container), false, `!class "platinum" of k8s.io/rdt does not exist`},
 		{"an unavailable resource is refused", map[string]string{ownKey: "blockio=fast"}, "", in("bronze", standard), false, "!no io controller"},
-		{"a class that is not mutable is refused", map[string]string{ownKey: "vendor.example/fixed=a"}, "", in("bronze", standard), false, "!cannot be changed while it runs"},
-		{"one refusal stops all changes of the container", map[string]string{ownKey: "rdt=gold,vendor.example/fixed=a"}, "", in("bronze", standard), false, "!cannot be changed while it runs"},
+		{"a class that is not mutable is refused", map[string]string{ownKey: "vendor.example/fixed=a"}, "", in("bronze", standard), false, "!this class cannot be changed at run time"},
+		{"one refusal stops all changes of the container", map[string]string{ownKey: "rdt=gold,vendor.example/fixed=a"}, "", in("bronze", standard), false, "!this class cannot be changed at run time"},
 		{"an invalid annotation is refused", map[string]string{ownKey: "gold"}, "", in("gold", container), false, "!resource=class is needed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -150,8 +150,8 @@ func TestPodScopeClassesAreChangedIfMutable(t *testing.T) {
 	for request, want := range map[string]string{
 		"vendor.example/network=fast,vendor.example/disk=fast": "",
 		"vendor.example/network=fast,vendor.example/disk=slow": "vendor.example/disk=slow",
-		"vendor.example/network=slow,vendor.example/disk=slow": "pod default/web: class of vendor.example/network cannot be changed while it runs, " +
-			"to slow; recreate the pod",
+		"vendor.example/network=slow,vendor.example/disk=slow": "pod default/web: cannot change the class of vendor.example/network to slow: " +
+			"this class cannot be changed at run time; recreate the pod",
 	} {
 		changes, err := plan(Catalog(offered()), webPod(map[string]string{podKey: request}), has, false)
 		var got []string
