@@ -99,7 +99,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"its annotation is nonsense", aPod("p").on("n1").asks("gold").waiting("CreateContainerError", "…"), "", nil,
 			`p | main | k8s.io/rdt | - | - | - | BadRequest: the request has "gold" where resource=class is needed`},
 		{"annotation and limits contradict", aPod("p").on("n1").asks("rdt=silver").limited(gold).waiting("CreateContainerError", "…"), "", nil,
-			`p | main | k8s.io/rdt | silver | - | - | Contradiction: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; ask for the same one in the annotation and in resources.limits`},
+			`p | main | k8s.io/rdt | silver | - | - | Contradiction: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits`},
 		{"two classes are in its limits", aPod("p").on("n1").limited(gold).limited("qos.noderesource.dev/rdt.silver").waiting("CreateContainerError", "…"), "", nil,
 			`p | main | k8s.io/rdt | silver | - | - | Contradiction: k8s.io/rdt has two classes, "gold" and "silver"`},
 		{"the kubelet did not admit it", aPod("p").on("n1").limited(gold).ended(corev1.PodFailed, "UnexpectedAdmissionError", "ask for 1 of "+gold), "", nil,

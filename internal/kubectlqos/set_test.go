@@ -219,7 +219,7 @@ func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
 		{"a resource of pods for a container", goldPod(), disk, []string{"p", "vendor.example/disk=fast"}, 1, "vendor.example/disk is a resource of pods, not of containers; change its class with --pod"},
 		{"an unknown class of pods", goldPod(), disk, []string{"p", "--pod", "vendor.example/disk=faster"}, 1, `pod/p class "faster" of vendor.example/disk does not exist on n1; available: fast`},
 		{"what contradicts the limits", aPod("p").on("n1").limited(gold).running(), nil, []string{"p", "rdt=silver"}, 1,
-			`pod/p container main: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; ask for the same one in the annotation and in resources.limits; limits of a running pod cannot be changed, so recreate the pod`},
+			`pod/p container main: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits; limits of a running pod cannot be changed, so recreate the pod`},
 		{"for the pod, what all containers ask for themselves", goldPod(), nil, []string{"p", "--pod", "rdt=silver"}, 1, "the pod's request changes nothing, because its containers have their own requests: main (by container.qos.noderesource.dev/main); choose a container with -c"},
 		{"an annotation that cannot be read", goldPod().asks("gold"), nil, []string{"p", "rdt=silver"}, 1, `annotation container.qos.noderesource.dev/main of pod p: the request has "gold" where resource=class is needed; repair it with kubectl annotate --overwrite`},
 		{"no pair", goldPod(), nil, []string{"p"}, 2, `usage: POD and at least one RESOURCE=CLASS or RESOURCE- are required; see "kubectl qos set --help"`},

@@ -111,7 +111,7 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 		return next.inherit(now)
 	})
 	for class, reason := range next.status.Degraded {
-		b.log.Warn("a class is enforced in part only", "class", class, "reason", reason)
+		b.log.Warn("a class is enforced only in part", "class", class, "reason", reason)
 	}
 	return nil
 }

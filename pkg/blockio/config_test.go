@@ -87,7 +87,7 @@ Classes:
 		{"a field twice", "Classes:\n  a:\n  - Weight: 80\n    weight: 90\n", []string{`line 4: Classes.a[0].weight: is defined twice; the first is in line 3`}},
 		{"a class twice", "Classes:\n  a: []\n  a: []\n", []string{`line 3: Classes.a: is defined twice; the first is in line 2`}},
 		{"throttling without devices", "Classes:\n  a:\n  - ThrottleReadBps: 1M\n", []string{
-			`line 3: Classes.a[0].ThrottleReadBps: throttles no device; list them in Devices`}},
+			`line 3: Classes.a[0].ThrottleReadBps: throttles no device; list the devices in Devices`}},
 		{"patterns", `{Classes: {a: [{Devices: ["/dev/sd[a", "sda"], Weight: 100}]}}`, []string{
 			`line 1: Classes.a[0].Devices[0]: "/dev/sd[a" is not a file name pattern; write one like /dev/sd[a-z]`,
 			`line 1: Classes.a[0].Devices[1]: "sda" is not an absolute path; write one like /dev/sd[a-z]`}},
@@ -153,8 +153,8 @@ func TestEachScopeHasAtMostOneResource(t *testing.T) {
 	const head, own = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n", "  blockio: {Classes: {slow: [{Weight: 100}]}}\n"
 	for _, test := range []struct{ scopes, want string }{
 		{"container pod", ""},
-		{"container container", "a.yaml:7: resources[1].blockio: can back one resource of container scope of a node, and v.example/r0, at a.yaml:4, has it"},
-		{"pod pod", "a.yaml:9: resources[1].blockio: can back one resource of pod scope of a node, and v.example/r0, at a.yaml:4, has it"},
+		{"container container", "a.yaml:7: resources[1].blockio: can be the backend of only one resource of container scope on a node, and v.example/r0 at a.yaml:4 has it already"},
+		{"pod pod", "a.yaml:9: resources[1].blockio: can be the backend of only one resource of pod scope on a node, and v.example/r0 at a.yaml:4 has it already"},
 	} {
 		text := head
 		for i, scope := range strings.Fields(test.scopes) {

@@ -20,12 +20,12 @@ var badFiles = []struct {
 		"a.yaml:1: apiVersion: is missing; write apiVersion: qos.noderesource.dev/v1alpha1",
 		"a.yaml:1: kind: is missing; write kind: QOSClassConfig",
 	}},
-	{"a list at the top", "- a\n", []string{"a.yaml:1: must be a mapping with fields out of apiVersion, kind, resources, not a list"}},
-	{"a text", "hello\n", []string{`a.yaml:1: must be a mapping with fields out of apiVersion, kind, resources, not "hello"`}},
-	{"two documents", resource("name: rdt", gold) + "---\na: b\n", []string{"a.yaml:6: begins a second YAML document; write one document a file"}},
+	{"a list at the top", "- a\n", []string{"a.yaml:1: must be a mapping with the fields apiVersion, kind, resources, not a list"}},
+	{"a text", "hello\n", []string{`a.yaml:1: must be a mapping with the fields apiVersion, kind, resources, not "hello"`}},
+	{"two documents", resource("name: rdt", gold) + "---\na: b\n", []string{"a.yaml:6: begins a second YAML document; write one document per file"}},
 	{"resources that are no list", head + "  a: b\n", []string{"a.yaml:3: resources: must be a list, not a mapping"}},
 	{"a resource that is a word", head + "- rdt\n", []string{
-		`a.yaml:4: resources[0]: must be a mapping with fields out of name, scope, defaultClass, onClassRemoved, classes, rdt, blockio, network, not "rdt"`,
+		`a.yaml:4: resources[0]: must be a mapping with the fields name, scope, defaultClass, onClassRemoved, classes, rdt, blockio, network, not "rdt"`,
 	}},
 	{"unknown fields of everything", "spec: 1\n" + resource("name: rdt", "defaultclass: gold", "classes: [{name: gold, cap: 2}]", gold), []string{
 		"a.yaml:1: spec: unknown field; known are apiVersion, kind, resources",
@@ -67,18 +67,18 @@ var badFiles = []struct {
 		"a.yaml:5: resources[0].network: cannot be in scope container; network can be in scope pod",
 	}},
 	{"an official resource in the other scope", resource("name: blockio", "scope: pod", "blockio: {}"), []string{
-		"a.yaml:5: resources[0].scope: k8s.io/blockio is in container scope by its definition; leave the scope out, or give a resource of pods a name of its own, like qos.noderesource.dev/pod-blockio",
+		"a.yaml:5: resources[0].scope: k8s.io/blockio is always in container scope; omit the scope, or use another name for a resource of pods, like qos.noderesource.dev/pod-blockio",
 	}},
 	{"the other official resource in the other scope", resource("name: rdt", "scope: pod", "rdt: {}"), []string{
-		"a.yaml:5: resources[0].scope: k8s.io/rdt is in container scope by its definition; leave the scope out, or give a resource of pods a name of its own, like qos.noderesource.dev/pod-rdt",
+		"a.yaml:5: resources[0].scope: k8s.io/rdt is always in container scope; omit the scope, or use another name for a resource of pods, like qos.noderesource.dev/pod-rdt",
 		"a.yaml:6: resources[0].rdt: cannot be in scope pod; rdt can be in scope container",
 	}},
 	{"an official resource with another's backend", resource("name: blockio", gold), []string{
-		"a.yaml:5: resources[0].rdt: is not what k8s.io/blockio means; use the field blockio, or another name",
+		"a.yaml:5: resources[0].rdt: cannot be the backend of k8s.io/blockio; use the field blockio, or another resource name",
 	}},
 	{"no backend", resource("name: rdt"), []string{"a.yaml:4: resources[0]: has no backend; add one of the fields rdt, blockio, network"}},
 	{"two backends", resource("name: rdt", gold, "blockio: {}"), []string{
-		"a.yaml:6: resources[0].blockio: is one backend too many: the resource has rdt and blockio; make it two resources",
+		"a.yaml:6: resources[0].blockio: is not the only backend: the resource has rdt and blockio; write one resource for each backend",
 	}},
 	{"names without a domain, which are Kubernetes' own", resource("name: network", "scope: pod", "network: {}"), []string{
 		`a.yaml:4: resources[0].name: "network" cannot be the name of a resource: names without a domain are reserved for Kubernetes; put one before it, as in vendor.example/network`,
@@ -102,7 +102,7 @@ var badFiles = []struct {
 		"a.yaml:5: resources[0].classes[1].capacity: must not be more than 100000; write 0 or leave it out for unlimited",
 	}},
 	{"a list of no classes", resource("name: rdt", "classes: []", gold), []string{
-		"a.yaml:5: resources[0].classes: has no class; leave it out to offer every class of the backend",
+		"a.yaml:5: resources[0].classes: has no class; omit the field to offer every class of the backend",
 	}},
 	{"a class listed twice", resource("name: rdt", "classes:", "- name: gold", "- name: gold", gold), []string{
 		`a.yaml:7: resources[0].classes[1].name: class "gold" is listed already, in line 6`,
@@ -125,28 +125,28 @@ var badFiles = []struct {
 		`a.yaml:5: resources[0].defaultClass: there is no class "bronze"; available are gold`,
 	}},
 	{"a default that is bounded", resource("name: rdt", "defaultClass: gold", "classes: [{name: gold, capacity: 1}]", gold), []string{
-		`a.yaml:5: resources[0].defaultClass: class "gold" has capacity 1, but a default must be unlimited: containers without a request are never refused`,
+		`a.yaml:5: resources[0].defaultClass: class "gold" has capacity 1, but a default class must be unlimited, because containers without a request are never refused`,
 	}},
 	{"a resource defined twice, whose classes are not compared", resource("name: blockio", "blockio: {classes: {gold: }}") + "- name: k8s.io/blockio\n  blockio: {classes: {gold: }}\n", []string{
-		"a.yaml:6: resources[1].name: k8s.io/blockio is defined already, at a.yaml:4; put all of its classes there",
+		"a.yaml:6: resources[1].name: k8s.io/blockio is already defined at a.yaml:4; put all of its classes there",
 	}},
 	{"a resource in both scopes", resource("name: vendor.example/x", "blockio: {}") + "- name: vendor.example/x\n  scope: pod\n  blockio: {}\n", []string{
-		"a.yaml:6: resources[1].name: vendor.example/x is defined already, at a.yaml:4, in scope container; a name is used in one scope only",
+		"a.yaml:6: resources[1].name: vendor.example/x is already defined at a.yaml:4 in scope container; use a name in only one scope",
 	}},
 	{"a single kind twice", resource("name: rdt", gold) + "- name: vendor.example/rdt\n  rdt: {}\n", []string{
-		"a.yaml:7: resources[1].rdt: can back one resource of a node, and k8s.io/rdt, at a.yaml:4, has it",
+		"a.yaml:7: resources[1].rdt: can be the backend of only one resource on a node, and k8s.io/rdt at a.yaml:4 has it already",
 	}},
 	{"a class too long for an extended resource", resource("name: rdt", "rdt: {classes: {"+strings.Repeat("a", 60)+": {}}}"), []string{
 		`a.yaml:5: resources[0].rdt: class "` + strings.Repeat("a", 60) + `" cannot be offered to Kubernetes: extended resource qos.noderesource.dev/rdt.` + strings.Repeat("a", 39) + `...: must not be longer than 63 characters after "/"`,
 	}},
 	{"the extended resource of a class under another name", resource("name: rdt", "rdt: {classes: {gold: }}") + "- name: qos.noderesource.dev/rdt\n  blockio: {classes: {gold: }}\n", []string{
-		`a.yaml:7: resources[1].blockio: class "gold" would be the extended resource qos.noderesource.dev/rdt.gold, which a class of k8s.io/rdt, at a.yaml:4, is already; rename one of them`,
+		`a.yaml:7: resources[1].blockio: class "gold" would get the extended resource qos.noderesource.dev/rdt.gold, but a class of k8s.io/rdt at a.yaml:4 has it already; rename one of the two classes`,
 	}},
 	{"the same extended resource by dots", resource("name: v.example/a.b", "blockio: {classes: {c: }}") + "- name: v.example/a\n  blockio: {classes: {b.c: }}\n", []string{
-		`a.yaml:7: resources[1].blockio: class "b.c" would be the extended resource v.example/a.b.c, which a class of v.example/a.b, at a.yaml:4, is already; rename one of them`,
+		`a.yaml:7: resources[1].blockio: class "b.c" would get the extended resource v.example/a.b.c, but a class of v.example/a.b at a.yaml:4 has it already; rename one of the two classes`,
 	}},
 	{"configFile beside other fields", resource("name: rdt", "rdt: {configFile: /x, classes: {}}"), []string{
-		"a.yaml:5: resources[0].rdt.configFile: stands beside other fields; the file has to hold all of the configuration",
+		"a.yaml:5: resources[0].rdt.configFile: cannot be combined with other fields; the file must have all of the configuration",
 	}},
 	{"configFile that is relative", resource("name: rdt", "rdt: {configFile: x.yaml}"), []string{
 		`a.yaml:5: resources[0].rdt.configFile: is "x.yaml"; write an absolute path`,

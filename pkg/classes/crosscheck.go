@@ -33,7 +33,7 @@ func (r *draft) checkClasses(defaultClass *Field) {
 	case !ok:
 		defaultClass.Report("there is no class %s; available are %s", quote(r.DefaultClass), r.classNames())
 	case class.Capacity > 0:
-		defaultClass.Report("class %s has capacity %d, but a default must be unlimited: containers without a request are never refused",
+		defaultClass.Report("class %s has capacity %d, but a default class must be unlimited, because containers without a request are never refused",
 			quote(class.Name), class.Capacity)
 	}
 }
@@ -60,7 +60,7 @@ func (r *draft) checkSingle(seen map[string]*draft) {
 	}
 
 	if first := seen[key]; first != nil {
-		r.section.Report("can back %s of a node, and %s, at %s, has it", what, cmp.Or(first.Name, "another"), first.place())
+		r.section.Report("can be the backend of only %s on a node, and %s at %s has it already", what, cmp.Or(first.Name, "another"), first.place())
 		return
 	}
 	seen[key] = r
@@ -74,9 +74,9 @@ func (r *draft) checkName(seen map[string]*draft) bool {
 		seen[r.Name] = r
 		return true
 	case first.Scope != r.Scope:
-		r.name.Report("%s is defined already, at %s, in scope %s; a name is used in one scope only", r.Name, first.place(), first.Scope)
+		r.name.Report("%s is already defined at %s in scope %s; use a name in only one scope", r.Name, first.place(), first.Scope)
 	default:
-		r.name.Report("%s is defined already, at %s; put all of its classes there", r.Name, first.place())
+		r.name.Report("%s is already defined at %s; put all of its classes there", r.Name, first.place())
 	}
 	return false
 }
@@ -91,7 +91,7 @@ func (r *draft) checkExtended(seen map[string]*draft) {
 			continue
 		}
 		if first := seen[name]; first != nil {
-			field.Report("class %s would be the extended resource %s, which a class of %s, at %s, is already; rename one of them",
+			field.Report("class %s would get the extended resource %s, but a class of %s at %s has it already; rename one of the two classes",
 				quote(class.Name), name, first.Name, first.place())
 			continue
 		}

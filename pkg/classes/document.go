@@ -54,7 +54,7 @@ func (d *document) errs() []error {
 // file is too large or not YAML, load returns nil.
 func (d *document) load(data []byte) *Field {
 	if len(data) > MaxFileSize {
-		d.report(0, "", "is larger than 256 KiB; split it, class files are read together")
+		d.report(0, "", "is larger than 256 KiB; split it into several class files, which are read together")
 		return nil
 	}
 
@@ -65,7 +65,7 @@ func (d *document) load(data []byte) *Field {
 		return nil
 	}
 	if err := decoder.Decode(&second); err == nil {
-		d.report(second.Line, "", "begins a second YAML document; write one document a file")
+		d.report(second.Line, "", "begins a second YAML document; write one document per file")
 	} else if !errors.Is(err, io.EOF) {
 		d.reportSyntax(err)
 	}
@@ -124,7 +124,7 @@ func (b *builder) fill(f *Field, n *yaml.Node, depth int) {
 		f.Report("is nested deeper than %d levels", maxDepth)
 	case b.values > maxValues:
 		b.stopped = true
-		f.Report("is beyond the %d values that a file may have, those behind aliases included; split it", maxValues)
+		f.Report("exceeds the %d values that a file may have, including values behind aliases; split the file", maxValues)
 	case n.Kind == yaml.MappingNode:
 		b.fillMapping(f, depth+1)
 	case n.Kind == yaml.SequenceNode:

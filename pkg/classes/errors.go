@@ -72,7 +72,7 @@ func (e *RequestError) Error() string {
 		text = holder + ": " + text
 	}
 	if e.Key != "" {
-		text += " (asked by annotation " + clipKey(e.Key) + ")"
+		text += " (requested by annotation " + clipKey(e.Key) + ")"
 	}
 	return text
 }
@@ -93,7 +93,7 @@ func (o *Offer) unknownClass(a Assignment) error {
 }
 
 func podScopeOnly(a Assignment) error {
-	return refuse(a, ErrBadRequest, "%s is for pods, not for containers; ask for it in annotation %s", a.Resource, PodKey)
+	return refuse(a, ErrBadRequest, "%s is for pods, not for containers; request it in annotation %s", a.Resource, PodKey)
 }
 
 func twoClassesOf(a Assignment, first string) error {

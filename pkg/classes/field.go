@@ -96,7 +96,7 @@ func (f *Field) exactFields(known ...string) map[string]*Field {
 
 func (f *Field) match(same func(a, b string) bool, known []string) map[string]*Field {
 	if !f.isMapping() {
-		f.Report("must be a mapping with fields out of %s, not %s", strings.Join(known, ", "), f.describe())
+		f.Report("must be a mapping with the fields %s, not %s", strings.Join(known, ", "), f.describe())
 		return nil
 	}
 

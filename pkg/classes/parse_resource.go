@@ -70,15 +70,15 @@ func (r *draft) readName() {
 func (r *draft) readScope(f *Field) {
 	r.Scope = oneOf(f, ContainerScope, PodScope)
 	if r.Scope == PodScope && (r.Name == RDTResource || r.Name == BlockIOResource) {
-		f.Report("%s is in container scope by its definition; leave the scope out, or give a resource of pods "+
-			"a name of its own, like %s/pod-%s", r.Name, Domain, strings.TrimPrefix(r.Name, officialDomain+"/"))
+		f.Report("%s is always in container scope; omit the scope, or use another name for a resource of pods, like %s/pod-%s",
+			r.Name, Domain, strings.TrimPrefix(r.Name, officialDomain+"/"))
 	}
 }
 
 func (r *draft) readClasses(f *Field) {
 	classes := f.elements()
 	if f.IsList() && len(classes) == 0 {
-		f.Report("has no class; leave it out to offer every class of the backend")
+		f.Report("has no class; omit the field to offer every class of the backend")
 	}
 	for _, class := range classes {
 		r.readClass(class)
@@ -172,7 +172,7 @@ func (p *parser) readBackend(r *draft, fields map[string]*Field) {
 		p.checkKind(r)
 		p.readSection(r)
 	default:
-		r.section.Report("is one backend too many: the resource has %s; make it two resources", strings.Join(found, " and "))
+		r.section.Report("is not the only backend: the resource has %s; write one resource for each backend", strings.Join(found, " and "))
 		r.kind = nil
 	}
 }
@@ -184,7 +184,7 @@ func (p *parser) checkKind(r *draft) {
 	}
 	official, isOfficial := strings.CutPrefix(r.Name, officialDomain+"/")
 	if isOfficial && official != r.Kind && slices.Contains(p.kindFields(), official) {
-		r.section.Report("is not what %s means; use the field %s, or another name", r.Name, official)
+		r.section.Report("cannot be the backend of %s; use the field %s, or another resource name", r.Name, official)
 	}
 }
 
@@ -208,7 +208,7 @@ func (p *parser) readSection(r *draft) {
 // readConfigFile reads the configuration of a backend from the file that a configFile field names.
 func (p *parser) readConfigFile(r *draft, f *Field) {
 	if len(r.section.children) > 1 {
-		f.Report("stands beside other fields; the file has to hold all of the configuration")
+		f.Report("cannot be combined with other fields; the file must have all of the configuration")
 		return
 	}
 	name, ok := f.Text()

@@ -129,8 +129,8 @@ func TestProblemsAcrossFilesNameBothPlaces(t *testing.T) {
 		{"c.yaml", []byte("# comment\n" + resource("name: k8s.io/blockio", "blockio: {}"))},
 	}
 	_, err := Parse(files, fakeKinds(), nil)
-	want := `b.yaml:1: must be a mapping with fields out of apiVersion, kind, resources, not "bad"
-c.yaml:5: resources[0].name: k8s.io/blockio is defined already, at a.yaml:4; put all of its classes there`
+	want := `b.yaml:1: must be a mapping with the fields apiVersion, kind, resources, not "bad"
+c.yaml:5: resources[0].name: k8s.io/blockio is already defined at a.yaml:4; put all of its classes there`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
@@ -227,7 +227,7 @@ func TestHostileFilesAreRefusedInOneLine(t *testing.T) {
 		bomb += string(c) + ": &" + string(c) + " [" + strings.TrimSuffix(strings.Repeat("*"+string(c-1)+",", 9), ",") + "]\n"
 	}
 	tests := map[string]struct{ text, want string }{
-		"an alias bomb":        {bomb, "is beyond the 20000 values that a file may have, those behind aliases included; split it"},
+		"an alias bomb":        {bomb, "exceeds the 20000 values that a file may have, including values behind aliases; split the file"},
 		"an alias to itself":   {"a: &a [*a]\n", "is nested deeper than 50 levels"},
 		"deep nesting":         {strings.Repeat("[", 9000) + strings.Repeat("]", 9000), "is nested deeper than 50 levels"},
 		"deeper than the YAML": {strings.Repeat("[", 200000), "is not YAML"},

@@ -267,6 +267,6 @@ func checkAllocated(offer *Offer, asked, allocated ask) error {
 		return nil
 	}
 	return refuse(Assignment{Resource: offer.Name, Class: asked.class, Key: asked.key}, ErrContradiction,
-		"class %s of %s contradicts the allocated class %s; ask for the same one in the annotation and in resources.limits",
+		"class %s of %s contradicts the allocated class %s; request the same class in the annotation and in resources.limits",
 		quote(asked.class), offer.Name, quote(allocated.class))
 }

@@ -70,8 +70,8 @@ func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (clas
 	t, err := locate(b.host)
 	if b.canMount(err) {
 		return classes.BackendStatus{Conditions: []classes.Condition{{Type: ConditionMounted, Reason: NotMounted,
-			Message: "resctrl is not mounted yet, so masks, bandwidth and CLOSIDs were not checked; qos-nri-plugin mounts it when it " +
-				"starts, or do it now: mount -t resctrl resctrl " + DefaultMountPoint}}}, nil
+			Message: "resctrl is not mounted yet, so masks, bandwidth and CLOSIDs were not checked; " +
+				"qos-nri-plugin mounts it when it starts; to mount it now, run: mount -t resctrl resctrl " + DefaultMountPoint}}}, nil
 	}
 	if err != nil {
 		return classes.BackendStatus{}, err
@@ -88,7 +88,7 @@ func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (clas
 func asConfig(config classes.BackendConfig) (*Config, error) {
 	c, ok := config.(*Config)
 	if !ok {
-		return nil, fmt.Errorf("configuration is a %T, not one of RDT", config)
+		return nil, fmt.Errorf("configuration is a %T, not an RDT configuration", config)
 	}
 	return c, nil
 }
@@ -262,7 +262,7 @@ func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 		reason = "there are " + strings.Join(now.offered, ", ")
 	}
 	if draining {
-		reason = "it was removed, and remains only for running containers; " + reason
+		reason = "the class was removed, and remains only for running containers; " + reason
 	}
 	return classes.Adjustment{}, fmt.Errorf("RDT class %q: %w; %s", to, ErrNotOffered, reason)
 }

@@ -300,7 +300,7 @@ func TestAClassThatIsRemovedDrains(t *testing.T) {
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)
 	apply(t, b, others)
-	if _, err := b.Adjust("", "gold"); !errors.Is(err, ErrNotOffered) || !strings.Contains(err.Error(), "it was removed") {
+	if _, err := b.Adjust("", "gold"); !errors.Is(err, ErrNotOffered) || !strings.Contains(err.Error(), "the class was removed") {
 		t.Errorf("a removed class is offered, or not reported as removed: %v", err)
 	}
 	if _, ok := dump(fs, "mode")["qos-gold"]; !ok {
@@ -315,7 +315,7 @@ func TestAClassThatIsRemovedDrains(t *testing.T) {
 		if condition.Type == ConditionDraining {
 			t.Errorf("still reported as draining: %v", condition)
 		}
-		if condition.Type == ConditionCLOSIDs && !strings.Contains(condition.Message, "former classes 0") {
+		if condition.Type == ConditionCLOSIDs && !strings.Contains(condition.Message, "former classes use 0") {
 			t.Errorf("its CLOSID is still counted: %v", condition)
 		}
 	}

@@ -176,7 +176,7 @@ func (c CacheInfo) legal(mask uint64) error {
 	case !c.Sparse && !contiguous(mask):
 		return fmt.Errorf("mask %#x has a gap; this CPU accepts only a single run of ones", mask)
 	case uint64(bits.OnesCount64(firstRun(mask))) < c.minBits():
-		return fmt.Errorf("mask %#x has too few bits; this CPU takes no less than %d", mask, c.minBits())
+		return fmt.Errorf("mask %#x has too few bits; the minimum of this CPU is %d", mask, c.minBits())
 	}
 	return nil
 }

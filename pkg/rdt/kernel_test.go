@@ -209,7 +209,7 @@ func refusesAndRollsBack(t *testing.T, b *Backend) {
 		t.Error(diff)
 	}
 	err = b.Apply(t.Context(), parse(t, manyClasses(30)))
-	if !errors.Is(err, ErrNoCLOSID) || !strings.Contains(err.Error(), "groups of others (theirs) have 1") {
+	if !errors.Is(err, ErrNoCLOSID) || !strings.Contains(err.Error(), "groups of other programs (theirs) use 1") {
 		t.Errorf("got %v", err)
 	}
 	if !slices.Contains(b.live.Load().offered, "gold") {

@@ -91,7 +91,8 @@ func locate(host FS) (tree, error) {
 		return tree{}, unavailable(NotMounted, "resctrl is not mounted; run: mount -t resctrl resctrl %s", DefaultMountPoint)
 	case cpuSupports(host): // the kernel registers resctrl only on CPUs that support it
 		return tree{}, unavailable(NoKernelSupport,
-			"the CPU has RDT, but the kernel has no resctrl filesystem; it needs CONFIG_X86_CPU_RESCTRL, and no rdt= option that disables all of it")
+			"the CPU has RDT, but the kernel has no resctrl filesystem; "+
+				"boot a kernel with CONFIG_X86_CPU_RESCTRL, and without an rdt= option that disables all RDT features")
 	}
 	return tree{}, unavailable(NoCPUSupport, "the CPU has no RDT (cat_l3, cat_l2 or mba in /proc/cpuinfo), or a hypervisor hides it")
 }
@@ -120,9 +121,9 @@ func mountFor(host FS, config *Config) error {
 	case errors.Is(err, syscall.ENODEV):
 		return unavailable(NoCPUSupport, "the CPU has no resource that resctrl controls, or the kernel option rdt= disables them: %v", err)
 	case errors.Is(err, fs.ErrNotExist):
-		return unavailable(NoKernelSupport, "%s does not exist; the CPU has no RDT, or the kernel no resctrl: %v", DefaultMountPoint, err)
+		return unavailable(NoKernelSupport, "%s does not exist; the CPU has no RDT, or the kernel has no resctrl filesystem: %v", DefaultMountPoint, err)
 	case options != "" && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP)):
-		return unavailable(WrongMountOptions, "the configuration needs resctrl mounted with -o %s, which this machine does not have; "+
+		return unavailable(WrongMountOptions, "the configuration needs resctrl mounted with -o %s, which this machine does not support; "+
 			"give memory bandwidth in per cent too: %v", options, err)
 	}
 	return unavailable(NotMounted, "resctrl is not mounted, and mounting it at %s failed: %v", DefaultMountPoint, err)

@@ -59,7 +59,7 @@ func (r *reader) class(f *classes.Field, partition map[string]*classes.Field) cl
 	fields := f.Fields("l2Allocation", "l3Allocation", "mbAllocation", "kubernetes")
 	for setting, field := range fields {
 		if setting != "kubernetes" && partition[setting] == nil {
-			field.Report("its partition has no %s; give the partition one, e.g. 100%%", setting)
+			field.Report("the partition of this class has no %s; add it to the partition, e.g. 100%%", setting)
 		}
 	}
 
@@ -85,7 +85,7 @@ func (r *reader) checkName(f *classes.Field, name string) {
 	}
 
 	if line, ok := r.classes[name]; ok {
-		f.Report("class %q is already in line %d; a class is in one partition", cmp.Or(name, rootClass), line)
+		f.Report("class %q is already defined in line %d; a class can be in only one partition", cmp.Or(name, rootClass), line)
 	}
 	r.classes[name] = f.Line()
 }
@@ -129,7 +129,7 @@ func parseByID[V any](f *classes.Field, isValue func(*classes.Field) bool, parse
 	for i, entry := range entries {
 		var err error
 		if ids[i], err = parseIDs(entry.Name); err != nil {
-			entry.Report(`%q is no list of cache IDs: %v; write "all", or IDs as in "0-1,4"`, entry.Name, err)
+			entry.Report(`%q is not a list of cache IDs: %v; write "all", or IDs as in "0-1,4"`, entry.Name, err)
 		}
 		for j, other := range ids[:i] {
 			if id, common := ids[i].common(other); common {
@@ -155,7 +155,7 @@ func parseShare(f *classes.Field, inPartition bool) goresctrl.CacheIdCatConfig {
 		f.Report("has data but no code; give both, or only unified")
 	}
 	if fields[unified] == nil {
-		f.Report("has no unified; it counts where code and data are not apart")
+		f.Report("has no unified; add it for machines that do not allocate code and data separately")
 	}
 	return goresctrl.CacheIdCatConfig{
 		Unified: parseProportionField(fields[unified], inPartition),
@@ -177,7 +177,7 @@ func parseProportionField(f *classes.Field, inPartition bool) goresctrl.CachePro
 	case inPartition && p.ranged:
 		f.Report(`%q: a partition has no range in per cent; write a share like "60%%", or bits`, text)
 	case !inPartition && p.relative() && p.high == 0:
-		f.Report("%q: a class cannot have none of a cache; write 1%% for the least possible", text)
+		f.Report("%q: the share of a class must be above 0%%; write 1%% for the smallest possible share", text)
 	}
 	return goresctrl.CacheProportion(text)
 }

@@ -80,15 +80,15 @@ func (m *machine) noCLOSID(wanted map[string]Schemata, short int) error {
 		named--
 	}
 
-	text := fmt.Sprintf("%d classes are %d too many: the CPU has %d CLOSIDs, of which resctrl's root group has 1", named, short, m.info.CLOSIDs)
+	text := fmt.Sprintf("%d classes are %d too many: the CPU has %d CLOSIDs, of which resctrl's root group uses 1", named, short, m.info.CLOSIDs)
 	if foreign := m.foreign(); len(foreign) > 0 {
-		text += fmt.Sprintf(", groups of others (%s) have %d", strings.Join(foreign, ", "), len(foreign))
+		text += fmt.Sprintf(", groups of other programs (%s) use %d", strings.Join(foreign, ", "), len(foreign))
 	}
 	if busy := m.surplus(wanted); len(busy) > 0 {
-		text += fmt.Sprintf(", groups of former classes that are in use (%s) have %d", strings.Join(busy, ", "), len(busy))
+		text += fmt.Sprintf(", groups of former classes that are in use (%s) use %d", strings.Join(busy, ", "), len(busy))
 	}
 
-	return fmt.Errorf("%s; remove classes, or those groups: %w", text, ErrNoCLOSID)
+	return fmt.Errorf("%s; remove classes, or resctrl groups: %w", text, ErrNoCLOSID)
 }
 
 // exclusiveOverlaps returns an error for the masks that the kernel would refuse, because they overlap an exclusive
@@ -103,7 +103,7 @@ func (m *machine) exclusiveOverlaps(wanted map[string]Schemata) error {
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		for _, other := range exclusive {
 			for _, overlap := range overlaps(wanted[name], m.groups[other].schemata) {
-				problem := fmt.Sprintf("%s overlaps group %s, whose mode is %s; leave it out, or make that group shareable",
+				problem := fmt.Sprintf("%s overlaps group %s, whose mode is %s; remove this share, or make the group shareable",
 					overlap, other, m.groups[other].mode)
 				problems = append(problems, &ConfigError{Of: "class", Name: classOf(name), Problem: problem, Err: ErrExclusive})
 			}

@@ -40,17 +40,17 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 	}{
 		"as many classes as CLOSIDs": {sim.New(sim.IntelSpec()), manyClasses(7), nil},
 		"one class too many": {sim.New(sim.IntelSpec()), manyClasses(8), []string{
-			"8 classes are 1 too many: the CPU has 8 CLOSIDs, of which resctrl's root group has 1; remove classes, or those groups: out of CLOSIDs"}},
+			"8 classes are 1 too many: the CPU has 8 CLOSIDs, of which resctrl's root group uses 1; remove classes, or resctrl groups: out of CLOSIDs"}},
 		"CLOSIDs of others count, those of empty groups of ours do not": {occupied(t, sim.AMDSpec()), manyClasses(4), nil},
 		"too many beside others": {occupied(t, sim.AMDSpec()), manyClasses(6), []string{
-			"6 classes are 2 too many: the CPU has 8 CLOSIDs, of which resctrl's root group has 1, groups of others (alone, theirs) have 2, " +
-				"groups of former classes that are in use (qos-bronze, qos-busy, qos-orphan) have 3; remove classes, or those groups: out of CLOSIDs"}},
+			"6 classes are 2 too many: the CPU has 8 CLOSIDs, of which resctrl's root group uses 1, groups of other programs (alone, theirs) use 2, " +
+				"groups of former classes that are in use (qos-bronze, qos-busy, qos-orphan) use 3; remove classes, or resctrl groups: out of CLOSIDs"}},
 		"an exclusive group": {exclusive(t, sim.IntelSpec()), "partitions: {p: {l2Allocation: '0xf', l3Allocation: '0xf00', classes: {gold: }}}", []string{
-			`class "gold": L3 0: mask 0xf00 (bits 0x200) overlaps group alone, whose mode is exclusive; leave it out, or make that group shareable`,
-			`class "gold": L3 1: mask 0xf00 (bits 0x200) overlaps group alone, whose mode is exclusive; leave it out, or make that group shareable`}},
+			`class "gold": L3 0: mask 0xf00 (bits 0x200) overlaps group alone, whose mode is exclusive; remove this share, or make the group shareable`,
+			`class "gold": L3 1: mask 0xf00 (bits 0x200) overlaps group alone, whose mode is exclusive; remove this share, or make the group shareable`}},
 		"beside an exclusive group": {exclusive(t, sim.IntelSpec()), "partitions: {p: {l2Allocation: '0xf', l3Allocation: '0xf0', classes: {gold: }}}", nil},
 		"too few bits": {sim.New(twoBits), "partitions: {p: {l3Allocation: 100%, classes: {gold: {l3Allocation: '0x1'}}}}", []string{
-			`class "gold": L3: mask 0x1 has too few bits; this CPU takes no less than 2`}},
+			`class "gold": L3: mask 0x1 has too few bits; the minimum of this CPU is 2`}},
 		"a gap": {sim.New(sim.IntelSpec()), "partitions: {p: {l3Allocation: 100%, classes: {gold: {l3Allocation: '0,2'}, tin: {l3Allocation: '0x505'}}}}", []string{
 			`class "gold": L3: mask 0x5 has a gap; this CPU accepts only a single run of ones`,
 			`class "tin": L3: mask 0x505 has a gap; this CPU accepts only a single run of ones`}},
@@ -64,13 +64,13 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 		"no memory bandwidth": {sim.New(noMB), twoPartitions, []string{
 			`class "bronze": mbAllocation: this machine cannot allocate it; remove it, or set options.mb.optional: true`}},
 		"too many partitions": {sim.New(sim.IntelSpec()), "partitions: {a: {l3Allocation: 1%}, b: {l3Allocation: 2%}}", []string{
-			"L3 0, unified: 0 bits are too few for the partitions (a 1%, b 2%); give larger shares, or make fewer partitions"}},
+			"L3 0, unified: 0 bits are too few for the partitions (a 1%, b 2%); give larger shares, or define fewer partitions"}},
 		"more than all": {sim.New(sim.IntelSpec()), "partitions: {a: {l3Allocation: 60%}, b: {l3Allocation: 50%}}", []string{
-			"L3 0, unified: the partitions (a 60%, b 50%) have 110% together; make it 100% or less"}},
+			"L3 0, unified: the partitions (a 60%, b 50%) have 110% together; reduce the shares to 100% or less"}},
 		"a problem of each kind at once": {sim.New(sim.IntelSpec()), "partitions: {a: {l2Allocation: 60%, l3Allocation: 60%}, b: {l2Allocation: 50%, l3Allocation: 40%, mbAllocation: [5MBps], classes: {gold: {l3Allocation: '0,2'}}}}", []string{
-			"L2 0, unified: the partitions (a 60%, b 50%) have 110% together; make it 100% or less",
+			"L2 0, unified: the partitions (a 60%, b 50%) have 110% together; reduce the shares to 100% or less",
 			`class "gold": L3: mask 0x500 has a gap; this CPU accepts only a single run of ones`,
-			`partition "b": mbAllocation has no per cent, and resctrl is mounted without mba_MBps; give a value like "50%" too, or mount resctrl with -o mba_MBps`}},
+			`partition "b": mbAllocation has no value in per cent, but resctrl is mounted without mba_MBps; add a value like "50%", or mount resctrl with -o mba_MBps`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := test.fs.Dump()
@@ -139,7 +139,7 @@ func TestUnavailableNamesReasonAndRemedy(t *testing.T) {
 		"read-only":                       {readOnly, true, 0, inPercent, ReadOnly, "remount,rw"},
 		"mounted for MBps":                {mbps, true, 0, inPercent, WrongMountOptions, "mount it without mba_MBps"},
 		"mounted for per cent":            {sim.IntelSpec(), true, 0, inMBps, WrongMountOptions, "mount it with -o mba_MBps"},
-		"MBps where the kernel cannot":    {amd, true, 0, inMBps, WrongMountOptions, "does not have"},
+		"MBps where the kernel cannot":    {amd, true, 0, inMBps, WrongMountOptions, "which this machine does not support"},
 		"mount point that does not exist": {unmounted, true, syscall.ENOENT, inPercent, NoKernelSupport, "/sys/fs/resctrl"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,11 +208,10 @@ partitions:
 		{Type: "ConfigurationApplied", Healthy: true, Reason: "Applied", Message: "1 classes have their resctrl groups"},
 		{Type: "ResctrlMounted", Healthy: true, Reason: "Mounted", Message: "resctrl is mounted at /sys/fs/resctrl with rw,relatime"},
 		{Type: "CLOSIDsFree", Healthy: true, Reason: "Free",
-			Message: "4 of 8 CLOSIDs are free: the root group has 1, classes 1, former classes 1, groups of others 1"},
+			Message: "4 of 8 CLOSIDs are free: the root group uses 1, classes use 1, former classes use 1, and groups of other programs use 1"},
 		{Type: "ForeignGroups", Healthy: true, Reason: "Untouched", Message: "left as they are: theirs"},
-		{Type: "ClassesDraining", Healthy: true, Reason: "InUse", Message: "no longer configured, and kept until their containers end: gold"},
-		{Type: "L3CodeAndDataApart", Reason: "WrongMountOptions", Message: "code and data of L3 are configured apart, but resctrl is mounted " +
-			"without cdp, so the unified shares apply; mount it with -o cdp if the CPU supports that"},
+		{Type: "ClassesDraining", Healthy: true, Reason: "InUse", Message: "classes that are no longer configured are kept until their containers end: gold"},
+		{Type: "L3CodeAndDataApart", Reason: "WrongMountOptions", Message: "code and data of L3 are configured separately, but resctrl is mounted without cdp, so the unified shares apply; mount it with -o cdp if the CPU supports that"},
 		{Type: "BandwidthExact", Healthy: true, Reason: "Rounded", Message: "the kernel rounds memory bandwidth: tin has 0=60;1=60 for 0=55;1=55"},
 		{Type: "AnnotationDenials", Reason: "NotEnforced", Message: "denyPodAnnotation and denyContainerAnnotation (tin) have no effect; " +
 			"to limit who can request a class, use an admission policy that checks the annotations"},

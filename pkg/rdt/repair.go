@@ -69,7 +69,7 @@ func (b *Backend) drift(now *live) (found []string, err error) {
 	}
 	sameDomain := func(_, _ uint64) bool { return true }
 	if !maps.EqualFunc(root, now.machine.groups[rootGroup].schemata, sameDomain) {
-		return []string{"caches came or went with their CPUs"}, nil
+		return []string{"caches were added or removed with their CPUs"}, nil
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(now.effective)) {

@@ -196,9 +196,9 @@ func (r *resolver) limit(of, name string, settings []setting[bandwidth], id int,
 		return *wanted.percent * base / 100
 	}
 
-	problem := `mbAllocation has no per cent, and resctrl is mounted without mba_MBps; give a value like "50%" too, or mount resctrl with -o mba_MBps`
+	problem := `mbAllocation has no value in per cent, but resctrl is mounted without mba_MBps; add a value like "50%", or mount resctrl with -o mba_MBps`
 	if wanted.mbps == nil {
-		problem = `mbAllocation has no MBps, and resctrl is mounted with mba_MBps; give a value like "1000MBps" too, or mount resctrl without mba_MBps`
+		problem = `mbAllocation has no value in MBps, but resctrl is mounted with mba_MBps; add a value like "1000MBps", or mount resctrl without mba_MBps`
 	}
 	r.report(&ConfigError{Of: of, Name: name, Problem: problem, Err: ErrBandwidthUnit})
 	return base

@@ -88,7 +88,7 @@ func divideMasks(requests []request, cache CacheInfo) (map[string]uint64, error)
 
 		for _, other := range requests[:i] {
 			if other.mask&wanted.mask != 0 {
-				return nil, fmt.Errorf("partitions %q (%s) and %q (%s) overlap; give each bits of its own",
+				return nil, fmt.Errorf("partitions %q (%s) and %q (%s) overlap; give each partition bits of its own",
 					other.partition, other.text, wanted.partition, wanted.text)
 			}
 		}
@@ -107,7 +107,7 @@ func dividePercent(requests []request, cache CacheInfo) (map[string]uint64, erro
 		total += wanted.high
 	}
 	if total > 100 {
-		return nil, fmt.Errorf("the partitions (%s) have %d%% together; make it 100%% or less", describe(requests), total)
+		return nil, fmt.Errorf("the partitions (%s) have %d%% together; reduce the shares to 100%% or less", describe(requests), total)
 	}
 
 	sizes, err := sizesOf(requests, total, cache)
@@ -138,7 +138,7 @@ func sizesOf(requests []request, total uint64, cache CacheInfo) (map[string]uint
 			percentLeft = left * total / all
 		}
 		if left < cache.minBits() || percentLeft == 0 {
-			return nil, fmt.Errorf("%d bits are too few for the partitions (%s); give larger shares, or make fewer partitions",
+			return nil, fmt.Errorf("%d bits are too few for the partitions (%s); give larger shares, or define fewer partitions",
 				all, describe(requests))
 		}
 

@@ -90,7 +90,7 @@ func (l *live) machineConditions() []classes.Condition {
 	total := l.machine.info.CLOSIDs
 	free := max(0, total-1-len(foreign)-len(l.offered)-len(l.draining))
 	closids := classes.Condition{Type: ConditionCLOSIDs, Healthy: true, Reason: "Free",
-		Message: fmt.Sprintf("%d of %d CLOSIDs are free: the root group has 1, classes %d, former classes %d, groups of others %d",
+		Message: fmt.Sprintf("%d of %d CLOSIDs are free: the root group uses 1, classes use %d, former classes use %d, and groups of other programs use %d",
 			free, total, len(l.offered), len(l.draining), len(foreign))}
 	if free == 0 {
 		closids.Reason = "Exhausted" // still healthy, because every class has its own CLOSID
@@ -112,13 +112,13 @@ func (l *live) classConditions() []classes.Condition {
 	var conditions []classes.Condition
 	if len(l.draining) > 0 {
 		conditions = append(conditions, classes.Condition{Type: ConditionDraining, Healthy: true, Reason: "InUse",
-			Message: "no longer configured, and kept until their containers end: " + strings.Join(l.draining, ", ")})
+			Message: "classes that are no longer configured are kept until their containers end: " + strings.Join(l.draining, ", ")})
 	}
 
 	for _, cache := range []struct{ level, option string }{{L2, "cdpl2"}, {L3, "cdp"}} {
 		if len(l.machine.info.Schemas(cache.level)) == 1 && l.config.wantsCodeAndData(cache.level) {
 			conditions = append(conditions, classes.Condition{Type: cache.level + ConditionCodeAndData, Reason: WrongMountOptions,
-				Message: fmt.Sprintf("code and data of %[1]s are configured apart, but resctrl is mounted without %[2]s, so the unified shares apply; "+
+				Message: fmt.Sprintf("code and data of %[1]s are configured separately, but resctrl is mounted without %[2]s, so the unified shares apply; "+
 					"mount it with -o %[2]s if the CPU supports that", cache.level, cache.option)})
 		}
 	}

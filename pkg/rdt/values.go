@@ -90,7 +90,7 @@ func (p proportion) percentOf(base uint64, cache CacheInfo) (uint64, error) {
 		return 0, fmt.Errorf("%s: its partition has mask %#x, fewer bits than the %d that this CPU needs", p.text, base, least)
 	}
 	if p.high == 0 {
-		return 0, fmt.Errorf("%s is none of the cache; write 1%% for the least possible", p.text)
+		return 0, fmt.Errorf("%s is no share of the cache; write 1%% for the smallest possible share", p.text)
 	}
 
 	first := (max(p.low, 1) - 1) * width / 100

@@ -32,7 +32,7 @@ func TestARefusalIsReportedWithItsCountAndTimes(t *testing.T) {
 	want := []state.Refused{{
 		Owner: classes.Owner{PodUID: "uid-a", Container: "main"}, PodNamespace: "ns", PodName: "a", Reason: "UnknownClass",
 		Message: `pod ns/a container main: class "tin" of test.example/cache does not exist on this node; available: gold, silver, bronze ` +
-			`(asked by annotation qos.noderesource.dev/pod)`,
+			`(requested by annotation qos.noderesource.dev/pod)`,
 		Count: 2, First: first, Last: f.time,
 	}}
 	if diff := cmp.Diff(want, f.Refused()); diff != "" {

@@ -149,7 +149,7 @@ func podScope(t *testing.T, n *node) {
 		_, err := n.tryPod(t, "scope", map[string]string{podKey: podBlockio + "=slow"})
 		wantRefusal(t, err, podRefused+`pod default/scope: class "slow" of qos.noderesource.dev/pod-blockio is unavailable on this node: `+
 			`cgroup v1 does not apply the limits of a pod's cgroup to the containers in it; use cgroup v2, or a resource in container scope `+
-			`(asked by annotation qos.noderesource.dev/pod)`)
+			`(requested by annotation qos.noderesource.dev/pod)`)
 		return
 	}
 	p := n.runPod(t, "scope", map[string]string{podKey: podBlockio + "=slow"})
@@ -157,7 +157,7 @@ func podScope(t *testing.T, n *node) {
 	n.wantAssignment(t, p, "", &qos.Assignment{Name: podBlockio, Class: "slow", Source: qos.Source_SOURCE_POD, RequestedBy: podKey})
 	_, err := n.tryPod(t, "scope-unknown", map[string]string{podKey: podBlockio + "=fast"})
 	wantRefusal(t, err, podRefused+`pod default/scope-unknown: class "fast" of qos.noderesource.dev/pod-blockio does not exist on this node; `+
-		`available: slow, slower (asked by annotation qos.noderesource.dev/pod)`)
+		`available: slow, slower (requested by annotation qos.noderesource.dev/pod)`)
 	n.wantPodClasses(t, "slow 1", "slower 0")
 
 	another := map[string]string{podKey: podBlockio + "=slow"}

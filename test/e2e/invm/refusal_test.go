@@ -49,11 +49,11 @@ func (n *node) status(t testing.TB) *qos.StatusResponse {
 func unknownClass(t *testing.T, p *pod) {
 	_, err := p.create(t, spec{name: "platinum"})
 	wantRefusal(t, err, containerRefused+`pod default/shared container platinum: class "platinum" of k8s.io/rdt does not exist on `+
-		`this node; available: gold, silver, bronze (asked by annotation container.qos.noderesource.dev/platinum)`)
+		`this node; available: gold, silver, bronze (requested by annotation container.qos.noderesource.dev/platinum)`)
 	_, err = p.create(t, spec{name: "networked"})
 	wantRefusal(t, err, containerRefused+`pod default/shared container networked: resource "network" does not exist on this node; `+
 		`available: k8s.io/rdt, k8s.io/blockio, qos.noderesource.dev/pod-blockio `+
-		`(asked by annotation container.qos.noderesource.dev/networked)`)
+		`(requested by annotation container.qos.noderesource.dev/networked)`)
 }
 
 func fullClass(t *testing.T, p *pod) {
