@@ -88,7 +88,7 @@ func (m *machine) noCLOSID(wanted map[string]Schemata, short int) error {
 		text += fmt.Sprintf(", groups of former classes that are in use (%s) use %d", strings.Join(busy, ", "), len(busy))
 	}
 
-	return fmt.Errorf("%s; remove classes, or resctrl groups: %w", text, ErrNoCLOSID)
+	return fmt.Errorf("%s; remove classes, or resctrl groups of other programs: %w", text, ErrNoCLOSID)
 }
 
 // exclusiveOverlaps returns an error for the masks that the kernel would refuse, because they overlap an exclusive

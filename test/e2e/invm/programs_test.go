@@ -34,7 +34,7 @@ func checksMachine(t *testing.T, n *node) {
 			t.Errorf("check of too many classes: %v", err)
 		}
 		want := file + ":4: k8s.io/rdt: 30 classes are 25 too many: the CPU has 8 CLOSIDs, of which resctrl's root group uses 1, " +
-			"groups of other programs (empty, theirs) use 2; remove classes, or resctrl groups: out of CLOSIDs\n"
+			"groups of other programs (empty, theirs) use 2; remove classes, or resctrl groups of other programs: out of CLOSIDs\n"
 		if diff := cmp.Diff(want, printed); diff != "" {
 			t.Errorf("too many classes (-want +got):\n%s", diff)
 		}
