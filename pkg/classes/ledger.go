@@ -16,11 +16,18 @@ type Ledger struct {
 	holders map[string]Holding
 	// slots has the number of holders that each owner has in a slot. It does not count the system default.
 	slots map[slot]map[Owner]int
+	// reserved has the slots that holders occupy in addition to the slots of their assignments, by holder.
+	reserved map[string]reservation
+}
+
+type reservation struct {
+	owner Owner
+	slots []slot
 }
 
 // NewLedger makes an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{holders: map[string]Holding{}, slots: map[slot]map[Owner]int{}}
+	return &Ledger{holders: map[string]Holding{}, slots: map[slot]map[Owner]int{}, reserved: map[string]reservation{}}
 }
 
 // Admit adds a holder if all of the holder's classes have room. Otherwise it changes nothing. An owner that already has a class
@@ -43,7 +50,7 @@ func (l *Ledger) Adopt(h Holding) {
 		return
 	}
 
-	l.Release(h.ID)
+	l.remove(h.ID)
 	l.holders[h.ID] = h
 	for _, a := range h.Assignments {
 		if a.Class != SystemDefault {
@@ -69,8 +76,62 @@ func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assi
 	return before, nil
 }
 
-// Release removes a holder if the ledger has this holder.
+// Reserve lets a holder occupy the slots of further classes until Settle or Release. It does not check that the classes
+// have room. A holder whose class changes reserves both classes, because the change may fail.
+func (l *Ledger) Reserve(id string, assignments []Assignment) {
+	r := l.reserved[id]
+	r.owner = l.holders[id].Owner()
+	for _, a := range assignments {
+		if a.Class != SystemDefault {
+			r.slots = append(r.slots, slot{a.Resource, a.Class})
+			l.occupy(slot{a.Resource, a.Class}, r.owner)
+		}
+	}
+	l.reserved[id] = r
+}
+
+// Settle ends the reservations that a holder has for a resource. It returns the classes that were reserved.
+func (l *Ledger) Settle(id, resource string) (ended []Assignment) {
+	r := l.reserved[id]
+	r.slots = slices.DeleteFunc(slices.Clone(r.slots), func(s slot) bool {
+		if s.resource != resource {
+			return false
+		}
+		l.vacate(s, r.owner)
+		ended = append(ended, Assignment{Resource: s.resource, Class: s.class})
+		return true
+	})
+
+	if l.reserved[id] = r; len(r.slots) == 0 {
+		delete(l.reserved, id)
+	}
+	return ended
+}
+
+// CopyReserved copies the reservations of a holder from another ledger.
+func (l *Ledger) CopyReserved(from *Ledger, id string) {
+	r, ok := from.reserved[id]
+	if !ok {
+		return
+	}
+	l.reserved[id] = r
+	for _, s := range r.slots {
+		l.occupy(s, r.owner)
+	}
+}
+
+// Release removes a holder and its reservations, if the ledger has this holder.
 func (l *Ledger) Release(id string) {
+	l.remove(id)
+	r := l.reserved[id]
+	delete(l.reserved, id)
+	for _, s := range r.slots {
+		l.vacate(s, r.owner)
+	}
+}
+
+// remove removes a holder, and leaves its reservations.
+func (l *Ledger) remove(id string) {
 	h, ok := l.holders[id]
 	if !ok {
 		return

@@ -157,6 +157,35 @@ func TestChangeOfClasses(t *testing.T) {
 	}
 }
 
+// TestReservedSlotsAreOccupiedUntilTheyAreSettled has a holder leave a class of two slots, and reserve its slot.
+func TestReservedSlotsAreOccupiedUntilTheyAreSettled(t *testing.T) {
+	gold := []Assignment{{Resource: RDTResource, Class: "gold"}}
+	for name, end := range map[string]func(l *Ledger){
+		"settled":  func(l *Ledger) { l.Settle("1", RDTResource) },
+		"released": func(l *Ledger) { l.Release("1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := NewLedger()
+			admit(t, old, holder("1", "a", "gold"), holder("2", "b", "gold"))
+			old.Reserve("1", gold)
+			copied := NewLedger()
+			copied.CopyReserved(old, "1")
+			admit(t, copied, holder("2", "b", "gold"))
+			for _, l := range []*Ledger{old, copied} {
+				l.Adopt(holder("1", "a", "bronze"))
+				l.Settle("1", BlockIOResource)
+				if err := l.Admit(holder("3", "c", "gold"), testCatalog()); !errors.Is(err, ErrClassFull) {
+					t.Errorf("into a reserved slot: %v", err)
+				}
+				if end(l); l.InUse("rdt", "gold") != 1 {
+					t.Errorf("%d in use after the reservation has ended", l.InUse("rdt", "gold"))
+				}
+				admit(t, l, holder("3", "c", "gold"))
+			}
+		})
+	}
+}
+
 func TestHoldersAreInStableOrder(t *testing.T) {
 	l := NewLedger()
 	for _, i := range rand.Perm(20) {

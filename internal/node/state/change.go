@@ -6,6 +6,8 @@ package state
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -22,6 +24,9 @@ var (
 // Change admits other classes for a running holder. It admits either all requested classes or none (KEP-3008,
 // "UpdateContainerResourcesRequest"). requests maps each resource to a class, and short names of resources may be
 // used. Change returns the holder as it was before the change.
+//
+// The holder occupies the slots of the classes before and after the change until the change has been confirmed, or until
+// Observe shows that the holder is in its desired class. A change that fails can therefore be reverted without admission.
 func (s *Store) Change(owner classes.Owner, requests map[string]string) (before Entry, changes []classes.Assignment, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +43,11 @@ func (s *Store) Change(owner classes.Owner, requests map[string]string) (before 
 		return before, nil, s.countRefusal(err)
 	}
 
-	s.signalDrained(before.Assignments)
+	for _, a := range changes {
+		if class := before.Class(a.Resource); class != a.Class {
+			s.ledger.Reserve(before.ID, []classes.Assignment{a, {Resource: a.Resource, Class: class}})
+		}
+	}
 	s.notify()
 	return before, changes, nil
 }
@@ -60,7 +69,8 @@ func (s *Store) running(owner classes.Owner) (Entry, error) {
 func (s *Store) changesOf(h classes.Holder, requests map[string]string) ([]classes.Assignment, error) {
 	scope := h.Scope()
 	var changes []classes.Assignment
-	for name, class := range requests {
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		class := requests[name]
 		offer, ok := s.catalog.Lookup(name)
 		switch {
 		case !ok:
@@ -103,11 +113,20 @@ func (s *Store) Confirm(id string, changes []classes.Assignment) {
 	s.ledger.Adopt(held)
 	for _, a := range changes {
 		s.observe(id, a.Resource, a.Class)
+		s.settle(id, a.Resource)
 	}
 	s.notify()
 }
 
-// Revert restores the desired classes that a holder had before a change, if the holder still exists.
+// settle frees the slots that a change of a resource has reserved. It reports whether there were any. The caller holds mu.
+func (s *Store) settle(id, resource string) bool {
+	ended := s.ledger.Settle(id, resource)
+	s.signalDrained(ended)
+	return len(ended) > 0
+}
+
+// Revert restores the desired classes that a holder had before a change, if the holder still exists. The holder keeps
+// the slots of both classes until Observe shows that it is in the class before the change.
 func (s *Store) Revert(before classes.Holding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

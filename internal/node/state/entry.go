@@ -159,7 +159,8 @@ func (s *Store) SetStartTime(id string, at uint64) (differs bool) {
 	return false
 }
 
-// Observe records the class of a resource in which a holder was observed.
+// Observe records the class of a resource in which a holder was observed. If this is the desired class, the slots that a
+// failed change has reserved are freed.
 func (s *Store) Observe(id, resource, class string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,8 +169,11 @@ func (s *Store) Observe(id, resource, class string) {
 	if !known {
 		return
 	}
-	before := s.entry(h).ObservedClass(resource)
-	if before != class {
+	desired := class == h.Class(resource)
+	settled := desired && s.settle(id, resource)
+	recorded, differs := s.records[id].observed[resource]
+	same := desired && !differs || differs && recorded == class
+	if settled || !same {
 		s.observe(id, resource, class)
 		s.notify()
 	}

@@ -43,8 +43,14 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []Adoption
 	s.ledger, s.records = classes.NewLedger(), make(map[string]record, len(containers))
 
 	var failed []Adoption
+	for _, c := range containers {
+		if c.Started {
+			s.ledger.CopyReserved(ledger, c.ID) // the container's class is being changed
+		}
+	}
 	if podScope {
 		for _, pod := range pods {
+			s.ledger.CopyReserved(ledger, pod.ID)
 			before, _ := ledger.Get(pod.ID)
 			failed = append(failed, s.adoptPod(pod, before.Assignments)...)
 		}

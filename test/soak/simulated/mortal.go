@@ -24,6 +24,8 @@ type mortal struct {
 	dead bool
 	// late kills come after the write has had its effect, before the process gets the result.
 	late bool
+	// refusal, if set, is for the next write.
+	refusal *refusal
 }
 
 // kill ends the process at its nth write from now; 0 is now.
@@ -76,6 +78,9 @@ func read[T any](m *mortal, op, path string, do func() (T, error)) (result T, er
 }
 
 func (m *mortal) WriteFile(path string, data []byte) error {
+	if m.refused() {
+		return &fs.PathError{Op: "write", Path: path, Err: syscall.ENOSPC}
+	}
 	return m.write("write", path, func() error { return m.machine.WriteFile(path, data) })
 }
 

@@ -36,6 +36,7 @@ type Site struct {
 
 	dir     string
 	machine *sim.Machine
+	oci     *refusing
 	options agent.Options
 	log     *slog.Logger
 	hangups chan os.Signal
@@ -54,6 +55,7 @@ type Site struct {
 var _ interface {
 	steps.Site
 	steps.Disks
+	steps.Faults
 	steps.Others
 	steps.Saboteur
 } = (*Site)(nil)
@@ -66,6 +68,7 @@ func New(log *slog.Logger) (*Site, error) {
 	}
 	s := &Site{dir: dir, machine: sim.New(sim.Options{}), log: log, hangups: make(chan os.Signal, 1),
 		pids: map[string]int{}, disks: map[string]string{"vda": "254:0", "vdb": "254:16"}, foreign: map[string]bool{}}
+	s.oci = &refusing{Machine: s.machine}
 	// Without a plugin the signal would end this process.
 	signal.Notify(s.hangups, syscall.SIGHUP)
 	// With NRI's default of 2 s for a hook, the plugin would be dropped on a slow machine.
@@ -91,7 +94,7 @@ func (s *Site) furnish() error {
 	if err := s.machine.WriteFile("/sys/block/vda/queue/scheduler", []byte("bfq")); err != nil {
 		return err
 	}
-	if s.Runtime, err = nriruntime.New(s.dir, nriruntime.Options{OCI: s.machine}); err != nil {
+	if s.Runtime, err = nriruntime.New(s.dir, nriruntime.Options{OCI: s.oci}); err != nil {
 		return err
 	}
 	return s.Start()

@@ -25,6 +25,7 @@ const (
 	pluginKilled    = "PluginKilled"
 	notRunning      = "NotRunning"
 	runtimesOwn     = "RuntimesOwn"
+	refusedChange   = "RefusedChange"
 	other           = "Other"
 )
 
@@ -47,6 +48,8 @@ func reasonOf(err error) string {
 		{"not connected to the container runtime", pluginAway},
 		{"input/output error", pluginKilled}, // its calls to the machine fail
 		{"ttrpc: closed", pluginKilled},
+		{"no space left on device", refusedChange}, // Faults
+		{"containers failed", refusedChange},
 		{"no such cgroup", notRunning},
 	} {
 		if strings.Contains(text, known.words) {

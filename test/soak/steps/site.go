@@ -93,6 +93,14 @@ type Disks interface {
 	ToggleDisk(ctx context.Context) error
 }
 
+// Faults is a Site whose kernel or runtime can refuse what the plugin asks for.
+type Faults interface {
+	// RefuseWrite has the kernel refuse the plugin's next write, after during has returned. stop ends that, and waits for during.
+	RefuseWrite(during func()) (stop func())
+	// RefuseUpdate has the runtime refuse the next update of a container. stop ends that.
+	RefuseUpdate() (stop func())
+}
+
 // Others is a Site on which another program uses resctrl as well.
 type Others interface {
 	// ChangeForeign changes a group that is not the plugin's; n chooses how.

@@ -22,6 +22,13 @@ func (s *Soak) trouble() []action {
 	if others, ok := s.site.(Others); ok {
 		actions = append(actions, action{weight: 3, plan: func(s *Soak) *deed { return s.foreigners(others) }})
 	}
+	if faults, ok := s.site.(Faults); ok {
+		actions = append(actions,
+			action{weight: 8, alone: true, plan: func(s *Soak) *deed { return s.refusedChange(faults.RefuseWrite, rdt, "gold", "bronze") }},
+			action{weight: 8, alone: true, plan: func(s *Soak) *deed {
+				return s.refusedChange(alongside(faults.RefuseUpdate), blockIO, "heavy", "slow")
+			}})
+	}
 	if disks, ok := s.site.(Disks); ok && s.options.Sabotage {
 		actions = append(actions, action{weight: 4, plan: func(s *Soak) *deed { return s.toggleDisk(disks) }})
 	}

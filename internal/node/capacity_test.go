@@ -1,0 +1,93 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// during calls a function while a change to class silver waits for the kernel. The kernel then refuses the change, or accepts it.
+func (f *fixture) during(t *testing.T, refused bool, do func()) error {
+	t.Helper()
+	released := make(chan struct{})
+	reached := f.backends[cache].Stick("enforce silver", released)
+	if refused {
+		f.backends[cache].Fail("enforce silver", errors.New("no space left on device"))
+	}
+	done := make(chan error, 1)
+	go func() { done <- f.Update(t.Context(), ownerA, map[string]string{cache: "silver"}) }()
+	<-reached
+	do()
+	close(released)
+	return <-done
+}
+
+func (f *fixture) wantObserved(t *testing.T, id, class string) {
+	t.Helper()
+	if got := f.has(id, cache); got != class+"/adopted" {
+		t.Errorf("%s is reported in %q, want %q", id, got, class+"/adopted")
+	}
+}
+
+func (f *fixture) inUse(class string) int { return f.InUse(cache, class) }
+
+// TestNoOtherContainerGetsAClassThatAChangeMayReturnTo has class gold of capacity 1, whose only container is being changed.
+func TestNoOtherContainerGetsAClassThatAChangeMayReturnTo(t *testing.T) {
+	for name, synchronize := range map[string]bool{"": false, "and the runtime reconnects during the change": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			a := pod("a", requesting(cache+"=gold"))
+			c := f.mustRun(t, a, container("c-a"))
+			err := f.during(t, true, func() {
+				if synchronize {
+					f.Synchronize([]classes.Holder{a}, []state.Existing{running(a, c)})
+				}
+				if _, err := f.run(t, pod("b", requesting(cache+"=gold")), container("c-b")); !errors.Is(err, classes.ErrClassFull) {
+					t.Errorf("another container gets the class: %v", err)
+				}
+			})
+			if err == nil {
+				t.Error("the change succeeded")
+			}
+			f.wantClass(t, "c-a", cache, "gold/pod")
+			if gold, silver := f.inUse("gold"), f.inUse("silver"); gold != 1 || silver != 0 {
+				t.Errorf("%d in use of capacity 1, and %d of the class that was refused", gold, silver)
+			}
+		})
+	}
+}
+
+func TestAConfirmedChangeFreesTheSlotOfTheClassBefore(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("a", requesting(cache+"=gold")), container("c-a"))
+	if err := f.during(t, false, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	f.mustRun(t, pod("b", requesting(cache+"=gold")), container("c-b"))
+}
+
+// TestAContainerThatCannotLeaveAClassKeepsItsSlotThere has the kernel refuse to undo a change to class gold of capacity 1.
+func TestAContainerThatCannotLeaveAClassKeepsItsSlotThere(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("a", requesting(cache+"=silver,"+disk+"=slow")), container("c-a"))
+	f.backends[disk].Fail("enforce fast", errors.New("no such device"))
+	f.backends[cache].Fail("enforce silver", errors.New("no space left on device"))
+	if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"}); err == nil {
+		t.Fatal("the change succeeded")
+	}
+	f.wantObserved(t, "c-a", "gold")
+	b := pod("b", requesting(cache+"=gold"))
+	if _, err := f.run(t, b, container("c-b")); !errors.Is(err, classes.ErrClassFull) {
+		t.Errorf("another container gets the class: %v", err)
+	}
+
+	f.backends[cache].Fail("enforce silver", nil)
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c-a", cache, "silver/pod")
+	f.mustRun(t, b, container("c-b"))
+}
