@@ -39,6 +39,7 @@ vendor.example/network  fast       unlimited  1       vendor.example/network.fas
 CONDITION             OF      HEALTHY  REASON      SINCE                 MESSAGE
 ConfigurationApplied  plugin  yes      Applied     TIME  The class files are in force.
 RuntimeRegistered     plugin  yes      Registered  TIME  Registered with the container runtime.
+KernelAnswers         plugin  yes      Answers     TIME  The kernel answers.
 `}, newFixture(t).ask(t, "status"))
 }
 

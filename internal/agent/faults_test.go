@@ -224,6 +224,31 @@ func TestSIGTERMWhileClassFilesHangInTheKernelEndsTheAgentInTime(t *testing.T) {
 	})
 }
 
+// TestAHungKernelIsReportedAndClassFilesAreStillApplied has a read of one container's class that does not return.
+func TestAHungKernelIsReportedAndClassFilesAreStillApplied(t *testing.T) {
+	h := newHanging(t)
+	h.options.RepairInterval = 10 * time.Millisecond
+	h.begin(t)
+	h.synchronized(t)
+	if err := h.run(t, "test.example/cache=gold"); err != nil {
+		t.Fatal(err)
+	}
+	<-h.hang(t, "observe")
+	h.until(t, "/metrics", "qos_kernel_calls_blocked 1")
+	if status, body := h.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "the kernel does not answer") {
+		t.Errorf("/readyz answers %d: %s", status, body)
+	}
+	write(t, filepath.Join(h.options.Config, "classes.yaml"), strings.ReplaceAll(files, "gold", "silver"))
+	h.hangUp(t)
+	h.until(t, "/metrics", `qos_class_capacity{class="silver",resource="test.example/cache"} 2`)
+	if err := h.run(t, "test.example/cache=silver"); err != nil {
+		t.Errorf("a class of the new files is not assigned: %v", err)
+	}
+	if err := h.terminate(t); err != nil {
+		t.Errorf("the agent ended with %v", err)
+	}
+}
+
 // TestAFullDiskUnderTheStateDirectoryStopsNoCreation is about creations; internal/node has the test of updates.
 func TestAFullDiskUnderTheStateDirectoryStopsNoCreation(t *testing.T) {
 	h := newHanging(t)

@@ -30,7 +30,7 @@ func ready(status state.Status) error {
 	case !status.Runtime.Synchronized:
 		return errors.New("not registered with the container runtime")
 	}
-	return nil
+	return state.Blocked(status.Blocked)
 }
 
 // hookMetrics counts the calls of the runtime's hooks and measures their duration.
@@ -63,7 +63,7 @@ func (h *hookMetrics) observe(hook string, took time.Duration, err error) {
 type collector struct {
 	node *node.Node
 
-	capacity, inUse, available, degraded, refusals, corrections, registered, reloaded, reloadTime *prometheus.Desc
+	capacity, inUse, available, degraded, refusals, corrections, registered, reloaded, reloadTime, blocked *prometheus.Desc
 }
 
 func newCollector(n *node.Node) *collector {
@@ -78,6 +78,7 @@ func newCollector(n *node.Node) *collector {
 		corrections: prometheus.NewDesc("qos_drift_corrections_total", "Drift corrections, by resource and by what had drifted.",
 			[]string{"resource", "what"}, nil),
 		registered: prometheus.NewDesc("qos_runtime_registered", "1 while the plugin is registered with the container runtime.", nil, nil),
+		blocked:    prometheus.NewDesc("qos_kernel_calls_blocked", "Calls into the kernel that have not returned in time.", nil, nil),
 		reloaded:   prometheus.NewDesc("qos_config_last_reload_successful", "1 when the class files that were read last are applied.", nil, nil),
 		reloadTime: prometheus.NewDesc("qos_config_last_reload_success_timestamp_seconds", "Unix time when class files were last applied.", nil, nil),
 	}
@@ -85,7 +86,8 @@ func newCollector(n *node.Node) *collector {
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.capacity, c.inUse, c.degraded, c.available, c.refusals, c.corrections, c.registered, c.reloaded, c.reloadTime} {
+	for _, d := range []*prometheus.Desc{c.capacity, c.inUse, c.degraded, c.available, c.refusals, c.corrections, c.registered, c.reloaded, c.reloadTime,
+		c.blocked} {
 		ch <- d
 	}
 }
@@ -115,6 +117,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 
 	gauge(ch, c.registered, truth(status.Runtime.Synchronized))
+	gauge(ch, c.blocked, float64(len(status.Blocked)))
 	gauge(ch, c.reloaded, truth(status.Config.Err == nil && !status.Config.Loaded.IsZero()))
 	if !status.Config.Loaded.IsZero() {
 		gauge(ch, c.reloadTime, float64(status.Config.Loaded.Unix()))

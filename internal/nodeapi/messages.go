@@ -22,11 +22,13 @@ const (
 	ConfigurationApplied = "ConfigurationApplied"
 	// RuntimeRegistered is healthy while the plugin is registered with the container runtime and synchronized with it.
 	RuntimeRegistered = "RuntimeRegistered"
+	// KernelAnswers is healthy if the kernel has answered all calls of the plugin.
+	KernelAnswers = "KernelAnswers"
 )
 
 func statusOf(s state.Status, plugin *qosv1alpha1.PluginInfo) *qosv1alpha1.StatusResponse {
 	message := &qosv1alpha1.StatusResponse{
-		Conditions: []*qosv1alpha1.Condition{configurationApplied(s.Config), runtimeRegistered(s.Runtime)},
+		Conditions: []*qosv1alpha1.Condition{configurationApplied(s.Config), runtimeRegistered(s.Runtime), kernelAnswers(s.Blocked)},
 		Resources:  &qosv1alpha1.ResourcesInfo{},
 		Plugin:     plugin,
 		Runtime:    runtimeOf(s.Runtime),
@@ -81,6 +83,17 @@ func runtimeRegistered(r state.RuntimeInfo) *qosv1alpha1.Condition {
 		condition.Message = "The connection to the container runtime is lost, so no container gets a class. " +
 			"Check that the runtime runs; the plugin registers again by itself."
 	}
+	return condition
+}
+
+func kernelAnswers(blocked []state.BlockedCall) *qosv1alpha1.Condition {
+	condition := &qosv1alpha1.Condition{Type: KernelAnswers}
+	if len(blocked) == 0 {
+		condition.Healthy, condition.Reason, condition.Message = true, "Answers", "The kernel answers."
+		return condition
+	}
+
+	condition.Reason, condition.Message = "CallsBlocked", state.Blocked(blocked).Error()
 	return condition
 }
 

@@ -95,6 +95,7 @@ func TestStatusReportsWhatIsOfferedAndWhatIsInUse(t *testing.T) {
 		Conditions: []*qosv1alpha1.Condition{
 			healthy("ConfigurationApplied", "Applied", "The class files are in force."),
 			healthy("RuntimeRegistered", "Registered", "Registered with the container runtime."),
+			healthy("KernelAnswers", "Answers", "The kernel answers."),
 		},
 		Resources: &qosv1alpha1.ResourcesInfo{
 			PodQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: apitest.Network, Mutable: true, Classes: []*qosv1alpha1.QOSResourceClassInfo{

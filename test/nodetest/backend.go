@@ -95,8 +95,8 @@ func (b *Backend) Preview(context.Context, classes.BackendConfig) (classes.Backe
 	return b.Status(), nil
 }
 
-// Stick makes an operation hang, as in the kernel, until released is closed: "apply", "repair", "observe", "enforce" or
-// "enforce <class>". reached is closed when the first call hangs.
+// Stick makes an operation hang, as in the kernel, until released is closed: "apply", "repair", "observe", "observe <ID>",
+// "moveThreads <ID>", "enforce" or "enforce <class>". reached is closed when the first call hangs.
 func (b *Backend) Stick(operation string, released <-chan struct{}) (reached <-chan struct{}) {
 	waits := make(chan struct{})
 	b.mu.Lock()
@@ -206,6 +206,9 @@ func (b *Backend) IsStale(_ string, stored map[string]string) bool {
 
 // MoveThreads is part of classes.ThreadMover.
 func (b *Backend) MoveThreads(_ context.Context, class string, targets []classes.Holder) (moved []string, err error) {
+	for _, target := range targets {
+		b.wait("moveThreads " + target.ID)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, target := range targets {
@@ -275,6 +278,7 @@ func (b *Backend) Enforce(_ context.Context, target classes.Holder, _, to string
 // Observe is part of classes.Backend.
 func (b *Backend) Observe(_ context.Context, target classes.Holder, _ string) (string, bool, error) {
 	b.wait("observe")
+	b.wait("observe " + target.ID)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.failures["observe"]; err != nil {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"errors"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ import (
 
 func options(seed uint64, rounds int) steps.Options {
 	return steps.Options{
-		Seed: seed, For: time.Hour, Rounds: rounds, Steps: 20, Patience: time.Minute, Sabotage: true, Progress: time.Minute,
+		Seed: seed, For: time.Hour, Rounds: rounds, Steps: 20, Patience: time.Minute, Sabotage: true, Progress: time.Minute, Out: io.Discard,
 	}
 }
 

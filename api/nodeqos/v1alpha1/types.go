@@ -59,7 +59,8 @@ type NodeQOSResourcesStatus struct {
 	// Conditions of the node as a whole. PluginReady is True while the plugin responds, has class files in force and is
 	// registered with the container runtime; otherwise the rest of the status is the last known state. ConfigurationApplied is
 	// True while the class files on disk are in force. RuntimeRegistered is True while the plugin is registered with the
-	// container runtime; otherwise no container gets a class.
+	// container runtime; otherwise no container gets a class. KernelAnswers is False while the kernel does not answer a call
+	// of the plugin; the classes of the containers that the message names are then not verified.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

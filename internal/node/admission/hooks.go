@@ -7,9 +7,7 @@ package admission
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -17,11 +15,7 @@ import (
 )
 
 // Hooks implements the hooks. It is safe for concurrent use, and does no I/O while it holds a lock.
-type Hooks struct {
-	store *state.Store
-	// waiting is the number of enforcements for which the kernel has not answered yet.
-	waiting atomic.Int64
-}
+type Hooks struct{ store *state.Store }
 
 // New returns the hooks of a node.
 func New(store *state.Store) *Hooks { return &Hooks{store: store} }
@@ -67,35 +61,15 @@ func (h *Hooks) enforcement(e state.Entry) func(context.Context) error {
 	return func(ctx context.Context) error { return h.store.Finish(e, h.enforce(ctx, e.Holder, steps)) }
 }
 
-// maxWaiting limits the number of this process's threads that are blocked in the kernel.
-const maxWaiting = 100
-
-var errKernelHangs = errors.New("the kernel has not finished system calls for many other containers; look for blocked tasks in the kernel log")
-
-// enforce returns when ctx ends, even if the kernel has not answered. A blocked system call cannot be interrupted, so
-// its thread continues after the hook has returned. The process does not wait for this thread when it ends. The
-// system call can then change only objects that the runtime is about to remove.
+// enforce returns when ctx ends, even if the kernel has not answered. A system call that is answered later can change
+// only objects that the runtime is about to remove.
 func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reconcile.Step) error {
-	if h.waiting.Add(1) > maxWaiting {
-		h.waiting.Add(-1)
-		return errKernelHangs
+	call := state.Call{HolderID: holder.ID}
+	_, err := reconcile.Await(ctx, h.store, call, "enforce the classes of "+holder.String(), func() (struct{}, error) {
+		return struct{}{}, reconcile.Enforce(ctx, h.store, holder, steps)
+	})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("enforcing its classes: %w", err)
 	}
-
-	done := make(chan error, 1)
-	go func() {
-		defer h.waiting.Add(-1)
-		done <- reconcile.Enforce(ctx, h.store, holder, steps)
-	}()
-
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-done: // the enforcement ended at the same time as ctx
-		return err
-	default:
-		return fmt.Errorf("enforcing its classes: %w", context.Cause(ctx))
-	}
+	return err
 }

@@ -36,7 +36,7 @@ func (r *Reconciler) Check(ctx context.Context, files classes.FileSet) ([]state.
 	}
 	resources := make([]state.ResourceStatus, 0, len(files.Config.Resources))
 	for _, config := range files.Config.Resources {
-		status, err := preview(ctx, next[config.Name])
+		status, err := r.preview(ctx, next[config.Name])
 		if err != nil {
 			return nil, err
 		}
@@ -45,14 +45,17 @@ func (r *Reconciler) Check(ctx context.Context, files classes.FileSet) ([]state.
 	return resources, nil
 }
 
-func preview(ctx context.Context, r state.Resource) (state.ResourceStatus, error) {
-	status := state.ResourceStatus{Offer: classes.Offer{Resource: r.Config.Resource, Unavailable: r.Unavailable}}
-	previewer, ok := r.Backend.(Previewer)
-	if !ok || r.Unavailable != nil {
+func (r *Reconciler) preview(ctx context.Context, resource state.Resource) (state.ResourceStatus, error) {
+	status := state.ResourceStatus{Offer: classes.Offer{Resource: resource.Config.Resource, Unavailable: resource.Unavailable}}
+	previewer, ok := resource.Backend.(Previewer)
+	if !ok || resource.Unavailable != nil {
 		return status, nil
 	}
 
-	would, err := previewer.Preview(ctx, r.Config.Backend)
+	would, err := await(ctx, r, changeTime, state.Call{Resource: resource.Config.Name}, "check "+resource.Config.Name,
+		func(ctx context.Context) (classes.BackendStatus, error) {
+			return previewer.Preview(ctx, resource.Config.Backend)
+		})
 	status.Conditions, status.Degraded = would.Conditions, would.Degraded
 	return status, err
 }
@@ -87,7 +90,7 @@ func (r *Reconciler) apply(ctx context.Context, files classes.FileSet) error {
 
 	for _, gone := range r.store.GoLive(files, next) {
 		// The classes of a removed resource drain: containers that have such a class keep it until they end.
-		if err := next[gone].Withdraw(ctx); err != nil {
+		if err := r.awaitResource(ctx, gone, "withdraw", next[gone].Withdraw); err != nil {
 			r.log.Warn("cannot withdraw a resource that was removed", "resource", gone, "error", err)
 		}
 	}
@@ -104,7 +107,7 @@ func (r *Reconciler) check(ctx context.Context, config *classes.Config) (map[str
 	var errs []error
 	for _, c := range config.Resources {
 		resource := r.resourceFor(c)
-		err := resource.Check(ctx, c.Backend)
+		err := r.awaitResource(ctx, c.Name, "check", func(ctx context.Context) error { return resource.Check(ctx, c.Backend) })
 		if err != nil && !errors.As(err, &resource.Unavailable) {
 			errs = append(errs, locate(c, err)...)
 		}
@@ -146,7 +149,7 @@ func (r *Reconciler) applyAll(ctx context.Context, config *classes.Config, next 
 		if resource.Unavailable != nil {
 			continue
 		}
-		err := resource.Apply(ctx, c.Backend)
+		err := r.awaitResource(ctx, c.Name, "apply", func(ctx context.Context) error { return resource.Apply(ctx, c.Backend) })
 		if err != nil && !errors.As(err, &resource.Unavailable) {
 			err = fmt.Errorf("apply %s: %w", c.Name, err)
 			return errors.Join(err, r.rollBack(context.WithoutCancel(ctx), config.Resources[:i], next))
@@ -165,13 +168,13 @@ func (r *Reconciler) rollBack(ctx context.Context, applied []classes.ResourceCon
 			continue
 		}
 
-		var err error
-		if old, ok := r.store.Resource(c.Name); ok && old.Unavailable == nil {
-			err = old.Apply(ctx, old.Config.Backend)
-		} else {
-			err = errors.Join(fresh.Withdraw(ctx), fresh.Release(ctx, func(string) bool { return false }))
+		back := func(ctx context.Context) error {
+			if old, ok := r.store.Resource(c.Name); ok && old.Unavailable == nil {
+				return old.Apply(ctx, old.Config.Backend)
+			}
+			return errors.Join(fresh.Withdraw(ctx), fresh.Release(ctx, func(string) bool { return false }))
 		}
-		if err != nil {
+		if err := r.awaitResource(ctx, c.Name, "roll back", back); err != nil {
 			errs = append(errs, fmt.Errorf("roll back %s: %w", c.Name, err))
 		}
 	}
@@ -196,7 +199,8 @@ func (r *Reconciler) releaseUnused(ctx context.Context) error {
 	for _, name := range r.store.ResourceNames() {
 		resource, _ := r.store.Resource(name)
 		inUse := func(class string) bool { return r.store.InUse(name, class) > 0 }
-		if err := resource.Release(ctx, inUse); err != nil {
+		err := r.awaitResource(ctx, name, "release", func(ctx context.Context) error { return resource.Release(ctx, inUse) })
+		if err != nil {
 			errs = append(errs, fmt.Errorf("release classes of %s: %w", name, err))
 		}
 	}

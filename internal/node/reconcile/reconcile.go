@@ -53,7 +53,7 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 	r.restoreStored(ctx, e)
 
 	observed, err := r.observe(ctx, e)
-	if r.hasEnded(e, err) {
+	if r.hasEnded(ctx, e, err) {
 		r.log.Debug("a container or pod ended, but the runtime has not reported its end", "holder", e.String())
 		r.store.Release(id)
 		return
@@ -77,9 +77,7 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 // observation is the class of one resource that the kernel shows for a holder.
 type observation struct {
 	assigned classes.Assignment
-	class    string
-	// known is false if the kernel does not show the class.
-	known       bool
+	shown
 	unavailable bool
 	// draining is true if the desired class accepts no new assignments.
 	draining bool
@@ -94,28 +92,30 @@ func (r *Reconciler) observe(ctx context.Context, e state.Entry) (observed []obs
 			continue // no backend can enforce the class now
 		}
 
-		class, known, observeErr := resource.Observe(ctx, e.Holder, a.Class)
+		now, observeErr := r.observeClass(ctx, resource, a.Resource, e.Holder, a.Class)
 		if observeErr != nil {
 			err = errors.Join(err, observeErr)
 			continue
 		}
 		draining := a.Class != classes.SystemDefault && !r.store.Offered(a)
-		observed = append(observed, observation{a, class, known, resource.Unavailable != nil, draining})
+		observed = append(observed, observation{a, now, resource.Unavailable != nil, draining})
 	}
 	return observed, err
 }
 
 // plan returns the steps from the observed classes to the desired classes. For a resource that needs no step, plan
-// records the observed class.
+// records the observed class. If the kernel does not show the class, that is the class that was observed last.
 func (r *Reconciler) plan(e state.Entry, observed []observation) (steps []Step) {
 	for _, o := range observed {
-		step, needed := o.step(e)
-		switch {
-		case needed:
+		if step, needed := o.step(e); needed {
 			steps = append(steps, step)
-		case o.known:
-			r.store.Observe(e.ID, o.assigned.Resource, o.class)
+			continue
 		}
+		class := o.class
+		if !o.known {
+			class = e.ObservedClass(o.assigned.Resource)
+		}
+		r.store.Observe(e.ID, o.assigned.Resource, class)
 	}
 	return steps
 }
@@ -149,9 +149,9 @@ func (r *Reconciler) observeSteps(ctx context.Context, e state.Entry, steps []St
 		if s.From == s.To {
 			class = classes.SystemDefault // the holder may have none of the values of the class
 		}
-		if backend, err := backendOf(r.store, s.Resource); err == nil {
-			if shown, known, err := backend.Observe(ctx, e.Holder, s.To); err == nil && known {
-				class = shown
+		if resource, ok := r.store.Resource(s.Resource); ok {
+			if now, err := r.observeClass(ctx, resource, s.Resource, e.Holder, s.To); err == nil && now.known {
+				class = now.class
 			}
 		}
 		r.store.Observe(e.ID, s.Resource, class)
@@ -159,15 +159,24 @@ func (r *Reconciler) observeSteps(ctx context.Context, e state.Entry, steps []St
 }
 
 // hasEnded reports whether a holder has ended. It also recognizes a holder whose PID now belongs to another process.
-func (r *Reconciler) hasEnded(e state.Entry, observeErr error) bool {
+func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr error) bool {
 	if errors.Is(observeErr, classes.ErrEnded) || errors.Is(observeErr, fs.ErrNotExist) && e.Container == "" {
 		return true
 	}
 	if r.startTime == nil || e.PID <= 0 || e.Container == "" {
 		return false
 	}
-	at, exists := r.startTime(e.PID)
-	return !exists || r.store.SetStartTime(e.ID, at)
+
+	type process struct {
+		startTime uint64
+		exists    bool
+	}
+	call := state.Call{HolderID: e.ID}
+	now, err := await(ctx, r, observeTime, call, "look for the process of "+e.String(), func(context.Context) (process, error) {
+		at, exists := r.startTime(e.PID)
+		return process{at, exists}, nil
+	})
+	return err == nil && (!now.exists || r.store.SetStartTime(e.ID, now.startTime))
 }
 
 // logFailure logs a warning when a holder is found outside of its class for the first time.

@@ -42,9 +42,14 @@ func (r *Reconciler) repair(ctx context.Context, name string) {
 	var drift classes.Drift
 	var err error
 	if resource.Unavailable == nil || !r.store.Configured(name) {
-		drift, err = resource.Repair(ctx)
-	} else if err = resource.Check(ctx, resource.Config.Backend); err == nil {
-		err = resource.Apply(ctx, resource.Config.Backend)
+		drift, err = await(ctx, r, changeTime, state.Call{Resource: name}, "repair "+name, resource.Repair)
+	} else {
+		err = r.awaitResource(ctx, name, "apply", func(ctx context.Context) error {
+			if err := resource.Check(ctx, resource.Config.Backend); err != nil {
+				return err
+			}
+			return resource.Apply(ctx, resource.Config.Backend)
+		})
 	}
 
 	switch {
@@ -106,7 +111,7 @@ type threadGroup struct {
 
 func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Entry, resource string) bool) {
 	for group, holders := range r.threadGroups(selected) {
-		moved, err := group.mover.MoveThreads(ctx, group.class, holders)
+		moved, err := r.moveGroup(ctx, group, holders)
 		if ctx.Err() == nil {
 			r.logThreadError(group, err)
 		}
@@ -127,7 +132,8 @@ func (r *Reconciler) threadGroups(selected func(e state.Entry, resource string) 
 			resource, _ := r.store.Resource(a.Resource)
 			mover, ok := resource.Backend.(classes.ThreadMover)
 			_, elsewhere := e.Observed[a.Resource]
-			if ok && resource.Unavailable == nil && !elsewhere && selected(e, a.Resource) {
+			answers := r.store.MayCall(state.Call{Resource: a.Resource, HolderID: e.ID}) == nil
+			if ok && resource.Unavailable == nil && !elsewhere && answers && selected(e, a.Resource) {
 				group := threadGroup{mover, a.Resource, a.Class}
 				groups[group] = append(groups[group], e.Holder)
 			}

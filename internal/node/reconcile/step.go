@@ -67,7 +67,7 @@ func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) e
 		return err
 	}
 	if err == nil {
-		err = Enforce(ctx, r.store, h, steps)
+		err = r.enforce(ctx, h, steps)
 	}
 	if err != nil {
 		return errors.Join(err, r.undo(ctx, h, steps))
@@ -93,7 +93,7 @@ func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) e
 	unified, err := r.unified(back)
 	errs := []error{err, r.updateRuntime(ctx, h, unified)}
 	for _, s := range back {
-		errs = append(errs, Enforce(ctx, r.store, h, []Step{s}))
+		errs = append(errs, r.enforce(ctx, h, []Step{s}))
 	}
 
 	if err := errors.Join(errs...); err != nil {

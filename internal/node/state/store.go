@@ -44,6 +44,7 @@ type Store struct {
 	refusals  Refusals
 	refused   map[classes.Owner]Refused
 	drifts    map[Correction]uint64
+	blocked   map[Call]BlockedCall
 	watchers  chan struct{} // closed and replaced at every change
 	drained   chan struct{} // receives a value when an assignment of a class that is no longer offered has ended
 }
@@ -71,7 +72,7 @@ func New(changes Changes, now func() time.Time) *Store {
 	return &Store{
 		now: now, changes: changes,
 		catalog: classes.NewCatalog(nil), resources: map[string]Resource{}, ledger: classes.NewLedger(), records: map[string]record{},
-		refusals: Refusals{}, refused: map[classes.Owner]Refused{}, drifts: map[Correction]uint64{},
+		refusals: Refusals{}, refused: map[classes.Owner]Refused{}, drifts: map[Correction]uint64{}, blocked: map[Call]BlockedCall{},
 		watchers: make(chan struct{}), drained: make(chan struct{}, 1),
 	}
 }

@@ -21,6 +21,8 @@ type Status struct {
 	Refusals  Refusals
 	// Corrections counts drift corrections since the process started.
 	Corrections map[Correction]uint64
+	// Blocked are the calls into the kernel that have not returned, the oldest first.
+	Blocked []BlockedCall
 }
 
 // ResourceStatus is one resource with its use.
@@ -60,7 +62,9 @@ func (s *Store) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	status := Status{Runtime: s.runtime, Config: s.config, Refusals: maps.Clone(s.refusals), Corrections: maps.Clone(s.drifts)}
+	status := Status{
+		Runtime: s.runtime, Config: s.config, Refusals: maps.Clone(s.refusals), Corrections: maps.Clone(s.drifts), Blocked: s.blockedCalls(),
+	}
 	for _, offer := range s.reported() {
 		r := s.resources[offer.Name]
 		backend := r.Status()

@@ -1,0 +1,166 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+)
+
+// hanging runs a test with two containers, "c-a" and "c-b", whose class differs from that of their creation. The kernel does not return
+// from operation until released is called.
+func hanging(t *testing.T, operation string, test func(t *testing.T, f *fixture, released func())) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.Synchronize(nil, nil)
+		f.mustRun(t, pod("a", nil), container("c-a"))
+		f.mustRun(t, pod("b", nil), container("c-b"))
+		ownerB := ownerA
+		ownerB.PodUID = "uid-b"
+		f.mustUpdate(t, ownerA, map[string]string{cache: "silver"})
+		f.mustUpdate(t, ownerB, map[string]string{cache: "silver"})
+		stuck := make(chan struct{})
+		released := func() {
+			close(stuck)
+			synctest.Wait()
+		}
+		f.backends[cache].Stick(operation, stuck)
+		test(t, f, released)
+	})
+}
+
+// wantBlocked wants blocked calls to be reported with a text.
+func (f *fixture) wantBlocked(t *testing.T, count int, text string) {
+	t.Helper()
+	blocked := f.Status().Blocked
+	if len(blocked) != count {
+		t.Errorf("%d calls are reported as blocked, want %d: %+v", len(blocked), count, blocked)
+	}
+	if err := state.Blocked(blocked); count > 0 && !strings.Contains(err.Error(), text) {
+		t.Errorf("reported: %v; want %q", err, text)
+	}
+}
+
+func TestAHungReadOfOneContainerStopsNothingElse(t *testing.T) {
+	hanging(t, "observe c-a", func(t *testing.T, f *fixture, released func()) {
+		f.backends[cache].Lose("c-b")
+		for range 3 {
+			f.Repair(t.Context())
+		}
+		f.wantBlocked(t, 1, "read the class of test.example/cache of pod ns/a container main")
+		if f.backends[cache].Enforced()["c-b"] != "silver" {
+			t.Error("the drift of another container was not corrected")
+		}
+
+		f.backends[cache].AddStray("c-b")
+		f.MoveThreads(t.Context())
+		if f.backends[cache].HasStray("c-b") {
+			t.Error("the threads of another container were not moved")
+		}
+
+		f.mustConfigure(t, strings.ReplaceAll(files, "capacity: 1", "capacity: 3"))
+		ownerB := ownerA
+		ownerB.PodUID = "uid-b"
+		f.mustUpdate(t, ownerB, map[string]string{cache: "gold"})
+		f.wantClass(t, "c-b", cache, "gold/update")
+
+		released()
+		f.wantBlocked(t, 0, "")
+		f.backends[cache].Lose("c-a")
+		f.Repair(t.Context())
+		f.wantClass(t, "c-a", cache, "silver/update")
+	})
+}
+
+func TestAHungMoveOfThreadsDoesNotKeepTheThreadsOfOthers(t *testing.T) {
+	hanging(t, "moveThreads c-a", func(t *testing.T, f *fixture, released func()) {
+		f.backends[cache].AddStray("c-b")
+		f.MoveThreads(t.Context())
+		if f.backends[cache].HasStray("c-b") {
+			t.Error("the threads of another container were not moved")
+		}
+		f.wantBlocked(t, 2, "move threads to class \"silver\" of test.example/cache")
+		released()
+		f.wantBlocked(t, 0, "")
+	})
+}
+
+func TestAHungChangeIsAnsweredAndUndoneLater(t *testing.T) {
+	hanging(t, "enforce bronze", func(t *testing.T, f *fixture, released func()) {
+		err := f.Update(t.Context(), ownerA, map[string]string{cache: "bronze"})
+		if !errors.Is(err, state.ErrKernelHangs) || !strings.Contains(err.Error(), "pod ns/a container main") {
+			t.Errorf("error is %v", err)
+		}
+		f.wantBlocked(t, 1, `move pod ns/a container main to class "bronze" of test.example/cache`)
+		if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold"}); !errors.Is(err, state.ErrKernelHangs) {
+			t.Errorf("another change of the container while the first one hangs: %v", err)
+		}
+		released()
+		f.Repair(t.Context())
+		f.wantClass(t, "c-a", cache, "silver/update")
+	})
+}
+
+func TestHungClassFilesAreRefusedAndAppliedLater(t *testing.T) {
+	hanging(t, "apply", func(t *testing.T, f *fixture, released func()) {
+		next := strings.ReplaceAll(files, "capacity: 1", "capacity: 3")
+		for range 2 {
+			if err := f.configure(t, next); !errors.Is(err, state.ErrKernelHangs) {
+				t.Errorf("error is %v", err)
+			}
+		}
+		f.wantBlocked(t, 1, "apply test.example/cache")
+		f.mustUpdate(t, ownerA, map[string]string{disk: "fast"})
+		released()
+		f.mustConfigure(t, next)
+	})
+}
+
+func TestAHungRepairWithdrawsOnlyItsResource(t *testing.T) {
+	hanging(t, "repair", func(t *testing.T, f *fixture, released func()) {
+		for range 2 {
+			f.Repair(t.Context())
+		}
+		f.wantBlocked(t, 1, "repair test.example/cache")
+		if err := f.Status().Resources[0].Unavailable; err == nil || !strings.Contains(err.Error(), "the kernel does not answer") {
+			t.Errorf("the resource is offered: %v", err)
+		}
+		f.mustUpdate(t, ownerA, map[string]string{disk: "fast"})
+		released()
+		f.Repair(t.Context())
+		if err := f.Status().Resources[0].Unavailable; err != nil {
+			t.Errorf("the resource is not offered again: %v", err)
+		}
+	})
+}
+
+// TestAnAbandonedHookIsReported has the runtime's timeout end a hook.
+func TestAnAbandonedHookIsReported(t *testing.T) {
+	hanging(t, "enforce gold", func(t *testing.T, f *fixture, released func()) {
+		p := pod("c", requesting(cache+"=gold"))
+		c, _, err := f.create(t, p, container("c-c"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		enforce, err := f.StartContainer(in(p, c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := enforce(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error is %v", err)
+		}
+		f.wantBlocked(t, 1, "enforce the classes of pod ns/c container main")
+		released()
+		f.wantBlocked(t, 0, "")
+	})
+}

@@ -1,0 +1,139 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// The reconciler waits for the kernel at most this long. It then continues with other containers and resources.
+const (
+	// observeTime is for reading the class of one container or pod, and for moving the threads of one class.
+	observeTime = 2 * time.Second
+	// changeTime is for all other calls. It is long enough for a node that has little CPU time left.
+	changeTime = 10 * time.Second
+)
+
+// Await makes a call into the kernel, and returns when ctx ends, even if the kernel has not answered. A blocked system
+// call cannot be interrupted, so its thread continues after Await has returned, and the process does not wait for it
+// when it ends. Until the call returns, the store reports it as blocked, and Await does not make the same call again.
+func Await[T any](ctx context.Context, store *state.Store, call state.Call, what string, do func() (T, error)) (answer T, err error) {
+	if err := store.MayCall(call); err != nil {
+		return answer, err
+	}
+	done := make(chan func() (T, error), 1)
+	go func() { done <- outcome(do) }()
+
+	select {
+	case result := <-done:
+		return result()
+	case <-ctx.Done():
+	}
+	select {
+	case result := <-done: // the call returned at the same time as ctx ended
+		return result()
+	default:
+	}
+
+	store.Block(call, what)
+	go func() {
+		_, _ = (<-done)()
+		store.Unblock(call)
+	}()
+	return answer, context.Cause(ctx)
+}
+
+// outcome calls do, and returns a function that ends like do: with its answer, or with its panic.
+func outcome[T any](do func() (T, error)) (end func() (T, error)) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			end = func() (T, error) { panic(cause) }
+		}
+	}()
+	answer, err := do()
+	return func() (T, error) { return answer, err }
+}
+
+// await makes a call into the kernel, and waits for it at most for the given time. If ctx ends earlier, await still waits
+// for do, which must then return, so that no change is abandoned half-way. A call that returns late has an ended context.
+func await[T any](
+	ctx context.Context, r *Reconciler, limit time.Duration, call state.Call, what string, do func(context.Context) (T, error),
+) (T, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	late := fmt.Errorf("%w; it has not answered for %s", state.ErrKernelHangs, limit)
+	waiting, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, late)
+	defer stop()
+
+	answer, err := Await(waiting, r.store, call, what, func() (T, error) { return do(ctx) })
+	if errors.Is(err, late) {
+		r.log.Warn("the kernel does not answer; continuing without it", "call", what, "after", limit)
+	}
+	return answer, err
+}
+
+// awaitResource makes a call that concerns a resource as a whole. Such calls of one resource exclude each other.
+func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, do func(context.Context) error) error {
+	call := state.Call{Resource: resource}
+	_, err := await(ctx, r, changeTime, call, what+" "+resource, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })
+	return err
+}
+
+// shown is the class that the kernel shows. known is false if the kernel does not show one.
+type shown struct {
+	class string
+	known bool
+}
+
+func (r *Reconciler) observeClass(ctx context.Context, resource state.Resource, name string, h classes.Holder, want string) (shown, error) {
+	call := state.Call{Resource: name, HolderID: h.ID}
+	return await(ctx, r, observeTime, call, fmt.Sprintf("read the class of %s of %s", name, h), func(ctx context.Context) (shown, error) {
+		class, known, err := resource.Observe(ctx, h, want)
+		return shown{class, known}, err
+	})
+}
+
+func (r *Reconciler) enforce(ctx context.Context, h classes.Holder, steps []Step) error {
+	for _, s := range steps {
+		call := state.Call{Resource: s.Resource, HolderID: h.ID}
+		what := fmt.Sprintf("move %s to class %q of %s", h, s.To, s.Resource)
+		_, err := await(ctx, r, changeTime, call, what, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, Enforce(ctx, r.store, h, []Step{s})
+		})
+		switch {
+		case errors.Is(err, state.ErrKernelHangs):
+			return s.errorf(err)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// moveGroup moves the threads of containers into their class. If the kernel does not answer for one of them, moveGroup
+// moves the threads of each container in a call of its own.
+func (r *Reconciler) moveGroup(ctx context.Context, group threadGroup, holders []classes.Holder) (moved []string, err error) {
+	move := func(call state.Call, holders []classes.Holder) ([]string, error) {
+		what := fmt.Sprintf("move threads to class %q of %s", group.class, group.resource)
+		return await(ctx, r, observeTime, call, what, func(ctx context.Context) ([]string, error) {
+			return group.mover.MoveThreads(ctx, group.class, holders)
+		})
+	}
+
+	moved, err = move(state.Call{Resource: group.resource, Class: group.class}, holders)
+	if !errors.Is(err, state.ErrKernelHangs) {
+		return moved, err
+	}
+	for _, h := range holders {
+		one, oneErr := move(state.Call{Resource: group.resource, HolderID: h.ID}, []classes.Holder{h})
+		moved, err = append(moved, one...), errors.Join(err, oneErr)
+	}
+	return moved, err
+}
