@@ -12,17 +12,19 @@ import (
 
 func TestFlagsHaveTheirDocumentedDefaults(t *testing.T) {
 	want := map[string]string{
-		"config":           "/etc/qos-nri-plugin",
-		"nri-socket":       "/var/run/nri/nri.sock",
-		"nri-index":        "10",
-		"api-socket":       "/run/qos-nri-plugin/qos.sock",
-		"api-socket-group": "",
-		"metrics-address":  "127.0.0.1:9420",
-		"host-root":        "/",
-		"state-dir":        "/run/qos-nri-plugin",
-		"mount-resctrl":    "true",
-		"log-level":        "info",
-		"log-format":       "text",
+		"config":                "/etc/qos-nri-plugin",
+		"nri-socket":            "/var/run/nri/nri.sock",
+		"nri-index":             "10",
+		"api-socket":            "/run/qos-nri-plugin/qos.sock",
+		"api-socket-group":      "",
+		"api-read-socket":       "",
+		"api-read-socket-group": "",
+		"metrics-address":       "127.0.0.1:9420",
+		"host-root":             "/",
+		"state-dir":             "/run/qos-nri-plugin",
+		"mount-resctrl":         "true",
+		"log-level":             "info",
+		"log-format":            "text",
 	}
 	got := map[string]string{}
 	newRunCommand().Flags().VisitAll(func(f *pflag.Flag) { got[f.Name] = f.DefValue })

@@ -36,7 +36,8 @@ const releaseInterval = 30 * time.Second
 
 // Options are the flags of the process.
 type Options struct {
-	Config, NRISocket, NRIIndex, APISocket, APISocketGroup, MetricsAddress, HostRoot, StateDir string
+	Config, NRISocket, NRIIndex, MetricsAddress, HostRoot, StateDir string
+	APISocket, APISocketGroup, APIReadSocket, APIReadSocketGroup    string
 
 	MountResctrl bool
 	Version      string
@@ -112,7 +113,8 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 		Socket: a.options.NRISocket, Index: a.options.NRIIndex, Observe: hooks.observe, Log: a.log,
 	})
 	api := nodeapi.New(n, nodeapi.Options{
-		Socket: a.options.APISocket, Group: a.options.APISocketGroup, Version: a.options.Version, Log: a.log,
+		Socket: a.options.APISocket, Group: a.options.APISocketGroup,
+		ReadSocket: a.options.APIReadSocket, ReadGroup: a.options.APIReadSocketGroup, Version: a.options.Version, Log: a.log,
 	})
 	files.onApplied = plugin.Refresh
 

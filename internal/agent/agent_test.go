@@ -129,7 +129,7 @@ func TestASecondInstanceDoesNotStart(t *testing.T) {
 	}{
 		{"with the same state directory", func(*testing.T, *agent.Options) {}, "another qos-nri-plugin runs on this node"},
 		{"with another state directory", func(t *testing.T, o *agent.Options) { o.StateDir = t.TempDir() },
-			"another process already serves this socket; stop that process, or choose another --api-socket"},
+			"another process already serves this socket; stop that process, or choose another path"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t, files)

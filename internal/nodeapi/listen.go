@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
@@ -26,7 +27,7 @@ var errInUse = errors.New("another process already serves this socket")
 // removes the file.
 func listen(ctx context.Context, path string, allowed peers, log *slog.Logger) (net.Listener, error) {
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("serve the node API on %s: the path has %d bytes, and the kernel takes %d; choose a shorter --api-socket",
+		return nil, fmt.Errorf("serve the node API on %s: the path has %d bytes, and the kernel takes %d; choose a shorter one",
 			path, len(path), maxSocketPath)
 	}
 
@@ -49,9 +50,9 @@ func bind(ctx context.Context, path string) (net.Listener, error) {
 	err := unixsocket.RemoveStale(ctx, path)
 	switch {
 	case errors.Is(err, unixsocket.ErrNotSocket):
-		return nil, errors.New("the path exists and is not a socket; remove it, or choose another --api-socket")
+		return nil, errors.New("the path exists and is not a socket; remove it, or choose another path")
 	case errors.Is(err, unixsocket.ErrServed):
-		return nil, fmt.Errorf("%w; stop that process, or choose another --api-socket", errInUse)
+		return nil, fmt.Errorf("%w; stop that process, or choose another path", errInUse)
 	case err != nil:
 		return nil, err
 	}
@@ -96,4 +97,43 @@ func permitDirectory(dir string, gid int, log *slog.Logger) error {
 	log.Warn("the group of the node API cannot enter the directory of the socket; give the group access with chgrp and chmod g+x",
 		"directory", dir, "gid", gid)
 	return nil
+}
+
+// limited is a listener of a unix socket. It closes connections that come while as many are open as the channel open has room for.
+type limited struct {
+	net.Listener
+	open chan struct{} // has an element for each open connection
+}
+
+// Accept implements net.Listener.
+func (l limited) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		unix, ok := conn.(*net.UnixConn)
+		if !ok {
+			return nil, errors.Join(errors.New("not a unix socket"), conn.Close())
+		}
+
+		select {
+		case l.open <- struct{}{}:
+			return &limitedConn{UnixConn: unix, release: sync.OnceFunc(func() { <-l.open })}, nil
+		default:
+			_ = conn.Close()
+		}
+	}
+}
+
+// limitedConn is a connection of a limited listener.
+type limitedConn struct {
+	*net.UnixConn
+	release func()
+}
+
+// Close implements net.Conn.
+func (c *limitedConn) Close() error {
+	defer c.release()
+	return c.UnixConn.Close()
 }

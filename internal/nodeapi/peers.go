@@ -72,7 +72,8 @@ func (p peers) check(ctx context.Context) error {
 		return status.Error(codes.PermissionDenied, "the kernel does not report the user of this connection")
 	case !p.allow(client):
 		return status.Errorf(codes.PermissionDenied,
-			"user %d may not use the node API; run the client as root, or as a member of the group in qos-nri-plugin's --api-socket-group", client.uid)
+			"user %d may not use this socket of the node API; run the client as root, or as a member of the group in qos-nri-plugin's "+
+				"--api-socket-group or --api-read-socket-group", client.uid)
 	}
 	return nil
 }

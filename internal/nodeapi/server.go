@@ -10,17 +10,28 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
 // stopTime is how long requests may continue after the server was stopped. Streams end at once.
 const stopTime = 2 * time.Second
+
+// These constants limit the memory that the clients of the read-only socket can take from the plugin.
+const (
+	maxReadConnections = 8
+	maxReadStreams     = 8       // per connection
+	maxReadRequest     = 4 << 10 // bytes
+)
 
 // Options of a Server.
 type Options struct {
@@ -29,6 +40,9 @@ type Options struct {
 	// Group is the name or number of a group whose members may use the API in addition to root. If it is empty, only
 	// root may use the API.
 	Group string
+	// ReadSocket is the path of a second unix socket, on which no request can change a class. If it is empty, the server
+	// does not create it. ReadGroup is to ReadSocket as Group is to Socket.
+	ReadSocket, ReadGroup string
 	// Version is the version of the program. The API returns it in Status.
 	Version string
 	Log     *slog.Logger
@@ -52,45 +66,101 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 // Run serves until ctx ends. It then ends all streams with UNAVAILABLE, and lets other requests continue for a short
 // time. It must be called only once.
 func (s *Server) Run(ctx context.Context) error {
-	allowed, err := allowedPeers(s.options.Group)
-	if err != nil {
-		return err
-	}
-	listener, err := listen(ctx, s.options.Socket, allowed, s.options.Log)
+	endpoints, err := s.open(ctx)
 	if err != nil {
 		return err
 	}
 
 	close(s.ready)
-	return s.serve(ctx, listener, allowed)
+	return s.serve(ctx, endpoints)
 }
 
-func (s *Server) serve(ctx context.Context, listener net.Listener, allowed peers) error {
-	server := grpc.NewServer(
+// endpoint is a socket with the gRPC server that serves it.
+type endpoint struct {
+	listener net.Listener
+	server   *grpc.Server
+}
+
+// open creates all sockets or none.
+func (s *Server) open(ctx context.Context) ([]endpoint, error) {
+	all, err := s.endpoint(ctx, s.options.Socket, s.options.Group, &qosv1alpha1.NodeQOS_ServiceDesc)
+	if err != nil || s.options.ReadSocket == "" {
+		return []endpoint{all}, err
+	}
+
+	read, err := s.endpoint(ctx, s.options.ReadSocket, s.options.ReadGroup, readOnly(),
+		grpc.UnknownServiceHandler(refuseChange), grpc.MaxConcurrentStreams(maxReadStreams), grpc.MaxRecvMsgSize(maxReadRequest))
+	if err != nil {
+		return nil, errors.Join(err, all.listener.Close())
+	}
+	read.listener = limited{Listener: read.listener, open: make(chan struct{}, maxReadConnections)}
+	return []endpoint{all, read}, nil
+}
+
+// endpoint creates a socket for the requests that are listed in api.
+func (s *Server) endpoint(
+	ctx context.Context, socket, group string, api *grpc.ServiceDesc, options ...grpc.ServerOption,
+) (endpoint, error) {
+	allowed, err := allowedPeers(group)
+	if err != nil {
+		return endpoint{}, err
+	}
+	listener, err := listen(ctx, socket, allowed, s.options.Log)
+	if err != nil {
+		return endpoint{}, err
+	}
+
+	server := grpc.NewServer(append(options,
 		grpc.Creds(peerCredentials{insecure.NewCredentials()}),
 		grpc.UnaryInterceptor(allowed.unary),
 		grpc.StreamInterceptor(allowed.stream),
-	)
-	qosv1alpha1.RegisterNodeQOSServer(server, s.service)
+	)...)
+	server.RegisterService(api, s.service)
+	return endpoint{listener: listener, server: server}, nil
+}
 
-	ctx, cancel := context.WithCancel(ctx)
-	var parts sync.WaitGroup
-	parts.Go(func() { s.service.observe(ctx) })
-	parts.Go(func() { <-ctx.Done(); s.stop(server) })
+// readOnly describes the part of the API that changes nothing. It lists the requests of this part by name, so that a
+// request that is added to the API stays out until it is listed.
+func readOnly() *grpc.ServiceDesc {
+	reads := []string{"Status", "Watch", "ListAssignments", "WatchAssignments"}
+	api := qosv1alpha1.NodeQOS_ServiceDesc
+	api.Methods = slices.DeleteFunc(slices.Clone(api.Methods), func(m grpc.MethodDesc) bool { return !slices.Contains(reads, m.MethodName) })
+	api.Streams = slices.DeleteFunc(slices.Clone(api.Streams), func(s grpc.StreamDesc) bool { return !slices.Contains(reads, s.StreamName) })
+	return &api
+}
 
-	err := server.Serve(listener)
-	cancel()
-	parts.Wait()
-	if err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-		return fmt.Errorf("serve the node API on %s: %w", s.options.Socket, err)
+// refuseChange answers the requests that are not part of the read-only API.
+func refuseChange(any, grpc.ServerStream) error {
+	return status.Error(codes.PermissionDenied,
+		"this socket of the node API is read-only; to change classes, use the socket that --api-socket of qos-nri-plugin names")
+}
+
+func (s *Server) serve(ctx context.Context, endpoints []endpoint) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { s.service.observe(ctx); return nil })
+	group.Go(func() error { <-ctx.Done(); s.stop(endpoints); return nil })
+	for _, e := range endpoints {
+		group.Go(func() error {
+			if err := e.server.Serve(e.listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+				return fmt.Errorf("serve the node API on %s: %w", e.listener.Addr(), err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
 // stop ends streams at once. It ends other requests after stopTime.
-func (s *Server) stop(server *grpc.Server) {
+func (s *Server) stop(endpoints []endpoint) {
 	close(s.service.stopping)
-	timer := time.AfterFunc(stopTime, server.Stop)
-	defer timer.Stop()
-	server.GracefulStop()
+
+	var stopping sync.WaitGroup
+	for _, e := range endpoints {
+		stopping.Go(func() {
+			timer := time.AfterFunc(stopTime, e.server.Stop)
+			defer timer.Stop()
+			e.server.GracefulStop()
+		})
+	}
+	stopping.Wait()
 }

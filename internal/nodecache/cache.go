@@ -178,7 +178,7 @@ func (c *Cache) describe(err error) string {
 	failure := status.Convert(err)
 	remedy := "check that it runs with the same --api-socket"
 	if failure.Code() == codes.PermissionDenied || strings.Contains(failure.Message(), "permission denied") {
-		remedy = "run qos-kubelet-shim as root, or in the group of qos-nri-plugin's --api-socket-group"
+		remedy = "run qos-kubelet-shim as root, or in the group of qos-nri-plugin's --api-socket-group or --api-read-socket-group"
 	}
 	return fmt.Sprintf("qos-nri-plugin does not answer on %s: %s; %s", c.socket, failure.Message(), remedy)
 }

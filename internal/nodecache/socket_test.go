@@ -51,7 +51,7 @@ func TestAnUnusableSocketIsLoggedOnceWithTheRemedy(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
-		{"without permission", "permission denied", "run qos-kubelet-shim as root, or in the group of qos-nri-plugin's --api-socket-group", func(t *testing.T, socket string) {
+		{"without permission", "permission denied", "run qos-kubelet-shim as root, or in the group of qos-nri-plugin's --api-socket-group or --api-read-socket-group", func(t *testing.T, socket string) {
 			listen(t, socket)
 			if err := os.Chmod(filepath.Dir(socket), 0o755); err != nil {
 				t.Fatal(err)

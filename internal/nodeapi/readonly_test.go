@@ -1,0 +1,161 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeapi_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
+	"github.com/qos-nri/qos-nri-plugin/test/apitest"
+)
+
+// readOnly is a node with pod default/web in class gold, behind both sockets of the node API.
+type readOnly struct {
+	options   nodeapi.Options
+	all, read *grpc.ClientConn
+}
+
+func newReadOnly(t *testing.T) *readOnly {
+	t.Helper()
+	n := apitest.NewNode()
+	if err := n.Load(t.Context(), apitest.Files); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.RunPod(t.Context(), "default", "web", "rdt=gold", "main"); err != nil {
+		t.Fatal(err)
+	}
+
+	dir := t.TempDir()
+	o := nodeapi.Options{Socket: filepath.Join(dir, "qos.sock"), ReadSocket: filepath.Join(dir, "read", "qos.sock"), Log: slog.New(slog.DiscardHandler)}
+	server := nodeapi.New(n, o)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	<-server.Ready()
+	return &readOnly{options: o, all: connect(t, o.Socket), read: connect(t, o.ReadSocket)}
+}
+
+func connect(t *testing.T, socket string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := nodeclient.Connect(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// class returns the class of pod default/web, as the read-only socket reports it.
+func (r *readOnly) class(t *testing.T) string {
+	t.Helper()
+	list, err := qosv1alpha1.NewNodeQOSClient(r.read).ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.GetPods()[0].GetContainers()[0].GetQosResources()[0].GetClass()
+}
+
+func TestNoClassChangesOverTheReadOnlySocket(t *testing.T) {
+	r := newReadOnly(t)
+	change := &qosv1alpha1.UpdateContainerQOSResourcesRequest{
+		PodUid: "uid-web", Container: "main", QosResources: []*qosv1alpha1.ContainerQOSResource{{Name: apitest.RDT, Class: "bronze"}},
+	}
+	_, err := qosv1alpha1.NewNodeQOSClient(r.read).UpdateContainerQOSResources(t.Context(), change)
+	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "--api-socket") {
+		t.Errorf("error is %v, want code PermissionDenied and the socket for changes", err)
+	}
+	if class := r.class(t); class != "gold" {
+		t.Errorf("the class is %q", class)
+	}
+
+	if _, err := qosv1alpha1.NewNodeQOSClient(r.all).UpdateContainerQOSResources(t.Context(), change); err != nil {
+		t.Fatal(err)
+	}
+	if class := r.class(t); class != "bronze" {
+		t.Errorf("after a change over the other socket, the read-only socket reports class %q", class)
+	}
+}
+
+// TestTheReadOnlySocketReads sends each request of the API, so that a request that is added needs a decision.
+func TestTheReadOnlySocketReads(t *testing.T) {
+	r := newReadOnly(t)
+	changes := map[string]bool{"UpdateContainerQOSResources": true}
+	api := qosv1alpha1.NodeQOS_ServiceDesc
+	for _, method := range api.Methods {
+		err := r.read.Invoke(t.Context(), "/"+api.ServiceName+"/"+method.MethodName, &qosv1alpha1.StatusRequest{}, &qosv1alpha1.StatusResponse{})
+		if refused := status.Code(err) == codes.PermissionDenied; refused != changes[method.MethodName] {
+			t.Errorf("%s: %v", method.MethodName, err)
+		}
+	}
+	for i := range api.Streams {
+		stream, err := r.read.NewStream(t.Context(), &api.Streams[i], "/"+api.ServiceName+"/"+api.Streams[i].StreamName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.SendMsg(&qosv1alpha1.WatchRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.RecvMsg(&qosv1alpha1.WatchResponse{}); err != nil {
+			t.Errorf("%s: %v", api.Streams[i].StreamName, err)
+		}
+	}
+}
+
+// TestTheReadOnlySocketServesFewConnections opens more connections than the socket serves.
+func TestTheReadOnlySocketServesFewConnections(t *testing.T) {
+	r := newReadOnly(t)
+	var served []net.Conn
+	for range 13 {
+		if conn := r.dial(t); isServed(conn) {
+			served = append(served, conn)
+		}
+	}
+	if len(served) != 8 {
+		t.Errorf("%d connections are served, want 8", len(served))
+	}
+	if _, err := qosv1alpha1.NewNodeQOSClient(r.all).Status(t.Context(), &qosv1alpha1.StatusRequest{}); err != nil {
+		t.Errorf("the other socket: %v", err)
+	}
+
+	if err := served[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	for !isServed(r.dial(t)) { // until the server has noticed the end of the connection
+		runtime.Gosched()
+	}
+}
+
+func (r *readOnly) dial(t *testing.T) net.Conn {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", r.options.ReadSocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// isServed waits for the first byte of the server, or for the end of the connection.
+func isServed(conn net.Conn) bool {
+	n, _ := conn.Read(make([]byte, 1))
+	return n > 0
+}
