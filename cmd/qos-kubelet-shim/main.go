@@ -33,7 +33,8 @@ func newRootCommand() *cobra.Command {
 		Long: `qos-kubelet-shim reads the node API of qos-nri-plugin. To the kubelet it is a device plugin for each class: NodeStatus has the
 capacities of the classes, and pods request classes as extended resources. In the Kubernetes API it writes the node's
 NodeQOSResources object, a condition on each pod that has classes, and events. If it has the permission to evict pods, it
-evicts pods whose class was removed from class files that have onClassRemoved: evict.`,
+evicts pods whose class was removed from class files that have onClassRemoved: evict. Only device plugins need the kubelet, and only the rest needs the Kubernetes API, so two processes can share
+the work by --publish.`,
 		Args: program.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := logging.Logger(cmd.ErrOrStderr())
@@ -43,7 +44,7 @@ evicts pods whose class was removed from class files that have onClassRemoved: e
 			if err != nil {
 				return program.UsageError(cmd, err)
 			}
-			// Without this, a process with the same PID namespace and user but more capabilities could read the token in
+			// Without this, a process of the same user in a container with the host's PID namespace could read the token in
 			// /proc/PID/root.
 			if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 				log.Warn("cannot make this process non-dumpable, so other processes of its user can reach its files under /proc", "error", err)
@@ -64,7 +65,7 @@ func addFlags(flags *pflag.FlagSet, o *kubeletshim.Options) {
 	flags.StringVar(&o.NodeName, "node-name", hostname(), "name of this Node in Kubernetes")
 	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file for the Kubernetes API; empty uses the pod's service account")
 	flags.StringSliceVar(&o.Publish, "publish", o.Publish,
-		"what to publish: "+strings.Join(kubeletshim.Publications(), ",")+"; the first is always published")
+		"what to publish: "+strings.Join(kubeletshim.Publications(), ","))
 	flags.BoolVar(&o.FollowAnnotations, "follow-annotations", o.FollowAnnotations,
 		"change classes of running containers when the annotations of their pods change")
 	flags.DurationVar(&o.Grace, "grace", o.Grace, "how long capacity is kept while qos-nri-plugin is not ready; after that, new pods get no classes")

@@ -31,7 +31,7 @@ type publisher interface {
 	Run(ctx context.Context) error
 }
 
-// apiPublishers are the publishers that need the Kubernetes API. The device plugins run without the Kubernetes API.
+// apiPublishers are the publishers that need the Kubernetes API. The device plugins run without it.
 type apiPublishers struct {
 	options  Options
 	cache    *nodecache.Cache
@@ -40,7 +40,8 @@ type apiPublishers struct {
 	log      *slog.Logger
 }
 
-// Run waits until there are credentials that can be used, and then publishes with them until ctx ends.
+// Run waits until there are credentials that can be used, and then publishes with them until ctx ends. If there are none,
+// it returns an error unless the shim has device plugins to run.
 func (a *apiPublishers) Run(ctx context.Context) error {
 	for logged := ""; ; {
 		publishers, err := a.connect()
@@ -50,10 +51,13 @@ func (a *apiPublishers) Run(ctx context.Context) error {
 
 		if err.Error() != logged {
 			logged = err.Error()
-			a.log.Warn("nothing is published to the Kubernetes API; classes and capacities are still published to the kubelet", "problem", logged)
+			a.log.Warn("nothing is published to the Kubernetes API", "problem", logged)
 		}
-		if errors.Is(err, kubeapi.ErrNoCredentials) {
+		switch {
+		case errors.Is(err, kubeapi.ErrNoCredentials) && a.options.publishes(DevicePlugin):
 			return nil
+		case errors.Is(err, kubeapi.ErrNoCredentials):
+			return err
 		}
 		select {
 		case <-ctx.Done():

@@ -13,7 +13,7 @@ import (
 
 // These are the names of what the shim can publish.
 const (
-	// DevicePlugin publishes classes and capacities to the kubelet. The shim always publishes this.
+	// DevicePlugin publishes classes and capacities to the kubelet. Only this needs the kubelet's directories.
 	DevicePlugin = "device-plugin"
 	// NodeObject publishes the NodeQOSResources object of the node.
 	NodeObject = "node-object"
@@ -57,6 +57,8 @@ func (o Options) Validate() error {
 		}
 	}
 	switch {
+	case len(o.Publish) == 0 && !o.FollowAnnotations:
+		return fmt.Errorf("--publish names nothing to publish; name some of %s", strings.Join(Publications(), ", "))
 	case o.Grace < time.Second:
 		return fmt.Errorf("--grace %s is too short for a restart of the plugin; use at least 1s, usually 30s", o.Grace)
 	case o.NodeName == "" && o.usesAPI():

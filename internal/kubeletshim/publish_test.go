@@ -32,7 +32,6 @@ func TestPublishersAreThoseOfTheFlags(t *testing.T) {
 		{"by default all but annotations that change", DefaultOptions().Publish, DefaultOptions().FollowAnnotations,
 			outcome{UsesAPI: true, Publishers: []string{object, pods, evictions}, Conditions: true, Events: true}},
 		{"device plugins alone need no API", []string{DevicePlugin}, false, outcome{}},
-		{"nothing is device plugins alone", nil, false, outcome{}},
 		{"the node's object alone leaves pods unwatched", []string{NodeObject}, false, outcome{UsesAPI: true, Publishers: []string{object}}},
 		{"conditions without events", []string{DevicePlugin, PodConditions}, false,
 			outcome{UsesAPI: true, Publishers: []string{pods}, Conditions: true}},

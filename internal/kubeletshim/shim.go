@@ -6,6 +6,7 @@
 package kubeletshim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -46,9 +47,6 @@ func (s *Shim) Run(ctx context.Context) error {
 
 	registry := metrics.NewRegistry()
 	cache := nodecache.New(s.options.APISocket, s.log)
-	devices := deviceplugin.New(cache, deviceplugin.Options{
-		KubeletDir: s.options.KubeletDir, Grace: s.options.Grace, Registry: registry, Log: s.log,
-	})
 	api := &apiPublishers{options: s.options, cache: cache, client: qosv1alpha1.NewNodeQOSClient(conn), registry: registry, log: s.log}
 	registerMetrics(registry, cache, s.options.Version)
 	s.log.Info("starting", "version", s.options.Version, "node", s.options.NodeName, "publish", strings.Join(s.options.Publish, ","))
@@ -56,25 +54,29 @@ func (s *Shim) Run(ctx context.Context) error {
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return cache.Run(ctx) })
-	group.Go(func() error { return devices.Run(ctx) })
+	ready := func() error { return pluginReady(cache) }
+	if s.options.publishes(DevicePlugin) {
+		devices := deviceplugin.New(cache, deviceplugin.Options{
+			KubeletDir: s.options.KubeletDir, Grace: s.options.Grace, Registry: registry, Log: s.log,
+		})
+		group.Go(func() error { return devices.Run(ctx) })
+		ready = func() error { return cmp.Or(pluginReady(cache), devices.Healthy()) }
+	}
 	if s.options.usesAPI() {
 		group.Go(func() error { return api.Run(ctx) })
 	}
 	if listener != nil {
-		group.Go(func() error {
-			return metrics.NewServer(registry, func() error { return ready(cache, devices) }).Serve(ctx, listener)
-		})
+		group.Go(func() error { return metrics.NewServer(registry, ready).Serve(ctx, listener) })
 	}
 	return group.Wait()
 }
 
-// ready returns an error while the kubelet does not have the capacities of the plugin's classes. Failures of the
-// Kubernetes API do not affect ready.
-func ready(cache *nodecache.Cache, devices *deviceplugin.Publisher) error {
+// pluginReady returns an error while the plugin is not ready. Failures of the Kubernetes API do not affect the readiness of the shim.
+func pluginReady(cache *nodecache.Cache) error {
 	if state, _ := cache.Get(); !state.Ready() {
 		return errors.New(state.Problem)
 	}
-	return devices.Healthy()
+	return nil
 }
 
 func registerMetrics(registry prometheus.Registerer, cache *nodecache.Cache, version string) {

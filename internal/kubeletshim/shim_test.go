@@ -135,6 +135,16 @@ users: [{name: u, user: {token: t}}], clusters: [{name: c, cluster: {server: "ht
 	}
 }
 
+func TestAShimThatPublishesToTheAPIAloneEndsWithoutCredentials(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	r := newRig(t)
+	r.options.Publish = []string{kubeletshim.NodeObject}
+	err := kubeletshim.New(r.options, slog.New(slog.NewTextHandler(&r.log, nil))).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "neither --kubeconfig nor a service account") {
+		t.Errorf("it ended with %v, want the missing credentials", err)
+	}
+}
+
 func TestOptions(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -143,6 +153,7 @@ func TestOptions(t *testing.T) {
 	}{
 		{"the defaults of a node are right", func(*kubeletshim.Options) {}, ""},
 		{"a publication that is unknown", func(o *kubeletshim.Options) { o.Publish = []string{"nodes"} }, `--publish "nodes" is not one of device-plugin, `},
+		{"nothing to publish", func(o *kubeletshim.Options) { o.Publish = nil }, "--publish names nothing to publish"},
 		{"a grace shorter than a restart", func(o *kubeletshim.Options) { o.Grace = time.Millisecond }, "--grace 1ms is too short"},
 		{"no name for publications that need one", func(o *kubeletshim.Options) { o.NodeName = "" }, "--node-name is required"},
 		{"no name for device plugins alone", func(o *kubeletshim.Options) {
