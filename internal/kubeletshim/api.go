@@ -101,7 +101,7 @@ func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 	var all []publisher
 	if a.options.publishes(NodeObject) {
 		all = append(all, nodeobject.New(a.cache, objects, client.CoreV1(), nodeobject.Options{
-			NodeName: a.options.NodeName, Registry: a.registry, Log: a.log,
+			NodeName: a.options.NodeName, FollowsAnnotations: a.options.FollowAnnotations, Registry: a.registry, Log: a.log,
 		}))
 	}
 	if a.options.usesPods() {

@@ -7,6 +7,7 @@ package nodeobject
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,8 @@ const (
 	// interval, because the holders change with every container of the node.
 	holdersInterval  = 30 * time.Second
 	reconcileTimeout = 30 * time.Second
+	// heartbeatJitter is the largest difference between the heartbeat intervals of two nodes.
+	heartbeatJitter = time.Minute
 )
 
 // Cache provides the latest state of the plugin. A nodecache.Cache is a Cache.
@@ -44,15 +47,22 @@ type Cache interface {
 type Options struct {
 	// NodeName is the name of the Node. The NodeQOSResources object has the same name.
 	NodeName string
-	Registry prometheus.Registerer
-	Log      *slog.Logger
+	// FollowsAnnotations is published. It is true if changed annotations of running pods are followed.
+	FollowsAnnotations bool
+	Registry           prometheus.Registerer
+	Log                *slog.Logger
 }
 
-// Publisher reconciles the NodeQOSResources object of the node with the plugin's state. It writes the object only if
-// the object and the state differ.
+// Publisher reconciles the NodeQOSResources object of the node with the plugin's state. It writes the object if the
+// object and the state differ, and otherwise only as a heartbeat.
 type Publisher struct {
-	cache   Cache
-	node    string
+	cache Cache
+	node  string
+	// heartbeat is the longest time between two writes. It is random, so that the heartbeats of nodes that changed together
+	// drift apart.
+	heartbeat          time.Duration
+	followsAnnotations bool
+
 	objects dynamic.ResourceInterface
 	nodes   corev1client.NodesGetter
 	queue   workqueue.TypedDelayingInterface[string] // its only key is the node's name
@@ -73,6 +83,7 @@ type Publisher struct {
 func New(cache Cache, objects dynamic.Interface, nodes corev1client.NodesGetter, options Options) *Publisher {
 	return &Publisher{
 		cache: cache, node: options.NodeName, nodes: nodes, now: time.Now,
+		heartbeat: nodeqosv1alpha1.HeartbeatInterval - rand.N(heartbeatJitter), followsAnnotations: options.FollowsAnnotations,
 		objects:  objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)),
 		writes:   kubeapi.NewWrites(options.Registry),
 		log:      options.Log,

@@ -26,9 +26,9 @@ func TestPublisherWritesOncePerChange(t *testing.T) {
 			r.expectInUse(t, 1)
 			r.expectLog(t)
 		},
-		"an idle hour has no requests": func(t *testing.T) {
+		"an idle time has no requests": func(t *testing.T) {
 			r := settled(t)
-			pass(time.Hour)
+			pass(lull)
 			r.expectRequests(t)
 		},
 		"a change is one write, a second later": func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestPublisherWritesOncePerChange(t *testing.T) {
 			pass(1)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectInUse(t, 1)
-			pass(time.Hour)
+			pass(lull)
 			r.expectRequests(t)
 		},
 		"many changes in a minute are a write every five seconds, with the last of them": func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestPublisherWritesOncePerChange(t *testing.T) {
 				t.Errorf("%d writes", got)
 			}
 			r.expectInUse(t, 600)
-			pass(time.Hour)
+			pass(lull)
 			r.expectRequests(t)
 		},
 		"a change of a running container does not wait with the other holders": func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestPublisherWritesOncePerChange(t *testing.T) {
 			if got := r.published(t).Status.QOSResources.ContainerQOSResources[0].Classes[0].Holders; len(got) != 1 || got[0].Source != "update" {
 				t.Errorf("holders are %v", got)
 			}
-			pass(time.Hour)
+			pass(lull)
 			r.expectRequests(t)
 		},
 		"other changes do not wait for holders": func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestPublisherWritesOncePerChange(t *testing.T) {
 			pass(2 * time.Second)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectInUse(t, 2)
-			pass(time.Hour)
+			pass(lull)
 			r.expectRequests(t)
 		},
 	} {
@@ -110,7 +110,7 @@ func TestPublisherOverRestarts(t *testing.T) {
 			r := settled(t)
 			r.stop()
 			restarted := start(t, r.api, ready(0))
-			pass(time.Hour)
+			pass(lull)
 			restarted.expectRequests(t, watch, getNode)
 		},
 		"a shim that restarts before the plugin leaves what there is": func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestPublisherOverRestarts(t *testing.T) {
 			pass(29 * time.Second)
 			restarted.expectRequests(t, watch)
 			restarted.plugin.Set(ready(0))
-			pass(time.Hour)
+			pass(lull)
 			restarted.expectRequests(t, getNode)
 		},
 		"a plugin that restarts changes nothing": func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestPublisherOverRestarts(t *testing.T) {
 			r.plugin.Set(away)
 			pass(29 * time.Second)
 			r.plugin.Set(ready(0))
-			pass(time.Hour)
+			pass(lull)
 			r.expectRequests(t)
 		},
 		"a plugin that stays away is published once, with its classes as they were, and so is its return": func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestPublisherOverRestarts(t *testing.T) {
 			away.Latest, away.NotReadySince, away.Problem = nil, time.Now(), "does not answer"
 			began := away.NotReadySince
 			r.plugin.Set(away)
-			pass(time.Hour)
+			pass(lull)
 			r.expectInUse(t, 2)
 			if got := r.ready(t); got.Status != metav1.ConditionFalse || got.Message != "does not answer" || got.LastTransitionTime.Unix() != began.Unix() {
 				t.Errorf("got %+v", got)
@@ -149,7 +149,7 @@ func TestPublisherOverRestarts(t *testing.T) {
 				t.Errorf("%d writes", got)
 			}
 			r.plugin.Set(ready(2))
-			pass(time.Hour)
+			pass(lull)
 			if got := r.ready(t); got.Status != metav1.ConditionTrue || r.writes() != 1 {
 				t.Errorf("got %+v", got)
 			}
@@ -164,14 +164,14 @@ func TestPublisherBesideOtherClients(t *testing.T) {
 		"an object that is deleted is created again": func(t *testing.T) {
 			r := settled(t)
 			r.put(func(object) object { return nil })
-			pass(time.Hour)
+			pass(lull)
 			r.expectRequests(t, getNode, applyObject, applyStatus)
 			r.expectInUse(t, 0)
 		},
 		"changes of other clients are overwritten": func(t *testing.T) {
 			r := settled(t)
 			r.put(func(o object) object { o["status"] = object{}; return o })
-			pass(time.Hour)
+			pass(lull)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectInUse(t, 0)
 		},
@@ -181,7 +181,7 @@ func TestPublisherBesideOtherClients(t *testing.T) {
 				o["metadata"].(map[string]any)["labels"] = object{"a": "b"}
 				return o
 			})
-			pass(time.Hour)
+			pass(lull)
 			r.expectRequests(t)
 		},
 		"a condition of another client stays, and causes one write at most": func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestPublisherBesideOtherClients(t *testing.T) {
 			for range 10 {
 				state, _ := r.plugin.Get()
 				r.plugin.Set(state)
-				pass(time.Minute)
+				pass(10 * time.Second)
 			}
 			r.expectRequests(t)
 			if got := len(r.published(t).Status.Conditions); got != 3 {
@@ -213,12 +213,12 @@ func TestPublisherBesideOtherClients(t *testing.T) {
 				pass(time.Minute)
 				r.expectRequests(t, getNode, applyStatus)
 				r.plugin.Set(ready(inUse))
-				pass(time.Minute)
+				pass(10 * time.Second)
 				r.expectRequests(t)
 			}
 			for behind := range 3 {
 				r.lag(2 - behind)
-				pass(time.Minute)
+				pass(10 * time.Second)
 				r.expectRequests(t)
 			}
 		},
@@ -362,16 +362,16 @@ func TestPublisherWithFailures(t *testing.T) {
 			r.expectRequests(t, watch, getNode, applyStatus)
 			r.expectInUse(t, 60)
 			r.expectLog(t, "works again")
-			pass(time.Hour)
+			pass(lull)
 			r.expectRequests(t)
 		},
 		"an API server that was away while nothing changed is not written to": func(t *testing.T) {
 			r := settled(t)
 			r.setDown(true)
-			pass(time.Hour)
+			pass(30 * time.Second)
 			r.takeRequests()
 			r.setDown(false)
-			pass(time.Hour)
+			pass(lull)
 			r.expectRequests(t, watch)
 		},
 		"an expired resource version is not logged": func(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
 type applied struct {
@@ -29,8 +30,8 @@ type applied struct {
 	at      time.Time
 }
 
-// reconcile writes the object if the object's status differs from the desired status. It returns the time after which
-// it must be called again; 0 means that it must be called at the next change.
+// reconcile writes the object if the object's status differs from the desired status, or if a heartbeat is due. It
+// returns the time after which it must be called again; 0 means that it must be called at the next change.
 func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err error) {
 	object := p.observed.get()
 	before, err := statusOf(object)
@@ -43,6 +44,8 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err erro
 	if !known {
 		return next, nil
 	}
+	desired.FollowsAnnotations, desired.LastHeartbeatTime = p.followsAnnotations, before.LastHeartbeatTime
+	next = pause.Shortest(next, p.untilHeartbeat(before))
 
 	if owned(object, p.owner) {
 		if p.inSync(object, before, desired) {
@@ -68,7 +71,21 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err erro
 	if p.inSync(object, before, desired) {
 		return next, nil
 	}
-	return next, p.applyStatus(ctx, object, desired)
+	desired.LastHeartbeatTime = new(seconds(p.now()))
+	return pause.Shortest(graceLeft(state, p.now()), p.heartbeat), p.applyStatus(ctx, object, desired)
+}
+
+// untilHeartbeat returns how long the publisher may leave a status as it is. It returns 0 if the status must be written
+// even if it has not changed.
+func (p *Publisher) untilHeartbeat(status nodeqosv1alpha1.NodeQOSResourcesStatus) time.Duration {
+	if status.LastHeartbeatTime == nil {
+		return 0
+	}
+	age := p.now().Sub(status.LastHeartbeatTime.Time)
+	if age < 0 { // the clock was set back
+		return 0
+	}
+	return max(p.heartbeat-age, 0)
 }
 
 func (p *Publisher) applyStatus(ctx context.Context, object *unstructured.Unstructured, status nodeqosv1alpha1.NodeQOSResourcesStatus) error {
@@ -120,9 +137,12 @@ func updated(holders []nodeqosv1alpha1.Holder) []nodeqosv1alpha1.Holder {
 	})
 }
 
-// inSync reports whether applying the desired status would change nothing. The object may also have fields of other
-// field managers, and an apply keeps these fields.
+// inSync reports whether applying the desired status would change nothing, and no heartbeat is due. The object may also
+// have fields of other field managers, and an apply keeps these fields.
 func (p *Publisher) inSync(object *unstructured.Unstructured, before, desired nodeqosv1alpha1.NodeQOSResourcesStatus) bool {
+	if p.untilHeartbeat(before) == 0 {
+		return false
+	}
 	return equality.Semantic.DeepEqual(before, desired) ||
 		p.applied.version == object.GetResourceVersion() && equality.Semantic.DeepEqual(p.applied.status, desired)
 }

@@ -97,7 +97,7 @@ func (l *logBuffer) take() string {
 	return l.text.String()
 }
 
-func start(t *testing.T, a *api, state nodecache.State) *rig {
+func start(t *testing.T, a *api, state nodecache.State, change ...func(*nodeobject.Options)) *rig {
 	t.Helper()
 	r := &rig{api: a, plugin: cachetest.New(state)}
 	config := a.config()
@@ -109,9 +109,11 @@ func start(t *testing.T, a *api, state nodecache.State) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publisher := nodeobject.New(r.plugin, objects, core.CoreV1(), nodeobject.Options{
-		NodeName: "n1", Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&r.log, nil)),
-	})
+	options := nodeobject.Options{NodeName: "n1", Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&r.log, nil))}
+	for _, f := range change {
+		f(&options)
+	}
+	publisher := nodeobject.New(r.plugin, objects, core.CoreV1(), options)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- publisher.Run(ctx) }()

@@ -3,7 +3,11 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // NodeQOSResources reports the QoS-class resources of a node, with the use and the holders of each class. The object has the name
 // of its node and is deleted with it. The shim on the node writes the status. The object configures nothing.
@@ -16,6 +20,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="PluginReady")].status`
 // +kubebuilder:printcolumn:name="Config",type=string,JSONPath=`.status.conditions[?(@.type=="ConfigurationApplied")].reason`
 // +kubebuilder:printcolumn:name="Unavailable",type=string,JSONPath=`.status.unavailableResources[0].name`
+// +kubebuilder:printcolumn:name="Heartbeat",type=date,JSONPath=`.status.lastHeartbeatTime`
 // +kubebuilder:printcolumn:name="Runtime",type=string,JSONPath=`.status.runtime.name`,priority=1
 // +kubebuilder:printcolumn:name="Plugin",type=string,JSONPath=`.status.plugin.version`,priority=1
 // +kubebuilder:printcolumn:name="Config hash",type=string,JSONPath=`.status.config.hash`,priority=1
@@ -26,7 +31,7 @@ type NodeQOSResources struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// The state of the node. It is written only when it changes.
+	// The state of the node. It is written when it changes, and at least every five minutes.
 	// +optional
 	Status NodeQOSResourcesStatus `json:"status,omitzero"`
 }
@@ -56,6 +61,16 @@ type NodeQOSResourcesStatus struct {
 	// +listMapKey=name
 	UnavailableResources []UnavailableResource `json:"unavailableResources,omitempty"`
 
+	// When the status was last written. While the shim runs and reaches the API server, it writes the status at least every five
+	// minutes. If this time is more than ten minutes ago, the node does not report any more, and the rest of the status may be old.
+	// +optional
+	LastHeartbeatTime *metav1.Time `json:"lastHeartbeatTime,omitempty"`
+
+	// Whether running containers get the classes that changed annotations of their pods request. If false, such a change has no
+	// effect.
+	// +optional
+	FollowsAnnotations bool `json:"followsAnnotations,omitempty"`
+
 	// Conditions of the node as a whole. PluginReady is True while the plugin responds, has class files in force and is
 	// registered with the container runtime; otherwise the rest of the status is the last known state. ConfigurationApplied is
 	// True while the class files on disk are in force. RuntimeRegistered is True while the plugin is registered with the
@@ -77,6 +92,20 @@ type NodeQOSResourcesStatus struct {
 	// The container runtime that the plugin is registered with.
 	// +optional
 	Runtime RuntimeStatus `json:"runtime,omitzero"`
+}
+
+// These constants are the contract of LastHeartbeatTime.
+const (
+	// HeartbeatInterval is the longest time between two writes of the status.
+	HeartbeatInterval = 5 * time.Minute
+	// HeartbeatTimeout is how old LastHeartbeatTime can be before the status counts as old.
+	HeartbeatTimeout = 2 * HeartbeatInterval
+)
+
+// Expired reports whether the node does not report any more. The status then is the last known state. A status without
+// a heartbeat never expires.
+func (s *NodeQOSResourcesStatus) Expired(now time.Time) bool {
+	return s.LastHeartbeatTime != nil && now.Sub(s.LastHeartbeatTime.Time) > HeartbeatTimeout
 }
 
 // QOSResourceStatus describes the QoS-class resources of a node (KEP-3008, "NodeStatus").
@@ -277,7 +306,7 @@ const (
 )
 
 // PodConditionAssigned is the type of the pod condition that the shim writes. It is True while the pod has the classes in its
-// message. It is False when a requested class was refused.
+// message. It is False when a requested class was refused, or when an annotation requests nothing.
 const PodConditionAssigned = GroupName + "/Assigned"
 
 // Reasons of the pod condition. If the plugin refuses a class, the condition has the plugin's reason, e.g. "ClassFull".
@@ -288,6 +317,9 @@ const (
 	ReasonRefused = "Refused"
 	// ReasonChangeRefused means that the pod runs, but not in the classes that its annotations request now.
 	ReasonChangeRefused = "ChangeRefused"
+	// ReasonAnnotationIgnored means that an annotation requests nothing, because its key names no container of the pod, or
+	// is not a key for requests.
+	ReasonAnnotationIgnored = "AnnotationIgnored"
 )
 
 // PodConditionInEffect separates the refusals from the classes in effect, in the message of a pod condition that is False.

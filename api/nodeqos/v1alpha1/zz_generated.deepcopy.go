@@ -128,6 +128,10 @@ func (in *NodeQOSResourcesStatus) DeepCopyInto(out *NodeQOSResourcesStatus) {
 		*out = make([]UnavailableResource, len(*in))
 		copy(*out, *in)
 	}
+	if in.LastHeartbeatTime != nil {
+		in, out := &in.LastHeartbeatTime, &out.LastHeartbeatTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))
