@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,11 +17,11 @@ import (
 
 // nodePage describes a node in the format that KEP-3008 has for "kubectl describe node" ("Kubectl"). It adds the use of
 // the classes.
-func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool) string {
+func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool, now time.Time) string {
 	var page strings.Builder
 	page.WriteString(align([][]string{
 		{"Name:", node.Name},
-		{"Ready:", readyText(node)},
+		{"Ready:", readyText(node, now)},
 		{"Plugin:", orNothing(node.Status.Plugin.Version)},
 		{"Runtime:", orNothing(runtimeText(node.Status.Runtime))},
 		{"Class files:", configText(node.Status.Config)},

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
@@ -17,13 +19,13 @@ import (
 const defaultMark = "*"
 
 // nodeRows returns a row for each node and resource, including unavailable resources. A node without resources gets one row.
-func nodeRows(nodes []nodeqosv1alpha1.NodeQOSResources) [][]string {
+func nodeRows(nodes []nodeqosv1alpha1.NodeQOSResources, now time.Time) [][]string {
 	var rows [][]string
 	for i := range nodes {
 		node, before := &nodes[i], len(rows)
 		add := func(resource, scope, mutable, classes string) {
 			rows = append(rows, []string{
-				node.Name, readyText(node), resource, scope, mutable, orNothing(runtimeText(node.Status.Runtime)),
+				node.Name, readyText(node, now), resource, scope, mutable, orNothing(runtimeText(node.Status.Runtime)),
 				orNothing(node.Status.Plugin.Version), orNothing(short(node.Status.Config.Hash)), classes,
 			})
 		}
@@ -59,13 +61,15 @@ func scopedResources(node *nodeqosv1alpha1.NodeQOSResources) []scopedResource {
 }
 
 // readyText returns a text about the plugin of a node. The text has whether the plugin is ready, and which other
-// conditions are not True.
-func readyText(node *nodeqosv1alpha1.NodeQOSResources) string {
+// conditions are not True. If the node does not report any more, the text has the time since its last report.
+func readyText(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) string {
 	ready := readyCondition(node)
-	if ready == nil {
+	switch {
+	case ready == nil:
 		return "Unknown"
-	}
-	if ready.Status != metav1.ConditionTrue {
+	case node.Status.Expired(now):
+		return "Unknown (last report " + lastReport(node, now) + ")"
+	case ready.Status != metav1.ConditionTrue:
 		return string(ready.Status) + " (" + ready.Reason + ")"
 	}
 
@@ -82,13 +86,34 @@ func readyCondition(node *nodeqosv1alpha1.NodeQOSResources) *metav1.Condition {
 	return meta.FindStatusCondition(node.Status.Conditions, nodeqosv1alpha1.ConditionPluginReady)
 }
 
-// notReadySince returns a sentence about a plugin that is not ready. It returns "" if the plugin is ready or its state
-// is unknown.
-func notReadySince(node *nodeqosv1alpha1.NodeQOSResources) string {
-	if ready := readyCondition(node); ready != nil && ready.Status != metav1.ConditionTrue {
-		return fmt.Sprintf("qos-nri-plugin of %s has not been ready since %s", node.Name, timeText(&ready.LastTransitionTime))
+// current reports whether the state of a node is current. Otherwise it is the last known state.
+func current(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) bool {
+	ready := readyCondition(node)
+	return ready != nil && ready.Status == metav1.ConditionTrue && !node.Status.Expired(now)
+}
+
+// lastReport returns roughly how long ago a node reported last. If the time were exact, a watch would show the node
+// again every minute.
+func lastReport(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) string {
+	age := now.Sub(node.Status.LastHeartbeatTime.Time)
+	for _, unit := range []time.Duration{24 * time.Hour, time.Hour, 10 * time.Minute} {
+		if age >= unit {
+			age = age.Truncate(unit)
+		}
 	}
-	return ""
+	return duration.HumanDuration(age) + " ago"
+}
+
+// notCurrent returns the reason why the state of a node is the last known state, and a sentence about it. Both are ""
+// if the state is current, or if nothing is known about the plugin.
+func notCurrent(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) (reason, sentence string) {
+	if node.Status.Expired(now) {
+		return "NodeNotReported", fmt.Sprintf("the last report of qos-kubelet-shim of %s was %s", node.Name, lastReport(node, now))
+	}
+	if ready := readyCondition(node); ready != nil && ready.Status != metav1.ConditionTrue {
+		return "PluginNotReady", fmt.Sprintf("qos-nri-plugin of %s has not been ready since %s", node.Name, timeText(&ready.LastTransitionTime))
+	}
+	return "", ""
 }
 
 // classTexts formats the classes of a resource as KEP-3008 does, and adds their use: "gold (1/2)".

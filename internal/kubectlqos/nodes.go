@@ -134,13 +134,13 @@ func (o *nodesCommand) show(objects []unstructured.Unstructured) error {
 		return o.showRows(nodes)
 	}
 	for i := range nodes {
-		o.shown.printAgain(o.streams.Out, nodes[i].Name, nodePage(&nodes[i], o.wide()))
+		o.shown.printAgain(o.streams.Out, nodes[i].Name, nodePage(&nodes[i], o.wide(), o.now()))
 	}
 	return nil
 }
 
 func (o *nodesCommand) showRows(nodes []nodeqosv1alpha1.NodeQOSResources) error {
-	rows := changed(&o.shown, nodeRows(nodes), func(row *[]string) (key, text string) {
+	rows := changed(&o.shown, nodeRows(nodes, o.now()), func(row *[]string) (key, text string) {
 		return (*row)[0] + " " + (*row)[2], fmt.Sprint(*row)
 	})
 	text, err := o.table.format(rows)

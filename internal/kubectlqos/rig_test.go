@@ -33,6 +33,7 @@ type rig struct {
 	core    *corefake.Clientset
 	objects *dynamicfake.FakeDynamicClient
 	now     time.Time
+	clock   func() time.Time // instead of now
 }
 
 // newRig makes a cluster of the documents of YAML files in testdata: NodeQOSResources, pods and namespaces.
@@ -136,6 +137,9 @@ func (r *rig) execute(ctx context.Context, out, errs writer, args ...string) int
 	c := &cluster{
 		streams: genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: out, ErrOut: errs},
 		now:     func() time.Time { return r.now },
+	}
+	if r.clock != nil {
+		c.now = r.clock
 	}
 	var namespace string
 	c.connect = func() (*clients, error) {

@@ -149,7 +149,7 @@ func (o *setCommand) refusedError(plan *settingPlan, last outcome) error {
 
 func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outcome, failed error) error {
 	set := fmt.Sprintf("%s %s", plan.subject(o.container), plan.annotation())
-	switch notReady := notReadySince(plan.node); {
+	switch _, notReady := notCurrent(plan.node, o.now()); {
 	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("%s; interrupted before the result was known", set)
 	case last.refused != "":

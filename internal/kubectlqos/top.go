@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
@@ -32,7 +32,7 @@ type classUse struct {
 	// Nodes is the number of nodes that offer the class.
 	Nodes int64 `json:"nodes"`
 	InUse int64 `json:"inUse"`
-	// Capacity and Free are null if the class is unlimited on any node.
+	// Capacity and Free are null if the class is unlimited on any node. Free counts only nodes whose state is current.
 	Capacity *int64 `json:"capacity"`
 	Free     *int64 `json:"free"`
 	// onNodes has the information about the class that each node reports.
@@ -61,7 +61,7 @@ func newTopCommand(c *cluster) *cobra.Command {
 		Use:   "top",
 		Short: "Show the use of each class in the cluster",
 		Long: `top adds up the use and the capacity of each class over all nodes. Capacity and free slots are "inf" if the class is
-unlimited on one of its nodes. A draining class has no free slots.
+unlimited on one of its nodes. A draining class has no free slots, and neither has a node that is not ready.
 
 With --by-namespace it shows how many assignments of each class the namespaces have.
 
@@ -111,9 +111,9 @@ func (o *topCommand) run(ctx context.Context) error {
 // show prints the whole table or document if it differs from the previous one.
 func (o *topCommand) show(nodes []nodeqosv1alpha1.NodeQOSResources) error {
 	if o.byNamespace {
-		return printUse(o, useByNamespace(nodes), namespaceUse.cells, "RESOURCE", "CLASS", "NAMESPACE", "IN-USE", "PODS", "+SCOPE")
+		return printUse(o, useByNamespace(nodes, o.now()), namespaceUse.cells, "RESOURCE", "CLASS", "NAMESPACE", "IN-USE", "PODS", "+SCOPE")
 	}
-	return printUse(o, useByClass(nodes), classUse.cells, "RESOURCE", "CLASS", "NODES", "IN-USE", "CAPACITY", "FREE", "+SCOPE")
+	return printUse(o, useByClass(nodes, o.now()), classUse.cells, "RESOURCE", "CLASS", "NODES", "IN-USE", "CAPACITY", "FREE", "+SCOPE")
 }
 
 func printUse[T any](o *topCommand, all []T, cells func(T) []string, columns ...string) error {
@@ -140,19 +140,28 @@ func printUse[T any](o *topCommand, all []T, cells func(T) []string, columns ...
 
 // noteStale warns about nodes whose numbers are stale.
 func (c *cluster) noteStale(nodes []nodeqosv1alpha1.NodeQOSResources) {
-	var stale []string
+	var notReady, expired []string
 	for i := range nodes {
-		if ready := readyCondition(&nodes[i]); ready == nil || ready.Status != metav1.ConditionTrue {
-			stale = append(stale, nodes[i].Name)
+		switch node := &nodes[i]; {
+		case node.Status.Expired(c.now()):
+			expired = append(expired, node.Name)
+		case !current(node, c.now()):
+			notReady = append(notReady, node.Name)
 		}
 	}
-	if len(stale) > 0 {
-		fmt.Fprintf(c.streams.ErrOut, "Note: the numbers of %s are outdated, because qos-nri-plugin is not ready there\n", others("", stale))
+
+	note := func(nodes []string, why string) {
+		if len(nodes) > 0 {
+			fmt.Fprintf(c.streams.ErrOut, "Note: the numbers of %s are outdated, because %s\n", others("", nodes), why)
+		}
 	}
+	note(notReady, "qos-nri-plugin is not ready there")
+	note(expired, "qos-kubelet-shim there does not report any more")
 }
 
-// useByClass adds up the use of each class over the nodes. The classes are in the order in which they first occur on the nodes.
-func useByClass(nodes []nodeqosv1alpha1.NodeQOSResources) []classUse {
+// useByClass adds up the use of each class over the nodes. The classes are in the order in which they first occur on the
+// nodes. A node whose state is not current has no free slots.
+func useByClass(nodes []nodeqosv1alpha1.NodeQOSResources, now time.Time) []classUse {
 	var all []classUse
 	index := map[classKey]int{}
 	for i := range nodes {
@@ -165,7 +174,7 @@ func useByClass(nodes []nodeqosv1alpha1.NodeQOSResources) []classUse {
 					index[key] = at
 					all = append(all, classUse{classKey: key, Capacity: new(int64), Free: new(int64)})
 				}
-				all[at].add(&r.Classes[j])
+				all[at].add(&r.Classes[j], current(&nodes[i], now))
 			}
 		}
 	}
@@ -174,19 +183,27 @@ func useByClass(nodes []nodeqosv1alpha1.NodeQOSResources) []classUse {
 	return all
 }
 
-func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo) {
+func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo, current bool) {
 	u.onNodes = append(u.onNodes, class)
 	u.InUse = sum(u.InUse, class.InUse)
-	switch {
-	case class.Draining:
+	if class.Draining {
 		return
-	case class.Capacity == 0:
-		u.Capacity, u.Free = nil, nil
-	case u.Capacity != nil:
-		*u.Capacity = sum(*u.Capacity, class.Capacity)
-		*u.Free = sum(*u.Free, max(class.Capacity-class.InUse, 0)) // use beyond the capacity of a node takes no room on others
 	}
+
 	u.Nodes++
+	free := max(class.Capacity-class.InUse, 0) // use beyond the capacity of a node takes no room on others
+	u.Capacity = sumOf(u.Capacity, class.Capacity, class.Capacity == 0)
+	if current {
+		u.Free = sumOf(u.Free, free, class.Capacity == 0)
+	}
+}
+
+// sumOf returns the sum of a number and another one. nil means unlimited.
+func sumOf(n *int64, more int64, unlimited bool) *int64 {
+	if n == nil || unlimited {
+		return nil
+	}
+	return new(sum(*n, more))
 }
 
 func sum(a, b int64) int64 {
@@ -209,9 +226,9 @@ func number(n *int64) string {
 
 // useByNamespace counts the holders of each class by namespace. For each class, the namespaces with the most holders
 // come first, and the holders that are not listed come last.
-func useByNamespace(nodes []nodeqosv1alpha1.NodeQOSResources) []namespaceUse {
+func useByNamespace(nodes []nodeqosv1alpha1.NodeQOSResources, now time.Time) []namespaceUse {
 	var all []namespaceUse
-	for _, of := range useByClass(nodes) {
+	for _, of := range useByClass(nodes, now) {
 		uses, pods := map[string]*namespaceUse{}, map[[2]string]bool{}
 		use := func(namespace string) *namespaceUse {
 			if uses[namespace] == nil {

@@ -26,6 +26,9 @@ import (
 // a change of its node are related.
 const settleTime = 200 * time.Millisecond
 
+// refreshInterval is how often follow calls show without a change, because states become old.
+const refreshInterval = time.Minute
+
 type liveView struct {
 	nodeInformer cache.SharedIndexInformer
 	podInformer  cache.SharedIndexInformer // nil without pods
@@ -59,7 +62,7 @@ func selecting(name, labels string) func(*metav1.ListOptions) {
 	}
 }
 
-// follow calls show after the first list and after every change. It returns nil if ctx ends.
+// follow calls show after the first list, after every change, and every refreshInterval. It returns nil if ctx ends.
 func (v *liveView) follow(ctx context.Context, show func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -82,6 +85,8 @@ func (v *liveView) follow(ctx context.Context, show func() error) error {
 		return nil
 	}
 
+	ticker := time.NewTicker(refreshInterval)
+	defer ticker.Stop()
 	for {
 		if err := show(); err != nil {
 			return err
@@ -90,6 +95,7 @@ func (v *liveView) follow(ctx context.Context, show func() error) error {
 		case <-ctx.Done():
 			return nil
 		case <-v.changed:
+		case <-ticker.C:
 		}
 		select {
 		case <-ctx.Done():

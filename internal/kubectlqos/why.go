@@ -136,8 +136,8 @@ func (v *podView) stale() (reason, message string) {
 	if v.node == nil {
 		return "", ""
 	}
-	if text := notReadySince(v.node); text != "" {
-		return "PluginNotReady", "last known state: " + text
+	if reason, text := notCurrent(v.node, v.now); reason != "" {
+		return reason, "last known state: " + text
 	}
 	return "", ""
 }

@@ -1,0 +1,89 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// reportedAt gives the nodes of the rig their last report.
+func (r *rig) reportedAt(t *testing.T, nodes ...string) {
+	t.Helper()
+	for i := 0; i < len(nodes); i += 2 {
+		r.updateNode(t, nodes[i], func(object map[string]any) {
+			object["status"].(map[string]any)["lastHeartbeatTime"] = nodes[i+1]
+		})
+	}
+}
+
+// The time of the rig is 13:00.
+const (
+	tenMinutesAgo    = "2026-05-01T12:50:00Z"
+	elevenMinutesAgo = "2026-05-01T12:49:00Z"
+	daysAgo          = "2026-04-28T12:00:00Z"
+)
+
+func TestANodeThatDoesNotReportAnyMoreIsUnknown(t *testing.T) {
+	for _, c := range []struct{ last, want string }{
+		{tenMinutesAgo, "n1 | True | k8s.io/rdt | gold (0/2) | silver (0/1) | bronze* (0/inf) | old (0/0, draining)"},
+		{elevenMinutesAgo, "n1 | Unknown (last report 10m ago) | k8s.io/rdt | gold (0/2) | silver (0/1) | bronze* (0/inf) | old (0/0, draining)"},
+		{daysAgo, "n1 | Unknown (last report 3d ago) | k8s.io/rdt | gold (0/2) | silver (0/1) | bronze* (0/inf) | old (0/0, draining)"},
+	} {
+		r := newRig(t, "plain.yaml")
+		r.reportedAt(t, "n1", c.last)
+		if got := bare(r.run(t, "nodes").Out); got != c.want {
+			t.Errorf("last report at %s:\n got %s\nwant %s", c.last, got, c.want)
+		}
+	}
+}
+
+func TestTopCountsNoFreeSlotsOfNodesThatDoNotReport(t *testing.T) {
+	r := newRig(t, "nodes.yaml")
+	r.reportedAt(t, "node-1", elevenMinutesAgo, "node-2", tenMinutesAgo)
+	wantAnswer(t, answer{Out: `
+RESOURCE                 CLASS    NODES   IN-USE   CAPACITY   FREE
+k8s.io/rdt               gold     2       5        3          0
+k8s.io/rdt               silver   1       1        4          0
+k8s.io/rdt               bronze   2       1        inf        0
+k8s.io/rdt               old      0       1        0          0
+vendor.example/fixed     a        1       0        inf        0
+vendor.example/network   fast     1       1        2          0
+vendor.example/network   slow     1       0        inf        0
+`, Errors: `
+Note: the numbers of node-2 are outdated, because qos-nri-plugin is not ready there
+Note: the numbers of node-1 are outdated, because qos-kubelet-shim there does not report any more
+`}, r.run(t, "top"))
+}
+
+func TestPodsOfANodeThatDoesNotReportSayHowOldTheirStateIs(t *testing.T) {
+	r := newRig(t, "plain.yaml")
+	if err := r.core.Tracker().Add(aPod("p").on("n1").asks("rdt=gold").running().Pod); err != nil {
+		t.Fatal(err)
+	}
+	r.holds(t, "main=gold")
+	r.reportedAt(t, "n1", elevenMinutesAgo)
+	const want = "p | main | k8s.io/rdt | gold | gold | container | NodeNotReported: last known state: the last report of qos-kubelet-shim of n1 was 10m ago"
+	if got := bare(r.run(t, "pods", "p").Out); got != want {
+		t.Errorf(" got %s\nwant %s", got, want)
+	}
+}
+
+func TestAWatchShowsThatANodeDoesNotReportAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "plain.yaml")
+		r.clock = time.Now
+		r.reportedAt(t, "n1", time.Now().Format(time.RFC3339))
+		out, _ := r.watching(t, []string{"nodes", "-w"}, func(out, _ *watched) {
+			out.await(t, "n1     True ")
+			time.Sleep(15 * time.Minute) //nolint:forbidigo // it takes no time
+			out.await(t, "n1     Unknown (last report 10m ago) ")
+		})
+		if rows := strings.Count(out, "n1  "); rows != 2 {
+			t.Errorf("%d rows, want 2:\n%s", rows, out)
+		}
+	})
+}
