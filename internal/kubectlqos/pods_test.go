@@ -107,8 +107,9 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"it is done", aPod("p").on("n1").limited(gold).ended(corev1.PodSucceeded, "", ""), "", nil,
 			"p | main | k8s.io/rdt | gold | - | allocated | Succeeded"},
 
-		{"its annotation changed, and nobody follows", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", nil,
-			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the start, and was not changed yet; unless qos-kubelet-shim has --follow-annotations, the request applies only to new pods"},
+		{"its annotation changed, and nobody follows", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
+			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)["followsAnnotations"] = false })
+		}, "p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the start; without --follow-annotations of qos-kubelet-shim, the request applies only to new pods"},
 		{"a change is refused", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionFalse, "ChangeRefused", `pod default/p container main: class "silver" of k8s.io/rdt is full: 1 of 1 in use; in effect: main: k8s.io/rdt gold (container)`, "12:55:00"), "main=gold", nil,
 			`p | main | k8s.io/rdt | silver | gold | container | ChangeRefused: class "silver" of k8s.io/rdt is full: 1 of 1 in use`},
@@ -126,7 +127,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			"p | main | k8s.io/rdt | silver | gold | container | NotReported: the node has not reported the latest change (condition of the pod: main: k8s.io/rdt silver (update))"},
 		{"the holders are newer than the condition", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (container)", "12:40:00"), "main=gold", nil,
-			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the start, and was not changed yet; unless qos-kubelet-shim has --follow-annotations, the request applies only to new pods"},
+			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the start, and was not changed yet"},
 		{"it has just started, and the node has not reported it yet", aPod("p").on("n1").asks("rdt=gold").since(time.Date(2026, 5, 1, 12, 59, 50, 0, time.UTC)), "", nil,
 			`p | main | k8s.io/rdt | gold | unknown | container | NotReported: it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node`},
 		{"not all holders are named", aPod("p").on("n1").asks("rdt=gold").running(), "", func(t *testing.T, r *rig) {

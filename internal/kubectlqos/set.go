@@ -48,8 +48,9 @@ pod. With --pod it sets the annotation qos.noderesource.dev/pod, for all contain
 Requests for other resources stay. RESOURCE= requests the system default. RESOURCE- removes a request; then the pod's
 request applies, or the default.
 
-set first checks the change by the rules of the pod's node. qos-kubelet-shim on the node makes the change if it has
---follow-annotations; set waits for it. The exit code is 1 when the change is refused, or not made in time.`,
+set first checks the change: by the rules and the free slots of the pod's node, and whether qos-kubelet-shim on the node runs with
+--follow-annotations. A change that the node would not make is refused, and nothing is written. Then set waits until the shim
+has made the change. If the shim refuses it, or does not make it in time, set restores the annotation, and the exit code is 1.`,
 		Example: `  kubectl qos set web -c main rdt=silver
   kubectl qos set web -c main rdt=silver,blockio=throttled --dry-run=server
   kubectl qos set web -c main rdt-`,
@@ -119,7 +120,11 @@ func (o *setCommand) run(ctx context.Context) error {
 	case !o.wait:
 		o.print("%s %s\n", plan.subject(o.container), plan.annotation())
 	default:
-		return o.await(ctx, api, plan)
+		err := o.await(ctx, api, plan)
+		if _, is := errors.AsType[noEffectError](err); is {
+			return o.takeBack(ctx, api, plan, err)
+		}
+		return err
 	}
 	return nil
 }

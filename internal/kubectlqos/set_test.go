@@ -6,6 +6,7 @@ package kubectlqos
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -66,6 +67,13 @@ func (r *setRig) afterPatch(wait time.Duration, do func()) {
 	r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		time.AfterFunc(wait, do)
 		return false, nil, nil
+	})
+}
+
+// notReady is a plugin that does not run.
+func notReady(t *testing.T, r *setRig) {
+	r.updateNode(t, "n1", func(object map[string]any) {
+		object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)["status"] = "False"
 	})
 }
 
@@ -132,21 +140,31 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 			answer{Out: "pod/p container main: k8s.io/rdt stays gold\n"}, "k8s.io/rdt=gold"},
 		{"a class that the node refuses", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.refusesAfter(t, time.Second, full)
-		}, answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main still requests it, and the node retries the change when it becomes possible` + "\n"}, "rdt=silver"},
+		}, answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
 		{"what was refused before is reported at once", goldPod().asks("rdt=silver").reported(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
 			[]string{"p", "-c", "main", "rdt=silver", "--timeout", "1ns"}, nil,
-			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main still requests it, and the node retries the change when it becomes possible` + "\n"}, "rdt=silver"},
+			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main was there before, and the node retries the change when it becomes possible` + "\n"}, "rdt=silver"},
 		{"an old refusal is not taken for a new one", goldPod().asks("rdt=silver").reported(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
 			[]string{"p", "-c", "main", "rdt=bronze"}, func(t *testing.T, r *setRig) {
 				r.assignsAfter(t, 3*time.Second, "main=bronze/update")
 			}, answer{Out: "pod/p container main: k8s.io/rdt gold -> bronze\n"}, "rdt=bronze"},
-		{"nobody follows", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, nil,
-			answer{Code: 1, Errors: `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; nothing changed within 30s: check that qos-kubelet-shim of n1 has --follow-annotations, and see kubectl qos pods p` + "\n"}, "rdt=silver"},
-		{"the plugin is away", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
-			r.updateNode(t, "n1", func(object map[string]any) {
-				object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)["status"] = "False"
+		{"the shim does nothing", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, nil,
+			answer{Code: 1, Errors: `Error: pod/p container main: nothing changed within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
+		{"the shim does nothing, and there was no annotation", aPod("p").on("n1").running(), []string{"p", "-c", "main", "rdt=silver"}, nil,
+			answer{Code: 1, Errors: `Error: pod/p container main: nothing changed within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main is removed again` + "\n"}, ""},
+		{"the shim does nothing, and another client sets another class", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+			r.afterPatch(time.Second, func() {
+				r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Annotations[ownKey] = "rdt=bronze" })
 			})
-		}, answer{Code: 1, Errors: `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; nothing changed within 30s, because qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z` + "\n"}, "rdt=silver"},
+		}, answer{Code: 1, Errors: `Error: pod/p container main: nothing changed within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main was changed by another client, and stays "rdt=bronze"` + "\n"}, "rdt=bronze"},
+		{"the shim does nothing, and the API server refuses to restore the annotation", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+			r.afterPatch(time.Second, func() {
+				r.core.PrependReactor("patch", "pods", failing(errors.New("no etcd")))
+			})
+		}, answer{Code: 1, Errors: `Error: pod/p container main: nothing changed within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main could not be restored, and still requests the change: no etcd` + "\n"}, "rdt=silver"},
+		{"the plugin goes away", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+			r.afterPatch(time.Second, func() { notReady(t, r) })
+		}, answer{Code: 1, Errors: `Error: pod/p container main: nothing changed within 30s, because qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
 		{"the pod ends", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.afterPatch(time.Second, func() {
 				r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
@@ -173,6 +191,14 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 	}
 }
 
+func TestSetDoesNotNeedASlotThatTheContainerHas(t *testing.T) {
+	r := newSetRig(t, goldPod())
+	r.holds(t, "main=gold")
+	r.updateRDT(t, "gold", func(of map[string]any) { of["inUse"] = int64(2) })
+	r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)["followsAnnotations"] = false })
+	wantAnswer(t, answer{Out: "pod/p container main: k8s.io/rdt stays gold\n"}, r.run(t, "set", "p", "rdt=gold"))
+}
+
 func TestSetForThePodSparesContainersThatAskForThemselves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newSetRig(t, goldPod().with("side").running())
@@ -195,6 +221,16 @@ func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
 				map[string]any{"name": "vendor.example/fixed", "mutable": false, "classes": []any{map[string]any{"name": "a", "inUse": int64(0)}}})
 		})
 	}
+	status := func(key string, value any) func(t *testing.T, r *setRig) {
+		return func(t *testing.T, r *setRig) {
+			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)[key] = value })
+		}
+	}
+	full := func(inUse int64) func(t *testing.T, r *setRig) {
+		return func(t *testing.T, r *setRig) {
+			r.updateRDT(t, "gold", func(of map[string]any) { of["inUse"] = inUse })
+		}
+	}
 	for _, c := range []struct {
 		name string
 		pod  testPod
@@ -203,6 +239,16 @@ func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
 		code int
 		want string
 	}{
+		{"a change that nobody would make", goldPod(), status("followsAnnotations", false), []string{"p", "rdt=silver"}, 1,
+			`pod/p cannot be changed by annotation, because qos-kubelet-shim of n1 runs without --follow-annotations; add this flag to its arguments, or run "qos-nri-plugin update" on the node`},
+		{"a change while the plugin is away", goldPod(), notReady, []string{"p", "rdt=silver"}, 1,
+			"pod/p cannot be changed, because qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z; see kubectl qos nodes n1"},
+		{"a change on a node that does not report any more", goldPod(), status("lastHeartbeatTime", "2026-05-01T10:00:00Z"), []string{"p", "rdt=silver"}, 1,
+			"pod/p cannot be changed, because the last report of qos-kubelet-shim of n1 was 3h ago; see kubectl qos nodes n1"},
+		{"a class that is full", aPod("p").on("n1").running(), full(2), []string{"p", "rdt=gold"}, 1,
+			`pod/p cannot be changed: class "gold" of k8s.io/rdt is full on n1: 2 of 2 in use; available: silver (1 of 1 free), bronze`},
+		{"a class that has too few slots for all containers", aPod("p").with("side").on("n1").running(), full(1), []string{"p", "--pod", "rdt=gold"}, 1,
+			`pod/p cannot be changed: class "gold" of k8s.io/rdt is too full on n1: 1 of 2 in use, and 2 containers need it; available: gold (1 of 2 free), silver (1 of 1 free), bronze`},
 		{"a pod that is not there", goldPod(), nil, []string{"q", "rdt=gold"}, 1, `there is no pod "q" in namespace "default"; name another namespace with -n`},
 		{"a container that is not there", goldPod(), nil, []string{"p", "-c", "x", "rdt=gold"}, 1, `pod p has no container "x"; it has main`},
 		{"no container of several", goldPod().with("side").running(), nil, []string{"p", "rdt=gold"}, 1, "pod p has several containers; name one with -c, or all with --pod: main, side"},

@@ -126,8 +126,65 @@ func newSettingPlan(
 	if err := v.checkOffers(c, container); err != nil {
 		return nil, err
 	}
-	p.targets, err = v.targets(p, container, c)
-	return p, err
+	if p.targets, err = v.targets(p, container, c); err != nil {
+		return nil, err
+	}
+	return p, v.checkNode(p)
+}
+
+// checkNode returns an error if the node would not make the change now.
+func (v *podView) checkNode(p *settingPlan) error {
+	done := func(t target) bool { return t.known && t.before == t.class }
+	if p.unchanged() && !slices.ContainsFunc(p.targets, func(t target) bool { return !done(t) }) {
+		return nil
+	}
+
+	if _, problem := notCurrent(v.node, v.now); problem != "" {
+		return fmt.Errorf("pod/%s cannot be changed, because %s; see kubectl qos nodes %s", v.pod.Name, problem, v.node.Name)
+	}
+	if !v.node.Status.FollowsAnnotations {
+		return fmt.Errorf("pod/%s cannot be changed by annotation, because qos-kubelet-shim of %s runs without --follow-annotations; "+
+			"add this flag to its arguments, or run \"qos-nri-plugin update\" on the node", v.pod.Name, v.node.Name)
+	}
+	return v.checkRoom(slices.DeleteFunc(slices.Clone(p.targets), func(t target) bool { return !t.known || done(t) }))
+}
+
+// checkRoom returns an error if a class has fewer free slots than containers that are to get the class.
+func (v *podView) checkRoom(targets []target) error {
+	for _, r := range scopedResources(v.node) {
+		for i := range r.Classes {
+			class, needed := &r.Classes[i], int64(0)
+			for _, t := range targets {
+				if t.resource == r.Name && t.class == class.Name {
+					needed++
+				}
+			}
+			free := max(class.Capacity-class.InUse, 0)
+			if class.Capacity == 0 || needed <= free {
+				continue
+			}
+
+			text := fmt.Sprintf("is full on %s: %d of %d in use", v.node.Name, class.InUse, class.Capacity)
+			if free > 0 {
+				text = fmt.Sprintf("is too full on %s: %d of %d in use, and %d containers need it", v.node.Name, class.InUse, class.Capacity, needed)
+			}
+			return fmt.Errorf("pod/%s cannot be changed: class %q of %s %s%s", v.pod.Name, class.Name, r.Name, text, others("; available: ", withRoom(&r)))
+		}
+	}
+	return nil
+}
+
+func withRoom(r *scopedResource) (names []string) {
+	for _, class := range r.Classes {
+		switch {
+		case class.Draining:
+		case class.Capacity == 0:
+			names = append(names, class.Name)
+		case class.InUse < class.Capacity:
+			names = append(names, fmt.Sprintf("%s (%d of %d free)", class.Name, class.Capacity-class.InUse, class.Capacity))
+		}
+	}
+	return names
 }
 
 func (v *podView) checkOffers(c change, container string) error {

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
@@ -21,8 +22,16 @@ import (
 // pollInterval is the time between two polls of the pod and its node.
 const pollInterval = 500 * time.Millisecond
 
+// takeBackTimeout is the maximum duration of the requests that restore an annotation.
+const takeBackTimeout = 10 * time.Second
+
 // errPodGone is the error for a pod that ends while the command waits for the change of its class.
 var errPodGone = errors.New("the pod ended before its class was changed")
+
+// noEffectError is the reason why a change had no effect.
+type noEffectError string
+
+func (e noEffectError) Error() string { return string(e) }
 
 type outcome struct {
 	done bool
@@ -56,7 +65,7 @@ func (o *setCommand) await(ctx context.Context, api *clients, plan *settingPlan)
 			o.printDone(plan)
 			return nil
 		case failed == nil && last.refused != "" && !last.stale:
-			return o.refusedError(plan, last)
+			return last.refusal()
 		}
 
 		select {
@@ -142,24 +151,56 @@ func (o *setCommand) printDone(plan *settingPlan) {
 	}
 }
 
-func (o *setCommand) refusedError(plan *settingPlan, last outcome) error {
-	return fmt.Errorf("%s refused: %s; the annotation %s still requests it, and the node retries the change when it becomes possible",
-		plan.subject(o.container), strings.TrimSuffix(last.refused, ";"), plan.key)
+func (o outcome) refusal() error {
+	return noEffectError("refused: " + strings.TrimSuffix(o.refused, ";"))
 }
 
+// lateError returns the error for a change that was neither made nor refused in time.
 func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outcome, failed error) error {
 	set := fmt.Sprintf("%s %s", plan.subject(o.container), plan.annotation())
 	switch _, notReady := notCurrent(plan.node, o.now()); {
 	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("%s; interrupted before the result was known", set)
 	case last.refused != "":
-		return o.refusedError(plan, last)
+		return last.refusal()
 	case failed != nil:
 		return fmt.Errorf("%s; the result is unknown: %w", set, failed)
 	case notReady != "":
-		return fmt.Errorf("%s; nothing changed within %s, because %s", set, o.timeout, notReady)
+		return noEffectError(fmt.Sprintf("nothing changed within %s, because %s", o.timeout, notReady))
+	}
+	return noEffectError(fmt.Sprintf("nothing changed within %s; see the log of qos-kubelet-shim on %s", o.timeout, plan.node.Name))
+}
+
+// takeBack restores the annotation after a change without effect. It leaves an annotation that another client has
+// changed meanwhile. It returns the error for the user, which says what the annotation is in the end.
+func (o *setCommand) takeBack(ctx context.Context, api *clients, plan *settingPlan, why error) error {
+	text := fmt.Sprintf("%s %s; the annotation %s", plan.subject(o.container), why, plan.key)
+	if plan.unchanged() {
+		return fmt.Errorf("%s was there before, and the node retries the change when it becomes possible", text)
 	}
 
-	return fmt.Errorf("%s; nothing changed within %s: check that qos-kubelet-shim of %s has --follow-annotations, and see kubectl qos pods %s",
-		set, o.timeout, plan.node.Name, plan.pod.Name)
+	ctx, cancel := context.WithTimeout(ctx, takeBackTimeout)
+	defer cancel()
+	var now string
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		pod, err := api.core.CoreV1().Pods(plan.pod.Namespace).Get(ctx, plan.pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if now = pod.Annotations[plan.key]; pod.UID != plan.pod.UID || now != plan.value {
+			return nil
+		}
+		now = plan.had
+		return o.patch(ctx, api, &settingPlan{pod: pod, key: plan.key, value: plan.had})
+	})
+
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s could not be restored, and still requests the change: %w", text, explain(err))
+	case now != plan.had:
+		return fmt.Errorf("%s was changed by another client, and stays %q", text, now)
+	case now == "":
+		return fmt.Errorf("%s is removed again", text)
+	}
+	return fmt.Errorf("%s is %q again", text, now)
 }

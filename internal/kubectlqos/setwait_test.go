@@ -28,14 +28,15 @@ func (r *setRig) cutsOff(fake *clienttesting.Fake, resource string, after time.D
 
 func TestSetReportsTheLastKnownResultAtItsTimeout(t *testing.T) {
 	const set = `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; `
-	const nothing = set + "nothing changed within 30s: check that qos-kubelet-shim of n1 has --follow-annotations, and see kubectl qos pods p\n"
+	const nothing = `Error: pod/p container main: nothing changed within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main `
 	for _, c := range []struct {
 		name string
 		cut  func(r *setRig)
 		want string
 	}{
-		{"in a look at the pod", func(r *setRig) { r.cutsOff(&r.core.Fake, "pods", 29200*time.Millisecond) }, nothing},
-		{"in a look at the node", func(r *setRig) { r.cutsOff(&r.objects.Fake, "nodeqosresources", 29200*time.Millisecond) }, nothing},
+		{"in a look at the pod", func(r *setRig) { r.cutsOff(&r.core.Fake, "pods", 29200*time.Millisecond) },
+			nothing + "could not be restored, and still requests the change: client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline\n"},
+		{"in a look at the node", func(r *setRig) { r.cutsOff(&r.objects.Fake, "nodeqosresources", 29200*time.Millisecond) }, nothing + `is "rdt=gold" again` + "\n"},
 		{"in the first look, when nothing is known", func(r *setRig) {
 			r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				r.core.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -182,8 +182,10 @@ func (v *podView) differs(want classes.Assignment, has assignment) (reason, mess
 	case has.source == classes.SourceAdopted:
 		return "Adopted", "the plugin found it running in this class"
 	case want.Source == classes.SourceContainer || want.Source == classes.SourcePod:
-		return "NotFollowed", "the class was requested after the start, and was not changed yet; " +
-			"unless qos-kubelet-shim has --follow-annotations, the request applies only to new pods"
+		if v.node.Status.FollowsAnnotations {
+			return "NotFollowed", "the class was requested after the start, and was not changed yet"
+		}
+		return "NotFollowed", "the class was requested after the start; without --follow-annotations of qos-kubelet-shim, the request applies only to new pods"
 	}
 	return "CreatedBefore", "it was created with another plugin or other class files; recreate it"
 }
