@@ -77,7 +77,7 @@ func assignedCondition(pod *corev1.Pod) *corev1.PodCondition {
 // container is "", it returns the part about the pod itself. Both results are empty if nothing was refused.
 func refusalOf(pod *corev1.Pod, container string) (reason, message string) {
 	condition := assignedCondition(pod)
-	if condition == nil || condition.Status == corev1.ConditionTrue {
+	if condition == nil || condition.Status == corev1.ConditionTrue || condition.Reason == nodeqosv1alpha1.ReasonAnnotationIgnored {
 		return "", ""
 	}
 

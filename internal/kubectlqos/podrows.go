@@ -159,7 +159,8 @@ func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerS
 	return nil
 }
 
-// rows returns the rows of the pod as a whole, followed by the rows of its containers.
+// rows returns the rows of the pod as a whole, followed by the rows of its containers, and by the rows of annotations
+// that request nothing.
 func (v *podView) rows() []podRow {
 	var rows []podRow
 	if slices.ContainsFunc(v.offers, func(o classes.Offer) bool { return o.Scope == classes.PodScope }) {
@@ -167,6 +168,12 @@ func (v *podView) rows() []podRow {
 	}
 	for _, c := range containersOf(v.pod) {
 		rows = append(rows, v.rowsOf(c, classes.ContainerScope)...)
+	}
+	for _, ignored := range classes.Ignored(v.pod.Annotations, podspec.Containers(v.pod)) {
+		rows = append(rows, podRow{
+			Namespace: v.pod.Namespace, Pod: v.pod.Name, Container: ignored.Container, Node: v.pod.Spec.NodeName,
+			RequestedBy: ignored.Key, Reason: nodeqosv1alpha1.ReasonAnnotationIgnored, Message: ignored.Problem,
+		})
 	}
 	return rows
 }

@@ -107,6 +107,14 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"it is done", aPod("p").on("n1").limited(gold).ended(corev1.PodSucceeded, "", ""), "", nil,
 			"p | main | k8s.io/rdt | gold | - | allocated | Succeeded"},
 
+		{"its annotation is for a container that it has not", aPod("p").on("n1").annotated("container.qos.noderesource.dev/mian", "rdt=gold").running().
+			reported(corev1.ConditionFalse, "AnnotationIgnored", "annotation …; in effect: main: k8s.io/rdt bronze (default)", "12:55:00"), "main=bronze", nil,
+			"p | main | k8s.io/rdt | - | bronze | default\n" +
+				"p | mian | - | - | - | - | AnnotationIgnored: annotation container.qos.noderesource.dev/mian names no container of the pod; its containers are main"},
+		{"its annotation has a key that is not known", aPod("p").on("n1").annotated("qos.noderesource.dev/pods", "rdt=gold").running().
+			reported(corev1.ConditionFalse, "AnnotationIgnored", "annotation …; in effect: main: k8s.io/rdt bronze (default)", "12:55:00"), "main=bronze/default", nil,
+			"p | main | k8s.io/rdt | - | bronze | default\n" +
+				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods requests nothing; write qos.noderesource.dev/pod or container.qos.noderesource.dev/<container>"},
 		{"its annotation changed, and nobody follows", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
 			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)["followsAnnotations"] = false })
 		}, "p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the start; without --follow-annotations of qos-kubelet-shim, the request applies only to new pods"},

@@ -17,3 +17,17 @@ func LimitsOf(pod *corev1.Pod, container string) corev1.ResourceList {
 	}
 	return nil
 }
+
+// Containers returns the names of all containers of a pod: init, ordinary and ephemeral ones.
+func Containers(pod *corev1.Pod) []string {
+	var names []string
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			names = append(names, list[i].Name)
+		}
+	}
+	for i := range pod.Spec.EphemeralContainers {
+		names = append(names, pod.Spec.EphemeralContainers[i].Name)
+	}
+	return names
+}

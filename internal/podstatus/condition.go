@@ -17,6 +17,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // maxMessage is the maximum size of the message of a condition, in bytes. The API server limits only the size of the whole pod.
@@ -38,16 +40,19 @@ type observed struct {
 // condition returns the condition that the pod should have. If the pod must stay as it is, condition returns nil.
 func (o *observed) condition(now metav1.Time) *corev1.PodCondition {
 	current := conditionOf(o.pod)
-	effective := o.effective()
+	effective, ignored := o.effective(), o.ignored()
 	want := &corev1.PodCondition{Type: nodeqosv1alpha1.PodConditionAssigned, Status: corev1.ConditionFalse, LastTransitionTime: now}
 
 	switch {
 	case len(o.refusals) > 0:
 		want.Reason = cmp.Or(o.refusals[0].Series, nodeqosv1alpha1.ReasonRefused)
-		want.Message = refusedMessage(o.refusals, effective)
+		want.Message = refusedMessage(messagesOf(o.refusals), effective)
 	case len(o.refusedChanges) > 0:
 		want.Reason = nodeqosv1alpha1.ReasonChangeRefused
-		want.Message = refusedMessage(o.refusedChanges, effective)
+		want.Message = refusedMessage(messagesOf(o.refusedChanges), effective)
+	case o.assignments != nil && len(ignored) > 0:
+		want.Reason = nodeqosv1alpha1.ReasonAnnotationIgnored
+		want.Message = refusedMessage(ignored, effective)
 	case o.assignments != nil && (o.anyClass() || current != nil):
 		want.Status, want.Reason, want.Message = corev1.ConditionTrue, nodeqosv1alpha1.ReasonAssigned, joinUpTo(effective, maxMessage)
 	default:
@@ -159,11 +164,24 @@ func describe(assignments []*qosv1alpha1.Assignment) string {
 	return strings.Join(parts, ", ")
 }
 
-func refusedMessage(refused []podevents.Record, effective []string) string {
+// ignored describes the annotations that request nothing.
+func (o *observed) ignored() []string {
 	var messages []string
-	for _, r := range refused {
+	for _, ignored := range classes.Ignored(o.pod.Annotations, podspec.Containers(o.pod)) {
+		messages = append(messages, ignored.Problem)
+	}
+	return messages
+}
+
+func messagesOf(records []podevents.Record) []string {
+	var messages []string
+	for _, r := range records {
 		messages = append(messages, r.Message)
 	}
+	return messages
+}
+
+func refusedMessage(messages, effective []string) string {
 	text := cut(strings.Join(messages, "; "), maxMessage/2)
 	if len(effective) == 0 {
 		return text

@@ -42,6 +42,13 @@ func podWith(names ...string) *corev1.Pod {
 	return pod
 }
 
+// annotated returns a pod as the informer has it, with a request in an annotation.
+func annotated(pod *corev1.Pod, key string) *corev1.Pod {
+	pod.Annotations = map[string]string{key: "rdt=gold"}
+	stripped, _ := strip(pod)
+	return stripped.(*corev1.Pod)
+}
+
 func assigned(containers ...*qosv1alpha1.ContainerAssignments) *qosv1alpha1.PodAssignments {
 	return &qosv1alpha1.PodAssignments{Uid: "uid-web", Namespace: "default", Name: "web", Containers: containers}
 }
@@ -55,6 +62,8 @@ func TestCondition(t *testing.T) {
 	restarted.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://1"}}
 	withInit := podWith("main")
 	withInit.Spec.InitContainers = []corev1.Container{{Name: "setup"}}
+	withDebugger := podWith("main")
+	withDebugger.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
 	gold := ctr("main", "1", has("k8s.io/rdt", "gold", container))
 	for _, c := range []struct {
 		name string
@@ -86,6 +95,28 @@ func TestCondition(t *testing.T) {
 			"a refused change lists the classes in effect",
 			observed{pod: podWith("main"), assignments: assigned(gold), refusedChanges: []podevents.Record{{Message: "silver is full"}}},
 			"False ChangeRefused: silver is full; in effect: main: k8s.io/rdt gold (container)",
+		},
+		{
+			"an annotation for a container that the pod does not have is reported",
+			observed{pod: annotated(podWith("main", "side"), "container.qos.noderesource.dev/mian"), assignments: assigned(gold)},
+			"False AnnotationIgnored: annotation container.qos.noderesource.dev/mian names no container of the pod; its containers are main, side; " +
+				"in effect: main: k8s.io/rdt gold (container)",
+		},
+		{
+			"an annotation with an unknown key is reported, also without any class",
+			observed{pod: annotated(podWith("main"), "qos.noderesource.dev/pods"), assignments: assigned()},
+			"False AnnotationIgnored: annotation qos.noderesource.dev/pods requests nothing; " +
+				"write qos.noderesource.dev/pod or container.qos.noderesource.dev/<container>",
+		},
+		{
+			"an annotation for an ephemeral container is not reported",
+			observed{pod: annotated(withDebugger, "container.qos.noderesource.dev/debug"), assignments: assigned(gold)},
+			"True Assigned: main: k8s.io/rdt gold (container)",
+		},
+		{
+			"a refusal comes before an annotation that requests nothing",
+			observed{pod: annotated(podWith("main"), "qos.noderesource.dev/pods"), refusals: []podevents.Record{{Message: "no", Series: "ClassFull"}}},
+			"False ClassFull: no",
 		},
 		{
 			"of a restarted container and its predecessor, the one in the kubelet's status is published",

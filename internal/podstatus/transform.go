@@ -15,6 +15,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/podrequests"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -37,6 +38,7 @@ func strip(object any) (any, error) {
 		Spec: corev1.PodSpec{
 			NodeName:       pod.Spec.NodeName,
 			InitContainers: strippedContainers(pod.Spec.InitContainers), Containers: strippedContainers(pod.Spec.Containers),
+			EphemeralContainers: strippedEphemeral(pod.Spec.EphemeralContainers),
 		},
 		Status: corev1.PodStatus{
 			Phase: pod.Status.Phase,
@@ -51,19 +53,15 @@ func strip(object any) (any, error) {
 }
 
 func strippedAnnotations(pod *corev1.Pod) map[string]string {
-	names := map[string]bool{"": true} // the pod itself
-	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range list {
-			names[list[i].Name] = true
-		}
-	}
-	for i := range pod.Spec.EphemeralContainers {
-		names[pod.Spec.EphemeralContainers[i].Name] = true
-	}
-
+	names := podspec.Containers(pod)
 	kept := map[string]string{}
+	for _, ignored := range classes.Ignored(pod.Annotations, names) {
+		kept[strings.Clone(ignored.Key)] = "" // only its key is reported
+	}
 	for key, value := range pod.Annotations {
-		if key != corev1.MirrorPodAnnotationKey && (!classes.IsPodRequest(key) || !names[podrequests.ContainerOf(key)]) {
+		container := podrequests.ContainerOf(key)
+		isRequest := classes.IsPodRequest(key) && (container == "" || slices.Contains(names, container))
+		if key != corev1.MirrorPodAnnotationKey && !isRequest {
 			continue
 		}
 		if len(value) > maxAnnotation {
@@ -85,6 +83,13 @@ func strippedContainers(containers []corev1.Container) []corev1.Container {
 		kept = append(kept, corev1.Container{
 			Name: c.Name, RestartPolicy: c.RestartPolicy, Resources: corev1.ResourceRequirements{Limits: limits},
 		})
+	}
+	return kept
+}
+
+func strippedEphemeral(containers []corev1.EphemeralContainer) (kept []corev1.EphemeralContainer) {
+	for i := range containers {
+		kept = append(kept, corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: containers[i].Name}})
 	}
 	return kept
 }

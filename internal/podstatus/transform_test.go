@@ -66,8 +66,8 @@ func TestHostileAnnotationsAreStripped(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := got.(*corev1.Pod).Annotations
-	if len(kept) != 6 || kept["container.qos.noderesource.dev/none"] != "" {
-		t.Errorf("kept %d annotations; want those of the pod and of its containers", len(kept))
+	if len(kept) != 8 || kept["container.qos.noderesource.dev/none"] != "" {
+		t.Errorf("kept %d annotations; want those of the pod and of its containers, and the keys of those that request nothing", len(kept))
 	}
 	for key, value := range kept {
 		if len(value) > 16<<10+1 {

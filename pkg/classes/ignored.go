@@ -1,0 +1,72 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// maxIgnored is the maximum number of annotations that Ignored returns. It bounds the memory for a pod with many
+// annotations.
+const maxIgnored = 8
+
+// IgnoredAnnotation is an annotation of a pod that requests nothing, although its key belongs to requests.
+type IgnoredAnnotation struct {
+	Key string
+	// Container is the container that the key names. It is empty if the key names none.
+	Container string
+	// Problem is one line for users. It names the key, the reason and the remedy.
+	Problem string
+}
+
+// Ignored returns the annotations of a pod that request nothing: those for a container that the pod does not have, and
+// those with an unknown key in the domains of this project and of the KEP. containers has the names of all containers of
+// the pod. Ignored leaves out the runtimes' own annotations, because they may be meant for the runtime. It returns the
+// first annotations in the order of their keys.
+func Ignored(annotations map[string]string, containers []string) []IgnoredAnnotation {
+	all := families()
+	whole := []string{PodKey, all[0].kep.pod, all[1].kep.pod}
+	prefixes := []string{ContainerKeyPrefix, all[0].kep.container, all[1].kep.container}
+
+	var ignored []IgnoredAnnotation
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if len(ignored) == maxIgnored || !ofRequests(key) || slices.Contains(whole, key) {
+			continue
+		}
+		container, named := cutAnyPrefix(key, prefixes)
+		switch {
+		case named && slices.Contains(containers, container):
+		case named:
+			ignored = append(ignored, IgnoredAnnotation{key, container, fmt.Sprintf(
+				"annotation %s names no container of the pod; its containers are %s", clipKey(key), list(containers))})
+		default:
+			ignored = append(ignored, IgnoredAnnotation{key, "", fmt.Sprintf(
+				"annotation %s requests nothing; write %s or %s<container>", clipKey(key), PodKey, ContainerKeyPrefix)})
+		}
+	}
+	return ignored
+}
+
+func cutAnyPrefix(key string, prefixes []string) (rest string, found bool) {
+	for _, prefix := range prefixes {
+		if rest, found = strings.CutPrefix(key, prefix); found {
+			return rest, true
+		}
+	}
+	return "", false
+}
+
+// ofRequests reports whether the domain of a key is for requests. The domain of the kubelet's annotations is not.
+func ofRequests(key string) bool {
+	domain, _, ok := strings.Cut(key, "/")
+	if !ok || strings.HasPrefix(key, AllocatedKeyPrefix) {
+		return false
+	}
+	all := families()
+	return domain == Domain || strings.HasSuffix(domain, "."+Domain) ||
+		slices.ContainsFunc(all[:], func(f family) bool { return strings.HasPrefix(f.kep.pod, domain+"/") })
+}
