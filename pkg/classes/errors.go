@@ -83,7 +83,9 @@ func (e *RequestError) Unwrap() error { return e.Err }
 func (c *Catalog) unknownResource(a Assignment) error {
 	names := make([]string, 0, len(c.offers))
 	for _, offer := range c.offers {
-		names = append(names, offer.Name)
+		if offer.Unavailable == nil {
+			names = append(names, offer.Name)
+		}
 	}
 	return refuse(a, ErrUnknownResource, "resource %s does not exist on this node; available: %s", quote(a.Resource), list(names))
 }
