@@ -58,7 +58,7 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.path, "config", defaults.Config, "class file, or directory of class files (*.yaml), if PATH is not given")
-	flags.StringVar(&o.hostRoot, "host-root", defaults.HostRoot, "directory that contains the host's /sys, /dev, /proc and /etc")
+	flags.StringVar(&o.hostRoot, "host-root", defaults.HostRoot, "directory that contains the host's /sys, /dev, /proc and /etc; sockets are not below it")
 	flags.BoolVar(&o.mountResctrl, "mount-resctrl", defaults.MountResctrl, "check for a plugin that runs with --mount-resctrl")
 	flags.BoolVar(&o.offline, "offline", false, "check only the files, not this machine")
 	flags.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "", "CRI socket of the container runtime to check, as unix:///path")
@@ -120,7 +120,7 @@ func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer) (problem
 	defer cancel()
 
 	findings, err := runtimesetup.Inspect(ctx, runtimesetup.Options{
-		Endpoint: o.runtimeEndpoint, NRISocket: o.nriSocket, HostRoot: o.hostRoot, Files: hostfs.Root(o.hostRoot),
+		Endpoint: o.runtimeEndpoint, NRISocket: o.nriSocket, Files: hostfs.Root(o.hostRoot),
 	})
 	for _, finding := range findings {
 		fmt.Fprintln(out, "runtime: "+config.OneLine(finding.String()))

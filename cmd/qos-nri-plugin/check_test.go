@@ -152,3 +152,11 @@ func TestCheckCountsAnAbsentRuntimeAsAProblem(t *testing.T) {
 		t.Errorf("answer is %+v", got)
 	}
 }
+
+func TestCheckInAContainerLooksForSocketsWhereTheyAreMounted(t *testing.T) {
+	f := newCheckFixture(t, map[string]string{"a.yaml": apitest.Files})
+	got := f.check(t, f.dir, "--host-root", "/host", "--runtime-endpoint", "unix://"+f.dir+"/none.sock")
+	if !strings.Contains(got.Out, "DIR/none.sock: connect: no such file or directory") || strings.Contains(got.Out, "/hostDIR") {
+		t.Errorf("answer is %+v", got)
+	}
+}

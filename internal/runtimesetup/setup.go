@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -49,11 +48,10 @@ type Files interface {
 type Options struct {
 	// Endpoint is the CRI endpoint of the runtime. It is written as unix:///path, or only as the path.
 	Endpoint string
-	// NRISocket is the path of the runtime's NRI socket.
+	// NRISocket is the path of the runtime's NRI socket. In a container, this path and that of Endpoint are the paths where
+	// the sockets are mounted.
 	NRISocket string
-	// HostRoot is the host's root directory. The paths of Endpoint and NRISocket are below it.
-	HostRoot string
-	// Files are the files below HostRoot.
+	// Files are the host's files.
 	Files Files
 }
 
@@ -68,9 +66,10 @@ func Inspect(ctx context.Context, o Options) ([]Finding, error) {
 		return nil, err
 	}
 
-	runtime, err := ask(ctx, filepath.Join(o.HostRoot, path))
+	runtime, err := ask(ctx, path)
 	if err != nil {
-		text := fmt.Sprintf("the runtime does not answer on %s: %v; check that it runs, that this is its socket, and that you are root", o.Endpoint, err)
+		text := fmt.Sprintf("the runtime does not answer on %s: %v; check that it runs, that this is its socket, "+
+			"and that you are root; in a container, mount the socket", o.Endpoint, err)
 		return []Finding{{Problem, text}}, nil
 	}
 
@@ -91,7 +90,7 @@ func socketPath(endpoint string) (string, error) {
 // nriSocket reports whether NRI is enabled. It tries the NRI socket, because runtimes do not report over CRI whether
 // NRI is enabled.
 func nriSocket(ctx context.Context, o Options, r runtime) Finding {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(o.HostRoot, o.NRISocket))
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", o.NRISocket)
 	switch {
 	case err == nil:
 		_ = conn.Close()

@@ -73,7 +73,7 @@ func host(t *testing.T, r fakeRuntime, nri bool, files map[string]string) Option
 	if nri {
 		mustListen(t, filepath.Join(root, nriSocketPath))
 	}
-	return Options{Endpoint: "unix://" + endpoint, NRISocket: nriSocketPath, HostRoot: root, Files: hostfs.Root(root)}
+	return Options{Endpoint: "unix://" + filepath.Join(root, endpoint), NRISocket: filepath.Join(root, nriSocketPath), Files: hostfs.Root(root)}
 }
 
 func mustMkdir(t *testing.T, dir string) {
@@ -101,7 +101,7 @@ func inspect(t *testing.T, o Options) []string {
 	}
 	lines := make([]string, 0, len(findings))
 	for _, finding := range findings {
-		lines = append(lines, strings.ReplaceAll(finding.String(), o.HostRoot, ""))
+		lines = append(lines, strings.ReplaceAll(finding.String(), strings.TrimSuffix(o.NRISocket, nriSocketPath), ""))
 	}
 	return lines
 }
