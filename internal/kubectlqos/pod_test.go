@@ -85,6 +85,11 @@ func (p testPod) ended(phase corev1.PodPhase, reason, message string) testPod {
 	return p
 }
 
+func (p testPod) terminating() testPod {
+	p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: time.Date(2026, 5, 1, 12, 59, 0, 0, time.UTC)}, []string{"example.com/x"}
+	return p
+}
+
 // reported has the shim's condition, written at a time of the day of the tests.
 func (p testPod) reported(status corev1.ConditionStatus, reason, message, at string) testPod {
 	written, err := time.Parse(time.RFC3339, "2026-05-01T"+at+"Z")

@@ -222,13 +222,16 @@ func (v *podView) row(c containerView, resource string, want *classes.Assignment
 	return row
 }
 
-// refusedRow returns the row of a resource whose request the node would refuse.
+// refusedRow returns the row of a resource whose request the node would refuse, if it got the request now.
 func (v *podView) refusedRow(c containerView, resource string, refused *classes.RequestError) podRow {
 	row, _, _ := v.effectiveRow(c, resource, classes.Assignment{})
 	if refused.Resource != "" {
 		row.Requested, row.RequestedBy = &refused.Class, keyText(refused.Key)
 	}
 	row.Reason, row.Message = refusal(refused, v.pod.Spec.NodeName == "")
+	if finished(v.pod) || v.pod.DeletionTimestamp != nil { // the node may have changed since
+		row.Reason, row.Message = v.ending(refused.Key)
+	}
 	return row
 }
 

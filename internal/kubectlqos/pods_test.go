@@ -29,6 +29,16 @@ func (r *rig) holds(t *testing.T, pairs string) {
 	}
 }
 
+// addFixed gives n1 a resource vendor.example/fixed with a class a.
+func (r *rig) addFixed(t *testing.T) {
+	t.Helper()
+	r.updateNode(t, "n1", func(object map[string]any) {
+		resources := object["status"].(map[string]any)["qosResources"].(map[string]any)
+		resources["containerQOSResources"] = append(resources["containerQOSResources"].([]any),
+			map[string]any{"name": "vendor.example/fixed", "mutable": false, "classes": []any{map[string]any{"name": "a", "inUse": int64(0)}}})
+	})
+}
+
 func (r *rig) updateRDT(t *testing.T, class string, change func(of map[string]any)) {
 	t.Helper()
 	r.updateNode(t, "n1", func(object map[string]any) {
@@ -104,6 +114,20 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			`p | main | k8s.io/rdt | silver | - | - | Contradiction: k8s.io/rdt has two classes, "gold" and "silver"`},
 		{"the kubelet did not admit it", aPod("p").on("n1").limited(gold).ended(corev1.PodFailed, "UnexpectedAdmissionError", "ask for 1 of "+gold), "", nil,
 			"p | main | k8s.io/rdt | gold | - | allocated | UnexpectedAdmissionError: ask for 1 of " + gold},
+		{"the kubelet did not admit one of its two resources", aPod("p").on("n1").limited(gold).limited("vendor.example/fixed.a").
+			ended(corev1.PodFailed, "UnexpectedAdmissionError", "Allocate failed due to requested number of devices unavailable for qos.noderesource.dev/rdt.gold. Requested: 1, Available: 0, which is unexpected"), "", func(t *testing.T, r *rig) {
+			r.addFixed(t)
+		}, "p | main | k8s.io/rdt | gold | - | allocated | UnexpectedAdmissionError: Allocate failed due to requested number of devices unavailable for qos.noderesource.dev/rdt.gold. Requested: 1, Available: 0, which is unexpected\n" +
+			"p | main | vendor.example/fixed | a | - | allocated"},
+		{"the kubelet did not admit another resource", aPod("p").on("n1").limited(gold).
+			ended(corev1.PodFailed, "UnexpectedAdmissionError", "devices unavailable for example.com/gpu. Requested: 1"), "", nil,
+			"p | main | k8s.io/rdt | gold | - | allocated | UnexpectedAdmissionError: devices unavailable for example.com/gpu. Requested: 1"},
+		{"it is being deleted, and its class is gone already", aPod("p").on("n1").asks("rdt=platin").waiting("ContainerCreating", "").terminating(), "", nil,
+			"p | main | k8s.io/rdt | platin | - | - | Terminating: the pod is being deleted"},
+		{"it has ended, and its class is gone", aPod("p").on("n1").asks("rdt=platin").ended(corev1.PodSucceeded, "", ""), "", nil,
+			"p | main | k8s.io/rdt | platin | - | - | Succeeded"},
+		{"it is being deleted, and has its class", aPod("p").on("n1").asks("rdt=gold").running().terminating(), "main=gold", nil,
+			"p | main | k8s.io/rdt | gold | gold | container"},
 		{"it is done", aPod("p").on("n1").limited(gold).ended(corev1.PodSucceeded, "", ""), "", nil,
 			"p | main | k8s.io/rdt | gold | - | allocated | Succeeded"},
 

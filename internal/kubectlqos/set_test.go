@@ -215,11 +215,7 @@ func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
 	disk := func(t *testing.T, r *setRig) { r.addPodResource(t, "vendor.example/disk", true) }
 	network := func(t *testing.T, r *setRig) {
 		r.addPodResource(t, "vendor.example/network", false)
-		r.updateNode(t, "n1", func(object map[string]any) {
-			resources := object["status"].(map[string]any)["qosResources"].(map[string]any)
-			resources["containerQOSResources"] = append(resources["containerQOSResources"].([]any),
-				map[string]any{"name": "vendor.example/fixed", "mutable": false, "classes": []any{map[string]any{"name": "a", "inUse": int64(0)}}})
-		})
+		r.addFixed(t)
 	}
 	status := func(key string, value any) func(t *testing.T, r *setRig) {
 		return func(t *testing.T, r *setRig) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -91,13 +92,15 @@ func finished(pod *corev1.Pod) bool {
 func (v *podView) why(c containerView, want classes.Assignment, has assignment, is state, satisfied bool) (reason, message string) {
 	switch {
 	case finished(v.pod):
-		return v.ending()
+		return v.ending(want.Key)
 	case v.pod.Spec.NodeName == "":
 		return v.notScheduled()
 	case satisfied && has.evicted != "":
 		return has.evicted, "its class is no longer configured, and its pod will be evicted"
 	case satisfied:
 		return v.stale()
+	case v.pod.DeletionTimestamp != nil:
+		return v.ending(want.Key)
 	case is == notRunning && !asks(&want) && want.Class == classes.SystemDefault:
 		return "", "" // nothing is requested
 	}
@@ -115,11 +118,33 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 	return v.differs(want, has)
 }
 
-func (v *podView) ending() (reason, message string) {
-	if v.pod.Status.Reason != "" {
-		return v.pod.Status.Reason, v.pod.Status.Message
+// ending returns the reason why a pod has ended or is ending, and a message. If the message names extended resources of
+// classes, both are empty for requests that were not made by one of these.
+func (v *podView) ending(key string) (reason, message string) {
+	message = v.pod.Status.Message
+	if named := v.extendedIn(message); len(named) > 0 && !slices.Contains(named, keyText(key)) {
+		return "", ""
 	}
-	return string(v.pod.Status.Phase), v.pod.Status.Message
+
+	switch {
+	case v.pod.Status.Reason != "":
+		return v.pod.Status.Reason, message
+	case finished(v.pod):
+		return string(v.pod.Status.Phase), message
+	}
+	return "Terminating", "the pod is being deleted"
+}
+
+// extendedIn returns the words of a text that are extended resources of classes.
+func (v *podView) extendedIn(text string) []string {
+	words := strings.FieldsFunc(text, func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune(`,;:"'()`, c) })
+	for i := range words {
+		words[i] = strings.TrimRight(words[i], ".")
+	}
+	return slices.DeleteFunc(words, func(word string) bool {
+		_, _, ok := classBehind(v.offers, word)
+		return !ok
+	})
 }
 
 func (v *podView) notScheduled() (reason, message string) {
