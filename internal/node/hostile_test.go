@@ -173,6 +173,34 @@ func TestNoRecordOrCheckpointChangesAnythingOutsideTheGroupsOfClasses(t *testing
 	}
 }
 
+func TestNoProcessOfAnotherCgroupIsMovedIntoTheClassOfAContainer(t *testing.T) {
+	for _, path := range []string{"/", ".", "-.slice", "/kubepods", "kubepods/./", "/kubepods/other"} {
+		t.Run(fmt.Sprintf("%q", path), func(t *testing.T) {
+			const sshd, other = 7, 8
+			g := newWatchedNode(t)
+			for pid, group := range map[int]string{sshd: "/system.slice/sshd", other: "/kubepods/other"} {
+				g.host.Cgroups().AddCgroup(group)
+				g.host.Cgroups().AddProcess(group, pid)
+				g.host.Resctrl().AddTask(pid, "")
+			}
+			c := classes.Holder{ID: "c1", Container: "main", CgroupsPath: path, PID: g.addContainer(t, "c1")}
+
+			g.Synchronize(nil, []state.Existing{running(pod("a", nil), c)})
+			g.Reconcile(t.Context())
+			err := g.Update(t.Context(), ownerA, map[string]string{"k8s.io/rdt": "gold"})
+
+			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("path from the runtime: %q can be the cgroup of others", path)) {
+				t.Errorf("the change is answered with %v", err)
+			}
+			for _, pid := range []int{sshd, other} {
+				if group := g.host.Resctrl().GroupOf(pid); group != "" {
+					t.Errorf("process %d of another cgroup is in group %q", pid, group)
+				}
+			}
+		})
+	}
+}
+
 func marshal(t *testing.T, value any) string {
 	t.Helper()
 	data, err := json.Marshal(value)

@@ -141,7 +141,7 @@ func TestTheRuntimeIsNotAskedToClearADiskThatIsGone(t *testing.T) {
 func TestAContainerWithoutCgroupIsAnError(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	target := container()
-	target.CgroupsPath = "/kubepods/pod1/nosuch"
+	target.ID, target.CgroupsPath = "nosuch", "/kubepods/pod1/nosuch"
 	err := f.backend.Enforce(t.Context(), target, "", "slow")
 	if err == nil || !strings.Contains(err.Error(), "no such cgroup: /sys/fs/cgroup/kubepods/pod1/nosuch") {
 		t.Errorf("got %v", err)

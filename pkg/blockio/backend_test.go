@@ -82,7 +82,7 @@ func (f fixture) apply(section string) fixture {
 }
 
 func container() classes.Holder {
-	return classes.Holder{PodName: "pod", PodUID: "1", Container: "c1", CgroupsPath: groupPath}
+	return classes.Holder{PodName: "pod", PodUID: "1", ID: "c1", Container: "main", CgroupsPath: groupPath}
 }
 
 func pod() classes.Holder {

@@ -118,7 +118,7 @@ func TestAContainerThatEndedIsReported(t *testing.T) {
 	} {
 		f.machine.AddProcess(groupPath, 1)
 		target := container()
-		target.CgroupsPath, target.PID = "/kubepods/pod1/gone", test.pid
+		target.ID, target.CgroupsPath, target.PID = "gone", "/kubepods/pod1/gone", test.pid
 		_, _, err := f.backend.Observe(t.Context(), target, "slow")
 		if got := err != nil && strings.Contains(err.Error(), classes.ErrEnded.Error()); got != test.ended {
 			t.Errorf("%s: %v", test.name, err)

@@ -66,6 +66,8 @@ func FuzzPath(f *testing.F) {
 
 const dir = "/kubepods/pod1/c1"
 
+var holder = classes.Holder{ID: "c1", Container: "main", CgroupsPath: dir}
+
 func detect(t *testing.T, m *simcgroup.Machine) *Tree {
 	t.Helper()
 	tree, err := Detect(m)
@@ -98,7 +100,7 @@ func TestTheHierarchyWithTheIOControllerIsFound(t *testing.T) {
 			if err != nil || root != test.root || version != test.version || tree.Unified() != test.unified {
 				t.Errorf("got %s, v%d, unified %v, %v", root, version, tree.Unified(), err)
 			}
-			got, version, err := tree.IODir(classes.Holder{Container: "c1", CgroupsPath: dir})
+			got, version, err := tree.IODir(holder)
 			if err != nil || got != test.root+dir || version != test.version {
 				t.Errorf("got %s, v%d, %v", got, version, err)
 			}
@@ -111,10 +113,10 @@ func TestAMachineWithoutCgroupsHasNoIOController(t *testing.T) {
 	if _, _, err := tree.IORoot(); !errors.Is(err, ErrNoIO) {
 		t.Errorf("IORoot: %v", err)
 	}
-	if _, _, err := tree.IODir(classes.Holder{CgroupsPath: dir}); !errors.Is(err, ErrNoIO) {
+	if _, _, err := tree.IODir(holder); !errors.Is(err, ErrNoIO) {
 		t.Errorf("IODir: %v", err)
 	}
-	if _, err := tree.Threads(classes.Holder{CgroupsPath: dir}); err == nil || !strings.Contains(err.Error(), "mount cgroup2") {
+	if _, err := tree.Threads(holder); err == nil || !strings.Contains(err.Error(), "mount cgroup2") {
 		t.Errorf("Threads: %v", err)
 	}
 }
@@ -143,6 +145,7 @@ func TestATargetIsFoundByPathOrProcess(t *testing.T) {
 	const root = "/sys/fs/cgroup"
 	m := withGroup(simcgroup.New())
 	m.AddCgroup("/kubepods.slice/kubepods-pod1.slice/cri-containerd-c1.scope")
+	m.AddCgroup("/kubepods.slice/kubepods-pod2_3.slice")
 	m.AddCgroup("/kubepods.slice/kubepods-pod1.slice/crio-c2.scope/container")
 	m.AddCgroup("/kubepods.slice/kubepods-pod1.slice/crio-c3.scope/init.scope")
 	m.AddProcess(dir, 100)
@@ -155,24 +158,26 @@ func TestATargetIsFoundByPathOrProcess(t *testing.T) {
 		want   string
 		err    error
 	}{
-		{"a path", classes.Holder{Container: "c", CgroupsPath: dir}, dir, nil},
-		{"a scope", classes.Holder{Container: "c", CgroupsPath: "kubepods-pod1.slice:cri-containerd:c1"},
+		{"a path", classes.Holder{Container: "c", ID: "c1", CgroupsPath: dir}, dir, nil},
+		{"a scope", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "kubepods-pod1.slice:cri-containerd:c1"},
 			"/kubepods.slice/kubepods-pod1.slice/cri-containerd-c1.scope", nil},
-		{"a pod's slice", classes.Holder{CgroupsPath: "kubepods-pod1.slice"}, "/kubepods.slice/kubepods-pod1.slice", nil},
-		{"a pod's path", classes.Holder{CgroupsPath: "/kubepods/pod1"}, "/kubepods/pod1", nil},
-		{"the child that crun creates in a scope", classes.Holder{Container: "c", CgroupsPath: "kubepods-pod1.slice:crio:c2", PID: 200},
+		{"a pod's slice", classes.Holder{PodUID: "pod1", CgroupsPath: "kubepods-pod1.slice"}, "/kubepods.slice/kubepods-pod1.slice", nil},
+		{"a pod's slice with the dashes of the UID", classes.Holder{PodUID: "2-3", CgroupsPath: "kubepods-pod2_3.slice"},
+			"/kubepods.slice/kubepods-pod2_3.slice", nil},
+		{"a pod's path", classes.Holder{PodUID: "1", CgroupsPath: "/kubepods/pod1"}, "/kubepods/pod1", nil},
+		{"the child that crun creates in a scope", classes.Holder{Container: "c", ID: "c2", CgroupsPath: "kubepods-pod1.slice:crio:c2", PID: 200},
 			"/kubepods.slice/kubepods-pod1.slice/crio-c2.scope/container", nil},
-		{"not a child that the container created", classes.Holder{Container: "c", CgroupsPath: "kubepods-pod1.slice:crio:c3", PID: 300},
+		{"not a child that the container created", classes.Holder{Container: "c", ID: "c3", CgroupsPath: "kubepods-pod1.slice:crio:c3", PID: 300},
 			"/kubepods.slice/kubepods-pod1.slice/crio-c3.scope", nil},
 		{"by its process when there is no path", classes.Holder{Container: "c", ID: "c1", PID: 100}, dir, nil},
-		{"by its process when the path is elsewhere", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "/elsewhere", PID: 100}, dir, nil},
-		{"by its process when the path is below another cgroup", classes.Holder{Container: "c", CgroupsPath: "pod1/c1", PID: 100}, dir, nil},
-		{"not by a process in a cgroup that is not its own", classes.Holder{Container: "c", ID: "c9", CgroupsPath: "/elsewhere", PID: 100},
+		{"by its process when the path is elsewhere", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "/elsewhere/c1", PID: 100}, dir, nil},
+		{"by its process when the path is below another cgroup", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "pod1/c1", PID: 100}, dir, nil},
+		{"not by a process in a cgroup that is not its own", classes.Holder{Container: "c", ID: "c9", CgroupsPath: "/elsewhere/c9", PID: 100},
 			"", ErrNoCgroup},
-		{"not at all without a cgroup", classes.Holder{Container: "c", CgroupsPath: "/elsewhere"}, "", ErrNoCgroup},
-		{"not at all without a process", classes.Holder{Container: "c", CgroupsPath: "/elsewhere", PID: 999}, "", ErrNoCgroup},
-		{"not by the sandbox's process in pod scope", classes.Holder{CgroupsPath: "/elsewhere", PID: 100}, "", ErrNoCgroup},
-		{"not outside of the tree, process or not", classes.Holder{Container: "c", CgroupsPath: "/../etc", PID: 100}, "", ErrBadPath},
+		{"not at all without a cgroup", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "/elsewhere/c1"}, "", ErrNoCgroup},
+		{"not at all without a process", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "/elsewhere/c1", PID: 999}, "", ErrNoCgroup},
+		{"not by the sandbox's process in pod scope", classes.Holder{PodUID: "1", CgroupsPath: "/elsewhere/pod1", PID: 100}, "", ErrNoCgroup},
+		{"not outside of the tree, process or not", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "/../etc/c1", PID: 100}, "", ErrBadPath},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, _, err := tree.IODir(test.target)
@@ -186,6 +191,31 @@ func TestATargetIsFoundByPathOrProcess(t *testing.T) {
 	}
 }
 
+func TestACgroupThatOthersCanHaveIsRefused(t *testing.T) {
+	const id = "0c5e"
+	m := simcgroup.New()
+	m.AddCgroup("/kubepods/pod1/other")
+	m.AddCgroup("/kubepods.slice/kubepods-pod1.slice/cri-containerd-other.scope")
+	m.AddProcess("/kubepods/pod1/other", 7)
+	tree := detect(t, m)
+	for _, path := range []string{"/", ".", "//", "-.slice", "/kubepods", "kubepods/./", "/kubepods/pod1", "/kubepods/pod1/other",
+		"kubepods-pod1.slice", "kubepods-pod1.slice:cri-containerd:other"} {
+		for want, target := range map[string]classes.Holder{
+			"container's ID":    {ID: id, Container: "main", CgroupsPath: path, PID: 7},
+			`container's ID ""`: {Container: "main", CgroupsPath: path, PID: 7},
+			"pod's UID":         {ID: id, PodUID: "5ff1-9a", CgroupsPath: path},
+			`pod's UID ""`:      {ID: id, CgroupsPath: path},
+		} {
+			if threads, err := tree.Threads(target); !errors.Is(err, ErrBadPath) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q, %s: got the threads %v, %v", path, want, threads, err)
+			}
+			if dir, _, err := tree.IODir(target); !errors.Is(err, ErrBadPath) {
+				t.Errorf("%q, %s: got %s, %v", path, want, dir, err)
+			}
+		}
+	}
+}
+
 func TestThreadsOfAllDescendantsAreListed(t *testing.T) {
 	for name, m := range map[string]*simcgroup.Machine{"v2": simcgroup.New(), "v1": simcgroup.NewLegacy(), "hybrid": simcgroup.NewHybrid()} {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +224,7 @@ func TestThreadsOfAllDescendantsAreListed(t *testing.T) {
 			m.AddProcess(dir, 100, 101, 102)
 			m.AddProcess(dir+"/memory.slice/deeper", 90, 103)
 			m.AddProcess("/kubepods/pod1/other", 200)
-			got, err := detect(t, m).Threads(classes.Holder{Container: "c1", CgroupsPath: dir})
+			got, err := detect(t, m).Threads(holder)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,7 +237,7 @@ func TestThreadsOfAllDescendantsAreListed(t *testing.T) {
 
 func TestAnEmptyCgroupHasNoThreads(t *testing.T) {
 	for name, m := range map[string]*simcgroup.Machine{"v2": simcgroup.New(), "hybrid": simcgroup.NewHybrid()} {
-		got, err := detect(t, withGroup(m)).Threads(classes.Holder{Container: "c1", CgroupsPath: dir})
+		got, err := detect(t, withGroup(m)).Threads(holder)
 		if err != nil || len(got) != 0 {
 			t.Errorf("%s: got %v, %v", name, got, err)
 		}
@@ -215,7 +245,7 @@ func TestAnEmptyCgroupHasNoThreads(t *testing.T) {
 }
 
 func TestThreadsOfAMissingCgroupAreAnError(t *testing.T) {
-	_, err := detect(t, simcgroup.New()).Threads(classes.Holder{Container: "c1", CgroupsPath: dir})
+	_, err := detect(t, simcgroup.New()).Threads(holder)
 	if !errors.Is(err, ErrNoCgroup) || !strings.Contains(err.Error(), "/sys/fs/cgroup"+dir) {
 		t.Errorf("got %v", err)
 	}
@@ -227,7 +257,7 @@ func TestARemovedDescendantHasNoThreads(t *testing.T) {
 	m.AddProcess(dir, 100)
 	for err, fatal := range map[error]bool{syscall.ENODEV: false, syscall.ENOENT: false, syscall.EIO: true} {
 		m.Inject(simcgroup.Fault{Op: "read", File: "cgroup.threads", Skip: 1, Err: err})
-		got, gotErr := detect(t, m).Threads(classes.Holder{Container: "c1", CgroupsPath: dir})
+		got, gotErr := detect(t, m).Threads(holder)
 		if fatal != (gotErr != nil) || !fatal && !cmp.Equal(got, []int{100}) {
 			t.Errorf("%v: got %v, %v", err, got, gotErr)
 		}
@@ -254,7 +284,7 @@ func TestTheChildThatCrunCreatesIsFoundFromWithinAContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _, err := tree.IODir(classes.Holder{Container: "c", CgroupsPath: "kubepods-pod1.slice:crio:c2", PID: 200})
+	got, _, err := tree.IODir(classes.Holder{Container: "c", ID: "c2", CgroupsPath: "kubepods-pod1.slice:crio:c2", PID: 200})
 	if want := "/sys/fs/cgroup/kubepods.slice/kubepods-pod1.slice/crio-c2.scope/container"; err != nil || got != want {
 		t.Errorf("got %s, %v; want %s", got, err, want)
 	}

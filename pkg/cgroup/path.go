@@ -10,12 +10,42 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// ErrBadPath is the error for a cgroups path that is malformed or leads out of the cgroup tree.
-var ErrBadPath = errors.New("not a cgroups path")
+// ErrBadPath is the error for a cgroups path that is malformed, leads out of the cgroup tree, or belongs to others too.
+var ErrBadPath = errors.New("unusable cgroups path from the runtime")
 
 const sliceSuffix = ".slice"
+
+// ownPath returns the path of the target's cgroup. If that cgroup can have processes of others, such as the root, ownPath returns
+// ErrBadPath, because a class of the target would apply to those processes as well.
+func ownPath(target classes.Holder) (string, error) {
+	group, err := Path(target.CgroupsPath)
+	if err != nil {
+		return "", err
+	}
+	if isOwn(target, group) {
+		return group, nil
+	}
+
+	of, id := "container's ID", target.ID
+	if target.Scope() == classes.PodScope {
+		of, id = "pod's UID", target.PodUID
+	}
+	return "", fmt.Errorf("%w: %.300q can be the cgroup of others too, because its name does not have the %s %.64q", ErrBadPath, target.CgroupsPath, of, id)
+}
+
+// isOwn reports whether a cgroup belongs to the target alone. Container runtimes name the cgroup of a container for its ID, and the
+// kubelet names the cgroup of a pod for its UID. In the name of a slice, the kubelet writes the dashes of a UID as underscores.
+func isOwn(target classes.Holder, group string) bool {
+	if target.Scope() == classes.ContainerScope {
+		return target.ID != "" && strings.Contains(group, target.ID)
+	}
+	uid := target.PodUID
+	return uid != "" && (strings.Contains(group, uid) || strings.Contains(group, strings.ReplaceAll(uid, "-", "_")))
+}
 
 // Path converts the cgroupsPath of the OCI runtime specification, or a pod's cgroup parent, to a path below the root of
 // a hierarchy. The result begins with "/". Path accepts a path, "slice:prefix:name", or a slice.
@@ -39,7 +69,7 @@ func isSystemd(cgroupsPath string) bool {
 
 func cleanPath(cgroupsPath string) (string, error) {
 	if slices.Contains(strings.Split(cgroupsPath, "/"), "..") {
-		return "", fmt.Errorf("%w: %q leaves the cgroup tree", ErrBadPath, cgroupsPath)
+		return "", fmt.Errorf("%w: %.300q leaves the cgroup tree", ErrBadPath, cgroupsPath)
 	}
 	return path.Join("/", cgroupsPath), nil
 }
@@ -55,7 +85,7 @@ func unitPath(cgroupsPath string) (string, error) {
 
 	switch {
 	case name == "":
-		return "", fmt.Errorf("%w: %q has no name after its last colon", ErrBadPath, cgroupsPath)
+		return "", fmt.Errorf("%w: %.300q has no name after its last colon", ErrBadPath, cgroupsPath)
 	case strings.HasSuffix(name, sliceSuffix):
 		return path.Join(parent, name), nil
 	case prefix != "":
@@ -73,7 +103,7 @@ func slicePath(slice string) (string, error) {
 	name, isSlice := strings.CutSuffix(slice, sliceSuffix)
 	parts := strings.Split(name, "-")
 	if !isSlice || strings.Contains(name, "/") || slices.Contains(parts, "") {
-		return "", fmt.Errorf("%w: %q is not a systemd slice", ErrBadPath, slice)
+		return "", fmt.Errorf("%w: %.300q is not a systemd slice", ErrBadPath, slice)
 	}
 
 	expanded := "/"

@@ -116,9 +116,10 @@ func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error)
 }
 
 // dir returns the target's directory in a hierarchy. This is the directory of the target's cgroups path. If that directory does
-// not exist and the target is a container with a process, dir returns the directory of the cgroup of that process.
+// not exist and the target is a container with a process, dir returns the directory of the cgroup of that process. dir returns
+// only directories that belong to the target alone.
 func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
-	group, err := Path(target.CgroupsPath)
+	group, err := ownPath(target)
 	dir := path.Join(h.point, group)
 	switch {
 	case target.CgroupsPath == "":
@@ -137,16 +138,11 @@ func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	if pidErr != nil {
 		return "", errors.Join(err, pidErr)
 	}
-	if !isOwn(target, group, actual) {
+	// In a hierarchy that the runtime does not use, the process is in another cgroup, such as the one of the runtime's service.
+	if !isOwn(target, actual) {
 		return "", fmt.Errorf("%w, and process %d is in %s, which is not the container's own cgroup", err, target.PID, actual)
 	}
 	return h.dirOf(actual), nil
-}
-
-// isOwn reports whether the cgroup of a container's process can be the container's own cgroup. In a hierarchy that the
-// runtime does not use, the process is in another cgroup, such as the cgroup of the runtime's service.
-func isOwn(target classes.Holder, group, actual string) bool {
-	return group != "" && group != "/" && strings.HasSuffix(actual, group) || target.ID != "" && strings.Contains(actual, target.ID)
 }
 
 // payloadDir returns dir, or the child cgroup "container" of dir if the target's process is in this child. crun can be configured
