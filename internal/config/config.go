@@ -107,9 +107,10 @@ func list(path string) (dir string, names []string, err error) {
 	return dir, names, nil
 }
 
-// HostFiles returns a function that reads the files that configFile fields name. root is the root directory of the host's files.
+// HostFiles returns a function that reads the files that configFile fields name. root is the root directory of the host's
+// files. As in the root directory of a machine, ".." does not lead out of root.
 func HostFiles(root string) func(path string) ([]byte, error) {
-	return func(path string) ([]byte, error) { return readBounded(filepath.Join(root, path)) }
+	return func(path string) ([]byte, error) { return readBounded(filepath.Join(root, filepath.Join("/", path))) }
 }
 
 // readBounded reads a file. If the file is too large, readBounded reads one byte more than allowed, and the parser

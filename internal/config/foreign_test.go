@@ -4,6 +4,8 @@
 package config_test
 
 import (
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"testing"
 
@@ -58,5 +60,18 @@ func TestConfigFilesOfTheRuntimeAreReadBelowTheHostRoot(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{filepath.Join(dir, "a.yaml")}, source.Files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func TestAConfigFileDoesNotLeaveTheHostRoot(t *testing.T) {
+	top := directory(t, map[string]string{"secret.yaml": "password: hunter2", "host/etc/ours.yaml": ""})
+	read := config.HostFiles(filepath.Join(top, "host"))
+	for _, path := range []string{"/../secret.yaml", "../secret.yaml", "/etc/../../secret.yaml"} {
+		if data, err := read(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: got %q, %v", path, data, err)
+		}
+	}
+	if _, err := read("/../etc/ours.yaml"); err != nil {
+		t.Error(err)
 	}
 }

@@ -36,6 +36,15 @@ func (r Root) wantFile(t *testing.T, name, want string) {
 	}
 }
 
+func TestNoPathLeavesTheRoot(t *testing.T) {
+	top := host(t, map[string]string{"/secret": "hunter2", "/host/a": "of the host"})
+	root := Root(filepath.Join(string(top), "host"))
+	if data, err := root.ReadFile("/../secret"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %q, %v", data, err)
+	}
+	root.wantFile(t, "/../a", "of the host")
+}
+
 func TestAWriteNeitherCreatesNorTruncates(t *testing.T) {
 	root := host(t, map[string]string{"/sys/a": "long before"})
 	if err := root.WriteFile("/sys/a", []byte("new")); err != nil {
