@@ -17,14 +17,32 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Server answers /metrics, /healthz and /readyz.
+const (
+	// maxScrapes is the maximum number of scrapes that collect metrics at the same time. The server refuses further ones.
+	maxScrapes = 2
+	// scrapeTimeout is how long a scrape may collect metrics. With a timeout, promhttp encodes the metrics into memory
+	// before it writes them, so a client that reads slowly does not count against maxScrapes.
+	scrapeTimeout = 5 * time.Second
+	readTimeout   = 5 * time.Second
+	writeTimeout  = 10 * time.Second
+	// idleTimeout is longer than the usual interval of scrapes, so a scraper keeps its connection.
+	idleTimeout = 90 * time.Second
+	// maxHeaderBytes is the maximum size of the headers of a request. net/http allows 4 KiB more.
+	maxHeaderBytes = 8 << 10
+)
+
+// Server answers /metrics, /healthz and /readyz. Any pod of the cluster may be a client, so the server limits the time, the
+// memory and the connections that clients can use, and probes are answered whatever other clients do.
 type Server struct{ http.Server }
 
 // NewServer returns a server for the metrics of a registry and for the probes of a program. ready returns an error
 // while the program is not ready. NewServer starts nothing.
 func NewServer(registry *prometheus.Registry, ready func() error) *Server {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		// A compressor takes more memory than the metrics themselves.
+		DisableCompression: true, MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout,
+	}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := ready(); err != nil {
@@ -34,7 +52,10 @@ func NewServer(registry *prometheus.Registry, ready func() error) *Server {
 		_, _ = fmt.Fprintln(w, "ok")
 	})
 
-	return &Server{http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}
+	return &Server{http.Server{
+		Handler: mux, ConnState: new(connections).track, MaxHeaderBytes: maxHeaderBytes,
+		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+	}}
 }
 
 // NewRegistry returns a registry with the metrics that every process has.
@@ -56,14 +77,18 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// Serve serves until ctx ends.
+// Serve serves until ctx ends. Clients that have not read their answers one second later are disconnected.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	stopped := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		stopped <- s.Shutdown(grace)
+		if s.Shutdown(grace) == nil {
+			stopped <- nil
+			return
+		}
+		stopped <- s.Close()
 	}()
 
 	if err := s.Server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,6 +32,7 @@ type installed struct {
 	objects []runtime.Object
 	daemons appsv1.DaemonSet
 	config  corev1.ConfigMap
+	network networkingv1.NetworkPolicy
 	roles   []rbacv1.ClusterRole
 	// bindings are those of the roles.
 	bindings []rbacv1.ClusterRoleBinding
@@ -50,7 +52,8 @@ func renderAt(t *testing.T, dir string) *installed {
 		t.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme,
+		apiextensionsv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -78,6 +81,8 @@ func (i *installed) add(object runtime.Object) {
 		i.daemons = *o
 	case *corev1.ConfigMap:
 		i.config = *o
+	case *networkingv1.NetworkPolicy:
+		i.network = *o
 	case *rbacv1.ClusterRole:
 		i.roles = append(i.roles, *o)
 	case *rbacv1.ClusterRoleBinding:

@@ -10,7 +10,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // credentials is the directory of a pod's API credentials (client-go, rest.InClusterConfig).
@@ -191,6 +194,35 @@ func TestTheRightToEvictIsASeparateKustomization(t *testing.T) {
 	}
 }
 
+func TestOnlyNamespacesThatScrapeReachTheMetrics(t *testing.T) {
+	found := render(t)
+	network, pod := found.network.Spec, found.daemons.Spec.Template
+	selector, err := metav1.LabelSelectorAsSelector(&network.PodSelector)
+	if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+		t.Errorf("the policy selects %v, %v; the pods have %v", selector, err, pod.Labels)
+	}
+	if len(network.Ingress) != 1 || !slices.Equal(network.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) {
+		t.Fatalf("the policy is %+v", network)
+	}
+
+	from := []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"metrics": "enabled"}}}}
+	if diff := cmp.Diff(from, network.Ingress[0].From); diff != "" {
+		t.Errorf("clients (-want +got):\n%s", diff)
+	}
+	var want, got []string
+	for _, c := range pod.Spec.Containers {
+		for _, port := range c.Ports {
+			want = append(want, port.Name)
+		}
+	}
+	for _, port := range network.Ingress[0].Ports {
+		got = append(got, port.Port.String())
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
+	}
+}
+
 func TestEverythingIsInOneNamespace(t *testing.T) {
 	found := render(t)
 	clusterScoped := []string{"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
@@ -206,7 +238,8 @@ func TestEverythingIsInOneNamespace(t *testing.T) {
 			t.Errorf("%s %s is in namespace %q", kind, accessor.GetName(), got)
 		}
 	}
-	want := []string{"ClusterRole", "ClusterRoleBinding", "ConfigMap", "CustomResourceDefinition", "DaemonSet", "Namespace", "ServiceAccount"}
+	want := []string{"ClusterRole", "ClusterRoleBinding", "ConfigMap", "CustomResourceDefinition", "DaemonSet", "Namespace", "NetworkPolicy",
+		"ServiceAccount"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(kinds))); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}

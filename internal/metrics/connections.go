@@ -1,0 +1,96 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+)
+
+const (
+	// maxConnections is the maximum number of open connections.
+	maxConnections = 32
+	// socketBuffer is the size of each of the kernel's two buffers of a connection, in bytes. The kernel would enlarge them up to
+	// several MiB, which count as memory of the process's cgroup.
+	socketBuffer = 32 << 10
+)
+
+// connections limits the open connections of a server. The server accepts every connection, because a listener that stops to
+// accept would also stop the kubelet's probes. If there are too many connections, it closes the oldest one of the client
+// that has most of them. A client that opens many connections thus closes only its own.
+type connections struct {
+	mu sync.Mutex
+	// open has the oldest connection first.
+	open []net.Conn
+}
+
+// track implements http.Server.ConnState.
+func (c *connections) track(conn net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		limitBuffers(conn)
+		if surplus := c.add(conn); surplus != nil {
+			abort(surplus)
+		}
+	case http.StateClosed, http.StateHijacked:
+		c.remove(conn)
+	case http.StateActive, http.StateIdle:
+	}
+}
+
+// add adds a connection, and removes and returns the one that is to be closed instead, if there are too many.
+func (c *connections) add(conn net.Conn) (surplus net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.open = append(c.open, conn)
+	if len(c.open) <= maxConnections {
+		return nil
+	}
+
+	count := map[string]int{}
+	for _, each := range c.open {
+		count[client(each)]++
+	}
+	for _, each := range c.open {
+		if surplus == nil || count[client(each)] > count[client(surplus)] {
+			surplus = each
+		}
+	}
+	c.open = slices.DeleteFunc(c.open, func(each net.Conn) bool { return each == surplus })
+	return surplus
+}
+
+func (c *connections) remove(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open = slices.DeleteFunc(c.open, func(each net.Conn) bool { return each == conn })
+}
+
+// client returns the address of a connection's client, without the port.
+func client(conn net.Conn) string {
+	address := conn.RemoteAddr().String()
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return address
+}
+
+func limitBuffers(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetReadBuffer(socketBuffer) // fails only if the connection has ended
+		_ = tcp.SetWriteBuffer(socketBuffer)
+	}
+}
+
+// abort closes a connection and discards what the client has not read. After a normal close, the kernel would keep it
+// for minutes.
+func abort(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
