@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -22,6 +24,41 @@ import (
 // of their names. It calls readHostFile to read the files that configFile fields name. FileSet.Err joins all problems.
 func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) classes.FileSet {
 	files, err := readFiles(path)
+	return parse(files, err, kinds, readHostFile)
+}
+
+// ReadManifests is like Read, but in a directory it skips Kubernetes objects of other kinds, and returns the names of their files. If
+// there is no other file in the directory, FileSet.Err is not nil. The plugin itself does not skip files, because it would
+// remove the classes of a file whose kind is misspelled.
+func ReadManifests(path string, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) (set classes.FileSet, skipped []string) {
+	files, err := readFiles(path)
+	var own []classes.File
+	for _, file := range files {
+		if file.Name != path && isOtherKind(file.Data) {
+			skipped = append(skipped, filepath.Base(file.Name))
+			continue
+		}
+		own = append(own, file)
+	}
+
+	if len(own) == 0 && len(skipped) > 0 {
+		err = errors.Join(err, fmt.Errorf("%s has no class file; a class file has the kind %s", path, classes.FileKind))
+	}
+	return parse(own, err, kinds, readHostFile), skipped
+}
+
+// isOtherKind reports whether the first document of a file is a Kubernetes object, and not a class file.
+func isOtherKind(data []byte) bool {
+	var object struct {
+		APIVersion string `yaml:"apiVersion"`
+		Kind       string `yaml:"kind"`
+	}
+	err := yaml.Unmarshal(data, &object)
+	return err == nil && object.APIVersion != "" && object.Kind != "" && object.Kind != classes.FileKind
+}
+
+// parse parses files. err is the error of reading them.
+func parse(files []classes.File, err error, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) classes.FileSet {
 	set := classes.FileSet{Err: err}
 	for _, file := range files {
 		set.Files = append(set.Files, file.Name)

@@ -5,6 +5,8 @@ package kubectlqos
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,8 +20,9 @@ func newCheckCommand() *cobra.Command {
 		Use:   "check FILE…",
 		Short: "Check class files, without any machine or cluster",
 		Long: `check reads each class file or directory separately, and prints a line for every problem, like "qos-nri-plugin check
---offline". All *.yaml and *.yml files of a directory belong together, as for the plugin. To check whether a machine supports
-the classes, run "qos-nri-plugin check" on a node.
+--offline". All *.yaml and *.yml files of a directory belong together, as for the plugin. In a directory, check skips
+Kubernetes objects of other kinds. The plugin does not, so do not install such files among its class files. To check whether
+a machine supports the classes, run "qos-nri-plugin check" on a node.
 
 The exit code is 0 when there are no problems, 1 when there are, and 2 when the command line is wrong.`,
 		Example: `  kubectl qos check classes.yaml
@@ -33,7 +36,10 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			problems := 0
 			for _, path := range args {
-				source := config.Read(path, config.OfflineKinds(), config.HostFiles(hostRoot))
+				source, skipped := config.ReadManifests(path, config.OfflineKinds(), config.HostFiles(hostRoot))
+				if len(skipped) > 0 {
+					fmt.Fprintln(cmd.OutOrStdout(), "skipped, because they are of other kinds:", program.Printable(strings.Join(skipped, ", ")))
+				}
 				problems += config.PrintProblems(cmd.OutOrStdout(), source.Err)
 				if source.Err == nil {
 					config.PrintSummary(cmd.OutOrStdout(), source, true)
