@@ -109,7 +109,7 @@ func checkFiles(ctx context.Context, out io.Writer, source classes.FileSet, know
 	}
 
 	for _, warning := range warningsOf(resources) {
-		fmt.Fprintln(out, "warning: "+config.OneLine(warning))
+		fmt.Fprintln(out, "warning: "+program.OneLine(warning))
 	}
 	config.PrintSummary(out, source, offline)
 	return 0
@@ -123,7 +123,7 @@ func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer) (problem
 		Endpoint: o.runtimeEndpoint, NRISocket: o.nriSocket, Files: hostfs.Root(o.hostRoot),
 	})
 	for _, finding := range findings {
-		fmt.Fprintln(out, "runtime: "+config.OneLine(finding.String()))
+		fmt.Fprintln(out, "runtime: "+program.OneLine(finding.String()))
 		if finding.Level == runtimesetup.Problem {
 			problems++
 		}

@@ -6,8 +6,8 @@ package config
 import (
 	"fmt"
 	"io"
-	"strings"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -25,7 +25,7 @@ func (n Problems) Error() string {
 func PrintProblems(out io.Writer, err error) int {
 	problems := classes.SplitErrors(err)
 	for _, problem := range problems {
-		fmt.Fprintln(out, OneLine(problem.Error()))
+		fmt.Fprintln(out, program.OneLine(problem.Error()))
 	}
 	return len(problems)
 }
@@ -50,6 +50,3 @@ func count(n int, one, many string) string {
 	}
 	return fmt.Sprintf("%d %s", n, many)
 }
-
-// OneLine joins the lines of a text to one line.
-func OneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }

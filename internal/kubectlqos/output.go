@@ -4,20 +4,27 @@
 package kubectlqos
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/yaml"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-const formatWide = "wide"
+const (
+	formatWide = "wide"
+	formatJSON = "json"
+	formatYAML = "yaml"
+)
 
 // output is the value of the flag --output. It selects a table, a wide table, or documents in the formats of kubectl.
 type output struct {
@@ -42,13 +49,64 @@ func (o *output) read(cmd *cobra.Command) (err error) {
 	if o.wide() || *o.flags.OutputFormat == "" && *o.flags.TemplatePrinterFlags.TemplateArgument == "" {
 		return nil
 	}
-	if o.documents, err = o.flags.ToPrinter(); err != nil {
+	if format := *o.flags.OutputFormat; format == formatJSON || format == formatYAML {
+		document := &documentPrinter{yaml: format == formatYAML}
+		document.json, err = o.flags.JSONYamlPrintFlags.ToPrinter(formatJSON)
+		o.documents = document
+	} else {
+		o.documents, err = o.flags.ToPrinter()
+	}
+	if err != nil {
 		return program.UsageError(cmd, fmt.Errorf("--output: %w", err))
 	}
 	return nil
 }
 
 func (o *output) wide() bool { return *o.flags.OutputFormat == formatWide }
+
+// documentPrinter prints JSON or YAML as the printers of cli-runtime do, but it escapes control characters, which anybody can write
+// into the annotations of a pod. A terminal obeys them in JSON, and sigs.k8s.io/yaml refuses an object that has them.
+type documentPrinter struct {
+	// json prints JSON.
+	json printers.ResourcePrinter
+	yaml bool
+	// more is true if a document was printed.
+	more bool
+}
+
+// PrintObj implements printers.ResourcePrinter.
+func (p *documentPrinter) PrintObj(object runtime.Object, w io.Writer) (err error) {
+	var printed bytes.Buffer
+	if err := p.json.PrintObj(object, &printed); err != nil {
+		return err
+	}
+
+	text := escapeControls(printed.String())
+	if p.yaml {
+		if text, err = yaml.JSONToYAML(text); err != nil {
+			return err
+		}
+		if p.more {
+			text = append([]byte("---\n"), text...)
+		}
+		p.more = true
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// escapeControls escapes the control characters in the strings of a JSON document. encoding/json escapes only those of ASCII.
+func escapeControls(document string) []byte {
+	var text bytes.Buffer
+	for _, r := range document {
+		if unicode.IsControl(r) && r != '\n' {
+			fmt.Fprintf(&text, `\u%04x`, r)
+			continue
+		}
+		text.WriteRune(r)
+	}
+	return text.Bytes()
+}
 
 // printList prints values that are not objects of the Kubernetes API as one document.
 func printList[T any](o *output, w io.Writer, items []T) error {

@@ -18,3 +18,8 @@ func Printable(text string) string {
 		return ' '
 	}, text)
 }
+
+// OneLine joins the lines of a text to one printable line.
+func OneLine(text string) string {
+	return Printable(strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
+}

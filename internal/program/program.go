@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -45,7 +44,7 @@ func Execute(ctx context.Context, root *cobra.Command, args []string) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(root.ErrOrStderr(), "Error:", strings.ReplaceAll(err.Error(), "\n", "; "))
+	fmt.Fprintln(root.ErrOrStderr(), "Error:", OneLine(err.Error()))
 	if errors.Is(err, errUsage) {
 		return ExitUsage
 	}
