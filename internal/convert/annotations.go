@@ -12,8 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// annotation is a class in an annotation. An existing annotation requests this class, or the class is to be added to
-// the annotation.
+// annotation is a class that an annotation of the pod requests, or that is to be added to the annotation.
 type annotation struct{ key, resource, class string }
 
 // containerKeys returns the keys of the annotations that request a class of a resource for a container. The value of the first
@@ -27,7 +26,7 @@ func containerKeys(resource, container string) []string {
 }
 
 // podKeys returns the keys of the annotations that request a class of a resource for all containers of a pod. The
-// values have the same formats as those of containerKeys.
+// values have the formats that containerKeys describes.
 func podKeys(resource string) []string {
 	keys := []string{classes.PodKey}
 	if short := shortName(resource); short != resource {
@@ -99,7 +98,7 @@ func (p *pod) addAnnotation(r *request, key string) {
 		p.fault(r.place, "needs the annotation %s: %s=%s, but the place of the pod's annotations is unknown; "+
 			"add the annotation to the pod's metadata, and remove this request",
 			key, shortName(r.resource), r.class)
-	case len(p.annotated(r.resource, []string{key})) == 0: // otherwise it is there already, since refuseOtherClass reports others
+	case len(p.annotated(r.resource, []string{key})) == 0: // otherwise the annotation already has this class
 		p.annotate = append(p.annotate, annotation{key, r.resource, r.class})
 		if kind := stringOf(p.owner, "kind"); kind != "" && kind != "Pod" && stringOf(p.owner, "apiVersion") != "" {
 			p.note("the annotations are set on the %s itself; check that its controller gives them to the pods", kind)

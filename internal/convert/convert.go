@@ -36,9 +36,9 @@ type problem struct {
 
 func (p problem) Error() string { return p.text }
 
-// Convert converts the manifests of a YAML or JSON file. name is the name of the file in errors. Convert returns a text without
-// the KEP's fields unchanged, even if the text is not YAML. Converting a result again changes nothing. The error joins all
-// problems. Each problem is one line with the file, the line, the object, the field, the state and the remedy.
+// Convert converts the manifests of a YAML or JSON file. Errors use name as the name of the file. A text that has none
+// of the KEP's fields is returned unchanged, even if it is not YAML. Converting a result again changes nothing. The
+// error joins all problems. Each problem is one line with file, line, object, field, state and remedy.
 func Convert(name string, text []byte, known Known) (Result, error) {
 	if !bytes.Contains(text, []byte(fieldName)) {
 		return Result{Text: text}, nil

@@ -25,7 +25,7 @@ const byteOrderMark = "\ufeff"
 type document struct {
 	*file
 	// raw has all bytes of the document. head has the line with the marker "---". body has the bytes after head, and
-	// line is the number of its first line.
+	// line is the number of body's first line.
 	raw, head, body []byte
 	line            int
 
@@ -117,14 +117,13 @@ func separator(text []byte) string {
 	switch string(beginning.Find(text)) {
 	case "---":
 		return ""
-	case "%": // a directive needs the end of the document before
+	case "%": // before a directive, the previous document must be ended with "..."
 		return "..." + newline(text)
 	}
 	return "---" + newline(text)
 }
 
-// These constants limit the number of nodes of a document after its aliases are expanded. The limit is the sum of a
-// constant and a number of nodes for each byte.
+// maxNodes + maxNodesPerByte*bytes is the limit for the nodes of a document after its aliases are expanded.
 const (
 	maxNodes        = 1 << 16
 	maxNodesPerByte = 4

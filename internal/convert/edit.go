@@ -70,7 +70,7 @@ func setText(n *yaml.Node, value string) {
 	n.Tag, n.Value = yaml.NodeTagString, value
 }
 
-// childMapping returns the mapping in the field name of m. If the mapping is missing or null, childMapping creates it.
+// childMapping returns the mapping in m's field with this name. It creates the mapping if it is missing or null.
 func childMapping(m *yaml.Node, name string) *yaml.Node {
 	key, value := find(m, name)
 	if key == nil {
@@ -101,8 +101,8 @@ func addFields(m *yaml.Node, added ...field) {
 	}
 }
 
-// replaceField replaces the field e by a mapping with this name and the added fields. If m already has a mapping with this name,
-// replaceField adds the fields to that mapping and removes e. lost has comments whose field is gone; they stay as comments.
+// replaceField replaces the field e by a mapping with this name and the added fields. If m already has such a mapping,
+// replaceField adds the fields to that mapping and removes e. It keeps lost, the comments of removed fields.
 func replaceField(m *yaml.Node, e entry, name string, added []field, lost string) {
 	if key, _ := find(m, name); key != nil || e.key == nil {
 		addFields(childMapping(m, name), added...)
@@ -117,8 +117,8 @@ func replaceField(m *yaml.Node, e entry, name string, added []field, lost string
 	*e.node = *newMapping(added...)
 }
 
-// removeField removes a field. The comments of the field stay in the mapping. If the mapping becomes empty, the
-// comments move to the key of the mapping, which is above.
+// removeField removes a field. The comments of the field stay in the mapping. above is the key of the mapping, and gets
+// the comments if the mapping becomes empty.
 func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	remove(m, slices.Index(m.Content, e.key), 2, lost)
 	if len(m.Content) == 0 && above != nil {

@@ -114,7 +114,7 @@ func (i *limitItem) setNames() {
 	}
 }
 
-// splitLimitRange leaves the other limits in the LimitRange. It moves the defaults to a new QOSLimitRange after the LimitRange.
+// splitLimitRange moves the default classes to a new QOSLimitRange. The other limits stay in the LimitRange.
 func (d *document) splitLimitRange(n, limits *yaml.Node, items []limitItem) {
 	moved := newList()
 	for _, item := range items {

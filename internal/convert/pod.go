@@ -16,8 +16,8 @@ type pod struct {
 	*document
 	place
 	spec *yaml.Node
-	// owner is the mapping that has the pod spec in its field key, and that may have metadata. It is nil if the spec is
-	// in no mapping.
+	// owner is the mapping whose field key has the pod spec, and which may have metadata. It is nil if the spec is in
+	// no mapping.
 	owner, key       *yaml.Node
 	annotations, qos entry
 	requests         []request
@@ -132,8 +132,8 @@ func oneUnit(r *request, found comments) field {
 	return field{extended(r.resource, r.class), &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagInt, Value: "1"}, found}
 }
 
-// limited returns the extended resource in the limits of a container that belongs to the resource of the request.
-// contradicts reports whether this extended resource stands for another class than the requested one.
+// limited returns the extended resource that the limits of a container have for the resource of the request.
+// contradicts is true if this extended resource stands for another class than the requested one.
 func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	for key := range fields(c.limits.value) {
 		class, ok := strings.CutPrefix(key.Value, prefix(r.resource))

@@ -148,7 +148,7 @@ func (q *quota) addClass(n *yaml.Node, resource, name string, capacity int64) {
 	q.lost = found.foot
 }
 
-// addLimit adds a limit. The comments of the limit begin with the comments that have moved to the limit.
+// addLimit adds a limit. The comments in q.lost become the first comments of the limit.
 func (q *quota) addLimit(resource, class string, capacity int64, found comments) {
 	value := newText(strconv.FormatInt(capacity, 10))
 	value.Style = yaml.DoubleQuotedStyle
