@@ -60,8 +60,8 @@ func podsWithDevices(c class, assignments *qosv1alpha1.ListAssignmentsResponse) 
 }
 
 // ownersWithoutDevice returns the owners that hold no device of the class, in a fixed order. Kubelet reports pods by
-// name only. If several pods have the same name, only one of them matches a device, and an owner whose class kubelet
-// allocated matches before other owners.
+// name only. If several owners have the same name, a device matches only one of them, preferably an owner whose class
+// kubelet allocated.
 func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
 	matched := map[owner]bool{}
 	var list []owner
@@ -80,8 +80,8 @@ func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
 	return list
 }
 
-// account compares the owners of a class with kubelet's allocations. If kubelet allocated the class of an owner, the
-// owner counts as accounted for, even if kubelet does not report the owner's device: kubelet does not report init
+// account compares the owners of a class with kubelet's allocations. An owner whose class kubelet allocated counts as
+// accounted for, even if kubelet does not report the owner's device. The reason is that kubelet never reports init
 // containers, and does not report all pods for some time after its start.
 func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners := ownersOf(c, assignments)
@@ -115,8 +115,9 @@ func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *alloc
 	return u
 }
 
-// accountFromCache replaces account while kubelet does not answer. It uses the assignments and the cached devices. The owner of a
-// class of pod scope counts as accounted for if its pod has a cached device, or if a granted device is left for it.
+// accountFromCache replaces account while kubelet does not answer. It uses the assignments and the cached devices. An
+// owner of pod scope counts as accounted for if its pod has a cached device, or if a granted device is not used by
+// another owner.
 func accountFromCache(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners, holders := ownersOf(c, assignments), a.holders(c)
 	granted := a.granted[c.extended]

@@ -13,7 +13,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// directory watches kubelet's directories. When kubelet starts, it removes all sockets in its directory and then creates its own.
+// directory watches kubelet's directories. When kubelet starts, it removes all sockets there and creates its own
+// socket.
 type directory struct {
 	root    string
 	log     *slog.Logger
@@ -53,7 +54,7 @@ func (d *directory) watch() {
 	failed := false
 	for _, dir := range []string{d.root, filepath.Join(d.root, pluginsDirectory), filepath.Join(d.root, podResourcesDirectory)} {
 		err := d.watcher.Add(dir)
-		// These errors are ignored. A missing or unreadable directory is reported where it is used, and its parent
+		// A missing or unreadable directory is no failure here. It is reported where it is used, and its parent
 		// directory is watched. ErrClosed means that the process is ending.
 		if err != nil && !errors.Is(err, fsnotify.ErrClosed) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 			failed = true

@@ -28,7 +28,7 @@ type class struct {
 	others []class
 }
 
-// is reports whether resource, name and scope identify the class itself or one of the others.
+// is reports whether resource, name and scope identify c or one of c.others.
 func (c class) is(resource, name string, podScope bool) bool {
 	if c.resource == resource && c.name == name && c.podScope == podScope {
 		return true
@@ -70,8 +70,8 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	return list
 }
 
-// insert adds a class to the list. If the list has a class with the same extended resource, only one of the two classes
-// stays in the list, and the other class is added to its others.
+// insert adds a class to the list. If the list has a class with the same extended resource, insert keeps only one of
+// the two classes in the list, and adds the other class to the field others of the kept one.
 func insert(list []class, c class) []class {
 	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
 	if i < 0 {
@@ -94,8 +94,8 @@ type device struct {
 }
 
 // plan returns the devices to list. It lists all allocated devices, and free devices up to the capacity. For each
-// assignment that kubelet does not account for, plan makes one free device unhealthy. It begins with the devices that
-// have the highest numbers, and takes devices that Allocate has granted last.
+// assignment that kubelet does not account for, plan makes one free device unhealthy. It begins with the highest
+// numbers, and makes a device that Allocate has granted unhealthy only if no other free device is left.
 //
 // Allocated devices stay healthy, because a kubelet that has restarted fails pods whose devices are unhealthy.
 func plan(c class, u usage) []device {
@@ -117,8 +117,8 @@ func planWithheld(c class, u usage) []device {
 	return plan(c, u)
 }
 
-// candidates returns size device IDs, or more if more devices are allocated. Allocated devices are first, then
-// granted devices, then other devices.
+// candidates returns as many device IDs as size, or more if more devices are allocated. Allocated devices are first,
+// then granted devices, then other devices.
 func candidates(c class, u usage, size int) []string {
 	ids := slices.Clone(u.allocated)
 	slices.SortFunc(ids, compareIDs)
@@ -143,9 +143,9 @@ func candidates(c class, u usage, size int) []string {
 	return ids
 }
 
-// phaseOut returns the wanted devices, and also listed devices that are no longer wanted. It makes a device that is no longer
-// wanted unhealthy and keeps it in the list until ttl has passed. The reason is that kubelet chooses a device, calls Allocate,
-// and then looks the device up in the list again. Kubelet panics if the device is gone by then.
+// phaseOut returns the wanted devices, and also listed devices that are no longer wanted. It lists a device that is no
+// longer wanted as unhealthy until ttl has passed. The reason is that kubelet chooses a device, calls Allocate, and
+// then looks the device up in the list again. Kubelet panics if the device is gone by then.
 //
 // leaving has the time at which each device stopped being wanted. phaseOut updates leaving. The second result is the
 // time after which phaseOut must be called again; 0 means never.

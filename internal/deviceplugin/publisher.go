@@ -36,8 +36,7 @@ type Options struct {
 	Grace time.Duration
 	// Registry registers the metrics. If it is nil, the metrics are not registered.
 	Registry prometheus.Registerer
-	// Log is the logger of the publisher.
-	Log *slog.Logger
+	Log      *slog.Logger
 }
 
 // timing has the durations that tests replace by shorter ones.
@@ -234,7 +233,7 @@ func (p *Publisher) publishClasses(ctx context.Context, state nodecache.State, n
 	if ctx.Err() != nil {
 		return 0, false
 	}
-	granted := p.takeGrants() // taken after the list: a device that is granted in between is not in the list, and stays unreported
+	granted := p.takeGrants() // taken after the list was read, so that a device granted in between counts as unreported
 
 	list := classesOf(state.Status.GetResources())
 	p.recordAnswer(err, granted, now)
