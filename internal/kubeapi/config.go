@@ -28,8 +28,8 @@ import (
 var ErrNoCredentials = errors.New("no credentials for the Kubernetes API: there is neither --kubeconfig nor a service account; " +
 	"pass one of them, or use --publish=device-plugin")
 
-// These are the rate limits of one node. An idle shim makes no requests. The burst is large enough for a node to
-// which all of its pods are assigned at once.
+// requestsPerSecond and requestBurst limit the requests of one node. An idle shim makes no requests. The burst is large
+// enough for all pods of a node that are assigned to it at once.
 const (
 	requestsPerSecond = 10
 	requestBurst      = 30

@@ -35,7 +35,7 @@ const (
 	Failed       Outcome = "error"        // anything else
 )
 
-// Problem is an error that an administrator has to fix, with a message. Requests that fail with a Problem are retried slowly.
+// Problem is an error that an administrator has to fix. Requests that fail with a Problem are retried slowly.
 type Problem struct {
 	Line string // the message; it names the remedy
 	Err  error
@@ -161,8 +161,8 @@ func explainInvalid(err error) string {
 	return line
 }
 
-// explainForbidden distinguishes a missing permission from the rejection by an admission policy. It recognizes them
-// by the format of the API server's message.
+// explainForbidden distinguishes a missing permission from the rejection by an admission policy. It recognizes a
+// missing permission by the format of the API server's message.
 func explainForbidden(text string) string {
 	part := regexp.MustCompile(`User "([^"]*)" cannot (\S+) resource "([^"]*)" in API group "([^"]*)"`).FindStringSubmatch(text)
 	if part == nil {

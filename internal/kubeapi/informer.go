@@ -20,12 +20,12 @@ type ListerWatcher[L runtime.Object] interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// NewInformer returns an informer for objects of example's type that match a field selector. The caller must run the
-// informer until ctx ends.
+// NewInformer returns an informer for objects that have the type of example and match a field selector. The caller must
+// run the informer until ctx ends.
 //
-// The informer calls done with the error of each failed list or watch request, and with nil when a watch begins. An error handler
-// would not be enough: client-go retries some requests without calling an error handler, and a list may succeed while watches
-// fail. The informer delays its next request after a failure as Retry does, in addition to client-go's own backoff.
+// The informer calls the function done with the error of each failed list or watch request, and with nil when a watch
+// begins. An error handler would not be enough: client-go retries some requests without calling it, and a list may
+// succeed while watches fail. After a failure, the informer waits as Retry does, in addition to client-go's backoff.
 func NewInformer[L runtime.Object](
 	ctx context.Context, client ListerWatcher[L], fieldSelector string, example runtime.Object, done func(error),
 ) cache.SharedIndexInformer {
@@ -69,8 +69,8 @@ func NewInformer[L runtime.Object](
 	return informer
 }
 
-// relists reports whether client-go lists again at once after a request failed with err. It does so if the server no
-// longer has the last resource version, or if the server cannot stream lists.
+// relists reports whether client-go lists again at once after a request failed with err. client-go does so if the
+// server no longer has the last resource version, or if the server cannot stream lists.
 func relists(o metav1.ListOptions, err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || o.SendInitialEvents != nil && apierrors.IsInvalid(err)
 }

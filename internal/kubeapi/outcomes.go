@@ -20,8 +20,8 @@ type OutcomeLog struct {
 	last error
 }
 
-// Record logs the outcome of an attempt if the outcome differs from the last one. It does not compare messages,
-// because for most outcomes every message has the same remedy.
+// Record logs the outcome of an attempt if the outcome differs from the last one. It compares messages only for the
+// outcome Failed, because all messages of any other outcome have the same remedy.
 func (l *OutcomeLog) Record(err error) {
 	outcome, last := OutcomeOf(err), OutcomeOf(l.last)
 	switch {
