@@ -182,7 +182,7 @@ func (c *cluster) completePairs(cmd *cobra.Command, args []string, begun string)
 }
 
 // pairWords completes the last of several pairs with classes of the node's mutable resources. It leaves out resources
-// that are in earlier pairs. ofPod selects the resources of pod scope, for a change of the pod itself.
+// that are in earlier pairs. It includes resources of pod scope only if ofPod is true.
 func pairWords(node *nodeqosv1alpha1.NodeQOSResources, ofPod bool, before, begun string) (words []string) {
 	at := strings.LastIndex(begun, ",") + 1
 	done, last := begun[:at], begun[at:]
@@ -208,8 +208,8 @@ func names(pairs, resource string) bool {
 	return false
 }
 
-// pairWord returns the pair that begins with begun. If the short name of the resource fits, the pair has the short
-// name; otherwise it has the full name.
+// pairWord returns the pair of a resource and a class if the pair begins with the text begun. It prefers the short name
+// of the resource to the full name.
 func pairWord(resource, class, begun string) (word string, ok bool) {
 	short := resource
 	if resource == classes.RDTResource || resource == classes.BlockIOResource {

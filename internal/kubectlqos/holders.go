@@ -63,7 +63,7 @@ func (h *holdings) pick(class string) (picked assignment, ok bool) {
 	return h.assignments[0], true
 }
 
-// assignedCondition returns the condition of a pod that has the pod's classes, or the reason of a refusal.
+// assignedCondition returns the pod's condition qos.noderesource.dev/Assigned, or nil if the pod does not have it.
 func assignedCondition(pod *corev1.Pod) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == nodeqosv1alpha1.PodConditionAssigned {
@@ -73,8 +73,8 @@ func assignedCondition(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// refusalOf returns the reason of the pod's condition, and the part of the condition's message about a container. If
-// container is "", it returns the part about the pod itself. Both results are empty if nothing was refused.
+// refusalOf returns the reason of the pod's condition qos.noderesource.dev/Assigned, and the part of its message about
+// a container, or about the pod itself if container is "". Both results are empty if nothing was refused.
 func refusalOf(pod *corev1.Pod, container string) (reason, message string) {
 	condition := assignedCondition(pod)
 	if condition == nil || condition.Status == corev1.ConditionTrue || condition.Reason == nodeqosv1alpha1.ReasonAnnotationIgnored {

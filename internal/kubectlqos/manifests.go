@@ -63,8 +63,8 @@ func readManifest(name string) (manifest, error) {
 	return manifest{name, path, text}, err
 }
 
-// manifestFiles returns the name of a file, or of the manifests in a directory. It skips the symbolic links in a
-// directory, because they may lead out of the directory.
+// manifestFiles returns name if it is a file, or the manifests in name if it is a directory. It skips symbolic links in
+// the directory, because they may lead out of the directory.
 func manifestFiles(name string, recursive bool) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -76,7 +76,7 @@ func manifestFiles(name string, recursive bool) ([]string, error) {
 
 	var files []string
 	links := 0
-	root := filepath.Clean(name) + string(filepath.Separator) // a directory also where name is a link to it
+	root := filepath.Clean(name) + string(filepath.Separator) // with the separator, WalkDir follows a link to a directory
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -102,7 +102,7 @@ func manifestFiles(name string, recursive bool) ([]string, error) {
 
 // replaceFiles writes the changed files. It first writes every new file in full, and then replaces the old files.
 func replaceFiles(manifests []manifest, texts [][]byte) (err error) {
-	fresh := map[string]string{} // of new files, by the path of the old one
+	fresh := map[string]string{} // names of the new files, by path of the old file
 	defer func() {
 		for _, name := range fresh {
 			err = errors.Join(err, os.Remove(name))

@@ -15,8 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// nodePage describes a node in the format that KEP-3008 has for "kubectl describe node" ("Kubectl"). It adds the use of
-// the classes.
+// nodePage describes a node in the format of "kubectl describe node" in KEP-3008, section "Kubectl". It adds the number
+// of holders of each class.
 func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool, now time.Time) string {
 	var page strings.Builder
 	page.WriteString(align([][]string{
@@ -77,7 +77,7 @@ func configText(c nodeqosv1alpha1.ConfigStatus) string {
 	return "hash " + short(c.Hash) + ", in force since " + timeText(c.LoadedAt)
 }
 
-// resourceRows returns a row for each resource, with all classes of the resource in one cell. The cells of all
+// resourceRows returns a row for each resource, with all classes of the resource in one cell. The classes of different
 // resources are aligned.
 func resourceRows(resources []nodeqosv1alpha1.QOSResourceInfo) [][]string {
 	var rows, classes [][]string

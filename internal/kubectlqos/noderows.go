@@ -60,8 +60,8 @@ func scopedResources(node *nodeqosv1alpha1.NodeQOSResources) []scopedResource {
 	return all
 }
 
-// readyText returns a text about the plugin of a node. The text has whether the plugin is ready, and which other
-// conditions are not True. If the node does not report any more, the text has the time since its last report.
+// readyText returns the status of the condition PluginReady. In parentheses, it adds the age of an expired report, the
+// reason if the plugin is not ready, or the first other condition that is not True.
 func readyText(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) string {
 	ready := readyCondition(node)
 	switch {

@@ -98,7 +98,7 @@ func assumed(pod *corev1.Pod) []classes.Offer {
 				add(pair.Resource, pair.Class)
 			}
 		default:
-			short, _, _ := strings.Cut(key, ".") // of "rdt.resources.kubernetes.io/…"
+			short, _, _ := strings.Cut(key, ".") // e.g. "rdt" of "rdt.resources.kubernetes.io/…"
 			add(classes.CanonicalResource(short), value)
 		}
 	}
@@ -235,7 +235,7 @@ func (v *podView) refusedRow(c containerView, resource string, refused *classes.
 	return row
 }
 
-// effectiveRow returns a row that has no request yet.
+// effectiveRow returns a row with the class in effect. The caller adds the request, the reason and the message.
 func (v *podView) effectiveRow(c containerView, resource string, want classes.Assignment) (row podRow, has assignment, is state) {
 	has, is = v.effective(c, resource, want.Class)
 	row = podRow{

@@ -35,7 +35,7 @@ func parseChange(args []string) (change, error) {
 		name, _, isPair := strings.Cut(word, "=")
 		if !isPair {
 			name, isPair = strings.CutSuffix(word, removed)
-			isPair = !isPair // "gold" is read as a pair, whose error says what is missing
+			isPair = !isPair // ParsePairs below reports a word that is neither a pair nor a removal
 		}
 		if name == "" {
 			return c, fmt.Errorf("%q names no resource; write a request like rdt=silver, or rdt- to remove the request", word)

@@ -37,7 +37,7 @@ type outcome struct {
 	done bool
 	// refused is the reason why the node refuses the change.
 	refused string
-	// stale means that the refusal may be a refusal of an earlier change.
+	// stale means that the node may have refused an earlier change, and not this one.
 	stale bool
 }
 
@@ -76,8 +76,8 @@ func (o *setCommand) await(ctx context.Context, api *clients, plan *settingPlan)
 	}
 }
 
-// over reports whether the time is up. It also checks the deadline, because a client returns before its deadline if the
-// client cannot meet it.
+// over reports whether the time is up. It also checks the deadline, because a client gives up before the deadline if it
+// would have to wait longer.
 func over(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)

@@ -20,8 +20,8 @@ type state int
 
 const (
 	notRunning state = iota // nothing runs, so nothing is in effect
-	inClass                 // it has the class, or the system default
-	notKnown                // it runs, in an unknown class
+	inClass                 // the container or pod has a class or the system default
+	notKnown                // the container or pod runs in an unknown class
 )
 
 // reportTime is the maximum time until a node reports the class of a new container.
@@ -61,7 +61,7 @@ func (v *podView) mayHaveClass(c containerView, resource string) bool {
 	return slices.ContainsFunc(wanted, func(a classes.Assignment) bool { return a.Resource == resource && a.Class != classes.SystemDefault })
 }
 
-// alive reports whether a container runs, and the time since which it runs.
+// alive reports whether a container, or the pod as a whole, runs, and since when it runs.
 func (v *podView) alive(c containerView) (alive bool, since time.Time) {
 	if c.name == "" {
 		if v.pod.Status.StartTime != nil {
@@ -87,8 +87,8 @@ func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// why returns the reason why a container does not have the wanted class, and a message. Both are empty if the container
-// has the wanted class.
+// why returns a reason and a message if a container does not have the wanted class, will be evicted, or has a state
+// that may be outdated. Otherwise both are empty.
 func (v *podView) why(c containerView, want classes.Assignment, has assignment, is state, satisfied bool) (reason, message string) {
 	switch {
 	case finished(v.pod):
@@ -215,8 +215,8 @@ func (v *podView) differs(want classes.Assignment, has assignment) (reason, mess
 	return "CreatedBefore", "it was created with another plugin or other class files; recreate it"
 }
 
-// reportDelayed reports whether the pod has classes that the node has not reported yet. This can happen because the
-// shim writes the pod before the node.
+// reportDelayed reports whether the pod's condition qos.noderesource.dev/Assigned is newer than the NodeQOSResources.
+// The shim may write the pod before the node.
 func (v *podView) reportDelayed() bool {
 	condition, written := assignedCondition(v.pod), writtenAt(&v.pod.ObjectMeta)
 	return condition != nil && condition.Status == corev1.ConditionTrue && v.now.Sub(written) < reportTime &&
