@@ -40,8 +40,8 @@ type apiPublishers struct {
 	log      *slog.Logger
 }
 
-// Run waits until there are credentials that can be used, and then publishes with them until ctx ends. If there are none,
-// it returns an error unless the shim has device plugins to run.
+// Run waits for usable credentials, and then publishes with them until ctx ends. If there are no credentials, it returns
+// an error unless the shim has device plugins to run.
 func (a *apiPublishers) Run(ctx context.Context) error {
 	for logged := ""; ; {
 		publishers, err := a.connect()

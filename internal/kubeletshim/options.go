@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// These are the names of what the shim can publish.
+// These are the values of the flag --publish.
 const (
 	// DevicePlugin publishes classes and capacities to the kubelet. Only this needs the kubelet's directories.
 	DevicePlugin = "device-plugin"
 	// NodeObject publishes the NodeQOSResources object of the node.
 	NodeObject = "node-object"
-	// PodConditions sets a condition on each pod. The condition lists the classes of the pod.
+	// PodConditions sets the condition qos.noderesource.dev/Assigned, which lists the pod's classes, on each pod.
 	PodConditions = "pod-conditions"
 	// Events creates events on pods for refusals and changes of classes.
 	Events = "events"
@@ -25,7 +25,7 @@ const (
 	Evictions = "evictions"
 )
 
-// Publications returns the names of everything that the shim can publish.
+// Publications returns all values of the flag --publish.
 func Publications() []string {
 	return []string{DevicePlugin, NodeObject, PodConditions, Events, Evictions}
 }
