@@ -117,7 +117,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// requested records the outcome of a list request or watch request.
+// requested records the outcome of a list or watch request. After a success, it enqueues the node.
 func (p *Publisher) requested(err error) {
 	if p.problems.setWatch(err); err == nil {
 		p.enqueue()

@@ -110,9 +110,9 @@ func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResour
 	return p.applied.at.Add(pause).Sub(p.now())
 }
 
-// withHoldersOf returns a copy of status in which each class has the holders that the same class has in other. If the
-// holders that were moved to a class while running differ between status and other, this class keeps its own holders.
-// The reason is that "kubectl qos set" waits until these holders are published.
+// withHoldersOf returns a copy of status in which each class has the holders that the same class has in other. A class
+// keeps its own holders if the holders whose class was changed while running differ between status and other, because
+// "kubectl qos set" waits until such holders are published.
 func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	mixed := *status.DeepCopy()
 	copyHolders(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)

@@ -21,8 +21,8 @@ import (
 // enough for a restart of the plugin.
 const notReadyGrace = 30 * time.Second
 
-// These constants limit the length of texts, in bytes. Class files and the machine determine how long the texts are,
-// and the object must stay small.
+// longestDescription and longestMessage limit texts whose length depends on class files and on the machine, in bytes,
+// because the object must stay small.
 const (
 	longestDescription = 1 << 10
 	longestMessage     = 4 << 10
@@ -158,8 +158,8 @@ func signed(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
 func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
 
-// conditions converts the plugin's conditions to Kubernetes conditions. The API requires that each condition type
-// occurs only once.
+// conditions converts the plugin's conditions to Kubernetes conditions. If several conditions have the same type, it
+// keeps the last one, because the API allows each type only once.
 func conditions(reported []*qosv1alpha1.Condition, before []metav1.Condition, now time.Time) []metav1.Condition {
 	all := make([]metav1.Condition, 0, len(reported))
 	for _, r := range reported {
