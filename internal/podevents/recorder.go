@@ -29,7 +29,7 @@ const (
 	ClassChanged = "QOSClassChanged"
 	// ChangeRefused warns that the pod's annotations request a change that was not made.
 	ChangeRefused = "QOSChangeRefused"
-	// ClassRemoved warns that the pod is evicted, or should be, because its class was removed.
+	// ClassRemoved warns that the pod's class was removed, and that the pod is evicted or cannot be evicted.
 	ClassRemoved = "QOSClassRemoved"
 )
 
@@ -40,7 +40,7 @@ const (
 	maxName    = 253
 )
 
-// Record describes a series. A series is a number of similar occurrences at a pod or its containers, and is written as one event.
+// Record describes a series: similar occurrences at one pod or container, which are written as one event.
 type Record struct {
 	Reason  string
 	Warning bool
@@ -69,7 +69,7 @@ type Recorder struct {
 	node   string
 }
 
-// NewRecorder makes a recorder. The recorder counts its writes in writes. NewRecorder does no I/O.
+// NewRecorder makes a recorder that counts its write requests with the given Writes. It does no I/O.
 func NewRecorder(client corev1client.EventsGetter, writes *kubeapi.Writes, node string) *Recorder {
 	return &Recorder{client: client, writes: writes, node: node}
 }
@@ -86,7 +86,7 @@ func (r *Recorder) Write(ctx context.Context, pod Pod, record Record) error {
 
 func (r *Recorder) write(ctx context.Context, event *corev1.Event, record Record) error {
 	events := r.client.Events(event.Namespace)
-	if record.Count == 1 { // the event hardly ever exists
+	if record.Count == 1 { // usually, the event does not exist yet
 		_, err := events.Create(ctx, event, metav1.CreateOptions{})
 		if err = r.writes.Count("event", err); !apierrors.IsAlreadyExists(err) {
 			return err
@@ -118,8 +118,8 @@ func (r *Recorder) write(ctx context.Context, event *corev1.Event, record Record
 	return r.writes.Count("event", err)
 }
 
-// countOf returns the count of an existing event plus the count of a record. changed is false if the event already includes the
-// record. The event may be from before a restart of the shim or the plugin. Times in the API are in whole seconds.
+// countOf returns the count of an existing event plus the count of a record. changed is false if the event already
+// includes the record, e.g. because it was written before a restart. Times in the API are in whole seconds.
 func countOf(event *corev1.Event, record Record) (count int32, changed bool) {
 	last := event.LastTimestamp.Time
 	switch {
@@ -152,7 +152,7 @@ func (r *Recorder) eventOf(pod Pod, record Record) *corev1.Event {
 	return event
 }
 
-// nameOf returns the name of a record's event. The name depends only on the pod and the series, so it stays the same after a restart.
+// nameOf returns the name of a record's event. The name is the same after a restart, so that the event is found again.
 func nameOf(pod Pod, record Record) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(pod.UID), record.Container, record.Reason, record.Series}, "\x00")))
 	suffix := "." + hex.EncodeToString(sum[:8])

@@ -35,7 +35,7 @@ func (s *series) wait() time.Duration {
 	return max(time.Until(s.writtenAt.Add(interval)), 0)
 }
 
-// Set records the present state of series.
+// Set replaces the records of the given records' series.
 func (s *Series) Set(records ...Record) {
 	for _, r := range records {
 		s.find(r).Record = r
@@ -63,8 +63,8 @@ func (s *Series) find(r Record) *series {
 	return added
 }
 
-// Write writes the pending series. It returns the time after which Write must be called again, and the first error. The time 0
-// means that no call is needed until something is recorded. After an error, Write continues with the other series.
+// Write passes each pending series to the function write, even after an error. It returns the first error, and the time
+// after which Write must be called again. The time 0 means that no call is needed until something is recorded.
 func (s *Series) Write(write func(Record) error) (again time.Duration, err error) {
 	for _, known := range s.all {
 		if !known.pending() {
