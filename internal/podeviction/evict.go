@@ -20,16 +20,16 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 )
 
-// result is the result of an eviction attempt. It is also the value of a metric's label.
+// result is the outcome of an eviction attempt, and the value of the metric's label "result".
 type result string
 
 const (
 	evicted     result = "evicted"
-	gone        result = "gone"        // it ended, is being deleted, or another pod has its name
-	static      result = "static"      // the kubelet would recreate it
+	gone        result = "gone"        // the pod ended, is being deleted, or was replaced by a pod with the same name
+	static      result = "static"      // the kubelet would recreate the pod
 	blocked     result = "blocked"     // a PodDisruptionBudget does not allow it now
-	forbidden   result = "forbidden"   // the right to evict is missing
-	unavailable result = "unavailable" // the API server cannot answer any client
+	forbidden   result = "forbidden"   // the shim lacks the permission to evict pods
+	unavailable result = "unavailable" // the API server cannot serve any request
 	failed      result = "error"       // any other failure
 )
 
@@ -52,8 +52,8 @@ func (e *Evictor) evict(ctx context.Context, t *target) {
 	e.report(ctx, t, r, err)
 }
 
-// check reads the pod and returns the reason why the pod must not be evicted. "" means that the pod may be evicted.
-// check lists the pod, because the shim does not have the permission to get pods.
+// check reads the pod. It returns "" if the pod may be evicted, else the result of the attempt. check lists the pod,
+// because the shim does not have the permission to get pods.
 func (e *Evictor) check(ctx context.Context, t *target) (result, error) {
 	list, err := e.client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, t.name).String(),
@@ -70,8 +70,8 @@ func (e *Evictor) check(ctx context.Context, t *target) (result, error) {
 	return gone, nil
 }
 
-// checkPod returns the reason why a pod with the target's name must not be evicted. The mirror pod of a static pod has
-// the target's UID in an annotation.
+// checkPod is check for the pod that has the target's name. The mirror pod of a static pod has the target's UID in an
+// annotation.
 func (e *Evictor) checkPod(pod *corev1.Pod, t *target) result {
 	ended := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {
@@ -94,7 +94,7 @@ func (e *Evictor) post(ctx context.Context, t *target) error {
 }
 
 func resultOf(err error) result {
-	// Any other conflict means that another client changed the pod at the same time.
+	// A conflict about the UID means that another pod has the name. Other conflicts come from concurrent changes.
 	anotherUID := apierrors.IsConflict(err) && strings.Contains(err.Error(), "UID")
 	switch {
 	case err == nil:
@@ -118,8 +118,8 @@ func isInternal(err error) bool {
 	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError
 }
 
-// schedule sets the time of the next attempt for this pod. It also delays the attempts for other pods that would fail
-// in the same way.
+// schedule sets the time of the next attempt for this pod. If the API server is unavailable, it delays the attempts for
+// all pods. If a permission is missing, it delays the attempts for all pods of the namespace.
 func (e *Evictor) schedule(t *target, r result, err error) {
 	if r != unavailable {
 		e.server.Reset()
@@ -143,7 +143,7 @@ func (e *Evictor) schedule(t *target, r result, err error) {
 	}
 }
 
-// report logs a result that differs from the previous result of the pod, and writes an event. If the API server is
+// report logs the result and writes an event if the result differs from the pod's previous result. If the API server is
 // unavailable or a permission is missing, report logs this once for all pods.
 func (e *Evictor) report(ctx context.Context, t *target, r result, err error) {
 	if r == unavailable {
@@ -176,7 +176,7 @@ func (e *Evictor) report(ctx context.Context, t *target, r result, err error) {
 	}
 }
 
-// reportForbidden logs a missing permission once. It logs again only after no namespace has lacked the permission.
+// reportForbidden logs a missing permission once. It logs again only after the permission was missing in no namespace.
 func (e *Evictor) reportForbidden(pod string, err error) {
 	if e.forbiddenLogged {
 		return

@@ -26,10 +26,10 @@ import (
 )
 
 const (
-	// settle is the time for which a pod must be a target without interruption before it is evicted. Because of this
-	// time, no pod is evicted if class files are changed in steps, or are corrected at once.
+	// settle is how long a pod must be a target without interruption before it is evicted. It prevents evictions when
+	// class files are changed in several steps, or when a wrong change is corrected at once.
 	settle = 10 * time.Second
-	// These constants limit the rate of evictions of one node.
+	// evictionsPerSecond and evictionBurst limit the rate of evictions on one node.
 	evictionsPerSecond = 1
 	evictionBurst      = 5
 	requestTimeout     = 30 * time.Second
@@ -63,10 +63,10 @@ type Evictor struct {
 	// targets is nil if the plugin is not ready.
 	targets atomic.Pointer[[]*target]
 
-	// Only the worker uses the fields below.
+	// Only the goroutine that calls reconcile uses the fields below.
 	pods map[types.UID]*progress
-	// forbidden has the namespaces in which the permission to evict pods is missing. forbiddenLogged is true while the
-	// log has this.
+	// forbidden has a retry for each namespace in which the permission to evict pods is missing. forbiddenLogged is
+	// true after the missing permission was logged.
 	forbidden       map[string]*kubeapi.Retry
 	forbiddenLogged bool
 	// server is the circuit breaker for the API server.
@@ -78,7 +78,7 @@ type target struct {
 	// uid is the UID that the pod has on the node.
 	uid             types.UID
 	namespace, name string
-	// reason is one line that covers all containers of the pod.
+	// reason joins the reasons for all containers of the pod into one line.
 	reason string
 }
 
@@ -87,7 +87,7 @@ type progress struct {
 	namespace string
 	settled   time.Time
 	retry     kubeapi.Retry
-	// done is true if nothing is left to do.
+	// done is true if the pod was evicted, is gone or is a static pod. The Evictor does not try again.
 	done bool
 	// reported is the latest result that was written to the log and to the pod's events.
 	reported result
@@ -113,7 +113,7 @@ func New(plugin Cache, client kubernetes.Interface, options Options) *Evictor {
 	return e
 }
 
-// Run evicts until ctx ends. It evicts no pod while the plugin is not ready.
+// Run evicts pods until ctx ends. It evicts no pod while the plugin is not ready.
 func (e *Evictor) Run(ctx context.Context) error {
 	e.queue = workqueue.NewTypedDelayingQueue[types.UID]()
 	group, ctx := errgroup.WithContext(ctx)
@@ -167,8 +167,8 @@ func (e *Evictor) reconcile(ctx context.Context, uid types.UID) (again time.Dura
 	return again
 }
 
-// due returns the target with a UID if the target may be evicted now. Otherwise, due returns the time to wait; 0 means
-// that nothing is to do until the targets change.
+// due returns the target that has the UID, if it may be evicted now. Otherwise due returns nil and the time to wait; 0
+// means until the targets change.
 func (e *Evictor) due(uid types.UID) (t *target, wait time.Duration) {
 	targets := e.targets.Load()
 	if targets == nil {
@@ -199,7 +199,7 @@ func (e *Evictor) due(uid types.UID) (t *target, wait time.Duration) {
 	return t, 0
 }
 
-// forget drops a pod that is no longer a target. It also drops the namespaces in which no other target is left.
+// forget drops a pod that is no longer a target. It also drops the retries of namespaces that have no target left.
 func (e *Evictor) forget(uid types.UID) {
 	delete(e.pods, uid)
 	used := map[string]bool{}
