@@ -35,16 +35,16 @@ type Update func(ctx context.Context, request *qosv1alpha1.UpdateContainerQOSRes
 
 // Outcome is the result of one call of Follow.
 type Outcome struct {
-	// Refused has the requested changes that the plugin refused because of the request itself. The field Series of each
-	// record has the reason of the refusal, in CamelCase.
+	// Refused has one record for each refused change. The field Series of a record is the reason of the refusal, e.g.
+	// ClassFull.
 	Refused []podevents.Record
 	// Again is the time after which Follow must be called again. 0 means that no call is needed until something changes.
 	Again time.Duration
 }
 
-// Follower changes the classes of one running pod to the classes that the pod's annotations request. It does so once
-// for each container and set of annotations. If another source changes a class later, that change stays. A Follower is
-// not safe for concurrent use.
+// Follower changes the classes of one running pod to the classes that the pod's annotations request. It requests each
+// set of annotations once for each container, so it does not undo a later change from another source. A Follower is not
+// safe for concurrent use.
 type Follower struct {
 	update Update
 	tasks  map[string]*task // by ID of a container, or of the sandbox for the pod's own classes
@@ -52,19 +52,20 @@ type Follower struct {
 
 type task struct {
 	hash string
-	// first is true for the task of the first annotations of a container.
+	// first is true until the annotations change for the first time after the Follower has seen this container or
+	// sandbox.
 	first bool
 	// tried is true after the annotations were compared with the container's classes.
 	tried bool
-	// done is true if nothing is left to do until the annotations change. After a refusal, it is true until the
-	// configuration changes.
+	// done is true if Follow tries nothing until the annotations change or, after a refusal, until the configuration
+	// changes.
 	done bool
-	// config is the configuration of the latest try.
+	// config is the hash of the plugin's configuration at the latest try.
 	config  string
 	retries wait.Backoff
 	next    time.Time
 	refused *podevents.Record
-	// initial is the state of the container at the first try that must be repeated.
+	// initial has the container's assignments from the first time that the changes were postponed.
 	initial *qosv1alpha1.ContainerAssignments
 }
 
@@ -78,12 +79,12 @@ func NewFollower(update Update) *Follower {
 func (f *Follower) Follow(
 	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, has *qosv1alpha1.PodAssignments,
 ) Outcome {
-	// A mirror pod belongs to a static pod. A static pod follows its file, and not annotations.
+	// The classes of a static pod follow its manifest file. Annotations of its mirror pod do not change them.
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror || has == nil {
 		return Outcome{}
 	}
 	targets := has.GetContainers()
-	if len(has.GetQosResources()) > 0 { // the pod itself, which has no container name
+	if len(has.GetQosResources()) > 0 { // this target has the pod's own classes and no name
 		itself := &qosv1alpha1.ContainerAssignments{Id: has.GetSandboxId(), QosResources: has.GetQosResources()}
 		targets = slices.Insert(slices.Clone(targets), 0, itself)
 	}
@@ -107,8 +108,7 @@ func (f *Follower) Follow(
 	return outcome
 }
 
-// follow tries the changes of one container that are due. If the name of the container is empty, the changes are
-// changes of the pod itself.
+// follow requests the changes for one target if they are due. A target without a name stands for the pod itself.
 func (f *Follower) follow(
 	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, target *qosv1alpha1.ContainerAssignments,
 ) *task {
@@ -123,8 +123,8 @@ func (f *Follower) follow(
 	return t
 }
 
-// taskOf returns the task for the present annotations of a container. New annotations do not shorten the wait of the
-// task, so that frequent writes of annotations cannot overload the plugin.
+// taskOf returns the task for the present annotations of a container. After a change of the annotations, the new task
+// waits as long as the former one, so that frequent changes cannot overload the plugin.
 func (f *Follower) taskOf(id, hash string) *task {
 	t := f.tasks[id]
 	switch {
@@ -138,8 +138,7 @@ func (f *Follower) taskOf(id, hash string) *task {
 	return t
 }
 
-// try requests the classes that a container should have and does not have. If the name of the container is empty, the
-// classes are those of the pod itself.
+// try requests the classes that a target should have and does not have.
 func (f *Follower) try(
 	ctx context.Context, t *task, catalog *classes.Catalog, pod *corev1.Pod, target *qosv1alpha1.ContainerAssignments,
 ) {
@@ -202,8 +201,8 @@ func (t *task) postpone(err error, target *qosv1alpha1.ContainerAssignments) {
 	t.next = time.Now().Add(t.retries.Step())
 }
 
-// newRetries returns the waits before a change that may succeed later is tried again. The first wait is 4 to 5 s. The
-// waits double, up to 4 to 5 minutes.
+// newRetries returns the backoff for changes that may succeed later. The first wait is 4 to 5 s. The waits double, up
+// to 4 to 5 minutes.
 func newRetries() wait.Backoff {
 	return wait.Backoff{Duration: 4 * time.Second, Factor: 2, Jitter: 0.25, Steps: 10, Cap: 4 * time.Minute}
 }
@@ -229,7 +228,7 @@ func reasonOf(err error) string {
 	switch code := status.Code(err); code {
 	case codes.ResourceExhausted:
 		return "ClassFull"
-	case codes.Unknown: // the error is of plan, not of the plugin
+	case codes.Unknown: // the error comes from the function plan, not from the plugin
 		return "BadRequest"
 	default:
 		return code.String()
@@ -244,7 +243,7 @@ func temporary(err error) bool {
 	return true
 }
 
-// unreachable reports whether the plugin or the container is missing. In this case the request may still be valid.
+// unreachable reports whether the plugin or the container could not be reached. The request may still be valid then.
 func unreachable(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.NotFound:

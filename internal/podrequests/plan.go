@@ -23,9 +23,9 @@ import (
 // errFixed is the error for a change of a resource that is not mutable.
 var errFixed = errors.New("this class cannot be changed at run time")
 
-// plan returns the class changes that a running container needs to match the pod's requests. If the name of the
-// container is empty, plan returns the changes of the pod itself. first is true for a new container. An earlier update
-// of such a container may be newer than the annotations, so its result stays.
+// plan returns the class changes that a running container, or the pod itself if the name is empty, needs to match the
+// pod's requests. first is true until the annotations change for the first time after the Follower has seen this
+// container or sandbox. Until then, plan keeps a class from an update, because the update may be newer.
 func plan(
 	catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments, first bool,
 ) ([]*qosv1alpha1.ContainerQOSResource, error) {
@@ -63,7 +63,7 @@ func fixed(pod *corev1.Pod, container string, want classes.Assignment) error {
 		pod.Namespace, pod.Name, container, want.Resource, ClassName(want.Class), errFixed, remedy)
 }
 
-// different returns the wanted classes that differ from the assigned classes. It leaves out resources that have no assignment.
+// different returns the wanted classes that differ from the assigned classes. It skips resources without an assignment.
 func different(wanted []classes.Assignment, has []*qosv1alpha1.Assignment, first bool) []classes.Assignment {
 	var changes []classes.Assignment
 	for _, want := range wanted {
@@ -80,8 +80,8 @@ func updated(source qosv1alpha1.Source) bool {
 	return source == qosv1alpha1.Source_SOURCE_UPDATE || source == qosv1alpha1.Source_SOURCE_ADOPTED
 }
 
-// runsIn reports whether a container already has the refused class. In this case the refusal comes from a change of the
-// node, and not from a new request.
+// runsIn reports whether a container already has the refused class. In this case the class became unavailable after the
+// container got it, and the pod has requested nothing new.
 func runsIn(err error, has []*qosv1alpha1.Assignment) bool {
 	var refused *classes.RequestError
 	return errors.As(err, &refused) && slices.ContainsFunc(has, func(a *qosv1alpha1.Assignment) bool {
@@ -90,7 +90,7 @@ func runsIn(err error, has []*qosv1alpha1.Assignment) bool {
 }
 
 // containerAnnotations reconstructs the CRI annotations that the container got from the kubelet. It derives the
-// allocations from the container's limits, and the other annotations from the container's assignments.
+// annotations about allocated devices from the container's limits, and the other annotations from its assignments.
 func containerAnnotations(catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments) map[string]string {
 	annotations := map[string]string{}
 	limits := podspec.LimitsOf(pod, has.GetName())
