@@ -6,7 +6,7 @@ package podspec
 
 import corev1 "k8s.io/api/core/v1"
 
-// LimitsOf returns the limits of the container or init container with a name. It returns nil if the pod has no such container.
+// LimitsOf returns the limits of the named container or init container, or nil if the pod has no such container.
 func LimitsOf(pod *corev1.Pod, container string) corev1.ResourceList {
 	for _, list := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range list {
