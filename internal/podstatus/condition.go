@@ -29,15 +29,15 @@ type observed struct {
 	pod *corev1.Pod
 	// assignments is nil if the plugin does not have the pod.
 	assignments *qosv1alpha1.PodAssignments
-	// refusals has the containers that were not created. refusedChanges has the annotations whose changes running
-	// containers could not follow. In both, the series of a record is the reason.
+	// refusals has a record for each container or pod that was not created. refusedChanges has a record for each
+	// refused change of a running container or pod. The field Series of a record is the reason.
 	refusals, refusedChanges []podevents.Record
 	// last has the latest assignments for each container name. It keeps the classes of a container between the
 	// container's end and its restart.
 	last map[string]*qosv1alpha1.ContainerAssignments
 }
 
-// condition returns the condition that the pod should have. If the pod must stay as it is, condition returns nil.
+// condition returns the wanted condition qos.noderesource.dev/Assigned, or nil if the pod's condition must not change.
 func (o *observed) condition(now metav1.Time) *corev1.PodCondition {
 	current := conditionOf(o.pod)
 	effective, ignored := o.effective(), o.ignored()
@@ -88,8 +88,8 @@ func (o *observed) anyClass() bool {
 		})
 }
 
-// containers returns one container for each name. The order is the order in the pod, with ephemeral containers last.
-// Init containers that do not restart are included as long as the plugin has them.
+// containers returns the assignments of one container for each name, in the order of the pod's spec, with ephemeral
+// containers last. Init containers that do not restart are included as long as the plugin has them.
 func (o *observed) containers() []*qosv1alpha1.ContainerAssignments {
 	var list []*qosv1alpha1.ContainerAssignments
 	specified := map[string]bool{}
@@ -120,8 +120,8 @@ func (o *observed) containers() []*qosv1alpha1.ContainerAssignments {
 	return list
 }
 
-// find returns the container with a name. The plugin may have both a restarted container and its predecessor. find then
-// prefers the container in the kubelet's status.
+// find returns the named container. If the plugin has both a restarted container and its predecessor, find prefers the
+// container in the kubelet's status.
 func (o *observed) find(name string, statuses []corev1.ContainerStatus) *qosv1alpha1.ContainerAssignments {
 	var found *qosv1alpha1.ContainerAssignments
 	for _, c := range o.assignments.GetContainers() {
@@ -191,7 +191,7 @@ func refusedMessage(messages, effective []string) string {
 	return text + joinUpTo(effective, maxMessage-len(text))
 }
 
-// joinUpTo joins parts to a text of at most limit bytes. It leaves out parts that do not fit, and adds the number of these parts.
+// joinUpTo joins parts to a text of at most limit bytes. It omits parts that do not fit, and adds their number.
 func joinUpTo(parts []string, limit int) string {
 	all := strings.Join(parts, "; ")
 	if len(all) <= limit || len(parts) < 2 {
@@ -199,7 +199,7 @@ func joinUpTo(parts []string, limit int) string {
 	}
 
 	const remark = "; and %d more: see \"qos-nri-plugin assignments\" on the node"
-	limit -= len(remark) + 8 // digits
+	limit -= len(remark) + 8 // room for the number
 	text, used := parts[0], 1
 	for ; used < len(parts) && len(text)+2+len(parts[used]) <= limit; used++ {
 		text += "; " + parts[used]

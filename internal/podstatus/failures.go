@@ -17,7 +17,7 @@ import (
 // logInterval is the minimum time between two log lines that report the beginning of the same failure.
 const logInterval = time.Hour
 
-// failure is a kind of failure. All failures of a kind have the same remedy. The namespace is empty if the API server failed.
+// failure identifies failures of several pods with the same remedy. namespace is empty if the API server failed.
 type failure struct {
 	what, namespace string
 	outcome         kubeapi.Outcome

@@ -30,8 +30,8 @@ import (
 )
 
 const (
-	// debounce is the delay of the reconcile of a changed pod. The delay is useful because the containers of a pod
-	// change one after the other.
+	// debounce is how long the reconcile of a changed pod waits for further changes. The containers of a pod change one
+	// after the other.
 	debounce = 500 * time.Millisecond
 	// If more than manyPods pods change together, pods of other nodes probably change, too. The publisher then
 	// reconciles the pods at random times within spread.

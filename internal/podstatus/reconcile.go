@@ -53,8 +53,8 @@ func (p *Publisher) forget(key string) {
 	p.failures.forget(key)
 }
 
-// reconcile updates the classes, the condition and the events of one pod. It returns the time after which the pod must
-// be reconciled again. 0 means that no reconcile is needed until something changes.
+// reconcile updates the classes, the condition qos.noderesource.dev/Assigned and the events of one pod. It returns the
+// time after which the pod must be reconciled again. 0 means that no reconcile is needed until something changes.
 func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Duration) {
 	object, exists, err := p.latest.GetByKey(key)
 	pod, ok := object.(*corev1.Pod)
@@ -90,7 +90,7 @@ func (p *Publisher) recordEvents(state *podState, o *observed) {
 	}
 }
 
-// write writes the condition and the events that the API lacks. It returns the time after which write must be called again.
+// write writes the condition and the events that the API lacks. It returns the time after which to call write again.
 func (p *Publisher) write(ctx context.Context, key string, state *podState, o *observed) (again time.Duration) {
 	if wait := max(state.retry.Wait(), p.breaker.Wait()); wait > 0 {
 		return wait
@@ -98,7 +98,7 @@ func (p *Publisher) write(ctx context.Context, key string, state *podState, o *o
 
 	err := p.writeCondition(ctx, key, o)
 	if gone(err) {
-		return 0 // the informer will have what replaced it
+		return 0 // the informer reports the deletion or the new pod
 	}
 	pod := podevents.Pod{Namespace: o.pod.Namespace, Name: o.pod.Name, UID: o.pod.UID}
 	again, failed := state.events.Write(func(record podevents.Record) error {
@@ -159,8 +159,8 @@ func (p *Publisher) writeCondition(ctx context.Context, key string, o *observed)
 	return err
 }
 
-// gone reports whether a write failed because its pod is gone or was replaced by another pod with the same name. For
-// another pod, the API server rejects the change of the UID. A forced apply has no other conflicts.
+// gone reports whether a write failed because its pod is gone or was replaced by another pod with the same name. If the
+// pod was replaced, the API server rejects the change of the UID. A forced apply has no other conflicts.
 func gone(err error) bool {
 	var status apierrors.APIStatus
 	anotherUID := apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil &&

@@ -23,8 +23,8 @@ import (
 type snapshot struct {
 	ready  bool
 	status *qosv1alpha1.StatusResponse
-	// pods has the plugin's pods. The UID in the key is the UID that the node uses. The key also has namespace and
-	// name, because users can write the annotation of a mirror pod, and can thus claim the UID of another pod.
+	// pods has the plugin's pods. The UID in the key is the UID on the node. The key also has namespace and name,
+	// because a user can write the UID of another pod into the annotation of a mirror pod.
 	pods map[podevents.Pod]view
 }
 
@@ -99,7 +99,7 @@ func (c *classChanges) add(before, after *snapshot) {
 	defer c.mu.Unlock()
 	for key := range c.byPod {
 		if after.pods[key].assignments == nil {
-			delete(c.byPod, key) // the API never had the pod
+			delete(c.byPod, key) // the plugin no longer has the pod
 		}
 	}
 	if before == nil {
@@ -126,8 +126,8 @@ func (c *classChanges) take(key podevents.Pod) []podevents.Record {
 	return list
 }
 
-// changed returns the containers whose classes differ between two states of a pod. A restarted container counts as a
-// different container.
+// changed returns a record for each container whose classes differ between two states of a pod. It does not compare a
+// restarted container with its predecessor.
 func changed(before, after *qosv1alpha1.PodAssignments, now time.Time) []podevents.Record {
 	var records []podevents.Record
 	for _, c := range after.GetContainers() {

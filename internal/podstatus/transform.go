@@ -72,8 +72,8 @@ func strippedAnnotations(pod *corev1.Pod) map[string]string {
 	return kept
 }
 
-// strippedContainers returns containers that have only their limits of extended resources. The name of an extended
-// resource has a domain.
+// strippedContainers drops all fields of containers except the name, the restart policy and the limits of extended
+// resources. The name of an extended resource has a domain.
 func strippedContainers(containers []corev1.Container) []corev1.Container {
 	kept := make([]corev1.Container, 0, len(containers))
 	for i := range containers {
