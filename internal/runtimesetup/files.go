@@ -40,8 +40,8 @@ func ownConfiguration(files Files, r runtime) []Finding {
 	found, read, unread := readSettings(files, main, more)
 	findings := make([]Finding, 0, 2+len(unread))
 	for _, reason := range unread {
-		findings = append(findings, Finding{Unknown, fmt.Sprintf("whether %s has an RDT configuration of its own: %s; "+
-			"search the configuration that was not read for %s",
+		findings = append(findings, Finding{Unknown, fmt.Sprintf(
+			"whether %s has an RDT configuration of its own: %s; look for %s in the configuration that was not read",
 			r.name, reason, rdtFileKey)})
 	}
 	for _, s := range found {

@@ -52,7 +52,7 @@ func ask(ctx context.Context, socket string) (runtime, error) {
 	return r, nil
 }
 
-// readInfo reads the verbose status. Its format is different for each runtime, and any part of it may be missing.
+// readInfo reads the flags from the verbose status. Each runtime has another format, and any part may be missing.
 func (r *runtime) readInfo(info map[string]string) {
 	var config struct {
 		Containerd struct {
@@ -108,8 +108,8 @@ func rdtOverNRI(r runtime) Finding {
 	return unknown
 }
 
-// ownAnnotations reports whether containerd leaves its own annotations for RDT and block I/O to the plugin, or
-// refuses pods with these annotations by itself.
+// ownAnnotations reports whether containerd leaves its annotations for RDT and block I/O to the plugin. Otherwise
+// containerd itself refuses pods that have these annotations.
 func ownAnnotations(r runtime) []Finding {
 	if r.family() != containerd {
 		return nil
