@@ -44,7 +44,7 @@ func selectOf[T interface {
 	return found
 }
 
-// NoPod returns the error for a name that matches no pod. The error has similar names.
+// NoPod returns the error for a name that matches no pod. The error lists pods with a similar name, or else other pods.
 func NoPod(list *qosv1alpha1.ListAssignmentsResponse, name string) error {
 	var near, all []string
 	for _, pod := range list.GetPods() {
@@ -66,7 +66,7 @@ func NoPod(list *qosv1alpha1.ListAssignmentsResponse, name string) error {
 	return fmt.Errorf("%s; no pod on this node has QoS-class resources", text)
 }
 
-// SelectPod returns the one pod that matches a name.
+// SelectPod returns the pod that matches a name. It returns an error if no pod or more than one pod matches.
 func SelectPod(list *qosv1alpha1.ListAssignmentsResponse, name string) (*qosv1alpha1.PodAssignments, error) {
 	found := Select(list, name).GetPods()
 	switch len(found) {
