@@ -4,10 +4,13 @@
 package blockio
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
@@ -97,24 +100,51 @@ Classes:
 func TestTheStatusReportsPatternsThatMatchNoDisks(t *testing.T) {
 	f := newFixture(t, linked(), classes.ContainerScope).apply(`
 Classes:
-  some: [{Devices: [/dev/sda1, "/dev/nvme9*", /dev/null], ThrottleReadBps: 50M}]
+  some: [{Devices: [/dev/sda1, /dev/nvme9n1, /dev/null], ThrottleReadBps: 50M}]
+  lost: [{Devices: ["/dev/nvme9*", "/dev/vd?"], ThrottleReadBps: 50M}, {Devices: [/dev/sdb], ThrottleReadBps: 50M}]
   none: [{Devices: [], ThrottleReadBps: 50M}]
   fine: [{Devices: [/dev/sdb], ThrottleReadBps: 50M}]
 `)
 	want := classes.BackendStatus{
 		Degraded: map[string]string{
-			"some": "pattern /dev/nvme9* matches no block device on this machine; pattern /dev/null matches no block device on this machine",
+			"some": "pattern /dev/nvme9n1 matches no block device on this machine; pattern /dev/null matches no block device on this machine",
+			"lost": "pattern /dev/nvme9* matches no block device on this machine; pattern /dev/vd? matches no block device on this machine",
 			"none": "Classes.none[0] lists no device",
 		},
 		Conditions: []classes.Condition{
 			{Type: "DevicesMatched", Reason: "SomeIgnored", Message: "/dev/null matches no block device; /dev/nvme9* matches no block device; " +
-				"/dev/null is ignored: stat /dev/null: not a block device; correct Devices, or attach the devices"},
+				"/dev/nvme9n1 matches no block device; /dev/vd? matches no block device; /dev/null is ignored: stat /dev/null: not a block device; correct Devices, or attach the devices"},
 			{Type: "WholeDisks", Reason: "PartitionMeansDisk",
 				Message: "/dev/sda1 is a partition: the class applies to its whole disk sda (8:0); name the disk"},
 		},
 	}
 	if diff := cmp.Diff(want, f.backend.Status()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPatternsOfAListAreAlternatives(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/kubernetes/classes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "  blockio:\n")
+	section, _, _ = strings.Cut(section, "\n\n")
+
+	for name, number := range map[string]uint32{"sdc": 8, "vda": 253, "xvdb": 202, "nvme1n1": 259, "mmcblk0": 179} {
+		t.Run("the class file that is supplied fits a node with "+name, func(t *testing.T) {
+			machine := simcgroup.New()
+			machine.AddDisk(name, number, 0)
+			f := newFixture(t, machine, classes.ContainerScope).apply(section)
+			want := classes.BackendStatus{Conditions: []classes.Condition{{Type: "DevicesMatched", Healthy: true, Reason: "AllMatched",
+				Message: "every entry of Devices matches block devices only, or is an alternative to one that does"}}}
+			if diff := cmp.Diff(want, f.backend.Status(), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if got := f.backend.Effective()["throttled"][ioMax]; !strings.HasPrefix(got, fmt.Sprintf("%d:0 rbps=20000000 wbps=20000000", number)) {
+				t.Errorf("the class has %q", got)
+			}
+		})
 	}
 }
 

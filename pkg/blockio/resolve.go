@@ -19,9 +19,9 @@ type resolver struct {
 	matches map[string]match
 	// weighs is true when a class has a weight.
 	weighs bool
-	// partitions and ignored have sentences for the messages of conditions.
-	partitions, ignored []string
-	problems            []error
+	// partitions, ignored and missing have sentences for the messages of conditions.
+	partitions, ignored, missing []string
+	problems                     []error
 }
 
 func (r *resolver) resolve(c class) (v values, degraded []string) {
@@ -50,6 +50,7 @@ func (r *resolver) disksOf(item *item) (disks []disk, degraded []string) {
 		degraded = append(degraded, item.place.Field+" lists no device")
 	}
 
+	var unmatched []string
 	for _, pattern := range item.Devices {
 		found, err := r.match(pattern)
 		if err != nil {
@@ -57,12 +58,24 @@ func (r *resolver) disksOf(item *item) (disks []disk, degraded []string) {
 			continue
 		}
 		if len(found.disks) == 0 {
-			degraded = append(degraded, fmt.Sprintf("pattern %s matches no block device on this machine", pattern))
+			unmatched = append(unmatched, pattern)
 		}
 		disks = append(disks, found.disks...)
 	}
+
+	// Patterns of a list are alternatives, so that one class file fits nodes with different disks. A name must exist.
+	if len(disks) > 0 {
+		unmatched = slices.DeleteFunc(unmatched, isPattern)
+	}
+	for _, name := range unmatched {
+		r.missing = append(r.missing, fmt.Sprintf("%s matches no block device", name))
+		degraded = append(degraded, fmt.Sprintf("pattern %s matches no block device on this machine", name))
+	}
 	return disks, degraded
 }
+
+// isPattern is true for a path that filepath.Match does not take literally.
+func isPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
 // match returns the match of a pattern and caches it. All classes therefore get the same disks for a pattern, and the
 // warnings of a pattern appear once.
@@ -158,17 +171,11 @@ func weightRemedy(version int) string {
 
 // conditions returns the conditions about the configuration as a whole.
 func (r *resolver) conditions() []classes.Condition {
-	var unmatched []string
-	for pattern, found := range r.matches {
-		if len(found.disks) == 0 {
-			unmatched = append(unmatched, fmt.Sprintf("%s matches no block device", pattern))
-		}
-	}
-	slices.Sort(unmatched)
+	slices.Sort(r.missing)
 
 	devices := classes.Condition{Type: "DevicesMatched", Healthy: true, Reason: "AllMatched",
-		Message: "every device pattern matches block devices only"}
-	if problems := slices.Concat(unmatched, r.ignored); len(problems) > 0 {
+		Message: "every entry of Devices matches block devices only, or is an alternative to one that does"}
+	if problems := slices.Concat(slices.Compact(r.missing), r.ignored); len(problems) > 0 {
 		devices.Healthy, devices.Reason = false, "SomeIgnored"
 		devices.Message = strings.Join(problems, "; ") + "; correct Devices, or attach the devices"
 	}
