@@ -173,7 +173,8 @@ func explainForbidden(text string) string {
 	if group != "" {
 		resource += " (" + group + ")"
 	}
-	return fmt.Sprintf("%s may not %s %s; bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml with: kubectl apply -f deploy/kubernetes/rbac.yaml",
+	return fmt.Sprintf("%s may not %s %s; bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml with: "+
+		"kubectl apply -n qos-system -f deploy/kubernetes/rbac.yaml",
 		user, verb, resource)
 }
 

@@ -94,12 +94,12 @@ func TestExplain(t *testing.T) {
 			code: 403, outcome: kubeapi.Forbidden,
 			body: statusBody(403, metav1.StatusReasonForbidden, `nodeqosresources.qos.noderesource.dev "n1" is forbidden: User "system:serviceaccount:q:shim" `+
 				`cannot patch resource "nodeqosresources/status" in API group "qos.noderesource.dev" at the cluster scope`),
-			line: "system:serviceaccount:q:shim may not patch nodeqosresources/status (qos.noderesource.dev); bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml with: kubectl apply -f deploy/kubernetes/rbac.yaml",
+			line: "system:serviceaccount:q:shim may not patch nodeqosresources/status (qos.noderesource.dev); bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml with: kubectl apply -n qos-system -f deploy/kubernetes/rbac.yaml",
 		},
 		"missing permission in the core group has no empty group": {
 			code: 403, outcome: kubeapi.Forbidden,
 			body: statusBody(403, metav1.StatusReasonForbidden, `nodes "n1" is forbidden: User "u" cannot get resource "nodes" in API group "" at the cluster scope`),
-			line: "u may not get nodes; bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml with: kubectl apply -f deploy/kubernetes/rbac.yaml",
+			line: "u may not get nodes; bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml with: kubectl apply -n qos-system -f deploy/kubernetes/rbac.yaml",
 		},
 		"a rejection by a policy has the policy's message": {
 			code: 403, outcome: kubeapi.Forbidden,
