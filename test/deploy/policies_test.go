@@ -4,13 +4,14 @@
 package deploy_test
 
 import (
-	"bytes"
-	"os"
+	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -27,6 +28,7 @@ import (
 // policy has the expressions of an admission policy, of either kind.
 type policy struct {
 	name       string
+	failure    admissionv1.FailurePolicyType
 	params     bool
 	conditions []admissionv1.MatchCondition
 	variables  []plugincel.NamedExpressionAccessor
@@ -34,7 +36,7 @@ type policy struct {
 	mutations  []plugincel.ExpressionAccessor
 }
 
-// policies are those of a kustomization and the optional one, with the namespaces of the kustomization's bindings.
+// policies are those of a kustomization, with the namespaces of their bindings.
 func policies(t *testing.T, dir string) (found []policy, selected []string) {
 	t.Helper()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
@@ -45,13 +47,10 @@ func policies(t *testing.T, dir string) (found []policy, selected []string) {
 		must(t, err)
 		manifests = append(manifests, data)
 	}
-	optional, err := os.ReadFile(filepath.Join(root, "deploy/policies/annotations-to-resources.yaml"))
-	must(t, err)
-	optional, _, _ = bytes.Cut(optional, []byte("\n---\n")) // without the binding
 	scheme := runtime.NewScheme()
 	must(t, admissionv1.AddToScheme(scheme))
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
-	for _, data := range append(manifests, optional) {
+	for _, data := range manifests {
 		object, kind, err := decoder.Decode(data, nil, nil)
 		if runtime.IsNotRegisteredError(err) {
 			continue
@@ -75,6 +74,7 @@ func policies(t *testing.T, dir string) (found []policy, selected []string) {
 
 func mutatingPolicy(o *admissionv1.MutatingAdmissionPolicy) policy {
 	p := policy{name: o.Name, params: o.Spec.ParamKind != nil, conditions: o.Spec.MatchConditions, variables: variables(o.Spec.Variables)}
+	p.failure = *o.Spec.FailurePolicy
 	for _, m := range o.Spec.Mutations {
 		p.mutations = append(p.mutations, &patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression})
 	}
@@ -83,6 +83,7 @@ func mutatingPolicy(o *admissionv1.MutatingAdmissionPolicy) policy {
 
 func validatingPolicy(o *admissionv1.ValidatingAdmissionPolicy) policy {
 	p := policy{name: o.Name, params: o.Spec.ParamKind != nil, conditions: o.Spec.MatchConditions, variables: variables(o.Spec.Variables)}
+	p.failure = *o.Spec.FailurePolicy
 	for _, v := range o.Spec.Validations {
 		p.rules = append(p.rules, &validating.ValidationCondition{Expression: v.Expression})
 		if v.MessageExpression != "" {
@@ -171,12 +172,42 @@ func TestPoliciesCompile(t *testing.T) {
 func TestPoliciesApplyToSelectedNamespaces(t *testing.T) {
 	_, optedOut := policies(t, "deploy/policies")
 	_, optedIn := policies(t, "deploy/policies-opt-in")
-	if len(optedOut) != 9 || len(optedIn) != 9 {
-		t.Fatalf("%d and %d bindings, want one for each of 9 policies", len(optedOut), len(optedIn))
+	if len(optedOut) != 10 || len(optedIn) != 10 {
+		t.Fatalf("%d and %d bindings, want one for each of 10 policies", len(optedOut), len(optedIn))
 	}
 	for i := range optedOut {
 		if optedOut[i] != optedOut[0] || optedIn[i] != optedIn[0] || optedIn[i] == optedOut[i] {
 			t.Errorf("bindings are for %s and, of those who opt in, %s", optedOut[i], optedIn[i])
 		}
+	}
+}
+
+// The API server evaluates a policy for any pod only after it has found the kind of the policy's parameters (CollectParams in
+// k8s.io/apiserver). Without the kind, a policy that must not fail refuses every pod.
+func TestPoliciesThatNeedParametersMayFail(t *testing.T) {
+	found, _ := policies(t, "deploy/policies")
+	for _, p := range found {
+		want := map[bool]admissionv1.FailurePolicyType{true: admissionv1.Ignore, false: admissionv1.Fail}[p.params]
+		if p.failure != want {
+			t.Errorf("%s has parameters: %t, and failurePolicy %s", p.name, p.params, p.failure)
+		}
+	}
+}
+
+func TestPoliciesListTheSameResources(t *testing.T) {
+	found, _ := policies(t, "deploy/policies")
+	lists := map[string][]string{}
+	for _, p := range found {
+		for i, v := range p.variables {
+			if name := v.GetName(); name == "containerResources" || name == "podResources" {
+				list := fmt.Sprint(i, " ", name, " ", v.GetExpression())
+				lists[list] = append(lists[list], p.name)
+			}
+		}
+	}
+	five := []string{"qos-annotations-to-resources", "qos-required-plugin", "qos-check-annotations", "qos-check-contradictions", "qos-check-units"}
+	want := map[string][]string{"0 containerResources ['rdt', 'blockio']": five, "1 podResources ['qos.noderesource.dev/pod-blockio']": five}
+	if diff := cmp.Diff(want, lists, cmpopts.SortSlices(strings.Compare)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -70,8 +70,8 @@ func kep(t *testing.T, n *node) {
 	n.apply(t, `{apiVersion: qos.noderesource.dev/v1alpha1, kind: NodeQOSResources, metadata: {name: kep-node}}`)
 	t.Cleanup(func() { n.kubectl(t, "delete", "nodeqosresources", kepNode) })
 	n.kubectl(t, "patch", "nodeqosresources", kepNode, "--subresource=status", "--type=merge", "-p", kepStatus)
-	n.apply(t, strings.Replace(strings.Split(clusterResources, "---")[0], "rdt, blockio,", "rdt, blockio, qos.noderesource.dev/qos-foo,", 1))
-	t.Cleanup(func() { n.apply(t, clusterResources) })
+	n.applyPolicies(t, containerResources+", 'qos.noderesource.dev/qos-foo'")
+	t.Cleanup(func() { n.applyPolicies(t, containerResources) })
 	t.Run("the node", func(t *testing.T) {
 		wantLines(t, n.qos(t, "nodes", kepNode), "qos.noderesource.dev/network Yes slow (0/inf) normal (0/inf) fast (0/2) high (0/inf)",
 			"k8s.io/rdt Yes exclusive (0/1) limited (0/inf) gold (0/1)", "k8s.io/blockio Yes high-prio (0/2) throttled (0/inf)")

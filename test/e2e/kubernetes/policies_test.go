@@ -8,6 +8,8 @@ package kubernetes
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -41,16 +43,32 @@ func TestRequests(t *testing.T) {
 // installPolicies installs all policies, as docs/policies.md says, and waits until they act.
 func (n *node) installPolicies(t *testing.T) {
 	t.Helper()
-	n.kubectl(t, "apply", "-f", "../../../deploy/kubernetes/namespace.yaml")
 	t.Cleanup(func() {
 		n.kubectl(t, "delete", "--ignore-not-found", "-k", policies)
-		n.kubectl(t, "delete", "--ignore-not-found", "-f", policies+"/annotations-to-resources.yaml")
-		n.kubectl(t, "delete", "namespace", withDefaults, "qos-system", "--timeout=60s")
+		n.kubectl(t, "delete", "namespace", withDefaults, "--timeout=60s")
 	})
-	n.kubectl(t, "apply", "-k", policies)
-	n.kubectl(t, "apply", "-f", policies+"/annotations-to-resources.yaml")
-	n.apply(t, clusterResources)
+	n.applyPolicies(t, containerResources)
+	n.apply(t, defaults)
 	n.policiesAct(t)
+}
+
+// applyPolicies applies the policies with a list of resources of containers.
+func (n *node) applyPolicies(t *testing.T, containerResources string) {
+	t.Helper()
+	n.applyOverlay(t, policies, strings.Replace(ownPolicies, "RESOURCES", containerResources, 1))
+}
+
+// applyOverlay applies a kustomization, in which %s stands for its base.
+func (n *node) applyOverlay(t *testing.T, base, kustomization string) {
+	t.Helper()
+	dir := filepath.Join(n.dir, "overlay")
+	must(t, os.MkdirAll(dir, 0o755))
+	absolute, err := filepath.Abs(base)
+	must(t, err)
+	relative, err := filepath.Rel(dir, absolute)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), fmt.Appendf(nil, kustomization, relative), 0o644))
+	n.kubectl(t, "apply", "-k", dir)
 }
 
 // policiesAct waits until the API server knows the policies, their parameters and the defaults of the namespace.
@@ -179,9 +197,11 @@ func requestsStay(t *testing.T, n *node) {
 		}
 	}
 	binding := `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"stays","annotations":{"` + ours + `":"blockio=gold"}},"target":{"kind":"Node","name":"x"}}`
-	output, err := n.kubectlCommand(binding, "create", "--raw", "/api/v1/namespaces/default/pods/stays/binding", "-f", "-").CombinedOutput()
-	if err == nil || !strings.Contains(string(output), "cannot be changed in a pod that exists") {
-		t.Errorf("by a binding: %s; want it refused", output)
+	for _, path := range []string{"pods/stays/binding", "bindings"} {
+		output, err := n.kubectlCommand(binding, "create", "--raw", "/api/v1/namespaces/default/"+path, "-f", "-").CombinedOutput()
+		if err == nil || !strings.Contains(string(output), "cannot be changed in a pod that exists") {
+			t.Errorf("by POST %s: %s; want it refused", path, output)
+		}
 	}
 	n.kubectl(t, "annotate", "pod", "stays", "example.com/other=1")
 	requestsOfOldPodsAreLeftAlone(t, n)
@@ -202,13 +222,13 @@ func requestsStay(t *testing.T, n *node) {
 // requestsOfOldPodsAreLeftAlone takes a resource away that a pod has asked for, and writes something else to the pod.
 func requestsOfOldPodsAreLeftAlone(t *testing.T, n *node) {
 	t.Helper()
-	n.apply(t, strings.Replace(strings.Split(clusterResources, "---")[0], "rdt, blockio,", "rdt,", 1))
+	n.applyPolicies(t, strings.Replace(containerResources, "'blockio', ", "", 1))
 	until(t, "the resource is gone", func() (bool, string) {
 		output, err := n.send(unitsOf("default", map[string]int{"blockio.slow": 1}))
 		return err != nil, output
 	})
 	n.kubectl(t, "annotate", "pod", "stays", "k8s.v1.cni.cncf.io/network-status=x")
-	n.apply(t, clusterResources)
+	n.applyPolicies(t, containerResources)
 	until(t, "the resource is back", func() (bool, string) {
 		output, err := n.send(unitsOf("default", map[string]int{"blockio.slow": 1}))
 		return err == nil, output
@@ -334,7 +354,6 @@ func policiesComeAndGo(t *testing.T, n *node) {
 		output, err := wrong("default")
 		return err == nil, output
 	})
-	n.kubectl(t, "apply", "-k", policies)
-	n.apply(t, clusterResources)
+	n.applyPolicies(t, containerResources)
 	n.policiesAct(t)
 }

@@ -31,15 +31,22 @@ const (
 	requiredPlugin     = "[ qos-nri-plugin ]"
 )
 
-// clusterResources are those of the cluster in these tests, and the defaults of one namespace.
-const clusterResources = `apiVersion: v1
-kind: ConfigMap
-metadata: {name: qos-policies, namespace: qos-system}
-data:
-  containerResources: rdt, blockio, vendor.example/xyz-qos
-  podResources: qos.noderesource.dev/network
----
-apiVersion: v1
+// containerResources are the resources of the cluster in these tests, as the policies list them.
+const containerResources = "'rdt', 'blockio', 'vendor.example/xyz-qos'"
+
+// ownPolicies is an administrator's kustomization with resources of its own, as docs/policies.md has it.
+const ownPolicies = `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [%s]
+patches:
+- target: {labelSelector: qos.noderesource.dev/lists=resources}
+  patch: |
+    - {op: replace, path: /spec/variables/0/expression, value: "[RESOURCES]"}
+    - {op: replace, path: /spec/variables/1/expression, value: "['qos.noderesource.dev/network']"}
+`
+
+// defaults are those of one namespace.
+const defaults = `apiVersion: v1
 kind: Namespace
 metadata: {name: defaults}
 ---
