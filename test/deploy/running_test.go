@@ -14,6 +14,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 // Flags are parsed in order, so that --help succeeds only if those before it are valid.
@@ -62,6 +66,59 @@ func TestTheClassFilesAreValid(t *testing.T) {
 			t.Errorf("the ConfigMap is %s, and another after each change", found.config.Name)
 		}
 	})
+}
+
+// Commands of docs/kubernetes.md ("Uninstall").
+func TestUninstallKnowsEverythingThatIsInstalled(t *testing.T) {
+	all, err := filepath.Glob(filepath.Join(root, "deploy/*/kustomization.yaml"))
+	if err != nil || len(all) < 4 {
+		t.Fatalf("found %q, %v", all, err)
+	}
+	deleted := names(t, "deploy/uninstall")
+	for _, file := range all {
+		dir, err := filepath.Rel(root, filepath.Dir(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names(t, dir) {
+			if !slices.Contains(deleted, name) {
+				t.Errorf("%s installs %s, and deploy/uninstall does not have it", dir, name)
+			}
+		}
+	}
+
+	var none corev1.ConfigMap
+	text, err := os.ReadFile(filepath.Join(root, "deploy/uninstall/no-classes.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	if _, _, err := decoder.Decode(text, nil, &none); err != nil {
+		t.Fatal(err)
+	}
+	if used := render(t).config; none.Name != used.Name || none.Namespace != used.Namespace {
+		t.Errorf("the ConfigMap without classes replaces %s/%s, and the plugin reads %s/%s", none.Namespace, none.Name, used.Namespace, used.Name)
+	}
+	if !strings.HasSuffix(none.Data["classes.yaml"], "\nresources: []\n") {
+		t.Errorf("there are classes: %v", none.Data)
+	}
+}
+
+// names returns the kinds and names of the objects of a kustomization.
+func names(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range resources.Resources() {
+		all = append(all, r.CurId().String())
+	}
+	return all
 }
 
 // The kubelet probes the pod's address, on which a server at 127.0.0.1 does not answer.
