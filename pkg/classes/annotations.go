@@ -8,27 +8,27 @@ import (
 	"strings"
 )
 
-// Keys of annotations.
+// These are the keys, and prefixes of keys, of this project's annotations.
 const (
-	// PodKey is the annotation of a pod with the requests of the pod itself and the defaults of its containers.
+	// PodKey is the key of the pod annotation that requests classes for the pod itself, and default classes for its containers.
 	PodKey = Domain + "/pod"
-	// ContainerKeyPrefix is the prefix of a pod's annotation with the requests of one container. The name of the
-	// container follows the prefix.
+	// ContainerKeyPrefix, followed by the name of a container, is the key of the pod annotation that requests classes
+	// for this container.
 	ContainerKeyPrefix = "container." + Domain + "/"
-	// AllocatedKeyPrefix is the prefix of the CRI annotations that report what the kubelet allocated to a container from the device
-	// plugin. Only the kubelet can set these annotations. The value is resource=class. The key may have any text after the prefix.
+	// AllocatedKeyPrefix is the prefix of the CRI annotations that report which classes the kubelet allocated to a container through
+	// the device plugin. Only the kubelet can set them. The value is resource=class. The key may have any text after the prefix.
 	AllocatedKeyPrefix = "allocated." + Domain + "/"
 )
 
-// family has the annotation keys for one official resource that the KEP ("Pod annotations"), containerd and CRI-O have
-// defined. The value of such an annotation is a class.
+// family has the annotation keys that the KEP ("Pod annotations"), containerd and CRI-O have defined for one official
+// resource. The value of such an annotation is a class.
 type family struct {
 	resource string
 	// offer is the index of the resource in the catalog. It is -1 if the catalog does not have the resource in container scope.
 	offer int
 	// cri is the key of a container annotation. Only the kubelet can set this annotation.
 	cri string
-	// kep and runtime have keys of the pod's annotations.
+	// kep has the KEP's keys of pod annotations. runtime has the keys that containerd and CRI-O have defined.
 	kep, runtime podKeys
 }
 
@@ -41,7 +41,7 @@ type podKeys struct {
 
 func (k *podKeys) match(key string) bool { return key == k.pod || strings.HasPrefix(key, k.container) }
 
-// families returns the keys of all official resources, without offers.
+// families returns the families of all official resources. NewCatalog sets their field offer.
 func families() [2]family {
 	of := func(name string) family {
 		kep, beta := name+".resources.kubernetes.io/", name+".resources.beta.kubernetes.io/"
@@ -56,8 +56,8 @@ func families() [2]family {
 	return [2]family{of("rdt"), of("blockio")}
 }
 
-// IsPodRequest reports whether an annotation of a pod with this key can request classes. Filters use it. Only Resolve
-// decides what is requested.
+// IsPodRequest reports whether a pod annotation with this key can request classes. It is for filters that see only keys;
+// Resolve decides which classes are requested.
 func IsPodRequest(key string) bool {
 	all := families()
 	return key == PodKey || strings.HasPrefix(key, ContainerKeyPrefix) ||
@@ -69,7 +69,7 @@ func isContainerRequest(key string) bool {
 	return strings.HasPrefix(key, AllocatedKeyPrefix) || slices.ContainsFunc(all[:], func(f family) bool { return key == f.cri })
 }
 
-// maxPairsLength is the maximum size of the value of a request, in bytes. It is enough for about fifty pairs with the
+// maxPairsLength is the maximum length, in bytes, of an annotation's value. It is enough for about fifty pairs with the
 // longest names.
 const maxPairsLength = 16 << 10
 
@@ -81,7 +81,7 @@ type Pair struct {
 }
 
 // ParsePairs reads "resource=class" pairs, separated by commas. White space around pairs is allowed. A resource may be
-// repeated only with the same class. Errors are ErrBadRequest or ErrContradiction.
+// repeated only with the same class. Errors wrap ErrBadRequest or ErrContradiction.
 func ParsePairs(value string) ([]Pair, error) {
 	var pairs []Pair
 	classes := map[string]string{}
@@ -102,7 +102,7 @@ func ParsePairs(value string) ([]Pair, error) {
 	return pairs, nil
 }
 
-// eachPair calls use with every pair. The resource in the call is the canonical name.
+// eachPair calls the function use for each "resource=class" pair in value. It passes the canonical name of the resource.
 func eachPair(value string, use func(resource, class string) error) error {
 	if len(value) > maxPairsLength {
 		return badRequest("the request is longer than %d bytes", maxPairsLength)

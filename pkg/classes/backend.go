@@ -9,8 +9,8 @@ import (
 	"maps"
 )
 
-// Kind is a type of backend. It names the field of a resource in a class file that configures the backend, and it has
-// the constructor of the backend.
+// Kind is a type of backend. If a resource in a class file has the field that is named in Field, this field configures a
+// backend of this Kind for the resource.
 type Kind struct {
 	// Field is the name of the field of a resource in class files, e.g. "rdt".
 	Field string
@@ -35,7 +35,7 @@ type BackendConfig interface {
 
 // Backend applies the classes of one resource on this machine.
 //
-// Calls of Check, Apply, Repair, Withdraw and Release exclude each other. Other methods may be called during them.
+// Callers call only one of Check, Apply, Repair, Withdraw and Release at a time. They may call the other methods at any time.
 type Backend interface {
 	// Check reports whether config can be applied on this machine. It writes nothing. The error joins all reasons why
 	// config cannot be applied. *Unavailable means that the machine does not have the resource.
@@ -66,8 +66,8 @@ type Backend interface {
 	// as SystemDefault, and for changes of running containers. If Enforce returns an error, the target is as it was before.
 	Enforce(ctx context.Context, target Holder, from, to string) error
 
-	// Observe returns the class in which the kernel has a running target. ok is false if the kernel does not show the class. If
-	// several classes look the same to the kernel, Observe prefers want. For a target that has ended, the error is ErrEnded.
+	// Observe reads the class of a running target from the kernel. ok is false if the kernel does not show the class. If the
+	// kernel's values fit several classes, Observe prefers the class want. For a target that has ended, the error is ErrEnded.
 	Observe(ctx context.Context, target Holder, want string) (class string, ok bool, err error)
 
 	// Status returns the last known state of the live configuration. It does no I/O.
@@ -78,8 +78,8 @@ type Backend interface {
 // container later, as for "kubectl exec", this process starts in the class in which the container was created.
 type ThreadMover interface {
 	Backend
-	// MoveThreads moves the threads of the targets that are outside of the class into the class. It returns the IDs of
-	// the targets that had such threads. It continues after an error.
+	// MoveThreads moves all threads of the targets that are not in the class into the class. It returns the IDs of the
+	// targets that had such threads. After an error it continues with the next target.
 	MoveThreads(ctx context.Context, class string, targets []Holder) (strayed []string, err error)
 }
 
@@ -88,9 +88,9 @@ type ThreadMover interface {
 type StoredValueChecker interface {
 	Backend
 	// IsStale reports whether the cgroup v2 files that a runtime has stored for a container of a class are stale. The
-	// files are stale if they have the values of another class, or if they name a device that the machine lost. Values
-	// that no class has come from a former configuration. The backend remembers these values, and later changes of a
-	// class clear them. IsStale does no I/O.
+	// files are stale if they have the values of another class, or if they name a device that the machine lost. If the
+	// files have values of no known class, a former configuration had these values. The backend remembers them, and
+	// later changes of a class clear them. IsStale does no I/O.
 	IsStale(class string, stored map[string]string) bool
 }
 
@@ -113,7 +113,7 @@ type Adjustment struct {
 	Unified map[string]string
 }
 
-// Merge returns the union of both adjustments. If both set the same thing, other wins.
+// Merge returns the union of both adjustments. If both set ClosID or the same file, the adjustment other wins.
 func (a Adjustment) Merge(other Adjustment) Adjustment {
 	if other.ClosID != "" {
 		a.ClosID = other.ClosID
@@ -134,8 +134,7 @@ type BackendStatus struct {
 	// Unavailable is nil if the resource can be used.
 	Unavailable *Unavailable
 	Conditions  []Condition
-	// Degraded has the classes that are enforced only in part, with the reason. An example of a reason is that a device
-	// pattern matches nothing.
+	// Degraded has the reason for each class that is enforced only in part, e.g. because a device pattern matches nothing.
 	Degraded map[string]string
 }
 

@@ -7,7 +7,7 @@ package classes
 
 import "slices"
 
-// Scope is the kind of object that has a class of a resource. Each resource has one scope.
+// Scope is the kind of object to which a resource assigns classes. Each resource has one scope.
 type Scope string
 
 const (
@@ -20,7 +20,7 @@ const (
 // SystemDefault is the class of containers and pods on which no class is enforced (KEP-3008, "Implicit defaults").
 const SystemDefault = ""
 
-// Removal is the action for holders that requested a class when the class is removed from the class files.
+// Removal is what happens, when a class is removed from the class files, to the holders that requested the class.
 type Removal string
 
 const (
@@ -47,7 +47,7 @@ type Resource struct {
 	Mutable bool
 	// DefaultClass is assigned to containers or pods that request nothing. It is SystemDefault if the resource has no default.
 	DefaultClass string
-	// OnClassRemoved applies to holders that requested their class. Holders of the default class get the new default instead.
+	// OnClassRemoved applies to holders that requested their class. Holders that got it by default get the new default instead.
 	OnClassRemoved Removal
 	// Classes has the classes in the order of the class file.
 	Classes []Class
@@ -88,8 +88,8 @@ type Catalog struct {
 	containerDefaults, podDefaults []Assignment
 }
 
-// NewCatalog makes the catalog of offers. The offers must have distinct canonical names. The catalog keeps the slices
-// inside of the offers.
+// NewCatalog makes the catalog of offers. The offers must have distinct canonical names. The catalog does not copy the
+// slices inside of the offers, so the caller must not change them.
 func NewCatalog(offers []Offer) *Catalog {
 	c := &Catalog{offers: slices.Clone(offers), index: make(map[string]int, len(offers)), families: families()}
 	for i := range c.offers {

@@ -66,7 +66,7 @@ func (r *draft) checkSingle(seen map[string]*draft) {
 	seen[key] = r
 }
 
-// checkName reports whether the name of a resource is new. It returns false if another resource has this name already.
+// checkName returns true if the name of a resource is new. Otherwise it reports the problem and returns false.
 func (r *draft) checkName(seen map[string]*draft) bool {
 	first := seen[r.Name]
 	switch {

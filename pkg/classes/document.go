@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// MaxFileSize is the maximum size, in bytes, of class files and of the files that configFile fields name. Reading a
+	// MaxFileSize is the maximum size, in bytes, of class files and of the files named in configFile fields. Reading a
 	// file takes about a hundred times as much memory as the file's size.
 	MaxFileSize = 256 << 10
 	// maxProblems is the maximum number of problems that are reported for one file.
@@ -93,8 +93,8 @@ func (d *document) reportSyntax(err error) {
 }
 
 const (
-	// maxDepth is far more than the depth of any configuration. This limit also stops the expansion of aliases that
-	// contain themselves.
+	// maxDepth limits the nesting of values to far more than any configuration needs. The limit also stops the
+	// expansion of aliases that contain themselves.
 	maxDepth = 50
 	// maxValues is the maximum number of keys and values in a file, including the keys and values behind aliases. It is
 	// enough for some thousand classes.

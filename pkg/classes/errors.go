@@ -50,7 +50,7 @@ type RequestError struct {
 	Assignment
 	// Problem names the class, the resource, the reason and the remedy.
 	Problem string
-	// Err is one of the reasons above.
+	// Err is the reason, e.g. ErrClassFull.
 	Err error
 }
 
@@ -102,8 +102,8 @@ func twoClassesOf(a Assignment, first string) error {
 	return refuse(a, ErrContradiction, "%s has two classes, %s and %s", clip(a.Resource), quote(first), quote(a.Class))
 }
 
-// check returns an error if a class cannot be assigned. The system default can always be assigned, even of an
-// unavailable resource.
+// check returns an error if the class in a cannot be assigned. The system default can always be assigned, even if the
+// resource is unavailable.
 func (o *Offer) check(a Assignment) error {
 	if a.Class == SystemDefault {
 		return nil
@@ -155,7 +155,7 @@ func replaceUnprintable(r rune) rune {
 	return r
 }
 
-// clipKey clips the key of an annotation, but keeps the project's prefix.
+// clipKey clips an annotation key, the part before the first "/" and the part after it separately.
 func clipKey(key string) string {
 	prefix, rest, found := strings.Cut(key, "/")
 	if !found {

@@ -119,7 +119,7 @@ func (f *Field) reportDuplicate(first *Field) {
 	f.Report("is defined twice; the first is in line %d", first.line)
 }
 
-// child returns the field with this name in a mapping.
+// child returns the field with this name in the mapping f, or nil.
 func (f *Field) child(name string) *Field {
 	for _, child := range f.children {
 		if f.isMapping() && child.Name == name {
@@ -173,7 +173,7 @@ func (f *Field) Text() (text string, ok bool) {
 	return "", false
 }
 
-// Scalar returns a string as it is and a number in decimal. For null it returns nothing.
+// Scalar returns the text of a string, or a number in decimal. For null it returns "".
 func (f *Field) Scalar() string {
 	switch {
 	case f == nil || f.IsNull():
@@ -238,8 +238,8 @@ func (e *FieldError) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// SplitErrors returns the single errors in a tree of errors.Join, in order. It does not split an error that wraps
-// several errors and adds text of its own.
+// SplitErrors splits an error of errors.Join into its parts, recursively and in order. It does not split an error that
+// wraps several errors and adds text of its own.
 func SplitErrors(err error) []error {
 	if err == nil {
 		return nil

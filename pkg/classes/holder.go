@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Owner is the object that occupies slots of classes. It is a container of a pod, identified by its name, or the pod if Container
-// is empty. An owner outlives container IDs, so a restarted container does not compete with its predecessor for a slot.
+// Owner is the container or pod that occupies a slot of a class. It is the pod if Container is empty. A restarted container is
+// the same owner as its predecessor, although its ID is new, so the two containers need only one slot.
 type Owner struct{ PodUID, Container string }
 
 func (o Owner) String() string {
@@ -86,7 +86,7 @@ func (h Holder) AnnotationsSize() (bytes int) {
 	return bytes
 }
 
-// Source is the source of an assignment.
+// Source is the reason why an assignment has its class.
 type Source string
 
 const (
@@ -123,7 +123,7 @@ type Holding struct {
 // Class returns the class of a resource that is assigned to the holder.
 func (h Holding) Class(resource string) string { return ClassOf(h.Assignments, resource) }
 
-// ClassOf returns the class of a resource among assignments. If there is no assignment of the resource, it returns SystemDefault.
+// ClassOf returns the class that the assignments have for a resource. If they have no class for it, it returns SystemDefault.
 func ClassOf(assignments []Assignment, resource string) string {
 	for _, a := range assignments {
 		if a.Resource == resource {

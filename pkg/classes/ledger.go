@@ -14,7 +14,7 @@ type slot struct{ resource, class string }
 // Ledger records which holder has which class. It is not safe for concurrent use.
 type Ledger struct {
 	holders map[string]Holding
-	// slots has the number of holders that each owner has in a slot. It does not count the system default.
+	// slots has the owners of each class, each with the number of its holders. It does not have the system default.
 	slots map[slot]map[Owner]int
 	// reserved has the slots that holders occupy in addition to the slots of their assignments, by holder.
 	reserved map[string]reservation

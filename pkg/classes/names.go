@@ -14,7 +14,7 @@ import (
 // Domain is the domain of this project's resources, annotations and API groups.
 const Domain = "qos.noderesource.dev"
 
-// The official resources of KEP-3008 ("Consts"); both are in container scope.
+// These are the official resources of KEP-3008 ("Consts"). Both resources are in container scope.
 const (
 	RDTResource     = "k8s.io/rdt"
 	BlockIOResource = "k8s.io/blockio"
@@ -22,7 +22,7 @@ const (
 
 const (
 	officialDomain = "k8s.io"
-	// quotaPrefix is the prefix of an extended resource in a ResourceQuota. The name with the prefix must be a qualified name, too.
+	// quotaPrefix precedes the name of an extended resource in a ResourceQuota. Prefix and name together must be a qualified name, too.
 	quotaPrefix = "requests."
 )
 
@@ -55,8 +55,8 @@ func ValidateResourceName(name string) error {
 }
 
 // ValidateClassName returns what is wrong with the name of a class. The name must be a qualified Kubernetes name
-// without a domain (KEP-3008, "API server"). A name with a "/" could lead out of the directory of a class, and could
-// not be part of an extended resource.
+// without a domain (KEP-3008, "API server"). The name becomes part of a path and of the name of an extended resource. A
+// "/" in it would be unsafe in the path, and is not allowed in the extended resource.
 func ValidateClassName(name string) error {
 	if strings.Contains(name, "/") {
 		return errors.New(`must not contain "/"`)
@@ -102,7 +102,7 @@ func ExtendedResource(resource, class string) (string, error) {
 	return extended, nil
 }
 
-// validateExtended applies the rules of IsExtendedResourceName and ValidateResourceQuotaResourceName of Kubernetes.
+// validateExtended applies the rules of the Kubernetes functions IsExtendedResourceName and ValidateResourceQuotaResourceName.
 func validateExtended(domain, extended string) error {
 	switch {
 	case strings.HasPrefix(domain, quotaPrefix):

@@ -17,7 +17,7 @@ type File struct {
 	Data []byte
 }
 
-// ResourceConfig is one resource of the class files.
+// ResourceConfig is one resource that a class file defines.
 type ResourceConfig struct {
 	Resource
 	// Kind is the name of the backend's field in the class file (Kind.Field), e.g. "rdt".
@@ -46,8 +46,8 @@ type FileSet struct {
 	Err    error
 }
 
-// Parse reads class files, strictly. It calls readFile to read the files that configFile fields name. The error joins
-// the problems of all files. Each problem is a *FieldError. Parse reports at most a hundred problems for each file.
+// Parse reads class files, strictly. It calls the function readFile for the files named in configFile fields. The error
+// joins the problems of all files. Each problem is a *FieldError. Parse reports at most a hundred problems for each file.
 func Parse(files []File, kinds []Kind, readFile func(path string) ([]byte, error)) (*Config, error) {
 	p := parser{kinds: kinds, readFile: readFile}
 	documents := make([]*document, 0, len(files))
@@ -91,17 +91,17 @@ type parser struct {
 	kinds     []Kind
 	readFile  func(path string) ([]byte, error)
 	resources []*draft
-	// configFileErrs has the problems in the files that configFile fields name.
+	// configFileErrs has the problems in the files named in configFile fields.
 	configFileErrs []error
 }
 
 type draft struct {
 	ResourceConfig
 	field *Field
-	// name and section are nil if the file does not have these fields.
+	// name is the field "name", and section is the backend's field, e.g. "rdt". A field that the file lacks is nil.
 	name, section *Field
 	kind          *Kind
-	// classes has the fields that define Classes, by the name of the class.
+	// classes has the field that defines each class, by the name of the class.
 	classes map[string]*Field
 }
 

@@ -205,7 +205,7 @@ func (p *parser) readSection(r *draft) {
 	}
 }
 
-// readConfigFile reads the configuration of a backend from the file that a configFile field names.
+// readConfigFile reads the configuration of a backend from the file named in a configFile field.
 func (p *parser) readConfigFile(r *draft, f *Field) {
 	if len(r.section.children) > 1 {
 		f.Report("cannot be combined with other fields; the file must have all of the configuration")

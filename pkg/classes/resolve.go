@@ -32,7 +32,7 @@ func (l level) source() Source {
 	return SourceContainer
 }
 
-// ask is one request for a class. An ask with an empty key is not a request.
+// ask is one request for a class. If key is empty, there is no request.
 type ask struct{ class, key string }
 
 type asks [levels]ask
@@ -41,8 +41,8 @@ type asks [levels]ask
 type resolver struct {
 	catalog *Catalog
 	holder  *Holder
-	// asks has the requests for each offer, by the index of the offer. It is nil, and takes no memory, until something
-	// is requested. Most containers request nothing.
+	// asks has the requests for each offer, by the index of the offer. It is nil until the first request, because most
+	// containers request nothing, and a nil slice takes no memory.
 	asks []asks
 }
 
@@ -87,7 +87,7 @@ func (s *resolver) readPod() error {
 		return nil
 	}
 
-	// The keys are composed in a buffer on the stack, because a look-up with string(bytes) does not allocate memory.
+	// The keys are composed in a buffer on the stack. A look-up with string(key) then does not allocate memory.
 	var buffer [160]byte
 	key := append(append(buffer[:0], ContainerKeyPrefix...), s.holder.Container...)
 	if _, ok := annotations[string(key)]; ok {
@@ -101,8 +101,8 @@ func (s *resolver) readPod() error {
 
 	for i := range s.catalog.families {
 		f := &s.catalog.families[i]
-		// The KEP's annotations are meant for every implementation, so an unknown resource in them is an error. If this
-		// node does not offer the resource, the runtimes' own annotations may be meant for the runtime.
+		// The KEP's annotations are meant for every implementation, so an unknown resource in them is an error. A
+		// runtime's annotation for an unknown resource is ignored, because it may be meant for the runtime.
 		if err := s.readFamily(f, &f.kep, buffer[:0]); err != nil {
 			return err
 		}
@@ -137,8 +137,8 @@ func (s *resolver) addClass(l level, f *family, key, class string) error {
 	return nil
 }
 
-// readContainer reads the annotations that only the kubelet can set. It skips annotations that the pod has, too,
-// because some runtimes copy the annotations of a pod to its containers.
+// readContainer reads the container annotations that only the kubelet can set. It skips keys that the pod's annotations
+// have, too: some runtimes copy a pod's annotations to its containers, so a user may have set them.
 func (s *resolver) readContainer() error {
 	annotations := s.holder.ContainerAnnotations
 	if len(annotations) == 0 {
@@ -151,7 +151,7 @@ func (s *resolver) readContainer() error {
 			allocated = append(allocated, key)
 		}
 	}
-	slices.Sort(allocated) // so that of several problems the same one is reported each time
+	slices.Sort(allocated) // so that it is always the same problem that is reported
 	for _, key := range allocated {
 		if err := s.readPairs(allocatedLevel, annotations, key); err != nil {
 			return err
@@ -196,7 +196,8 @@ func (s *resolver) addPair(l level, a Assignment) error {
 	return nil
 }
 
-// add adds a request unless the level already has one. The KEP's annotations are read before the runtimes' annotations.
+// add adds a request unless there is one of the same level for the offer. The KEP's annotations are read first, so they win over
+// the runtimes' annotations.
 func (s *resolver) add(l level, offer int, key, class string) {
 	if s.asks == nil {
 		s.asks = make([]asks, len(s.catalog.offers))
@@ -250,9 +251,9 @@ func decideOne(offer *Offer, requests *asks, decided *Assignment) error {
 	return nil
 }
 
-// checkAllocatedPod checks the allocation of a container for a resource of pod scope. The scheduler counts the class of
-// a pod by the extended resource of one of the pod's containers. The allocation is not a request, because the pod got
-// its class before its containers were created.
+// checkAllocatedPod checks a container's allocation of a pod-scope resource. One container of the pod requests the
+// extended resource, so that the scheduler counts the class of the pod. The allocation itself requests no class,
+// because the pod got its class before its containers were created.
 func checkAllocatedPod(offer *Offer, requests *asks) error {
 	allocated, pod := requests[allocatedLevel], requests[podLevel]
 	if allocated.key != "" && pod.key == "" {
