@@ -46,8 +46,8 @@ type Backend interface {
 	Apply(ctx context.Context, config BackendConfig) error
 
 	// Repair restores the parts of the live configuration that other programs have changed. It also adapts the
-	// configuration to devices that were added or removed. After an error the resource is unreliable. *Unavailable
-	// means that the machine lost the resource. Repair may be called before Apply and after Withdraw.
+	// configuration to devices that were added or removed. After an error the caller must not offer the resource.
+	// *Unavailable means that the machine lost the resource. Repair may be called before Apply and after Withdraw.
 	Repair(ctx context.Context) (Drift, error)
 
 	// Withdraw removes the live configuration of a resource that is not configured any more. Classes in use stay
