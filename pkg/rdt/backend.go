@@ -30,8 +30,8 @@ type Backend struct {
 
 	// mu serializes changes of groups, and guards root.
 	mu sync.Mutex
-	// root has the original values of those schemata of the root group that the configuration changes. The backend
-	// restores them later. After a restart of the program, the values at that time count as the original ones.
+	// root has the values that the root group had before the configuration changed them. The backend restores them when
+	// the configuration no longer sets the root group. A restarted program takes the values that it finds as original.
 	root Schemata
 
 	// live is replaced as a whole, so that hooks never wait for a change of configuration.
@@ -96,8 +96,8 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 // canMount reports whether err means that resctrl is not mounted, and the options allow the backend to mount it.
 func (b *Backend) canMount(err error) bool { return b.mount && isUnavailable(err, NotMounted) }
 
-// prepare resolves the configuration and checks it against the machine. The returned reclaim names the groups that must
-// be removed first to free CLOSIDs.
+// prepare resolves the configuration and checks it against the machine. The result reclaim has the names of the groups
+// that must be removed first, to free CLOSIDs.
 func prepare(config *Config, t tree) (next *live, reclaim []string, err error) {
 	m, err := readMachine(t)
 	if err != nil {
@@ -198,8 +198,8 @@ func (b *Backend) mounted(config *Config) (tree, error) {
 	return locate(b.host)
 }
 
-// activate makes an applied configuration the live one. A managed group without a configured class is draining. A group
-// of a former run is draining, too, because a container may be about to start in it.
+// activate makes an applied configuration the live one. It records managed groups without a configured class as
+// draining. These include groups of a former run of this program, because a container may be about to start in them.
 func (b *Backend) activate(next *live, removed []string) {
 	for _, name := range next.machine.surplus(next.resolution.Groups) {
 		if next.effective[name] == nil && !slices.Contains(removed, name) {
@@ -301,7 +301,7 @@ type Threads interface {
 type Options struct {
 	FS      FS
 	Threads Threads
-	// MountResctrl mounts resctrl at /sys/fs/resctrl if it is not mounted when a configuration is applied.
+	// MountResctrl allows Apply and Repair to mount resctrl at /sys/fs/resctrl if it is not mounted.
 	MountResctrl bool
 	Log          *slog.Logger
 }

@@ -31,12 +31,12 @@ func GroupOf(class string) string {
 	return GroupPrefix + class
 }
 
-// Config is an RDT configuration with goresctrl's format and meaning. It is checked as far as that is possible without a CPU.
+// Config is an RDT configuration with goresctrl's format and meaning. ParseConfig has checked what does not depend on the CPU.
 type Config struct {
 	options goresctrl.Options
 	// partitions are sorted by name.
 	partitions []partition
-	// denials has the classes whose kubernetes options refuse annotations.
+	// denials has the classes with denyPodAnnotation or denyContainerAnnotation.
 	denials []string
 }
 
@@ -66,8 +66,8 @@ type setting[T any] struct {
 	value T
 }
 
-// settingsOf derives the settings of a goresctrl.CatConfig or MbaConfig. It reports no problems, because they were
-// reported when the configuration was read.
+// settingsOf converts a goresctrl.CatConfig or MbaConfig, with the function derive for each value. It ignores errors,
+// because ParseConfig has reported them.
 func settingsOf[V, T any](values map[string]V, derive func(V) T) []setting[T] {
 	if values == nil {
 		return nil
@@ -99,8 +99,8 @@ func newBandwidth(config goresctrl.CacheIdMbaConfig) (b bandwidth) {
 	return b
 }
 
-// valueFor returns the value for a cache ID. If no setting names the ID, it returns the value for all IDs. If that is
-// missing, too, it returns otherwise.
+// valueFor returns the value for a cache ID. If no setting has this ID, it returns the value for all IDs. If no setting
+// is for all IDs, it returns the parameter otherwise.
 func valueFor[T any](settings []setting[T], id int, otherwise T) T {
 	for _, s := range settings {
 		switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// ErrRuntimeIgnored is the error for a container that its runtime did not put into the container's resctrl group.
+// ErrRuntimeIgnored is the error for a container that the container runtime did not put into the requested resctrl group.
 var ErrRuntimeIgnored = errors.New("the container runtime ignored the resctrl group; " +
 	"it must support Linux RDT through NRI: containerd 2.2.1 or later (NRI 0.11), with runc")
 

@@ -74,8 +74,8 @@ func (i Info) Schemas(level string) []Schema {
 // maxMBps is the value with which the kernel expresses "no limit" under mba_MBps (MBA_MAX_MBPS).
 const maxMBps = 1<<32 - 1
 
-// amdMaxBandwidth is the value for no limit on all AMD CPUs so far. It is the bit above the bits of a limit (CPUID
-// 0x80000020_EAX_x1).
+// amdMaxBandwidth is the MB value that means "no limit" on all AMD CPUs so far. It is one bit longer than the longest
+// limit (CPUID 0x80000020_EAX_x1).
 const amdMaxBandwidth = 2048
 
 // ParseInfo interprets the files below info/ and the root group's schemata. The keys of files are relative paths
@@ -127,7 +127,7 @@ func (p *infoParser) cache(schema Schema, domains []int) CacheInfo {
 		p.problems = append(p.problems, fmt.Errorf("resctrl info/%s/cbm_mask: %#x is not a run of ones from bit 0", name, info.Mask))
 	}
 
-	// This file exists since Linux 6.7. Before, only AMD CPUs supported masks with gaps, and their minimum is 0 bits.
+	// The file sparse_masks exists since Linux 6.7. Older kernels allow gaps only on AMD CPUs, whose min_cbm_bits is 0.
 	info.Sparse = info.MinBits == 0
 	if _, ok := p.files[name+"/sparse_masks"]; ok {
 		info.Sparse = p.number(name+"/sparse_masks", 10) != 0
@@ -158,8 +158,8 @@ func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 	return info
 }
 
-// amdMaximum returns the value for no limit. No file has this value. It is a power of two, and it is the initial value
-// of new groups.
+// amdMaximum returns the MB value that means "no limit" on this CPU. It derives the value from largest, the largest
+// value of any group, because no file has it. It is a power of two, and the kernel gives it to new groups.
 func amdMaximum(largest uint64) uint64 {
 	if largest <= amdMaxBandwidth {
 		return amdMaxBandwidth
@@ -181,8 +181,8 @@ func (c CacheInfo) legal(mask uint64) error {
 	return nil
 }
 
-// firstRun returns the lowest run of ones in a mask. The kernel counts only the bits of this run, even if masks may
-// have gaps (cbm_validate).
+// firstRun returns the lowest run of ones in a mask. The kernel compares only the length of this run with the minimum
+// number of bits, even if masks may have gaps (cbm_validate).
 func firstRun(mask uint64) uint64 { return mask &^ (mask + mask&-mask) }
 
 func contiguous(mask uint64) bool { return firstRun(mask) == mask }

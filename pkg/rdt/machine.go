@@ -29,8 +29,8 @@ func (t tree) exists(group string) bool {
 	return err == nil
 }
 
-// notExist reports whether err means that a group does not exist. ENOTDIR means the same: kernels newer than this
-// program, and the mount option debug, add files to the root directory, and these files are not groups.
+// notExist reports whether err means that a group does not exist. With ENOTDIR, the name belongs to a file that a newer
+// kernel or the mount option debug adds to the root directory, and that groupNames returns as if it were a group.
 func notExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOTDIR)
 }
@@ -98,7 +98,7 @@ type machine struct {
 
 func isManaged(name string) bool { return strings.HasPrefix(name, GroupPrefix) && name != GroupPrefix }
 
-// names returns the sorted names of the groups for which is returns true.
+// names returns the sorted names of the groups for which the function is returns true.
 func (m *machine) names(is func(name string) bool) []string {
 	names := slices.Sorted(maps.Keys(m.groups))
 	return slices.DeleteFunc(names, func(name string) bool { return !is(name) })
@@ -167,7 +167,7 @@ func (t tree) readInfo() (map[string][]byte, error) {
 }
 
 // largestBandwidth returns the root group's schemata, but with the largest bandwidth that any group has. ParseInfo derives the
-// maximum bandwidth from the result. The root group's own bandwidth would not do, because it may be limited.
+// maximum bandwidth from the result. The root group's own bandwidth may be limited, and then does not show the maximum.
 func (m *machine) largestBandwidth() Schemata {
 	root := maps.Clone(m.groups[rootGroup].schemata)
 	for _, g := range m.groups {

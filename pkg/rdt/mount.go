@@ -105,8 +105,8 @@ func cpuSupports(host FS) bool {
 	return err == nil && rdtFlag.Match(data)
 }
 
-// mountFor mounts resctrl with the mount options that the configuration asks for. If that fails and these options separate code
-// and data, mountFor mounts resctrl with unified caches. Every configuration has shares for unified caches.
+// mountFor mounts resctrl with the mount options that the configuration asks for. If that fails, it tries again without the
+// options that separate code and data. Every configuration has the shares for unified caches that are needed then.
 func mountFor(host FS, config *Config) error {
 	options := config.mountOptions(true)
 	err := host.Mount("resctrl", DefaultMountPoint, "resctrl", options)

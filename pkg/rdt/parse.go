@@ -74,7 +74,7 @@ func (r *reader) class(f *classes.Field, partition map[string]*classes.Field) cl
 	return class{name, parseAllocation(fields, false)}
 }
 
-// checkName reports a class whose name does not allow it a resctrl group of its own.
+// checkName reports a class name that another class already has, or that cannot be the name of a resctrl group.
 func (r *reader) checkName(f *classes.Field, name string) {
 	switch {
 	case name == classes.SystemDefault:

@@ -45,7 +45,7 @@ func (m *machine) configurable() map[string]Schemata {
 	return result
 }
 
-// surplus returns the managed groups that have no class in wanted.
+// surplus returns the managed groups that are not in wanted.
 func (m *machine) surplus(wanted map[string]Schemata) []string {
 	return m.names(func(name string) bool {
 		_, ok := wanted[name]

@@ -66,8 +66,8 @@ func (r *resolver) problem(of, name, format string, args ...any) {
 	r.report(&ConfigError{Of: of, Name: name, Problem: fmt.Sprintf(format, args...)})
 }
 
-// report adds a problem to the problems of the resolver, unless they have it already. Most problems are the same for
-// every cache ID.
+// report adds a problem unless it was reported already. Without this check, most problems would appear once for every
+// cache ID.
 func (r *resolver) report(err *ConfigError) {
 	if err.Of == "class" && err.Name == classes.SystemDefault {
 		err.Name = rootClass

@@ -123,7 +123,7 @@ func dividePercent(requests []request, cache CacheInfo) (map[string]uint64, erro
 	return masks, nil
 }
 
-// sizesOf returns the number of bits of each partition, for partitions that together have total per cent. It begins
+// sizesOf returns the number of bits of each partition. total is the sum of the requests in per cent. sizesOf begins
 // with the smallest request. It rounds each number down, but not below the CPU's minimum. The partition with the
 // largest request gets the remaining bits.
 func sizesOf(requests []request, total uint64, cache CacheInfo) (map[string]uint64, error) {

@@ -13,7 +13,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These are the types of conditions. All types but the first describe the live configuration.
+// These are the types of conditions. They describe the live configuration, and ConditionApplied also reports the error of an
+// attempt to replace or restore it.
 const (
 	ConditionApplied     = "ConfigurationApplied"
 	ConditionMounted     = "ResctrlMounted"

@@ -89,7 +89,7 @@ func (t tree) scanFor(tid int) (string, error) {
 	return "", errEnded
 }
 
-// tasks returns the threads of a group. For a pseudo-locked group it returns none, because the group has no tasks file.
+// tasks returns the IDs of the threads in a group.
 func (t tree) tasks(group string) ([]int, error) {
 	data, err := t.host.ReadFile(t.path(group, "tasks"))
 	if err != nil {
@@ -113,8 +113,8 @@ func (t tree) removeUnused(name string) (removed bool, err error) {
 	return false, nil
 }
 
-// running reports whether a task has not ended. A zombie counts as ended, because the parent of a zombie may leave it
-// in its group forever.
+// running reports whether a task has not ended. A zombie counts as ended, because it stays in its group until its
+// parent reaps it, and the parent may never do so.
 func (t tree) running(tid int) bool {
 	stat, err := t.host.ReadFile(path.Join("/proc", strconv.Itoa(tid), "stat"))
 	if err != nil {

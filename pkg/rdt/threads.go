@@ -34,8 +34,8 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 	moves := make([]*move, len(targets))
 	threads := make([][]int, len(targets))
 	var problems []error
-	// The threads are listed before the group is read. A thread that is created in the group in between then does not look
-	// like a thread outside the group.
+	// The threads are listed before the group is read. In the opposite order, a thread that is created in the group in
+	// between would be taken for a thread outside the group.
 	for i, target := range targets {
 		moves[i] = b.newMove(m.tree, target, class)
 		if threads[i], err = moves[i].list(); err != nil {
@@ -156,7 +156,7 @@ func (m *move) pass(ctx context.Context) (moved int, err error) {
 	return moved, err
 }
 
-// each calls do for every thread, with the thread's group. It skips threads that end meanwhile.
+// each calls the function do for every thread, with the thread's group. It skips threads that end meanwhile.
 func (m *move) each(do func(tid int, group string) error) error {
 	tids, err := m.list()
 	if err != nil {
@@ -175,8 +175,8 @@ func (m *move) each(do func(tid int, group string) error) error {
 	return nil
 }
 
-// undo moves the threads back to their original groups. It moves threads that were created meanwhile to the group
-// before. It ignores the context of the move, so that no container stays divided between two groups.
+// undo moves the threads back to their original groups. It moves threads that were created meanwhile to the group that
+// is passed as before. It ignores the context of the move, so that no container stays divided between two groups.
 func (m *move) undo(cause error, before string) error {
 	if !m.begun {
 		return cause

@@ -26,8 +26,8 @@ func (t tree) status() string {
 	return string(text)
 }
 
-// explain adds the kernel's explanation to an error. before is the content of last_cmd_status before the operation. A
-// write replaces that content; the creation or removal of a group appends to it.
+// explain adds the kernel's explanation to an error. The creation or removal of a group appends to last_cmd_status, so
+// explain leaves out before, its content before the operation. A write replaces the content, and before is empty.
 func (t tree) explain(err error, before string) error {
 	text := strings.TrimSpace(strings.TrimPrefix(t.status(), before))
 	if text == "" {
@@ -116,8 +116,8 @@ func (t tree) restore(cause error, before, wanted map[string]Schemata) error {
 }
 
 // rounded returns the values as the kernel rounds them. The kernel rounds memory bandwidth up to a multiple of the
-// granularity (bw_validate). Under mba_MBps, kernels differ: rounded leaves the values unchanged, and readBack accepts
-// rounded and unrounded values.
+// granularity (bw_validate). Under mba_MBps, only some kernels round. Then rounded leaves the values unchanged, and
+// readBack accepts rounded and unrounded values.
 func (i Info) rounded(groups map[string]Schemata) map[string]Schemata {
 	result := make(map[string]Schemata, len(groups))
 	for name, schemata := range groups {

@@ -18,7 +18,8 @@ import (
 // proportion is a requested share of a cache, independent of the CPU. It is a mask or a range in per cent.
 type proportion struct {
 	text string
-	// mask is relative to the lowest bit of its base. If mask is 0, the share is the range from low to high.
+	// mask is counted from bit 0 for a partition, and from the lowest bit of the partition's mask for a class. If mask is
+	// 0, the share is the range from low to high per cent.
 	mask      uint64
 	low, high uint64
 	// ranged reports whether the text had both ends of the range.
@@ -65,7 +66,7 @@ func (p *proportion) parsePercent(text string) error {
 	return errors.Join(lowErr, highErr)
 }
 
-// within returns the requested part of base. If p is nil, it returns all of base.
+// within returns the part of the mask base that p requests. If p is nil, it returns all of base.
 func (p *proportion) within(base uint64, cache CacheInfo) (uint64, error) {
 	if p == nil {
 		return base, nil
