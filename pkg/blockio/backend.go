@@ -116,7 +116,7 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	return nil
 }
 
-// goLive replaces the live snapshot. It changes only the memory of this process.
+// goLive replaces the live snapshot with the result of the function next. It changes only the memory of this process.
 func (b *Backend) goLive(next func(now *snapshot) *snapshot) {
 	b.replacing.Lock()
 	defer b.replacing.Unlock()

@@ -23,13 +23,13 @@ type class struct {
 	items []item
 }
 
-// item has goresctrl's parameters for some devices. If Devices is nil, the item is a weight for all devices.
+// item has goresctrl's parameters for some devices. If Devices is nil, the item sets a weight for all devices.
 type item struct {
 	goresctrl.DevicesParameters
-	// rates has the rates among the parameters, by kind. The rate of a kind is nil if the item does not set it; the
-	// value of an earlier item then stays.
+	// rates has the parsed rates, by kind. If the item does not set a rate, this rate is nil, and the rate of an
+	// earlier item stays.
 	rates [rateKinds]*uint64
-	// weight is the weight among the parameters, from 10 to 1000. It is 0 if the item does not set it.
+	// weight is the parsed weight, from 10 to 1000. It is 0 if the item does not set a weight.
 	weight uint64
 	// place is the place in the file where the item is defined.
 	place classes.FieldError

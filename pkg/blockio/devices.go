@@ -11,8 +11,7 @@ import (
 	"strings"
 )
 
-// maxSymlinks is the kernel's limit of the number of symbolic links that the resolution of a path may follow
-// (path_resolution(7)).
+// maxSymlinks is the maximum number of symbolic links in one path, as in the kernel (path_resolution(7)).
 const maxSymlinks = 40
 
 // disk is a whole block device. The io controller accepts only whole devices.
@@ -65,8 +64,8 @@ func (m *match) add(host FS, name string) error {
 	return nil
 }
 
-// followSymlinks resolves all symbolic links in a path on the host. The host's root directory may differ from the root
-// directory of this process.
+// followSymlinks resolves all symbolic links in a path on the host. Its result differs from filepath.EvalSymlinks,
+// because the host's root directory may differ from the root directory of this process.
 func followSymlinks(host FS, name string) (string, error) {
 	done, rest := "/", strings.Split(strings.Trim(path.Clean(name), "/"), "/")
 	for links := 0; len(rest) > 0; {

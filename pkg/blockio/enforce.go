@@ -54,7 +54,7 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 	}
 
 	if !known {
-		change = state.changeTo(change) // the class is of a former run of this process, and can have set any of the values
+		change = state.changeTo(change) // a former run of this program knew the class, and may have set any of the values
 	}
 	rest := change.remaining(state)
 	if len(rest) == 0 {
@@ -104,7 +104,7 @@ func (g group) read() (values, error) {
 	return state, nil
 }
 
-// apply writes the rest of a change, and verifies the whole change. On any error it restores the previous state.
+// apply writes rest, the part of change that the cgroup lacks, and verifies the whole change. On an error it restores state.
 func (g group) apply(rest, state, change values) error {
 	err := g.writeAll(rest)
 	if err == nil {
@@ -129,7 +129,7 @@ func (g group) writeAll(change values) error {
 	return nil
 }
 
-// undo restores the previous values that a change, or a part of it, has altered. It continues after a failed write.
+// undo restores the values of state, even if only a part of the change was written. It continues after a failed write.
 func (g group) undo(change, state values) error {
 	now, err := g.read()
 	if err != nil {

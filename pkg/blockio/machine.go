@@ -26,7 +26,7 @@ type machine struct {
 	names map[device]string
 	// weightFiles are the weight files of cgroups on this machine, sorted.
 	weightFiles []weightFile
-	// accepts has the weights of devices that the kernel accepts. acts has the devices whose I/O depends on weights.
+	// accepts has the settings of devices' weights that the kernel accepts. acts has the devices whose I/O depends on weights.
 	accepts map[setting]bool
 	acts    map[device]bool
 }

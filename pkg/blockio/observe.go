@@ -17,7 +17,7 @@ import (
 
 // Observe implements classes.Backend. It compares the cgroup's values with the values of the classes, and ignores
 // settings that no class names. It returns a class if the cgroup has exactly the values of this class. If several
-// classes, or a class and the system default, have these values, it returns the wanted class or none.
+// classes, or a class and the system default, have these values, it returns want if it is one of them, or no class.
 func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (class string, ok bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", false, fmt.Errorf("observe: %w", err)

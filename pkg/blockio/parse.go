@@ -56,8 +56,8 @@ func parseLimit(text string) (uint64, error) {
 }
 
 // parseWeights reads a file of weights. The default weight is in the line "default 100", or before Linux 5.4 just
-// "100". The weight of a device is in a line like "MAJ:MIN 200". The lines of the v1 file "…weight_device" are parsed
-// like lines of the same file.
+// "100". The weight of a device is in a line like "MAJ:MIN 200". In cgroup v1, these lines are in a second file,
+// "…weight_device". For that file, the caller passes the name of the first file.
 func parseWeights(into values, file weightFile, data []byte) error {
 	for _, fields := range fieldsOf(data) {
 		weight, err := strconv.ParseUint(fields[len(fields)-1], 10, 64)

@@ -21,10 +21,10 @@ type snapshot struct {
 	machine machine
 	classes map[string]liveClass
 	status  classes.BackendStatus
-	// former has the values of former configurations that runtimes have stored for containers.
+	// former has the values that runtimes have stored for containers but that no class has. They are from former configurations.
 	former values
 	// named has the former values and the values of all classes. A running container may have any of these values,
-	// because a process that was killed during a change can leave values of an unknown class.
+	// because this program may have been killed while it changed the container's class.
 	named values
 }
 
@@ -86,7 +86,8 @@ func (s *snapshot) inherit(previous *snapshot) *snapshot {
 	return s
 }
 
-// released returns a copy of the snapshot without the values that only unused classes needed.
+// released returns a copy of the snapshot without the removed classes that are not in use. A class that is offered and not in
+// use keeps only its own values, and loses the values of its predecessors.
 func (s *snapshot) released(inUse func(class string) bool) *snapshot {
 	kept := *s
 	kept.classes = maps.Clone(s.classes)
@@ -137,8 +138,8 @@ func (s *snapshot) settable(change values) values {
 	})
 }
 
-// neutral returns the files of a change with texts that have no effect. Adjust needs them because runtimes never drop a
-// file that they have stored. Runtimes can only replace the text of such a file.
+// neutral returns the files of a change, each with a text that sets only an initial value. Adjust needs these texts,
+// because runtimes never drop a file that they have stored: they can only replace its text.
 func (s *snapshot) neutral(change values) map[string]string {
 	neutral, disks := map[string]string{}, s.machine.disks()
 	for of := range change {

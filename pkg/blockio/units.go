@@ -22,8 +22,8 @@ const (
 )
 
 // maxRate returns the largest usable limit of a kind. The kernel reads some larger limits as "no limit", and in cgroup
-// v1 it truncates them to 32 bits (block/blk-throttle.c). The result is below the largest int64, to which parseQuantity
-// caps larger quantities.
+// v1 it truncates them to 32 bits (block/blk-throttle.c). The result is below the largest int64, because
+// resource.ParseQuantity reduces larger quantities to the largest int64.
 func maxRate(kind int) uint64 {
 	if kind == readIOPS || kind == writeIOPS {
 		return math.MaxUint32 - 1
@@ -73,9 +73,9 @@ func (f weightFile) initial() uint64 {
 	return 100 // CGROUP_WEIGHT_DFL
 }
 
-// convert converts a weight of goresctrl, from 10 to 1000, to the file's units. The files of bfq have the same units.
-// For io.weight, from 1 to 10000, convert uses the linear conversion of KEP-2254. runc and crun use the same conversion
-// for OCI's blockIO.weight.
+// convert converts a weight of goresctrl, from 10 to 1000, to the file's units. For io.weight, from 1 to 10000, convert
+// uses the linear conversion of KEP-2254, as runc and crun do for OCI's blockIO.weight. All other files have goresctrl's
+// units.
 func (f weightFile) convert(weight uint64) uint64 {
 	if f == ioWeight {
 		return 1 + (weight-minWeight)*9999/990

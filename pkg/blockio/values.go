@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// setting names one value of a cgroup. The value is the limits of a device, or a weight.
+// setting identifies one value of a cgroup. The value is either the limits of a device, or a weight.
 type setting struct {
 	// file is the file of a weight; it is empty for limits.
 	file weightFile
@@ -48,7 +48,7 @@ func (v values) has(s setting) bool {
 	return has
 }
 
-// only returns the values of those settings for which keep returns true.
+// only returns the values of the settings for which the function keep returns true.
 func (v values) only(keep func(setting) bool) values {
 	kept := values{}
 	for s, value := range v {
@@ -67,7 +67,7 @@ func (v values) merge(other values) values {
 	return merged
 }
 
-// changeTo returns the change from v to the values in to. The change does not depend on other values of the cgroup.
+// changeTo returns the change that replaces the values v by the values in the parameter to. It affects no other settings.
 func (v values) changeTo(to values) values {
 	change := values{}
 	for s := range v {
