@@ -20,8 +20,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Read reads a class file. If path is a directory, Read reads all *.yaml and *.yml files of the directory in the order
-// of their names. It calls readHostFile to read the files that configFile fields name. FileSet.Err joins all problems.
+// Read reads a class file. If path is a directory, Read reads all *.yaml and *.yml files of the directory in the order of
+// their names. It calls the function readHostFile for the files named in configFile fields. FileSet.Err joins all problems.
 func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) classes.FileSet {
 	files, err := readFiles(path)
 	return parse(files, err, kinds, readHostFile)
@@ -144,7 +144,7 @@ func list(path string) (dir string, names []string, err error) {
 	return dir, names, nil
 }
 
-// HostFiles returns a function that reads the files that configFile fields name. root is the root directory of the host's
+// HostFiles returns a function that reads the files named in configFile fields. root is the root directory of the host's
 // files. As in the root directory of a machine, ".." does not lead out of root.
 func HostFiles(root string) func(path string) ([]byte, error) {
 	return func(path string) ([]byte, error) { return readBounded(filepath.Join(root, filepath.Join("/", path))) }
@@ -169,7 +169,7 @@ func readBounded(name string) ([]byte, error) {
 	return data, errors.Join(err, file.Close())
 }
 
-// hash returns an identifier of the content of the files, including the files of configFile fields, and of the read error.
+// hash returns an identifier of the read error and of the files' content, including the files named in configFile fields.
 func hash(files []classes.File, readErr error) string {
 	sum := sha256.New()
 	if readErr != nil {

@@ -47,8 +47,8 @@ func parseProcCgroup(data []byte, h hierarchy) (string, error) {
 }
 
 // Threads returns the sorted IDs of all threads in the target's cgroup and in the cgroups below it. The IDs are in the
-// PID namespace of the host's /proc. If a cgroup is removed meanwhile, Threads returns no threads of it. On hybrid
-// machines, Threads uses the first hierarchy that has threads of the target.
+// PID namespace of the host's /proc. Threads skips a cgroup that is removed meanwhile. On machines with cgroup v1 and
+// v2, Threads uses the first hierarchy that has threads of the target.
 func (t *Tree) Threads(target classes.Holder) ([]int, error) {
 	if len(t.hierarchies) == 0 {
 		return nil, errors.New("list threads: no cgroup hierarchy is mounted; mount cgroup2 at " + defaultMount)
@@ -133,8 +133,8 @@ func parseIDs(data []byte) ([]int, error) {
 }
 
 // StatField returns a field of /proc/PID/stat. number is the number of the field in proc_pid_stat(5), and is at least
-// 3. If there is no such field, the result is empty. The numbered fields follow the name of the process. The name is in
-// parentheses and may have any characters.
+// 3. If there is no such field, the result is empty. StatField counts from the last ")", because field 2 is the name of
+// the process in parentheses, and this name may have any characters.
 func StatField(stat []byte, number int) string {
 	const first = 3
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])

@@ -53,8 +53,8 @@ func (t *Tree) children(dir string) ([]string, error) {
 	return t.fs.ReadDir(dir)
 }
 
-// Detect finds the cgroup mounts of the host's first process. If this process may not read them, it finds its own
-// cgroup mounts. Detect returns no error for a machine without an io controller; IORoot and IODir report that.
+// Detect finds the cgroup mounts of the host's process 1. If these mounts cannot be read, Detect finds the mounts of this
+// process. Detect returns no error for a machine without an io controller; IORoot and IODir report that.
 func Detect(fs FS) (*Tree, error) {
 	data, err := fs.ReadFile("/proc/1/mountinfo")
 	if err != nil {
@@ -72,8 +72,8 @@ func Detect(fs FS) (*Tree, error) {
 	return tree, nil
 }
 
-// findIO returns the only hierarchy with the io controller. There is only one, because a controller that is mounted in
-// v1 is missing in v2.
+// findIO returns the hierarchy with the io controller, or nil. At most one hierarchy has it, because a controller that is
+// mounted in v1 is missing in v2.
 func (t *Tree) findIO() *hierarchy {
 	for i, h := range t.hierarchies {
 		if slices.Contains(h.controllers, "blkio") {
@@ -130,7 +130,7 @@ func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 		err = fmt.Errorf("%w: %s", ErrNoCgroup, dir)
 	}
 
-	// The first process of a pod's sandbox is in the cgroup of the sandbox, and not in the cgroup of the pod.
+	// A pod's cgroup cannot be found through a process: the sandbox's first process is in the sandbox's own cgroup.
 	if target.PID <= 0 || target.Container == "" {
 		return "", err
 	}
