@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Options of New.
+// Options are the dependencies of a Node.
 type Options struct {
 	Kinds []classes.Kind
 	// Changes stores classes that were changed after the creation of a container or pod, so that they survive a restart.

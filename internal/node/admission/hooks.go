@@ -29,8 +29,8 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 // StartContainer records the process of a container that is about to start. If enforce is not nil, the caller must call it:
 // enforce enforces and verifies the container's classes. If enforce returns an error, the container must not be started.
 //
-// A container that was created while the plugin was away was created without classes. If such a container requests a
-// class, StartContainer refuses it, and the kubelet creates a new container.
+// A container has no classes if it was created while the plugin was away. If such a container requests a class,
+// StartContainer refuses it, and the kubelet creates a new container.
 func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.Context) error, err error) {
 	e, err := h.store.Start(container)
 	if err != nil {

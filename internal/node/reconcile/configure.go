@@ -159,7 +159,7 @@ func (r *Reconciler) applyAll(ctx context.Context, config *classes.Config, next 
 	return nil
 }
 
-// rollBack restores the configuration that each backend had before. A backend that had none is left without a configuration.
+// rollBack restores the earlier configuration of each backend. It withdraws the configuration of a backend that had none before.
 func (r *Reconciler) rollBack(ctx context.Context, applied []classes.ResourceConfig, next map[string]state.Resource) error {
 	var errs []error
 	for _, c := range applied {

@@ -79,7 +79,7 @@ type observation struct {
 	assigned classes.Assignment
 	shown
 	unavailable bool
-	// draining is true if the desired class accepts no new assignments.
+	// draining is true if the desired class is no longer offered, so that no holder can be moved into it.
 	draining bool
 }
 
@@ -121,7 +121,7 @@ func (r *Reconciler) plan(e state.Entry, observed []observation) (steps []Step) 
 }
 
 // step returns the step that a holder needs for a resource. If the kernel does not show the holder's class, step
-// assumes the class that was observed last. If no other class was observed before, this is the desired class.
+// assumes the class in e.Observed, or the desired class if e.Observed has no class for the resource.
 func (o observation) step(e state.Entry) (s Step, needed bool) {
 	want := o.assigned.Class
 	s = Step{Resource: o.assigned.Resource, From: want, To: want}
@@ -179,7 +179,7 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr err
 	return err == nil && (!now.exists || r.store.SetStartTime(e.ID, now.startTime))
 }
 
-// logFailure logs a warning when a holder is found outside of its class for the first time.
+// logFailure logs a failed move. It logs a warning the first time that the holder is outside of its class, and a debug message later.
 func (r *Reconciler) logFailure(e state.Entry, steps []Step, err error) {
 	log := r.log.Debug
 	for _, s := range steps {

@@ -86,7 +86,7 @@ func (r *Reconciler) Synchronize(pods []classes.Holder, containers []state.Exist
 	r.logFailed(r.store.Rebuild(pods, containers))
 }
 
-func (r *Reconciler) logFailed(failed []state.Adoption) {
+func (r *Reconciler) logFailed(failed []state.FailedAdoption) {
 	for _, f := range failed {
 		r.log.Warn("a container or pod runs in the default classes instead of the requested ones; retrying", "holder", f.String(), "error", f.Err)
 	}

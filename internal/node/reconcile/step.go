@@ -50,7 +50,7 @@ func backendOf(store *state.Store, resource string) (classes.Backend, error) {
 	return nil, fmt.Errorf("%s is not configured any more: %w", resource, classes.ErrUnknownResource)
 }
 
-// make makes the steps. It first sets the values through the runtime, because the runtime stores them. It then
+// make carries out the steps. It first sets the values through the runtime, because the runtime stores them. It then
 // enforces the classes with the backends, because the backends also verify the result. If a step fails, make undoes
 // all steps as far as possible.
 func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) error {

@@ -128,7 +128,8 @@ func (s *Store) defaultsOnly(h classes.Holder) ([]classes.Assignment, error) {
 	return assignments, nil
 }
 
-// begin records that a hook is enforcing the classes of a holder, if the holder has any class. The caller holds mu.
+// begin records that a hook enforces the classes of a holder. If the holder has no class, begin removes its refusal, because
+// there is nothing to enforce. The caller holds mu.
 func (s *Store) begin(h classes.Holding) Entry {
 	enforced := false
 	for _, a := range h.Assignments {
@@ -143,7 +144,7 @@ func (s *Store) begin(h classes.Holding) Entry {
 	return s.entry(h)
 }
 
-// Finish records the result of an enforcement by a hook. It counts an error as a refusal, and returns it.
+// Finish records that a hook has enforced classes, or failed with err. It counts err as a refusal, and returns it.
 func (s *Store) Finish(e Entry, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Errors of a change, which callers distinguish.
+// Callers distinguish these errors of a change.
 var (
 	ErrNotFound     = errors.New("not found")
 	ErrNotRunning   = errors.New("not running yet")
@@ -22,8 +22,8 @@ var (
 )
 
 // Change admits other classes for a running holder. It admits either all requested classes or none (KEP-3008,
-// "UpdateContainerResourcesRequest"). requests maps each resource to a class, and short names of resources may be
-// used. Change returns the holder as it was before the change.
+// "UpdateContainerResourcesRequest"). requests has the new class of each resource, by the resource's full or short
+// name. Change returns the holder as it was before the change.
 //
 // The holder occupies the slots of the classes before and after the change until the change has been confirmed, or until
 // Observe shows that the holder is in its desired class. A change that fails can therefore be reverted without admission.

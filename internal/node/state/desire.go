@@ -10,14 +10,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// maxPendingSize limits the annotations that the store keeps for a pending request, in bytes.
+// maxPendingSize is the maximum size, in bytes, of the annotations that the store keeps for a pending request.
 const maxPendingSize = 16 << 10
 
 func errRunsWithout(err error) error {
 	return fmt.Errorf("%w; it was created while qos-nri-plugin was not connected to the runtime, so it runs without the class", err)
 }
 
-// requestOf returns the part of a holder that is needed to admit the holder later. It returns nil if that part is too large.
+// requestOf returns the holder with the annotations that request classes, to admit it later. If these are too large, it returns nil.
 func requestOf(h classes.Holder) *classes.Holder {
 	if h = h.WithoutUnusedAnnotations(); h.AnnotationsSize() > maxPendingSize {
 		return nil
@@ -25,8 +25,8 @@ func requestOf(h classes.Holder) *classes.Holder {
 	return &h
 }
 
-// postpone marks the request of a running holder as pending after a refusal. The holder is reported as refused as
-// long as the request is pending. The caller holds mu.
+// postpone marks the request of a running holder as pending if err, the reason of the refusal, is not nil. The
+// holder is reported as refused as long as the request is pending. The caller holds mu.
 func (s *Store) postpone(h classes.Holder, err error) {
 	if err == nil {
 		return
@@ -103,7 +103,7 @@ func (s *Store) replace(before, after classes.Holding) {
 	s.notify()
 }
 
-// defaults returns the assignments of a holder for the resources that it did not request. The caller holds mu.
+// defaults returns the default assignments for the resources that a holder did not request. The caller holds mu.
 func (s *Store) defaults(h classes.Holding) []classes.Assignment {
 	requested := func(resource string) bool {
 		i := slices.IndexFunc(h.Assignments, func(a classes.Assignment) bool { return a.Resource == resource })
@@ -128,10 +128,10 @@ func isRequested(a classes.Assignment) bool {
 	return a.Source != classes.SourceDefault && a.Source != classes.SourceNone
 }
 
-// Verified records the result of comparing adopted pods with the kernel. A pod in elsewhere was created while the
-// plugin was away. Verified gives that pod the classes that it requests if there is room. It returns the pods that
-// did not get their classes.
-func (s *Store) Verified(inClass, elsewhere []string) (failed []Adoption) {
+// Verified records the result of comparing adopted pods with the kernel. The pods in inClass are in their classes. The
+// pods in elsewhere are not, because they were created while the plugin was away. Verified assigns to these pods the
+// classes that they request if there is room, and returns the pods that did not get their classes.
+func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -153,7 +153,7 @@ func (s *Store) Verified(inClass, elsewhere []string) (failed []Adoption) {
 }
 
 // readmit admits a pod to the classes that it requests. If that fails, the pod gets the defaults. The caller holds mu.
-func (s *Store) readmit(held classes.Holding) (failed []Adoption) {
+func (s *Store) readmit(held classes.Holding) (failed []FailedAdoption) {
 	request := held.Holder
 	if r := s.records[held.ID]; r.request != nil {
 		request = *r.request
@@ -170,7 +170,7 @@ func (s *Store) readmit(held classes.Holding) (failed []Adoption) {
 	held.Assignments = s.defaults(held)
 	s.ledger.Adopt(held)
 	s.notify()
-	return []Adoption{{request, err}}
+	return []FailedAdoption{{request, err}}
 }
 
 func (s *Store) setVerified(id string) {

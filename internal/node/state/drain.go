@@ -28,10 +28,10 @@ func (s *Store) drains(a classes.Assignment) bool {
 	return a.Class != classes.SystemDefault && !s.offered(a)
 }
 
-// Drained returns a channel that receives a value when assignments of classes that are no longer offered have ended.
+// Drained returns a channel that receives a value when a holder has left a class that is no longer offered.
 func (s *Store) Drained() <-chan struct{} { return s.drained }
 
-// signalDrained signals Drained if the class of one of the ended assignments is no longer offered. The caller holds mu.
+// signalDrained sends to Drained if the class of an ended assignment is no longer offered. The caller holds mu.
 func (s *Store) signalDrained(ended []classes.Assignment) {
 	for _, a := range ended {
 		if s.drains(a) {

@@ -10,9 +10,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Kinds of drift corrections, as counted in Status.
+// These are the kinds of drift. Status counts the corrections of each kind.
 const (
-	// ConfigurationDrift is drift in the configuration of classes: in resctrl groups, or in the disks that classes name.
+	// ConfigurationDrift means that the resctrl groups of classes, or the disks to which classes apply, have changed.
 	ConfigurationDrift = "configuration"
 	// AssignmentDrift means that a container or pod was not in its class.
 	AssignmentDrift = "assignment"

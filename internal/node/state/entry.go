@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// record is the state of a holder that is not in the ledger. The ledger has the holder's assignments.
+// record has what the store knows about a holder, except for the holder's assignments. The ledger has the assignments.
 type record struct {
 	// number orders the holders of one owner. The newest holder has the highest number.
 	number uint64
@@ -22,8 +22,8 @@ type record struct {
 	startTime uint64
 	// created lists the classes that the holder had at its creation. The runtime has stored these classes.
 	created []classes.Assignment
-	// observed has the last observed class of each resource for which that class differs from the assigned class. The
-	// map is replaced at each change and never modified.
+	// observed has the last observed class for each resource, if it differs from the assigned class. The map is
+	// replaced at each change and never modified.
 	observed map[string]string
 	// unverified is true for a pod that may have been created while the plugin was away. It becomes false when the pod
 	// has been compared with the kernel.
@@ -41,7 +41,7 @@ type Entry struct {
 	classes.Holding
 	// Created lists the classes that the holder had at its creation. The runtime has stored these classes.
 	Created []classes.Assignment
-	// Observed has the last observed class of each resource for which that class differs from the desired class.
+	// Observed has the last observed class for each resource, if it differs from the desired class.
 	Observed map[string]string
 	// Number orders the holders of one owner. The newest holder has the highest number.
 	Number uint64
@@ -159,8 +159,8 @@ func (s *Store) SetStartTime(id string, at uint64) (differs bool) {
 	return false
 }
 
-// Observe records the class of a resource in which a holder was observed. If this is the desired class, the slots that a
-// failed change has reserved are freed.
+// Observe records that a holder was observed in a class of a resource. If this is the desired class, Observe frees the slots
+// that a failed change has reserved.
 func (s *Store) Observe(id, resource, class string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,8 @@ func (s *Store) Observe(id, resource, class string) {
 	}
 }
 
-// observe records the observed class of a resource if it differs from the assigned class. The caller holds mu.
+// observe records the observed class of a resource. If it equals the assigned class, observe instead deletes the earlier
+// observation. The caller holds mu.
 func (s *Store) observe(id, resource, class string) {
 	h, _ := s.ledger.Get(id)
 	s.modify(id, func(r *record) {
@@ -203,7 +204,7 @@ func (s *Store) observeAll(id string, observed func(resource string) string) {
 	}
 }
 
-// Updates returns the assignments that were made after the holder's creation.
+// Updates returns the assignments that updates made after the holder's creation.
 func (e Entry) Updates() []classes.Assignment { return updates(e.Assignments) }
 
 func updates(assignments []classes.Assignment) []classes.Assignment {

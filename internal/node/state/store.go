@@ -23,7 +23,7 @@ type Changes interface {
 	Set(id string, changed []classes.Assignment) error
 	// Forget removes an ID.
 	Forget(id string)
-	// Keep removes every ID for which live returns false.
+	// Keep removes every ID for which the function live returns false.
 	Keep(live func(id string) bool)
 }
 
@@ -46,7 +46,7 @@ type Store struct {
 	drifts    map[Correction]uint64
 	blocked   map[Call]BlockedCall
 	watchers  chan struct{} // closed and replaced at every change
-	drained   chan struct{} // receives a value when an assignment of a class that is no longer offered has ended
+	drained   chan struct{} // receives a value when a holder has left a class that is no longer offered
 }
 
 // Resource is the backend of a resource, with the configuration that the backend applied last.
@@ -206,7 +206,7 @@ func (s *Store) RejectConfig(err error) {
 	}
 }
 
-// SetAvailability withdraws an offered resource if why is not nil, and offers the resource again if why is nil. It
+// SetAvailability withdraws an offered resource, with why as the reason. If why is nil, it offers the resource again. It
 // reports whether the availability changed.
 func (s *Store) SetAvailability(name string, why *classes.Unavailable) (changed bool) {
 	s.mu.Lock()

@@ -20,20 +20,20 @@ type Existing struct {
 	Stored map[string]string
 }
 
-// Adoption is a running container or pod that cannot get the classes that it requests, with the reason.
-type Adoption struct {
+// FailedAdoption is a running container or pod that did not get the classes that it requests, and the reason.
+type FailedAdoption struct {
 	classes.Holder
 	Err error
 }
 
 // Rebuild replaces all holders by the containers and pods that exist on the node. It takes the assignments of a
-// container from the container's record, and from changes after the container's creation. A container with a record
+// container from its RecordAnnotation, and from changes after its creation. A container with such a record
 // keeps its classes even if a class then exceeds its capacity. A container without a record was created while the
 // plugin was away; Rebuild gives it the classes that it requests if there is room.
 //
 // If two containers have the same name, the caller must list the newer one last. Rebuild returns the containers and
 // pods that did not get the classes that they request.
-func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []Adoption {
+func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAdoption {
 	pods = withoutDead(pods)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []Adoption
 	ledger, records := s.ledger, s.records
 	s.ledger, s.records = classes.NewLedger(), make(map[string]record, len(containers))
 
-	var failed []Adoption
+	var failed []FailedAdoption
 	for _, c := range containers {
 		if c.Started {
 			s.ledger.CopyReserved(ledger, c.ID) // the container's class is being changed
@@ -102,12 +102,12 @@ func (s *Store) podScope() bool {
 }
 
 // adoptPod assigns to a pod the classes that the pod requests, because the runtime stores no record of a pod's
-// classes. If the requested classes differ from the classes before, the pod may have been created while the plugin
-// was away, and must be verified. The caller holds mu.
-func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (failed []Adoption) {
+// classes. before has the pod's classes in the old ledger. If the requested classes differ from them, the pod may have
+// been created while the plugin was away, and must be verified. The caller holds mu.
+func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (failed []FailedAdoption) {
 	wanted, err := s.catalog.Resolve(pod)
 	if err != nil {
-		failed = append(failed, Adoption{pod, err})
+		failed = append(failed, FailedAdoption{pod, err})
 		wanted = s.defaults(holding(pod, nil))
 	}
 	if changed, ok := s.changes.Get(pod.ID); ok {
@@ -126,7 +126,7 @@ func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (faile
 
 // adoptContainers adopts all containers. It begins with the containers that have a record, because these already
 // occupy their slots.
-func (s *Store) adoptContainers(containers []Existing) (failed []Adoption) {
+func (s *Store) adoptContainers(containers []Existing) (failed []FailedAdoption) {
 	for _, c := range containers {
 		if has := recordedOn(c.Holder); has != nil {
 			s.adoptRecorded(c, has)
@@ -158,17 +158,17 @@ func (s *Store) adoptRecorded(c Existing, has []classes.Assignment) {
 	s.observeAll(c.ID, func(resource string) string { return classes.ClassOf(has, resource) })
 }
 
-// adoptUnrecorded adopts a container that has no record, because it was created without classes. If a requested class
-// is full, the container does not get it. The container keeps classes that an update has assigned since its creation,
-// because the update has admitted them.
-func (s *Store) adoptUnrecorded(c Existing) (failed []Adoption) {
+// adoptUnrecorded adopts a container without a record. Such a container was created without classes. If a requested
+// class is full, the container gets the default classes. The container keeps classes that an update has assigned since
+// its creation, because the update has admitted them.
+func (s *Store) adoptUnrecorded(c Existing) (failed []FailedAdoption) {
 	wanted, err := s.catalog.Resolve(c.Holder)
 	changed, _ := s.changes.Get(c.ID)
 	if err == nil {
 		err = s.ledger.Admit(holding(c.Holder, withoutResourcesOf(wanted, changed)), s.catalog)
 	}
 	if err != nil {
-		failed = append(failed, Adoption{c.Holder, err})
+		failed = append(failed, FailedAdoption{c.Holder, err})
 		wanted = s.defaults(holding(c.Holder, nil))
 	}
 
@@ -219,7 +219,7 @@ func (s *Store) SetStored(id string, stale bool) {
 	s.modify(id, func(r *record) { r.stale = stale })
 }
 
-// DevicesLost marks holders as stale if the values that the runtime has stored for them may name lost devices of a resource.
+// DevicesLost marks holders that have or had a class of a resource as stale. Their stored values may have lost devices.
 func (s *Store) DevicesLost(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
