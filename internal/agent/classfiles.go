@@ -14,9 +14,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// readInterval is how often the class files are read. The agent reads the files periodically instead of watching
-// them: the kubelet takes up to a minute to update a mounted ConfigMap, so watching gains little. The kubelet then
-// replaces a symbolic link, so watching would also miss some changes.
+// readInterval is how often the class files are read. The agent does not watch the files. Watching would gain little,
+// because the kubelet takes up to a minute to update a mounted ConfigMap. Watching would also miss some changes, because
+// the kubelet replaces a symbolic link.
 const readInterval = 5 * time.Second
 
 // settleTime is the time after which changed files are read again before they are applied. A program may still be
@@ -49,9 +49,9 @@ func (a *Agent) newClassFiles(n *node.Node) *classFiles {
 	return &classFiles{path: a.options.Config, kinds: a.kinds, read: config.HostFiles(a.options.HostRoot), node: n, log: a.log}
 }
 
-// load reads and applies the class files. An error does not end the agent. Without an agent, containers would start
-// without the classes that they request. An agent that runs keeps the previous configuration if it has one; otherwise
-// it refuses these containers with the reason.
+// load reads and applies the class files. An error does not end the agent, because without an agent, containers would
+// start without the classes that they request. A running agent keeps the previous configuration. If there is none, it
+// refuses containers that request a class, with the reason.
 func (f *classFiles) load(ctx context.Context) {
 	f.apply(ctx, config.Read(f.path, f.kinds, f.read))
 }

@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint stores state in one small file. Neither the runtime nor the kernel has this state after a
-// restart of the plugin.
+// Package checkpoint stores in one file which classes of running containers and pods were changed. After a restart of the
+// plugin, neither the runtime nor the kernel reports these changes.
 package checkpoint
 
 import (
@@ -21,8 +21,8 @@ import (
 // maxSize limits the size of the file that is read. A file for 500 containers has about 100 KiB.
 const maxSize = 16 << 20
 
-// Changes stores the classes of containers and pods that were changed after their creation, by the ID that the
-// runtime uses. Like these IDs and the state of the kernel, the file is valid only for one boot of the machine.
+// Changes stores the classes that containers and pods got by updates. It is indexed by the runtime's IDs. Like these
+// IDs and the state of the kernel, the file is valid only for one boot of the machine.
 type Changes struct {
 	path, bootID string
 
@@ -106,7 +106,7 @@ func (c *Changes) replace(id string, changed []classes.Assignment) (before []cla
 	return before, maps.Clone(c.byID)
 }
 
-// Forget removes an ID from memory. The file keeps the ID until the next Set, but this has no effect.
+// Forget removes an ID from memory. The file keeps the ID until the next Set. If the plugin restarts before, Keep removes it.
 func (c *Changes) Forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,7 +114,7 @@ func (c *Changes) Forget(id string) {
 	delete(c.byID, id)
 }
 
-// Keep removes every ID for which live returns false.
+// Keep removes every ID for which the function live returns false.
 func (c *Changes) Keep(live func(id string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

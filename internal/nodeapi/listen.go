@@ -59,8 +59,8 @@ func bind(ctx context.Context, path string) (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(ctx, "unix", path)
 }
 
-// permit sets the permissions of the socket: its owner may open it, and so may the group if one is configured. Before
-// permit has returned, only the check of peers refuses other processes.
+// permit sets the permissions of the socket. Its owner and, if one is configured, the group may open it. Until permit has
+// returned, only peers.check refuses other processes.
 func permit(path string, allowed peers, log *slog.Logger) error {
 	if !allowed.hasGroup {
 		return os.Chmod(path, 0o600)

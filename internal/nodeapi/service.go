@@ -19,7 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Node is the interface to what the API reports and changes. *node.Node implements it.
+// Node is the part of *node.Node that the API uses.
 type Node interface {
 	Status() state.Status
 	Assignments() []state.PodAssignments

@@ -45,7 +45,7 @@ type Plugin struct {
 	node    *node.Node
 	options Options
 	refresh chan struct{}
-	// reconciles are the running reconciles, each of which follows a synchronization. Run waits for them before it returns.
+	// reconciles counts the running calls of Reconcile. Each synchronization starts one. Run waits for them before it returns.
 	reconciles sync.WaitGroup
 }
 

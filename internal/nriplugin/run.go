@@ -51,8 +51,8 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return nil
 }
 
-// errDropped is returned by connect so that Run does not reset its backoff, because each registration makes the runtime list
-// all containers.
+// errDropped makes Run wait longer before each new attempt. Frequent attempts would burden the runtime, because each
+// registration makes the runtime list all containers.
 var errDropped = errors.New("the runtime disconnected the plugin before it was synchronized; " +
 	"the synchronization may have taken longer than the runtime's timeout")
 
@@ -88,7 +88,7 @@ func (p *Plugin) connect(ctx context.Context) error {
 	return nil
 }
 
-// close closes the connection and waits for the call to the runtime that has not returned. The call ends with the connection.
+// close closes the connection. It then waits for a pending call to the runtime. The end of the connection ends this call.
 func (s *session) close(conn *watchedConn) {
 	conn.close()
 	_ = s.updating.Acquire(context.Background(), 1) // fails only with the context
@@ -148,7 +148,7 @@ func (s *session) register(ctx context.Context, conn *watchedConn) error {
 	return <-started
 }
 
-// interceptRegistration is a ttrpc interceptor that closes registered after a successful RegisterPlugin.
+// interceptRegistration is a ttrpc interceptor that closes the channel registered after a successful RegisterPlugin.
 func (s *session) interceptRegistration(ctx context.Context, request *ttrpc.Request, response *ttrpc.Response, info *ttrpc.UnaryClientInfo,
 	invoke ttrpc.Invoker,
 ) error {
@@ -159,7 +159,7 @@ func (s *session) interceptRegistration(ctx context.Context, request *ttrpc.Requ
 	return err
 }
 
-// watchedConn closes ended when the connection ends. The stub does not report the end of the connection while the stub starts.
+// watchedConn closes the channel ended when the connection ends. While the stub starts, the stub does not report this end.
 type watchedConn struct {
 	net.Conn
 	once  sync.Once
