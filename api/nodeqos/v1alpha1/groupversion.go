@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Names in the Kubernetes API. Kind and Plural name NodeQOSResources.
+// These are names in the Kubernetes API. Kind and Plural are for NodeQOSResources.
 const (
 	GroupName = "qos.noderesource.dev"
 	Version   = "v1alpha1"

@@ -5,7 +5,7 @@ package qosv1alpha1
 
 import "strings"
 
-// Name is the lower-case name of a source, e.g. "allocated"; empty when nothing was requested.
+// Name returns the lower-case name of a source, e.g. "allocated". It returns "" if nothing was requested.
 func (x Source) Name() string {
 	if x == Source_SOURCE_UNSPECIFIED {
 		return ""
@@ -13,5 +13,5 @@ func (x Source) Name() string {
 	return strings.ToLower(strings.TrimPrefix(x.String(), "SOURCE_"))
 }
 
-// Name is the lower-case name of a scope, e.g. "pod".
+// Name returns the lower-case name of a scope, e.g. "pod".
 func (x Scope) Name() string { return strings.ToLower(strings.TrimPrefix(x.String(), "SCOPE_")) }
