@@ -184,7 +184,7 @@ func addLines(n *yaml.Node, lines int) {
 	}
 }
 
-// yamlLine matches an error text of the YAML parser.
+// yamlLine matches an error text of the YAML parser, and finds the line number in it.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?((?s).*)`)
 
 func (d *document) faultSyntax(err error) {

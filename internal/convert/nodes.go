@@ -95,12 +95,12 @@ func (d *document) entry(m *yaml.Node, name string, at place) entry {
 	return e
 }
 
-// mapping finds a field. If the field is present and not null, it must be a mapping.
+// mapping finds a field. It reports a field that is neither null nor a mapping.
 func (d *document) mapping(m *yaml.Node, name string, at place) entry {
 	return d.entryOf(yaml.MappingNode, "a mapping", m, name, at)
 }
 
-// list finds a field. If the field is present and not null, it must be a list. what describes the elements of the list in errors.
+// list finds a field. It reports a field that is neither null nor a list; in errors, what names the list's elements.
 func (d *document) list(m *yaml.Node, name string, at place, what string) entry {
 	return d.entryOf(yaml.SequenceNode, "a list of "+what, m, name, at)
 }

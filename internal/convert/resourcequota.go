@@ -14,8 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These are the prefixes of an extended resource in a ResourceQuota. Kubernetes accepts both prefixes, but enforces
-// only limits with the first one.
+// quotaPrefix and unenforcedPrefix are prefixes of an extended resource in a ResourceQuota. Kubernetes accepts both
+// prefixes, but enforces only limits with quotaPrefix.
 const (
 	quotaPrefix      = "requests."
 	unenforcedPrefix = "limits."
@@ -197,7 +197,7 @@ func Quota(name string, text []byte, known Known, namespace string) (Result, err
 	return f.convert()
 }
 
-// checkQuotas checks that Quota can convert a node. It reports whether the node has any ResourceQuota.
+// checkQuotas reports what Quota cannot convert in a node. It returns whether the node has any object.
 func (d *document) checkQuotas(n *yaml.Node, at place, namespace string) bool {
 	at, _ = enter(n, at)
 	kind, items := stringOf(n, "kind"), valueOf(n, "items")
