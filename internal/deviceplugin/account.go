@@ -115,9 +115,8 @@ func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *alloc
 	return u
 }
 
-// accountFromCache replaces account while kubelet does not answer. It uses the assignments and the cached devices. An
-// owner of pod scope counts as accounted for if its pod has a cached device, or if a granted device is not used by
-// another owner.
+// accountFromCache replaces account while kubelet does not answer. It uses the assignments and the cached devices. A
+// pod that owns the class counts as accounted for if it has a cached device, or if a granted device has no other owner.
 func accountFromCache(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners, holders := ownersOf(c, assignments), a.holders(c)
 	granted := a.granted[c.extended]

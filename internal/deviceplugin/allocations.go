@@ -28,8 +28,8 @@ const (
 	maxAnswer = 16 << 20
 )
 
-// owner identifies a container that has a class. If container is empty, it identifies a pod. A restarted container is
-// the same owner. Kubelet reports only names, so owners that are read from kubelet's answers have no UID.
+// owner identifies a container that has a class. If container is empty, it identifies a pod. A container stays the same
+// owner when it restarts. Kubelet reports only names, so owners that are read from kubelet's answers have no UID.
 type owner struct{ namespace, pod, uid, container string }
 
 func (o owner) inKubelet() owner {

@@ -44,8 +44,8 @@ type timing struct {
 	debounce  time.Duration // time that the publisher waits for further changes after a first change
 	deviceTTL time.Duration // see phaseOut
 	startup   time.Duration // see allocationCache
-	// While kubelet and the plugin disagree, kubelet is polled after the interval poll. The interval is doubled after
-	// each poll, up to pollMax.
+	// poll is the first interval between two polls of kubelet while kubelet and the plugin disagree. The interval is
+	// doubled after each poll, up to pollMax.
 	poll, pollMax time.Duration
 }
 
