@@ -29,7 +29,7 @@ var ErrNoCredentials = errors.New("no credentials for the Kubernetes API: there 
 	"pass one of them, or use --publish=device-plugin")
 
 // requestsPerSecond and requestBurst limit the requests of one node. An idle shim makes no requests. The burst is large
-// enough for all pods of a node that are assigned to it at once.
+// enough if all pods of a node start at once.
 const (
 	requestsPerSecond = 10
 	requestBurst      = 30
