@@ -195,7 +195,7 @@ func others(words string, names []string) string {
 }
 
 // errForbidden is the error for a missing permission. Other errors wrap it.
-var errForbidden = errors.New("a right is missing")
+var errForbidden = errors.New("a permission is missing")
 
 // explain converts an error of the API server, or of the connection to the server, to one line that has the remedy.
 func explain(err error) error {

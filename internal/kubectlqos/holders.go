@@ -30,7 +30,7 @@ type holdings struct {
 	omitted bool
 }
 
-// holdingsOf searches the holders of a resource's classes for a container. If container is "", it searches for the pod itself.
+// holdingsOf returns the reported classes of a resource for a container, or for the pod itself if container is "".
 func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, container, resource string) holdings {
 	var found holdings
 	for _, r := range scopedResources(node) {

@@ -104,8 +104,8 @@ func lastReport(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) string {
 	return duration.HumanDuration(age) + " ago"
 }
 
-// notCurrent returns the reason why the state of a node is the last known state, and a sentence about it. Both are ""
-// if the state is current, or if nothing is known about the plugin.
+// notCurrent returns the reason why the state of a node is not current, and a sentence about it. Both are "" if the
+// state is current, or if nothing is known about the plugin.
 func notCurrent(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) (reason, sentence string) {
 	if node.Status.Expired(now) {
 		return "NodeNotReported", fmt.Sprintf("the last report of qos-kubelet-shim of %s was %s", node.Name, lastReport(node, now))

@@ -64,13 +64,12 @@ func (o *output) read(cmd *cobra.Command) (err error) {
 
 func (o *output) wide() bool { return *o.flags.OutputFormat == formatWide }
 
-// documentPrinter prints JSON or YAML as the printers of cli-runtime do, but it escapes control characters, which anybody can write
-// into the annotations of a pod. A terminal obeys them in JSON, and sigs.k8s.io/yaml refuses an object that has them.
+// documentPrinter prints JSON or YAML like the printers of cli-runtime, but escapes control characters. Anybody can
+// write these into the annotations of a pod. A terminal obeys them in JSON, and sigs.k8s.io/yaml refuses them.
 type documentPrinter struct {
-	// json prints JSON.
 	json printers.ResourcePrinter
 	yaml bool
-	// more is true if a document was printed.
+	// more is true after the first YAML document.
 	more bool
 }
 

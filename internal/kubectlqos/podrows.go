@@ -83,7 +83,7 @@ func podRows(pods []corev1.Pod, nodes []nodeqosv1alpha1.NodeQOSResources, readab
 	return rows
 }
 
-// assumed returns the offers that are assumed for an unknown node. They have all classes that a pod requests.
+// assumed returns offers for a pod whose node is unknown. The offers have all classes that the pod requests.
 func assumed(pod *corev1.Pod) []classes.Offer {
 	asked := map[string][]classes.Class{}
 	add := func(resource, class string) {

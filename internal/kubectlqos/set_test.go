@@ -339,7 +339,7 @@ func TestSetReportsTheMessageOfAPolicy(t *testing.T) {
 	r := newSetRig(t, goldPod())
 	r.core.PrependReactor("patch", "pods", failing(apierrors.NewForbidden(corev1.Resource("pods"), "p", context.Canceled)))
 	got := r.run(t, "set", "p", "rdt=silver")
-	if got.Code != 1 || !strings.Contains(got.Errors, `a right is missing: pods "p" is forbidden`) {
+	if got.Code != 1 || !strings.Contains(got.Errors, `a permission is missing: pods "p" is forbidden`) {
 		t.Errorf("answer is %+v", got)
 	}
 }

@@ -106,7 +106,7 @@ func (o *setCommand) judge(plan *settingPlan, pod *corev1.Pod) outcome {
 	pending := slices.DeleteFunc(slices.Clone(plan.targets), func(t target) bool {
 		c, ok := containerNamed(pod, t.container)
 		has, is := v.effective(c, t.resource, t.class)
-		return !ok || is == inClass && has.class == t.class // containers that are gone have no class
+		return !ok || is == inClass && has.class == t.class // a container that is gone needs no change
 	})
 	if len(pending) == 0 {
 		return outcome{done: true}
@@ -171,8 +171,8 @@ func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outc
 	return noEffectError(fmt.Sprintf("nothing changed within %s; see the log of qos-kubelet-shim on %s", o.timeout, plan.node.Name))
 }
 
-// takeBack restores the annotation after a change without effect. It leaves an annotation that another client has
-// changed meanwhile. It returns the error for the user, which says what the annotation is in the end.
+// takeBack restores the annotation after a change without effect, unless another client has changed the annotation
+// meanwhile. It returns the error for the user, which has the value of the annotation in the end.
 func (o *setCommand) takeBack(ctx context.Context, api *clients, plan *settingPlan, why error) error {
 	text := fmt.Sprintf("%s %s; the annotation %s", plan.subject(o.container), why, plan.key)
 	if plan.unchanged() {

@@ -22,7 +22,7 @@ const (
 	systemDefault = "<system default>" // the empty class, which enforces nothing
 	wholePod      = "<pod>"            // in the column of container names
 	nothing       = "-"
-	unlimited     = "inf" // KEP-3008, "Kubectl"
+	unlimited     = "inf" // as in KEP-3008, section "Kubectl"
 )
 
 // tablePrinter prints rows as kubectl does. It prints the header before the first rows. A column never becomes narrower

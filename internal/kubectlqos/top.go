@@ -198,7 +198,7 @@ func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo, current bool
 	}
 }
 
-// sumOf returns the sum of a number and another one. nil means unlimited.
+// sumOf adds more to n. It returns nil, which means unlimited, if n is nil or unlimited is true.
 func sumOf(n *int64, more int64, unlimited bool) *int64 {
 	if n == nil || unlimited {
 		return nil

@@ -118,8 +118,8 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 	return v.differs(want, has)
 }
 
-// ending returns the reason why a pod has ended or is ending, and a message. If the message names extended resources of
-// classes, both are empty for requests that were not made by one of these.
+// ending returns the reason why a pod has ended or is ending, and a message. A message that names extended resources of
+// classes explains only requests for these extended resources. For other requests, both are empty.
 func (v *podView) ending(key string) (reason, message string) {
 	message = v.pod.Status.Message
 	if named := v.extendedIn(message); len(named) > 0 && !slices.Contains(named, keyText(key)) {
