@@ -47,7 +47,7 @@ type Cache interface {
 type Options struct {
 	// NodeName is the name of the Node. The NodeQOSResources object has the same name.
 	NodeName string
-	// FollowsAnnotations is published. It is true if changed annotations of running pods are followed.
+	// FollowsAnnotations is written to the status. It is true if the shim follows changed annotations of running pods.
 	FollowsAnnotations bool
 	Registry           prometheus.Registerer
 	Log                *slog.Logger

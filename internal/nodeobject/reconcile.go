@@ -75,8 +75,7 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err erro
 	return pause.Shortest(graceLeft(state, p.now()), p.heartbeat), p.applyStatus(ctx, object, desired)
 }
 
-// untilHeartbeat returns how long the publisher may leave a status as it is. It returns 0 if the status must be written
-// even if it has not changed.
+// untilHeartbeat returns the time after which the status must be written even if it has not changed.
 func (p *Publisher) untilHeartbeat(status nodeqosv1alpha1.NodeQOSResourcesStatus) time.Duration {
 	if status.LastHeartbeatTime == nil {
 		return 0
