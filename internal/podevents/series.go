@@ -14,8 +14,8 @@ import (
 // interval is the minimum time between two writes of one event.
 const interval = 5 * time.Minute
 
-// Series has the event series of one pod that are not written yet or were written recently. The zero value is empty. A
-// Series is not safe for concurrent use.
+// Series has those event series of one pod that are not written yet or were written recently. The zero value is empty.
+// A Series is not safe for concurrent use.
 type Series struct{ all []*series }
 
 type series struct {
@@ -35,7 +35,7 @@ func (s *series) wait() time.Duration {
 	return max(time.Until(s.writtenAt.Add(interval)), 0)
 }
 
-// Set replaces the records of the given records' series.
+// Set stores the present record of each given series. It replaces the former record of the series.
 func (s *Series) Set(records ...Record) {
 	for _, r := range records {
 		s.find(r).Record = r
