@@ -82,7 +82,7 @@ type target struct {
 	reason string
 }
 
-// progress is the progress of the eviction of one pod. It exists as long as the pod is a target.
+// progress is the state of the eviction of one pod. It exists as long as the pod is a target.
 type progress struct {
 	namespace string
 	settled   time.Time
@@ -167,8 +167,8 @@ func (e *Evictor) reconcile(ctx context.Context, uid types.UID) (again time.Dura
 	return again
 }
 
-// due returns the target that has the UID, if it may be evicted now. Otherwise due returns nil and the time to wait; 0
-// means until the targets change.
+// due returns the target that has the UID, if it may be evicted now. Otherwise due returns nil and the time to wait. If
+// this time is 0, the target need not be checked again until the targets change.
 func (e *Evictor) due(uid types.UID) (t *target, wait time.Duration) {
 	targets := e.targets.Load()
 	if targets == nil {
