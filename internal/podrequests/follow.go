@@ -74,8 +74,8 @@ func NewFollower(update Update) *Follower {
 	return &Follower{update: update, tasks: map[string]*task{}}
 }
 
-// Follow compares the pod's annotations with the classes of the pod's running containers, and requests the differences
-// from the plugin. offered and has are the plugin's latest status and assignments.
+// Follow compares the pod's annotations with the classes of the pod's running containers, and asks the plugin to change
+// the classes that differ. offered and has are the plugin's latest status and assignments.
 func (f *Follower) Follow(
 	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, has *qosv1alpha1.PodAssignments,
 ) Outcome {
