@@ -30,11 +30,10 @@ import (
 )
 
 const (
-	// debounce is how long the reconcile of a changed pod waits for further changes. The containers of a pod change one
-	// after the other.
+	// debounce is how long the reconcile of a changed pod waits, because its containers change one after the other.
 	debounce = 500 * time.Millisecond
 	// If more than manyPods pods change together, pods of other nodes probably change, too. The publisher then
-	// reconciles the pods at random times within spread.
+	// reconciles the pods at random times within spread, so that not all nodes write at once.
 	manyPods = 10
 	spread   = time.Minute
 	// workers is the number of pods that are reconciled at the same time. A worker mostly waits for the plugin or the API.
