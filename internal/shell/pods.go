@@ -105,8 +105,8 @@ func ContainerNames(pod *qosv1alpha1.PodAssignments) []string {
 	return slices.Compact(names)
 }
 
-// Container returns the assignments of the container with the runtime's ID id, or of the pod itself if id is the ID of
-// its sandbox. It returns nil if there is no such container or sandbox.
+// Container returns the assignments of the container whose ID is id, or of the pod itself if its sandbox has this ID.
+// It returns nil if there is no such container or sandbox.
 func Container(pod *qosv1alpha1.PodAssignments, id string) *qosv1alpha1.ContainerAssignments {
 	for _, ctr := range pod.GetContainers() {
 		if ctr.GetId() == id {
