@@ -14,19 +14,19 @@ import (
 // annotations.
 const maxIgnored = 8
 
-// IgnoredAnnotation is an annotation of a pod that requests nothing, although its key belongs to requests.
+// IgnoredAnnotation is an annotation of a pod that requests nothing, although its key has the domain of requests.
 type IgnoredAnnotation struct {
 	Key string
-	// Container is the container that the key names. It is empty if the key names none.
+	// Container is the name of a container in the key. It is empty if the key has no such name.
 	Container string
 	// Problem is one line for users. It names the key, the reason and the remedy.
 	Problem string
 }
 
-// Ignored returns the annotations of a pod that request nothing: those for a container that the pod does not have, and
-// those with an unknown key in the domains of this project and of the KEP. containers has the names of all containers of
-// the pod. Ignored leaves out the runtimes' own annotations, because they may be meant for the runtime. It returns the
-// first annotations in the order of their keys.
+// Ignored returns annotations of a pod that request nothing. Either the key has the name of a container that the pod does
+// not have, or the key is unknown in the domains of this project and of the KEP. containers has the names of the pod's
+// containers. Ignored leaves out the runtimes' own annotations, because they may be meant for the runtime. It returns at
+// most maxIgnored annotations, in the order of their keys.
 func Ignored(annotations map[string]string, containers []string) []IgnoredAnnotation {
 	all := families()
 	whole := []string{PodKey, all[0].kep.pod, all[1].kep.pod}
@@ -60,7 +60,7 @@ func cutAnyPrefix(key string, prefixes []string) (rest string, found bool) {
 	return "", false
 }
 
-// ofRequests reports whether the domain of a key is for requests. The domain of the kubelet's annotations is not.
+// ofRequests reports whether a key has the domain of requests. It returns false for the kubelet's annotations.
 func ofRequests(key string) bool {
 	domain, _, ok := strings.Cut(key, "/")
 	if !ok || strings.HasPrefix(key, AllocatedKeyPrefix) {

@@ -16,7 +16,7 @@ type Ledger struct {
 	holders map[string]Holding
 	// slots has the owners of each class, each with the number of its holders. It does not have the system default.
 	slots map[slot]map[Owner]int
-	// reserved has the slots that holders occupy in addition to the slots of their assignments, by holder.
+	// reserved has the slots that a holder occupies in addition to the slots of its assignments, by the holder's ID.
 	reserved map[string]reservation
 }
 
@@ -77,7 +77,7 @@ func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assi
 }
 
 // Reserve lets a holder occupy the slots of further classes until Settle or Release. It does not check that the classes
-// have room. A holder whose class changes reserves both classes, because the change may fail.
+// have room. During a change, the old and the new class of a holder are reserved, because the change may fail.
 func (l *Ledger) Reserve(id string, assignments []Assignment) {
 	r := l.reserved[id]
 	r.owner = l.holders[id].Owner()
@@ -130,7 +130,7 @@ func (l *Ledger) Release(id string) {
 	}
 }
 
-// remove removes a holder, and leaves its reservations.
+// remove removes a holder, but not its reservations.
 func (l *Ledger) remove(id string) {
 	h, ok := l.holders[id]
 	if !ok {
