@@ -108,7 +108,6 @@ func parseItem(f *classes.Field) item {
 	return parsed
 }
 
-// parsePattern reads a pattern of device files.
 func parsePattern(f *classes.Field) string {
 	pattern := f.Scalar()
 	if _, err := path.Match(pattern, ""); err != nil {

@@ -139,7 +139,6 @@ func (c *Config) classes() func(yield func(class, partition) bool) {
 	}
 }
 
-// allocations returns the allocations of all partitions and classes.
 func (c *Config) allocations() []allocation {
 	var all []allocation
 	for _, p := range c.partitions {

@@ -31,7 +31,6 @@ func ParseConfig(section *classes.Field) classes.BackendConfig {
 	return r.config
 }
 
-// reader builds a Config.
 type reader struct {
 	config *Config
 	// classes has the line of each class that was read so far, by class name.
