@@ -28,8 +28,8 @@ func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]b
 }
 
 // ReadManifests is like Read, but in a directory it skips Kubernetes objects of other kinds, and returns the names of their files. If
-// there is no other file in the directory, FileSet.Err is not nil. The plugin itself does not skip files, because it would
-// remove the classes of a file whose kind is misspelled.
+// there is no other file in the directory, FileSet.Err is not nil. The plugin itself uses Read. If it skipped a file because
+// its kind is misspelled, it would remove the classes of this file.
 func ReadManifests(path string, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) (set classes.FileSet, skipped []string) {
 	files, err := readFiles(path)
 	var own []classes.File
@@ -57,7 +57,7 @@ func isOtherKind(data []byte) bool {
 	return err == nil && object.APIVersion != "" && object.Kind != "" && object.Kind != classes.FileKind
 }
 
-// parse parses files. err is the error of reading them.
+// parse parses files. If err, the error of reading them, is not nil, parse only adds the names and the hash of the files.
 func parse(files []classes.File, err error, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) classes.FileSet {
 	set := classes.FileSet{Err: err}
 	for _, file := range files {

@@ -14,13 +14,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// ErrBadPath is the error for a cgroups path that is malformed, leads out of the cgroup tree, or belongs to others too.
+// ErrBadPath is the error for a cgroups path that is malformed, leads out of the cgroup tree, or may be shared with others.
 var ErrBadPath = errors.New("unusable cgroups path from the runtime")
 
 const sliceSuffix = ".slice"
 
-// ownPath returns the path of the target's cgroup. If that cgroup can have processes of others, such as the root, ownPath returns
-// ErrBadPath, because a class of the target would apply to those processes as well.
+// ownPath returns the path of the target's cgroup. If the cgroup may have processes that are not the target's, as the root has,
+// ownPath returns ErrBadPath, because a class of the target would apply to those processes as well.
 func ownPath(target classes.Holder) (string, error) {
 	group, err := Path(target.CgroupsPath)
 	if err != nil {
