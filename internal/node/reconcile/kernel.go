@@ -21,9 +21,9 @@ const (
 	changeTime = 10 * time.Second
 )
 
-// Await makes a call into the kernel, and returns when ctx ends, even if the kernel has not answered. A blocked system
-// call cannot be interrupted, so its thread continues after Await has returned, and the process does not wait for it
-// when it ends. Until the call returns, the store reports it as blocked, and Await does not make the same call again.
+// Await calls the function do, and returns when ctx ends, even if the kernel has not answered do. A blocked system call
+// cannot be interrupted, so its thread continues after Await has returned. When the process ends, it does not wait for the
+// thread. Until do returns, the store reports the call as blocked, and Await refuses to make the same call again.
 func Await[T any](ctx context.Context, store *state.Store, call state.Call, what string, do func() (T, error)) (answer T, err error) {
 	if err := store.MayCall(call); err != nil {
 		return answer, err
@@ -50,7 +50,7 @@ func Await[T any](ctx context.Context, store *state.Store, call state.Call, what
 	return answer, context.Cause(ctx)
 }
 
-// outcome calls do, and returns a function that ends like do: with its answer, or with its panic.
+// outcome calls the function do. It returns a function that returns the answer of do, or panics if do has panicked.
 func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -61,8 +61,8 @@ func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	return func() (T, error) { return answer, err }
 }
 
-// await makes a call into the kernel, and waits for it at most for the given time. If ctx ends earlier, await still waits
-// for do, which must then return, so that no change is abandoned half-way. A call that returns late has an ended context.
+// await is Await with a time limit. If ctx ends before the limit, do must return, and await waits for it, so that no change
+// is abandoned half-way. When await returns, it ends the context of do.
 func await[T any](
 	ctx context.Context, r *Reconciler, limit time.Duration, call state.Call, what string, do func(context.Context) (T, error),
 ) (T, error) {
@@ -79,7 +79,7 @@ func await[T any](
 	return answer, err
 }
 
-// awaitResource makes a call that concerns a resource as a whole. Such calls of one resource exclude each other.
+// awaitResource makes a call that concerns a resource as a whole. It refuses the call while an earlier one is blocked.
 func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, do func(context.Context) error) error {
 	call := state.Call{Resource: resource}
 	_, err := await(ctx, r, changeTime, call, what+" "+resource, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })
@@ -117,8 +117,8 @@ func (r *Reconciler) enforce(ctx context.Context, h classes.Holder, steps []Step
 	return nil
 }
 
-// moveGroup moves the threads of containers into their class. If the kernel does not answer for one of them, moveGroup
-// moves the threads of each container in a call of its own.
+// moveGroup moves the threads of containers into their class. If the kernel does not answer, moveGroup makes one call for
+// each container, so that a container for which the kernel hangs does not affect the other containers.
 func (r *Reconciler) moveGroup(ctx context.Context, group threadGroup, holders []classes.Holder) (moved []string, err error) {
 	move := func(call state.Call, holders []classes.Holder) ([]string, error) {
 		what := fmt.Sprintf("move threads to class %q of %s", group.class, group.resource)

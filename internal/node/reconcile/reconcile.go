@@ -104,7 +104,7 @@ func (r *Reconciler) observe(ctx context.Context, e state.Entry) (observed []obs
 }
 
 // plan returns the steps from the observed classes to the desired classes. For a resource that needs no step, plan
-// records the observed class. If the kernel does not show the class, that is the class that was observed last.
+// records the observed class. If the kernel does not show the class, plan records the last observed class again.
 func (r *Reconciler) plan(e state.Entry, observed []observation) (steps []Step) {
 	for _, o := range observed {
 		if step, needed := o.step(e); needed {

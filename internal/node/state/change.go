@@ -25,8 +25,8 @@ var (
 // "UpdateContainerResourcesRequest"). requests has the new class of each resource, by the resource's full or short
 // name. Change returns the holder as it was before the change.
 //
-// The holder occupies the slots of the classes before and after the change until the change has been confirmed, or until
-// Observe shows that the holder is in its desired class. A change that fails can therefore be reverted without admission.
+// The holder occupies slots of both its old and its new classes until Confirm is called, or until Observe shows that the
+// holder is in its desired class. A change that fails can therefore be reverted without admission.
 func (s *Store) Change(owner classes.Owner, requests map[string]string) (before Entry, changes []classes.Assignment, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,15 +118,15 @@ func (s *Store) Confirm(id string, changes []classes.Assignment) {
 	s.notify()
 }
 
-// settle frees the slots that a change of a resource has reserved. It reports whether there were any. The caller holds mu.
+// settle frees the slots that a change of a resource has reserved. It reports whether it freed any slot. The caller holds mu.
 func (s *Store) settle(id, resource string) bool {
 	ended := s.ledger.Settle(id, resource)
 	s.signalDrained(ended)
 	return len(ended) > 0
 }
 
-// Revert restores the desired classes that a holder had before a change, if the holder still exists. The holder keeps
-// the slots of both classes until Observe shows that it is in the class before the change.
+// Revert restores the desired classes that a holder had before a change, if the holder still exists. The holder keeps the
+// slots of its old and its new classes until Observe shows that it is in the old class.
 func (s *Store) Revert(before classes.Holding) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// ErrKernelHangs is the error of a call into the kernel that did not return in time, or that was not made because an
-// earlier one has not returned.
+// ErrKernelHangs is the error of a call into the kernel that did not return in time, or that was not made because
+// earlier calls have not returned.
 var ErrKernelHangs = errors.New("the kernel does not answer; look for blocked tasks in the kernel log")
 
 // maxBlocked limits the number of this process's threads that are blocked in the kernel.
@@ -31,8 +31,8 @@ type BlockedCall struct {
 	Since time.Time
 }
 
-// MayCall returns an error if a call into the kernel must not be made now: the same call is blocked, or very many calls
-// are. The number of blocked threads is therefore bounded.
+// MayCall returns an error if the same call into the kernel is blocked, or if too many calls are blocked. The caller must
+// then not make the call. This bounds the number of blocked threads.
 func (s *Store) MayCall(c Call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
