@@ -121,7 +121,6 @@ func plainError(err error) error {
 	}
 }
 
-// print writes a message in the selected format.
 func (o *apiOptions) print(cmd *cobra.Command, message proto.Message, table func() string) error {
 	if o.format == string(shell.Table) {
 		_, err := fmt.Fprint(cmd.OutOrStdout(), table())

@@ -15,7 +15,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
-// newMetricsServer returns the server of the plugin's metrics and probes.
 func newMetricsServer(n *node.Node, hooks *hookMetrics) *metrics.Server {
 	registry := metrics.NewRegistry()
 	registry.MustRegister(hooks.seconds, hooks.errors, newCollector(n))
@@ -51,7 +50,6 @@ func newHookMetrics() *hookMetrics {
 	}
 }
 
-// observe records one call of a hook.
 func (h *hookMetrics) observe(hook string, took time.Duration, err error) {
 	h.seconds.WithLabelValues(hook).Observe(took.Seconds())
 	if err != nil {

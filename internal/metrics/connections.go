@@ -13,14 +13,14 @@ import (
 const (
 	// maxConnections is the maximum number of open connections.
 	maxConnections = 32
-	// socketBuffer is the size of each of the kernel's two buffers of a connection, in bytes. The kernel would enlarge them up to
-	// several MiB, which count as memory of the process's cgroup.
+	// socketBuffer is the size, in bytes, of a connection's receive buffer and of its send buffer. Without a limit, the kernel
+	// enlarges these buffers to several MiB, and counts them as memory of this process's cgroup.
 	socketBuffer = 32 << 10
 )
 
 // connections limits the open connections of a server. The server accepts every connection, because a listener that stops to
-// accept would also stop the kubelet's probes. If there are too many connections, it closes the oldest one of the client
-// that has most of them. A client that opens many connections thus closes only its own.
+// accept would also stop the kubelet's probes. If there are too many connections, the server closes the oldest connection
+// of the client with the most connections. A client that opens many connections thus loses only its own connections.
 type connections struct {
 	mu sync.Mutex
 	// open has the oldest connection first.
@@ -41,7 +41,7 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds a connection, and removes and returns the one that is to be closed instead, if there are too many.
+// add adds a connection. If there are then too many connections, add removes and returns the one that the caller must close.
 func (c *connections) add(conn net.Conn) (surplus net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,8 +86,8 @@ func limitBuffers(conn net.Conn) {
 	}
 }
 
-// abort closes a connection and discards what the client has not read. After a normal close, the kernel would keep it
-// for minutes.
+// abort closes a connection and discards the data that the client has not read. After a normal close, the kernel would
+// keep this data for minutes.
 func abort(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -77,7 +77,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// Serve serves until ctx ends. Clients that have not read their answers one second later are disconnected.
+// Serve serves until ctx ends. One second later it disconnects the clients that have not read their answers.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	stopped := make(chan error, 1)
 	go func() {

@@ -99,7 +99,7 @@ func permitDirectory(dir string, gid int, log *slog.Logger) error {
 	return nil
 }
 
-// limited is a listener of a unix socket. It closes connections that come while as many are open as the channel open has room for.
+// limited is a listener of a unix socket. If the channel open is full, it closes each new connection.
 type limited struct {
 	net.Listener
 	open chan struct{} // has an element for each open connection
@@ -126,7 +126,6 @@ func (l limited) Accept() (net.Conn, error) {
 	}
 }
 
-// limitedConn is a connection of a limited listener.
 type limitedConn struct {
 	*net.UnixConn
 	release func()

@@ -41,7 +41,7 @@ type Options struct {
 	// root may use the API.
 	Group string
 	// ReadSocket is the path of a second unix socket, on which no request can change a class. If it is empty, the server
-	// does not create it. ReadGroup is to ReadSocket as Group is to Socket.
+	// does not create it. ReadGroup is the group whose members may use ReadSocket.
 	ReadSocket, ReadGroup string
 	// Version is the version of the program. The API returns it in Status.
 	Version string

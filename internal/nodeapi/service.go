@@ -32,7 +32,6 @@ type Node interface {
 	Update(ctx context.Context, owner classes.Owner, requests map[string]string) error
 }
 
-// service implements the requests of the API.
 type service struct {
 	qosv1alpha1.UnimplementedNodeQOSServer
 
