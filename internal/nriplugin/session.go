@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
 	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -225,16 +226,20 @@ func (s *session) observe(hook string, begin time.Time, err error) {
 	}
 }
 
+// nameOf returns a name from the runtime as it is, if Kubernetes allows it. Without a kubelet, a name can have any characters and
+// a megabyte, and the node reports names in errors, logs and lists.
+func nameOf(name string) string { return classes.Printable(name, content.DNS1123SubdomainMaxLength) }
+
 func podOf(p *api.PodSandbox) classes.Holder {
 	return classes.Holder{
-		ID: p.GetId(), SandboxID: p.GetId(), PodUID: p.GetUid(), PodName: p.GetName(), PodNamespace: p.GetNamespace(),
+		ID: p.GetId(), SandboxID: p.GetId(), PodUID: nameOf(p.GetUid()), PodName: nameOf(p.GetName()), PodNamespace: nameOf(p.GetNamespace()),
 		PodAnnotations: p.GetAnnotations(), CgroupsPath: p.GetLinux().GetCgroupParent(), PID: int(p.GetPid()),
 	}
 }
 
 func containerOf(p *api.PodSandbox, c *api.Container) classes.Holder {
 	h := podOf(p)
-	h.ID, h.Container, h.ContainerAnnotations = c.GetId(), c.GetName(), c.GetAnnotations()
+	h.ID, h.Container, h.ContainerAnnotations = c.GetId(), nameOf(c.GetName()), c.GetAnnotations()
 	h.CgroupsPath, h.PID = c.GetLinux().GetCgroupsPath(), int(c.GetPid())
 	return h
 }

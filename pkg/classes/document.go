@@ -21,6 +21,8 @@ const (
 	// MaxFileSize is the maximum size, in bytes, of class files and of the files named in configFile fields. Reading a
 	// file takes about a hundred times as much memory as the file's size.
 	MaxFileSize = 256 << 10
+	// maxArgument is the maximum size, in bytes, of a text in the description of a problem. A list of names can be that long.
+	maxArgument = 1 << 10
 	// maxProblems is the maximum number of problems that are reported for one file.
 	maxProblems = 100
 )
@@ -31,7 +33,17 @@ type document struct {
 	problems []*FieldError
 }
 
+// report adds a problem. Strings and errors in args can have any text of the file.
 func (d *document) report(line int, field, format string, args ...any) {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case string:
+			args[i] = Printable(arg, maxArgument)
+		case error:
+			args[i] = Printable(arg.Error(), maxArgument)
+		}
+	}
 	d.problems = append(d.problems, &FieldError{d.file, line, field, fmt.Sprintf(format, args...)})
 }
 

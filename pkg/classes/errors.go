@@ -140,10 +140,14 @@ func list(names []string) string {
 const maxEcho = 64
 
 // clip makes text from users short and printable, so that it fits into an error of one line.
-func clip(text string) string {
+func clip(text string) string { return Printable(text, maxEcho) }
+
+// Printable replaces the characters of a text that a terminal or a log cannot print on one line. If the text is longer than limit
+// bytes, Printable returns its beginning and "...".
+func Printable(text string, limit int) string {
 	dots := ""
-	if len(text) > maxEcho {
-		text, dots = text[:maxEcho], "..."
+	if len(text) > limit {
+		text, dots = text[:limit], "..."
 	}
 	return strings.Map(replaceUnprintable, text) + dots
 }

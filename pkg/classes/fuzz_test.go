@@ -44,6 +44,9 @@ func checkFieldErrors(t *testing.T, err error) {
 		if !errors.As(problem, &field) || field.File == "" || field.Problem == "" || field.Line < 0 {
 			t.Errorf("not a FieldError with its place: %#v", problem)
 		}
+		if text := problem.Error(); len(text) > 8<<10 || Printable(text, len(text)) != text {
+			t.Errorf("not a short printable line: %d bytes, %.500q", len(text), text)
+		}
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 const (
 	// refusedTime is how long a refusal is reported after the last attempt. The kubelet retries within five minutes.
 	refusedTime = 10 * time.Minute
+	// maxMessage is the maximum size of the message of a refusal, in bytes.
+	maxMessage = 4 << 10
 	// maxRefused limits the number of reported refusals. The store keeps the newest ones.
 	maxRefused = 1000
 )
@@ -122,10 +124,12 @@ func (s *Store) ExpireRefused() {
 	}
 }
 
-// oneLine is an error whose text is on one line, as container runtimes and logs need it.
+// oneLine is an error whose text is one printable line of limited length, as container runtimes and logs need it.
 type oneLine struct{ error }
 
-func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
+func (e oneLine) Error() string {
+	return classes.Printable(strings.ReplaceAll(e.error.Error(), "\n", "; "), maxMessage)
+}
 
 func (e oneLine) Unwrap() error { return e.error }
 

@@ -1,0 +1,63 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+)
+
+// Without a kubelet, a pod and its containers can have any names.
+func TestNamesOfAnyLengthAndCharactersAreRefusedInAShortLine(t *testing.T) {
+	r := newRig(t)
+	name := "\x1b[2J\u009b\n" + strings.Repeat("x", 300<<10)
+	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{
+		Name: name, Namespace: name, UID: name, CgroupParent: "/kubepods/pod1",
+		Annotations: map[string]string{"qos.noderesource.dev/pod": "test.example/cache=" + name[:8<<10]},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	_, err = r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: name})
+	if err == nil {
+		t.Fatal("a container with a malformed request is created")
+	}
+	refused := r.node.Refused()
+	if len(refused) != 1 || refused[0].Reason != "BadRequest" {
+		t.Fatalf("refused are %d containers: %.1000v", len(refused), refused)
+	}
+	for _, text := range []string{err.Error(), fmt.Sprint(refused)} {
+		if len(text) > 4<<10 || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("reported are %d bytes: %.1000q", len(text), text)
+		}
+	}
+}
+
+func TestTheErrorOfABackendIsAShortLine(t *testing.T) {
+	r := newRig(t)
+	r.backend.Fail("enforce", fmt.Errorf("open /\x1b[2J/%s\nno such file", strings.Repeat("x", 300<<10)))
+	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{
+		Name: "web", Annotations: map[string]string{"qos.noderesource.dev/pod": "test.example/cache=gold"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	err = r.StartContainer(t.Context(), id)
+	if err == nil || !strings.Contains(err.Error(), "pod default/web container main: ") {
+		t.Fatalf("the start is answered with %.1000v", err)
+	}
+	if text := err.Error(); len(text) > 5<<10 || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		t.Errorf("the refusal has %d bytes: %.1000q", len(text), text)
+	}
+}
