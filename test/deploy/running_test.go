@@ -76,6 +76,13 @@ func TestUninstallKnowsEverythingThatIsInstalled(t *testing.T) {
 	}
 	deleted := names(t, "deploy/uninstall")
 	for _, file := range all {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\nkind: Component\n") { // changes objects of others and has none
+			continue
+		}
 		dir, err := filepath.Rel(root, filepath.Dir(file))
 		if err != nil {
 			t.Fatal(err)
