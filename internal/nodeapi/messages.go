@@ -100,6 +100,7 @@ func kernelAnswers(blocked []state.BlockedCall) *qosv1alpha1.Condition {
 func runtimeOf(r state.RuntimeInfo) *qosv1alpha1.RuntimeInfo {
 	return &qosv1alpha1.RuntimeInfo{
 		Name: r.Name, Version: r.Version, NriVersion: r.NRIVersion, Registered: r.Synchronized, RegisteredAt: timestamp(r.Since),
+		NriPlugins: slices.Clone(r.Plugins),
 	}
 }
 

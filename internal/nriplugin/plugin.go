@@ -72,9 +72,13 @@ func (p *Plugin) Refresh() {
 }
 
 // events returns the hooks to which the plugin must subscribe. The pod hooks are needed only for pod-scope resources.
-func events(podScope bool) api.EventMask {
+// Validation is possible only if the runtime supports it.
+func events(podScope, validates bool) api.EventMask {
 	var mask api.EventMask
 	mask.Set(api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_STOP_CONTAINER, api.Event_REMOVE_CONTAINER)
+	if validates {
+		mask.Set(api.Event_VALIDATE_CONTAINER_ADJUSTMENT)
+	}
 	if podScope {
 		mask.Set(api.Event_RUN_POD_SANDBOX, api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX)
 	}

@@ -108,7 +108,7 @@ func (s *session) serve(ctx context.Context, conn *watchedConn) {
 		case <-conn.ended:
 			return
 		case <-s.plugin.refresh:
-			if s.events != events(s.plugin.node.HasPodScope()) {
+			if s.events != s.subscription() {
 				return
 			}
 		case <-s.synchronized:

@@ -43,11 +43,13 @@ type session struct {
 	// when Synchronize ended.
 	synchronized chan struct{}
 	inTime       atomic.Bool
+	neighbours   neighbours
 }
 
 func newSession(p *Plugin) *session {
 	return &session{
 		plugin: p, registered: make(chan struct{}), updating: semaphore.NewWeighted(1), synchronized: make(chan struct{}, 1),
+		neighbours: neighbours{creations: map[string]creation{}},
 	}
 }
 
@@ -58,7 +60,7 @@ func (s *session) Configure(_ context.Context, _, name, version string) (api.Eve
 	}
 
 	s.plugin.node.Connected(s, state.RuntimeInfo{Name: name, Version: version, NRIVersion: s.stub.RuntimeNRIVersion()})
-	s.events = events(s.plugin.node.HasPodScope())
+	s.events = s.subscription()
 	return s.events, nil
 }
 
@@ -102,15 +104,18 @@ func (s *session) CreateContainer(
 	_ context.Context, p *api.PodSandbox, c *api.Container,
 ) (adjust *api.ContainerAdjustment, _ []*api.ContainerUpdate, err error) {
 	defer func(begin time.Time) { s.observe("CreateContainer", begin, err) }(time.Now())
-	adjustment, assignments, err := s.plugin.node.CreateContainer(containerOf(p, c))
+	h := containerOf(p, c)
+	adjustment, assignments, err := s.plugin.node.CreateContainer(h)
 	if err != nil {
 		return nil, nil, err
 	}
 	adjust, err = adjustmentOf(adjustment, assignments)
 	if err != nil {
 		s.plugin.node.Stop(c.GetId())
+		return nil, nil, err
 	}
-	return adjust, nil, err
+	s.created(h, c, adjustment)
+	return adjust, nil, nil
 }
 
 // StartContainer is called when the container's first process exists, but has not executed its first instruction.
@@ -126,6 +131,7 @@ func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.
 // StopContainer is called after a container has stopped.
 func (s *session) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
 	defer s.observe("StopContainer", time.Now(), nil)
+	s.notCreated(c.GetId())
 	s.plugin.node.Stop(c.GetId())
 	return nil, nil
 }
@@ -133,6 +139,7 @@ func (s *session) StopContainer(_ context.Context, _ *api.PodSandbox, c *api.Con
 // RemoveContainer is called when a container is removed. It is also called for a container that was never started.
 func (s *session) RemoveContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	defer s.observe("RemoveContainer", time.Now(), nil)
+	s.notCreated(c.GetId())
 	s.plugin.node.Stop(c.GetId())
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 
 const (
 	// ofContainers and ofPods are the hooks that classes of each scope need, as NRI prints them.
-	ofContainers = "CreateContainer,StartContainer,StopContainer,RemoveContainer"
+	ofContainers = "CreateContainer,StartContainer,StopContainer,RemoveContainer,ValidateContainerAdjustment"
 	ofBoth       = "RunPodSandbox,StopPodSandbox,RemovePodSandbox," + ofContainers
 
 	podScope = files + "- {name: test.example/net, scope: pod, test: {names: [high]}}\n"

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"path"
 	"strings"
 	"syscall"
 )
@@ -76,6 +77,7 @@ func Inspect(ctx context.Context, o Options) ([]Finding, error) {
 	findings := []Finding{{OK, fmt.Sprintf("the runtime is %s %s", runtime.name, runtime.version)}}
 	findings = append(findings, rdtOverNRI(runtime), nriSocket(ctx, o, runtime))
 	findings = append(findings, ownConfiguration(o.Files, runtime)...)
+	findings = append(findings, otherPlugins(o.Files)...)
 	return append(findings, ownAnnotations(runtime)...), nil
 }
 
@@ -101,4 +103,23 @@ func nriSocket(ctx context.Context, o Options, r runtime) Finding {
 		return Finding{Problem, fmt.Sprintf("NRI is off: no process serves %s; %s", o.NRISocket, r.nriRemedy())}
 	}
 	return Finding{Unknown, fmt.Sprintf("whether NRI is on: %v; run this check as root", err)}
+}
+
+// otherPlugins lists the NRI plugins that the runtime starts itself, from NRI's default directory. The runtime does not
+// report plugins that connect to its socket before it creates a container.
+func otherPlugins(files Files) []Finding {
+	const dir = "/opt/nri/plugins"
+	names, err := files.Glob(dir + "/*")
+	switch {
+	case err != nil:
+		return []Finding{{Unknown, fmt.Sprintf("which NRI plugins the runtime starts: %v", err)}}
+	case len(names) == 0:
+		return nil
+	}
+
+	for i := range names {
+		names[i] = path.Base(names[i])
+	}
+	return []Finding{{Warning, fmt.Sprintf("the runtime starts other NRI plugins from %s: %s; a field of a container can be set by one plugin "+
+		"only, see docs/neighbours.md; status lists all plugins after a container was created", dir, strings.Join(names, ", "))}}
 }

@@ -150,6 +150,7 @@ func TestFindings(t *testing.T) {
 		{"imports from elsewhere", containerdOf("v2.4.2"), true, map[string]string{main: "imports = ['/opt/*.toml']"}, "unknown: whether containerd has an RDT configuration of its own: " + main + ":1 imports ['/opt/*.toml'], which were not read"},
 		{"a drop-in of CRI-O", fakeRuntime{name: "cri-o", version: "1.36.0"}, true, map[string]string{"/etc/crio/crio.conf.d/rdt": "[crio.runtime]\nrdt_config_file = \"/x\""}, "problem: cri-o has an RDT configuration of its own (rdt_config_file in /etc/crio/crio.conf.d/rdt:2)"},
 		{"a containerd that does not report its flags for annotations", containerdOf("v2.4.2"), true, nil, "unknown: whether containerd refuses pods with rdt.resources.beta.kubernetes.io annotations"},
+		{"another NRI plugin", containerdOf("v2.4.2"), true, map[string]string{"/opt/nri/plugins/90-balloons": ""}, "warning: the runtime starts other NRI plugins from /opt/nri/plugins: 90-balloons;"},
 		{"a runtime that fails", fakeRuntime{failing: status.Error(codes.Internal, "out of order")}, true, nil, "problem: the runtime does not answer on unix:///run/cri.sock: out of order"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -17,6 +17,9 @@ func Status(s *qosv1alpha1.StatusResponse) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Plugin:   %s, started %s\n", program.Printable(s.GetPlugin().GetVersion()), timeText(s.GetPlugin().GetStartedAt()))
 	fmt.Fprintf(&text, "Runtime:  %s\n", program.Printable(runtimeText(s.GetRuntime())))
+	if plugins := s.GetRuntime().GetNriPlugins(); len(plugins) > 0 {
+		fmt.Fprintf(&text, "Plugins:  %s\n", program.Printable(strings.Join(plugins, ", ")))
+	}
 	fmt.Fprintf(&text, "Config:   %s\n", program.Printable(configText(s.GetConfig())))
 
 	resources := resourcesOf(s)

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	goresctrl "github.com/intel/goresctrl/pkg/blockio"
@@ -15,7 +16,11 @@ import (
 )
 
 // Config is a parsed blockio section.
-type Config struct{ classes []class }
+type Config struct {
+	classes []class
+	// direct is true if the plugin writes the values of containers to the cgroup, also where the runtime could set them.
+	direct bool
+}
 
 // class is a list of items. Later items override earlier ones.
 type class struct {
@@ -60,7 +65,14 @@ func rateFields() []string {
 // ParseConfig reads a configuration in goresctrl's format. It reports the problems that do not depend on the machine.
 func ParseConfig(section *classes.Field) classes.BackendConfig {
 	config := &Config{}
-	for _, field := range section.Fields("Classes")["Classes"].Entries() {
+	fields := section.Fields("Classes", "Direct")
+	if direct := fields["Direct"].Scalar(); direct != "" {
+		var err error
+		if config.direct, err = strconv.ParseBool(direct); err != nil {
+			fields["Direct"].Report("%q is neither true nor false", direct)
+		}
+	}
+	for _, field := range fields["Classes"].Entries() {
 		parsed := class{name: field.Name}
 		for _, f := range field.Items() {
 			parsed.items = append(parsed.items, parseItem(f))

@@ -83,7 +83,7 @@ Classes:
 		{"unknown fields", "Classes:\n  a:\n  - Wait: 80\n    Device: [/dev/sda]\nclass: {}\n", []string{
 			`line 3: Classes.a[0].Wait: unknown field; known are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight`,
 			`line 4: Classes.a[0].Device: unknown field; known are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight`,
-			`line 5: class: unknown field; known are Classes`}},
+			`line 5: class: unknown field; known are Classes, Direct`}},
 		{"a field twice", "Classes:\n  a:\n  - Weight: 80\n    weight: 90\n", []string{`line 4: Classes.a[0].weight: is defined twice; the first is in line 3`}},
 		{"a class twice", "Classes:\n  a: []\n  a: []\n", []string{`line 3: Classes.a: is defined twice; the first is in line 2`}},
 		{"throttling without devices", "Classes:\n  a:\n  - ThrottleReadBps: 1M\n", []string{
@@ -170,6 +170,20 @@ func TestEachScopeHasAtMostOneResource(t *testing.T) {
 		}
 		if got != test.want {
 			t.Errorf("%s: got %q, want %q", test.scopes, got, test.want)
+		}
+	}
+}
+
+func TestDirectIsTrueOrFalse(t *testing.T) {
+	for text, want := range map[string]string{
+		"Direct: true": "", "Direct: false": "", "Direct: perhaps": `line 2: Direct: "perhaps" is neither true nor false`,
+	} {
+		config, err := parseConfig("Classes: {}\n" + text)
+		switch {
+		case want != "" && (err == nil || err.Error() != want):
+			t.Errorf("%s: error is %v, want %s", text, err, want)
+		case want == "" && (err != nil || config.(*Config).direct != (text == "Direct: true")):
+			t.Errorf("%s is read as %v, %v", text, config, err)
 		}
 	}
 }

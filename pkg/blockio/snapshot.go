@@ -65,9 +65,10 @@ func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, 
 	return s, errors.Join(resolver.problems...)
 }
 
-// byRuntime reports whether the runtime sets the values. The runtime does so for containers in cgroup v2.
+// byRuntime reports whether the runtime sets the values. The runtime does so for containers in cgroup v2, unless the
+// configuration says Direct.
 func (s *snapshot) byRuntime(scope classes.Scope) bool {
-	return scope == classes.ContainerScope && s.machine.byRuntime
+	return scope == classes.ContainerScope && s.machine.byRuntime && (s.config == nil || !s.config.direct)
 }
 
 func (s *snapshot) inherit(previous *snapshot) *snapshot {

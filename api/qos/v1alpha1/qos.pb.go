@@ -827,7 +827,10 @@ type RuntimeInfo struct {
 	// Whether the plugin is registered with the runtime and synchronized now. Otherwise no container gets a class.
 	Registered bool `protobuf:"varint,4,opt,name=registered,proto3" json:"registered,omitempty"`
 	// When registered last became true; not set before the first registration.
-	RegisteredAt  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
+	RegisteredAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=registered_at,json=registeredAt,proto3" json:"registered_at,omitempty"`
+	// NRI plugins that the runtime called when it created a container last, this one included, with their index, e.g.
+	// "90-balloons". Empty before that, and when the runtime does not report them.
+	NriPlugins    []string `protobuf:"bytes,6,rep,name=nri_plugins,json=nriPlugins,proto3" json:"nri_plugins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -893,6 +896,13 @@ func (x *RuntimeInfo) GetRegistered() bool {
 func (x *RuntimeInfo) GetRegisteredAt() *timestamppb.Timestamp {
 	if x != nil {
 		return x.RegisteredAt
+	}
+	return nil
+}
+
+func (x *RuntimeInfo) GetNriPlugins() []string {
+	if x != nil {
+		return x.NriPlugins
 	}
 	return nil
 }
@@ -1898,7 +1908,7 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"PluginInfo\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x129\n" +
 	"\n" +
-	"started_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"\xbd\x01\n" +
+	"started_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\"\xde\x01\n" +
 	"\vRuntimeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1f\n" +
@@ -1907,7 +1917,9 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\n" +
 	"registered\x18\x04 \x01(\bR\n" +
 	"registered\x12?\n" +
-	"\rregistered_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\"\xee\x01\n" +
+	"\rregistered_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\fregisteredAt\x12\x1f\n" +
+	"\vnri_plugins\x18\x06 \x03(\tR\n" +
+	"nriPlugins\"\xee\x01\n" +
 	"\n" +
 	"ConfigInfo\x12\x1e\n" +
 	"\n" +

@@ -23,6 +23,12 @@ const (
 	maxRefused = 1000
 )
 
+// Errors of containers whose class another NRI plugin, or the runtime, did not let the plugin set.
+var (
+	ErrNotCreated        = errors.New("the container runtime did not create the container with the values of its classes")
+	ErrAdjustmentChanged = errors.New("another NRI plugin has changed a value of the container's classes")
+)
+
 // Refusals counts refusals by reason since the process started.
 type Refusals map[string]uint64
 
@@ -49,6 +55,13 @@ func (s *Store) Refused() []Refused {
 			strings.Compare(a.Owner.PodUID, b.Owner.PodUID), strings.Compare(a.Owner.Container, b.Owner.Container),
 		)
 	})
+}
+
+// Refuse records and counts the refusal of a holder, and returns the error.
+func (s *Store) Refuse(h classes.Holder, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refuse(h, err)
 }
 
 // refuse records and counts the refusal of a holder, and returns the error. The caller holds mu.
@@ -134,8 +147,13 @@ func (e oneLine) Error() string {
 func (e oneLine) Unwrap() error { return e.error }
 
 func refusalReason(err error) string {
-	if errors.Is(err, errCreatedWithoutPlugin) {
+	switch {
+	case errors.Is(err, errCreatedWithoutPlugin):
 		return "CreatedWithoutPlugin"
+	case errors.Is(err, ErrNotCreated):
+		return "NotCreated"
+	case errors.Is(err, ErrAdjustmentChanged):
+		return "AdjustmentChanged"
 	}
 	return cmp.Or(classes.RefusalReason(err), "EnforcementFailed")
 }

@@ -110,6 +110,14 @@ func (s *Store) Connect(info RuntimeInfo) {
 	s.notify()
 }
 
+// SetPlugins records the NRI plugins of the runtime.
+func (s *Store) SetPlugins(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runtime.Plugins = names
+	s.notify()
+}
+
 // Disconnect records that the plugin is not connected to the runtime. All assignments stay as they are.
 func (s *Store) Disconnect() {
 	s.mu.Lock()

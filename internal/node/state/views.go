@@ -37,6 +37,9 @@ type ResourceStatus struct {
 // RuntimeInfo describes the container runtime, as the runtime reported itself when the plugin registered.
 type RuntimeInfo struct {
 	Name, Version, NRIVersion string
+	// Plugins are the NRI plugins that the runtime called when it created a container last, e.g. "90-balloons". They are
+	// nil before that, and if the runtime does not report them.
+	Plugins []string
 	// Synchronized becomes true at the end of Synchronize, and false when the connection is lost.
 	Synchronized bool
 	// Since is the time when Synchronized last became true. It is zero if Synchronized was never true.

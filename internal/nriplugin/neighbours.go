@@ -1,0 +1,155 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// neighbours observes the other NRI plugins of the runtime. NRI lets each field of a container be set by one plugin
+// only. If two plugins set a field, the runtime creates no container, and calls neither plugin with the reason.
+type neighbours struct {
+	mu sync.Mutex
+	// creations has the containers for which the plugin has set fields, until the runtime has accepted them.
+	creations map[string]creation
+	// plugins are the plugins that the runtime called last, e.g. "90-balloons".
+	plugins []string
+}
+
+type creation struct {
+	holder classes.Holder
+	fields fields
+	// taken are those of the fields that had a value before the plugin was called.
+	taken []string
+}
+
+// fields are fields of the OCI specification of a container, with their values.
+type fields map[string]string
+
+const closID = "linux.intelRdt.closID"
+
+func fieldsOf(a classes.Adjustment) fields {
+	set := fields{}
+	if a.ClosID != "" {
+		set[closID] = a.ClosID
+	}
+	for file, value := range a.Unified {
+		set["linux.resources.unified["+file+"]"] = value
+	}
+	return set
+}
+
+func (f fields) names() []string { return slices.Sorted(maps.Keys(f)) }
+
+// validates reports whether the runtime calls ValidateContainerAdjustment. A runtime that reports its version of NRI
+// does (NRI 0.12; validation is older). An older runtime would refuse the subscription.
+func (s *session) validates() bool { return s.stub.RuntimeNRIVersion() != "" }
+
+func (s *session) subscription() api.EventMask {
+	return events(s.plugin.node.HasPodScope(), s.validates())
+}
+
+// created records the fields that the plugin has set for a container that the runtime is about to create.
+func (s *session) created(h classes.Holder, c *api.Container, a classes.Adjustment) {
+	set := fieldsOf(a)
+	if len(set) == 0 || !s.validates() {
+		return
+	}
+	before := fieldsOf(classes.Adjustment{ClosID: c.GetLinux().GetRdt().GetClosId().GetValue(), Unified: c.GetLinux().GetResources().GetUnified()})
+	taken := slices.DeleteFunc(set.names(), func(field string) bool { return before[field] == "" })
+
+	s.neighbours.mu.Lock()
+	defer s.neighbours.mu.Unlock()
+	h.PodAnnotations, h.ContainerAnnotations = nil, nil
+	s.neighbours.creations[c.GetId()] = creation{h, set, taken}
+}
+
+func (n *neighbours) take(id string) (c creation, known bool, plugins []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c, known = n.creations[id]
+	delete(n.creations, id)
+	return c, known, n.plugins
+}
+
+func (n *neighbours) see(plugins []*api.PluginInstance) (changed bool, names []string) {
+	for _, p := range plugins {
+		names = append(names, p.GetIndex()+"-"+p.GetName())
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	changed = !slices.Equal(names, n.plugins)
+	n.plugins = names
+	return changed, names
+}
+
+// ValidateContainerAdjustment is called after all plugins have set their fields. It refuses a container if another
+// plugin has removed a field that this plugin has set.
+func (s *session) ValidateContainerAdjustment(_ context.Context, r *api.ValidateContainerAdjustmentRequest) (err error) {
+	defer func(begin time.Time) { s.observe("ValidateContainerAdjustment", begin, err) }(time.Now())
+	if changed, names := s.neighbours.see(r.GetPlugins()); changed {
+		s.plugin.node.SetPlugins(names)
+	}
+	c, known, _ := s.neighbours.take(r.GetContainer().GetId())
+	if !known {
+		return nil
+	}
+
+	adjust := r.GetAdjust().GetLinux()
+	now := fieldsOf(classes.Adjustment{ClosID: adjust.GetRdt().GetClosId().GetValue(), Unified: adjust.GetResources().GetUnified()})
+	for _, field := range c.fields.names() {
+		if now[field] == c.fields[field] {
+			continue
+		}
+		err := fmt.Errorf("%s: %w: %s has %q instead of %q; change the plugin that does that (%s), or let it leave this container alone",
+			c.holder, state.ErrAdjustmentChanged, field, now[field], c.fields[field], others(r.GetPlugins()))
+		return s.plugin.node.Refuse(c.holder, err)
+	}
+	return nil
+}
+
+// notCreated reports a container that the runtime did not create after the plugin has set its fields.
+func (s *session) notCreated(id string) {
+	c, known, plugins := s.neighbours.take(id)
+	if !known {
+		return
+	}
+
+	which := c.fields.names()
+	if len(c.taken) > 0 {
+		which = c.taken
+	}
+	err := fmt.Errorf("%s: %w: either another NRI plugin sets %s too, or a plugin refused the container; the pod's events name it "+
+		"(plugins of the runtime: %s); let one plugin set the field; for block I/O, set Direct: true in the class file",
+		c.holder, state.ErrNotCreated, strings.Join(which, ", "), orNone(plugins))
+	s.plugin.options.Log.Warn("creation failed after the plugin", "error", s.plugin.node.Refuse(c.holder, err), "fields", which)
+}
+
+func others(plugins []*api.PluginInstance) string {
+	var names []string
+	for _, p := range plugins {
+		if p.GetName() != Name {
+			names = append(names, p.GetIndex()+"-"+p.GetName())
+		}
+	}
+	return orNone(names)
+}
+
+func orNone(names []string) string {
+	if len(names) == 0 {
+		return "not known yet"
+	}
+	return strings.Join(names, ", ")
+}
