@@ -51,9 +51,12 @@ func unknownClass(t *testing.T, p *pod) {
 	wantRefusal(t, err, containerRefused+`pod default/shared container platinum: class "platinum" of k8s.io/rdt does not exist on `+
 		`this node; available: gold, silver, bronze (requested by annotation container.qos.noderesource.dev/platinum)`)
 	_, err = p.create(t, spec{name: "networked"})
+	available := "k8s.io/rdt, k8s.io/blockio, " + podBlockio
+	if !p.node.cgroupV2 { // resources of pods need it
+		available = "k8s.io/rdt, k8s.io/blockio"
+	}
 	wantRefusal(t, err, containerRefused+`pod default/shared container networked: resource "network" does not exist on this node; `+
-		`available: k8s.io/rdt, k8s.io/blockio, qos.noderesource.dev/pod-blockio `+
-		`(requested by annotation container.qos.noderesource.dev/networked)`)
+		`available: `+available+` (requested by annotation container.qos.noderesource.dev/networked)`)
 }
 
 func fullClass(t *testing.T, p *pod) {

@@ -34,6 +34,7 @@ func TestPrograms(t *testing.T) {
 	t.Run("the node's object and the pods tell who has what", func(t *testing.T) { objectTells(t, n) })
 	t.Run("a class changed by hand is told and counted", func(t *testing.T) { changedByHand(t, n) })
 	t.Run("refusals are told on the pod", func(t *testing.T) { refusalsAreTold(t, n) })
+	t.Run("annotations that request nothing are told on the pod", func(t *testing.T) { typosAreTold(t, n) })
 	t.Run("annotations are followed", func(t *testing.T) { annotationsAreFollowed(t, n) })
 	t.Run("the API server may go and come", func(t *testing.T) { serverAway(t, n, p) })
 	t.Run("writes are few", func(t *testing.T) { writesAreFew(t, n, p) })

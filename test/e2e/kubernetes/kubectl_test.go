@@ -76,6 +76,11 @@ func kep(t *testing.T, n *node) {
 		wantLines(t, n.qos(t, "nodes", kepNode), "qos.noderesource.dev/network Yes slow (0/inf) normal (0/inf) fast (0/2) high (0/inf)",
 			"k8s.io/rdt Yes exclusive (0/1) limited (0/inf) gold (0/1)", "k8s.io/blockio Yes high-prio (0/2) throttled (0/inf)")
 	})
+	t.Run("the node without a shim", func(t *testing.T) {
+		n.kubectl(t, "patch", "nodeqosresources", kepNode, "--subresource=status", "--type=merge", "-p", `{"status":{"lastHeartbeatTime":"2026-01-01T00:00:00Z"}}`)
+		wantLines(t, n.qos(t, "nodes"), kepNode+" Unknown (last report ")
+		n.kubectl(t, "patch", "nodeqosresources", kepNode, "--subresource=status", "--type=merge", "-p", `{"status":{"lastHeartbeatTime":null}}`)
+	})
 	for _, example := range []struct {
 		file  string
 		shown []string
@@ -208,6 +213,13 @@ spec:
 	lines(t, name+" changes k8s.io/blockio silver silver update")
 	if output, err := n.tryQOS("", "set", name, "-c", "changes", "blockio=platinum"); err == nil || !strings.Contains(output, "platinum") {
 		t.Errorf("a class that is not there: %s", output)
+	}
+	n.holders(t, "silver", "default/"+name+"/changes")
+	if output, err := n.tryQOS("", "set", name, "-c", "asks-not", "blockio=silver"); err == nil || !strings.Contains(output, "is full on "+nodeName+": 1 of 1 in use") {
+		t.Errorf("a class that is full: %s", output)
+	}
+	if annotations := n.kubectl(t, "get", "pod", name, "-o", "jsonpath={.metadata.annotations}"); strings.Contains(annotations, "/asks-not") {
+		t.Errorf("what was refused has been written: %s", annotations)
 	}
 	completed, err := exec.Command(n.program("kubectl-qos"), "--kubeconfig", n.cluster.kubeconfig("admin"), "__complete", "set", name, "-c", "changes", "blockio=").Output()
 	must(t, err)

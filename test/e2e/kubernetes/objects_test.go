@@ -110,6 +110,9 @@ func objectTells(t *testing.T, n *node) {
 	if owners := object.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Node" || string(owners[0].UID) != uid {
 		t.Errorf("owners are %+v; want node %s", owners, uid)
 	}
+	if status := &object.Status; status.LastHeartbeatTime.IsZero() || status.Expired(time.Now()) || !status.FollowsAnnotations {
+		t.Errorf("last heartbeat at %v, follows annotations: %v", status.LastHeartbeatTime, status.FollowsAnnotations)
+	}
 	if table := n.kubectl(t, "get", "nqr"); !strings.Contains(table, "True") {
 		t.Errorf("kubectl get nqr:\n%s\nwant it ready", table)
 	}
@@ -163,6 +166,20 @@ func refusalsAreTold(t *testing.T, n *node) {
 		return strings.Contains(seen, `"count":`) && !strings.Contains(seen, `"count": "1"`), seen
 	})
 	n.event(t, "refused", "QOSClassRefused", "platinum") // still one
+}
+
+// typosAreTold has annotations that request nothing, without policies that would refuse them.
+func typosAreTold(t *testing.T, n *node) {
+	const typo = "container.qos.noderesource.dev/mian"
+	n.run(t, pod{name: "mistyped", annotations: map[string]string{typo: "blockio=gold"}})
+	n.running(t, "mistyped")
+	n.condition(t, "mistyped", "False AnnotationIgnored: annotation "+typo+" names no container of the pod; its containers are main; "+
+		"in effect: main: k8s.io/blockio standard (default)")
+	wantLines(t, n.qos(t, "pods", "mistyped"), "mistyped main k8s.io/blockio - standard default",
+		"mistyped mian - - - - AnnotationIgnored: annotation "+typo)
+	n.kubectl(t, "annotate", "pod", "mistyped", typo+"-")
+	n.condition(t, "mistyped", "True Assigned: main: k8s.io/blockio standard (default)")
+	n.delete(t, "mistyped")
 }
 
 func annotationsAreFollowed(t *testing.T, n *node) {
