@@ -150,7 +150,7 @@ func kepDefaultsAndLimits(t *testing.T, n *node) {
 }
 
 // shown has a pod in the KEP's form run on this machine, and what kubectl qos tells and does of it.
-func shown(t *testing.T, n *node) {
+func shown(t *testing.T, n *node, p *programs) {
 	const manifest = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: kep-form, namespace: default}
@@ -220,6 +220,14 @@ spec:
 	}
 	if annotations := n.kubectl(t, "get", "pod", name, "-o", "jsonpath={.metadata.annotations}"); strings.Contains(annotations, "/asks-not") {
 		t.Errorf("what was refused has been written: %s", annotations)
+	}
+	p.killShim(t)
+	if output, err := n.tryQOS("", "set", name, "-c", "asks-not", "blockio=slow", "--timeout=2s"); err == nil || !strings.Contains(output, "/asks-not is removed again") {
+		t.Errorf("a change that nobody makes: %s", output)
+	}
+	p.back(t)
+	if annotations := n.kubectl(t, "get", "pod", name, "-o", "jsonpath={.metadata.annotations}"); strings.Contains(annotations, "/asks-not") {
+		t.Errorf("what had no effect stays: %s", annotations)
 	}
 	completed, err := exec.Command(n.program("kubectl-qos"), "--kubeconfig", n.cluster.kubeconfig("admin"), "__complete", "set", name, "-c", "changes", "blockio=").Output()
 	must(t, err)

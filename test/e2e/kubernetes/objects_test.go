@@ -175,8 +175,7 @@ func typosAreTold(t *testing.T, n *node) {
 	n.running(t, "mistyped")
 	n.condition(t, "mistyped", "False AnnotationIgnored: annotation "+typo+" names no container of the pod; its containers are main; "+
 		"in effect: main: k8s.io/blockio standard (default)")
-	wantLines(t, n.qos(t, "pods", "mistyped"), "mistyped main k8s.io/blockio - standard default",
-		"mistyped mian - - - - AnnotationIgnored: annotation "+typo)
+	wantLines(t, n.qos(t, "pods", "mistyped"), "mistyped mian - - - - AnnotationIgnored: annotation "+typo)
 	n.kubectl(t, "annotate", "pod", "mistyped", typo+"-")
 	n.condition(t, "mistyped", "True Assigned: main: k8s.io/blockio standard (default)")
 	n.delete(t, "mistyped")

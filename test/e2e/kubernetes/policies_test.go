@@ -34,7 +34,7 @@ func TestRequests(t *testing.T) {
 	t.Run("a quota admits as many as it says, however many come at once", func(t *testing.T) { quotaRace(t, n) })
 	t.Run("a quota by limits is none", func(t *testing.T) { quotaTrap(t, n) })
 	t.Run("the examples of KEP-3008", func(t *testing.T) { kep(t, n) })
-	t.Run("kubectl qos shows and changes what runs", func(t *testing.T) { shown(t, n) })
+	t.Run("kubectl qos shows and changes what runs", func(t *testing.T) { shown(t, n, p) })
 	t.Run("the node holds a pod to capacity that no policy saw", func(t *testing.T) { bypassed(t, n) })
 	t.Run("without the plugin no container starts unclassed", func(t *testing.T) { pluginIsRequired(t, n, p) })
 	t.Run("policies are for some namespaces only, are gone and come again", func(t *testing.T) { policiesComeAndGo(t, n) })
