@@ -157,7 +157,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 				r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Annotations[ownKey] = "rdt=bronze" })
 			})
 		}, answer{Code: 1, Errors: `Error: pod/p container main: nothing changed within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main was changed by another client, and stays "rdt=bronze"` + "\n"}, "rdt=bronze"},
-		{"the shim does nothing, and the API server refuses to restore the annotation", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
+		{"the shim does nothing, and the API server refuses to restore the annotation", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(_ *testing.T, r *setRig) {
 			r.afterPatch(time.Second, func() {
 				r.core.PrependReactor("patch", "pods", failing(errors.New("no etcd")))
 			})
