@@ -87,7 +87,7 @@ func (r *setRig) annotation(t *testing.T, key string) string {
 }
 
 // addPodResource gives the node a resource of pods with a class fast.
-func (r *setRig) addPodResource(t *testing.T, name string, mutable bool) {
+func (r *rig) addPodResource(t *testing.T, name string, mutable bool) {
 	t.Helper()
 	r.updateNode(t, "n1", func(object map[string]any) {
 		resources := object["status"].(map[string]any)["qosResources"].(map[string]any)
@@ -158,8 +158,9 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 			})
 		}, answer{Code: 1, Errors: `Error: pod/p container main: nothing changed within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main was changed by another client, and stays "rdt=bronze"` + "\n"}, "rdt=bronze"},
 		{"the shim does nothing, and the API server refuses to restore the annotation", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(_ *testing.T, r *setRig) {
-			r.afterPatch(time.Second, func() {
-				r.core.PrependReactor("patch", "pods", failing(errors.New("no etcd")))
+			start := time.Now()
+			r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return time.Since(start) > 10*time.Second, nil, errors.New("no etcd")
 			})
 		}, answer{Code: 1, Errors: `Error: pod/p container main: nothing changed within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main could not be restored, and still requests the change: no etcd` + "\n"}, "rdt=silver"},
 		{"the plugin goes away", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
