@@ -282,7 +282,7 @@ func (p *Publisher) recordAnswer(err error, granted map[string][]string, now tim
 
 	switch {
 	case unavailable && !p.podResourcesUnavailable:
-		p.log.Warn("kubelet's pod-resources API does not answer, so devices are counted by assignments; "+
+		p.log.Warn("kubelet's pod-resources API does not answer, so the shim counts devices by the classes of the running containers; "+
 			"if kubelet runs, mount its pod-resources directory into --kubelet-dir, next to device-plugins", "err", err)
 	case !unavailable && p.podResourcesUnavailable:
 		p.log.Info("kubelet's pod-resources API answers again")

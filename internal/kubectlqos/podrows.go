@@ -222,7 +222,7 @@ func (v *podView) row(c containerView, resource string, want *classes.Assignment
 	return row
 }
 
-// refusedRow returns the row of a resource whose request the node would refuse, if it got the request now.
+// refusedRow returns the row of a resource for which the node would refuse the request of the container.
 func (v *podView) refusedRow(c containerView, resource string, refused *classes.RequestError) podRow {
 	row, _, _ := v.effectiveRow(c, resource, classes.Assignment{})
 	if refused.Resource != "" {

@@ -21,7 +21,7 @@ const (
 	PodConditions = "pod-conditions"
 	// Events creates events on pods for refusals and changes of classes.
 	Events = "events"
-	// Evictions evicts the pods whose class was removed from class files with onClassRemoved: evict.
+	// Evictions evicts pods whose class was removed, if the class's resource has onClassRemoved: evict in the class files.
 	Evictions = "evictions"
 )
 

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podeviction evicts pods whose class was removed from class files with onClassRemoved: evict.
+// Package podeviction evicts pods whose class was removed, if the class's resource has onClassRemoved: evict in the class files.
 package podeviction
 
 import (

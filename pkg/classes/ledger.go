@@ -14,7 +14,8 @@ type slot struct{ resource, class string }
 // Ledger records which holder has which class. It is not safe for concurrent use.
 type Ledger struct {
 	holders map[string]Holding
-	// slots has the owners of each class, each with the number of its holders. It does not have the system default.
+	// slots has the owners of each class, and for each owner the number of the owner's holders. The system default is not in
+	// slots.
 	slots map[slot]map[Owner]int
 	// reserved has the slots that a holder occupies in addition to the slots of its assignments, by the holder's ID.
 	reserved map[string]reservation

@@ -94,7 +94,7 @@ type move struct {
 	tree
 	list func() ([]int, error)
 	to   string
-	// movable reports whether the move includes the threads of a group.
+	// movable reports whether the move includes the threads that are in this group now.
 	movable func(group string) bool
 	// origins has the group of each thread before the move. It lacks threads that were created in the new group after
 	// the move began.

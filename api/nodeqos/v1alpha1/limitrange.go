@@ -58,7 +58,7 @@ type QOSLimitRangeItem struct {
 	// +required
 	Type Scope `json:"type"`
 
-	// Defaults, one a resource.
+	// The default class of each resource.
 	// +required
 	// +listType=map
 	// +listMapKey=name
