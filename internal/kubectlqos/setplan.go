@@ -144,7 +144,7 @@ func (v *podView) checkNode(p *settingPlan) error {
 	}
 	if !v.node.Status.FollowsAnnotations {
 		return fmt.Errorf("pod/%s cannot be changed by annotation, because qos-kubelet-shim of %s runs without --follow-annotations; "+
-			"add this flag to its arguments, or run \"qos-nri-plugin update\" on the node", v.pod.Name, v.node.Name)
+			"add this flag as deploy/kubernetes-follow-annotations does, or run \"qos-nri-plugin update\" on the node", v.pod.Name, v.node.Name)
 	}
 	return v.checkRoom(slices.DeleteFunc(slices.Clone(p.targets), func(t target) bool { return !t.known || done(t) }))
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -30,12 +31,14 @@ const namespace = "qos-system"
 // installed are the rendered objects of a kustomization.
 type installed struct {
 	objects []runtime.Object
-	daemons appsv1.DaemonSet
+	daemons []appsv1.DaemonSet
 	config  corev1.ConfigMap
 	network networkingv1.NetworkPolicy
 	roles   []rbacv1.ClusterRole
 	// bindings are those of the roles.
-	bindings []rbacv1.ClusterRoleBinding
+	bindings       []rbacv1.ClusterRoleBinding
+	policies       []*admissionv1.ValidatingAdmissionPolicy
+	policyBindings []*admissionv1.ValidatingAdmissionPolicyBinding
 }
 
 // render renders what is installed by default.
@@ -52,8 +55,10 @@ func renderAt(t *testing.T, dir string) *installed {
 		t.Fatal(err)
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme,
-		apiextensionsv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		admissionv1.AddToScheme, appsv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, rbacv1.AddToScheme,
+		apiextensionsv1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +83,7 @@ func (i *installed) add(object runtime.Object) {
 	i.objects = append(i.objects, object)
 	switch o := object.(type) {
 	case *appsv1.DaemonSet:
-		i.daemons = *o
+		i.daemons = append(i.daemons, *o)
 	case *corev1.ConfigMap:
 		i.config = *o
 	case *networkingv1.NetworkPolicy:
@@ -87,28 +92,48 @@ func (i *installed) add(object runtime.Object) {
 		i.roles = append(i.roles, *o)
 	case *rbacv1.ClusterRoleBinding:
 		i.bindings = append(i.bindings, *o)
+	case *admissionv1.ValidatingAdmissionPolicy:
+		i.policies = append(i.policies, o)
+	case *admissionv1.ValidatingAdmissionPolicyBinding:
+		i.policyBindings = append(i.policyBindings, o)
 	}
 }
 
-func (i *installed) pod() corev1.PodSpec { return i.daemons.Spec.Template.Spec }
+// container is a container with its pod.
+type container struct {
+	corev1.Container
+	pod corev1.PodSpec
+}
 
-func (i *installed) container(t *testing.T, name string) corev1.Container {
+// containers returns the containers of all DaemonSets. There are no init containers.
+func (i *installed) containers(t *testing.T) (all []container) {
 	t.Helper()
-	containers := i.pod().Containers
-	at := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == name })
+	for _, d := range i.daemons {
+		pod := d.Spec.Template.Spec
+		if len(pod.InitContainers) > 0 {
+			t.Errorf("%s has init containers", d.Name)
+		}
+		for _, c := range pod.Containers {
+			all = append(all, container{c, pod})
+		}
+	}
+	return all
+}
+
+func (i *installed) container(t *testing.T, name string) container {
+	t.Helper()
+	containers := i.containers(t)
+	at := slices.IndexFunc(containers, func(c container) bool { return c.Name == name })
 	if at < 0 {
 		t.Fatalf("there is no container %s", name)
 	}
 	return containers[at]
 }
 
-// volumes returns the pod's volumes by name.
-func (i *installed) volumes() map[string]corev1.Volume {
-	all := map[string]corev1.Volume{}
-	for _, v := range i.pod().Volumes {
-		all[v.Name] = v
-	}
-	return all
+// volume returns the volume of a mount.
+func (c container) volume(mount corev1.VolumeMount) corev1.Volume {
+	at := slices.IndexFunc(c.pod.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
+	return c.pod.Volumes[at]
 }
 
 // program builds a program of the checkout.

@@ -4,6 +4,7 @@
 package deploy_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path"
@@ -22,8 +23,7 @@ import (
 
 // Flags are parsed in order, so that --help succeeds only if those before it are valid.
 func TestTheProgramsAcceptTheirArguments(t *testing.T) {
-	found := render(t)
-	for _, c := range found.pod().Containers {
+	for _, c := range render(t).containers(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			if len(c.Command) != 1 {
 				t.Fatalf("the command is %q", c.Command)
@@ -58,7 +58,7 @@ func TestTheClassFilesAreValid(t *testing.T) {
 			t.Fatal("nothing is mounted where the plugin looks for class files")
 		}
 		mount := found.container(t, "plugin").VolumeMounts[at]
-		volume := found.volumes()[mount.Name].ConfigMap
+		volume := found.container(t, "plugin").volume(mount).ConfigMap
 		if volume == nil || volume.Name != found.config.Name || mount.SubPath != "" {
 			t.Errorf("mounted are %+v as %+v, want the whole of %s", volume, mount, found.config.Name)
 		}
@@ -130,7 +130,7 @@ func names(t *testing.T, dir string) (all []string) {
 
 // The kubelet probes the pod's address, on which a server at 127.0.0.1 does not answer.
 func TestProbesReachThePrograms(t *testing.T) {
-	for _, c := range render(t).pod().Containers {
+	for _, c := range render(t).containers(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			for want, probe := range map[string]*corev1.Probe{"/healthz": c.LivenessProbe, "/readyz": c.ReadinessProbe} {
 				if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != want {
@@ -149,44 +149,68 @@ func TestProbesReachThePrograms(t *testing.T) {
 	}
 }
 
-func TestBothUseTheSameNodeAPISocket(t *testing.T) {
+func TestEachClientSeesTheSocketOfTheNodeAPIThatIsMeantForIt(t *testing.T) {
 	found := render(t)
-	for _, name := range []string{"plugin", "shim"} {
+	const all, read = "/run/qos-nri-plugin/qos.sock", "/run/qos-nri-plugin/read/qos.sock"
+	for name, want := range map[string]struct{ argument, socket string }{
+		"plugin":    {"--api-read-socket=" + read, all},
+		"shim":      {"", all}, // the default of --api-socket
+		"publisher": {"--api-socket=" + read, read},
+	} {
 		c := found.container(t, name)
-		if slices.ContainsFunc(c.Args, func(a string) bool { return strings.HasPrefix(a, "--api-socket") }) {
-			t.Errorf("container %s has another socket than the usual one: %q", name, c.Args)
+		if !slices.ContainsFunc(c.Args, func(a string) bool {
+			return strings.HasPrefix(a, "--api-socket=") || strings.HasPrefix(a, "--api-read-socket=")
+		}) {
+			c.Args = append(c.Args, "")
 		}
-		if _, there := found.hostMounts(c)[path.Dir("/run/qos-nri-plugin/qos.sock")]; !there {
-			t.Errorf("container %s cannot see the socket", name)
+		if !slices.Contains(c.Args, want.argument) {
+			t.Errorf("container %s has arguments %q, want %s", name, c.Args, want.argument)
+		}
+		if mount, there := c.hostMounts()[path.Dir(want.socket)]; !there || !strings.HasSuffix(mount, path.Dir(want.socket)) {
+			t.Errorf("container %s cannot see %s", name, want.socket)
 		}
 	}
 }
 
-func TestItRunsOnEveryLinuxNodeAndOncePerNode(t *testing.T) {
+// A process may give a file to a group without the capability CHOWN if it is a member of the group (chown(2)).
+func TestThePluginCanOpenTheReadOnlySocketToThePublisher(t *testing.T) {
 	found := render(t)
-	pod, strategy := found.pod(), found.daemons.Spec.UpdateStrategy.RollingUpdate
-	if !slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool {
-		return t.Operator == corev1.TolerationOpExists && t.Key == "" && t.Effect == ""
-	}) {
-		t.Error("a taint keeps it away")
+	plugin, publisher := found.container(t, "plugin"), found.container(t, "publisher")
+	gid := publisher.SecurityContext.RunAsGroup
+	if gid == nil || !slices.Contains(plugin.Args, fmt.Sprintf("--api-read-socket-group=%d", *gid)) ||
+		!slices.Contains(plugin.pod.SecurityContext.SupplementalGroups, *gid) {
+		t.Errorf("the publisher has group %v, the plugin has %q and %+v", gid, plugin.Args, plugin.pod.SecurityContext)
 	}
-	if pod.NodeSelector["kubernetes.io/os"] != "linux" || len(pod.NodeSelector) != 1 || pod.PriorityClassName != "system-node-critical" {
-		t.Errorf("nodes are %v, priority is %s", pod.NodeSelector, pod.PriorityClassName)
-	}
-	if strategy == nil || strategy.MaxSurge != nil && strategy.MaxSurge.String() != "0" {
-		t.Errorf("at an update there would be two plugins on a node: %+v", strategy)
+}
+
+func TestTheyRunOnEveryLinuxNodeAndOncePerNode(t *testing.T) {
+	for _, d := range render(t).daemons {
+		pod, strategy := d.Spec.Template.Spec, d.Spec.UpdateStrategy.RollingUpdate
+		if !slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool {
+			return t.Operator == corev1.TolerationOpExists && t.Key == "" && t.Effect == ""
+		}) {
+			t.Errorf("a taint keeps %s away", d.Name)
+		}
+		if pod.NodeSelector["kubernetes.io/os"] != "linux" || len(pod.NodeSelector) != 1 || pod.PriorityClassName != "system-node-critical" {
+			t.Errorf("nodes of %s are %v, priority is %s", d.Name, pod.NodeSelector, pod.PriorityClassName)
+		}
+		if strategy == nil || strategy.MaxSurge != nil && strategy.MaxSurge.String() != "0" {
+			t.Errorf("at an update there would be two of %s on a node: %+v", d.Name, strategy)
+		}
 	}
 }
 
 // A pod that requested a class would wait for itself.
-func TestTheDaemonSetRequestsNoClass(t *testing.T) {
+func TestTheDaemonSetsRequestNoClass(t *testing.T) {
 	found := render(t)
-	for key := range found.daemons.Spec.Template.Annotations {
-		if strings.Contains(key, "qos.noderesource.dev") || strings.Contains(key, "resources.kubernetes.io") {
-			t.Errorf("annotation %s asks for a class", key)
+	for _, d := range found.daemons {
+		for key := range d.Spec.Template.Annotations {
+			if strings.Contains(key, "qos.noderesource.dev") || strings.Contains(key, "resources.kubernetes.io") {
+				t.Errorf("annotation %s asks for a class", key)
+			}
 		}
 	}
-	for _, c := range found.pod().Containers {
+	for _, c := range found.containers(t) {
 		for resource := range c.Resources.Limits {
 			if strings.Contains(string(resource), "/") {
 				t.Errorf("container %s asks for %s", c.Name, resource)
@@ -196,8 +220,7 @@ func TestTheDaemonSetRequestsNoClass(t *testing.T) {
 }
 
 func TestTheImageIsNamedInOnePlace(t *testing.T) {
-	found := render(t)
-	for _, c := range found.pod().Containers {
+	for _, c := range render(t).containers(t) {
 		if c.Image != "localhost/qos-nri-plugin:dev" || c.ImagePullPolicy != corev1.PullIfNotPresent {
 			t.Errorf("container %s is of %s, pulled %s; the default of make image is localhost/qos-nri-plugin:dev", c.Name, c.Image, c.ImagePullPolicy)
 		}

@@ -19,27 +19,25 @@ import (
 // credentials is the directory of a pod's API credentials (client-go, rest.InClusterConfig).
 const credentials = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-func TestOnlyTheShimHasAPICredentials(t *testing.T) {
+func TestOnlyThePublisherHasAPICredentials(t *testing.T) {
 	found := render(t)
-	pod := found.pod()
-	if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
-		t.Error("the API server would mount a token into every container")
-	}
-	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
-		has := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
-			v := found.volumes()[m.Name]
-			return m.MountPath == credentials || v.Projected != nil || v.Secret != nil
-		})
-		if has != (c.Name == "shim") {
-			t.Errorf("container %s has credentials: %t", c.Name, has)
+	for _, c := range found.containers(t) {
+		if c.pod.AutomountServiceAccountToken == nil || *c.pod.AutomountServiceAccountToken {
+			t.Errorf("the API server would mount a token into container %s", c.Name)
+		}
+		has := slices.ContainsFunc(c.pod.Volumes, func(v corev1.Volume) bool { return v.Projected != nil || v.Secret != nil })
+		if has != (c.Name == "publisher") || (c.pod.ServiceAccountName != "") != has {
+			t.Errorf("the pod of container %s has credentials: %t, of account %q", c.Name, has, c.pod.ServiceAccountName)
 		}
 	}
-	token := found.volumes()["token"].Projected
-	if token == nil {
-		t.Fatal("there is no projected token")
+
+	publisher := found.container(t, "publisher")
+	at := slices.IndexFunc(publisher.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == credentials })
+	if at < 0 {
+		t.Fatalf("nothing is mounted at %s", credentials)
 	}
 	var files []string
-	for _, source := range token.Sources {
+	for _, source := range publisher.volume(publisher.VolumeMounts[at]).Projected.Sources {
 		if s := source.ServiceAccountToken; s != nil {
 			files = append(files, s.Path)
 		}
@@ -56,10 +54,10 @@ func TestOnlyTheShimHasAPICredentials(t *testing.T) {
 }
 
 // hostMounts returns the host's paths in a container, with "rw" or "ro" and the mount path.
-func (i *installed) hostMounts(c corev1.Container) map[string]string {
+func (c container) hostMounts() map[string]string {
 	mounts := map[string]string{}
 	for _, m := range c.VolumeMounts {
-		if v := i.volumes()[m.Name]; v.HostPath != nil {
+		if v := c.volume(m); v.HostPath != nil {
 			mode := map[bool]string{true: "ro", false: "rw"}[m.ReadOnly]
 			mounts[v.HostPath.Path] = mode + " " + m.MountPath
 		}
@@ -70,6 +68,9 @@ func (i *installed) hostMounts(c corev1.Container) map[string]string {
 func TestContainersMountOnlyTheHostPathsThatTheyNeed(t *testing.T) {
 	found := render(t)
 	for name, want := range map[string]map[string]string{
+		"publisher": {
+			"/run/qos-nri-plugin/read": "ro /run/qos-nri-plugin/read",
+		},
 		"shim": {
 			"/run/qos-nri-plugin":             "ro /run/qos-nri-plugin",
 			"/var/lib/kubelet/device-plugins": "rw /var/lib/kubelet/device-plugins",
@@ -87,12 +88,17 @@ func TestContainersMountOnlyTheHostPathsThatTheyNeed(t *testing.T) {
 			"/proc":               "ro /host/proc",
 		},
 	} {
-		if diff := cmp.Diff(want, found.hostMounts(found.container(t, name))); diff != "" {
+		if diff := cmp.Diff(want, found.container(t, name).hostMounts()); diff != "" {
 			t.Errorf("container %s (-want +got):\n%s", name, diff)
 		}
 	}
-	if pod := found.pod(); pod.HostNetwork || pod.HostIPC {
-		t.Error("the pod shares the host's network or IPC")
+}
+
+func TestOnlyThePodOfThePluginSharesANamespaceOfTheHost(t *testing.T) {
+	for _, c := range render(t).containers(t) {
+		if c.pod.HostNetwork || c.pod.HostIPC || c.pod.HostPID != (c.Name != "publisher") {
+			t.Errorf("container %s shares the host's network (%t), IPC (%t) or PIDs (%t)", c.Name, c.pod.HostNetwork, c.pod.HostIPC, c.pod.HostPID)
+		}
 	}
 }
 
@@ -107,12 +113,7 @@ func TestMountsOfResctrlPropagateToThePlugin(t *testing.T) {
 }
 
 func TestNothingIsPrivileged(t *testing.T) {
-	found := render(t)
-	pod := found.pod()
-	if len(pod.InitContainers) > 0 {
-		t.Errorf("there are init containers: %v", pod.InitContainers)
-	}
-	for _, c := range pod.Containers {
+	for _, c := range render(t).containers(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			want := map[string][]corev1.Capability{"plugin": {"DAC_OVERRIDE"}}[c.Name]
 			s := c.SecurityContext
@@ -131,6 +132,8 @@ func TestNothingIsPrivileged(t *testing.T) {
 				t.Error("it keeps capabilities")
 			case !slices.Equal(s.Capabilities.Add, want):
 				t.Errorf("it has capabilities %v, want %v", s.Capabilities.Add, want)
+			case c.Name == "publisher" && (s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.RunAsUser == nil || s.RunAsGroup == nil):
+				t.Error("it may run as root, or as a user that the image chooses")
 			}
 		})
 	}
@@ -142,7 +145,7 @@ func TestTheShimCannotTraceThePlugin(t *testing.T) {
 	lacking := slices.DeleteFunc(slices.Clone(found.container(t, "plugin").SecurityContext.Capabilities.Add), func(c corev1.Capability) bool {
 		return slices.Contains(found.container(t, "shim").SecurityContext.Capabilities.Add, c)
 	})
-	if found.pod().HostPID && len(lacking) == 0 {
+	if found.container(t, "shim").pod.HostPID && len(lacking) == 0 {
 		t.Error("the plugin has no capability that the shim lacks, so /proc/<plugin>/root is open to the shim")
 	}
 }
@@ -162,7 +165,7 @@ func (i *installed) rights() map[string][]string {
 	return got
 }
 
-func TestTheShimHasOnlyTheRightsThatItUses(t *testing.T) {
+func TestThePublisherHasOnlyTheRightsThatItUses(t *testing.T) {
 	want := map[string][]string{
 		"/nodes":                                {"get"},
 		"/pods":                                 {"list", "watch"},
@@ -190,16 +193,42 @@ func TestTheRightToEvictIsASeparateKustomization(t *testing.T) {
 		t.Errorf("it binds %v", got.RoleRef)
 	}
 	if diff := cmp.Diff(usual.Subjects, got.Subjects); diff != "" {
-		t.Errorf("it is bound to others than the shim (-want +got):\n%s", diff)
+		t.Errorf("it is bound to others than the publisher (-want +got):\n%s", diff)
+	}
+}
+
+// These manifests give the publisher the socket on which classes can be changed, and nothing else.
+func TestToFollowAnnotationsIsASeparateKustomization(t *testing.T) {
+	found, usual := renderAt(t, "deploy/kubernetes-follow-annotations"), render(t)
+	publisher, plugin := found.container(t, "publisher"), found.container(t, "plugin")
+	if diff := cmp.Diff(map[string]string{"/run/qos-nri-plugin": "ro /run/qos-nri-plugin"}, publisher.hostMounts()); diff != "" {
+		t.Errorf("mounts of the publisher (-want +got):\n%s", diff)
+	}
+	for name, more := range map[string][]string{
+		"plugin":    {"--api-socket-group=65521"},
+		"shim":      nil,
+		"publisher": {"--follow-annotations", "--api-socket=/run/qos-nri-plugin/qos.sock"},
+	} {
+		if diff := cmp.Diff(append(usual.container(t, name).Args, more...), found.container(t, name).Args); diff != "" {
+			t.Errorf("arguments of %s (-want +got):\n%s", name, diff)
+		}
+	}
+	if diff := cmp.Diff(usual.container(t, "plugin").hostMounts(), plugin.hostMounts()); diff != "" {
+		t.Errorf("mounts of the plugin (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(usual.rights(), found.rights()); diff != "" {
+		t.Errorf("rights (-want +got):\n%s", diff)
 	}
 }
 
 func TestOnlyNamespacesThatScrapeReachTheMetrics(t *testing.T) {
 	found := render(t)
-	network, pod := found.network.Spec, found.daemons.Spec.Template
+	network := found.network.Spec
 	selector, err := metav1.LabelSelectorAsSelector(&network.PodSelector)
-	if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
-		t.Errorf("the policy selects %v, %v; the pods have %v", selector, err, pod.Labels)
+	for _, d := range found.daemons {
+		if labelled := d.Spec.Template.Labels; err != nil || !selector.Matches(labels.Set(labelled)) {
+			t.Errorf("the policy selects %v, %v; the pods have %v", selector, err, labelled)
+		}
 	}
 	if len(network.Ingress) != 1 || !slices.Equal(network.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}) {
 		t.Fatalf("the policy is %+v", network)
@@ -210,7 +239,7 @@ func TestOnlyNamespacesThatScrapeReachTheMetrics(t *testing.T) {
 		t.Errorf("clients (-want +got):\n%s", diff)
 	}
 	var want, got []string
-	for _, c := range pod.Spec.Containers {
+	for _, c := range found.containers(t) {
 		for _, port := range c.Ports {
 			want = append(want, port.Name)
 		}
@@ -225,7 +254,10 @@ func TestOnlyNamespacesThatScrapeReachTheMetrics(t *testing.T) {
 
 func TestEverythingIsInOneNamespace(t *testing.T) {
 	found := render(t)
-	clusterScoped := []string{"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+	clusterScoped := []string{
+		"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	}
 	kinds := map[string]int{}
 	for _, object := range found.objects {
 		kind := object.GetObjectKind().GroupVersionKind().Kind
@@ -238,8 +270,7 @@ func TestEverythingIsInOneNamespace(t *testing.T) {
 			t.Errorf("%s %s is in namespace %q", kind, accessor.GetName(), got)
 		}
 	}
-	want := []string{"ClusterRole", "ClusterRoleBinding", "ConfigMap", "CustomResourceDefinition", "DaemonSet", "Namespace", "NetworkPolicy",
-		"ServiceAccount"}
+	want := slices.Sorted(slices.Values(append(clusterScoped, "ConfigMap", "DaemonSet", "NetworkPolicy", "ServiceAccount")))
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(kinds))); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
 	}

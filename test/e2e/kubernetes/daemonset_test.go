@@ -32,19 +32,21 @@ func TestDaemonSet(t *testing.T) {
 	t.Run("a higher priority preempts", func(t *testing.T) { priorityPreempts(t, n) })
 	t.Run("what is reported is so", n.holds)
 	t.Run("a static pod takes a slot", func(t *testing.T) { staticPodTakesASlot(t, n) })
-	t.Run("the shim's token is closed to the plugin", func(t *testing.T) { tokenIsClosed(t) })
-	t.Run("the shim misses no right", func(t *testing.T) { shimMissesNothing(t, n) })
+	t.Run("the publisher's token is closed to the plugin", func(t *testing.T) { tokenIsClosed(t) })
+	t.Run("the publisher's token reaches its node alone", func(t *testing.T) { tokenIsConfined(t, n) })
+	t.Run("the shim misses no right", func(t *testing.T) { shimMissesNothing(t, d) })
 	t.Run("classes come, go and change", func(t *testing.T) { classesChange(t, n, d) })
 	t.Run("what is reported is so", n.holds)
 	t.Run("capacity below use kills nothing", func(t *testing.T) { capacityBelowUse(t, n, d) })
 	t.Run("who has a class that is removed is evicted with the right to do so", func(t *testing.T) { evictionNeedsItsRight(t, n, d) })
 	t.Run("the API server may go and come", func(t *testing.T) { serverAway(t, n, d) })
 	t.Run("restarts leave pods alone", func(t *testing.T) { restartsLeavePodsAlone(t, n, d) })
-	t.Run("an update of the DaemonSet leaves pods alone", func(t *testing.T) { updateLeavesPodsAlone(t, n) })
+	t.Run("annotations are followed with the manifests for that", func(t *testing.T) { followsAnnotations(t, n, d) })
+	t.Run("an update of the DaemonSets leaves pods alone", func(t *testing.T) { updateLeavesPodsAlone(t, n) })
 	t.Run("what is reported is so", n.holds)
 }
 
-// daemonSet is the installation as the DaemonSet's pod.
+// daemonSet is the installation as the pods of the DaemonSets.
 type daemonSet struct{ *node }
 
 func (n *node) installDaemonSet(t *testing.T) *daemonSet {
@@ -60,7 +62,9 @@ func (n *node) installDaemonSet(t *testing.T) *daemonSet {
 
 func (n *node) rolledOut(t *testing.T) {
 	t.Helper()
-	n.kubectl(t, "-n", "qos-system", "rollout", "status", "daemonset/qos-nri-plugin", "--timeout=90s")
+	for _, name := range []string{"daemonset/qos-nri-plugin", "daemonset/qos-publisher"} {
+		n.kubectl(t, "-n", "qos-system", "rollout", "status", name, "--timeout=90s")
+	}
 }
 
 func (d *daemonSet) setClasses(t *testing.T, text string) {
@@ -70,45 +74,56 @@ func (d *daemonSet) setClasses(t *testing.T, text string) {
 	d.apply(t, manifest)
 }
 
-func (d *daemonSet) killPlugin(t *testing.T) { d.killed(t, "qos-nri-plugin") }
+// The programs of the containers, as their command lines begin.
+const (
+	pluginProgram    = "/qos-nri-plugin run"
+	shimProgram      = "/qos-kubelet-shim --publish=device-plugin"
+	publisherProgram = "/qos-kubelet-shim --publish=node-object"
+)
 
-func (d *daemonSet) killShim(t *testing.T) { d.killed(t, "qos-kubelet-shim") }
+func (d *daemonSet) killPlugin(t *testing.T) { killed(t, pluginProgram) }
+
+func (d *daemonSet) killShim(t *testing.T) {
+	killed(t, shimProgram)
+	killed(t, publisherProgram)
+}
 
 func (d *daemonSet) back(t *testing.T) {
 	t.Helper()
-	d.ready(t, func() string {
-		output, _ := d.try("-n", "qos-system", "get", "pods", "-o", "jsonpath={.items[0].status.podIP}")
-		return output
-	})
+	for _, server := range []struct{ daemonSet, port string }{{"qos-nri-plugin", "9420"}, {"qos-nri-plugin", "9421"}, {"qos-publisher", "9421"}} {
+		d.ready(t, func() string {
+			output, _ := d.try("-n", "qos-system", "get", "pods", "-l", "app.kubernetes.io/name="+server.daemonSet, "-o", "jsonpath={.items[0].status.podIP}")
+			return output + ":" + server.port
+		})
+	}
 }
 
 // killed kills a program in its container; the kubelet starts the container again.
-func (d *daemonSet) killed(t *testing.T, name string) {
+func killed(t *testing.T, program string) {
 	t.Helper()
-	must(t, syscall.Kill(pidOf(t, name), syscall.SIGKILL))
+	must(t, syscall.Kill(pidOf(t, program), syscall.SIGKILL))
 }
 
-// pidOf finds a program by its name.
-func pidOf(t *testing.T, name string) int {
+// pidOf finds a program by the beginning of its command line.
+func pidOf(t *testing.T, program string) int {
 	t.Helper()
-	programs, err := filepath.Glob("/proc/[0-9]*/comm")
+	programs, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	must(t, err)
 	for _, file := range programs {
-		comm, err := os.ReadFile(file)
-		// The kernel keeps the first 15 bytes of a name.
-		if err == nil && strings.TrimSpace(string(comm)) == name[:min(15, len(name))] {
+		line, err := os.ReadFile(file)
+		if err == nil && strings.HasPrefix(strings.ReplaceAll(string(line), "\x00", " "), program) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 			must(t, err)
 			return pid
 		}
 	}
-	t.Fatalf("%s does not run", name)
+	t.Fatalf("%s does not run", program)
 	return 0
 }
 
-// tokenIsClosed looks for the shim's token with the rights that the plugin has.
+// tokenIsClosed looks for the publisher's token with the rights that the plugin has.
 func tokenIsClosed(t *testing.T) {
-	token := fmt.Sprintf("/proc/%d/root/var/run/secrets/kubernetes.io/serviceaccount/token", pidOf(t, "qos-kubelet-shim"))
+	token := fmt.Sprintf("/proc/%d/root/var/run/secrets/kubernetes.io/serviceaccount/token", pidOf(t, publisherProgram))
 	if _, err := os.ReadFile(token); err != nil {
 		t.Fatalf("not even root finds the token: %v", err)
 	}
@@ -137,12 +152,20 @@ func suppliedClassesWork(t *testing.T, n *node) {
 	})
 }
 
-// updateLeavesPodsAlone replaces the DaemonSet's pod.
+// followsAnnotations installs the manifests that give the publisher the socket on which classes can be changed.
+func followsAnnotations(t *testing.T, n *node, d *daemonSet) {
+	n.kubectl(t, "apply", "-k", deploy+"kubernetes-follow-annotations")
+	n.rolledOut(t)
+	n.setGold(t, d, 2) // the manifests have brought back the class files that are supplied
+	annotationsAreFollowed(t, n)
+}
+
+// updateLeavesPodsAlone replaces the pods of the DaemonSets.
 func updateLeavesPodsAlone(t *testing.T, n *node) {
 	n.run(t, pod{name: "stays-on", classes: []string{"blockio.gold"}})
 	n.running(t, "stays-on")
 	before := n.containerID("stays-on")
-	n.kubectl(t, "-n", "qos-system", "rollout", "restart", "daemonset/qos-nri-plugin")
+	n.kubectl(t, "-n", "qos-system", "rollout", "restart", "daemonset/qos-nri-plugin", "daemonset/qos-publisher")
 	n.rolledOut(t)
 	n.offered(t, "gold", "2", "2")
 	n.holders(t, "gold", "default/stays-on/main")
@@ -152,14 +175,13 @@ func updateLeavesPodsAlone(t *testing.T, n *node) {
 	}
 }
 
-func shimMissesNothing(t *testing.T, n *node) {
-	log := n.kubectl(t, "-n", "qos-system", "logs", "daemonset/qos-nri-plugin", "-c", "shim")
-	for _, word := range []string{"forbidden", "rbac.yaml", "permission denied", "level=ERROR"} {
-		if strings.Contains(log, word) {
-			t.Errorf("the shim's log has %q:\n%s", word, log)
+func shimMissesNothing(t *testing.T, d *daemonSet) {
+	for _, word := range []string{"forbidden", "rbac.yaml", "permission denied", "level=ERROR", "rejects"} {
+		if lines := d.said(word); len(lines) > 0 {
+			t.Errorf("the shim's logs have %q:\n%s", word, strings.Join(lines, ""))
 		}
 	}
-	if !strings.Contains(log, "class is published") {
-		t.Errorf("this is not the whole of the shim's log:\n%s", log)
+	if len(d.said("class is published")) == 0 || len(d.said("publish=node-object")) == 0 {
+		t.Errorf("these are not the whole logs of the shim:\n%s", strings.Join(d.said(""), ""))
 	}
 }

@@ -98,28 +98,28 @@ func (p *programs) back(t *testing.T) {
 			program.mustStart(t)
 		}
 	}
-	p.ready(t, func() string { return "127.0.0.1" })
+	for _, port := range []string{"9420", "9421"} {
+		p.ready(t, func() string { return "127.0.0.1:" + port })
+	}
 }
 
-// ready waits until plugin and shim say that they are.
+// ready waits until a program says that it is.
 func (n *node) ready(t *testing.T, address func() string) {
 	t.Helper()
-	for _, port := range []string{":9420", ":9421"} {
-		until(t, "port "+port+" says that it is ready", func() (bool, string) {
-			// Not the test's context, which has ended when things are put in order again.
-			request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+address()+port+"/readyz", http.NoBody)
-			if err != nil {
-				return false, err.Error()
-			}
-			response, err := http.DefaultClient.Do(request)
-			if err != nil {
-				return false, err.Error()
-			}
-			defer response.Body.Close()
-			seen, _ := io.ReadAll(response.Body)
-			return response.StatusCode == http.StatusOK, string(seen)
-		})
-	}
+	until(t, "a program says that it is ready", func() (bool, string) {
+		// Not the test's context, which has ended when things are put in order again.
+		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+address()+"/readyz", http.NoBody)
+		if err != nil {
+			return false, err.Error()
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false, err.Error()
+		}
+		defer response.Body.Close()
+		seen, _ := io.ReadAll(response.Body)
+		return response.StatusCode == http.StatusOK, address() + ": " + string(seen)
+	})
 }
 
 // offered waits until the node has a class with a capacity and as much of it to give.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,7 +41,8 @@ func missingCRD(t *testing.T, n *node, p *programs) {
 func (p *programs) said(text string) []string { return linesWith(text, p.shim.log) }
 
 func (d *daemonSet) said(text string) []string {
-	return linesWith(text, "/var/log/pods/qos-system_qos-nri-plugin-*/shim/*.log")
+	return slices.Concat(linesWith(text, "/var/log/pods/qos-system_qos-nri-plugin-*/shim/*.log"),
+		linesWith(text, "/var/log/pods/qos-system_qos-publisher-*/publisher/*.log"))
 }
 
 func linesWith(text, logs string) []string {

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,8 +27,8 @@ const (
 	otherNode = "node-2"
 )
 
-// TestTheShimIsSmall measures the shim on a node with many pods. Node and pods exist in the API alone: the kubelet and the
-// plugin that the shim speaks to are played by this test.
+// TestTheShimIsSmall measures both processes of the shim on a node with many pods. Node and pods exist in the API alone: the kubelet
+// and the plugin that the shim speaks to are played by this test.
 func TestTheShimIsSmall(t *testing.T) {
 	n := ready(t)
 	n.kubectl(t, "apply", "-f", crd)
@@ -49,24 +50,30 @@ func TestTheShimIsSmall(t *testing.T) {
 	t.Cleanup(kubelet.Kill)
 
 	before := len(n.writes(t))
-	shim := n.process("shim-2", n.program("qos-kubelet-shim"), "--node-name", otherNode, "--kubeconfig", n.cluster.kubeconfig("admin"),
-		"--api-socket", served.Socket, "--kubelet-dir", kubelet.Root(), "--metrics-address=")
+	flags := []string{n.program("qos-kubelet-shim"), "--api-socket", served.Socket, "--metrics-address="}
+	shim := n.process("shim-2", append(slices.Clone(flags), "--publish=device-plugin", "--kubelet-dir", kubelet.Root())...)
+	publisher := n.process("publisher-2", append(flags, "--publish=node-object,pod-conditions,events,evictions",
+		"--node-name", otherNode, "--kubeconfig", n.cluster.kubeconfig("admin"))...)
 	start := time.Now()
-	shim.mustStart(t)
-	t.Cleanup(func() { must(t, shim.end(syscall.SIGTERM)) })
+	for _, process := range []*process{shim, publisher} {
+		process.mustStart(t)
+		t.Cleanup(func() { must(t, process.end(syscall.SIGTERM)) })
+	}
 	until(t, "all pods have their condition", func() (bool, string) {
 		output, _ := n.try("-n", "many", "get", "pods", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="qos.noderesource.dev/Assigned")].status}`)
 		return len(strings.Fields(output)) == manyPods, fmt.Sprint(len(strings.Fields(output)))
 	})
 	took := time.Since(start)
 	quiet := n.quiet(t, 7*time.Second)
-	busy := cpuTime(t, shim)
 	const idle = 10 * time.Second
+	busy := map[*process]time.Duration{shim: cpuTime(t, shim), publisher: cpuTime(t, publisher)}
 	<-time.After(idle)
-	resident, most := memory(t, shim)
-	t.Logf("%d pods with 2 containers each: conditions after %.0f s, %d writes in all, %s of CPU; then in %s %s of CPU and %d writes; "+
-		"%.1f MiB resident, %.1f MiB at most",
-		manyPods, took.Seconds(), quiet-before, busy, idle, cpuTime(t, shim)-busy, len(n.writes(t))-quiet, resident, most)
+	t.Logf("%d pods with 2 containers each: conditions after %.0f s, %d writes in all; then %d in %s",
+		manyPods, took.Seconds(), quiet-before, len(n.writes(t))-quiet, idle)
+	for p, cpu := range busy {
+		resident, most := memory(t, p)
+		t.Logf("%s: %s of CPU, then %s in %s; %.1f MiB resident, %.1f MiB at most", p.name, cpu, cpuTime(t, p)-cpu, idle, resident, most)
+	}
 	if writes := quiet - before; writes > manyPods+10 {
 		t.Errorf("%d writes for %d pods; want one each, and few for the node", writes, manyPods)
 	}

@@ -1,0 +1,279 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy_test
+
+import (
+	"slices"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/admission"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+const nodeNameClaim = "authentication.kubernetes.io/node-name"
+
+// publisher is the user of a token of the pod of the publisher on node-1.
+func publisher() *user.DefaultInfo {
+	return &user.DefaultInfo{Name: "system:serviceaccount:qos-system:qos-publisher", Extra: map[string][]string{nodeNameClaim: {"node-1"}}}
+}
+
+// confinement is the policy that confines the publisher, as an API server evaluates it.
+type confinement struct {
+	policy    *admissionv1.ValidatingAdmissionPolicy
+	validator validating.Validator
+}
+
+func newConfinement(t *testing.T) *confinement {
+	t.Helper()
+	found := render(t)
+	if len(found.policies) != 1 || len(found.policyBindings) != 1 {
+		t.Fatalf("%d policies and %d bindings are installed, want one of each", len(found.policies), len(found.policyBindings))
+	}
+	p := found.policies[0]
+
+	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, 30)))
+	must(t, err)
+	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+	compiler.CompileAndStoreVariables(variables(p.Spec.Variables), options, environment.NewExpressions)
+	var rules, conditions []plugincel.ExpressionAccessor
+	for _, v := range p.Spec.Validations {
+		rules = append(rules, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
+	}
+	for _, c := range p.Spec.MatchConditions {
+		conditions = append(conditions, (*matchconditions.MatchCondition)(&c))
+	}
+	compile := func(expressions []plugincel.ExpressionAccessor) plugincel.ConditionEvaluator {
+		return compiler.CompileCondition(expressions, options, environment.NewExpressions)
+	}
+	matcher := matchconditions.NewMatcher(compile(conditions), p.Spec.FailurePolicy, "policy", "validate", p.Name)
+	return &confinement{
+		policy:    p,
+		validator: validating.NewValidator(compile(rules), matcher, compile(nil), compile(nil), p.Spec.FailurePolicy, nil),
+	}
+}
+
+// request is a write of an object. before is nil if the object is created.
+type request struct {
+	resource, subresource string
+	before, after         runtime.Object
+}
+
+// refusals returns the messages with which the policy refuses a request.
+func (c *confinement) refusals(t *testing.T, who user.Info, r request) (messages []string) {
+	t.Helper()
+	kind := r.after.GetObjectKind().GroupVersionKind()
+	resource, operation := kind.GroupVersion().WithResource(r.resource), admission.Create
+	if r.before != nil {
+		operation = admission.Update
+	}
+	attributes := admission.NewAttributesRecord(r.after, r.before, kind, "default", "x", resource, r.subresource, operation, nil, false, who)
+	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: admission.NewLazyObject(r.after)}
+	if r.before != nil {
+		versioned.VersionedOldObject = admission.NewLazyObject(r.before)
+	}
+
+	result := c.validator.Validate(t.Context(), resource, versioned, nil, nil, cel.RuntimeCELCostBudget, nil)
+	for _, d := range result.Decisions {
+		if d.Evaluation == validating.EvalError {
+			t.Errorf("an expression fails: %s", d.Message)
+		}
+		if d.Action == validating.ActionDeny {
+			messages = append(messages, d.Message)
+		}
+	}
+	return messages
+}
+
+// podStatus is a write of the status of a pod on node-1. change changes the pod that is written.
+func podStatus(change func(pod *corev1.Pod)) request {
+	before := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "x", Labels: map[string]string{"app": "x"}, Annotations: map[string]string{"a": "b"}, Finalizers: []string{"f/f"},
+		},
+		Spec: corev1.PodSpec{NodeName: "node-1"},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: "10.1.1.1", PodIPs: []corev1.PodIP{{IP: "10.1.1.1"}},
+			Conditions: []corev1.PodCondition{
+				{Type: "Ready", Status: "True"}, {Type: "qos.noderesource.dev/Assigned", Status: "True", Message: "old"}, {Type: "Last", Status: "True"},
+			},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "main", Ready: true, ContainerID: "containerd://1"}},
+		},
+	}
+	after := before.DeepCopy()
+	change(after)
+	return request{"pods", "status", before, after}
+}
+
+// otherNode makes the request one for a pod of another node.
+func (r request) otherNode(name string) request {
+	for _, object := range []runtime.Object{r.before, r.after} {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pod.Spec.NodeName = name
+		}
+	}
+	return r
+}
+
+func assigned(pod *corev1.Pod) { pod.Status.Conditions[1].Message = "new" }
+
+func nodeObject(change func(o *unstructured.Unstructured)) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "qos.noderesource.dev/v1alpha1", "kind": "NodeQOSResources", "metadata": map[string]any{"name": "node-1"},
+	}}
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "node-1", UID: "1"}})
+	if change != nil {
+		change(o)
+	}
+	return o
+}
+
+func event(change func(e *corev1.Event)) *corev1.Event {
+	e := &corev1.Event{
+		TypeMeta:       metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: "default", Name: "x"},
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: "x"},
+		Source:         corev1.EventSource{Component: "qos-kubelet-shim", Host: "node-1"}, ReportingInstance: "node-1",
+	}
+	if change != nil {
+		change(e)
+	}
+	return e
+}
+
+// TestThePublisherIsConfinedToItsNode has writes that are allowed (want is empty) and refused, by users of the publisher's account.
+func TestThePublisherIsConfinedToItsNode(t *testing.T) {
+	const (
+		noNode      = "the token of this request does not name a node; it must be the token of a pod, from Kubernetes 1.30 or later"
+		otherPod    = "the pod is not on the node of the publisher"
+		otherField  = "the publisher may change only the condition qos.noderesource.dev/Assigned of a pod"
+		otherObject = "the NodeQOSResources are those of another node"
+		otherOwner  = "the owner of the NodeQOSResources must be the node"
+		metadata    = "the publisher may not change labels, annotations or finalizers"
+		otherEvent  = "the publisher may write only events of pods that name the publisher and its node as the source"
+	)
+	confinement := newConfinement(t)
+	created := func(o runtime.Object, resource string) request { return request{resource, "", nil, o} }
+	for _, test := range []struct {
+		name string
+		request
+		want []string
+	}{
+		{"the condition changes", podStatus(assigned), nil},
+		{"the condition is new", podStatus(func(p *corev1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "qos.noderesource.dev/Assigned"})
+		}), nil},
+		{"a pod of another node", podStatus(assigned).otherNode("node-2"), []string{otherPod}},
+		{"a pod of no node", podStatus(assigned).otherNode(""), []string{otherPod}},
+		{"another condition", podStatus(func(p *corev1.Pod) { p.Status.Conditions[0].Status = "False" }), []string{otherField}},
+		{"another condition goes", podStatus(func(p *corev1.Pod) { p.Status.Conditions = p.Status.Conditions[:2] }), []string{otherField}},
+		{"another condition comes", podStatus(func(p *corev1.Pod) {
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: "DisruptionTarget", Status: "True"})
+		}), []string{otherField}},
+		{"the addresses", podStatus(func(p *corev1.Pod) { p.Status.PodIPs = []corev1.PodIP{{IP: "10.9.9.9"}} }), []string{otherField}},
+		{"the phase", podStatus(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), []string{otherField}},
+		{"a field goes", podStatus(func(p *corev1.Pod) { p.Status.PodIP = "" }), []string{otherField}},
+		{"a field comes", podStatus(func(p *corev1.Pod) { p.Status.NominatedNodeName = "node-2" }), []string{otherField}},
+		{"a container", podStatus(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Ready = false }), []string{otherField}},
+		{"a label", podStatus(func(p *corev1.Pod) { p.Labels["app"] = "y" }), []string{metadata}},
+		{"no labels", podStatus(func(p *corev1.Pod) { p.Labels = nil }), []string{metadata}},
+		{"an annotation", podStatus(func(p *corev1.Pod) { p.Annotations["c"] = "d" }), []string{metadata}},
+		{"a finalizer", podStatus(func(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, "g/g") }), []string{metadata}},
+
+		{"the node's object is created", created(nodeObject(nil), "nodeqosresources"), nil},
+		{"the status of the node's object", request{"nodeqosresources", "status", nodeObject(nil),
+			nodeObject(func(o *unstructured.Unstructured) {
+				o.Object["status"] = map[string]any{"plugin": map[string]any{"version": "1"}}
+			})}, nil},
+		{"the object of another node", created(nodeObject(func(o *unstructured.Unstructured) { o.SetName("node-2") }), "nodeqosresources"), []string{otherObject}},
+		{"another owner", created(nodeObject(func(o *unstructured.Unstructured) {
+			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "node-1"}})
+		}), "nodeqosresources"), []string{otherOwner}},
+		{"a label of the object", created(nodeObject(func(o *unstructured.Unstructured) { o.SetLabels(map[string]string{"a": "b"}) }), "nodeqosresources"),
+			[]string{metadata}},
+		{"a label of the object goes", request{"nodeqosresources", "", nodeObject(func(o *unstructured.Unstructured) {
+			o.SetLabels(map[string]string{"a": "b"})
+		}), nodeObject(nil)}, []string{metadata}},
+
+		{"an event", created(event(nil), "events"), nil},
+		{"a count of an event", request{"events", "", event(nil), event(func(e *corev1.Event) { e.Count = 2 })}, nil},
+		{"an event of another kind", created(event(func(e *corev1.Event) { e.InvolvedObject.Kind = "Node" }), "events"), []string{otherEvent}},
+		{"an event of another source", created(event(func(e *corev1.Event) { e.Source.Component = "kubelet" }), "events"), []string{otherEvent}},
+		{"an event of another node", created(event(func(e *corev1.Event) { e.Source.Host = "node-2" }), "events"), []string{otherEvent}},
+		{"an event of another reporter", created(event(func(e *corev1.Event) { e.ReportingInstance = "" }), "events"), []string{otherEvent}},
+		{"the event of another source", request{"events", "", event(func(e *corev1.Event) { e.Source = corev1.EventSource{} }), event(nil)}, []string{otherEvent}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := confinement.refusals(t, publisher(), test.request); !slices.Equal(got, test.want) {
+				t.Errorf("refusals are %q, want %q", got, test.want)
+			}
+			unbound := publisher()
+			unbound.Extra = nil
+			if got := confinement.refusals(t, unbound, test.request); !slices.Contains(got, noNode) {
+				t.Errorf("with a token that names no node, refusals are %q", got)
+			}
+		})
+	}
+}
+
+// TestTheConfinementIsForThePublisherAlone sends what the publisher may not write as others, and as a publisher that kustomize renamed.
+func TestTheConfinementIsForThePublisherAlone(t *testing.T) {
+	confinement := newConfinement(t)
+	forbidden := podStatus(func(p *corev1.Pod) { p.Labels = nil })
+	for name, refused := range map[string]bool{
+		"system:serviceaccount:qos-system:qos-publisher":       true,
+		"system:serviceaccount:qos-system:qos-publisher-large": true,
+		"system:serviceaccount:other:prod-qos-publisher":       true,
+		"system:serviceaccount:qos-system:default":             false,
+		"system:serviceaccount:qos-publisher:default":          false,
+		"system:node:node-1":                                   false,
+		"system:node:qos-publisher":                            false,
+		"kubernetes-admin":                                     false,
+		"":                                                     false,
+	} {
+		if got := confinement.refusals(t, &user.DefaultInfo{Name: name}, forbidden); (len(got) > 0) != refused {
+			t.Errorf("user %q: %q, want a refusal: %t", name, got, refused)
+		}
+	}
+}
+
+// TestNothingElseCanDisableTheConfinement checks that no other object has to exist, and that the policy covers what the publisher may write.
+func TestNothingElseCanDisableTheConfinement(t *testing.T) {
+	found, p := render(t), newConfinement(t).policy
+	binding := found.policyBindings[0]
+	if p.Spec.ParamKind != nil || binding.Spec.ParamRef != nil || binding.Spec.MatchResources != nil || binding.Spec.PolicyName != p.Name ||
+		!slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) {
+		t.Errorf("the policy %s is bound by %+v", p.Name, binding.Spec)
+	}
+	if p.Spec.FailurePolicy == nil || *p.Spec.FailurePolicy != admissionv1.Fail {
+		t.Error("a request whose evaluation fails is allowed")
+	}
+
+	covered := map[schema.GroupResource]bool{}
+	for _, rule := range p.Spec.MatchConstraints.ResourceRules {
+		for _, resource := range rule.Resources {
+			covered[schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}] = true
+		}
+	}
+	for _, rule := range found.roles[0].Rules {
+		reads := !slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) })
+		for _, resource := range rule.Resources {
+			if !reads && !covered[schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}] {
+				t.Errorf("%s of %s is not confined", rule.Verbs, resource)
+			}
+		}
+	}
+}
