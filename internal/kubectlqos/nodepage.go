@@ -25,6 +25,7 @@ func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool, now time.Time) 
 		{"Plugin:", orNothing(node.Status.Plugin.Version)},
 		{"Runtime:", orNothing(runtimeText(node.Status.Runtime))},
 		{"Class files:", configText(node.Status.Config)},
+		{"Annotations:", followedText(node)},
 	}, ""))
 
 	status := node.Status.QOSResources
@@ -68,6 +69,13 @@ func underline(header []string) []string {
 		lines = append(lines, strings.Repeat("-", len(name)))
 	}
 	return lines
+}
+
+func followedText(node *nodeqosv1alpha1.NodeQOSResources) string {
+	if node.Status.FollowsAnnotations {
+		return "changes are followed while pods run"
+	}
+	return "changes apply to new pods only"
 }
 
 func configText(c nodeqosv1alpha1.ConfigStatus) string {
