@@ -33,8 +33,8 @@ type liveClass struct {
 	values values
 	// configured has the values of the class, including the values of devices that the machine lost.
 	configured values
-	// touched has the values of the class and of its predecessors with the same name. Running containers may still have
-	// these values.
+	// touched has the values of the class and its values in former configurations. Running containers may still have the
+	// former values.
 	touched values
 	// offered is false for a class that is still in use after it was removed from the configuration.
 	offered bool

@@ -11,14 +11,14 @@ import (
 
 // setting identifies one value of a cgroup. The value is either the limits of a device, or a weight.
 type setting struct {
-	// file is the file of a weight; it is empty for limits.
+	// file is the file in which a weight is set. If the setting is the limits of a device, file is empty.
 	file weightFile
 	// device is zero for the default weight of a file.
 	device device
 }
 
-// value is the value of a setting. For limits, it has the limits of a device by kind, and 0 means unlimited. For a
-// weight, the first element is the weight, and 0 means the file's default.
+// value is the value of a setting. If the setting is a weight, the first element is the weight, and 0 means the file's
+// default. If the setting is limits, each element is the limit of one kind of throttling, and 0 means unlimited.
 type value [rateKinds]uint64
 
 // values is either the state of a cgroup or a change of that state. In a state, a device that is missing has no limits and the
@@ -83,8 +83,8 @@ func (v values) setLimits(dev device, limits value) {
 	}
 }
 
-// remaining returns the part of a change that a state lacks. If this part has a new default weight, it also includes
-// the weights of devices, because bfq resets them when the default changes.
+// remaining returns the settings of the change v that the cgroup with this state does not have yet. If a default weight has
+// to change, the result also includes the weights of devices, because bfq resets them when the default changes.
 func (v values) remaining(state values) values {
 	return v.only(func(s setting) bool {
 		base := setting{file: s.file}

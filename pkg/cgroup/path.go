@@ -37,8 +37,8 @@ func ownPath(target classes.Holder) (string, error) {
 	return "", fmt.Errorf("%w: %.300q can be the cgroup of others too, because its name does not have the %s %.64q", ErrBadPath, target.CgroupsPath, of, id)
 }
 
-// isOwn reports whether a cgroup belongs to the target alone. Container runtimes name the cgroup of a container for its ID, and the
-// kubelet names the cgroup of a pod for its UID. In the name of a slice, the kubelet writes the dashes of a UID as underscores.
+// isOwn reports whether a cgroup belongs to the target alone. A container's cgroup has the container's ID in its name, and a
+// pod's cgroup has the pod's UID. In the names of slices, the UID has underscores instead of dashes.
 func isOwn(target classes.Holder, group string) bool {
 	if target.Scope() == classes.ContainerScope {
 		return target.ID != "" && strings.Contains(group, target.ID)

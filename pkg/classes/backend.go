@@ -9,8 +9,8 @@ import (
 	"maps"
 )
 
-// Kind is a type of backend. If a resource in a class file has the field that is named in Field, this field configures a
-// backend of this Kind for the resource.
+// Kind is a type of backend. A resource in a class file gets a backend of this Kind if it has a field with the name in
+// Kind.Field, e.g. "rdt".
 type Kind struct {
 	// Field is the name of the field of a resource in class files, e.g. "rdt".
 	Field string
@@ -78,8 +78,8 @@ type Backend interface {
 // container later, as for "kubectl exec", this process starts in the class in which the container was created.
 type ThreadMover interface {
 	Backend
-	// MoveThreads moves all threads of the targets that are not in the class into the class. It returns the IDs of the
-	// targets that had such threads. After an error it continues with the next target.
+	// MoveThreads moves all threads of the targets into the class. It returns the IDs of the targets that had threads outside
+	// the class. After an error it continues with the next target.
 	MoveThreads(ctx context.Context, class string, targets []Holder) (strayed []string, err error)
 }
 
@@ -96,7 +96,7 @@ type StoredValueChecker interface {
 
 // Drift is the drift that Repair found and corrected.
 type Drift struct {
-	// Found has one sentence for each difference from the live configuration.
+	// Found describes how the machine differed from the live configuration. It has one sentence for each difference.
 	Found []string
 	// DevicesGone is true if the values that a runtime has stored may name devices that the machine lost.
 	DevicesGone bool

@@ -23,10 +23,10 @@ type IgnoredAnnotation struct {
 	Problem string
 }
 
-// Ignored returns annotations of a pod that request nothing. Either the key has the name of a container that the pod does
-// not have, or the key is unknown in the domains of this project and of the KEP. containers has the names of the pod's
-// containers. Ignored leaves out the runtimes' own annotations, because they may be meant for the runtime. It returns at
-// most maxIgnored annotations, in the order of their keys.
+// Ignored returns those annotations of a pod that look like requests but request nothing. Either the key names a container
+// that is not in containers, which has the names of the pod's containers. Or the key is unknown, but its domain is one of
+// this project or of the KEP. Ignored leaves out the runtimes' own annotations, because they may be meant for the runtime. It
+// returns at most maxIgnored annotations, in the order of their keys.
 func Ignored(annotations map[string]string, containers []string) []IgnoredAnnotation {
 	all := families()
 	whole := []string{PodKey, all[0].kep.pod, all[1].kep.pod}

@@ -54,9 +54,9 @@ func ValidateResourceName(name string) error {
 	return nil
 }
 
-// ValidateClassName returns what is wrong with the name of a class. The name must be a qualified Kubernetes name
-// without a domain (KEP-3008, "API server"). The name becomes part of a path and of the name of an extended resource. A
-// "/" in it would be unsafe in the path, and is not allowed in the extended resource.
+// ValidateClassName returns what is wrong with the name of a class. The name must be a qualified Kubernetes name without a
+// domain, and thus without a "/" (KEP-3008, "API server"). The name becomes part of a path, where a "/" is unsafe, and part
+// of the name of an extended resource, where a second "/" is not allowed.
 func ValidateClassName(name string) error {
 	if strings.Contains(name, "/") {
 		return errors.New(`must not contain "/"`)

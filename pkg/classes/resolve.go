@@ -137,8 +137,8 @@ func (s *resolver) addClass(l level, f *family, key, class string) error {
 	return nil
 }
 
-// readContainer reads the container annotations that only the kubelet can set. It skips keys that the pod's annotations
-// have, too: some runtimes copy a pod's annotations to its containers, so a user may have set them.
+// readContainer reads the container annotations that only the kubelet can set. It skips a key that is also in the pod's
+// annotations. A user may have set such a key, because some runtimes copy the annotations of a pod to its containers.
 func (s *resolver) readContainer() error {
 	annotations := s.holder.ContainerAnnotations
 	if len(annotations) == 0 {

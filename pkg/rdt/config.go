@@ -66,7 +66,7 @@ type setting[T any] struct {
 	value T
 }
 
-// settingsOf converts a goresctrl.CatConfig or MbaConfig, with the function derive for each value. It ignores errors,
+// settingsOf converts a goresctrl.CatConfig or MbaConfig. The function derive converts each value. settingsOf ignores errors,
 // because ParseConfig has reported them.
 func settingsOf[V, T any](values map[string]V, derive func(V) T) []setting[T] {
 	if values == nil {

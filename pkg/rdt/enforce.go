@@ -15,9 +15,9 @@ import (
 var ErrRuntimeIgnored = errors.New("the container runtime ignored the resctrl group; " +
 	"it must support Linux RDT through NRI: containerd 2.2.1 or later (NRI 0.11), with runc")
 
-// Enforce implements classes.Backend. When a container is created, Enforce only verifies that the runtime has put the
-// first process into its group. For a running container, Enforce moves threads until none is left outside the group; on
-// an error it moves them back.
+// Enforce implements classes.Backend. For a container that is being created, Enforce only verifies that the runtime has put
+// the first process into the group. For a running container, Enforce moves threads until all are in the group. If this fails,
+// it moves them back.
 func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
 	m := b.live.Load().machine
 	if m == nil {

@@ -154,7 +154,7 @@ func (c *cell) move() {
 	}
 }
 
-// blocked returns the bits that the unit must not share with others at this moment.
+// blocked returns the bits that the unit must not use yet, because units in u.apart still have them.
 func (u *unit) blocked() uint64 {
 	bits := uint64(0)
 	for _, other := range u.apart {

@@ -39,7 +39,7 @@ type live struct {
 	// effective has the kernel's values of all managed groups, including the groups of draining classes. It includes
 	// the root group if the configuration sets the root group.
 	effective map[string]Schemata
-	// err is the reason why the configuration could not be replaced or restored. unavailable is the last such error
+	// err is the last error of an attempt to replace or restore the configuration. unavailable is the last of these errors
 	// that was a *classes.Unavailable.
 	err         error
 	unavailable *classes.Unavailable
