@@ -24,7 +24,7 @@ func (d disk) String() string { return fmt.Sprintf("%s (%s)", d.name, d.device) 
 
 type match struct {
 	disks []disk
-	// partitions has sentences about partitions. ignored has sentences about files that are not block devices.
+	// partitions names the matched files that are partitions. ignored names the files that are ignored, and why.
 	partitions, ignored []string
 }
 

@@ -108,8 +108,8 @@ func (v values) writes(defaultWeight string, limits func(device, value) []write)
 	return all
 }
 
-// texts joins the writes to each file, with one line for each write. The field "unified" of the OCI runtime
-// specification has this format.
+// texts returns the data for each file. If a file has several writes, each write is one line. The field "unified" of the OCI
+// runtime specification has this format.
 func texts(writes []write) map[string]string {
 	byFile := map[string]string{}
 	for _, write := range writes {

@@ -17,9 +17,9 @@ type resolver struct {
 	host    FS
 	machine machine
 	matches map[string]match
-	// weighs is true when a class has a weight.
+	// weighs is true if any class has a weight.
 	weighs bool
-	// partitions, ignored and missing have sentences for the messages of conditions.
+	// These are sentences for the messages of conditions. missing is about device patterns that match nothing.
 	partitions, ignored, missing []string
 	problems                     []error
 }

@@ -139,8 +139,8 @@ func (s *snapshot) settable(change values) values {
 	})
 }
 
-// neutral returns the files of a change, each with a text that sets only an initial value. Adjust needs these texts,
-// because runtimes never drop a file that they have stored: they can only replace its text.
+// neutral returns a text for each file of a change. The text sets only an initial value. Adjust needs it if the runtime has
+// stored an old text for the file, because runtimes can replace a stored text, but cannot drop it.
 func (s *snapshot) neutral(change values) map[string]string {
 	neutral, disks := map[string]string{}, s.machine.disks()
 	for of := range change {

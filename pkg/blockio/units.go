@@ -73,9 +73,9 @@ func (f weightFile) initial() uint64 {
 	return 100 // CGROUP_WEIGHT_DFL
 }
 
-// convert converts a weight of goresctrl, from 10 to 1000, to the file's units. For io.weight, from 1 to 10000, convert
-// uses the linear conversion of KEP-2254, as runc and crun do for OCI's blockIO.weight. All other files have goresctrl's
-// units.
+// convert converts a weight from goresctrl's units, which are 10 to 1000, to the file's units. Only io.weight has other
+// units, which are 1 to 10000. For io.weight, convert uses the linear conversion of KEP-2254, as runc and crun do for OCI's
+// blockIO.weight.
 func (f weightFile) convert(weight uint64) uint64 {
 	if f == ioWeight {
 		return 1 + (weight-minWeight)*9999/990

@@ -54,7 +54,7 @@ func (t *Tree) children(dir string) ([]string, error) {
 }
 
 // Detect finds the cgroup mounts of the host's process 1. If these mounts cannot be read, Detect finds the mounts of this
-// process. Detect returns no error for a machine without an io controller; IORoot and IODir report that.
+// process. Detect succeeds on a machine without an io controller; only IORoot and IODir then return an error.
 func Detect(fs FS) (*Tree, error) {
 	data, err := fs.ReadFile("/proc/1/mountinfo")
 	if err != nil {
@@ -102,8 +102,8 @@ func (t *Tree) Unified() bool {
 	return slices.ContainsFunc(t.hierarchies, func(h hierarchy) bool { return h.version == 2 && h.point == defaultMount })
 }
 
-// IODir returns the directory that has the io controller's files of a target, and the cgroup version of the hierarchy.
-// The error is ErrNoIO, ErrNoCgroup or ErrBadPath.
+// IODir returns the directory with the target's io controller files, and the cgroup version of this directory. The error is
+// ErrNoIO, ErrNoCgroup or ErrBadPath.
 func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error) {
 	if t.io == nil {
 		return "", 0, ErrNoIO
@@ -138,7 +138,7 @@ func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	if pidErr != nil {
 		return "", errors.Join(err, pidErr)
 	}
-	// In a hierarchy that the runtime does not use, the process is in another cgroup, such as the one of the runtime's service.
+	// In a hierarchy that the runtime does not manage, the process shares a cgroup with others, e.g. with the runtime.
 	if !isOwn(target, actual) {
 		return "", fmt.Errorf("%w, and process %d is in %s, which is not the container's own cgroup", err, target.PID, actual)
 	}

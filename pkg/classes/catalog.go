@@ -20,13 +20,13 @@ const (
 // SystemDefault is the class of containers and pods on which no class is enforced (KEP-3008, "Implicit defaults").
 const SystemDefault = ""
 
-// Removal is what happens, when a class is removed from the class files, to the holders that requested the class.
+// Removal is what happens to the holders that requested a class when the class is removed from the class files.
 type Removal string
 
 const (
 	// Drain keeps the class for its holders until the holders end. It is the default.
 	Drain Removal = "drain"
-	// Evict evicts the pods of the class's holders.
+	// Evict evicts the pods that requested the class.
 	Evict Removal = "evict"
 )
 

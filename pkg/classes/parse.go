@@ -41,7 +41,7 @@ type FileSet struct {
 	Files []string
 	// Hash identifies the content of the files.
 	Hash string
-	// Config is the content of the files. It is nil if they could not be read; Err then has the reason.
+	// Config is the content of the files. If reading the files failed, Config is nil and Err has the reason.
 	Config *Config
 	Err    error
 }

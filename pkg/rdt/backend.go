@@ -30,8 +30,8 @@ type Backend struct {
 
 	// mu serializes changes of groups, and guards root.
 	mu sync.Mutex
-	// root has the values that the root group had before the configuration changed them. The backend restores them when
-	// the configuration no longer sets the root group. A restarted program takes the values that it finds as original.
+	// root has the original values of the root group. The backend restores them when the configuration no longer sets the
+	// root group. After a restart of this program, the values that it reads from the kernel count as the original values.
 	root Schemata
 
 	// live is replaced as a whole, so that hooks never wait for a change of configuration.

@@ -60,7 +60,7 @@ func Plan(current, wanted map[string]Schemata, info Info) []Op {
 // cell is one thing that groups share. It is either a cache, including its code and data parts, or the memory bandwidth
 // of one domain. Cells do not depend on each other.
 type cell struct {
-	// level is empty for bandwidth. Otherwise, the values of the units are masks of this cache.
+	// level is the level of the cache, and the values of the units are cache masks. For bandwidth, level is empty.
 	level string
 	id    int
 	cache CacheInfo
@@ -178,7 +178,7 @@ func (c *cell) finish(pending []*unit) bool {
 	return done
 }
 
-// enter moves one misplaced unit to the free part of the unit's wanted bits, so that the unit leaves the bits of others.
+// enter moves one misplaced unit into the free part of its wanted bits. Other units can then use the bits that it leaves.
 func (c *cell) enter(pending []*unit) bool {
 	for _, u := range pending {
 		if part := c.cache.largestPart(u.wanted &^ u.blocked()); u.misplaced() && part != 0 {

@@ -97,7 +97,7 @@ func divideMasks(requests []request, cache CacheInfo) (map[string]uint64, error)
 	return masks, nil
 }
 
-// dividePercent gives each partition a contiguous run of bits. It begins at bit 0 and follows the order of the partitions' names.
+// dividePercent gives each partition a contiguous run of bits, in the order of the partitions' names, beginning at bit 0.
 func dividePercent(requests []request, cache CacheInfo) (map[string]uint64, error) {
 	total := uint64(0)
 	for _, wanted := range requests {
