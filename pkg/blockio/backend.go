@@ -34,7 +34,7 @@ type Tree interface {
 	IORoot() (dir string, version int, err error)
 	// Unified reports whether runtimes accept values for cgroup v2 files.
 	Unified() bool
-	// IODir returns the directory that has the io controller's files of a target, and the cgroup version of the hierarchy.
+	// IODir returns the directory with the target's io controller files, and the cgroup version of this directory.
 	IODir(target classes.Holder) (dir string, version int, err error)
 }
 

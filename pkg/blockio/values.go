@@ -48,7 +48,7 @@ func (v values) has(s setting) bool {
 	return has
 }
 
-// only returns the values of the settings for which the function keep returns true.
+// only filters v. It returns the values of those settings for which keep(setting) is true.
 func (v values) only(keep func(setting) bool) values {
 	kept := values{}
 	for s, value := range v {

@@ -61,8 +61,8 @@ func Path(cgroupsPath string) (string, error) {
 	return cleanPath(cgroupsPath)
 }
 
-// isSystemd reports whether a cgroups path has the form "slice:prefix:name". The names of cgroups can contain colons too, so
-// a value with a "/" does not have this form.
+// isSystemd reports whether a cgroups path has the form "slice:prefix:name". A value with a "/" does not have this form: it
+// is a path, and the names in it can have colons.
 func isSystemd(cgroupsPath string) bool {
 	return strings.Count(cgroupsPath, ":") == 2 && !strings.Contains(cgroupsPath, "/")
 }

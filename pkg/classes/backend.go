@@ -61,9 +61,10 @@ type Backend interface {
 	// is SystemDefault. Adjust does no I/O and must be fast, because the hooks of all containers wait for it.
 	Adjust(from, to string) (Adjustment, error)
 
-	// Enforce makes the changes that the runtime cannot make to move the target from one class to another. It then verifies that
-	// the target is in the class, by reading from the kernel. It is called before the first instruction of a container, with from
-	// as SystemDefault, and for changes of running containers. If Enforce returns an error, the target is as it was before.
+	// Enforce moves the target from one class to another, except for what the runtime sets because of Adjust. It then reads
+	// from the kernel to verify that the target is in the class. It is called before the first instruction of a container,
+	// with from as SystemDefault, and for changes of running containers. If Enforce returns an error, the target is as it was
+	// before.
 	Enforce(ctx context.Context, target Holder, from, to string) error
 
 	// Observe reads the class of a running target from the kernel. ok is false if the kernel does not show the class. If the

@@ -46,7 +46,7 @@ func RefusalReason(err error) string {
 // RequestError is the refusal of a request or an admission. Its text is one line for users.
 type RequestError struct {
 	Holder Holder
-	// Assignment is the requested assignment, as far as it is known.
+	// Assignment is the requested assignment. Fields whose values are unknown are empty.
 	Assignment
 	// Problem names the class, the resource, the reason and the remedy.
 	Problem string

@@ -77,8 +77,8 @@ func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assi
 	return before, nil
 }
 
-// Reserve lets a holder occupy the slots of further classes until Settle or Release. It does not check that the classes
-// have room. During a change, the old and the new class of a holder are reserved, because the change may fail.
+// Reserve lets a holder occupy slots of more classes until Settle or Release. It does not check that these classes have room.
+// Before a holder's class changes, its old and its new class are reserved, because the change may fail.
 func (l *Ledger) Reserve(id string, assignments []Assignment) {
 	r := l.reserved[id]
 	r.owner = l.holders[id].Owner()

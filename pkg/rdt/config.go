@@ -15,7 +15,7 @@ const (
 	// GroupPrefix is the prefix of the resctrl groups that this program manages. The program never changes groups
 	// without this prefix, except the root group.
 	GroupPrefix = "qos-"
-	// rootGroup is the name of the root group, which is the top directory of resctrl. Everything without a class is in this group.
+	// rootGroup is the name of the root group, the top directory of resctrl. All tasks without a class are in this group.
 	rootGroup = ""
 	// rootClass is the name that configurations use for the class of the root group.
 	rootClass = goresctrl.RootClassName
@@ -43,7 +43,7 @@ type Config struct {
 type partition struct {
 	name string
 	allocation
-	// classes are sorted by name. The class of the root group is the system default.
+	// classes are sorted by name. The class of the root group has the name classes.SystemDefault.
 	classes []class
 }
 

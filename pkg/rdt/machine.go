@@ -98,7 +98,7 @@ type machine struct {
 
 func isManaged(name string) bool { return strings.HasPrefix(name, GroupPrefix) && name != GroupPrefix }
 
-// names returns the sorted names of the groups for which the function is returns true.
+// names returns the sorted names of those groups for which is(name) is true.
 func (m *machine) names(is func(name string) bool) []string {
 	names := slices.Sorted(maps.Keys(m.groups))
 	return slices.DeleteFunc(names, func(name string) bool { return !is(name) })

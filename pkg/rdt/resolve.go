@@ -149,8 +149,8 @@ func (s share) of(kind string) *proportion {
 	return s[unified]
 }
 
-// cacheShare returns the share of the cache with this ID. If there are settings, but none mentions the ID, the share is
-// the whole cache. If there are no settings, the share is nil.
+// cacheShare returns the share that the settings give to one cache ID. If there are settings, but none for this ID, the share
+// is the whole cache. If there are no settings, the share is nil.
 func cacheShare(settings []setting[share], id int) share {
 	if settings == nil {
 		return nil
@@ -177,7 +177,7 @@ func (r *resolver) bandwidth() {
 	}
 }
 
-// limit returns the value of a setting for one domain. Percentages in the setting are relative to base.
+// limit returns the bandwidth that the settings give to one domain. Percentages in the settings are relative to base.
 func (r *resolver) limit(of, name string, settings []setting[bandwidth], id int, base uint64) uint64 {
 	if settings == nil {
 		return base
