@@ -237,9 +237,12 @@ func (s *session) observe(hook string, begin time.Time, err error) {
 // a megabyte, and the node reports names in errors, logs and lists.
 func nameOf(name string) string { return classes.Printable(name, content.DNS1123SubdomainMaxLength) }
 
+// podOf returns a pod as a holder. A pod that was not created by a kubelet has no UID. It is identified by its sandbox,
+// because two such pods must not share the slots of one owner.
 func podOf(p *api.PodSandbox) classes.Holder {
 	return classes.Holder{
-		ID: p.GetId(), SandboxID: p.GetId(), PodUID: nameOf(p.GetUid()), PodName: nameOf(p.GetName()), PodNamespace: nameOf(p.GetNamespace()),
+		ID: p.GetId(), SandboxID: p.GetId(), PodUID: cmp.Or(nameOf(p.GetUid()), p.GetId()),
+		PodName: nameOf(p.GetName()), PodNamespace: nameOf(p.GetNamespace()),
 		PodAnnotations: p.GetAnnotations(), CgroupsPath: p.GetLinux().GetCgroupParent(), PID: int(p.GetPid()),
 	}
 }

@@ -25,7 +25,8 @@ func (o Owner) String() string {
 // classes. Backends enforce the classes on the holder's processes and cgroup.
 type Holder struct {
 	// ID is the runtime's ID of the container or of the pod sandbox.
-	ID                            string
+	ID string
+	// PodUID is the pod's UID, or the ID of its sandbox if the runtime reports no UID.
 	PodNamespace, PodName, PodUID string
 	// Container is the name of the container in the pod. It is empty in pod scope.
 	Container string

@@ -4,6 +4,7 @@
 package invariant
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -147,14 +148,14 @@ func liveOf(pods []*api.PodSandbox, containers []*api.Container) Live {
 	for _, p := range pods {
 		byID[p.GetId()] = p
 		live.Pods = append(live.Pods, Pod{
-			UID: p.GetUid(), Namespace: p.GetNamespace(), Name: p.GetName(), ID: p.GetId(),
+			UID: cmp.Or(p.GetUid(), p.GetId()), Namespace: p.GetNamespace(), Name: p.GetName(), ID: p.GetId(),
 			Cgroup: nriruntime.CgroupDir(p.GetLinux().GetCgroupParent()),
 		})
 	}
 	for _, c := range containers {
 		p := byID[c.GetPodSandboxId()]
 		live.Containers = append(live.Containers, Container{
-			PodUID: p.GetUid(), PodNamespace: p.GetNamespace(), PodName: p.GetName(), Name: c.GetName(), ID: c.GetId(),
+			PodUID: cmp.Or(p.GetUid(), p.GetId()), PodNamespace: p.GetNamespace(), PodName: p.GetName(), Name: c.GetName(), ID: c.GetId(),
 			Cgroup:   nriruntime.CgroupDir(c.GetLinux().GetCgroupsPath()),
 			Started:  c.GetState() == api.ContainerState_CONTAINER_RUNNING,
 			Recorded: c.GetAnnotations()[recordAnnotation] != "",

@@ -30,7 +30,7 @@ type Live struct {
 	Containers []Container
 }
 
-// Pod is a pod sandbox.
+// Pod is a pod sandbox. The UID of a pod that no kubelet has created is the ID of its sandbox.
 type Pod struct {
 	UID, Namespace, Name string
 	// ID is the runtime's.

@@ -23,8 +23,9 @@ type PodConfig struct {
 	Name string
 	// Namespace is "default" unless set.
 	Namespace string
-	// UID is generated unless set.
+	// UID is generated unless set. NoUID leaves it out, as for a pod that no kubelet has created.
 	UID                 string
+	NoUID               bool
 	Labels, Annotations map[string]string
 	// RuntimeHandler is that of the pod's RuntimeClass.
 	RuntimeHandler string
@@ -116,6 +117,9 @@ func (r *Runtime) newPod(config PodConfig) *pod {
 	}
 	if p.config.CgroupParent == "" {
 		p.config.CgroupParent = cgroupParent(p.config.UID, r.options.SystemdCgroups)
+	}
+	if config.NoUID {
+		p.config.UID = ""
 	}
 	return p
 }
