@@ -39,6 +39,10 @@ const (
 	startAsked    = "start, class requested"
 	startNothing  = "start, nothing requested"
 	synchronize   = "synchronize"
+
+	// creation is the life of a container: its creation, start, stop and removal.
+	creation = "create, start, stop and remove a container"
+	rest     = "rest"
 )
 
 // settling is how long plugins may take to free the memory of their synchronization.
@@ -68,7 +72,7 @@ func bench(ctx context.Context, o options) error {
 		return err
 	}
 	pause.For(ctx, settling)
-	if err := measureRest(ctx, o, sides); err != nil {
+	if err := measureCPU(sides, rest, 1, func() error { pause.For(ctx, o.rest); return nil }); err != nil {
 		return err
 	}
 	return report(os.Stdout, o, sides, all)
@@ -139,17 +143,19 @@ func measureCreations(ctx context.Context, o options, sides []*side, all results
 			return err
 		}
 	}
-	warmUp := o.creations / 10
-	for round := range warmUp + o.creations {
-		kept := all
-		if round < warmUp {
-			kept = results{}
-		}
-		if err := createOnce(ctx, sides, kept); err != nil {
+	for range o.creations / 10 { // to warm up
+		if err := createOnce(ctx, sides, results{}); err != nil {
 			return err
 		}
 	}
-	return nil
+	return measureCPU(sides, creation, 2*o.creations, func() error {
+		for range o.creations {
+			if err := createOnce(ctx, sides, all); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // createOnce creates a container of each kind on each side.
@@ -173,34 +179,38 @@ func measureSynchronizations(ctx context.Context, o options, sides []*side, all 
 			return err
 		}
 	}
-	for range o.synchronizations {
-		for _, s := range shuffled(sides) {
-			took, err := s.synchronize(ctx)
-			if err != nil {
-				return errors.Join(fmt.Errorf("synchronize %s", s.name), err)
+	return measureCPU(sides, synchronize, o.synchronizations, func() error {
+		for range o.synchronizations {
+			for _, s := range shuffled(sides) {
+				took, err := s.synchronize(ctx)
+				if err != nil {
+					return errors.Join(fmt.Errorf("synchronize %s", s.name), err)
+				}
+				all.add(synchronize, s, took)
 			}
-			all.add(synchronize, s, took)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-// measureRest measures plugins while no container is created or removed.
-func measureRest(ctx context.Context, o options, sides []*side) error {
+// measureCPU measures the CPU time that the process of each side uses for one of several calls.
+func measureCPU(sides []*side, what string, calls int, do func() error) error {
 	for _, s := range sides {
 		before, err := s.cpuTime()
 		if err != nil {
 			return err
 		}
-		s.atRest = -before
+		s.cpu[what] = -before
 	}
-	pause.For(ctx, o.rest)
+	if err := do(); err != nil {
+		return err
+	}
 	for _, s := range sides {
 		after, err := s.cpuTime()
 		if err != nil {
 			return err
 		}
-		s.atRest += after
+		s.cpu[what] = (s.cpu[what] + after) / time.Duration(calls)
 	}
 	return nil
 }

@@ -38,6 +38,11 @@ func report(w io.Writer, o options, sides []*side, all results) error {
 	for _, g := range goals() {
 		fmt.Fprintln(w, g.line(all[g.row]))
 	}
+	fmt.Fprintln(w, "\n| CPU time of the plugin's process for | idle | plugin | ratio | plugin with 5 % of a CPU |\n|---|--:|--:|--:|--:|")
+	for _, what := range []string{creation, synchronize} {
+		base, plugin := sides[1].cpu[what], sides[0].cpu[what]
+		fmt.Fprintf(w, "| %s | %s | %s | %.2f | %s |\n", what, micros(base), micros(plugin), float64(plugin)/float64(base), micros(20*plugin))
+	}
 	fmt.Fprintf(w, "\n| With %d containers | resident, MiB | goal | | at most ever, MiB | CPU while nothing happens |\n|---|--:|--:|---|--:|--:|\n", o.many)
 	for _, s := range sides[:2] {
 		if err := reportProcess(w, o, s); err != nil {
@@ -69,7 +74,7 @@ func reportProcess(w io.Writer, o options, s *side) error {
 	if s.name == ours {
 		wanted, met = fmt.Sprintf("≤ %d", mostMemory), verdict(now <= mostMemory)
 	}
-	_, err = fmt.Fprintf(w, "| %s | %.1f | %s | %s | %.1f | %.2f %% |\n", s.name, now, wanted, met, most, 100*s.atRest.Seconds()/o.rest.Seconds())
+	_, err = fmt.Fprintf(w, "| %s | %.1f | %s | %s | %.1f | %.2f %% |\n", s.name, now, wanted, met, most, 100*s.cpu[rest].Seconds()/o.rest.Seconds())
 	return err
 }
 

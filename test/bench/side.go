@@ -27,7 +27,7 @@ type side struct {
 	output  bytes.Buffer // read only when the process has ended
 	pods    [2]string    // for creations: without and with a request
 	last    map[string]time.Duration
-	atRest  time.Duration // of CPU
+	cpu     map[string]time.Duration
 }
 
 // newSide makes a runtime in a directory, and starts the command that makeCommand makes for its socket and host.
@@ -41,7 +41,7 @@ func newSide(ctx context.Context, dir, name string, makeCommand func(dir, socket
 	if err != nil {
 		return nil, err
 	}
-	s := &side{name: name, last: map[string]time.Duration{}}
+	s := &side{name: name, last: map[string]time.Duration{}, cpu: map[string]time.Duration{}}
 	observe := func(call string, took time.Duration) { s.last[call] = took }
 	if s.runtime, err = nriruntime.New(dir, nriruntime.Options{OCI: host, Observe: observe}); err != nil {
 		return nil, err
