@@ -65,6 +65,17 @@ func TestClassChangesBetweenTwoStates(t *testing.T) {
 	}
 }
 
+// TestTheDefaultClassOfAContainerThatThePluginFoundIsNoChange has the plugin's own container: it is created before the plugin runs.
+func TestTheDefaultClassOfAContainerThatThePluginFoundIsNoChange(t *testing.T) {
+	found := assigned(ctr("plugin", "1", has("k8s.io/rdt", "", qosv1alpha1.Source_SOURCE_ADOPTED)))
+	if got := changed(found, assigned(ctr("plugin", "1", has("k8s.io/rdt", "bronze", qosv1alpha1.Source_SOURCE_DEFAULT))), time.Now()); len(got) > 0 {
+		t.Errorf("a default class is a change: %v", got)
+	}
+	if got := changed(found, assigned(ctr("plugin", "1", has("k8s.io/rdt", "gold", container))), time.Now()); len(got) != 1 {
+		t.Errorf("a requested class is no change: %v", got)
+	}
+}
+
 func TestClassChangesAreKeptUntilThePodIsReconciled(t *testing.T) {
 	state := func(class string) *snapshot {
 		return snapshotOf(assigned(ctr("main", "1", has("k8s.io/rdt", class, container))))

@@ -149,10 +149,16 @@ func differences(before, after []*qosv1alpha1.Assignment) []string {
 	var parts []string
 	for _, now := range after {
 		for _, was := range before {
-			if was.GetName() == now.GetName() && was.GetClass() != now.GetClass() {
+			if was.GetName() == now.GetName() && was.GetClass() != now.GetClass() && !isInitialDefault(was, now) {
 				parts = append(parts, now.GetName()+" "+podrequests.ClassName(was.GetClass())+" -> "+podrequests.ClassName(now.GetClass()))
 			}
 		}
 	}
 	return parts
+}
+
+// isInitialDefault reports whether the plugin moved a container that was created without it into the default class. The
+// plugin's own container, which nobody gave a class, is one of these at every start of the plugin.
+func isInitialDefault(was, now *qosv1alpha1.Assignment) bool {
+	return was.GetSource() == qosv1alpha1.Source_SOURCE_ADOPTED && was.GetClass() == "" && now.GetSource() == qosv1alpha1.Source_SOURCE_DEFAULT
 }
