@@ -147,14 +147,16 @@ func must(t *testing.T, err error) {
 // TestPoliciesCompile checks docs/policies.md ("Kubernetes versions") against API servers.
 func TestPoliciesCompile(t *testing.T) {
 	found, _ := policies(t, "deploy/policies")
-	if len(found) != 10 {
-		t.Errorf("%d policies, want 10", len(found))
+	environments, _ := policies(t, "deploy/policies-environments")
+	if len(found) != 10 || len(environments) != 2 {
+		t.Errorf("%d and %d policies, want 10 and 2", len(found), len(environments))
 	}
 	from35 := []string{"qos-annotations-to-resources", "qos-check-annotations", "qos-check-contradictions", "qos-check-units"}
-	from33 := []string{"qos-check-other-annotations", "qos-default-classes-of-containers", "qos-default-classes-of-pods", "qos-keep-internal-annotations", "qos-keep-requests"}
+	from33 := []string{"qos-bound-environments", "qos-bound-references",
+		"qos-check-other-annotations", "qos-default-classes-of-containers", "qos-default-classes-of-pods", "qos-keep-internal-annotations", "qos-keep-requests"}
 	for minor, want := range map[uint][]string{36: nil, 35: nil, 34: from35, 33: from35, 32: slices.Sorted(slices.Values(slices.Concat(from35, from33)))} {
 		var refused []string
-		for _, p := range found {
+		for _, p := range slices.Concat(found, environments) {
 			if problems := p.compile(t, minor); len(problems) > 0 {
 				refused = append(refused, p.name)
 				if want == nil {

@@ -28,6 +28,7 @@ func TestRequests(t *testing.T) {
 	n.kubectl(t, "apply", "-f", crd)
 	n.installPolicies(t)
 	t.Run("each request gets what it should, or is told why not", func(t *testing.T) { tryRequests(t, n) })
+	t.Run("ConfigMaps and Secrets are bounded where environments are", func(t *testing.T) { referencesAreBounded(t, n) })
 	t.Run("twenty containers and as many annotations are no problem", func(t *testing.T) { manyContainers(t, n) })
 	t.Run("pods of every kind of workload get defaults", func(t *testing.T) { workloads(t, n) })
 	t.Run("requests stay, unless the namespace allows changes", func(t *testing.T) { requestsStay(t, n) })
@@ -45,8 +46,10 @@ func (n *node) installPolicies(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
 		n.kubectl(t, "delete", "--ignore-not-found", "-k", policies)
-		n.kubectl(t, "delete", "namespace", withDefaults, "--timeout=60s")
+		n.kubectl(t, "delete", "--ignore-not-found", "-k", policies+"-environments")
+		n.kubectl(t, "delete", "namespace", withDefaults, bounded, "--timeout=60s")
 	})
+	n.kubectl(t, "apply", "-k", policies+"-environments")
 	n.applyPolicies(t, containerResources)
 	n.apply(t, defaults)
 	n.policiesAct(t)
@@ -103,6 +106,21 @@ func unitsOf(namespace string, units map[string]int) string {
 		panic(err)
 	}
 	return string(text)
+}
+
+// referencesAreBounded tries what environments can refer to, in a namespace where environments are bounded, and in another one.
+func referencesAreBounded(t *testing.T, n *node) {
+	for kind, field := range map[string]string{"ConfigMap": "data", "Secret": "stringData"} {
+		for namespace, sizes := range map[string]map[int]bool{bounded: {45 << 10: true, 64 << 10: false}, "default": {64 << 10: true}} {
+			for size, accepted := range sizes {
+				output, err := n.send(fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"metadata":{"name":"refers","namespace":%q},%q:{"key":%q}}`,
+					kind, namespace, field, strings.Repeat("x", size)))
+				if (err == nil) != accepted || !accepted && !strings.Contains(output, "and 65536 is the most in this namespace; divide it") {
+					t.Errorf("a %s of %d bytes in namespace %s: %.300s", kind, size, namespace, output)
+				}
+			}
+		}
+	}
 }
 
 func manyContainers(t *testing.T, n *node) {

@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	// withDefaults is a namespace with defaults.
+	// withDefaults is a namespace with defaults. bounded is one in which environments are bounded.
 	withDefaults = "defaults"
+	bounded      = "bounded"
 
 	podAnnotation      = "qos.noderesource.dev/pod"
 	requiredAnnotation = "required-plugins.noderesource.dev"
@@ -50,6 +51,10 @@ const defaults = `apiVersion: v1
 kind: Namespace
 metadata: {name: defaults}
 ---
+apiVersion: v1
+kind: Namespace
+metadata: {name: bounded, labels: {qos.noderesource.dev/bound-environments: enabled}}
+---
 apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSLimitRange
 metadata: {name: defaults, namespace: defaults}
@@ -65,6 +70,7 @@ spec:
 type request struct {
 	Name        string
 	Defaults    bool
+	Bounded     bool
 	Annotations map[string]string
 	Init        []requester
 	Containers  []requester
@@ -78,10 +84,12 @@ type requester struct {
 	Name          string
 	Units         map[string]any
 	RestartPolicy corev1.ContainerRestartPolicy
+	Env           []corev1.EnvVar
+	EnvFrom       []corev1.EnvFromSource
 }
 
 func (r *requester) container() corev1.Container {
-	c := corev1.Container{Name: r.Name, Image: "none"}
+	c := corev1.Container{Name: r.Name, Image: "none", Env: r.Env, EnvFrom: r.EnvFrom}
 	if r.RestartPolicy != "" {
 		c.RestartPolicy = &r.RestartPolicy
 	}
@@ -109,6 +117,9 @@ func (r *request) manifest(t *testing.T) string {
 	if r.Defaults {
 		object.Namespace = withDefaults
 	}
+	if r.Bounded {
+		object.Namespace = bounded
+	}
 	for _, c := range r.Init {
 		object.Spec.InitContainers = append(object.Spec.InitContainers, c.container())
 	}
@@ -125,6 +136,7 @@ func tryRequests(t *testing.T, n *node) {
 	text, err := os.ReadFile("testdata/requests.yaml")
 	must(t, err)
 	text = bytes.ReplaceAll(text, []byte("COMMAS"), []byte(`"`+strings.Repeat(",", 10_000)+`"`))
+	text = bytes.ReplaceAll(text, []byte("LARGE"), []byte(`"`+strings.Repeat("x", 768<<10)+`"`))
 	var requests []request
 	must(t, yaml.UnmarshalStrict(text, &requests))
 	for _, r := range requests {
