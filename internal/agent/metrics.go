@@ -26,6 +26,8 @@ func ready(status state.Status) error {
 	switch {
 	case status.Config.Err != nil:
 		return fmt.Errorf("class files are not applied: %w", status.Config.Err)
+	case !status.Runtime.Synchronized && status.Runtime.SyncFailure != nil:
+		return status.Runtime.SyncFailure
 	case !status.Runtime.Synchronized:
 		return errors.New("not registered with the container runtime")
 	}
@@ -61,7 +63,7 @@ func (h *hookMetrics) observe(hook string, took time.Duration, err error) {
 type collector struct {
 	node *node.Node
 
-	capacity, inUse, available, degraded, refusals, corrections, registered, reloaded, reloadTime, blocked *prometheus.Desc
+	capacity, inUse, available, degraded, refusals, corrections, adopted, registered, reloaded, reloadTime, blocked *prometheus.Desc
 }
 
 func newCollector(n *node.Node) *collector {
@@ -75,6 +77,8 @@ func newCollector(n *node.Node) *collector {
 		refusals:  prometheus.NewDesc("qos_refusals_total", "Containers and pods that were refused, by reason.", []string{"reason"}, nil),
 		corrections: prometheus.NewDesc("qos_drift_corrections_total", "Drift corrections, by resource and by what had drifted.",
 			[]string{"resource", "what"}, nil),
+		adopted: prometheus.NewDesc("qos_adopted_containers_total",
+			"Running containers that request classes and were created while the plugin was not registered.", nil, nil),
 		registered: prometheus.NewDesc("qos_runtime_registered", "1 while the plugin is registered with the container runtime.", nil, nil),
 		blocked:    prometheus.NewDesc("qos_kernel_calls_blocked", "Calls into the kernel that have not returned in time.", nil, nil),
 		reloaded:   prometheus.NewDesc("qos_config_last_reload_successful", "1 when the class files that were read last are applied.", nil, nil),
@@ -84,8 +88,9 @@ func newCollector(n *node.Node) *collector {
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.capacity, c.inUse, c.degraded, c.available, c.refusals, c.corrections, c.registered, c.reloaded, c.reloadTime,
-		c.blocked} {
+	for _, d := range []*prometheus.Desc{
+		c.capacity, c.inUse, c.degraded, c.available, c.refusals, c.corrections, c.adopted, c.registered, c.reloaded, c.reloadTime, c.blocked,
+	} {
 		ch <- d
 	}
 }
@@ -114,6 +119,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(c.corrections, prometheus.CounterValue, float64(count), kind.Resource, kind.What)
 	}
 
+	ch <- prometheus.MustNewConstMetric(c.adopted, prometheus.CounterValue, float64(status.Adopted))
 	gauge(ch, c.registered, truth(status.Runtime.Synchronized))
 	gauge(ch, c.blocked, float64(len(status.Blocked)))
 	gauge(ch, c.reloaded, truth(status.Config.Err == nil && !status.Config.Loaded.IsZero()))

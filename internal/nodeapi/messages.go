@@ -78,6 +78,9 @@ func runtimeRegistered(r state.RuntimeInfo) *qosv1alpha1.Condition {
 		condition.Reason = "NeverRegistered"
 		condition.Message = "The plugin has not reached the container runtime yet, so no container gets a class. " +
 			"Check that NRI is enabled in the runtime's configuration; \"qos-nri-plugin check --runtime-endpoint\" helps."
+	case r.SyncFailure != nil:
+		condition.Reason = "NotSynchronized"
+		condition.Message = "The container runtime does not synchronize the plugin, so no container gets a class: " + r.SyncFailure.Error() + "."
 	default:
 		condition.Reason = "ConnectionLost"
 		condition.Message = "The connection to the container runtime is lost, so no container gets a class. " +

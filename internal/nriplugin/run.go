@@ -5,7 +5,6 @@ package nriplugin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -51,13 +50,9 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return nil
 }
 
-// errDropped makes Run wait longer before each new attempt. Frequent attempts would burden the runtime, because each
-// registration makes the runtime list all containers.
-var errDropped = errors.New("the runtime disconnected the plugin before it was synchronized; " +
-	"the synchronization may have taken longer than the runtime's timeout")
-
 // connect opens a new connection, registers the plugin with a new stub, and serves until the connection or ctx ends.
-// It returns nil if the plugin was registered and synchronized.
+// It returns nil if the plugin was registered and synchronized. If the runtime disconnects the plugin earlier, connect returns
+// an error so that Run does not reset its backoff, because each registration makes the runtime list all containers.
 func (p *Plugin) connect(ctx context.Context) error {
 	conn, err := p.dial(ctx)
 	if err != nil {
@@ -66,11 +61,7 @@ func (p *Plugin) connect(ctx context.Context) error {
 	s := newSession(p)
 	defer s.close(conn)
 
-	s.stub, err = stub.New(s, stub.WithConnection(conn), stub.WithPluginName(Name), stub.WithPluginIdx(p.options.Index),
-		stub.WithLogger(logger{p.options.Log}), stub.WithOnClose(func() {}),
-		stub.WithTTRPCOptions([]ttrpc.ClientOpts{ttrpc.WithUnaryClientInterceptor(s.interceptRegistration)}, nil),
-		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}))
-	if err != nil {
+	if s.stub, err = s.newStub(s, conn, Name, &api.FailurePolicy{FailRequest: true}); err != nil {
 		return err
 	}
 	defer p.node.Disconnected()
@@ -79,13 +70,25 @@ func (p *Plugin) connect(ctx context.Context) error {
 	}
 	defer s.stub.Stop()
 
-	registered := time.Now()
 	p.options.Log.Info("registered with the container runtime", "nri", s.stub.RuntimeNRIVersion())
 	s.serve(ctx, conn)
-	if !s.inTime.Load() && time.Since(registered) < lastBackoff {
-		return errDropped
+	select {
+	case <-conn.ended:
+		err := s.listing.failure(s.requestTimeout())
+		p.node.SyncFailed(err)
+		return err
+	default:
+		return nil
 	}
-	return nil
+}
+
+// newStub returns a stub that calls the handlers of a plugin, and lets the session intercept the messages.
+func (s *session) newStub(handlers any, conn net.Conn, name string, policy *api.FailurePolicy) (stub.Stub, error) {
+	return stub.New(handlers, stub.WithConnection(conn), stub.WithPluginName(name), stub.WithPluginIdx(s.plugin.options.Index),
+		stub.WithLogger(logger{s.plugin.options.Log}), stub.WithOnClose(func() {}),
+		stub.WithTTRPCOptions([]ttrpc.ClientOpts{ttrpc.WithUnaryClientInterceptor(s.interceptRegistration)},
+			[]ttrpc.ServerOpt{ttrpc.WithUnaryServerInterceptor(s.interceptRequest)}),
+		stub.WithFailurePolicy(policy))
 }
 
 // close closes the connection. It then waits for a pending call to the runtime. The end of the connection ends this call.

@@ -39,17 +39,18 @@ type session struct {
 	updating *semaphore.Weighted
 	// events are the hooks to which the session is subscribed.
 	events api.EventMask
-	// synchronized receives a value after Synchronize. inTime is true if the runtime was still waiting for the answer
-	// when Synchronize ended.
+	// decodes are the fields of requests that are decoded.
+	decodes fieldNumbers
+	// synchronized receives a value after Synchronize.
 	synchronized chan struct{}
-	inTime       atomic.Bool
+	listing      listing
 	neighbours   neighbours
 }
 
 func newSession(p *Plugin) *session {
 	return &session{
-		plugin: p, registered: make(chan struct{}), updating: semaphore.NewWeighted(1), synchronized: make(chan struct{}, 1),
-		neighbours: neighbours{creations: map[string]creation{}},
+		plugin: p, registered: make(chan struct{}), updating: semaphore.NewWeighted(1),
+		decodes: decodedFields(), synchronized: make(chan struct{}, 1), neighbours: neighbours{creations: map[string]creation{}},
 	}
 }
 
@@ -83,15 +84,14 @@ func (s *session) Synchronize(ctx context.Context, pods []*api.PodSandbox, conta
 		case !ok:
 			s.plugin.options.Log.Warn("the runtime lists a container without its pod; the container's classes are unknown", "container", c.GetId())
 		default:
-			existing = append(existing, state.Existing{
-				Holder: containerOf(pod, c), Stored: c.GetLinux().GetResources().GetUnified(),
-				Started: c.GetState() != api.ContainerState_CONTAINER_CREATED,
-			})
+			existing = append(existing, existingOf(pod, c))
 		}
 	}
 
 	s.plugin.node.Synchronize(sandboxes, existing)
-	s.inTime.Store(ctx.Err() == nil)
+	if ctx.Err() == nil {
+		s.listing.accept()
+	}
 	select {
 	case s.synchronized <- struct{}{}:
 	default:
@@ -184,17 +184,25 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 
 	ctx, cancel := context.WithTimeout(ctx, maxUpdateTime)
 	defer cancel()
+	if err := s.update(ctx, []*api.ContainerUpdate{update}); err != nil {
+		return fmt.Errorf("update container %s through the runtime: %w", id, err)
+	}
+	return nil
+}
+
+// update has the runtime update containers. The runtime answers when no hook is under way.
+func (s *session) update(ctx context.Context, updates []*api.ContainerUpdate) error {
 	// Only one call is made at a time: a call that gets no answer does not return before the connection ends.
 	if s.updating.Acquire(ctx, 1) != nil {
-		return fmt.Errorf("update container %s through the runtime, which has not answered an earlier update: %w", id, ctx.Err())
+		return fmt.Errorf("it has not answered an earlier update: %w", ctx.Err())
 	}
 
 	done := make(chan error, 1)
 	go func() {
 		defer s.updating.Release(1)
-		failed, err := s.stub.UpdateContainers([]*api.ContainerUpdate{update})
+		failed, err := s.stub.UpdateContainers(updates)
 		if err == nil && len(failed) > 0 {
-			err = fmt.Errorf("the runtime could not update container %s", id)
+			err = errors.New("it could not update the container")
 		}
 		done <- err
 	}()
@@ -203,7 +211,7 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("update container %s through the runtime: %w", id, ctx.Err())
+		return ctx.Err()
 	}
 }
 
@@ -218,12 +226,14 @@ func (s *session) within(ctx context.Context, enforce func(context.Context) erro
 
 // deadline returns how long a hook may take: 60% of the runtime's request timeout. The other 40% are a reserve for a
 // busy node. If a plugin exceeds the timeout, the runtime disconnects the plugin and starts the container without it.
-func (s *session) deadline() time.Duration {
-	timeout := s.stub.RequestTimeout()
-	if timeout <= 0 {
-		timeout = defaultRequestTimeout
+func (s *session) deadline() time.Duration { return s.requestTimeout() * 6 / 10 }
+
+// requestTimeout returns how long the runtime waits for a hook or a synchronization.
+func (s *session) requestTimeout() time.Duration {
+	if timeout := s.stub.RequestTimeout(); timeout > 0 {
+		return timeout
 	}
-	return timeout * 6 / 10
+	return defaultRequestTimeout
 }
 
 func (s *session) observe(hook string, begin time.Time, err error) {
@@ -252,6 +262,13 @@ func containerOf(p *api.PodSandbox, c *api.Container) classes.Holder {
 	h.ID, h.Container, h.ContainerAnnotations = c.GetId(), nameOf(c.GetName()), c.GetAnnotations()
 	h.CgroupsPath, h.PID = c.GetLinux().GetCgroupsPath(), int(c.GetPid())
 	return h
+}
+
+func existingOf(p *api.PodSandbox, c *api.Container) state.Existing {
+	return state.Existing{
+		Holder: containerOf(p, c), Stored: c.GetLinux().GetResources().GetUnified(),
+		Started: c.GetState() != api.ContainerState_CONTAINER_CREATED,
+	}
 }
 
 func adjustmentOf(a classes.Adjustment, assignments []classes.Assignment) (*api.ContainerAdjustment, error) {

@@ -236,3 +236,17 @@ func TestTheNodeIsSynchronizedFromRebuildToTheEndOfTheConnection(t *testing.T) {
 		t.Error("without the runtime: synchronized, or never was")
 	}
 }
+
+func TestContainersThatWereCreatedWithoutThePluginAreCountedOnce(t *testing.T) {
+	f := newFixture()
+	containers := []state.Existing{
+		existing(container("a-1", "cache=gold")), existing(container("b-1", "cache=lead")), // b is refused, and counts
+		existing(container("c-1", "cache=silver"), assigned(cache, "silver", classes.SourcePod)), existing(container("d-1", "")),
+	}
+	for range 2 {
+		f.Rebuild(nil, containers)
+		if got := f.Status().Adopted; got != 2 {
+			t.Errorf("%d containers are counted, want 2", got)
+		}
+	}
+}

@@ -45,6 +45,7 @@ type Store struct {
 	refused   map[classes.Owner]Refused
 	drifts    map[Correction]uint64
 	blocked   map[Call]BlockedCall
+	adopted   uint64
 	watchers  chan struct{} // closed and replaced at every change
 	drained   chan struct{} // receives a value when a holder has left a class that is no longer offered
 }
@@ -105,7 +106,7 @@ func (s *Store) Connect(info RuntimeInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	info.Since = s.runtime.Since
+	info.Since, info.SyncFailure = s.runtime.Since, s.runtime.SyncFailure
 	s.runtime = info
 	s.notify()
 }
@@ -124,6 +125,15 @@ func (s *Store) Disconnect() {
 	defer s.mu.Unlock()
 
 	s.runtime.Synchronized = false
+	s.notify()
+}
+
+// SyncFailed records why the runtime did not synchronize the plugin. nil means that it did.
+func (s *Store) SyncFailed(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.runtime.SyncFailure = why
 	s.notify()
 }
 

@@ -41,6 +41,7 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 	podScope := s.podScope() // the result depends on the old ledger, so it is read before the ledger is replaced
 	ledger, records := s.ledger, s.records
 	s.ledger, s.records = classes.NewLedger(), make(map[string]record, len(containers))
+	defer func() { s.countAdopted(ledger) }()
 
 	var failed []FailedAdoption
 	for _, c := range containers {
@@ -68,11 +69,24 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 	})
 
 	if !s.runtime.Synchronized {
-		s.runtime.Synchronized, s.runtime.Since = true, s.now()
+		s.runtime.Synchronized, s.runtime.Since, s.runtime.SyncFailure = true, s.now(), nil
 	}
 	s.signalRelease() // backends kept the groups of an earlier process until the running containers were known
 	s.notify()
 	return failed
+}
+
+// countAdopted counts the running containers that request classes and have no record, except those that were known before.
+// The caller holds mu.
+func (s *Store) countAdopted(before *classes.Ledger) {
+	for id, r := range s.records {
+		_, known := before.Get(id)
+		held, _ := s.ledger.Get(id)
+		unrecorded := held.Container != "" && r.created == nil
+		if unrecorded && !known && (r.pending || slices.ContainsFunc(held.Assignments, isRequested)) {
+			s.adopted++
+		}
+	}
 }
 
 // withoutDead removes a sandbox without a process if another sandbox of the same pod has a process. Runtimes list dead sandboxes

@@ -23,6 +23,8 @@ type Status struct {
 	Corrections map[Correction]uint64
 	// Blocked are the calls into the kernel that have not returned, the oldest first.
 	Blocked []BlockedCall
+	// Adopted counts the running containers that request classes, but were created while the plugin was not registered.
+	Adopted uint64
 }
 
 // ResourceStatus is one resource with its use.
@@ -44,6 +46,9 @@ type RuntimeInfo struct {
 	Synchronized bool
 	// Since is the time when Synchronized last became true. It is zero if Synchronized was never true.
 	Since time.Time
+	// SyncFailure is why the runtime ended the last connection without synchronizing the plugin. It is nil if the runtime
+	// synchronized the plugin, or if the plugin was not registered.
+	SyncFailure error
 }
 
 // ConfigStatus is the outcome of the last attempts to load class files.
@@ -67,6 +72,7 @@ func (s *Store) Status() Status {
 
 	status := Status{
 		Runtime: s.runtime, Config: s.config, Refusals: maps.Clone(s.refusals), Corrections: maps.Clone(s.drifts), Blocked: s.blockedCalls(),
+		Adopted: s.adopted,
 	}
 	for _, offer := range s.reported() {
 		r := s.resources[offer.Name]

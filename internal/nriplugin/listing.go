@@ -1,0 +1,69 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+)
+
+// listing is how much of the runtime's list of pods and containers the plugin has received. It is safe for concurrent use.
+type listing struct {
+	mu sync.Mutex
+	// began is the time of the first message. complete is true after the last message.
+	began              time.Time
+	pods, containers   int
+	complete, accepted bool
+}
+
+// received counts what a message of the list has.
+func (l *listing) received(m *api.SynchronizeRequest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.began.IsZero() {
+		l.began = time.Now()
+	}
+	l.pods += len(m.GetPods())
+	l.containers += len(m.GetContainers())
+	l.complete = !m.GetMore()
+}
+
+// accept records that the plugin has processed the list while the runtime was waiting.
+func (l *listing) accept() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.accepted = true
+}
+
+// isAccepted reports whether the plugin is synchronized.
+func (l *listing) isAccepted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.accepted
+}
+
+// failure returns why the runtime disconnected the plugin before it was synchronized. timeout is how long the runtime waits
+// for the whole list to be processed. It returns nil if the plugin was synchronized.
+//
+// The runtime does not report its reason, so failure infers it. If the runtime ran out of time, the plugin has the complete
+// list, or the list began at least the timeout ago. Otherwise the runtime has stopped, or it could not send the next part of
+// the list: it splits the list into parts of at least 8 pods and containers, and a part must fit into a message of 4 MiB.
+func (l *listing) failure(timeout time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	switch late := l.complete || !l.began.IsZero() && time.Since(l.began) >= timeout; {
+	case l.accepted:
+		return nil
+	case late:
+		return fmt.Errorf("the runtime disconnected the plugin before it was synchronized; unless the runtime has stopped, "+
+			"the synchronization took longer than the %s that it waits, so give more CPU to the plugin or raise the runtime's plugin_request_timeout", timeout)
+	}
+	return fmt.Errorf("the runtime disconnected the plugin before it was synchronized, after listing %d pods and %d containers; unless the runtime "+
+		"has stopped, the environments of containers are most likely too large: about 1 MiB each is the most that NRI transfers", l.pods, l.containers)
+}

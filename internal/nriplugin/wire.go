@@ -1,0 +1,112 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin
+
+import (
+	"context"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/ttrpc"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/runtime/protoiface"
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// fieldNumbers are the fields of a protobuf message that the plugin reads, by number. An empty value stands for the whole field.
+type fieldNumbers map[protowire.Number]fieldNumbers
+
+// decodedFields returns the fields that session and its handlers read of the pods and containers in requests of the runtime.
+// Every other field is empty in the handlers. The number of the pod is 1 and that of the container is 2 in all of these requests.
+func decodedFields() fieldNumbers {
+	return fieldNumbers{
+		1: {1: nil, 2: nil, 3: nil, 4: nil, 6: nil, 8: {3: nil}, 9: nil},
+		2: {1: nil, 2: nil, 3: nil, 4: nil, 6: nil, 11: {3: {6: nil}, 5: nil, 12: {1: nil}}, 12: nil, 14: nil},
+		3: nil, // of a synchronization: more messages follow; of a validation: the adjustment
+		6: nil, // of a validation: the plugins
+	}
+}
+
+// pick appends to dst the listed fields of an encoded message, and overwrites the message. dst may be the beginning of the
+// message, because the picked fields are never longer than those before them in the message.
+func (f fieldNumbers) pick(dst, message []byte) ([]byte, error) {
+	for len(message) > 0 {
+		number, kind, tag := protowire.ConsumeTag(message)
+		if tag < 0 {
+			return nil, protowire.ParseError(tag)
+		}
+		value := protowire.ConsumeFieldValue(number, kind, message[tag:])
+		if value < 0 {
+			return nil, protowire.ParseError(value)
+		}
+
+		nested, listed := f[number]
+		field := message[:tag+value]
+		message = message[len(field):]
+		switch {
+		case !listed:
+		case nested == nil || kind != protowire.BytesType:
+			dst = append(dst, field...)
+		default:
+			content, _ := protowire.ConsumeBytes(field[tag:])
+			picked, err := nested.pick(content[:0], content)
+			if err != nil {
+				return nil, err
+			}
+			dst = protowire.AppendBytes(protowire.AppendTag(dst, number, kind), picked)
+		}
+	}
+	return dst, nil
+}
+
+// interceptRequest is a ttrpc interceptor that decodes only those fields of pods and containers that the plugin reads. The
+// environment of a container can be larger than 1 MiB. Decoding it would take most of a hook's time, and a synchronization
+// would hold the environments of all containers in memory at once.
+func (s *session) interceptRequest(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
+	return method(ctx, func(request any) error {
+		switch request := request.(type) {
+		case *api.SynchronizeRequest:
+			if err := s.decodes.decode(request, unmarshal); err != nil {
+				return err
+			}
+			s.listing.received(request)
+			return nil
+		case *api.CreateContainerRequest, *api.StartContainerRequest, *api.StopContainerRequest, *api.RemoveContainerRequest,
+			*api.ValidateContainerAdjustmentRequest, *api.RunPodSandboxRequest, *api.StopPodSandboxRequest, *api.RemovePodSandboxRequest:
+			return s.decodes.decode(request.(proto.Message), unmarshal)
+		}
+		return unmarshal(request)
+	})
+}
+
+// decode decodes the listed fields of a request.
+func (f fieldNumbers) decode(request proto.Message, unmarshal ttrpc.Unmarshaler) error {
+	message := &encoded{Message: (&emptypb.Empty{}).ProtoReflect()}
+	if err := unmarshal(message); err != nil {
+		return err
+	}
+	picked, err := f.pick(message.bytes[:0], message.bytes)
+	if err != nil {
+		return err
+	}
+	return proto.Unmarshal(picked, request)
+}
+
+// encoded is a message that keeps its encoding instead of decoding it.
+type encoded struct {
+	protoreflect.Message
+	bytes []byte
+}
+
+// ProtoReflect implements proto.Message.
+func (e *encoded) ProtoReflect() protoreflect.Message { return e }
+
+// ProtoMethods implements protoreflect.Message.
+func (e *encoded) ProtoMethods() *protoiface.Methods {
+	return &protoiface.Methods{Unmarshal: func(in protoiface.UnmarshalInput) (protoiface.UnmarshalOutput, error) {
+		e.bytes = in.Buf
+		return protoiface.UnmarshalOutput{Flags: protoiface.UnmarshalInitialized}, nil
+	}}
+}
