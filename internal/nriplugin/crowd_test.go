@@ -68,10 +68,11 @@ func TestCreationsDuringSynchronizationsKeepTheirClasses(t *testing.T) {
 			}
 		})
 	}
-	for i := range comings {
+	for range comings {
 		r.stop()
+		n := r.Synchronizations()
 		r.plugin, r.stop = startPlugin(t, r.node, r.Socket())
-		r.wait(t, i+2)
+		r.wait(t, n+1)
 	}
 	close(done)
 	working.Wait()
@@ -79,8 +80,8 @@ func TestCreationsDuringSynchronizationsKeepTheirClasses(t *testing.T) {
 	r.world.Hold(t)
 }
 
-// work creates a container, and may end it. The start of a container that was created without the plugin may be refused, and requests
-// fail when the plugin disconnects.
+// work creates a container, and may end it. The plugin refuses containers while it leaves, and the start of a container that was created
+// without it. Requests fail when the plugin disconnects.
 func (r *machineRig) work(t *testing.T, worker, i int) error {
 	t.Helper()
 	requests := []string{"rdt=silver", "", "blockio=slow", "rdt=,blockio=slow"}
@@ -96,7 +97,8 @@ func (r *machineRig) work(t *testing.T, worker, i int) error {
 	switch {
 	case err == nil && i%3 == 0:
 		return nil // runs on
-	case err == nil, strings.Contains(err.Error(), "was created while qos-nri-plugin was not connected"), strings.Contains(err.Error(), "ttrpc: closed"):
+	case err == nil, strings.Contains(err.Error(), "was created while qos-nri-plugin was not connected"),
+		strings.Contains(err.Error(), "qos-nri-plugin is leaving"), strings.Contains(err.Error(), "ttrpc: closed"):
 		return r.RemovePod(t.Context(), pod)
 	}
 	return err

@@ -40,13 +40,6 @@ func (l *listing) accept() {
 	l.accepted = true
 }
 
-// isAccepted reports whether the plugin is synchronized.
-func (l *listing) isAccepted() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.accepted
-}
-
 // failure returns why the runtime disconnected the plugin before it was synchronized. timeout is how long the runtime waits
 // for the whole list to be processed. It returns nil if the plugin was synchronized.
 //

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -53,9 +54,12 @@ func fieldsOf(a classes.Adjustment) fields {
 
 func (f fields) names() []string { return slices.Sorted(maps.Keys(f)) }
 
-// validates reports whether the runtime calls ValidateContainerAdjustment. A runtime that reports its version of NRI
-// does (NRI 0.12; validation is older). An older runtime would refuse the subscription.
-func (s *session) validates() bool { return s.stub.RuntimeNRIVersion() != "" }
+// validates reports whether the runtime calls ValidateContainerAdjustment, which NRI 0.10 has introduced. An older runtime
+// would refuse the subscription. For a runtime that does not report its version of NRI, the stub infers the version.
+func (s *session) validates() bool {
+	nri, err := version.ParseGeneric(s.stub.RuntimeNRIVersion())
+	return err == nil && nri.AtLeast(version.MustParseGeneric("0.10.0"))
+}
 
 func (s *session) subscription() api.EventMask {
 	return events(s.plugin.node.HasPodScope(), s.validates())

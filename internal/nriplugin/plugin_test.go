@@ -308,9 +308,9 @@ func TestANewPluginTracksRunningContainers(t *testing.T) {
 	r := newRig(t)
 	id := r.mustRun(t, r.pod(t, "a", "test.example/cache=solo"))
 	r.stop()
-	second := newNode(t, r.backend)
+	second, n := newNode(t, r.backend), r.Synchronizations()
 	startPlugin(t, second, r.Socket())
-	r.wait(t, 2)
+	r.wait(t, n+1)
 	pods := second.Assignments()
 	if len(pods) != 1 || len(pods[0].Containers) != 1 || pods[0].Containers[0].ID != id || pods[0].Containers[0].Assignments[0].Class != "solo" {
 		t.Errorf("assignments are %+v", pods)

@@ -61,7 +61,7 @@ func (p *Plugin) connect(ctx context.Context) error {
 	s := newSession(p)
 	defer s.close(conn)
 
-	if s.stub, err = s.newStub(s, conn, Name, &api.FailurePolicy{FailRequest: true}); err != nil {
+	if s.stub, err = s.newStub(conn); err != nil {
 		return err
 	}
 	defer p.node.Disconnected()
@@ -78,17 +78,20 @@ func (p *Plugin) connect(ctx context.Context) error {
 		p.node.SyncFailed(err)
 		return err
 	default:
-		return nil
 	}
+	if ctx.Err() != nil {
+		s.leave(conn)
+	}
+	return nil
 }
 
-// newStub returns a stub that calls the handlers of a plugin, and lets the session intercept the messages.
-func (s *session) newStub(handlers any, conn net.Conn, name string, policy *api.FailurePolicy) (stub.Stub, error) {
-	return stub.New(handlers, stub.WithConnection(conn), stub.WithPluginName(name), stub.WithPluginIdx(s.plugin.options.Index),
+// newStub returns a stub that calls the handlers of the session, and lets the session intercept the messages.
+func (s *session) newStub(conn net.Conn) (stub.Stub, error) {
+	return stub.New(s, stub.WithConnection(conn), stub.WithPluginName(Name), stub.WithPluginIdx(s.plugin.options.Index),
 		stub.WithLogger(logger{s.plugin.options.Log}), stub.WithOnClose(func() {}),
 		stub.WithTTRPCOptions([]ttrpc.ClientOpts{ttrpc.WithUnaryClientInterceptor(s.interceptRegistration)},
 			[]ttrpc.ServerOpt{ttrpc.WithUnaryServerInterceptor(s.interceptRequest)}),
-		stub.WithFailurePolicy(policy))
+		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}))
 }
 
 // close closes the connection. It then waits for a pending call to the runtime. The end of the connection ends this call.
@@ -188,6 +191,14 @@ func (c *watchedConn) Read(b []byte) (int, error) {
 func (c *watchedConn) Close() error {
 	c.end()
 	return c.Conn.Close()
+}
+
+// closeWrite ends this side of the connection. The runtime then ends the other side.
+func (c *watchedConn) closeWrite() {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		c.close()
+	}
 }
 
 func (c *watchedConn) end()   { c.once.Do(func() { close(c.ended) }) }

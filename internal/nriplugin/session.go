@@ -45,13 +45,18 @@ type session struct {
 	synchronized chan struct{}
 	listing      listing
 	neighbours   neighbours
+	// leaving ends when the session begins to leave the runtime. Hooks then no longer wait for the kernel.
+	leaving      context.Context
+	startLeaving context.CancelCauseFunc
 }
 
 func newSession(p *Plugin) *session {
-	return &session{
+	s := &session{
 		plugin: p, registered: make(chan struct{}), updating: semaphore.NewWeighted(1),
 		decodes: decodedFields(), synchronized: make(chan struct{}, 1), neighbours: neighbours{creations: map[string]creation{}},
 	}
+	s.leaving, s.startLeaving = context.WithCancelCause(context.Background())
+	return s
 }
 
 // Configure is called by the runtime once, after the registration.
@@ -110,6 +115,9 @@ func (s *session) CreateContainer(
 		return nil, nil, err
 	}
 	adjust, err = adjustmentOf(adjustment, assignments)
+	if adjust != nil && s.leaving.Err() != nil {
+		err = fmt.Errorf("%s: %w", containerOf(p, c), errLeaving) // there is no hook StartContainer to enforce its classes
+	}
 	if err != nil {
 		s.plugin.node.Stop(c.GetId())
 		return nil, nil, err
@@ -221,6 +229,10 @@ func (s *session) within(ctx context.Context, enforce func(context.Context) erro
 	late := fmt.Errorf("the kernel did not answer within %s: %w", limit, context.DeadlineExceeded)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
+
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	defer context.AfterFunc(s.leaving, func() { abort(errLeaving) })()
 	return enforce(ctx)
 }
 

@@ -46,6 +46,19 @@ func TestAPluginThatIsStoppedDuringAHookEndsAtOnceAndTheNextOneRecovers(t *testi
 	}
 }
 
+// TestContainersThatDoNotRequireThePluginAreBroughtInAfterwards creates a container while no plugin runs.
+func TestContainersThatDoNotRequireThePluginAreBroughtInAfterwards(t *testing.T) {
+	r := newMachineRig(t, simcgroup.New())
+	r.stop()
+	id := r.mustRun(t, r.pod(t, "a", "rdt=gold,blockio=fast"))
+	r.startNew(t)
+	r.wantReported(t, id, groups, "gold/pod")
+	if got := r.node.Status().Adopted; got != 1 {
+		t.Errorf("%d containers are counted as adopted, want 1", got)
+	}
+	r.world.Hold(t)
+}
+
 // startNew starts a new process of the plugin.
 func (r *machineRig) startNew(t *testing.T) {
 	t.Helper()

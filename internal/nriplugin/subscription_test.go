@@ -13,6 +13,9 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/ttrpc"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
 const (
@@ -95,4 +98,22 @@ func TestHooksAreSubscribedAsClassFilesNeedThem(t *testing.T) {
 	r.reconfigure(t, files)
 	r.wait(t, 4)
 	hooks.check(t, ofContainers, ofBoth, ofBoth, ofContainers)
+}
+
+// TestOldRuntimesAreNotAskedToValidate has containerd 2.1 with NRI 0.8. Validation came with NRI 0.10, in containerd 2.2.
+func TestOldRuntimesAreNotAskedToValidate(t *testing.T) {
+	for runtime, want := range map[string]string{
+		"v2.1.0": "CreateContainer,StartContainer,StopContainer,RemoveContainer",
+		"v2.2.0": ofContainers,
+	} {
+		var hooks subscriptions
+		r := &rig{Runtime: newRuntime(t, nriruntime.Options{Name: "containerd", Version: runtime, NRI: []adaptation.Option{hooks.option()}})}
+		if err := r.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(r.Stop)
+		startPlugin(t, newNode(t, nodetest.NewBackend()), r.Socket())
+		r.wait(t, 1)
+		hooks.check(t, want)
+	}
 }

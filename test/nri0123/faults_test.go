@@ -29,6 +29,9 @@ const (
 	initialWeight = "default 100\n"
 )
 
+// memoryLimit is what the DaemonSet gives to the plugin, in bytes.
+const memoryLimit = 256 << 20
+
 // process is a plugin process.
 type process struct {
 	*exec.Cmd
@@ -153,7 +156,9 @@ func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 		"a plugin that gets no CPU for a while recovers":                          missesRequests,
 		"a container that was created meanwhile is not started without its class": refusesWhatItMissed,
 		"five hundred containers with large specs are all reported":               reportsManyContainers,
+		"the largest environments that NRI transfers need little memory":          needsLittleMemory,
 		"a hundred restarts of the runtime leak nothing":                          outlivesRestarts,
+		"a plugin that is stopped leaves no container without its class":          leavesBetweenHooks,
 		"SIGTERM during a hook ends the plugin, and the next one recovers":        endsInAHook,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,11 +171,13 @@ func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 	}
 }
 
-// missesRequests uses a runtime that continues without a late plugin, as those before NRI 0.12.5 do.
+// missesRequests uses a runtime that continues without a late plugin, as those before NRI 0.12.5 do. It only fails the first creation,
+// because the plugin does not validate it.
 func missesRequests(t *testing.T, r *rig) {
 	p := r.start(t)
 	before := r.mustRun(t, "before", "heavy")
 	p.stopped(t)
+	r.mustRefuse(t, "late", "solo", "validator plugin 10-qos-nri-plugin failed")
 	first, second := r.mustRun(t, "first", "solo"), r.mustRun(t, "second", "solo")
 	p.goesOn(t)
 	r.wait(t, 2)
@@ -195,6 +202,7 @@ func missesRequests(t *testing.T, r *rig) {
 func refusesWhatItMissed(t *testing.T, r *rig) {
 	p := r.start(t)
 	p.stopped(t)
+	r.mustRefuse(t, "late", "solo", "validator plugin 10-qos-nri-plugin failed")
 	id := r.create(t, "missed", "solo")
 	p.goesOn(t)
 	r.wait(t, 2)
@@ -233,9 +241,44 @@ func reportsManyContainers(t *testing.T, r *rig) {
 		t.Errorf("%d are reported in the class, want %d", got, containers)
 	}
 	r.mustRefuse(t, "late", "solo", "solo")
-	// The DaemonSet gives 128 MiB to the plugin.
-	if took := p.status(t, "VmHWM"); took > 128<<10 {
+	if took := p.status(t, "VmHWM"); took > memoryLimit>>10 {
 		t.Errorf("%d MiB of memory are in use", took>>10)
+	}
+}
+
+// needsLittleMemory has as much of annotations in pods, and of environment in containers, as NRI transfers: the runtime sends four of
+// each in a message of 4 MiB.
+func needsLittleMemory(t *testing.T, r *rig) {
+	const containers, size, annotations = 110, 740 << 10, 240 << 10
+	large := nriruntime.ContainerConfig{Name: "main", Env: []string{"LARGE=" + strings.Repeat("x", size)}}
+	for i := range containers {
+		pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: fmt.Sprint("p", i), Annotations: map[string]string{
+			"container.qos.noderesource.dev/main": "blockio=heavy", "large": strings.Repeat("x", annotations),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := r.CreateContainer(t.Context(), pod, large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.StartContainer(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	p := r.start(t)
+	for i := range 3 {
+		if err := r.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		r.wait(t, i+2)
+	}
+	if got := strings.Count(r.assignments(t), "k8s.io/blockio"); got != containers {
+		t.Errorf("%d containers are reported, want %d", got, containers)
+	}
+	if took := p.status(t, "VmHWM"); took > memoryLimit>>10 {
+		t.Errorf("at most %d MiB of memory were in use", took>>10)
 	}
 }
 

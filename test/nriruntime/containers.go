@@ -169,6 +169,7 @@ func (r *Runtime) Exit(ctx context.Context, id string) (done <-chan struct{}, er
 
 // StopContainer ends the container's processes if it runs, and calls the hooks unless its exit did so already.
 func (r *Runtime) StopContainer(ctx context.Context, id string) error {
+	defer r.bridge.blockSync()()
 	if _, err := r.Exit(ctx, id); err != nil && !errors.Is(err, ErrState) {
 		return err
 	}
@@ -176,7 +177,6 @@ func (r *Runtime) StopContainer(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	defer r.bridge.blockSync()()
 	r.logFailed(ctx, "stop", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
 	return nil
 }

@@ -7,6 +7,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
@@ -68,6 +69,9 @@ func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reco
 	_, err := reconcile.Await(ctx, h.store, call, "enforce the classes of "+holder.String(), func() (struct{}, error) {
 		return struct{}{}, reconcile.Enforce(ctx, h.store, holder, steps)
 	})
+	if errors.Is(err, context.Canceled) {
+		err = context.Cause(ctx)
+	}
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("enforcing its classes: %w", err)
 	}

@@ -1,0 +1,35 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// leaveTime limits how long a session takes to leave the runtime.
+const leaveTime = 3 * time.Second
+
+// errLeaving is the error of a hook that cannot be completed because the session ends.
+var errLeaving = errors.New("qos-nri-plugin is leaving the container runtime, because it is being stopped; " +
+	"the kubelet creates the container again")
+
+// leave ends a session. It answers the hooks that are under way, refuses containers that would get a class, and closes the
+// connection when no hook is under way.
+//
+// NRI has no call by which a plugin leaves, so the runtime may begin a hook at the same time. It then fails the creation of
+// the container, because the plugin is one of its validators.
+func (s *session) leave(conn *watchedConn) {
+	s.startLeaving(errLeaving)
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+
+	_ = s.update(ctx, nil) // returns when no hook is under way, because the runtime calls hooks and updates under one lock
+	conn.closeWrite()
+	select {
+	case <-conn.ended:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,157 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nri0123_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/containerd/nri/pkg/adaptation"
+	validator "github.com/containerd/nri/plugins/default-validator"
+
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
+)
+
+const heavyWeight = "default 10000\n"
+
+// stopper is a host on which the plugin is the process of a container: it gets SIGTERM when this container is stopped.
+type stopper struct {
+	*hostdir.Host
+	// own is the plugin's container, and process its process.
+	own     atomic.Pointer[string]
+	process *process
+}
+
+// Delete ends the processes of a container.
+func (s *stopper) Delete(ctx context.Context, id string) error {
+	if own := s.own.Load(); own != nil && *own == id {
+		if err := errors.Join(s.process.Process.Signal(syscall.SIGTERM), <-s.process.ended); err != nil {
+			return err
+		}
+	}
+	return s.Host.Delete(ctx, id)
+}
+
+// leavesBetweenHooks stops and starts the plugin again and again while containers are created. The runtime must not start a container of
+// a pod that requires the plugin without its class. Half of the time the kubelet stops the plugin, as a container.
+func leavesBetweenHooks(t *testing.T, r *rig) {
+	const creators, times = 4, 20
+	host := &stopper{Host: r.host}
+	r.Stop()
+	check := adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: true})
+	var err error
+	if r.Runtime, err = nriruntime.New(r.dir, nriruntime.Options{OCI: host, NRI: []adaptation.Option{check}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+
+	var created, refused atomic.Int64
+	var wg sync.WaitGroup
+	ended := make(chan struct{})
+	for i := range creators {
+		pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: fmt.Sprint("requires", i), Annotations: map[string]string{
+			"container.qos.noderesource.dev/main": "blockio=heavy", "required-plugins.noderesource.dev": "[ qos-nri-plugin ]",
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			for !done(ended) {
+				if r.createsInClass(t, pod) {
+					created.Add(1)
+				} else {
+					refused.Add(1)
+				}
+			}
+		})
+	}
+
+	for i := range times {
+		host.process = r.start(t)
+		for n := created.Load(); created.Load() < n+creators; { // the plugin is under load
+		}
+		if i%2 == 0 {
+			r.stopAsContainer(t, host)
+			continue
+		}
+		host.process.signal(t, syscall.SIGTERM)
+		if err := <-host.process.ended; err != nil {
+			t.Errorf("the plugin ended with %v", err)
+		}
+	}
+	close(ended)
+	wg.Wait()
+	if created.Load() == 0 || refused.Load() == 0 {
+		t.Errorf("%d containers were created, and %d refused", created.Load(), refused.Load())
+	}
+}
+
+// stopAsContainer stops the plugin as the kubelet does.
+func (r *rig) stopAsContainer(t *testing.T, host *stopper) {
+	t.Helper()
+	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "qos-nri-plugin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "plugin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.StartContainer(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	host.own.Store(&id)
+	if err := errors.Join(r.StopContainer(t.Context(), id), r.RemovePod(t.Context(), pod)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func done(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// refusals are the reasons for which a container may be refused while the plugin leaves, is away, or comes back.
+func refusals() []string {
+	return []string{
+		"qos-nri-plugin is leaving the container runtime", "validator plugin 10-qos-nri-plugin failed: ttrpc: closed",
+		`required plugin "qos-nri-plugin" not present`, "created while qos-nri-plugin was not connected",
+	}
+}
+
+// createsInClass creates, starts and removes a container. It reports whether the runtime started it.
+func (r *rig) createsInClass(t *testing.T, pod string) bool {
+	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	if err == nil {
+		err = r.StartContainer(t.Context(), id)
+	}
+	if err == nil {
+		if weight, err := r.host.ReadFile(id, "io.weight"); err != nil || weight != heavyWeight {
+			t.Errorf("a container that requires the plugin was started with io.weight %q, %v", weight, err)
+		}
+	} else if !slices.ContainsFunc(refusals(), func(reason string) bool { return strings.Contains(err.Error(), reason) }) {
+		t.Errorf("a container was refused with %v", err)
+	}
+	if id != "" {
+		if err := r.RemoveContainer(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	return err == nil
+}
