@@ -129,8 +129,8 @@ func TestTheReadOnlySocketServesFewConnections(t *testing.T) {
 			served = append(served, conn)
 		}
 	}
-	if len(served) != 8 {
-		t.Errorf("%d connections are served, want 8", len(served))
+	if len(served) != 4 {
+		t.Errorf("%d connections are served, want 4", len(served))
 	}
 	if _, err := qosv1alpha1.NewNodeQOSClient(r.all).Status(t.Context(), &qosv1alpha1.StatusRequest{}); err != nil {
 		t.Errorf("the other socket: %v", err)
@@ -141,6 +141,21 @@ func TestTheReadOnlySocketServesFewConnections(t *testing.T) {
 	}
 	for !isServed(r.dial(t)) { // until the server has noticed the end of the connection
 		runtime.Gosched()
+	}
+}
+
+func TestTheReadOnlySocketTakesFewRequestsASecond(t *testing.T) {
+	r := newReadOnly(t)
+	answers := map[codes.Code]int{}
+	for range 500 {
+		_, err := qosv1alpha1.NewNodeQOSClient(r.read).Status(t.Context(), &qosv1alpha1.StatusRequest{})
+		answers[status.Code(err)]++
+	}
+	if answers[codes.OK] < 20 || answers[codes.ResourceExhausted] == 0 || len(answers) != 2 {
+		t.Errorf("answers are %v; want at least 20 of code OK, and others of code ResourceExhausted", answers)
+	}
+	if _, err := qosv1alpha1.NewNodeQOSClient(r.all).Status(t.Context(), &qosv1alpha1.StatusRequest{}); err != nil {
+		t.Errorf("the other socket: %v", err)
 	}
 }
 

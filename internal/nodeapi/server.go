@@ -15,10 +15,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
@@ -26,11 +28,14 @@ import (
 // stopTime is how long requests may continue after the server was stopped. Streams end at once.
 const stopTime = 2 * time.Second
 
-// These constants limit the memory that the clients of the read-only socket can take from the plugin.
+// These constants limit the memory and the CPU time that the clients of the read-only socket can take from the plugin. A
+// publisher has one connection with two streams.
 const (
-	maxReadConnections = 8
-	maxReadStreams     = 8       // per connection
-	maxReadRequest     = 4 << 10 // bytes
+	maxReadConnections    = 4
+	maxReadStreams        = 4       // per connection
+	maxReadRequest        = 4 << 10 // bytes
+	readRequestsPerSecond = 10      // of all connections; streams count when they begin
+	readRequestBurst      = 20
 )
 
 // Options of a Server.
@@ -89,7 +94,8 @@ func (s *Server) open(ctx context.Context) ([]endpoint, error) {
 	}
 
 	read, err := s.endpoint(ctx, s.options.ReadSocket, s.options.ReadGroup, readOnly(),
-		grpc.UnknownServiceHandler(refuseChange), grpc.MaxConcurrentStreams(maxReadStreams), grpc.MaxRecvMsgSize(maxReadRequest))
+		grpc.UnknownServiceHandler(refuseChange), grpc.MaxConcurrentStreams(maxReadStreams), grpc.MaxRecvMsgSize(maxReadRequest),
+		grpc.InTapHandle(limitRate(rate.NewLimiter(readRequestsPerSecond, readRequestBurst))))
 	if err != nil {
 		return nil, errors.Join(err, all.listener.Close())
 	}
@@ -127,6 +133,17 @@ func readOnly() *grpc.ServiceDesc {
 	api.Methods = slices.DeleteFunc(slices.Clone(api.Methods), func(m grpc.MethodDesc) bool { return !slices.Contains(reads, m.MethodName) })
 	api.Streams = slices.DeleteFunc(slices.Clone(api.Streams), func(s grpc.StreamDesc) bool { return !slices.Contains(reads, s.StreamName) })
 	return &api
+}
+
+// limitRate refuses requests that exceed the limit, before they use a goroutine.
+func limitRate(limit *rate.Limiter) tap.ServerInHandle {
+	return func(ctx context.Context, _ *tap.Info) (context.Context, error) {
+		if !limit.Allow() {
+			return nil, status.Errorf(codes.ResourceExhausted,
+				"the read-only socket of the node API takes %d requests a second; use Watch and WatchAssignments to follow changes", readRequestsPerSecond)
+		}
+		return ctx, nil
+	}
 }
 
 // refuseChange answers the requests that are not part of the read-only API.
