@@ -5,7 +5,6 @@ package classes
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"strings"
 )
@@ -16,9 +15,9 @@ type Owner struct{ PodUID, Container string }
 
 func (o Owner) String() string {
 	if o.Container == "" {
-		return "pod " + o.PodUID
+		return "pod " + clip(o.PodUID)
 	}
-	return fmt.Sprintf("container %q of pod %s", o.Container, o.PodUID)
+	return "container " + quote(o.Container) + " of pod " + clip(o.PodUID)
 }
 
 // Holder is a container as the runtime reports it, or a pod sandbox if Container is empty. A holder requests and holds

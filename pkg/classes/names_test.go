@@ -100,3 +100,18 @@ func TestUserTextInErrorsIsShortAndOnOneLine(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+func TestHoldersAndOwnersOfAnyNameAreShortAndPrintable(t *testing.T) {
+	name := "\x1b[2J\u009b\n" + strings.Repeat("x", 1<<20)
+	for _, text := range []string{
+		Owner{PodUID: name}.String(), Owner{PodUID: name, Container: name}.String(),
+		Holder{PodNamespace: name, PodName: name, Container: name}.String(),
+	} {
+		if len(text) > 300 || Printable(text, len(text)) != text {
+			t.Errorf("got %d bytes: %.300q", len(text), text)
+		}
+	}
+	if got, want := (Owner{PodUID: "1-2", Container: "main"}).String(), `container "main" of pod 1-2`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
