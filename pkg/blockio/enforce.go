@@ -104,7 +104,7 @@ func (g group) read() (values, error) {
 	return state, nil
 }
 
-// apply writes rest, the part of change that the cgroup lacks, and verifies the whole change. On an error it restores state.
+// apply writes the settings in rest, which the cgroup lacks, and verifies the whole change. On an error it restores state.
 func (g group) apply(rest, state, change values) error {
 	err := g.writeAll(rest)
 	if err == nil {

@@ -87,8 +87,8 @@ func (s *snapshot) inherit(previous *snapshot) *snapshot {
 	return s
 }
 
-// released returns a copy of the snapshot without the removed classes that are not in use. A class that is offered and not in
-// use keeps only its own values, and loses the values of its predecessors.
+// released returns a copy of the snapshot without the classes that are neither offered nor in use. A class that is offered
+// but not in use loses the values that it had in former configurations.
 func (s *snapshot) released(inUse func(class string) bool) *snapshot {
 	kept := *s
 	kept.classes = maps.Clone(s.classes)

@@ -102,7 +102,7 @@ func ParsePairs(value string) ([]Pair, error) {
 	return pairs, nil
 }
 
-// eachPair calls the function use for each "resource=class" pair in value. It passes the canonical name of the resource.
+// eachPair calls use(resource, class) for each "resource=class" pair in value, with the canonical name of the resource.
 func eachPair(value string, use func(resource, class string) error) error {
 	if len(value) > maxPairsLength {
 		return badRequest("the request is longer than %d bytes", maxPairsLength)

@@ -88,10 +88,10 @@ type ThreadMover interface {
 // of the container, as for a resize, it sets the stored values again.
 type StoredValueChecker interface {
 	Backend
-	// IsStale reports whether the cgroup v2 files that a runtime has stored for a container of a class are stale. The
-	// files are stale if they have the values of another class, or if they name a device that the machine lost. If the
-	// files have values of no known class, a former configuration had these values. The backend remembers them, and
-	// later changes of a class clear them. IsStale does no I/O.
+	// IsStale reports whether the cgroup v2 files that a runtime has stored for a container of the class are stale. They are
+	// stale if they have the values of another class, or if they name a device that the machine lost. If they have values
+	// that no class has any more, the backend remembers these values, so that later changes of a class clear them. IsStale
+	// does no I/O.
 	IsStale(class string, stored map[string]string) bool
 }
 

@@ -33,7 +33,7 @@ type document struct {
 	problems []*FieldError
 }
 
-// report adds a problem. Strings and errors in args can have any text of the file.
+// report adds a problem. It makes strings and errors in args printable, because they can have any text from the file.
 func (d *document) report(line int, field, format string, args ...any) {
 	args = slices.Clone(args)
 	for i, arg := range args {

@@ -99,8 +99,8 @@ func newBandwidth(config goresctrl.CacheIdMbaConfig) (b bandwidth) {
 	return b
 }
 
-// valueFor returns the value for a cache ID. If no setting has this ID, it returns the value for all IDs. If no setting
-// is for all IDs, it returns the parameter otherwise.
+// valueFor returns the value for a cache ID. If no setting has this ID, it returns the value for all IDs. If no setting is
+// for all IDs, it returns the value of the parameter otherwise.
 func valueFor[T any](settings []setting[T], id int, otherwise T) T {
 	for _, s := range settings {
 		switch {

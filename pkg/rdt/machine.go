@@ -29,8 +29,8 @@ func (t tree) exists(group string) bool {
 	return err == nil
 }
 
-// notExist reports whether err means that a group does not exist. With ENOTDIR, the name belongs to a file that a newer
-// kernel or the mount option debug adds to the root directory, and that groupNames returns as if it were a group.
+// notExist reports whether err means that a group does not exist. ENOTDIR means that the name is of a file in the root
+// directory. Newer kernels and the mount option debug add files there, and groupNames takes them for groups.
 func notExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOTDIR)
 }

@@ -106,7 +106,7 @@ func cpuSupports(host FS) bool {
 }
 
 // mountFor mounts resctrl with the mount options that the configuration asks for. If that fails, it tries again without the
-// options that separate code and data. Every configuration has the shares for unified caches that are needed then.
+// options that separate code and data. The shares for unified caches then apply, which every configuration has.
 func mountFor(host FS, config *Config) error {
 	options := config.mountOptions(true)
 	err := host.Mount("resctrl", DefaultMountPoint, "resctrl", options)

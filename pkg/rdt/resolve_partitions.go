@@ -17,8 +17,8 @@ type request struct {
 	*proportion
 }
 
-// partitionMasks returns the masks of one cache that the partitions get. The keys of the result are the kind of use,
-// then the name of the partition.
+// partitionMasks returns the masks that the partitions get in one cache. The outer key of the result is unified, code or
+// data, and the inner key is the name of a partition.
 func (r *resolver) partitionMasks(level string, cache CacheInfo, id int) (map[string]map[string]uint64, error) {
 	whole := map[string]uint64{}
 	for _, p := range r.config.partitions {

@@ -156,7 +156,7 @@ func (m *move) pass(ctx context.Context) (moved int, err error) {
 	return moved, err
 }
 
-// each calls the function do for every thread, with the thread's group. It skips threads that end meanwhile.
+// each calls do(tid, group) for every thread, with the thread's group. It skips threads that end meanwhile.
 func (m *move) each(do func(tid int, group string) error) error {
 	tids, err := m.list()
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // proportion is a requested share of a cache, independent of the CPU. It is a mask or a range in per cent.
 type proportion struct {
 	text string
-	// mask is counted from bit 0 for a partition, and from the lowest bit of the partition's mask for a class. If mask is
-	// 0, the share is the range from low to high per cent.
+	// mask is the requested mask, or 0 if the share is the range from low to high per cent. For a partition, bit 0 of mask is
+	// bit 0 of the cache. For a class, bit 0 of mask is the lowest bit of the partition's mask.
 	mask      uint64
 	low, high uint64
 	// ranged reports whether the text had both ends of the range.
@@ -83,8 +83,8 @@ func (p *proportion) within(base uint64, cache CacheInfo) (uint64, error) {
 	return mask, cache.legal(mask)
 }
 
-// percentOf returns the part of base that a range in per cent selects. The range counts the set bits of base, from the
-// lowest one. If the range is too small for the CPU, percentOf extends it, downwards first.
+// percentOf returns the bits of base from p.low to p.high per cent, where 0% is the lowest bit of base and 100% the highest.
+// If these bits are too few for the CPU, percentOf adds neighbouring bits, lower ones first.
 func (p proportion) percentOf(base uint64, cache CacheInfo) (uint64, error) {
 	width, least := uint64(bits.OnesCount64(base)), cache.minBits()
 	if width < least {
