@@ -75,7 +75,7 @@ func (m *machine) inspectDisks(host FS) error {
 	return nil
 }
 
-// addSchedulers records the weight settings that the schedulers of a disk add.
+// addSchedulers records the weight files of a disk's schedulers, and whether the active scheduler acts on weights.
 func (m *machine) addSchedulers(dev device, data []byte) {
 	files := map[string]weightFile{"bfq": ioBFQWeight, "cfq": ioWeight}
 	if m.version == 1 {

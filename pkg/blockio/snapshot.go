@@ -106,7 +106,7 @@ func (s *snapshot) released(inUse func(class string) bool) *snapshot {
 	return &kept
 }
 
-// change returns the change from one class to another. known is false if the snapshot does not have the class from.
+// change returns the change that moves a cgroup between two classes. known is false if the snapshot lacks the former class.
 func (s *snapshot) change(from, to string) (change values, known bool, err error) {
 	target, err := s.valuesOf(to)
 	if err != nil {

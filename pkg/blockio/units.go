@@ -21,9 +21,9 @@ const (
 	maxWeight = 1000
 )
 
-// maxRate returns the largest usable limit of a kind. The kernel reads some larger limits as "no limit", and in cgroup
-// v1 it truncates them to 32 bits (block/blk-throttle.c). The result is below the largest int64, because
-// resource.ParseQuantity reduces larger quantities to the largest int64.
+// maxRate returns the largest usable limit of a kind. The kernel reads some larger limits as "no limit", and in cgroup v1 it
+// truncates them to 32 bits (block/blk-throttle.c). maxRate never returns the largest int64: resource.ParseQuantity returns
+// that value for all larger quantities, so parseQuantity could not refuse them.
 func maxRate(kind int) uint64 {
 	if kind == readIOPS || kind == writeIOPS {
 		return math.MaxUint32 - 1

@@ -67,7 +67,7 @@ func (v values) merge(other values) values {
 	return merged
 }
 
-// changeTo returns the change that replaces the values v by the values in the parameter to. It affects no other settings.
+// changeTo returns the change from the values v to the values in the parameter to. It resets the settings that only v has.
 func (v values) changeTo(to values) values {
 	change := values{}
 	for s := range v {

@@ -181,8 +181,8 @@ func (c CacheInfo) legal(mask uint64) error {
 	return nil
 }
 
-// firstRun returns the lowest run of ones in a mask. The kernel compares only the length of this run with the minimum
-// number of bits, even if masks may have gaps (cbm_validate).
+// firstRun returns the lowest run of ones in a mask. Even on CPUs whose masks may have gaps, the kernel compares only the
+// length of this run with the minimum number of bits (cbm_validate).
 func firstRun(mask uint64) uint64 { return mask &^ (mask + mask&-mask) }
 
 func contiguous(mask uint64) bool { return firstRun(mask) == mask }

@@ -33,8 +33,8 @@ type live struct {
 	config     *Config
 	machine    *machine
 	resolution Resolution
-	// offered has the configured classes. draining has the classes, of this or a former run, that are not configured
-	// any more but still have a group.
+	// offered has the configured classes. draining has the classes that are not configured any more but still have a group.
+	// These include classes of a former run of this program.
 	offered, draining []string
 	// effective has the kernel's values of all managed groups, including the groups of draining classes. It includes
 	// the root group if the configuration sets the root group.

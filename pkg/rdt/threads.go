@@ -16,8 +16,8 @@ import (
 var ErrUnsettled = errors.New("new threads kept appearing outside the group")
 
 const (
-	// maxPasses is the maximum number of passes over the threads of a container. A thread that is forked during a pass
-	// starts in the group of its parent. Few passes are therefore enough, unless a container keeps forking.
+	// maxPasses is the maximum number of passes over the threads of a container. A new thread starts in the group of its
+	// parent, so few passes are enough once the parents were moved, unless a container keeps forking.
 	maxPasses = 50
 	// repairPasses is the number of passes of MoveThreads. It can be small, because MoveThreads is called again.
 	repairPasses = 3
