@@ -142,7 +142,7 @@ func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 	return s, err
 }
 
-// Release implements classes.Backend. It changes no cgroup: the cgroups of ended containers are gone.
+// Release implements classes.Backend. It changes only the snapshot, because no cgroup is in a class that is not in use.
 func (b *Backend) Release(_ context.Context, inUse func(class string) bool) error {
 	used := map[string]bool{}
 	for class := range b.live.Load().classes {

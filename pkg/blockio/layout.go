@@ -13,7 +13,7 @@ import (
 type write struct{ file, data string }
 
 type layout interface {
-	// writes returns the writes that make a change, in the order in which they must be done. Each write may be repeated.
+	// writes returns the writes that apply a change, in the order in which the caller must do them. Each write is idempotent.
 	writes(change values) []write
 	// files returns the files that must be read to know the state of a cgroup.
 	files(weights []weightFile) []string

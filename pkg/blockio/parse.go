@@ -55,9 +55,9 @@ func parseLimit(text string) (uint64, error) {
 	return limit, nil
 }
 
-// parseWeights reads a file of weights. The default weight is in the line "default 100", or before Linux 5.4 just
-// "100". The weight of a device is in a line like "MAJ:MIN 200". In cgroup v1, these lines are in a second file,
-// "…weight_device". For that file, the caller passes the name of the first file.
+// parseWeights adds the weights in a cgroup file to into. The line "default 100", or before Linux 5.4 just "100", has
+// the default weight. A line like "8:0 200" has the weight of a device. In cgroup v1, a second file, named
+// "…weight_device", has the lines of devices. For this file, the parameter file is the name without "_device".
 func parseWeights(into values, file weightFile, data []byte) error {
 	for _, fields := range fieldsOf(data) {
 		weight, err := strconv.ParseUint(fields[len(fields)-1], 10, 64)

@@ -11,9 +11,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Repair implements classes.Backend. It resolves the live configuration again and makes the result live. It reports
-// drift if a disk of a class appeared or disappeared, or if a disk began or ceased to act on weights. It does not check
-// the values in the cgroups of containers, because these values belong to the holders and not to the configuration.
+// Repair implements classes.Backend. It resolves the live configuration again and makes the new snapshot live. It
+// reports drift if the values of a class or the status changed, e.g. because a disk was added or got another I/O
+// scheduler. Repair does not read the cgroups of containers, because their values are not part of the configuration.
 func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	now := b.live.Load()
 	if now.config == nil {

@@ -105,7 +105,7 @@ func (v values) undo(state values) values {
 // equals reports whether v is exactly the state of a cgroup with the values of a class.
 func (v values) equals(class values) bool { return len(v.changeTo(class).remaining(v)) == 0 }
 
-// clearsOnly reports whether a change sets nothing but initial values.
+// clearsOnly reports whether a change only resets settings to the values of a new cgroup.
 func (v values) clearsOnly() bool {
 	return len(v.only(func(s setting) bool { return v[s] != s.initial() })) == 0
 }

@@ -115,9 +115,9 @@ func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error)
 	return t.payloadDir(target, dir), t.io.version, nil
 }
 
-// dir returns the target's directory in a hierarchy. This is the directory of the target's cgroups path. If that directory does
-// not exist and the target is a container with a process, dir returns the directory of the cgroup of that process. dir returns
-// only directories that belong to the target alone.
+// dir returns the target's directory in a hierarchy. It is the directory of the target's cgroups path. If there is no
+// such directory and the target is a container with a process, dir takes the cgroup of this process instead. dir never
+// returns a directory that the target shares with others.
 func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	group, err := ownPath(target)
 	dir := path.Join(h.point, group)

@@ -238,8 +238,8 @@ func (e *FieldError) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// SplitErrors splits an error of errors.Join into its parts, recursively and in order. It does not split an error that
-// wraps several errors and adds text of its own.
+// SplitErrors splits an error of errors.Join into its parts, recursively and in order. An error that wraps several
+// errors and has text of its own, e.g. one of fmt.Errorf, stays whole.
 func SplitErrors(err error) []error {
 	if err == nil {
 		return nil

@@ -14,8 +14,8 @@ type slot struct{ resource, class string }
 // Ledger records which holder has which class. It is not safe for concurrent use.
 type Ledger struct {
 	holders map[string]Holding
-	// slots has the owners of each class, and for each owner the number of the owner's holders. The system default is not in
-	// slots.
+	// slots has the number of holders and reservations, by class and owner. However many holders an owner has, the
+	// owner occupies one slot of the class. The system default is not in slots.
 	slots map[slot]map[Owner]int
 	// reserved has the slots that a holder occupies in addition to the slots of its assignments, by the holder's ID.
 	reserved map[string]reservation
@@ -61,8 +61,8 @@ func (l *Ledger) Adopt(h Holding) {
 }
 
 // Change assigns the classes in assignments to a holder, either all of them or none. The holder's assignments of other
-// resources stay. Change returns all assignments of the holder before the change. To undo the change, call Adopt for
-// the holder with these assignments. Errors are *RequestError or ErrUnknownHolder.
+// resources stay. Change returns all assignments that the holder had before. To undo the change, call Adopt for the
+// holder with the returned assignments. Errors are *RequestError or ErrUnknownHolder.
 func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assignment, error) {
 	h, ok := l.holders[id]
 	if !ok {
@@ -156,12 +156,12 @@ func (l *Ledger) Holdings() []Holding {
 	return slices.SortedFunc(maps.Values(l.holders), compareHoldings)
 }
 
-// InUse returns the number of owners that have a class. It returns 0 for the system default.
+// InUse returns the number of slots of a class that are in use: one for each owner. It returns 0 for the system default.
 func (l *Ledger) InUse(resource, class string) int {
 	return len(l.slots[slot{CanonicalResource(resource), class}])
 }
 
-// Used returns the number of owners for each class of a resource that is in use. The result does not have the system default.
+// Used returns the classes of a resource that are in use, each with its number of owners. The system default is left out.
 func (l *Ledger) Used(resource string) map[string]int {
 	used := map[string]int{}
 	for s, owners := range l.slots {

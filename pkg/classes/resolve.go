@@ -46,15 +46,15 @@ type resolver struct {
 	asks []asks
 }
 
-// Resolve decides the class of every resource in the holder's scope. The result includes resources whose class is the
-// system default, and has the order of the catalog. The result is read-only, because holders that request nothing share
-// one result. Every error is a *RequestError with one line for users.
+// Resolve decides the class of every resource in the holder's scope. The result has one assignment for each of these
+// resources, in the order of the catalog. Callers must not change the result, because all holders that request nothing
+// share one slice. Every error is a *RequestError with one line for users.
 //
-// The first request for a resource counts. Resolve reads the sources in this order: the container's own annotation, the
-// kubelet's allocation, the CRI annotations of the runtimes, the container annotations of the KEP and of the runtimes,
-// the pod's annotation, the pod annotations of the KEP and of the runtimes. If there is no request, the class is the
-// resource's default. A request for the empty class requests the system default. If a container's annotation
-// contradicts the container's allocation, Resolve returns an error.
+// If several sources request a class of one resource, the first of these sources wins: the annotation for the container
+// (ContainerKeyPrefix), the kubelet's allocation (AllocatedKeyPrefix), the annotation io.kubernetes.cri.*-class, the
+// KEP's or the runtime's pod annotation for the container, PodKey, the KEP's or the runtime's annotation for the whole
+// pod. If no source requests a class, the resource's default applies. A request for the empty class requests the system
+// default. If an annotation for the container requests another class than the kubelet allocated, Resolve fails.
 func (c *Catalog) Resolve(h Holder) ([]Assignment, error) {
 	s := resolver{catalog: c, holder: &h}
 	assignments, err := s.resolve()

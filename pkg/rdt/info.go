@@ -49,7 +49,7 @@ type BandwidthUnit string
 const (
 	// Percent is a percentage of the full bandwidth. Intel CPUs use it.
 	Percent BandwidthUnit = "%"
-	// MBps is the unit of the kernel's feedback loop, under the mount option mba_MBps.
+	// MBps is the unit when resctrl is mounted with mba_MBps. The kernel then enforces the limit with a feedback loop.
 	MBps BandwidthUnit = "MBps"
 	// EighthGBps is an absolute limit in units of 1/8 GB/s. AMD CPUs use it.
 	EighthGBps BandwidthUnit = "1/8 GB/s"

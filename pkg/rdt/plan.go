@@ -57,8 +57,8 @@ func Plan(current, wanted map[string]Schemata, info Info) []Op {
 	return ops
 }
 
-// cell is one thing that groups share. It is either a cache, including its code and data parts, or the memory bandwidth
-// of one domain. Cells do not depend on each other.
+// cell is something that groups share: either a cache, including its code and data parts, or the memory bandwidth of one
+// domain. Each unit of a cell is one group's value in one schema. A change in one cell never waits for another cell.
 type cell struct {
 	// level is the level of the cache, and the values of the units are cache masks. For bandwidth, level is empty.
 	level string
@@ -81,7 +81,7 @@ type unit struct {
 	old, current, wanted uint64
 	// created is true while the unit belongs to a new group that is not written yet. Until then the unit uses nothing of the cell.
 	created bool
-	// apart has the units of other groups that share no bit with this unit, neither before nor after the change.
+	// apart has the units of other groups whose masks do not overlap this unit's mask, neither before nor after the change.
 	apart []*unit
 }
 

@@ -91,8 +91,8 @@ func (m *machine) noCLOSID(wanted map[string]Schemata, short int) error {
 	return fmt.Errorf("%s; remove classes, or resctrl groups of other programs: %w", text, ErrNoCLOSID)
 }
 
-// exclusiveOverlaps returns an error for the masks that the kernel would refuse, because they overlap an exclusive
-// group that the configuration does not change.
+// exclusiveOverlaps returns an error for each wanted mask that overlaps an exclusive group which the configuration does
+// not change. The kernel would refuse such a mask.
 func (m *machine) exclusiveOverlaps(wanted map[string]Schemata) error {
 	exclusive := m.names(func(name string) bool {
 		_, ok := wanted[name]

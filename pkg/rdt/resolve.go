@@ -77,8 +77,8 @@ func (r *resolver) report(err *ConfigError) {
 	}
 }
 
-// unsupported reports settings for a resource that this CPU lacks. The configuration must mark the resource as
-// optional; otherwise the settings are errors.
+// unsupported handles settings for a resource that this CPU cannot allocate. If the configuration marks the resource as
+// optional, unsupported records the settings as ignored. Otherwise it reports them as problems.
 func (r *resolver) unsupported(setting, option string, optional bool, isSet func(class, partition) bool) {
 	for class, p := range r.config.classes() {
 		switch {

@@ -28,7 +28,7 @@ const (
 
 // live is the applied state. It is immutable.
 type live struct {
-	// config is the applied configuration, and nil before the first Apply. machine is the state of resctrl before
+	// config is the applied configuration. It is nil before the first Apply. machine is the state of resctrl before
 	// config was applied.
 	config     *Config
 	machine    *machine

@@ -34,8 +34,8 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 	moves := make([]*move, len(targets))
 	threads := make([][]int, len(targets))
 	var problems []error
-	// The threads are listed before the group is read. In the opposite order, a thread that is created in the group in
-	// between would be taken for a thread outside the group.
+	// The loop lists the threads before m.outside reads the class's group. In the opposite order, a thread that the group gets
+	// between the two reads would be missing from the group's tasks, and would be mistaken for a thread outside the group.
 	for i, target := range targets {
 		moves[i] = b.newMove(m.tree, target, class)
 		if threads[i], err = moves[i].list(); err != nil {
