@@ -32,7 +32,7 @@ type FS interface {
 type Tree interface {
 	// IORoot returns the mount point of the hierarchy with the io controller, and the cgroup version of this hierarchy.
 	IORoot() (dir string, version int, err error)
-	// Unified reports whether runtimes accept values for cgroup v2 files.
+	// Unified reports whether container runtimes accept values for cgroup v2 files (OCI linux.resources.unified).
 	Unified() bool
 	// IODir returns the directory with the target's io controller files, and the cgroup version of this directory.
 	IODir(target classes.Holder) (dir string, version int, err error)
@@ -171,8 +171,8 @@ func (b *Backend) Withdraw(context.Context) error {
 	return nil
 }
 
-// Adjust implements classes.Backend. The adjustment sets io.max and the weights of containers in cgroup v2. It has one
-// line for each device.
+// Adjust implements classes.Backend. If the runtime writes the values, the adjustment has the texts for io.max and the
+// weight files, with one line for each device. Otherwise the adjustment is empty.
 func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	s := b.live.Load()
 	change, _, err := s.change(from, to)
@@ -197,8 +197,8 @@ func (b *Backend) Status() classes.BackendStatus {
 	return status
 }
 
-// Effective returns the values of each offered class on this machine, as the content of cgroup files. Its keys are the
-// class and the file.
+// Effective returns the content of cgroup files that corresponds to each offered class on this machine. The keys of the
+// result are the class, then the file.
 func (b *Backend) Effective() map[string]map[string]string {
 	s := b.live.Load()
 	effective := map[string]map[string]string{}

@@ -63,7 +63,8 @@ func (r *resolver) disksOf(item *item) (disks []disk, degraded []string) {
 		disks = append(disks, found.disks...)
 	}
 
-	// Patterns of a list are alternatives, so that one class file fits nodes with different disks. A name must exist.
+	// One matching pattern in Devices is enough, so that one class file fits nodes with different disks. A path that is
+	// not a pattern must exist.
 	if len(disks) > 0 {
 		unmatched = slices.DeleteFunc(unmatched, isPattern)
 	}
@@ -77,8 +78,8 @@ func (r *resolver) disksOf(item *item) (disks []disk, degraded []string) {
 // isPattern is true for a path that filepath.Match does not take literally.
 func isPattern(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
-// match returns the match of a pattern and caches it. All classes therefore get the same disks for a pattern, and the
-// warnings of a pattern appear once.
+// match returns the disks that match a pattern. It caches the result, so that all classes get the same disks for a
+// pattern, and each warning appears once.
 func (r *resolver) match(pattern string) (match, error) {
 	if found, known := r.matches[pattern]; known {
 		return found, nil
@@ -169,7 +170,6 @@ func weightRemedy(version int) string {
 	return remedy
 }
 
-// conditions returns the conditions about the configuration as a whole.
 func (r *resolver) conditions() []classes.Condition {
 	slices.Sort(r.missing)
 

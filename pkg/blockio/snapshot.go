@@ -21,14 +21,14 @@ type snapshot struct {
 	machine machine
 	classes map[string]liveClass
 	status  classes.BackendStatus
-	// former has the values that runtimes have stored for containers but that no class has. They are from former configurations.
+	// former has the values that runtimes have stored for containers, but that no class has any more.
 	former values
 	// named has the former values and the values of all classes. A running container may have any of these values,
 	// because this program may have been killed while it changed the container's class.
 	named values
 }
 
-// liveClass is a class, with the values that must be cleared when a target leaves the class.
+// liveClass is a class of a snapshot. It has the values that the class sets, and those to clear when a target leaves it.
 type liveClass struct {
 	values values
 	// configured has the values of the class, including the values of devices that the machine lost.

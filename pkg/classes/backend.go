@@ -67,8 +67,8 @@ type Backend interface {
 	// before.
 	Enforce(ctx context.Context, target Holder, from, to string) error
 
-	// Observe reads the class of a running target from the kernel. ok is false if the kernel does not show the class. If the
-	// kernel's values fit several classes, Observe prefers the class want. For a target that has ended, the error is ErrEnded.
+	// Observe reads the class of a running target from the kernel. ok is false if the kernel does not show the class. If several
+	// classes have the kernel's values, Observe returns want if it is one of them. If the target has ended, the error is ErrEnded.
 	Observe(ctx context.Context, target Holder, want string) (class string, ok bool, err error)
 
 	// Status returns the last known state of the live configuration. It does no I/O.
@@ -84,8 +84,8 @@ type ThreadMover interface {
 	MoveThreads(ctx context.Context, class string, targets []Holder) (strayed []string, err error)
 }
 
-// StoredValueChecker is a Backend whose values runtimes store for a container. When a runtime changes another setting
-// of the container, as for a resize, it sets the stored values again.
+// StoredValueChecker is a Backend whose values the container runtime stores. When another setting of a container
+// changes, e.g. in a resize, the runtime writes the stored values to the cgroup again.
 type StoredValueChecker interface {
 	Backend
 	// IsStale reports whether the cgroup v2 files that a runtime has stored for a container of the class are stale. They are
@@ -110,11 +110,11 @@ var ErrEnded = errors.New("has ended")
 type Adjustment struct {
 	// ClosID is the resctrl group of the container (OCI linux.intelRdt.closID).
 	ClosID string
-	// Unified are cgroup v2 files and their values (OCI linux.resources.unified).
+	// Unified maps cgroup v2 files to their values (OCI linux.resources.unified).
 	Unified map[string]string
 }
 
-// Merge returns the union of both adjustments. If both set ClosID or the same file, the adjustment other wins.
+// Merge returns the union of both adjustments. If both have ClosID or the same file, the value in other wins.
 func (a Adjustment) Merge(other Adjustment) Adjustment {
 	if other.ClosID != "" {
 		a.ClosID = other.ClosID

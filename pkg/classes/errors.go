@@ -43,7 +43,7 @@ func RefusalReason(err error) string {
 	return ""
 }
 
-// RequestError is the refusal of a request or an admission. Its text is one line for users.
+// RequestError is the error for a request or an admission that is refused. Its text is one line for users.
 type RequestError struct {
 	Holder Holder
 	// Assignment is the requested assignment. Fields whose values are unknown are empty.

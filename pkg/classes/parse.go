@@ -23,7 +23,7 @@ type ResourceConfig struct {
 	// Kind is the name of the backend's field in the class file (Kind.Field), e.g. "rdt".
 	Kind    string
 	Backend BackendConfig
-	// File and Line are the place where the resource is defined.
+	// File and Line say where the resource is defined.
 	File string
 	Line int
 	// ConfigFile is the file from which the backend's configuration was read. It is empty if the configuration is in
@@ -98,10 +98,10 @@ type parser struct {
 type draft struct {
 	ResourceConfig
 	field *Field
-	// name is the field "name", and section is the backend's field, e.g. "rdt". A field that the file lacks is nil.
+	// name is the resource's field "name". section is the field that configures its backend, e.g. "rdt". Both may be nil.
 	name, section *Field
 	kind          *Kind
-	// classes has the field that defines each class, by the name of the class.
+	// classes has the field that defines each class. The keys are the class names.
 	classes map[string]*Field
 }
 

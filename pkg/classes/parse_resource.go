@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// maxCapacity limits the capacity of a class. The kubelet gets one device for each slot, and all devices are in one message.
+// maxCapacity limits the capacity of a class. The device plugin reports one device for each slot, all in one message to
+// the kubelet, so the capacity determines the size of this message.
 const maxCapacity = 100_000
 
 func (p *parser) readResource(f *Field) {

@@ -41,8 +41,8 @@ type asks [levels]ask
 type resolver struct {
 	catalog *Catalog
 	holder  *Holder
-	// asks has the requests for each offer, by the index of the offer. It is nil until the first request, because most
-	// containers request nothing, and a nil slice takes no memory.
+	// asks has the requests for each offer, by the index of the offer. It is nil until the first request, so that a
+	// container without requests costs no allocation.
 	asks []asks
 }
 
@@ -87,7 +87,7 @@ func (s *resolver) readPod() error {
 		return nil
 	}
 
-	// The keys are composed in a buffer on the stack. A look-up with string(key) then does not allocate memory.
+	// Each annotation key is composed in a buffer on the stack, because the look-up annotations[string(key)] does not allocate.
 	var buffer [160]byte
 	key := append(append(buffer[:0], ContainerKeyPrefix...), s.holder.Container...)
 	if _, ok := annotations[string(key)]; ok {

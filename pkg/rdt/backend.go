@@ -96,8 +96,8 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 // canMount reports whether err means that resctrl is not mounted, and the options allow the backend to mount it.
 func (b *Backend) canMount(err error) bool { return b.mount && isUnavailable(err, NotMounted) }
 
-// prepare resolves the configuration and checks it against the machine. The result reclaim has the names of the groups
-// that must be removed first, to free CLOSIDs.
+// prepare resolves the configuration and checks it against the machine. reclaim has the names of the groups that must
+// be removed first, because the new groups need their CLOSIDs.
 func prepare(config *Config, t tree) (next *live, reclaim []string, err error) {
 	m, err := readMachine(t)
 	if err != nil {

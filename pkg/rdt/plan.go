@@ -139,7 +139,8 @@ func (c *cell) shrink() {
 	}
 }
 
-// move changes each unit to its wanted value, as soon as the bits of this value are free.
+// move sets each unit to its wanted value as soon as no other group uses the wanted bits. If units block each other,
+// move gives them smaller masks in between. As the last resort, it sets a wanted value that overlaps another unit.
 func (c *cell) move() {
 	for {
 		pending := slices.DeleteFunc(slices.Clone(c.units), func(u *unit) bool { return u.current == u.wanted && !u.created })

@@ -92,7 +92,7 @@ func (r *resolver) unsupported(setting, option string, optional bool, isSet func
 	}
 }
 
-// Kinds of cache use, as in goresctrl's configuration.
+// These are the kinds of use of a cache, with the names that goresctrl's configuration has for them.
 const (
 	unified = "unified"
 	code    = "code"
@@ -139,7 +139,7 @@ func (r *resolver) caches(level string, optional bool) {
 	}
 }
 
-// share is the requested part of one cache. Its keys are the kinds of cache use.
+// share is the part of one cache that a class or partition requests, by kind of use: unified, code or data.
 type share map[string]*proportion
 
 func (s share) of(kind string) *proportion {

@@ -46,8 +46,8 @@ func (d Domain) String() string { return fmt.Sprintf("%s %d", d.Schema, d.ID) }
 // per cent, in MBps or in the CPU's own unit.
 type Schemata map[Domain]uint64
 
-// ParseSchemata reads a schemata file (Documentation/arch/x86/resctrl.rst, "Reading/writing the schemata file"). Groups
-// that are being set up for pseudo-locking have lines without values. ParseSchemata skips these lines.
+// ParseSchemata reads a schemata file (Documentation/arch/x86/resctrl.rst, "Reading/writing the schemata file"). It
+// skips the lines without values that a group has while pseudo-locking is set up.
 func ParseSchemata(data []byte) (Schemata, error) {
 	schemata, seen := Schemata{}, map[Schema]bool{}
 	for line := range strings.Lines(string(data)) {
@@ -139,7 +139,7 @@ func (s Schemata) ids(schema Schema) []int {
 	return ids
 }
 
-// restrictedTo returns those values of s whose domain is also in other.
+// restrictedTo returns the values of s without the domains that other lacks.
 func (s Schemata) restrictedTo(other Schemata) Schemata {
 	kept := Schemata{}
 	for domain := range other {

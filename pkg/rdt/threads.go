@@ -19,7 +19,7 @@ const (
 	// maxPasses is the maximum number of passes over the threads of a container. A new thread starts in the group of its
 	// parent, so few passes are enough once the parents were moved, unless a container keeps forking.
 	maxPasses = 50
-	// repairPasses is the number of passes of MoveThreads. It can be small, because MoveThreads is called again.
+	// repairPasses is maxPasses for one call of MoveThreads. It can be small, because the next call moves the remaining threads.
 	repairPasses = 3
 )
 
@@ -94,7 +94,7 @@ type move struct {
 	tree
 	list func() ([]int, error)
 	to   string
-	// movable reports whether the move includes the threads that are in this group now.
+	// movable reports whether the threads in a group are moved.
 	movable func(group string) bool
 	// origins has the group of each thread before the move. It lacks threads that were created in the new group after
 	// the move began.
@@ -136,7 +136,7 @@ func (m *move) run(ctx context.Context, passes int) error {
 	return fmt.Errorf("%w %s after %d passes", ErrUnsettled, m.to, passes)
 }
 
-// pass moves the threads that are outside the group, and returns their number.
+// pass moves the movable threads that are outside the group m.to. It returns the number of moved threads.
 func (m *move) pass(ctx context.Context) (moved int, err error) {
 	err = m.each(func(tid int, group string) error {
 		if err := ctx.Err(); err != nil || group == m.to || !m.movable(group) {
