@@ -18,7 +18,7 @@ import (
 // Config is a parsed blockio section.
 type Config struct {
 	classes []class
-	// direct is true if the plugin writes the values of containers to the cgroup, also where the runtime could set them.
+	// direct is true if the plugin writes all values of containers itself, including those that the runtime could write.
 	direct bool
 }
 

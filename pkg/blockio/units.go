@@ -83,7 +83,7 @@ func (f weightFile) convert(weight uint64) uint64 {
 	return weight
 }
 
-// deviceFile returns the file to which the weights of single devices are written.
+// deviceFile returns the file that has the weights of devices, as opposed to the default weight.
 func (f weightFile) deviceFile() string {
 	if f == blkioBFQWeight || f == blkioWeight {
 		return string(f) + "_device"
@@ -122,7 +122,7 @@ const (
 func rateKeys() []string { return []string{"rbps", "wbps", "riops", "wiops"} }
 
 // ioMaxLine returns the text of one write to io.max for one device. The text has all four keys, because the kernel
-// keeps the limits whose keys are missing.
+// leaves a limit unchanged if its key is missing.
 func ioMaxLine(dev device, limits value) string {
 	line := dev.String()
 	for kind, key := range rateKeys() {

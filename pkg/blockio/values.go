@@ -35,8 +35,8 @@ func (s setting) initial() value {
 	return value{}
 }
 
-// sorted returns the settings in the order in which they must be written: the limits first, then for each file the default weight
-// before the weights of devices. The order matters because bfq resets the weights of devices when the default changes.
+// sorted returns the settings in the order in which they must be written: first the limits, then each file's default
+// weight followed by its device weights. bfq resets the device weights when the default weight changes.
 func (v values) sorted() []setting {
 	return slices.SortedFunc(maps.Keys(v), func(a, b setting) int {
 		return cmp.Or(cmp.Compare(a.file, b.file), compareDevices(a.device, b.device))
@@ -102,7 +102,7 @@ func (v values) undo(state values) values {
 	return cleared.merge(state.only(func(s setting) bool { return v.has(s) || v.has(setting{file: s.file}) }))
 }
 
-// equals reports whether v is exactly the state of a cgroup with the values of a class.
+// equals reports whether the state v has the values of the class, and initial values for all other settings.
 func (v values) equals(class values) bool { return len(v.changeTo(class).remaining(v)) == 0 }
 
 // clearsOnly reports whether a change only resets settings to the values of a new cgroup.

@@ -116,7 +116,7 @@ func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENODEV)
 }
 
-// parseIDs reads a file cgroup.threads, cgroup.procs or tasks. It skips the ID 0, which stands for a process outside
+// parseIDs reads the file cgroup.threads, cgroup.procs or tasks. It skips the ID 0, which stands for a process outside
 // the reader's PID namespace.
 func parseIDs(data []byte) ([]int, error) {
 	var ids []int

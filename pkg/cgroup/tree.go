@@ -31,8 +31,8 @@ type FS interface {
 	ReadDir(path string) ([]string, error)
 }
 
-// dirLister is an FS that can list the directories without the files. Listing only directories saves a failing read for
-// each file of a cgroup.
+// dirLister is an FS that can list only the subdirectories of a directory. With another FS, idsBelow also tries each
+// file of a cgroup as if it were a cgroup, and each of these reads fails.
 type dirLister interface {
 	Subdirs(path string) ([]string, error)
 }
@@ -145,9 +145,9 @@ func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	return h.dirOf(actual), nil
 }
 
-// payloadDir returns dir, or the child cgroup "container" of dir if the target's process is in this child. crun can be configured
-// to create such a child in a scope, and it then sets the values on the child. payloadDir does not use /proc/<pid>/cgroup,
-// because in a container's cgroup namespace the paths in this file begin at the root of the namespace.
+// payloadDir returns the directory in which the runtime sets the target's values. It is dir, or the child "container" of
+// dir if the target's process is in this child: crun can be configured to create the child below the systemd scope.
+// payloadDir does not use /proc/<pid>/cgroup, because in a cgroup namespace its paths begin at the root of the namespace.
 func (t *Tree) payloadDir(target classes.Holder, dir string) string {
 	if target.PID <= 0 || target.Container == "" || !isSystemd(target.CgroupsPath) {
 		return dir

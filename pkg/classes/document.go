@@ -180,8 +180,8 @@ func (b *builder) fillMapping(f *Field, depth int) {
 	}
 }
 
-// merge adds the fields of a merge key's value to the mapping f. The value is a mapping, or a list of mappings. Fields
-// that f already has stay, and earlier mappings in the list have precedence over later ones.
+// merge handles the YAML merge key "<<" in the mapping f. It adds to f the fields of a mapping, or of a list of
+// mappings. A field that f already has stays. If several mappings in the list have a field, the first one wins.
 func (b *builder) merge(f, from *Field, seen map[string]*Field) {
 	sources := []*Field{from}
 	if from.IsList() {

@@ -58,7 +58,7 @@ func refuse(a Assignment, reason error, format string, args ...any) error {
 	return &RequestError{Assignment: a, Problem: fmt.Sprintf(format, args...), Err: reason}
 }
 
-// refuseHolder adds the refused holder to an error.
+// refuseHolder adds to a *RequestError the holder whose request is refused.
 func refuseHolder(h Holder, err error) error {
 	if refused, ok := errors.AsType[*RequestError](err); ok {
 		refused.Holder = h
@@ -136,7 +136,7 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// maxEcho is the maximum size, in bytes, of text from users in errors. A class name can have 63 bytes.
+// maxEcho is the maximum size, in bytes, of a text from users that an error repeats. A class name can have 63 bytes.
 const maxEcho = 64
 
 // clip makes text from users short and printable, so that it fits into an error of one line.
@@ -159,7 +159,7 @@ func replaceUnprintable(r rune) rune {
 	return r
 }
 
-// clipKey clips an annotation key, the part before the first "/" and the part after it separately.
+// clipKey clips an annotation key. It clips the part before the first "/" and the part after it separately.
 func clipKey(key string) string {
 	prefix, rest, found := strings.Cut(key, "/")
 	if !found {

@@ -92,7 +92,7 @@ type Source string
 const (
 	// SourceContainer means that the container itself requested the class.
 	SourceContainer Source = "container"
-	// SourceAllocated means that the kubelet allocated the extended resource of the class.
+	// SourceAllocated means that the kubelet allocated the class to the container, as an extended resource.
 	SourceAllocated Source = "allocated"
 	// SourcePod means that the pod requested the class, for itself or as the default of its containers.
 	SourcePod Source = "pod"
@@ -106,7 +106,7 @@ const (
 	SourceUpdate Source = "update"
 )
 
-// Assignment is the class of one resource that a container or pod has or requests.
+// Assignment is the class that a container or pod has, or requests, for one resource.
 type Assignment struct {
 	Resource, Class string
 	Source          Source
@@ -120,7 +120,7 @@ type Holding struct {
 	Assignments []Assignment
 }
 
-// Class returns the class of a resource that is assigned to the holder.
+// Class returns the class that the holder has for a resource.
 func (h Holding) Class(resource string) string { return ClassOf(h.Assignments, resource) }
 
 // ClassOf returns the class that the assignments have for a resource. If they have no class for it, it returns SystemDefault.

@@ -196,8 +196,8 @@ func (s *resolver) addPair(l level, a Assignment) error {
 	return nil
 }
 
-// add adds a request unless there is one of the same level for the offer. The KEP's annotations are read first, so they win over
-// the runtimes' annotations.
+// add records a request for an offer. If there is a request of the same level for the offer, that one stays. The KEP's
+// annotations therefore win over the runtimes' annotations, which are read later.
 func (s *resolver) add(l level, offer int, key, class string) {
 	if s.asks == nil {
 		s.asks = make([]asks, len(s.catalog.offers))
@@ -251,9 +251,9 @@ func decideOne(offer *Offer, requests *asks, decided *Assignment) error {
 	return nil
 }
 
-// checkAllocatedPod checks a container's allocation of a pod-scope resource. One container of the pod requests the
-// extended resource, so that the scheduler counts the class of the pod. The allocation itself requests no class,
-// because the pod got its class before its containers were created.
+// checkAllocatedPod checks the class of a pod-scope resource that the kubelet allocated to a container. This happens
+// because a container requests the extended resource, so that the scheduler counts the pod's class. The pod's annotation
+// must request the same class: the pod got its class before its containers existed, so an allocation alone comes too late.
 func checkAllocatedPod(offer *Offer, requests *asks) error {
 	allocated, pod := requests[allocatedLevel], requests[podLevel]
 	if allocated.key != "" && pod.key == "" {

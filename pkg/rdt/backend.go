@@ -198,8 +198,8 @@ func (b *Backend) mounted(config *Config) (tree, error) {
 	return locate(b.host)
 }
 
-// activate makes an applied configuration the live one. It records managed groups without a configured class as
-// draining. These include groups of a former run of this program, because a container may be about to start in them.
+// activate makes an applied configuration the live one. It records the managed groups without a configured class as
+// draining. A group of a former run of this program is draining too, because a container may be about to start in it.
 func (b *Backend) activate(next *live, removed []string) {
 	for _, name := range next.machine.surplus(next.resolution.Groups) {
 		if next.effective[name] == nil && !slices.Contains(removed, name) {
@@ -245,8 +245,8 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 	return errors.Join(problems...)
 }
 
-// Adjust implements classes.Backend. It refuses a draining class to a new container. It allows a draining class to a
-// container that left the class and returns because a change failed.
+// Adjust implements classes.Backend. It refuses a draining class to a new container, but not to a running container
+// that must return to the class because a change of its class failed.
 func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	now := b.live.Load()
 	draining := slices.Contains(now.draining, to)

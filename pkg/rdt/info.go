@@ -78,8 +78,8 @@ const maxMBps = 1<<32 - 1
 // limit (CPUID 0x80000020_EAX_x1).
 const amdMaxBandwidth = 2048
 
-// ParseInfo interprets the files below info/ and the root group's schemata. The keys of files are relative paths
-// ("L3/cbm_mask"). mbps reports whether resctrl is mounted with mba_MBps.
+// ParseInfo interprets files, the content of the files below info/, and root, the root group's schemata. The keys of
+// files are paths below info/, like "L3/cbm_mask". mbps reports whether resctrl is mounted with mba_MBps.
 func ParseInfo(files map[string][]byte, root Schemata, mbps bool) (Info, error) {
 	parse := infoParser{files: files}
 	info := Info{Caches: map[Schema]CacheInfo{}}

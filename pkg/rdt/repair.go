@@ -13,9 +13,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Repair implements classes.Backend. It reads the mounts and the schemata of the managed groups. If they drifted, it
-// applies the live configuration again. Causes of drift are that resctrl was unmounted or remounted, that domains
-// appeared or disappeared with their CPUs, and that groups were removed or rewritten.
+// Repair implements classes.Backend. It applies the live configuration again if the mount or the managed groups differ
+// from the live state. They differ if resctrl was unmounted or remounted, if caches appeared or disappeared with their
+// CPUs, or if groups were removed or rewritten.
 func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,7 +50,7 @@ func (b *Backend) reapply(now *live) error {
 	return err
 }
 
-// drift returns the differences from the applied state. Each difference is one sentence.
+// drift compares resctrl with the applied state. It returns one sentence for each difference.
 func (b *Backend) drift(now *live) (found []string, err error) {
 	t, err := locate(b.host)
 	switch {

@@ -39,7 +39,7 @@ func (r *resolver) partitionMasks(level string, cache CacheInfo, id int) (map[st
 	return masks, nil
 }
 
-// divide divides a cache among the partitions without overlap, for one kind of use.
+// divide gives each partition a part of one cache, for one kind of use. If no partition requests this kind, it returns nil.
 func (r *resolver) divide(level string, cache CacheInfo, id int, kind string) (map[string]uint64, error) {
 	var requests []request
 	without := ""

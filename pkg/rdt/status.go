@@ -13,8 +13,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These are the types of conditions. They describe the live configuration, and ConditionApplied also reports the error of an
-// attempt to replace or restore it.
+// These are the types of conditions of the live configuration. ConditionApplied also reports why the last attempt to
+// replace or restore the live configuration failed.
 const (
 	ConditionApplied     = "ConfigurationApplied"
 	ConditionMounted     = "ResctrlMounted"

@@ -116,8 +116,8 @@ func (t tree) restore(cause error, before, wanted map[string]Schemata) error {
 }
 
 // rounded returns the values as the kernel rounds them. The kernel rounds memory bandwidth up to a multiple of the
-// granularity (bw_validate). Under mba_MBps, only some kernels round. Then rounded leaves the values unchanged, and
-// readBack accepts rounded and unrounded values.
+// granularity (bw_validate). With mba_MBps, some kernels round and others do not, so rounded returns the values
+// unchanged. For these values, readBack accepts both results.
 func (i Info) rounded(groups map[string]Schemata) map[string]Schemata {
 	result := make(map[string]Schemata, len(groups))
 	for name, schemata := range groups {
