@@ -20,7 +20,7 @@ type machine struct {
 	// version and root are the cgroup version and the mount point of the hierarchy with the io controller.
 	version int
 	root    string
-	// byRuntime is true when runtimes write the files of this hierarchy.
+	// byRuntime is true if container runtimes write values to the cgroup files of this hierarchy.
 	byRuntime bool
 	// names has the names of the disks.
 	names map[device]string

@@ -19,8 +19,8 @@ var ErrBadPath = errors.New("unusable cgroups path from the runtime")
 
 const sliceSuffix = ".slice"
 
-// ownPath returns the path of the target's cgroup. If the cgroup may have processes that are not the target's, as the root has,
-// ownPath returns ErrBadPath, because a class of the target would apply to those processes as well.
+// ownPath returns the path of the target's cgroup. If other processes may be in this cgroup too, e.g. if it is the
+// root, ownPath returns ErrBadPath, because these processes would get the target's class as well.
 func ownPath(target classes.Holder) (string, error) {
 	group, err := Path(target.CgroupsPath)
 	if err != nil {

@@ -33,7 +33,7 @@ type family struct {
 }
 
 type podKeys struct {
-	// container is the prefix of the key for one container. The name of the container follows the prefix.
+	// container is the prefix of the key for one container. The key is the prefix followed by the name of the container.
 	container string
 	// pod is the key for all containers of the pod.
 	pod string
@@ -41,7 +41,7 @@ type podKeys struct {
 
 func (k *podKeys) match(key string) bool { return key == k.pod || strings.HasPrefix(key, k.container) }
 
-// families returns the families of all official resources. NewCatalog sets their field offer.
+// families returns the families of all official resources. NewCatalog sets the field offer of each family.
 func families() [2]family {
 	of := func(name string) family {
 		kep, beta := name+".resources.kubernetes.io/", name+".resources.beta.kubernetes.io/"

@@ -22,8 +22,8 @@ var (
 	ErrUnknownHolder   = errors.New("no holder has this ID")
 )
 
-// RefusalReason returns the reason of a refusal as a word in CamelCase. Events and metrics use this word. For other
-// errors it returns "".
+// RefusalReason returns the reason of a refusal as a word in CamelCase, for events and metrics. For other errors it
+// returns "".
 func RefusalReason(err error) string {
 	for _, reason := range []struct {
 		is   error
@@ -102,8 +102,8 @@ func twoClassesOf(a Assignment, first string) error {
 	return refuse(a, ErrContradiction, "%s has two classes, %s and %s", clip(a.Resource), quote(first), quote(a.Class))
 }
 
-// check returns an error if the class in a cannot be assigned. The system default can always be assigned, even if the
-// resource is unavailable.
+// check returns an error if the class of the assignment a cannot be assigned. The system default can always be
+// assigned, even if the resource is unavailable.
 func (o *Offer) check(a Assignment) error {
 	if a.Class == SystemDefault {
 		return nil

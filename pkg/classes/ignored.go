@@ -14,10 +14,10 @@ import (
 // annotations.
 const maxIgnored = 8
 
-// IgnoredAnnotation is an annotation of a pod that requests nothing, although its key has the domain of requests.
+// IgnoredAnnotation is an annotation of a pod that requests nothing, although its key has the domain of this project or of the KEP.
 type IgnoredAnnotation struct {
 	Key string
-	// Container is the name of a container in the key. It is empty if the key has no such name.
+	// Container is the container name that the key has. It is empty if the key has none.
 	Container string
 	// Problem is one line for users. It names the key, the reason and the remedy.
 	Problem string
@@ -60,7 +60,7 @@ func cutAnyPrefix(key string, prefixes []string) (rest string, found bool) {
 	return "", false
 }
 
-// ofRequests reports whether a key has the domain of requests. It returns false for the kubelet's annotations.
+// ofRequests reports whether a key has the domain of this project or of the KEP, and is not one of the kubelet's keys.
 func ofRequests(key string) bool {
 	domain, _, ok := strings.Cut(key, "/")
 	if !ok || strings.HasPrefix(key, AllocatedKeyPrefix) {

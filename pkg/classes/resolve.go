@@ -230,10 +230,10 @@ func (s *resolver) decide(scope Scope, defaults []Assignment) ([]Assignment, err
 	return decided, nil
 }
 
-// decideOne decides the class of one resource. If nothing is requested, it leaves the default in decided.
+// decideOne sets decided to the class of one resource. If nothing is requested, decided keeps the default.
 func decideOne(offer *Offer, requests *asks, decided *Assignment) error {
-	// Only annotations for this container can contradict an allocation. Annotations for the whole pod are defaults of
-	// its containers.
+	// Only an annotation for this container can contradict the container's allocation. An annotation for the whole pod
+	// is just a default for its containers.
 	own := requests[ownLevel]
 	if own.key == "" {
 		own = requests[familyLevel]

@@ -270,8 +270,8 @@ func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 // Status implements classes.Backend.
 func (b *Backend) Status() classes.BackendStatus { return b.live.Load().status() }
 
-// Schemata returns the kernel's values of each class, one line per schema. The system default is included when the
-// configuration sets it.
+// Schemata returns the kernel's values of each class, one line per schema. The system default is included if the
+// configuration sets the root group.
 func (b *Backend) Schemata() map[string]string {
 	texts := map[string]string{}
 	for name, schemata := range b.live.Load().effective {

@@ -52,7 +52,7 @@ type class struct {
 	allocation
 }
 
-// allocation is the share of each resource that a partition or class gets. A nil setting is absent from the configuration.
+// allocation is the share of each resource that a partition or class gets. A setting that the configuration lacks is nil.
 type allocation struct {
 	// caches has the settings of each cache level.
 	caches map[string][]setting[share]

@@ -158,8 +158,8 @@ func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 	return info
 }
 
-// amdMaximum returns the MB value that means "no limit" on this CPU. It derives the value from largest, the largest
-// value of any group, because no file has it. It is a power of two, and the kernel gives it to new groups.
+// amdMaximum returns the MB value that means "no limit" on this CPU, a power of two. No file has this value. The kernel
+// gives it to new groups, so amdMaximum derives it from largest, the largest value of any group.
 func amdMaximum(largest uint64) uint64 {
 	if largest <= amdMaxBandwidth {
 		return amdMaxBandwidth

@@ -35,7 +35,7 @@ func (e *ConfigError) Error() string { return fmt.Sprintf("%s %q: %s", e.Of, e.N
 
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// ErrBandwidthUnit is the error for bandwidth that is given only in a unit for which resctrl is not mounted.
+// ErrBandwidthUnit is the error for memory bandwidth that is not configured in the unit for which resctrl is mounted.
 var ErrBandwidthUnit = errors.New("resctrl is mounted for another unit of memory bandwidth")
 
 // Resolve converts the shares in a configuration to the values of groups on this CPU, as goresctrl does. The returned

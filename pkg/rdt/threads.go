@@ -175,8 +175,8 @@ func (m *move) each(do func(tid int, group string) error) error {
 	return nil
 }
 
-// undo moves the threads back to their original groups. It moves threads that were created meanwhile to the group that
-// is passed as before. It ignores the context of the move, so that no container stays divided between two groups.
+// undo moves the threads back to their groups in origins. Threads that are not in origins were created meanwhile; they move
+// to the group before. undo ignores the context of the move, so that no container stays divided between two groups.
 func (m *move) undo(cause error, before string) error {
 	if !m.begun {
 		return cause
