@@ -73,7 +73,7 @@ type Backend struct {
 	scope classes.Scope
 	log   *slog.Logger
 	live  atomic.Pointer[snapshot]
-	// replacing is held while live is replaced. Hooks do not take this lock.
+	// replacing serializes the replacement of live. Hooks do not take this lock.
 	replacing sync.Mutex
 	// devicesGone is true when Apply has found that the machine lost disks for which containers have values. Repair
 	// reports and clears it.
@@ -97,7 +97,7 @@ func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (clas
 	return s.status, nil
 }
 
-// Apply implements classes.Backend. It resolves the devices, so that the creation of a container does not have to.
+// Apply implements classes.Backend. It resolves device patterns to disks, so that the hooks of containers need not do so.
 func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	next, err := b.resolve(config)
 	if err != nil {

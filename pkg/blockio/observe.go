@@ -54,7 +54,7 @@ func (b *Backend) hasEnded(target classes.Holder) bool {
 	return target.PID > 0 && errors.Is(err, fs.ErrNotExist)
 }
 
-// recognize returns the class that has these values. It returns no class if several classes have them.
+// recognize returns the class whose values the state has. It returns no class if several classes have these values.
 func (s *snapshot) recognize(state values) (class string, ok bool) {
 	matches := 0
 	if state.equals(nil) {

@@ -24,7 +24,7 @@ const (
 // resource. The value of such an annotation is a class.
 type family struct {
 	resource string
-	// offer is the index of the resource in the catalog. It is -1 if the catalog does not have the resource in container scope.
+	// offer is the index of the resource's offer in the catalog. It is -1 if no offer in container scope has the resource.
 	offer int
 	// cri is the key of a container annotation. Only the kubelet can set this annotation.
 	cri string

@@ -53,7 +53,7 @@ type Resource struct {
 	Classes []Class
 }
 
-// Class returns the class with a name.
+// Class returns the class that has this name.
 func (r *Resource) Class(name string) (Class, bool) {
 	i := slices.IndexFunc(r.Classes, func(class Class) bool { return class.Name == name })
 	if i < 0 {
@@ -81,7 +81,7 @@ func (o *Offer) Default() Assignment {
 // Catalog is what a node offers. It is immutable and safe for concurrent use.
 type Catalog struct {
 	offers []Offer
-	// index has the index of each offer, by the canonical name of the resource.
+	// index maps the canonical name of a resource to the position of its offer in offers.
 	index    map[string]int
 	families [2]family
 	// containerDefaults and podDefaults have the assignments that apply if nothing is requested.

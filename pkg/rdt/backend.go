@@ -28,7 +28,7 @@ type Backend struct {
 	mount   bool
 	log     *slog.Logger
 
-	// mu serializes changes of groups, and guards root.
+	// mu serializes the calls that change resctrl groups. It guards root.
 	mu sync.Mutex
 	// root has the original values of the root group. The backend restores them when the configuration no longer sets the
 	// root group. After a restart of this program, the values that it reads from the kernel count as the original values.
@@ -93,7 +93,7 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 	return c, nil
 }
 
-// canMount reports whether err means that resctrl is not mounted, and the options allow the backend to mount it.
+// canMount reports whether resctrl is not mounted, as err says, and the backend may mount it.
 func (b *Backend) canMount(err error) bool { return b.mount && isUnavailable(err, NotMounted) }
 
 // prepare resolves the configuration and checks it against the machine. reclaim has the names of the groups that must

@@ -33,7 +33,7 @@ type Info struct {
 
 // CacheInfo describes the valid masks of a cache schema.
 type CacheInfo struct {
-	// Mask has all bits that can be allocated. Shareable has the bits that other hardware uses, too.
+	// Mask has all bits that can be allocated. Shareable has those bits of the cache that other hardware uses, too.
 	Mask, Shareable uint64
 	// MinBits is the minimum number of bits of a mask. It is 0 on AMD.
 	MinBits int
@@ -197,7 +197,7 @@ func runs(mask uint64) []uint64 {
 	return found
 }
 
-// largestPart returns the largest legal mask within mask, or 0 if there is no such mask.
+// largestPart returns the largest legal mask that has only bits of mask. It returns 0 if there is no such mask.
 func (c CacheInfo) largestPart(mask uint64) uint64 {
 	if mask != 0 && c.legal(mask) == nil {
 		return mask
@@ -212,8 +212,8 @@ func (c CacheInfo) largestPart(mask uint64) uint64 {
 	return largest
 }
 
-// smallestParts returns the smallest legal masks at both ends of each run of ones in mask. Each returned part is
-// smaller than mask.
+// smallestParts returns smaller masks within mask: for each run of ones, the shortest legal mask at both ends of the
+// run.
 func (c CacheInfo) smallestParts(mask uint64) []uint64 {
 	var parts []uint64
 	least := c.minBits()

@@ -73,7 +73,7 @@ func (r *reader) class(f *classes.Field, partition map[string]*classes.Field) cl
 	return class{name, parseAllocation(fields, false)}
 }
 
-// checkName reports a class name that another class already has, or that cannot be the name of a resctrl group.
+// checkName reports a problem if another class has the name, or if the name cannot be part of a resctrl group's name.
 func (r *reader) checkName(f *classes.Field, name string) {
 	switch {
 	case name == classes.SystemDefault:

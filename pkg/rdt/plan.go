@@ -125,8 +125,8 @@ func (c *cell) set(u *unit, value uint64) {
 	c.steps = append(c.steps, step{u.group, u.domain, value})
 }
 
-// shrink removes from each cache mask the bits that are not in the wanted mask, if the remaining mask is legal. It lowers
-// bandwidth values to the wanted value. It skips groups that are to be created.
+// shrink removes from each cache mask the bits that the wanted mask lacks, if the remaining mask is legal. It lowers
+// bandwidth values to the wanted values. It skips new groups.
 func (c *cell) shrink() {
 	for _, u := range c.units {
 		less := min(u.old, u.wanted)
@@ -212,8 +212,7 @@ func (c *cell) makeRoom(pending []*unit) bool {
 	return false
 }
 
-// merge joins the steps of all cells into writes. It uses as few writes as possible without changing the order of the
-// steps within a cell.
+// merge combines the steps of all cells into few writes. It does not change the order of the steps within a cell.
 func merge(cells []*cell) []Op {
 	var ops []Op
 	for {

@@ -169,7 +169,7 @@ func (r *resolver) bandwidth() {
 
 	for class, p := range r.config.classes() {
 		for _, id := range info.Domains {
-			// A partition gets at least the minimum of the CPU, so that its classes have a bandwidth of which they can get a share.
+			// A partition gets at least the CPU's minimum, so that the percentages of its classes are never relative to 0.
 			base := max(info.Min, r.limit("partition", p.name, p.mb, id, info.Max))
 			value := r.limit("class", class.name, class.mb, id, base)
 			r.result.Groups[GroupOf(class.name)][Domain{MB, id}] = max(info.Min, value)

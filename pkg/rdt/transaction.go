@@ -26,8 +26,8 @@ func (t tree) status() string {
 	return string(text)
 }
 
-// explain adds the kernel's explanation to an error. The creation or removal of a group appends to last_cmd_status, so
-// explain leaves out before, its content before the operation. A write replaces the content, and before is empty.
+// explain adds the text in last_cmd_status to an error. The creation or removal of a group appends to this text, so explain
+// leaves out the part that was there before the operation. A write replaces the text, so its caller passes "" for before.
 func (t tree) explain(err error, before string) error {
 	text := strings.TrimSpace(strings.TrimPrefix(t.status(), before))
 	if text == "" {
@@ -89,8 +89,8 @@ func (t tree) transact(ops []Op, before, wanted map[string]Schemata, info Info) 
 	return effective, nil
 }
 
-// restore writes the schemata that the groups had before, as far as possible, and returns the cause. It uses Plan, so
-// the guarantees of Plan hold for the restoration, too.
+// restore undoes a failed change as far as possible, and returns cause. If that fails, the error also wraps
+// ErrRollback. restore uses Plan, so the guarantees of Plan hold for the restoration, too.
 func (t tree) restore(cause error, before, wanted map[string]Schemata) error {
 	m, err := readMachine(t)
 	if err != nil {
