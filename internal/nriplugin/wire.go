@@ -19,7 +19,8 @@ import (
 type fieldNumbers map[protowire.Number]fieldNumbers
 
 // decodedFields returns the fields that session and its handlers read of the pods and containers in requests of the runtime.
-// Every other field is empty in the handlers. The number of the pod is 1 and that of the container is 2 in all of these requests.
+// Every other field is empty in the handlers, so a handler that reads one more field must add it here. The number of the pod
+// is 1 and that of the container is 2 in all of these requests.
 func decodedFields() fieldNumbers {
 	return fieldNumbers{
 		1: {1: nil, 2: nil, 3: nil, 4: nil, 6: nil, 8: {3: nil}, 9: nil},
@@ -75,7 +76,8 @@ func (s *session) interceptRequest(ctx context.Context, unmarshal ttrpc.Unmarsha
 			return nil
 		case *api.CreateContainerRequest, *api.StartContainerRequest, *api.StopContainerRequest, *api.RemoveContainerRequest,
 			*api.ValidateContainerAdjustmentRequest, *api.RunPodSandboxRequest, *api.StopPodSandboxRequest, *api.RemovePodSandboxRequest:
-			return s.decodes.decode(request.(proto.Message), unmarshal)
+			message, _ := request.(proto.Message) // all of these are messages
+			return s.decodes.decode(message, unmarshal)
 		}
 		return unmarshal(request)
 	})

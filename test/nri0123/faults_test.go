@@ -29,9 +29,6 @@ const (
 	initialWeight = "default 100\n"
 )
 
-// memoryLimit is what the DaemonSet gives to the plugin, in bytes.
-const memoryLimit = 256 << 20
-
 // process is a plugin process.
 type process struct {
 	*exec.Cmd
@@ -243,42 +240,6 @@ func reportsManyContainers(t *testing.T, r *rig) {
 	r.mustRefuse(t, "late", "solo", "solo")
 	if took := p.status(t, "VmHWM"); took > memoryLimit>>10 {
 		t.Errorf("%d MiB of memory are in use", took>>10)
-	}
-}
-
-// needsLittleMemory has as much of annotations in pods, and of environment in containers, as NRI transfers: the runtime sends four of
-// each in a message of 4 MiB.
-func needsLittleMemory(t *testing.T, r *rig) {
-	const containers, size, annotations = 110, 740 << 10, 240 << 10
-	large := nriruntime.ContainerConfig{Name: "main", Env: []string{"LARGE=" + strings.Repeat("x", size)}}
-	for i := range containers {
-		pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: fmt.Sprint("p", i), Annotations: map[string]string{
-			"container.qos.noderesource.dev/main": "blockio=heavy", "large": strings.Repeat("x", annotations),
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, err := r.CreateContainer(t.Context(), pod, large)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.StartContainer(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	p := r.start(t)
-	for i := range 3 {
-		if err := r.Restart(); err != nil {
-			t.Fatal(err)
-		}
-		r.wait(t, i+2)
-	}
-	if got := strings.Count(r.assignments(t), "k8s.io/blockio"); got != containers {
-		t.Errorf("%d containers are reported, want %d", got, containers)
-	}
-	if took := p.status(t, "VmHWM"); took > memoryLimit>>10 {
-		t.Errorf("at most %d MiB of memory were in use", took>>10)
 	}
 }
 
