@@ -116,7 +116,7 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	return nil
 }
 
-// goLive replaces the live snapshot with the result of the function next. It changes only the memory of this process.
+// goLive replaces the live snapshot now with next(now). It changes only the memory of this process.
 func (b *Backend) goLive(next func(now *snapshot) *snapshot) {
 	b.replacing.Lock()
 	defer b.replacing.Unlock()
@@ -197,7 +197,7 @@ func (b *Backend) Status() classes.BackendStatus {
 	return status
 }
 
-// Effective returns the content of cgroup files that corresponds to each offered class on this machine. The keys of the
+// Effective returns the values of each offered class on this machine, in the format of cgroup files. The keys of the
 // result are the class, then the file.
 func (b *Backend) Effective() map[string]map[string]string {
 	s := b.live.Load()

@@ -21,8 +21,8 @@ type setting struct {
 // default. If the setting is limits, each element is the limit of one kind of throttling, and 0 means unlimited.
 type value [rateKinds]uint64
 
-// values is either the state of a cgroup or a change of such a state. A state lacks the devices that have no limits and the
-// default weight. A change lacks the settings that stay as they are; a setting with the zero value clears a device's setting.
+// values is either the state of a cgroup or a change of such a state. In a state, a device without an entry has no limits and
+// the default weight. In a change, a setting without an entry stays as it is, and the zero value clears a device's setting.
 type values map[setting]value
 
 func (s setting) isDefaultWeight() bool { return s.file != "" && s.device == device{} }

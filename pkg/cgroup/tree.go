@@ -72,8 +72,8 @@ func Detect(fs FS) (*Tree, error) {
 	return tree, nil
 }
 
-// findIO returns the hierarchy with the io controller, or nil. At most one hierarchy has it, because a controller that is
-// mounted in v1 is missing in v2.
+// findIO returns the hierarchy with the io controller, or nil. At most one hierarchy has it, because the kernel
+// attaches a controller either to a v1 hierarchy or to v2.
 func (t *Tree) findIO() *hierarchy {
 	for i, h := range t.hierarchies {
 		if slices.Contains(h.controllers, "blkio") {
@@ -116,8 +116,8 @@ func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error)
 }
 
 // dir returns the target's directory in a hierarchy. It is the directory of the target's cgroups path. If there is no
-// such directory and the target is a container with a process, dir takes the cgroup of this process instead. dir never
-// returns a directory that the target shares with others.
+// such directory and the target is a container with a process, dir returns the directory of this process's cgroup
+// instead. dir never returns a directory that the target shares with others.
 func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	group, err := ownPath(target)
 	dir := path.Join(h.point, group)

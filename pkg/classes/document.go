@@ -117,7 +117,7 @@ const (
 // keys; the first of several equal keys counts.
 type builder struct {
 	values int
-	// stopped is true if the file exceeds maxDepth or maxValues. The builder then leaves out the rest of the file.
+	// stopped is true if the file exceeds maxDepth or maxValues. The builder then ignores the rest of the file.
 	stopped bool
 }
 

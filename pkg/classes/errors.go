@@ -58,7 +58,7 @@ func refuse(a Assignment, reason error, format string, args ...any) error {
 	return &RequestError{Assignment: a, Problem: fmt.Sprintf(format, args...), Err: reason}
 }
 
-// refuseHolder adds to a *RequestError the holder whose request is refused.
+// refuseHolder sets the holder of a *RequestError. It returns other errors unchanged.
 func refuseHolder(h Holder, err error) error {
 	if refused, ok := errors.AsType[*RequestError](err); ok {
 		refused.Holder = h

@@ -87,7 +87,7 @@ func (s *resolver) readPod() error {
 		return nil
 	}
 
-	// Each annotation key is composed in a buffer on the stack, because the look-up annotations[string(key)] does not allocate.
+	// The annotation keys are composed in a buffer on the stack, because annotations[string(key)] then does not allocate.
 	var buffer [160]byte
 	key := append(append(buffer[:0], ContainerKeyPrefix...), s.holder.Container...)
 	if _, ok := annotations[string(key)]; ok {
@@ -251,9 +251,9 @@ func decideOne(offer *Offer, requests *asks, decided *Assignment) error {
 	return nil
 }
 
-// checkAllocatedPod checks the class of a pod-scope resource that the kubelet allocated to a container. This happens
-// because a container requests the extended resource, so that the scheduler counts the pod's class. The pod's annotation
-// must request the same class: the pod got its class before its containers existed, so an allocation alone comes too late.
+// checkAllocatedPod checks the class of a pod-scope resource that the kubelet allocated to a container. A container
+// requests this extended resource, so that the scheduler counts the pod's class. The pod's annotation must request the
+// same class, because the pod got its class before its containers existed: an allocation alone comes too late.
 func checkAllocatedPod(offer *Offer, requests *asks) error {
 	allocated, pod := requests[allocatedLevel], requests[podLevel]
 	if allocated.key != "" && pod.key == "" {

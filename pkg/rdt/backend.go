@@ -93,7 +93,7 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 	return c, nil
 }
 
-// canMount reports whether resctrl is not mounted, as err says, and the backend may mount it.
+// canMount reports whether err means that resctrl is not mounted. It returns false if the backend must not mount resctrl.
 func (b *Backend) canMount(err error) bool { return b.mount && isUnavailable(err, NotMounted) }
 
 // prepare resolves the configuration and checks it against the machine. reclaim has the names of the groups that must

@@ -31,7 +31,7 @@ func GroupOf(class string) string {
 	return GroupPrefix + class
 }
 
-// Config is an RDT configuration with goresctrl's format and meaning. Its values are valid, but perhaps not on this CPU.
+// Config is an RDT configuration with goresctrl's format and meaning. ParseConfig has checked all that does not depend on the CPU.
 type Config struct {
 	options goresctrl.Options
 	// partitions are sorted by name.

@@ -22,7 +22,7 @@ const (
 
 // Info is what resctrl reports about the CPU, under its current mount options.
 type Info struct {
-	// CLOSIDs is the maximum number of control groups, including the root group. It is the minimum over all resources.
+	// CLOSIDs is the maximum number of control groups, including the root group. It is the smallest num_closids of all resources.
 	CLOSIDs int
 	// Caches has one schema for each cache level that resctrl can divide. Under the mount options cdp and cdpl2, a
 	// level has the CODE and the DATA schema instead.
@@ -74,8 +74,8 @@ func (i Info) Schemas(level string) []Schema {
 // maxMBps is the value with which the kernel expresses "no limit" under mba_MBps (MBA_MAX_MBPS).
 const maxMBps = 1<<32 - 1
 
-// amdMaxBandwidth is the MB value that means "no limit" on all AMD CPUs so far. It is one bit longer than the longest
-// limit (CPUID 0x80000020_EAX_x1).
+// amdMaxBandwidth is the MB value that means "no limit" on all AMD CPUs so far. It has one bit more than a limit can
+// have (CPUID 0x80000020_EAX_x1).
 const amdMaxBandwidth = 2048
 
 // ParseInfo interprets files, the content of the files below info/, and root, the root group's schemata. The keys of
@@ -212,8 +212,8 @@ func (c CacheInfo) largestPart(mask uint64) uint64 {
 	return largest
 }
 
-// smallestParts returns smaller masks within mask: for each run of ones, the shortest legal mask at both ends of the
-// run.
+// smallestParts returns the shortest legal masks at the low and the high end of each run of ones in mask. It never
+// returns mask itself.
 func (c CacheInfo) smallestParts(mask uint64) []uint64 {
 	var parts []uint64
 	least := c.minBits()

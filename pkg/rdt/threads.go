@@ -19,7 +19,7 @@ const (
 	// maxPasses is the maximum number of passes over the threads of a container. A new thread starts in the group of its
 	// parent, so few passes are enough once the parents were moved, unless a container keeps forking.
 	maxPasses = 50
-	// repairPasses is maxPasses for one call of MoveThreads. It can be small, because the next call moves the remaining threads.
+	// repairPasses is the maximum number of passes in one call of MoveThreads. The next call moves the remaining threads.
 	repairPasses = 3
 )
 
@@ -34,8 +34,8 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 	moves := make([]*move, len(targets))
 	threads := make([][]int, len(targets))
 	var problems []error
-	// The loop lists the threads before m.outside reads the class's group. In the opposite order, a thread that the group gets
-	// between the two reads would be missing from the group's tasks, and would be mistaken for a thread outside the group.
+	// The loop lists the threads before m.outside reads the tasks of the class's group. In the opposite order, a thread that joins
+	// the group between the two reads would be missing from the tasks, and would be mistaken for a thread outside the group.
 	for i, target := range targets {
 		moves[i] = b.newMove(m.tree, target, class)
 		if threads[i], err = moves[i].list(); err != nil {
@@ -94,7 +94,7 @@ type move struct {
 	tree
 	list func() ([]int, error)
 	to   string
-	// movable reports whether the threads in a group are moved.
+	// movable reports whether the move includes the threads of a group.
 	movable func(group string) bool
 	// origins has the group of each thread before the move. It lacks threads that were created in the new group after
 	// the move began.
@@ -175,8 +175,8 @@ func (m *move) each(do func(tid int, group string) error) error {
 	return nil
 }
 
-// undo moves the threads back to their groups in origins. Threads that are not in origins were created meanwhile; they move
-// to the group before. undo ignores the context of the move, so that no container stays divided between two groups.
+// undo moves the threads back to their groups in origins. Threads that are not in origins were created meanwhile; undo moves them
+// to the group in the parameter before. It ignores the context of the move, so that no container stays divided between two groups.
 func (m *move) undo(cause error, before string) error {
 	if !m.begun {
 		return cause

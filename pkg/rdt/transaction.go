@@ -27,7 +27,7 @@ func (t tree) status() string {
 }
 
 // explain adds the text in last_cmd_status to an error. The creation or removal of a group appends to this text, so explain
-// leaves out the part that was there before the operation. A write replaces the text, so its caller passes "" for before.
+// leaves out the part that was there before the operation. For a write, which replaces the text, before is empty.
 func (t tree) explain(err error, before string) error {
 	text := strings.TrimSpace(strings.TrimPrefix(t.status(), before))
 	if text == "" {
@@ -89,8 +89,8 @@ func (t tree) transact(ops []Op, before, wanted map[string]Schemata, info Info) 
 	return effective, nil
 }
 
-// restore undoes a failed change as far as possible, and returns cause. If that fails, the error also wraps
-// ErrRollback. restore uses Plan, so the guarantees of Plan hold for the restoration, too.
+// restore undoes a failed change as far as possible, and returns cause. If restore fails, the error also wraps
+// ErrRollback. The operations come from Plan, so the guarantees of Plan hold for them, too.
 func (t tree) restore(cause error, before, wanted map[string]Schemata) error {
 	m, err := readMachine(t)
 	if err != nil {

@@ -66,7 +66,7 @@ func (p *proportion) parsePercent(text string) error {
 	return errors.Join(lowErr, highErr)
 }
 
-// within returns the bits of base, a mask, that the proportion p selects. If p is nil, it returns all of base.
+// within returns the bits that the proportion p selects from the mask base. If p is nil, it returns all of base.
 func (p *proportion) within(base uint64, cache CacheInfo) (uint64, error) {
 	if p == nil {
 		return base, nil
