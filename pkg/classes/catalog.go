@@ -47,8 +47,8 @@ type Resource struct {
 	Mutable bool
 	// DefaultClass is assigned to containers or pods that request nothing. It is SystemDefault if the resource has no default.
 	DefaultClass string
-	// OnClassRemoved applies to holders that requested their class. Holders that got the class by default get the new
-	// default class.
+	// OnClassRemoved applies to holders that requested their class. Holders of a default class get the new default
+	// instead.
 	OnClassRemoved Removal
 	// Classes has the classes in the order of the class file.
 	Classes []Class

@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// maxCapacity limits the capacity of a class. The device plugin reports one device for each slot, all in one message to
-// the kubelet, so the capacity determines the size of this message.
+// maxCapacity limits the size of the message in which the device plugin reports a device for each slot of a class.
 const maxCapacity = 100_000
 
 func (p *parser) readResource(f *Field) {
