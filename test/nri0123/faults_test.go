@@ -335,7 +335,9 @@ func endsInAHook(t *testing.T, r *rig) {
 	if err := <-p.ended; err != nil { // although the read is blocked
 		t.Errorf("the plugin ended with %v", err)
 	}
-	<-started // this runtime starts the container without the plugin
+	if err := <-started; err == nil || !strings.Contains(err.Error(), "qos-nri-plugin is leaving the container runtime") {
+		t.Errorf("the error of the container that was about to start is %v", err)
+	}
 	if err := r.RemoveContainer(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
