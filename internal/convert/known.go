@@ -26,7 +26,7 @@ type knownResource struct {
 	classes []string
 }
 
-// KnownFromConfig returns the resources and classes of class files.
+// KnownFromConfig returns the resources and classes that the class files configure.
 func KnownFromConfig(config *classes.Config) Known {
 	k := Known{from: "the class files", resources: map[string]knownResource{}}
 	for i := range config.Resources {

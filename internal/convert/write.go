@@ -117,7 +117,8 @@ func equal(a, b *yaml.Node) bool {
 // comment matches a comment, and text in a scalar that looks like a comment.
 var comment = regexp.MustCompile(`(?:^|\s)#.*`)
 
-// checkComments reports comments that are missing from the result. The YAML library drops comments inside of brackets.
+// checkComments reports comments that are missing from the result. The YAML library drops comments between "[" and
+// "]" and between "{" and "}".
 func (d *document) checkComments(out []byte) {
 	if d.json {
 		return

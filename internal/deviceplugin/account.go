@@ -80,9 +80,9 @@ func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
 	return list
 }
 
-// account compares the owners of a class with kubelet's allocations. An owner whose class kubelet allocated counts as
-// accounted for, even if kubelet does not report the owner's device. The reason is that kubelet never reports init
-// containers, and does not report all pods for some time after its start.
+// account compares the owners of a class with kubelet's allocations. If kubelet allocated the class of an owner, this
+// owner counts as accounted for, even if kubelet does not report the owner's device. Kubelet never reports init
+// containers, and for some time after its start it does not report all pods.
 func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners := ownersOf(c, assignments)
 	u := usage{allocated: deviceIDs(a.devices[c.extended]), granted: a.granted[c.extended]}

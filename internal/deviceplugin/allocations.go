@@ -152,7 +152,7 @@ func newAllocationCache(startup time.Duration, now time.Time) *allocationCache {
 	}
 }
 
-// kubeletRestarted records that kubelet may have just started.
+// kubeletRestarted begins a new startup period. It is called when kubelet may have just started.
 func (l *allocationCache) kubeletRestarted(now time.Time) { l.startupEnd = now.Add(l.startup) }
 
 func (l *allocationCache) starting(now time.Time) bool { return now.Before(l.startupEnd) }

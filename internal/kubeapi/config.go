@@ -28,8 +28,8 @@ import (
 var ErrNoCredentials = errors.New("no credentials for the Kubernetes API: there is neither --kubeconfig nor a service account; " +
 	"pass one of them, or use --publish=device-plugin")
 
-// requestsPerSecond and requestBurst limit the requests of one node. An idle shim makes no requests. The burst is large
-// enough if all pods of a node start at once.
+// requestsPerSecond and requestBurst limit the requests of one node to the API server. requestBurst is large enough
+// for the moment when all pods of a node start at once.
 const (
 	requestsPerSecond = 10
 	requestBurst      = 30
@@ -74,17 +74,17 @@ func load(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// maxMessage limits how much of a response with Retry-After is read, in bytes.
+// maxMessage is the maximum size that is read of a response with a Retry-After header, in bytes.
 const maxMessage = 16 << 10
 
-// disableClientRetry turns every response with Retry-After into an error. Otherwise client-go would sleep exactly as
-// long as the response requests, and retry up to ten times. All nodes that the server rejected at the same time would
-// then retry at the same time.
+// disableClientRetry turns every error response with a Retry-After header into a Go error. Otherwise client-go would
+// sleep exactly as long as the header requests, and retry up to ten times. All nodes that the server rejected at the
+// same time would then also retry at the same time.
 func disableClientRetry(next http.RoundTripper) http.RoundTripper { return noRetry{next} }
 
 type noRetry struct{ next http.RoundTripper }
 
-// RoundTrip returns a *apierrors.StatusError if the response has Retry-After.
+// RoundTrip returns a *apierrors.StatusError if the response has status 429 or 5xx and a Retry-After header.
 func (n noRetry) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := n.next.RoundTrip(request)
 	if err != nil {

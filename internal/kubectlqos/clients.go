@@ -25,7 +25,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// These are the limits of the requests to the API server, per second and in a burst. They are the same as in kubectl.
+// requestsPerSecond and requestsAtOnce (the burst) limit the requests to the API server. kubectl has the same limits.
 const (
 	requestsPerSecond = 50
 	requestsAtOnce    = 300

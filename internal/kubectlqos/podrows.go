@@ -178,7 +178,8 @@ func (v *podView) rows() []podRow {
 	return rows
 }
 
-// rowsOf returns a row for each resource of a scope. If the node is unknown, it returns rows only for requested resources.
+// rowsOf returns a row for each resource of a scope. If the pod's node is unknown, rowsOf returns rows only for the
+// resources that the pod requests.
 func (v *podView) rowsOf(c containerView, scope classes.Scope) []podRow {
 	wanted, err := v.catalog.Resolve(requestOf(v.offers, v.pod, c.name))
 	var refused *classes.RequestError

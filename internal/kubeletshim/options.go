@@ -19,7 +19,7 @@ const (
 	NodeObject = "node-object"
 	// PodConditions sets the condition qos.noderesource.dev/Assigned, which lists the pod's classes, on each pod.
 	PodConditions = "pod-conditions"
-	// Events creates events on pods for refusals and changes of classes.
+	// Events creates an event on a pod when the plugin refuses or changes a class of the pod.
 	Events = "events"
 	// Evictions evicts pods whose class was removed, if the class's resource has onClassRemoved: evict in the class files.
 	Evictions = "evictions"

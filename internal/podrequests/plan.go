@@ -114,8 +114,9 @@ func containerAnnotations(catalog *classes.Catalog, pod *corev1.Pod, has *qosv1a
 	return annotations
 }
 
-// Catalog returns a catalog of the plugin's offers, which resolves requests. It includes draining classes, because
-// running containers may have these classes. The plugin refuses new requests for draining classes.
+// Catalog returns a catalog for resolving requests. The catalog has all resources and classes that the plugin
+// reports. It includes draining classes, because running containers may have these classes. The plugin refuses new
+// requests for draining classes.
 func Catalog(status *qosv1alpha1.StatusResponse) *classes.Catalog {
 	var offers []classes.Offer
 	add := func(scope classes.Scope, resources []*qosv1alpha1.QOSResourceInfo) {

@@ -68,8 +68,9 @@ func (s *snapshot) observe(pod *corev1.Pod) observed {
 	return o
 }
 
-// differs returns the pods, as namespace/name, whose state differs from their state in before. If the configuration has
-// changed, all pods differ, because the former configuration may have refused changes.
+// differs returns the pods, as namespace/name, whose state differs from their state in before. If the configuration
+// has changed, differs returns all pods, because the new configuration may accept changes that the former
+// configuration refused.
 func (s *snapshot) differs(before *snapshot) []string {
 	var keys []string
 	all := s.status.GetConfig().GetHash() != before.status.GetConfig().GetHash()
@@ -157,8 +158,8 @@ func differences(before, after []*qosv1alpha1.Assignment) []string {
 	return parts
 }
 
-// isInitialDefault reports whether the plugin moved a container that was created without it into the default class. The
-// plugin's own container, which nobody gave a class, is one of these at every start of the plugin.
+// isInitialDefault reports whether the change is the plugin's first assignment of the default class to a container.
+// The plugin makes such an assignment when it adopts a container that has no class, for example its own container.
 func isInitialDefault(was, now *qosv1alpha1.Assignment) bool {
 	return was.GetSource() == qosv1alpha1.Source_SOURCE_ADOPTED && was.GetClass() == "" && now.GetSource() == qosv1alpha1.Source_SOURCE_DEFAULT
 }
