@@ -50,7 +50,8 @@ func enter(n *yaml.Node, at place) (place, bool) {
 	return at, true
 }
 
-// isIgnored reports whether an object is not converted, although it may have the KEP's field or a schema with this field.
+// isIgnored reports whether an object is left unconverted. CustomResourceDefinitions and objects of the project's API
+// group are left unconverted, even if they contain the KEP's field or a schema with this field.
 func isIgnored(object *yaml.Node) bool {
 	group, _, _ := strings.Cut(stringOf(object, "apiVersion"), "/")
 	return group == classes.Domain || stringOf(object, "kind") == "CustomResourceDefinition"

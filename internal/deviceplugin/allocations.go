@@ -139,8 +139,9 @@ type allocationCache struct {
 	// devices lists the devices in kubelet's last answer, and the cached devices of pods that are missing from that
 	// answer. It is structured like allocations.devices.
 	devices map[string]map[owner][]string
-	// granted has the IDs of devices that Allocate has granted and that kubelet has not reported since then, by extended
-	// resource, with the time of the grant. Init containers may hold these devices.
+	// granted has the devices that Allocate has granted and that kubelet has not reported since then. Init containers
+	// may hold these devices. The keys are the extended resource and the device ID. The value is the time of the
+	// grant.
 	granted map[string]map[string]time.Time
 }
 

@@ -324,8 +324,8 @@ func (p *Publisher) publishClass(c class, wanted []device, unaccounted int, now 
 	return recheck
 }
 
-// removeOthers removes the endpoints that are not in keep. Kubelet first receives the devices of such an endpoint as
-// unhealthy devices, and then an empty list.
+// removeOthers removes the endpoints that are not in keep. Before it removes an endpoint, it sends kubelet the
+// endpoint's devices as unhealthy, and then an empty list of devices.
 func (p *Publisher) removeOthers(keep map[string]bool, now time.Time) (recheck time.Duration) {
 	for _, e := range p.sorted() {
 		if keep[e.extended] {

@@ -59,7 +59,7 @@ func (p *Publisher) registerLoop(ctx context.Context, dir *directory) {
 	}
 }
 
-// awaitRetry waits until there may be an endpoint to register. It returns false if ctx has ended.
+// awaitRetry waits until the publisher must call registerAll again. It returns false if ctx has ended.
 func (p *Publisher) awaitRetry(ctx context.Context, dir *directory, retry *retry) bool {
 	for {
 		select {

@@ -101,8 +101,8 @@ func allocatedOf(offers []classes.Offer, limits corev1.ResourceList) map[string]
 	return annotations
 }
 
-// classBehind returns the class of an extended resource. The class need not exist. If several resource names match, the
-// longest name counts.
+// classBehind returns the QoS-class resource and the class that an extended resource represents. The class may not
+// exist. If several resource names match, classBehind uses the longest.
 func classBehind(offers []classes.Offer, extended string) (resource, class string, ok bool) {
 	longest := 0
 	consider := func(name string) {

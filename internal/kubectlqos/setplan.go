@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// removed is the suffix with which the user marks a resource whose request is to be removed.
+// removed is a suffix of a resource's name on the command line. For example, "rdt-" removes the request for rdt.
 const removed = "-"
 
 // change is a change as the user gave it on the command line.

@@ -171,8 +171,9 @@ func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outc
 	return noEffectError(fmt.Sprintf("nothing changed within %s; see the log of qos-kubelet-shim on %s", o.timeout, plan.node.Name))
 }
 
-// takeBack restores the annotation after a change without effect, unless another client has changed the annotation
-// meanwhile. It returns the error for the user, which has the value of the annotation in the end.
+// takeBack restores the previous value of the annotation after a change that had no effect. If another client has
+// changed the annotation meanwhile, takeBack keeps that value. takeBack always returns an error, which tells the user
+// the final value of the annotation.
 func (o *setCommand) takeBack(ctx context.Context, api *clients, plan *settingPlan, why error) error {
 	text := fmt.Sprintf("%s %s; the annotation %s", plan.subject(o.container), why, plan.key)
 	if plan.unchanged() {

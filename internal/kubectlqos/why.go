@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// state is whether the class in effect is known.
+// state describes whether a container or pod has a class, and whether this class is known.
 type state int
 
 const (

@@ -37,7 +37,7 @@ const (
 	heartbeatJitter = time.Minute
 )
 
-// Cache provides the latest state of the plugin. A nodecache.Cache is a Cache.
+// Cache provides the latest state of the plugin. *nodecache.Cache implements it.
 type Cache interface {
 	// Get returns the state, and a channel that is closed when the state changes.
 	Get() (state nodecache.State, changed <-chan struct{})
@@ -47,7 +47,8 @@ type Cache interface {
 type Options struct {
 	// NodeName is the name of the Node. The NodeQOSResources object has the same name.
 	NodeName string
-	// FollowsAnnotations is written to the status. It is true if the shim follows changed annotations of running pods.
+	// FollowsAnnotations is true if the shim follows changed annotations of running pods. The publisher writes this
+	// value to the status of the object.
 	FollowsAnnotations bool
 	Registry           prometheus.Registerer
 	Log                *slog.Logger

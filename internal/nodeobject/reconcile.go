@@ -55,8 +55,9 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err erro
 			return wait, nil
 		}
 	}
-	// The Node is read before every write, because the Node may have been deleted and created again. If this happens
-	// while the publisher writes nothing, the garbage collector deletes the object, and the watch reports the deletion.
+	// Read the Node before every write, because the Node may have been deleted and created again with another UID.
+	// Between writes this is not necessary: when the Node is deleted, the garbage collector deletes the object, and
+	// the watch reports the deletion.
 	if p.owner, err = p.nodeUID(ctx); err != nil {
 		return 0, err
 	}

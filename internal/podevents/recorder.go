@@ -152,7 +152,8 @@ func (r *Recorder) eventOf(pod Pod, record Record) *corev1.Event {
 	return event
 }
 
-// nameOf returns the name of a record's event. The name is the same after a restart, so that the event is found again.
+// nameOf returns the name of a record's event. The name depends only on the arguments, so that a restarted recorder
+// finds the existing event.
 func nameOf(pod Pod, record Record) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(pod.UID), record.Container, record.Reason, record.Series}, "\x00")))
 	suffix := "." + hex.EncodeToString(sum[:8])

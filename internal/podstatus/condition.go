@@ -88,8 +88,9 @@ func (o *observed) anyClass() bool {
 		})
 }
 
-// containers returns the assignments of one container for each name, in the order of the pod's spec, with ephemeral
-// containers last. Init containers that do not restart are included as long as the plugin has them.
+// containers returns the assignments of the pod's containers, at most one for each name, in the order of the pod's
+// spec. Ephemeral containers come last. Ordinary init containers (not sidecars) are included only while the plugin
+// still reports them.
 func (o *observed) containers() []*qosv1alpha1.ContainerAssignments {
 	var list []*qosv1alpha1.ContainerAssignments
 	specified := map[string]bool{}
