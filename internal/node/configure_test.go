@@ -90,6 +90,22 @@ func TestARemovedClassDrains(t *testing.T) {
 	}
 }
 
+func TestAClassThatIsConfiguredAgainDrainsNoMore(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("a", requesting("test.example/cache=gold,test.example/disk=slow")), container("c1"))
+	f.mustConfigure(t, fewer)
+	f.mustConfigure(t, files)
+	f.Reconcile(t.Context())
+	f.wantClass(t, "c1", cache, "gold/pod")
+	f.wantClass(t, "c1", disk, "slow/pod")
+	if got := f.Draining(); got != 0 {
+		t.Errorf("%d assignments drain, want 0", got)
+	}
+	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("c2")); !errors.Is(err, classes.ErrClassFull) {
+		t.Errorf("error is %v; the container that kept the class has its slot", err)
+	}
+}
+
 func TestAResourceThatIsFoundMissingOnlyWhenAppliedIsUnavailable(t *testing.T) {
 	f := newFixture(t)
 	f.backends[cache].Fail("apply", &classes.Unavailable{Reason: "NoCPUSupport", Message: "the CPU has no such thing"})

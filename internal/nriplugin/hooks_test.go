@@ -1,0 +1,150 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
+)
+
+// runtimeSide is the stub of a runtime that supports everything.
+type runtimeSide struct{ stub.Stub }
+
+func (runtimeSide) RequestTimeout() time.Duration { return time.Minute }
+func (runtimeSide) RuntimeNRIVersion() string     { return "v0.12.5" }
+func (runtimeSide) UpdateContainers([]*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
+	return nil, nil
+}
+
+const twoScopes = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: test.example/cache
+  classes: [{name: gold, capacity: 2}, {name: bronze}]
+  test: {names: [gold, bronze]}
+- name: test.example/net
+  scope: pod
+  test: {names: [high, low]}
+`
+
+func hostileSession(t *testing.T) (*session, *node.Node) {
+	t.Helper()
+	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope, classes.PodScope},
+		map[string]*nodetest.Backend{"test.example/cache": nodetest.NewBackend(), "test.example/net": nodetest.NewBackend()})}
+	log := slog.New(slog.DiscardHandler)
+	n := node.New(node.Options{Kinds: kinds, Log: log})
+	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(twoScopes)}}, kinds, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Configure(t.Context(), classes.FileSet{Config: config}); err != nil {
+		t.Fatal(err)
+	}
+	s := newSession(New(n, Options{Log: log}))
+	s.stub = runtimeSide{}
+	if _, err := s.Configure(t.Context(), "", "", ""); err != nil {
+		t.Fatal(err)
+	}
+	return s, n
+}
+
+func oneOf[T any](random *rand.Rand, from ...T) T { return from[random.IntN(len(from))] }
+
+func text(random *rand.Rand) string {
+	return oneOf(random, "", "a", "b", "c", "../x", "\x1b[31m", strings.Repeat("z", 3000), "\xff\xfe")
+}
+
+func annotations(random *rand.Rand) map[string]string {
+	all := map[string]string{}
+	for range random.IntN(4) {
+		key := oneOf(random, "qos.noderesource.dev/pod", "container.qos.noderesource.dev/a", "container.qos.noderesource.dev/",
+			"allocated.qos.noderesource.dev/x", "assigned.qos.noderesource.dev", "io.kubernetes.cri.rdt-class")
+		all[key] = oneOf(random, "test.example/cache=gold", "test.example/net=high", "=", ",", "test.example/cache=", "a=b=c", "[null]", "null",
+			`[{"Resource":"test.example/cache","Class":"gold","Source":"container"}]`, `[{"Resource":"nope","Class":"gold"}]`)
+	}
+	return all
+}
+
+func podSandbox(random *rand.Rand) *api.PodSandbox {
+	if random.IntN(12) == 0 {
+		return oneOf(random, nil, &api.PodSandbox{}, &api.PodSandbox{Linux: &api.LinuxPodSandbox{}})
+	}
+	return &api.PodSandbox{Id: text(random), Uid: text(random), Name: text(random), Namespace: text(random), Annotations: annotations(random), Pid: random.Uint32()}
+}
+
+func containerMessage(random *rand.Rand) *api.Container {
+	if random.IntN(12) == 0 {
+		return oneOf(random, nil, &api.Container{}, &api.Container{Linux: &api.LinuxContainer{Resources: &api.LinuxResources{}}})
+	}
+	return &api.Container{
+		Id: text(random), PodSandboxId: text(random), Name: text(random), Annotations: annotations(random), Pid: random.Uint32(),
+		State: api.ContainerState(random.Int32N(7)), CreatedAt: random.Int64(),
+	}
+}
+
+// TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent has a runtime that calls hooks at random, with few IDs and with fields missing.
+func TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		s, n := hostileSession(t)
+		for range 300 {
+			s.callAtRandom(t, random)
+			if inUse := n.InUse("test.example/cache", "gold"); inUse < 0 {
+				t.Fatalf("seed %d: %d in use", seed, inUse)
+			}
+			for _, r := range n.Refused() {
+				if strings.Contains(r.Message, "\n") {
+					t.Fatalf("seed %d: the refusal has several lines: %q", seed, r.Message)
+				}
+			}
+		}
+
+		if _, err := s.Synchronize(t.Context(), nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		n.Reconcile(t.Context())
+		if left := n.Assignments(); len(left) > 0 || n.InUse("test.example/cache", "gold") > 0 {
+			t.Errorf("seed %d: after everything has ended, there are %v", seed, left)
+		}
+	}
+}
+
+// callAtRandom calls one hook. Errors are refusals.
+func (s *session) callAtRandom(t *testing.T, random *rand.Rand) {
+	t.Helper()
+	ctx, p, c := t.Context(), podSandbox(random), containerMessage(random)
+	switch random.IntN(9) {
+	case 0, 1:
+		_, _, _ = s.CreateContainer(ctx, p, c)
+	case 2:
+		_ = s.StartContainer(ctx, p, c)
+	case 3:
+		_, _ = s.StopContainer(ctx, p, c)
+	case 4:
+		_ = s.RunPodSandbox(ctx, p)
+	case 5:
+		_ = s.RemovePodSandbox(ctx, p)
+	case 6:
+		_, _ = s.Synchronize(ctx, []*api.PodSandbox{p, podSandbox(random)}, []*api.Container{c, containerMessage(random)})
+	case 7:
+		_ = s.ValidateContainerAdjustment(ctx, &api.ValidateContainerAdjustmentRequest{
+			Pod: p, Container: c, Plugins: []*api.PluginInstance{nil, {Name: text(random)}},
+		})
+	default:
+		s.plugin.node.Reconcile(ctx)
+		owner := classes.Owner{PodUID: text(random), Container: text(random)}
+		_ = s.plugin.node.Update(ctx, owner, map[string]string{"test.example/cache": oneOf(random, "gold", "bronze", "", "x")})
+	}
+}

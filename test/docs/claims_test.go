@@ -1,0 +1,66 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const repository = "../.."
+
+// TestEachClaimNamesATestThatExists reads docs/what-happens-when.md. Each item of its lists must have a comment with the names of
+// the functions that test it, e.g. "<!-- TestDrift, remounted -->".
+func TestEachClaimNamesATestThatExists(t *testing.T) {
+	data, err := os.ReadFile(repository + "/docs/what-happens-when.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := testFunctions(t)
+	page, _, _ := strings.Cut(string(data), "\n## Held by")
+	claims := regexp.MustCompile(`(?m)^- \*\*`).Split(page, -1)[1:]
+	if len(claims) < 50 {
+		t.Errorf("the page has %d claims", len(claims))
+	}
+
+	comment := regexp.MustCompile(`(?s)<!--(.*?)-->`)
+	for _, claim := range claims {
+		title, _, _ := strings.Cut(claim, "**")
+		found := comment.FindStringSubmatch(claim)
+		if found == nil {
+			t.Errorf("%q names no test", title)
+			continue
+		}
+		for name := range strings.SplitSeq(found[1], ",") {
+			if name = strings.TrimSpace(name); !known[name] {
+				t.Errorf("%q names %q, which is no test", title, name)
+			}
+		}
+	}
+}
+
+// testFunctions returns the names of all functions and methods in test files that get a *testing.T.
+func testFunctions(t *testing.T) map[string]bool {
+	t.Helper()
+	function := regexp.MustCompile(`(?m)^func (?:\([^)]*\) )?(\w+)\(t \*testing\.T`)
+	names := map[string]bool{}
+	err := filepath.WalkDir(repository, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, match := range function.FindAllSubmatch(source, -1) {
+			names[string(match[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}

@@ -1,0 +1,221 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package hostile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+)
+
+// TestFloodsDelayNoHook has many clients of the node API and of the metrics that send requests, read nothing, or send garbage.
+func TestFloodsDelayNoHook(t *testing.T) {
+	const clients = 20
+	for name, attack := range map[string]func(t *testing.T, v *victim, ended <-chan struct{}){
+		"requests to the node API": func(t *testing.T, v *victim, ended <-chan struct{}) {
+			conn, err := nodeclient.Connect(v.options.APISocket)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			api := qosv1alpha1.NewNodeQOSClient(conn)
+			for !isClosed(ended) {
+				_, _ = api.ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})
+				_, _ = api.UpdateContainerQOSResources(t.Context(), &qosv1alpha1.UpdateContainerQOSResourcesRequest{
+					PodUid: "none", Container: strings.Repeat("x", 10_000)})
+			}
+		},
+		"watches that read nothing": func(t *testing.T, v *victim, ended <-chan struct{}) {
+			conn, err := nodeclient.Connect(v.options.APISocket)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			_, _ = qosv1alpha1.NewNodeQOSClient(conn).WatchAssignments(t.Context(), &qosv1alpha1.WatchAssignmentsRequest{})
+			<-ended
+		},
+		"garbage on the socket of the node API": func(_ *testing.T, v *victim, ended <-chan struct{}) {
+			for !isClosed(ended) {
+				sendGarbage("unix", v.options.APISocket)
+			}
+		},
+		"garbage on the port of the metrics": func(_ *testing.T, v *victim, ended <-chan struct{}) {
+			for !isClosed(ended) {
+				sendGarbage("tcp", v.options.MetricsAddress)
+			}
+		},
+		"idle connections to the metrics": func(_ *testing.T, v *victim, ended <-chan struct{}) {
+			if conn, err := net.Dial("tcp", v.options.MetricsAddress); err == nil {
+				defer conn.Close()
+				<-ended
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newVictim(t)
+			v.start(t)
+			ended := make(chan struct{})
+			var all sync.WaitGroup
+			for range clients {
+				all.Go(func() { attack(t, v, ended) })
+			}
+			v.wantThrives(t, 5)
+			close(ended)
+			all.Wait()
+		})
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// sendGarbage connects and sends what is no request. Errors are expected: the agent closes the connection.
+func sendGarbage(network, address string) {
+	conn, err := net.Dial(network, address)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	_, _ = conn.Write([]byte(strings.Repeat("\xff\x00garbage\r\n", 10)))
+}
+
+// TestPodsWithHugeNamesAndRequestsDelayNoOthers has pods with texts of a megabyte, in all places that a pod's author can fill.
+func TestPodsWithHugeNamesAndRequestsDelayNoOthers(t *testing.T) {
+	v := newVictim(t)
+	v.start(t)
+	large := strings.Repeat("x\n\x1b[31m", 1<<18)
+	for i, annotations := range []map[string]string{
+		{"qos.noderesource.dev/pod": "test.example/cache=" + large},
+		{"qos.noderesource.dev/pod": large},
+		{"container.qos.noderesource.dev/" + large: "test.example/cache=gold"},
+		{"other.example/" + large: large},
+	} {
+		pod, err := v.runtime.RunPod(t.Context(), nriruntime.PodConfig{Name: fmt.Sprint(i, large), Namespace: large, Annotations: annotations})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = v.runtime.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+		if err != nil && (len(err.Error()) > 4096 || strings.ContainsAny(err.Error(), "\n\x1b")) {
+			t.Errorf("the refusal is %.200q…, %d bytes", err.Error(), len(err.Error()))
+		}
+	}
+	v.wantThrives(t, 3)
+}
+
+// conflicting is an NRI plugin that sets the same field as the plugin for pods named "attacked".
+type conflicting struct{}
+
+// CreateContainer is part of stub.CreateContainerInterface.
+func (conflicting) CreateContainer(
+	_ context.Context, p *api.PodSandbox, _ *api.Container,
+) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	a := &api.ContainerAdjustment{}
+	if p.GetName() == "attacked" {
+		a.SetLinuxRDTClosID("theirs")
+	}
+	return a, nil, nil
+}
+
+func TestAConflictingPluginTakesNoSlots(t *testing.T) {
+	v := newVictim(t)
+	v.start(t)
+	other, err := stub.New(conflicting{}, stub.WithPluginName("other"), stub.WithPluginIdx("90"), stub.WithSocketPath(v.runtime.Socket()),
+		stub.WithOnClose(func() {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Stop)
+	if err := v.runtime.WaitSynchronized(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+
+	for range 5 {
+		if _, err := v.run(t, "attacked", "test.example/cache=gold"); err == nil {
+			t.Error("a container with a conflict was created")
+		}
+	}
+	v.wantThrives(t, 3)
+}
+
+// TestAHungKernelDelaysNoOthers has one container whose class cannot be read any more.
+func TestAHungKernelDelaysNoOthers(t *testing.T) {
+	v := newVictim(t)
+	v.start(t)
+	id, err := v.run(t, "attacker", "test.example/cache=silver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	released := make(chan struct{})
+	defer close(released)
+	<-v.backend.Stick("observe "+id, released)
+	v.wantThrives(t, 3)
+}
+
+// TestARuntimeThatSendsGarbageIsRetried has a socket on which no runtime answers. The right runtime comes later.
+func TestARuntimeThatSendsGarbageIsRetried(t *testing.T) {
+	for name, garbage := range map[string]string{
+		"nothing": "", "zeros": strings.Repeat("\x00", 1<<20), "a frame of 4 GiB": "\x00\x00\x00\x01\xff\xff\xff\xff" + strings.Repeat("x", 1<<16),
+		"frames of an unknown connection": strings.Repeat("\x00\x00\x00\x63\x00\x00\x00\x01x", 10_000), "HTTP": "HTTP/1.1 400 Bad Request\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newVictim(t)
+			v.runtime.Stop()
+			listener, err := net.Listen("unix", v.runtime.Socket())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var accepted sync.WaitGroup
+			accepted.Add(2)
+			go serveGarbage(listener, garbage, &accepted)
+			v.begin(t)
+			accepted.Wait() // it has tried again
+
+			if err := listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+				t.Fatal(err)
+			}
+			if err := v.runtime.Start(); err != nil {
+				t.Fatal(err)
+			}
+			v.wait(t)
+			v.wantThrives(t, 1)
+		})
+	}
+}
+
+// serveGarbage answers each connection with garbage, and marks the first two as accepted.
+func serveGarbage(listener net.Listener, garbage string, accepted *sync.WaitGroup) {
+	for i := 0; ; i++ {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		_, _ = conn.Write([]byte(garbage))
+		_ = conn.Close()
+		if i < 2 {
+			accepted.Done()
+		}
+	}
+}
