@@ -36,9 +36,10 @@ type problem struct {
 
 func (p problem) Error() string { return p.text }
 
-// Convert converts the manifests of a YAML or JSON file. Errors use name as the name of the file. A text that has none
-// of the KEP's fields is returned unchanged, even if it is not YAML. Converting a result again changes nothing. The
-// error joins all problems. Each problem is one line with file, line, object, field, state and remedy.
+// Convert converts the manifests of a YAML or JSON file. Errors use name as the name of the file. Convert returns a
+// text unchanged if the text has none of the KEP's fields, even if it is not YAML. A second conversion of the result
+// changes nothing. The error joins all problems. Each problem is one line with file, line, object, field, state and
+// remedy.
 func Convert(name string, text []byte, known Known) (Result, error) {
 	if !bytes.Contains(text, []byte(fieldName)) {
 		return Result{Text: text}, nil

@@ -14,7 +14,8 @@ import (
 const (
 	// unlimitedDevices is the number of devices that are listed for a class without a capacity.
 	unlimitedDevices = 1000
-	// maxDevices limits the size of the messages to kubelet. No node runs this many containers.
+	// maxDevices is the largest size of a class. It limits the messages to kubelet. No node runs more containers than
+	// this.
 	maxDevices = 10000
 )
 
@@ -36,7 +37,8 @@ func (c class) is(resource, name string, podScope bool) bool {
 	return slices.ContainsFunc(c.others, func(other class) bool { return other.is(resource, name, podScope) })
 }
 
-// size returns the number of devices that are listed, unless kubelet has allocated more devices.
+// size returns how many devices are listed for the class. If kubelet has allocated more, all allocated devices are
+// listed.
 func (c class) size() int {
 	switch {
 	case c.draining:
@@ -70,8 +72,8 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	return list
 }
 
-// insert adds a class to the list. If the list has a class with the same extended resource, insert keeps only one of
-// the two classes in the list, and adds the other class to the field others of the kept one.
+// insert adds c to list, which has one class for each extended resource. If list already has a class with the extended
+// resource of c, one of the two stays in list, and insert moves the other to the field others of the first.
 func insert(list []class, c class) []class {
 	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
 	if i < 0 {
@@ -111,7 +113,7 @@ func plan(c class, u usage) []device {
 	return devices
 }
 
-// planWithheld is like plan, but makes all free devices unhealthy.
+// planWithheld lists the same devices as plan. All free devices are unhealthy, so kubelet allocates none of them.
 func planWithheld(c class, u usage) []device {
 	u.accounted, u.unaccounted = len(u.allocated), c.size()
 	return plan(c, u)
@@ -143,9 +145,9 @@ func candidates(c class, u usage, size int) []string {
 	return ids
 }
 
-// phaseOut returns the wanted devices, and also listed devices that are no longer wanted. It lists a device that is no
-// longer wanted as unhealthy until ttl has passed. The reason is that kubelet chooses a device, calls Allocate, and
-// then looks the device up in the list again. Kubelet panics if the device is gone by then.
+// phaseOut returns the devices to list: the wanted devices, and listed devices that stopped being wanted less than ttl
+// ago. The latter are unhealthy. They stay listed because kubelet chooses a device, calls Allocate, and then looks the
+// device up in the list again. If the device is missing by then, kubelet panics.
 //
 // leaving has the time at which each device stopped being wanted. phaseOut updates leaving. The second result is the
 // time after which phaseOut must be called again; 0 means never.

@@ -183,7 +183,8 @@ func (p *Publisher) bind(ctx context.Context, e *endpoint) (name string, err err
 	return name, nil
 }
 
-// errNoKubelet means that kubelet does not answer. The registration of every other class would fail too.
+// errNoKubelet means that kubelet does not answer. registerAll then skips the remaining classes, because their
+// registration would fail, too.
 var errNoKubelet = errors.New("kubelet does not answer")
 
 // errInterrupted means that kubelet removed the socket of the endpoint during the registration. The publisher retries

@@ -139,7 +139,8 @@ func changed[T any](before *shown, items []T, describe func(*T) (key, text strin
 	return differ
 }
 
-// printAgain prints a page unless it is equal to the last page that was printed. It prints an empty line between pages.
+// printAgain prints the page for a key, unless the page is equal to the previous page for the key. It prints an empty
+// line before every page except the first.
 func (s shown) printAgain(w io.Writer, key, page string) {
 	last, before := s[key]
 	if last == page && before {

@@ -24,7 +24,8 @@ const removed = "-"
 type change struct {
 	// resources has the resources in the order of the command line.
 	resources []string
-	// pairs has the pairs as the user wrote them, by resource. The request for a resource without a pair is removed.
+	// pairs has the pairs RESOURCE=CLASS as the user wrote them, by resource. If a resource has no pair, the change
+	// removes the request for this resource.
 	pairs map[string]string
 }
 

@@ -76,8 +76,8 @@ func (o *setCommand) await(ctx context.Context, api *clients, plan *settingPlan)
 	}
 }
 
-// over reports whether the time is up. It also checks the deadline, because a client gives up before the deadline if it
-// would have to wait longer.
+// over reports whether ctx has ended or its deadline has passed. It checks both, because a request may fail at the
+// deadline shortly before ctx.Err returns an error.
 func over(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)

@@ -139,8 +139,8 @@ func unavailable(resources []*qosv1alpha1.UnavailableResource) []nodeqosv1alpha1
 	return all
 }
 
-// config returns the status of the class files. It leaves out the generation, because the generation starts again
-// with every process.
+// config returns the status of the class files. It leaves out the plugin's field generation, because the generation
+// starts again when the plugin restarts.
 func config(info *qosv1alpha1.ConfigInfo, before nodeqosv1alpha1.ConfigStatus) nodeqosv1alpha1.ConfigStatus {
 	status := nodeqosv1alpha1.ConfigStatus{Hash: info.GetHash(), Error: cut(info.GetLastError(), longestMessage)}
 	switch {
@@ -190,7 +190,8 @@ func dated(c metav1.Condition, before []metav1.Condition, now time.Time) metav1.
 	}
 	if b := meta.FindStatusCondition(before, c.Type); b != nil && b.Status == c.Status {
 		c.LastTransitionTime = b.LastTransitionTime
-		// The message of a connection error may be different at every attempt, so the earlier message is kept.
+		// The message of a connection error may be different at every attempt. The earlier message is kept, so that the
+		// status does not change.
 		if c.Reason == nodeqosv1alpha1.ReasonNotAnswering && b.Reason == c.Reason {
 			c.Message = b.Message
 		}

@@ -42,9 +42,9 @@ type Outcome struct {
 	Again time.Duration
 }
 
-// Follower changes the classes of one running pod to the classes that the pod's annotations request. It requests each
-// set of annotations once for each container, so it does not undo a later change from another source. A Follower is not
-// safe for concurrent use.
+// Follower changes the classes of one running pod to the classes that the pod's annotations request. It makes the
+// requested changes only once after the annotations change. Therefore it does not undo a change that another source
+// makes later. A Follower is not safe for concurrent use.
 type Follower struct {
 	update Update
 	tasks  map[string]*task // by ID of a container, or of the sandbox for the pod's own classes
@@ -65,7 +65,8 @@ type task struct {
 	retries wait.Backoff
 	next    time.Time
 	refused *podevents.Record
-	// initial has the container's assignments from the first time that the changes were postponed.
+	// initial has the container's assignments at the time when its changes were first postponed. It is nil if no
+	// changes are postponed.
 	initial *qosv1alpha1.ContainerAssignments
 }
 
@@ -108,7 +109,8 @@ func (f *Follower) Follow(
 	return outcome
 }
 
-// follow requests the changes for one target if they are due. A target without a name stands for the pod itself.
+// follow requests the changes for one target if they are due, and returns the target's task. A target is a container,
+// or the pod itself if the target has no name.
 func (f *Follower) follow(
 	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, target *qosv1alpha1.ContainerAssignments,
 ) *task {

@@ -30,7 +30,8 @@ import (
 )
 
 const (
-	// debounce is how long the reconcile of a changed pod waits, because its containers change one after the other.
+	// debounce is the delay between a change of a pod and its reconcile. The containers of a pod often change one after
+	// the other, and one reconcile then covers all of these changes.
 	debounce = 500 * time.Millisecond
 	// If more than manyPods pods change together, pods of other nodes probably change, too. The publisher then
 	// reconciles the pods at random times within spread, so that not all nodes write at once.
@@ -79,7 +80,7 @@ type Publisher struct {
 	changes  classChanges
 	pods     sync.Map // *podState by namespace/name
 	failures *failureLog
-	// Only the informer's goroutine uses watchLog.
+	// watchLog logs whether the informer's requests succeed. Only the informer's goroutine uses it.
 	watchLog kubeapi.OutcomeLog
 }
 

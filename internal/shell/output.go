@@ -21,7 +21,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// These texts stand for values that have no name.
+// The output has these texts in place of values that are empty or 0.
 const (
 	// SystemDefault stands for the empty class, which enforces nothing.
 	SystemDefault = "<system default>"
