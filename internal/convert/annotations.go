@@ -15,8 +15,9 @@ import (
 // annotation is a class that an annotation of the pod requests, or that is to be added to the annotation.
 type annotation struct{ key, resource, class string }
 
-// containerKeys returns the keys of the annotations that request a class of a resource for a container. The value of the first
-// annotation has pairs of resource and class. The other annotations belong to container runtimes, and their value is a class.
+// containerKeys returns the keys of the annotations that request a class of a resource for a container. The value of
+// the first annotation is a list of pairs RESOURCE=CLASS. The other annotations are those that container runtimes
+// define. Their value is a class.
 func containerKeys(resource, container string) []string {
 	keys := []string{classes.ContainerKeyPrefix + container}
 	if short := shortName(resource); short != resource {

@@ -48,7 +48,7 @@ func (d *document) later(edit func()) { d.edits = append(d.edits, edit) }
 
 var marker = regexp.MustCompile(`(?m)^---(?:\s|$)`)
 
-// splitDocuments splits a text into documents. The documents together have all bytes of the text.
+// splitDocuments splits a text into documents. It drops no byte of the text.
 func splitDocuments(text []byte) []*document {
 	var all []*document
 	start, line := 0, 1

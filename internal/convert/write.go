@@ -114,7 +114,8 @@ func equal(a, b *yaml.Node) bool {
 	return a.Kind == b.Kind && a.Value == b.Value && a.ShortTag() == b.ShortTag() && slices.EqualFunc(a.Content, b.Content, equal)
 }
 
-// comment matches a comment, and text in a scalar that looks like a comment.
+// comment matches a YAML comment. It also matches a scalar's text that looks like a comment, so checkComments skips the
+// lines of scalars that have a "#".
 var comment = regexp.MustCompile(`(?:^|\s)#.*`)
 
 // checkComments reports comments that are missing from the result. The YAML library drops comments between "[" and

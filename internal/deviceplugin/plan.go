@@ -119,8 +119,8 @@ func planWithheld(c class, u usage) []device {
 	return plan(c, u)
 }
 
-// candidates returns as many device IDs as size, or more if more devices are allocated. Allocated devices are first,
-// then granted devices, then other devices.
+// candidates returns the IDs of size devices, or of all allocated devices if there are more than size. Allocated
+// devices come first, then devices that Allocate has granted, then other devices.
 func candidates(c class, u usage, size int) []string {
 	ids := slices.Clone(u.allocated)
 	slices.SortFunc(ids, compareIDs)

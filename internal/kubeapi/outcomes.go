@@ -20,8 +20,9 @@ type OutcomeLog struct {
 	last error
 }
 
-// Record logs the outcome of an attempt if the outcome differs from the last one. It compares messages only for the
-// outcome Failed, because all messages of any other outcome have the same remedy.
+// Record logs the outcome of an attempt if the outcome differs from the previous attempt's. If both outcomes are
+// Failed, Record logs a different message, too. It ignores the messages of other outcomes, because these outcomes have
+// one remedy each.
 func (l *OutcomeLog) Record(err error) {
 	outcome, last := OutcomeOf(err), OutcomeOf(l.last)
 	switch {

@@ -15,8 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// nodePage describes a node in the format of "kubectl describe node" in KEP-3008, section "Kubectl". It adds the number
-// of holders of each class.
+// nodePage describes a node. The format is the one that KEP-3008, section "Kubectl", proposes for "kubectl describe
+// node", with the number of holders of each class.
 func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool, now time.Time) string {
 	var page strings.Builder
 	page.WriteString(align([][]string{

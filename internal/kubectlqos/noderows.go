@@ -92,8 +92,8 @@ func current(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) bool {
 	return ready != nil && ready.Status == metav1.ConditionTrue && !node.Status.Expired(now)
 }
 
-// lastReport returns roughly how long ago a node reported last. If the time were exact, a watch would show the node
-// again every minute.
+// lastReport returns roughly how long ago a node reported last. A watch prints a node again when its text changes. With
+// the exact time, this would happen every minute.
 func lastReport(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) string {
 	age := now.Sub(node.Status.LastHeartbeatTime.Time)
 	for _, unit := range []time.Duration{24 * time.Hour, time.Hour, 10 * time.Minute} {

@@ -94,7 +94,8 @@ func (p *documentPrinter) PrintObj(object runtime.Object, w io.Writer) (err erro
 	return err
 }
 
-// escapeControls escapes the control characters in the strings of a JSON document. encoding/json escapes only those of ASCII.
+// escapeControls escapes the control characters in the strings of a JSON document. encoding/json escapes only the
+// control characters below U+0020.
 func escapeControls(document string) []byte {
 	var text bytes.Buffer
 	for _, r := range document {
@@ -107,7 +108,7 @@ func escapeControls(document string) []byte {
 	return text.Bytes()
 }
 
-// printList prints values that are not objects of the Kubernetes API as one document.
+// printList prints items as one document of the kind List. The items need not be objects of the Kubernetes API.
 func printList[T any](o *output, w io.Writer, items []T) error {
 	list := make([]any, 0, len(items))
 	for i := range items {

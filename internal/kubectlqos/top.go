@@ -26,7 +26,7 @@ type classKey struct {
 	Class    string                `json:"class"`
 }
 
-// classUse is the use of a class in the cluster. It is also an item of the printed documents.
+// classUse is the use of a class in the cluster. Its JSON form is an item of the documents that -o json prints.
 type classUse struct {
 	classKey `json:",inline"`
 	// Nodes is the number of nodes that offer the class.
@@ -39,7 +39,7 @@ type classUse struct {
 	onNodes []*nodeqosv1alpha1.QOSResourceClassInfo `json:"-"`
 }
 
-// namespaceUse is the use of a class in a namespace. It is also an item of the printed documents.
+// namespaceUse is the use of a class in a namespace. Its JSON form is an item of the documents that -o json prints.
 type namespaceUse struct {
 	classKey `json:",inline"`
 	// Namespace is empty for holders that a node only counts in HoldersOmitted, because the node's list of holders is full.

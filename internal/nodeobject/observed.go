@@ -41,8 +41,8 @@ func (o *observed) set(object *unstructured.Unstructured, deleted bool) {
 	}
 }
 
-// problems has the latest errors of the watch and of writes. Only one of these errors is reported, because the watch
-// and writes both fail if the server is away.
+// problems has the latest errors of the watch and of writes. It logs a write's error only if the watch has no error,
+// because both fail if the API server does not answer.
 type problems struct {
 	mu           sync.Mutex // guards the fields below
 	outcomes     kubeapi.OutcomeLog

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// debounce is how long the publisher waits for related changes after a change.
+	// debounce is the delay between a change and the reconcile, so that one write covers several related changes.
 	debounce = time.Second
 	// interval is the shortest time between two writes.
 	interval = 5 * time.Second

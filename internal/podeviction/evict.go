@@ -94,7 +94,8 @@ func (e *Evictor) post(ctx context.Context, t *target) error {
 }
 
 func resultOf(err error) result {
-	// A conflict about the UID means that another pod has the name. Other conflicts come from concurrent changes.
+	// The request has the pod's UID as a precondition. A conflict about the UID means that the name belongs to another
+	// pod now. Other conflicts come from concurrent changes.
 	anotherUID := apierrors.IsConflict(err) && strings.Contains(err.Error(), "UID")
 	switch {
 	case err == nil:

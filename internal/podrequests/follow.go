@@ -125,8 +125,8 @@ func (f *Follower) follow(
 	return t
 }
 
-// taskOf returns the task for the present annotations of a container. After a change of the annotations, the new task
-// waits as long as the former one, so that frequent changes cannot overload the plugin.
+// taskOf returns the task of a container or sandbox. If the annotations have changed, taskOf replaces the task. The new
+// task keeps the time of the next attempt, so that frequent changes of annotations cannot overload the plugin.
 func (f *Follower) taskOf(id, hash string) *task {
 	t := f.tasks[id]
 	switch {

@@ -167,7 +167,8 @@ func hash(annotations map[string]string, container string) string {
 	sum := sha256.New()
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if name := ContainerOf(key); classes.IsPodRequest(key) && (name == "" || name == container) {
-			// Quoting ensures that different annotations give different texts. Writing to a hash never fails.
+			// The key and the value are quoted, so that different annotations give different texts. Writing to a hash
+			// never fails.
 			_, _ = sum.Write([]byte(strconv.Quote(key) + strconv.Quote(annotations[key])))
 		}
 	}
