@@ -129,8 +129,8 @@ func deviceIDs(devices map[owner][]string) []string {
 }
 
 // allocationCache keeps allocations that kubelet temporarily does not report. A kubelet that has just started answers
-// before it has loaded its pods, and then reports the pods one by one. The cached devices stay listed during that time,
-// because kubelet already rejects pods whose devices are not healthy.
+// before it has loaded its pods, and then reports the pods one by one. The cached devices stay healthy during that
+// time, because kubelet already rejects pods whose devices are not healthy.
 type allocationCache struct {
 	startup    time.Duration // how long kubelet may take to report all pods after its start
 	startupEnd time.Time

@@ -14,8 +14,8 @@ import (
 const (
 	// unlimitedDevices is the number of devices that are listed for a class without a capacity.
 	unlimitedDevices = 1000
-	// maxDevices is the largest size of a class. It limits the messages to kubelet. No node runs more containers than
-	// this.
+	// maxDevices is the largest size of a class. It limits the size of the messages to kubelet, and is larger than the
+	// number of containers on any node.
 	maxDevices = 10000
 )
 
@@ -73,7 +73,7 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 }
 
 // insert adds c to list, which has one class for each extended resource. If list already has a class with the extended
-// resource of c, one of the two stays in list, and insert moves the other to the field others of the first.
+// resource of c, only one of the two stays in list, and its field others gets the other one.
 func insert(list []class, c class) []class {
 	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
 	if i < 0 {
@@ -119,8 +119,8 @@ func planWithheld(c class, u usage) []device {
 	return plan(c, u)
 }
 
-// candidates returns the IDs of size devices, or of all allocated devices if there are more than size. Allocated
-// devices come first, then devices that Allocate has granted, then other devices.
+// candidates returns device IDs: as many as size, or all allocated devices if there are more. Allocated devices come
+// first, then devices that Allocate has granted, then other devices.
 func candidates(c class, u usage, size int) []string {
 	ids := slices.Clone(u.allocated)
 	slices.SortFunc(ids, compareIDs)

@@ -21,8 +21,8 @@ type OutcomeLog struct {
 }
 
 // Record logs the outcome of an attempt if the outcome differs from the previous attempt's. If both outcomes are
-// Failed, Record logs a different message, too. It ignores the messages of other outcomes, because these outcomes have
-// one remedy each.
+// Failed, Record also logs if the messages differ. It ignores the messages of other outcomes, because each of these
+// outcomes has only one remedy.
 func (l *OutcomeLog) Record(err error) {
 	outcome, last := OutcomeOf(err), OutcomeOf(l.last)
 	switch {

@@ -43,8 +43,8 @@ type Outcome struct {
 }
 
 // Follower changes the classes of one running pod to the classes that the pod's annotations request. It makes the
-// requested changes only once after the annotations change. Therefore it does not undo a change that another source
-// makes later. A Follower is not safe for concurrent use.
+// requested changes once when it first sees a container, and once after each change of the annotations. Therefore it
+// does not undo a change that another source makes later. A Follower is not safe for concurrent use.
 type Follower struct {
 	update Update
 	tasks  map[string]*task // by ID of a container, or of the sandbox for the pod's own classes
