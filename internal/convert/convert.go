@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package convert converts manifests with the qosResources fields of KEP-3008 to manifests for stock Kubernetes. The
-// results use extended resources and annotations. The package edits YAML and JSON with kyaml. It keeps comments and the
-// order of fields, and normalizes blank lines and indentation. It copies a document without these fields byte by byte.
+// results use extended resources and annotations. The package edits YAML and JSON with kyaml. It keeps comments and
+// the order of fields, and normalizes blank lines and indentation. It copies documents that do not have these fields
+// byte by byte.
 package convert
 
 import (

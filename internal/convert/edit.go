@@ -79,15 +79,16 @@ func childMapping(m *yaml.Node, name string) *yaml.Node {
 	}
 
 	if len(value.Content) == 0 {
-		// An empty mapping is written as {}. When fields are added, it becomes a block, and its comment moves to the line of its key.
+		// An empty mapping is written as {}, and a mapping with fields as a block. The comment after {} must then
+		// follow the key.
 		key.LineComment = strings.TrimSpace(key.LineComment + " " + value.LineComment)
 		*value = *newMapping()
 	}
 	return value
 }
 
-// addFields appends fields to a mapping. If the mapping is in brackets and a field has comments, the mapping becomes a
-// block, because the encoder drops comments inside of brackets.
+// addFields appends fields to a mapping. If the mapping is written as {...} and a field has comments, addFields
+// writes the mapping as a block, because the encoder drops comments between "{" and "}".
 func addFields(m *yaml.Node, added ...field) {
 	for _, f := range added {
 		key, value := newText(f.key), f.value

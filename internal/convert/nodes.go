@@ -69,7 +69,8 @@ func contains(n *yaml.Node, name string) bool {
 
 type entry struct {
 	place
-	// key and node are nil if there is no such field. value is equal to node, but nil if the field is null.
+	// key and node are nil if the field does not exist. value is nil if the field does not exist or is null, and
+	// otherwise equal to node.
 	key, node, value *yaml.Node
 }
 

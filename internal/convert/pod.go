@@ -16,8 +16,8 @@ type pod struct {
 	*document
 	place
 	spec *yaml.Node
-	// owner is the mapping whose field key has the pod spec, and which may have metadata. It is nil if the spec is in
-	// no mapping.
+	// owner is the mapping that has the pod spec as a field, and key is the key of this field. owner may also have
+	// metadata. owner and key are nil if the pod spec is not a field of a mapping.
 	owner, key       *yaml.Node
 	annotations, qos entry
 	requests         []request

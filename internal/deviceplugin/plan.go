@@ -25,7 +25,8 @@ type class struct {
 	capacity       uint64 // 0 if the class has no limit
 	podScope       bool
 	draining       bool
-	// others are classes that have the same extended resource and are not published themselves, e.g. a renamed class that drains.
+	// others has the classes with the same extended resource, which are not published. An example is a renamed class
+	// that drains.
 	others []class
 }
 

@@ -73,8 +73,9 @@ func assignedCondition(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// refusalOf returns the reason of the pod's condition qos.noderesource.dev/Assigned, and the part of its message about
-// a container, or about the pod itself if container is "". Both results are empty if nothing was refused.
+// refusalOf returns why the node refused a class for a container, or for the pod itself if container is "". It reads
+// the reason and the message from the pod's condition qos.noderesource.dev/Assigned. It returns empty strings if
+// nothing was refused.
 func refusalOf(pod *corev1.Pod, container string) (reason, message string) {
 	condition := assignedCondition(pod)
 	if condition == nil || condition.Status == corev1.ConditionTrue || condition.Reason == nodeqosv1alpha1.ReasonAnnotationIgnored {

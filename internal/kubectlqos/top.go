@@ -42,7 +42,8 @@ type classUse struct {
 // namespaceUse is the use of a class in a namespace. Its JSON form is an item of the documents that -o json prints.
 type namespaceUse struct {
 	classKey `json:",inline"`
-	// Namespace is empty for holders that a node only counts in HoldersOmitted, because the node's list of holders is full.
+	// Namespace is empty for the holders that are missing from a node's full list of holders. The node only reports
+	// their number, in HoldersOmitted.
 	Namespace string `json:"namespace"`
 	InUse     int64  `json:"inUse"`
 	Pods      int64  `json:"pods"`

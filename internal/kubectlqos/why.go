@@ -216,7 +216,7 @@ func (v *podView) differs(want classes.Assignment, has assignment) (reason, mess
 }
 
 // reportDelayed reports whether the pod's condition qos.noderesource.dev/Assigned is newer than the NodeQOSResources.
-// The shim may write the pod before the node.
+// The shim may write the pod's condition first, so the classes in the NodeQOSResources may be outdated.
 func (v *podView) reportDelayed() bool {
 	condition, written := assignedCondition(v.pod), writtenAt(&v.pod.ObjectMeta)
 	return condition != nil && condition.Status == corev1.ConditionTrue && v.now.Sub(written) < reportTime &&

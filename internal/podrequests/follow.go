@@ -57,8 +57,8 @@ type task struct {
 	first bool
 	// tried is true after the annotations were compared with the container's classes.
 	tried bool
-	// done is true if Follow tries nothing until the annotations change or, after a refusal, until the configuration
-	// changes.
+	// done is true if Follow has nothing to do until the annotations change. After a refusal, a change of the
+	// configuration also ends this state.
 	done bool
 	// config is the hash of the plugin's configuration at the latest try.
 	config  string

@@ -23,9 +23,10 @@ import (
 // errFixed is the error for a change of a resource that is not mutable.
 var errFixed = errors.New("this class cannot be changed at run time")
 
-// plan returns the class changes that a running container, or the pod itself if the name is empty, needs to match the
-// pod's requests. first is true until the annotations change for the first time after the Follower has seen this
-// container or sandbox. Until then, plan keeps a class from an update, because the update may be newer.
+// plan returns the class changes with which a running container matches the pod's requests. If has has no name, plan
+// returns the changes for the pod itself. first is true until the annotations change for the first time after the
+// Follower has observed this container or sandbox. While first is true, plan keeps the classes that an update has
+// set, because the update may be newer than the annotations.
 func plan(
 	catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments, first bool,
 ) ([]*qosv1alpha1.ContainerQOSResource, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
 )
 
-// These are the names that runtimes report for themselves.
+// containerd and crio are the names that these runtimes report over CRI.
 const (
 	containerd = "containerd"
 	crio       = "cri-o"
