@@ -132,8 +132,8 @@ func oneUnit(r *request, found comments) field {
 	return field{extended(r.resource, r.class), &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagInt, Value: "1"}, found}
 }
 
-// limited returns the extended resource that the limits of a container have for the resource of the request.
-// contradicts is true if this extended resource stands for another class than the requested one.
+// limited finds an extended resource in the container's limits that requests a class of the same QoS-class resource
+// as r. contradicts is true if this extended resource requests another class than r.
 func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	for key := range fields(c.limits.value) {
 		class, ok := strings.CutPrefix(key.Value, prefix(r.resource))

@@ -11,13 +11,14 @@ import (
 )
 
 type usage struct {
-	// allocated are the devices that kubelet has allocated, without duplicates. The publisher keeps these devices in the list.
+	// allocated has the devices that kubelet has allocated, without duplicates. The publisher keeps these devices in
+	// the list.
 	allocated []string
 	// accounted is the number of devices that kubelet has allocated. If kubelet does not answer, accounted is computed
 	// from the assignments and the cached devices.
 	accounted int
-	// granted are the devices that Allocate has granted and that kubelet has not reported, latest first. Kubelet may have allocated
-	// some of these devices, e.g. to init containers. unreported is the number of granted devices that kubelet may have allocated.
+	// granted has the devices that Allocate has granted and that kubelet has not reported. The latest grant is first.
+	// unreported is the number of these devices that kubelet may have allocated, e.g. to init containers.
 	granted    []string
 	unreported int
 	// unaccounted is the number of owners that have a class with a capacity but have no device of that class.

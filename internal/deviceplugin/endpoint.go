@@ -93,8 +93,8 @@ func (p *endpoint) untilEnd(ctx context.Context) (context.Context, context.Cance
 	}
 }
 
-// awaitStream waits until kubelet, which has connected to the endpoint, watches the devices. It returns false if
-// kubelet does not watch the devices within the timeout, or has disconnected.
+// awaitStream waits until kubelet watches the devices. The caller calls it after kubelet has connected to the
+// endpoint. awaitStream returns false after the timeout, or if kubelet has disconnected.
 func (p *endpoint) awaitStream(ctx context.Context, timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

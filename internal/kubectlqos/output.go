@@ -124,7 +124,7 @@ func printList[T any](o *output, w io.Writer, items []T) error {
 	}}, w)
 }
 
-// shown has the previous output of a command, by key.
+// shown has the last output of a command for each key.
 type shown map[string]string
 
 func changed[T any](before *shown, items []T, describe func(*T) (key, text string)) []T {

@@ -252,6 +252,6 @@ func (v *podView) effectiveRow(c containerView, resource string, want classes.As
 	return row, has, is
 }
 
-// keyText returns the source of a request: the key of an annotation, or the extended resource from which the kubelet
-// made an annotation.
+// keyText returns the source of a request. This is the key of an annotation, or the name of an extended resource if
+// the kubelet added the annotation for that resource.
 func keyText(key string) string { return strings.TrimPrefix(key, classes.AllocatedKeyPrefix) }

@@ -23,8 +23,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 )
 
-// State is the state of the plugin as far as the cache knows it. Callers must not modify its messages, because the
-// messages are shared.
+// State is the state of the plugin that the cache has received. Callers must not modify Status, Assignments and
+// Latest, because all callers share these messages.
 type State struct {
 	// Status and Assignments are from the last time when the plugin was ready. The plugin is ready when it is connected,
 	// a configuration is applied, and the plugin is synchronized with the container runtime. Both fields are nil until

@@ -137,8 +137,9 @@ func updated(holders []nodeqosv1alpha1.Holder) []nodeqosv1alpha1.Holder {
 	})
 }
 
-// inSync reports whether applying the desired status would change nothing, and no heartbeat is due. The object may also
-// have fields of other field managers, and an apply keeps these fields.
+// inSync reports whether no write is needed: no heartbeat is due, and applying the desired status would change
+// nothing. The status may have fields of other field managers, which an apply does not remove. For this reason,
+// inSync also compares the desired status with the last status that the publisher applied.
 func (p *Publisher) inSync(object *unstructured.Unstructured, before, desired nodeqosv1alpha1.NodeQOSResourcesStatus) bool {
 	if p.untilHeartbeat(before) == 0 {
 		return false

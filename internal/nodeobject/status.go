@@ -21,8 +21,8 @@ import (
 // enough for a restart of the plugin.
 const notReadyGrace = 30 * time.Second
 
-// longestDescription and longestMessage limit texts whose length depends on class files and on the machine, in bytes,
-// because the object must stay small.
+// longestDescription and longestMessage are the maximum sizes of texts in the object, in bytes. The object must stay
+// small, but class files and machines may provide longer texts.
 const (
 	longestDescription = 1 << 10
 	longestMessage     = 4 << 10

@@ -17,7 +17,8 @@ import (
 // logInterval is the minimum time between two log lines that report the beginning of the same failure.
 const logInterval = time.Hour
 
-// failure identifies failures of several pods with the same remedy. namespace is empty if the API server failed.
+// failure identifies a group of failed attempts that have the same remedy. The attempts may concern several pods.
+// namespace is empty if the API server failed, because such a failure affects all namespaces.
 type failure struct {
 	what, namespace string
 	outcome         kubeapi.Outcome

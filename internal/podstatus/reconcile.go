@@ -90,7 +90,8 @@ func (p *Publisher) recordEvents(state *podState, o *observed) {
 	}
 }
 
-// write writes the condition and the events that the API lacks. It returns the time after which to call write again.
+// write writes the condition and the events of a pod, unless the API server has them already. It returns the time
+// after which the caller must call write again.
 func (p *Publisher) write(ctx context.Context, key string, state *podState, o *observed) (again time.Duration) {
 	if wait := max(state.retry.Wait(), p.breaker.Wait()); wait > 0 {
 		return wait
