@@ -172,6 +172,29 @@ func TestAHungKernelDelaysNoOthers(t *testing.T) {
 	defer close(released)
 	<-v.backend.Stick("observe "+id, released)
 	v.wantThrives(t, 3)
+
+	changed, err := v.run(t, "changed", "test.example/cache=silver")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := nodeclient.Connect(v.options.APISocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	c, err := v.runtime.Container(changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err = qosv1alpha1.NewNodeQOSClient(conn).UpdateContainerQOSResources(ctx, &qosv1alpha1.UpdateContainerQOSResourcesRequest{
+		PodUid: c.Spec.Annotations["io.kubernetes.cri.sandbox-uid"], Container: "main",
+		QosResources: []*qosv1alpha1.ContainerQOSResource{{Name: "test.example/cache", Class: "gold"}},
+	})
+	if got := v.backend.Enforced()[changed]; err != nil || got != "gold" {
+		t.Errorf("the class of another container is %q after a change: %v", got, err)
+	}
 }
 
 // TestARuntimeThatSendsGarbageIsRetried has a socket on which no runtime answers. The right runtime comes later.
