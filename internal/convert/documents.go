@@ -21,7 +21,6 @@ import (
 
 const byteOrderMark = "\ufeff"
 
-// document is one of the YAML or JSON documents in a file.
 type document struct {
 	*file
 	// raw has all bytes of the document. head has the line with the marker "---". body has the bytes after head, and

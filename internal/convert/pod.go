@@ -34,13 +34,12 @@ type container struct {
 	isInit                 bool
 	resources, limits, qos entry
 	requests               []request
-	// add has the extended resources that are to be added to the limits. lost has the YAML comments of those qosResources
-	// that add nothing to the limits. These comments are kept elsewhere in the file.
+	// add has the extended resources that will be added to the limits. lost has the YAML comments of the qosResources
+	// elements that add no limit. The conversion moves these comments to another place in the file.
 	add  []field
 	lost string
 }
 
-// podSpec plans the conversion of a pod spec.
 func (d *document) podSpec(owner, key, spec *yaml.Node, at place) {
 	if !contains(spec, fieldName) {
 		return
@@ -148,11 +147,11 @@ func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	return has, false
 }
 
-// prefix returns the common prefix of the names of all extended resources of a resource.
+// prefix returns the prefix that the extended resources for all classes of a QoS-class resource have in common.
 func prefix(resource string) string { return strings.TrimSuffix(extended(resource, "x"), "x") }
 
-// isOfOther reports whether an extended resource that looks like a class of this resource belongs to another resource,
-// which has a longer name. For example, class "b.c" of "x/a" and class "c" of "x/a.b" have the same extended resource.
+// isOfOther reports whether the extended resource for this resource and class belongs to another resource, which has
+// a longer name. For example, class "b.c" of "x/a" and class "c" of "x/a.b" have the same extended resource.
 func (p *pod) isOfOther(resource, class string) bool {
 	isLonger := func(other string) bool {
 		return len(other) > len(resource) && strings.HasPrefix(prefix(resource)+class, prefix(other))

@@ -30,7 +30,6 @@ type elementFields struct {
 	pods string
 }
 
-// requestFields returns the fields of a request in the spec of a pod.
 func requestFields() elementFields {
 	return elementFields{[]string{"name", "class"}, "class", "request it in qosResources of the pod's spec"}
 }

@@ -48,7 +48,6 @@ func compareOwners(a, b owner) int {
 
 // allocations describes the devices that kubelet has allocated.
 type allocations struct {
-	// pods is the set of pods that kubelet reports.
 	pods map[owner]bool
 	// devices lists the devices of each container, by extended resource. Kubelet does not report init containers that
 	// run to completion.
@@ -140,8 +139,7 @@ type allocationCache struct {
 	// answer. It is structured like allocations.devices.
 	devices map[string]map[owner][]string
 	// granted has the devices that Allocate has granted and that kubelet has not reported since then. Init containers
-	// may hold these devices. The keys are the extended resource and the device ID. The value is the time of the
-	// grant.
+	// may hold these devices. The keys are extended resource and device ID, the value is the time of the grant.
 	granted map[string]map[string]time.Time
 }
 

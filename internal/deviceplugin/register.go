@@ -101,7 +101,8 @@ func (r *retry) record(err error, needsPoll bool) {
 	}
 }
 
-// lost records that kubelet has ended a stream. It uses the backoff, because kubelet may connect and disconnect repeatedly.
+// lost records that kubelet has ended a stream. It delays the next registration by the backoff, because kubelet may
+// connect and disconnect repeatedly.
 func (r *retry) lost() {
 	if !r.stableSince.IsZero() && time.Since(r.stableSince) > stableTime {
 		r.backoff = newBackoff()

@@ -23,7 +23,6 @@ import (
 
 const completionTime = 3 * time.Second
 
-// noFiles is the directive for completions that are not file names.
 const noFiles = cobra.ShellCompDirectiveNoFileComp
 
 func newCompletionCommand() *cobra.Command {

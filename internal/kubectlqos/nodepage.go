@@ -150,5 +150,4 @@ func holderRows(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) 
 	return rows
 }
 
-// containerText returns the name of a container. For the pod as a whole it returns "<pod>".
 func containerText(name string) string { return cmp.Or(name, wholePod) }

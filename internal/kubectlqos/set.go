@@ -131,7 +131,7 @@ func (o *setCommand) run(ctx context.Context) error {
 
 func (o *setCommand) print(format string, args ...any) { fmt.Fprintf(o.streams.Out, format, args...) }
 
-// plan makes a plan for the change from the present state of the pod.
+// plan reads the pod and the state of its node, and returns the plan for the requested change.
 func (o *setCommand) plan(ctx context.Context, api *clients) (*settingPlan, error) {
 	pod, err := api.getPod(ctx, o.name)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 // removed is a suffix of a resource's name on the command line. For example, "rdt-" removes the request for rdt.
 const removed = "-"
 
-// change is a change as the user gave it on the command line.
+// change is the change that the user requests on the command line.
 type change struct {
 	// resources has the resources in the order of the command line.
 	resources []string

@@ -100,7 +100,6 @@ func (o *setCommand) look(ctx context.Context, api *clients, plan *settingPlan) 
 	return pod, err
 }
 
-// judge compares the state that the node reports with the plan.
 func (o *setCommand) judge(plan *settingPlan, pod *corev1.Pod) outcome {
 	v := newPodView(pod, plan.node, offersOf(plan.node), o.now())
 	pending := slices.DeleteFunc(slices.Clone(plan.targets), func(t target) bool {

@@ -160,8 +160,8 @@ func (c *cluster) noteStale(nodes []nodeqosv1alpha1.NodeQOSResources) {
 	note(expired, "qos-kubelet-shim there does not report any more")
 }
 
-// useByClass adds up the use of each class over the nodes. The classes are in the order in which they first occur on the
-// nodes. A node whose state is not current has no free slots.
+// useByClass adds up the use of each class over the nodes. It sorts the classes by resource, and then by their first
+// occurrence on the nodes. A node whose state is not current adds nothing to Free.
 func useByClass(nodes []nodeqosv1alpha1.NodeQOSResources, now time.Time) []classUse {
 	var all []classUse
 	index := map[classKey]int{}

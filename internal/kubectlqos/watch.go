@@ -26,7 +26,8 @@ import (
 // a change of its node are related.
 const settleTime = 200 * time.Millisecond
 
-// refreshInterval is how often follow calls show without a change, because states become old.
+// refreshInterval is how often follow calls show while nothing changes. The output may differ even then, because a
+// node's state becomes outdated after some time.
 const refreshInterval = time.Minute
 
 type liveView struct {

@@ -59,8 +59,8 @@ type Options struct {
 type Publisher struct {
 	cache Cache
 	node  string
-	// heartbeat is the longest time between two writes. It is random, so that the heartbeats of nodes that changed together
-	// drift apart.
+	// heartbeat is the longest time between two writes. It is random, so that nodes that wrote at the same time do
+	// not write all their heartbeats at the same time.
 	heartbeat          time.Duration
 	followsAnnotations bool
 

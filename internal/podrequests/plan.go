@@ -20,7 +20,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// errFixed is the error for a change of a resource that is not mutable.
 var errFixed = errors.New("this class cannot be changed at run time")
 
 // plan returns the class changes with which a running container matches the pod's requests. If has has no name, plan
@@ -81,8 +80,8 @@ func updated(source qosv1alpha1.Source) bool {
 	return source == qosv1alpha1.Source_SOURCE_UPDATE || source == qosv1alpha1.Source_SOURCE_ADOPTED
 }
 
-// runsIn reports whether a container already has the refused class. In this case the class became unavailable after the
-// container got it, and the pod has requested nothing new.
+// runsIn reports whether a container already has the class whose request is refused. If so, the request is not new:
+// the class became unavailable after the container got it.
 func runsIn(err error, has []*qosv1alpha1.Assignment) bool {
 	var refused *classes.RequestError
 	return errors.As(err, &refused) && slices.ContainsFunc(has, func(a *qosv1alpha1.Assignment) bool {

@@ -24,7 +24,6 @@ type failure struct {
 	outcome         kubeapi.Outcome
 }
 
-// attempt identifies an operation on one pod.
 type attempt struct{ what, pod string }
 
 // failureLog deduplicates log lines about many pods. It logs the beginning of a failure when the first pod has the

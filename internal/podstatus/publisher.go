@@ -42,7 +42,7 @@ const (
 	// The rate of writes is lower than the shim's rate limit, so that the other publishers can write, too.
 	writesPerSecond = 5
 	writeBurst      = 10
-	// latestTTL is the time for which a written pod is kept if the watch does not deliver it.
+	// latestTTL is how long the publisher caches a pod that it has written if the watch does not deliver this pod.
 	latestTTL = time.Hour
 )
 

@@ -23,8 +23,8 @@ import (
 type snapshot struct {
 	ready  bool
 	status *qosv1alpha1.StatusResponse
-	// pods has the plugin's pods. The UID in the key is the UID on the node. The key also has namespace and name,
-	// because a user can write the UID of another pod into the annotation of a mirror pod.
+	// pods has the plugin's pods. The key has the pod's UID on the node, its namespace and its name. The UID alone is
+	// not safe, because a user can write the UID of another pod into the annotation of a mirror pod.
 	pods map[podevents.Pod]view
 }
 
@@ -118,7 +118,6 @@ func (c *classChanges) add(before, after *snapshot) {
 	}
 }
 
-// take returns and removes the changes of a pod.
 func (c *classChanges) take(key podevents.Pod) []podevents.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
