@@ -35,6 +35,7 @@ func (s *Soak) settle(ctx context.Context) error {
 		s.keepForeign(w.Foreign)
 		w.Before = s.before
 		w.Expect = s.known[fileInForce(w.Status)].expect(s.site.Machine())
+		s.noteRetries(w.Status)
 		w.Expect.Most = s.most(w.Status)
 		last = *w
 		return append(registered.unsettled(w.Status), s.unsettled(w)...)

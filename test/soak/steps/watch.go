@@ -89,6 +89,20 @@ func (s *Soak) status(ctx context.Context) *qosv1alpha1.StatusResponse {
 	return status
 }
 
+// noteRetries records the holders that classes have gained by themselves: the plugin admits pending requests when there is room.
+// A capacity that is lowered afterwards may be below them.
+func (s *Soak) noteRetries(status *qosv1alpha1.StatusResponse) {
+	if fileInForce(status) != s.seen.file {
+		return
+	}
+	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
+		if class.GetCapacity() == 0 || class.GetInUse() <= class.GetCapacity() {
+			has := key(resource, class.GetName())
+			s.seen.most[has] = max(s.seen.most[has], class.GetInUse())
+		}
+	})
+}
+
 // most returns how many holders a class may have. Deeds since the last look, or during a change of the class file, may add some.
 func (s *Soak) most(status *qosv1alpha1.StatusResponse) map[invariant.Class]uint64 {
 	most := map[invariant.Class]uint64{}
