@@ -46,7 +46,6 @@ func compareOwners(a, b owner) int {
 		strings.Compare(a.uid, b.uid), strings.Compare(a.container, b.container))
 }
 
-// allocations describes the devices that kubelet has allocated.
 type allocations struct {
 	pods map[owner]bool
 	// devices lists the devices of each container, by extended resource. Kubelet does not report init containers that

@@ -83,7 +83,6 @@ func (c *clients) listNodes(ctx context.Context) (*unstructured.UnstructuredList
 
 func byName(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) }
 
-// nodeObjects lists the NodeQOSResources of the cluster as values of their Go type.
 func (c *clients) nodeObjects(ctx context.Context) ([]nodeqosv1alpha1.NodeQOSResources, error) {
 	list, err := c.listNodes(ctx)
 	if err != nil {
@@ -155,7 +154,6 @@ func (c *clients) getPod(ctx context.Context, name string) (*corev1.Pod, error) 
 	return pod, nil
 }
 
-// listPods lists the pods of a namespace. If namespace is "", it lists the pods of all namespaces.
 func (c *clients) listPods(ctx context.Context, namespace, selector string) ([]corev1.Pod, error) {
 	list, err := c.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {

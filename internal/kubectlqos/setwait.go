@@ -41,7 +41,6 @@ type outcome struct {
 	stale bool
 }
 
-// await waits until the change is made or refused.
 func (o *setCommand) await(ctx context.Context, api *clients, plan *settingPlan) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
