@@ -5,8 +5,8 @@ package main
 
 import (
 	"context"
-	"io"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
