@@ -33,7 +33,8 @@ type document struct {
 	// nodes is the number of nodes in root after the aliases are expanded.
 	nodes int
 	json  bool
-	// lists maps each element to its list. handled has those keys of the KEP's fields that were read or reported.
+	// lists maps each element of a list to the list. handled has the keys of the KEP's fields that need no error any
+	// more, because they were read or reported.
 	lists   map[*yaml.Node]*yaml.Node
 	handled map[*yaml.Node]bool
 
@@ -208,7 +209,7 @@ func (d *document) faultSyntax(err error) {
 func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", " ") }
 
 // unlikeYAML matches the parts of JSON strings that a YAML parser refuses or changes. It also matches an escaped
-// backslash, so that escapeForYAML skips it.
+// backslash, so that the second backslash is not read as the beginning of an escape.
 var unlikeYAML = regexp.MustCompile(`(?i)\\\\|\\/|\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}|[\x{7f}-\x{9f}\x{2028}\x{2029}\x{feff}\x{fffe}\x{ffff}]`)
 
 // escapeForYAML rewrites the strings of a JSON text so that a YAML parser reads the values that a JSON parser reads.

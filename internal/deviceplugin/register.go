@@ -197,9 +197,9 @@ type attempt struct {
 	cancel   context.CancelFunc
 }
 
-// registerOne registers an endpoint. It starts to serve the endpoint before it registers, because kubelet connects to
-// the endpoint before it answers the registration, and tries this for up to 10 s. If kubelet starts during this time
-// and removes the socket, socketRemoved cancels the attempt.
+// registerOne registers an endpoint. It serves the endpoint before it calls Register, because kubelet connects to the
+// endpoint before kubelet answers the call. Kubelet tries to connect for up to 10 s. If kubelet restarts during this
+// time and removes the socket, socketRemoved cancels the attempt.
 func (p *Publisher) registerOne(ctx context.Context, e *endpoint) error {
 	ctx, cancel := e.untilEnd(ctx)
 	defer cancel()

@@ -105,8 +105,8 @@ func removeStale(ctx context.Context, path string) error {
 	return err
 }
 
-// removeStaleSockets removes the sockets in dir that an earlier process has left behind. It ignores failures, because
-// bind reports the failures that matter.
+// removeStaleSockets removes the sockets in dir that an earlier process has left behind. It ignores sockets that cannot
+// be removed. If the publisher needs the path of such a socket, bind reports the failure.
 func removeStaleSockets(ctx context.Context, dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, entry := range entries {

@@ -35,9 +35,9 @@ const (
 	requestBurst      = 30
 )
 
-// Config returns a client configuration. It reads the file kubeconfig or, if kubeconfig is empty, uses the pod's
-// service account. It makes no request. Typed clients use protobuf. If the server is overloaded, clients return the
-// error instead of retrying; callers retry with Retry.
+// Config returns a client configuration for the file kubeconfig. If kubeconfig is empty, it is for the pod's service
+// account. Config makes no request. Typed clients use protobuf. No client retries a request that an overloaded server
+// rejects. The callers of the client retry, with Retry.
 func Config(kubeconfig, userAgent string) (*rest.Config, error) {
 	config, err := load(kubeconfig)
 	if err != nil {

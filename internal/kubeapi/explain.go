@@ -198,8 +198,8 @@ func Server(err error) string {
 	return "the API server"
 }
 
-// Cause returns the server's message. If there is none, it returns the innermost error, without the addresses and
-// operations around it.
+// Cause returns the server's message. If the server did not respond, Cause returns the innermost of the wrapped errors.
+// The outer errors only add addresses and operations.
 func Cause(err error) string {
 	if statusCode(err) != 0 {
 		return Message(err)

@@ -64,7 +64,8 @@ func NewInformer[L runtime.Object](
 		},
 	}
 	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(requests, client), example, 0, cache.Indexers{})
-	// The call returns an error only if the informer has already been started.
+	// This handler replaces client-go's, which would log the errors that done gets. The call fails only if the informer
+	// has already been started.
 	_ = informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 	return informer
 }

@@ -65,7 +65,7 @@ names of nodes, pods, containers, resources and classes of the cluster.`,
 }
 
 func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
-	// This call fails only for an unknown flag or a second completion of a flag. Tests would detect both mistakes.
+	// This call fails only if the flag does not exist or already has a completion. Tests would detect both mistakes.
 	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
 }
 

@@ -42,8 +42,8 @@ func scopeOf(scope nodeqosv1alpha1.Scope) classes.Scope {
 	return classes.ContainerScope
 }
 
-// anyOf returns the offers for a pod without a node. They have every class of any node. They have no default classes,
-// because the default classes differ between nodes.
+// anyOf returns the offers for a pod that is not scheduled to a node yet. The offer of a resource has the classes of
+// all nodes. It has no default class, because default classes differ between nodes.
 func anyOf(nodes []nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
 	var all []classes.Offer
 	index := map[string]int{}

@@ -119,8 +119,9 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 	return v.differs(want, has)
 }
 
-// ending returns the reason why a pod has ended or is ending, and a message. A message that names extended resources of
-// classes explains only requests for these extended resources. For other requests, both are empty.
+// ending returns the reason why a pod has ended or is ending, and a message. key is the key of the explained request.
+// If the pod's message names extended resources of classes, it explains only requests for these extended resources. For
+// other requests, the reason and the message are empty.
 func (v *podView) ending(key string) (reason, message string) {
 	message = v.pod.Status.Message
 	if named := v.extendedIn(message); len(named) > 0 && !slices.Contains(named, keyText(key)) {

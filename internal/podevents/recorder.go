@@ -46,7 +46,8 @@ type Record struct {
 	Warning bool
 	// Container is the container that the event is about. It is empty if the event is about the pod itself.
 	Container string
-	// Series distinguishes the series that have the same reason and container. The message may vary within a series.
+	// Series distinguishes the event series that have the same Reason and Container. Records of one series may have
+	// different values of Message.
 	Series, Message string
 	// Count is the number of occurrences between First and Last.
 	Count       uint64
@@ -74,8 +75,8 @@ func NewRecorder(client corev1client.EventsGetter, writes *kubeapi.Writes, node 
 	return &Recorder{client: client, writes: writes, node: node}
 }
 
-// Write creates the event of a record. If the event already exists, even from before a restart, Write raises the count
-// of the event. Write drops events in a namespace that is being deleted.
+// Write creates the event of a record. If the event already exists, Write raises the event's count. The event may be
+// from before a restart of the shim. If the namespace is being deleted, Write drops the record.
 func (r *Recorder) Write(ctx context.Context, pod Pod, record Record) error {
 	err := r.write(ctx, r.eventOf(pod, record), record)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {

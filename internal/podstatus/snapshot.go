@@ -87,8 +87,8 @@ func (s *snapshot) differs(before *snapshot) []string {
 // maxChanges is the maximum number of class changes that are kept for the next reconcile of one pod.
 const maxChanges = 20
 
-// classChanges has the class changes of running containers until the pod is reconciled. It computes them from
-// successive snapshots, because a reconcile sees only the latest snapshot. classChanges is safe for concurrent use.
+// classChanges keeps the class changes of running containers until their pod is reconciled. It compares successive
+// snapshots, because a reconcile sees only the latest snapshot and no changes. classChanges is safe for concurrent use.
 type classChanges struct {
 	mu    sync.Mutex // guards byPod
 	byPod map[podevents.Pod][]podevents.Record

@@ -68,7 +68,8 @@ func (s setting) finding(r runtime) Finding {
 		"a container that requests a class of the runtime and a class of the plugin gets the values of both", r.name, s.key, s.file, s.line)}
 }
 
-// readSettings returns the relevant settings, the files that were read, and the reasons why other files were not read.
+// readSettings returns the RDT and block I/O settings in the runtime's configuration files, the files that were read,
+// and the reasons why other files were not read.
 func readSettings(files Files, main string, patterns []string) (found []setting, read, unread []string) {
 	names := []string{main}
 	for _, pattern := range patterns {

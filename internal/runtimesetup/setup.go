@@ -49,8 +49,8 @@ type Files interface {
 type Options struct {
 	// Endpoint is the CRI endpoint of the runtime. It is written as unix:///path, or only as the path.
 	Endpoint string
-	// NRISocket is the path of the runtime's NRI socket. In a container, this path and that of Endpoint are the paths where
-	// the sockets are mounted.
+	// NRISocket is the path of the runtime's NRI socket. If Inspect runs in a container, NRISocket and Endpoint are the
+	// paths of the sockets in that container.
 	NRISocket string
 	// Files are the host's files.
 	Files Files

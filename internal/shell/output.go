@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shell formats the answers of the node API as tables and documents, for the shell of a node.
+// Package shell formats the answers of the node API as tables and documents, for commands in a shell on the node.
 package shell
 
 import (
