@@ -26,7 +26,7 @@ type elementFields struct {
 	names []string
 	// class is the name of the field that has the class. It is empty if the element has no such field.
 	class string
-	// pods is the remedy in errors about resources of pod scope.
+	// pods is the remedy in the error about a resource of pod scope that is requested for a container.
 	pods string
 }
 

@@ -27,8 +27,8 @@ type usage struct {
 	needsPoll bool
 }
 
-// ownersOf returns the owners of a class. The value of an owner is true if the owner has the class because kubelet
-// allocated a device to it. The result includes the owners of other classes that have the same extended resource.
+// ownersOf returns the containers and pods that have the class c or a class in c.others. The map's value is true for an
+// owner that has the class because kubelet allocated a device to it.
 func ownersOf(c class, assignments *qosv1alpha1.ListAssignmentsResponse) map[owner]bool {
 	owners := map[owner]bool{}
 	for _, pod := range assignments.GetPods() {
@@ -116,8 +116,9 @@ func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *alloc
 	return u
 }
 
-// accountFromCache replaces account while kubelet does not answer. It uses the assignments and the cached devices. A
-// pod that owns the class counts as accounted for if it has a cached device, or if a granted device has no other owner.
+// accountFromCache replaces account while kubelet does not answer. It uses the cached devices in place of kubelet's
+// answer. An owner counts as accounted for if it has a cached device or if kubelet allocated the class. A pod that owns
+// a class of pod scope also counts if there is a granted device that no other owner uses.
 func accountFromCache(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners, holders := ownersOf(c, assignments), a.holders(c)
 	granted := a.granted[c.extended]

@@ -167,8 +167,8 @@ func (l *allocationCache) grant(granted map[string][]string, now time.Time) {
 }
 
 // merge stores kubelet's answer, and adds the cached devices of pods that are missing from the answer. While kubelet
-// starts, merge adds the devices of all missing pods. Later it adds only the devices of missing pods whose class has
-// pod scope or was allocated by kubelet. assignments is nil if the assignments are unknown.
+// starts, merge does this for all missing pods. Later it does this only for a missing pod that has a class of pod scope
+// or a class that kubelet allocated. assignments is nil if the assignments are unknown.
 //
 // If in doubt, merge keeps a device. A free device that stays listed is harmless, but if an allocated device is not
 // listed, kubelet fails the device's pod.

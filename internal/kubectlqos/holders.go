@@ -30,7 +30,8 @@ type holdings struct {
 	omitted bool
 }
 
-// holdingsOf returns the reported classes of a resource for a container, or for the pod itself if container is "".
+// holdingsOf returns the classes of a resource that the node reports for a container. If container is "", it returns
+// the classes that the node reports for the pod itself.
 func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, container, resource string) holdings {
 	var found holdings
 	for _, r := range scopedResources(node) {

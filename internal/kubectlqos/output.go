@@ -33,7 +33,8 @@ type output struct {
 	documents printers.ResourcePrinter
 }
 
-// addFlags adds the flags to a command. If named is true, it adds the format "name", which is for objects of the Kubernetes API.
+// addFlags adds the flags to a command. named is true if the command prints objects of the Kubernetes API. Only these
+// have the format "name".
 func (o *output) addFlags(cmd *cobra.Command, named bool) {
 	o.flags = genericclioptions.NewPrintFlags("")
 	if !named {

@@ -35,7 +35,7 @@ type classUse struct {
 	// Capacity and Free are null if the class is unlimited on any node. Free counts only nodes whose state is current.
 	Capacity *int64 `json:"capacity"`
 	Free     *int64 `json:"free"`
-	// onNodes has the information about the class that each node reports.
+	// onNodes has what the nodes report about the class.
 	onNodes []*nodeqosv1alpha1.QOSResourceClassInfo `json:"-"`
 }
 
@@ -199,7 +199,8 @@ func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo, current bool
 	}
 }
 
-// sumOf adds more to n. It returns nil, which means unlimited, if n is nil or unlimited is true.
+// sumOf returns the sum of n and more. A nil pointer stands for unlimited. If n is nil or the argument unlimited is
+// true, the sum is nil.
 func sumOf(n *int64, more int64, unlimited bool) *int64 {
 	if n == nil || unlimited {
 		return nil

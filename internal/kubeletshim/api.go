@@ -87,7 +87,8 @@ func (a *apiPublishers) connect() ([]publisher, error) {
 	return publishers, err
 }
 
-// publishers creates the publishers that the options enable. If it returns an error, the credentials cannot be used.
+// publishers creates the publishers that the options enable. An error means that the credentials in config cannot be
+// used.
 func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -74,7 +74,7 @@ type Publisher struct {
 	observed observed
 	problems problems
 
-	// Only the worker uses the following fields.
+	// Only the goroutine that calls work uses the following fields.
 	retry   kubeapi.Retry
 	owner   types.UID // UID of the Node when the Node was last read
 	applied applied

@@ -199,7 +199,8 @@ func (e *Evictor) due(uid types.UID) (t *target, wait time.Duration) {
 	return t, 0
 }
 
-// forget drops a pod that is no longer a target. It also drops the retries of namespaces that have no target left.
+// forget deletes the progress of a pod that is no longer a target. It also deletes a namespace's retry in e.forbidden
+// if the namespace has no target any more.
 func (e *Evictor) forget(uid types.UID) {
 	delete(e.pods, uid)
 	used := map[string]bool{}

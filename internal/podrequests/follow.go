@@ -52,10 +52,9 @@ type Follower struct {
 
 type task struct {
 	hash string
-	// first is true until the annotations change for the first time after the Follower has seen this container or
-	// sandbox.
+	// first is true if the annotations have not changed since the Follower first saw the container or sandbox.
 	first bool
-	// tried is true after the annotations were compared with the container's classes.
+	// tried is true after follow has compared the annotations of this task with the container's classes.
 	tried bool
 	// done is true if Follow has nothing to do until the annotations change. After a refusal, a change of the
 	// configuration also ends this state.

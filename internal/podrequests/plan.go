@@ -23,9 +23,9 @@ import (
 var errFixed = errors.New("this class cannot be changed at run time")
 
 // plan returns the class changes with which a running container matches the pod's requests. If has has no name, plan
-// returns the changes for the pod itself. first is true until the annotations change for the first time after the
-// Follower has observed this container or sandbox. While first is true, plan keeps the classes that an update has
-// set, because the update may be newer than the annotations.
+// returns the changes for the pod itself. first is true if the annotations have not changed since the Follower first
+// saw the container or sandbox. While first is true, plan keeps the classes that an update has set, because the update
+// may be newer than the annotations.
 func plan(
 	catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments, first bool,
 ) ([]*qosv1alpha1.ContainerQOSResource, error) {
@@ -89,8 +89,8 @@ func runsIn(err error, has []*qosv1alpha1.Assignment) bool {
 	})
 }
 
-// containerAnnotations reconstructs the CRI annotations that the container got from the kubelet. It derives the
-// annotations about allocated devices from the container's limits, and the other annotations from its assignments.
+// containerAnnotations reconstructs the CRI annotations that the container got from the kubelet. The annotations for
+// allocated devices follow from the container's limits. The other annotations follow from the container's assignments.
 func containerAnnotations(catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments) map[string]string {
 	annotations := map[string]string{}
 	limits := podspec.LimitsOf(pod, has.GetName())

@@ -170,8 +170,8 @@ func gone(err error) bool {
 	return anotherUID || apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }
 
-// applied returns an apply configuration that has only the condition and the UID. Because of the UID, the API server
-// does not change a new pod with the same name.
+// applied returns an apply configuration that has only the condition and the UID. The UID makes the API server reject
+// the request if a new pod has the same name.
 func applied(pod *corev1.Pod, c *corev1.PodCondition) *applycorev1.PodApplyConfiguration {
 	return applycorev1.Pod(pod.Name, pod.Namespace).WithUID(pod.UID).WithStatus(
 		applycorev1.PodStatus().WithConditions(applycorev1.PodCondition().

@@ -52,7 +52,8 @@ func ask(ctx context.Context, socket string) (runtime, error) {
 	return r, nil
 }
 
-// readInfo reads the flags from the verbose status. Each runtime has another format, and any part may be missing.
+// readInfo reads the flags from the runtime's verbose status. The format of the status differs between runtimes, and
+// any part may be missing.
 func (r *runtime) readInfo(info map[string]string) {
 	var config struct {
 		Containerd struct {
