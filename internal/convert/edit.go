@@ -34,7 +34,7 @@ func commentsOf(nodes ...*yaml.Node) comments {
 	return c
 }
 
-// ownComments returns the comments of nodes, but not the comments of their descendants.
+// ownComments returns the comments of nodes, without the comments of the nodes below them.
 func ownComments(nodes ...*yaml.Node) string {
 	var all string
 	for _, n := range nodes {
@@ -118,8 +118,8 @@ func replaceField(m *yaml.Node, e entry, name string, added []field, lost string
 	*e.node = *newMapping(added...)
 }
 
-// removeField removes a field. The comments of the field stay in the mapping. above is the key of the mapping, and gets
-// the comments if the mapping becomes empty.
+// removeField removes the field e from the mapping m. lost has the comments that must not be lost. They move to a
+// neighbouring field, or to above, the key of m, if m becomes empty.
 func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	remove(m, slices.Index(m.Content, e.key), 2, lost)
 	if len(m.Content) == 0 && above != nil {

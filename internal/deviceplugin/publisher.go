@@ -30,7 +30,8 @@ type Cache interface {
 
 // Options of a Publisher.
 type Options struct {
-	// KubeletDir is kubelet's root directory, e.g. /var/lib/kubelet. It contains device-plugins and pod-resources.
+	// KubeletDir is kubelet's root directory, e.g. /var/lib/kubelet. It has the directories device-plugins and
+	// pod-resources.
 	KubeletDir string
 	// Grace is how long free devices stay healthy while the plugin is not ready. If it is 0, the publisher uses 30 s.
 	Grace time.Duration

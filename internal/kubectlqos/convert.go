@@ -75,7 +75,6 @@ func addConvertFlags(flags *pflag.FlagSet, classFiles *string, quiet *bool) {
 	flags.BoolVarP(quiet, "quiet", "q", false, "Print no notes.")
 }
 
-// check returns an error for an invalid command line.
 func (o *convertCommand) check() error {
 	stdins := 0
 	for _, file := range o.files {

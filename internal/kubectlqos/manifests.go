@@ -100,7 +100,8 @@ func manifestFiles(name string, recursive bool) ([]string, error) {
 	return files, err
 }
 
-// replaceFiles writes the changed files. It first writes every new file in full, and then replaces the old files.
+// replaceFiles writes the changed files. It first writes all new files beside the old ones, so that an error of a write
+// leaves all old files unchanged. Then it replaces the old files.
 func replaceFiles(manifests []manifest, texts [][]byte) (err error) {
 	fresh := map[string]string{} // names of the new files, by path of the old file
 	defer func() {

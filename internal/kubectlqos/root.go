@@ -14,8 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// NewRootCommand makes the root command, which has kubectl's flags for connections. The linker sets version, which may
-// be empty. NewRootCommand does no I/O.
+// NewRootCommand makes the root command, which has kubectl's flags for connections. version is the version that the
+// linker sets. It may be empty. NewRootCommand does no I/O.
 func NewRootCommand(version string, streams genericiooptions.IOStreams) *cobra.Command {
 	flags := genericclioptions.NewConfigFlags(true)
 	agent := "kubectl-qos/" + program.Version(version)
@@ -40,7 +40,7 @@ changes classes of running containers, and converts manifests with KEP-3008 fiel
 		Example: `  kubectl qos nodes
   kubectl qos pods -n shop
   kubectl qos set web -c main rdt=silver`,
-		// Help and errors show this name as the name of the command.
+		// Help and errors show this name in place of the file's name, kubectl-qos.
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl qos"},
 		Args:        program.NoArguments,
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// These texts stand for values that have no name.
+// Tables have these texts in place of values that are empty, missing or unlimited.
 const (
 	systemDefault = "<system default>" // the empty class, which enforces nothing
 	wholePod      = "<pod>"            // in the column of container names

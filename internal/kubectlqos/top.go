@@ -227,7 +227,7 @@ func number(n *int64) string {
 }
 
 // useByNamespace counts the holders of each class by namespace. For each class, the namespaces with the most holders
-// come first, and the holders that are not listed come last.
+// come first. Last comes the number of the holders that the nodes do not list by name.
 func useByNamespace(nodes []nodeqosv1alpha1.NodeQOSResources, now time.Time) []namespaceUse {
 	var all []namespaceUse
 	for _, of := range useByClass(nodes, now) {

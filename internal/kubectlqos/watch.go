@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// settleTime is the time for which follow waits for related changes after a change. For example, a change of a pod and
-// a change of its node are related.
+// settleTime is the delay between a change and the next call of show, so that show prints related changes together. For
+// example, a change of a pod and a change of its node are related.
 const settleTime = 200 * time.Millisecond
 
 // refreshInterval is how often follow calls show while nothing changes. The output may differ even then, because a
@@ -40,14 +40,14 @@ type liveView struct {
 	lastError string
 }
 
-// newNodeWatch watches the NodeQOSResources of one node. If node is "", it watches those of all nodes.
+// newNodeWatch returns a view that follows the NodeQOSResources of one node, or of all nodes if node is "".
 func newNodeWatch(api *clients, node string, errs io.Writer) *liveView {
 	informer := dynamicinformer.NewFilteredDynamicInformer(
 		api.objects, nodeKind(), metav1.NamespaceAll, 0, cache.Indexers{}, selecting(node, ""))
 	return &liveView{nodeInformer: informer.Informer(), changed: make(chan struct{}, 1), errs: errs}
 }
 
-// newPodWatch watches all NodeQOSResources, and the selected pods of a namespace.
+// newPodWatch returns a view that follows all NodeQOSResources, and the selected pods of a namespace.
 func newPodWatch(api *clients, namespace, name, selector string, errs io.Writer) *liveView {
 	v := newNodeWatch(api, "", errs)
 	v.podInformer = coreinformers.NewFilteredPodInformer(api.core, namespace, 0, cache.Indexers{}, selecting(name, selector))

@@ -137,7 +137,7 @@ func (v *podView) ending(key string) (reason, message string) {
 	return "Terminating", "the pod is being deleted"
 }
 
-// extendedIn returns the words of a text that are extended resources of classes.
+// extendedIn returns those words of a text that are names of extended resources of classes.
 func (v *podView) extendedIn(text string) []string {
 	words := strings.FieldsFunc(text, func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune(`,;:"'()`, c) })
 	for i := range words {

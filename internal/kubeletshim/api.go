@@ -123,7 +123,6 @@ func (a *apiPublishers) podOptions() podstatus.Options {
 	}
 }
 
-// update asks the plugin to assign other classes to a container.
 func (a *apiPublishers) update(ctx context.Context, request *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
 	_, err := a.client.UpdateContainerQOSResources(ctx, request)
 	return err

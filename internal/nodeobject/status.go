@@ -17,8 +17,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
-// notReadyGrace is how long the plugin may be not ready before the object's status reports it. The time is long
-// enough for a restart of the plugin.
+// notReadyGrace is the grace period: the object's status reports that the plugin is not ready only after this time. It
+// is long enough for a restart of the plugin.
 const notReadyGrace = 30 * time.Second
 
 // longestDescription and longestMessage are the maximum sizes of texts in the object, in bytes. The object must stay
@@ -61,7 +61,8 @@ func desiredStatus(
 	return status, true
 }
 
-// graceLeft returns how much longer a plugin that is not ready is reported as ready. It returns 0 if the plugin is ready.
+// graceLeft returns how much of the grace period is left. During this period, a plugin that is not ready is still
+// reported as ready. graceLeft returns 0 if the plugin is ready.
 func graceLeft(state nodecache.State, now time.Time) time.Duration {
 	if state.Ready() {
 		return 0

@@ -35,7 +35,7 @@ const (
 
 const (
 	component = "qos-kubelet-shim"
-	// maxMessage and maxName are limits of the API server, in bytes.
+	// maxMessage and maxName are the API server's limits for the message and the name of an event, in bytes.
 	maxMessage = 1024
 	maxName    = 253
 )
@@ -120,7 +120,8 @@ func (r *Recorder) write(ctx context.Context, event *corev1.Event, record Record
 }
 
 // countOf returns the count of an existing event plus the count of a record. changed is false if the event already
-// includes the record, e.g. because it was written before a restart. Times in the API are in whole seconds.
+// includes the record, e.g. because the record was written before a restart. The times of the record are truncated for
+// this comparison, because times in the API are in whole seconds.
 func countOf(event *corev1.Event, record Record) (count int32, changed bool) {
 	last := event.LastTimestamp.Time
 	switch {

@@ -185,7 +185,8 @@ func ContainerOf(key string) string {
 	return name
 }
 
-// ClassName returns the name of a class as it is shown in messages.
+// ClassName returns the name of a class for messages. The system default has no name, so ClassName returns "system
+// default".
 func ClassName(class string) string {
 	if class == classes.SystemDefault {
 		return "system default"
