@@ -63,7 +63,8 @@ type place struct {
 	object, field string
 }
 
-// at returns the place of a node below the place p. It appends path to the field of p.
+// at returns the place of node n, which is in the object of p. The field of this place is the field of p with path
+// appended.
 func (p place) at(n *yaml.Node, path string) place {
 	p.line = n.Line
 	p.field = strings.TrimPrefix(p.field+path, ".")

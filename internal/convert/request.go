@@ -21,7 +21,7 @@ type request struct {
 	element, name *yaml.Node
 }
 
-// elementFields has the names of the fields that an element of qosResources has in one kind of object.
+// elementFields describes the fields of an element of qosResources. They depend on the kind of the object.
 type elementFields struct {
 	names []string
 	// class is the name of the field that has the class. It is empty if the element has no such field.

@@ -45,9 +45,9 @@ func (r *Retry) Failed(err error) {
 // Reset allows an attempt at once, and resets the number of failures.
 func (r *Retry) Reset() { *r = Retry{} }
 
-// delay returns the time to wait after err. failures is the number of consecutive failures before err. random is at
-// least 0 and less than 1. delay adds the time that the server requests. For an error that an administrator has to
-// fix, delay uses maxStep at once.
+// delay returns the time to wait after err. failures is the number of consecutive failures before err. The delay is a
+// random part of a step, plus the time that the server requests. The step doubles with each failure, up to maxStep. For
+// an error that an administrator has to fix, the step is always maxStep. random is at least 0 and less than 1.
 func delay(err error, failures int, random float64) time.Duration {
 	step := maxStep
 	if !needsPerson(err) && failures < 10 {

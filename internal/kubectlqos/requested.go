@@ -76,7 +76,7 @@ func union(all, more []classes.Class) []classes.Class {
 }
 
 // requestOf returns the request that the plugin gets for a new container. If container is empty, it returns the request
-// for a pod. It derives the kubelet's annotations from the container's limits.
+// for a pod. The annotations that the kubelet adds for allocated devices follow from the container's limits.
 func requestOf(offers []classes.Offer, pod *corev1.Pod, container string) classes.Holder {
 	request := classes.Holder{
 		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: string(pod.UID), Container: container, PodAnnotations: pod.Annotations,

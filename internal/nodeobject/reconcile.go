@@ -101,7 +101,8 @@ func (p *Publisher) applyStatus(ctx context.Context, object *unstructured.Unstru
 	return nil
 }
 
-// untilNextWrite returns how long the publisher must wait before it may write the desired status.
+// untilNextWrite returns how long the publisher must wait before it may write the desired status. The wait is longer if
+// only holders differ.
 func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResourcesStatus) time.Duration {
 	pause := interval
 	if equality.Semantic.DeepEqual(withHoldersOf(before, desired), desired) {
@@ -110,9 +111,9 @@ func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResour
 	return p.applied.at.Add(pause).Sub(p.now())
 }
 
-// withHoldersOf returns a copy of status in which each class has the holders that the same class has in other. A class
-// keeps its own holders if the holders whose class was changed while running differ between status and other, because
-// "kubectl qos set" waits until such holders are published.
+// withHoldersOf returns a copy of status in which each class has the holders from other. A class keeps its own holders
+// if its holders with the source "update" differ between status and other. Such a difference must be written soon,
+// because "kubectl qos set" waits for it.
 func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	mixed := *status.DeepCopy()
 	copyHolders(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)

@@ -177,7 +177,8 @@ func (e *Evictor) report(ctx context.Context, t *target, r result, err error) {
 	}
 }
 
-// reportForbidden logs a missing permission once. It logs again only after the permission was missing in no namespace.
+// reportForbidden logs a missing permission once. It logs again only after forget has found that no namespace lacks the
+// permission any more.
 func (e *Evictor) reportForbidden(pod string, err error) {
 	if e.forbiddenLogged {
 		return

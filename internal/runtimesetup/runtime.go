@@ -45,7 +45,7 @@ func ask(ctx context.Context, socket string) (runtime, error) {
 	}
 
 	r := runtime{name: version.GetRuntimeName(), version: version.GetRuntimeVersion()}
-	// If the runtime does not answer, the flags are reported as unknown.
+	// If the call of Status fails, the flags that readInfo reads stay unknown.
 	if status, err := client.Status(ctx, &runtimeapi.StatusRequest{Verbose: true}); err == nil {
 		r.readInfo(status.GetInfo())
 	}

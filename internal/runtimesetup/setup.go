@@ -105,8 +105,8 @@ func nriSocket(ctx context.Context, o Options, r runtime) Finding {
 	return Finding{Unknown, fmt.Sprintf("whether NRI is on: %v; run this check as root", err)}
 }
 
-// otherPlugins lists the NRI plugins that the runtime starts itself, from NRI's default directory. The runtime does not
-// report plugins that connect to its socket before it creates a container.
+// otherPlugins lists the NRI plugins that the runtime starts itself, from NRI's default directory. It cannot list
+// plugins that connect to the NRI socket, because the runtime reports these only when it creates a container.
 func otherPlugins(files Files) []Finding {
 	const dir = "/opt/nri/plugins"
 	names, err := files.Glob(dir + "/*")
