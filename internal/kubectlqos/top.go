@@ -227,7 +227,7 @@ func number(n *int64) string {
 }
 
 // useByNamespace counts the holders of each class by namespace. For each class, the namespaces with the most holders
-// come first. Last comes the number of the holders that the nodes do not list by name.
+// come first. The holders that the nodes count but do not list come last.
 func useByNamespace(nodes []nodeqosv1alpha1.NodeQOSResources, now time.Time) []namespaceUse {
 	var all []namespaceUse
 	for _, of := range useByClass(nodes, now) {
