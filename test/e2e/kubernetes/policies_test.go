@@ -38,6 +38,7 @@ func TestRequests(t *testing.T) {
 	t.Run("kubectl qos shows and changes what runs", func(t *testing.T) { shown(t, n, p) })
 	t.Run("the node holds a pod to capacity that no policy saw", func(t *testing.T) { bypassed(t, n) })
 	t.Run("without the plugin no container starts unclassed", func(t *testing.T) { pluginIsRequired(t, n, p) })
+	t.Run("pods that require the plugin wait while it is updated", func(t *testing.T) { requiredPodsWaitForThePlugin(t, n, p) })
 	t.Run("policies are for some namespaces only, are gone and come again", func(t *testing.T) { policiesComeAndGo(t, n) })
 }
 
