@@ -33,8 +33,10 @@ func newRootCommand() *cobra.Command {
 		Long: `qos-kubelet-shim reads the node API of qos-nri-plugin. To the kubelet it is a device plugin for each class: NodeStatus has the
 capacities of the classes, and pods request classes as extended resources. In the Kubernetes API it writes the node's
 NodeQOSResources object, a condition on each pod that has classes, and events. If it has the permission to evict pods, it
-evicts pods whose class was removed from class files that have onClassRemoved: evict. Only device plugins need the kubelet, and only the rest needs the Kubernetes API, so two processes can share
-the work by --publish.`,
+evicts pods whose class was removed from class files that have onClassRemoved: evict.
+
+Device plugins need only the kubelet, and everything else needs only the Kubernetes API. With --publish, two processes can
+share this work.`,
 		Args: program.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := logging.Logger(cmd.ErrOrStderr())
@@ -69,7 +71,8 @@ func addFlags(flags *pflag.FlagSet, o *kubeletshim.Options) {
 	flags.BoolVar(&o.FollowAnnotations, "follow-annotations", o.FollowAnnotations,
 		"change classes of running containers when the annotations of their pods change")
 	flags.DurationVar(&o.Grace, "grace", o.Grace, "how long capacity is kept while qos-nri-plugin is not ready; after that, new pods get no classes")
-	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress, "address that serves /metrics, /healthz and /readyz; if empty, none of them is served")
+	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress,
+		"address that serves /metrics, /healthz and /readyz; if empty, none of them is served")
 }
 
 func hostname() string {

@@ -31,7 +31,7 @@ func TestPrograms(t *testing.T) {
 	t.Run("a static pod takes a slot", func(t *testing.T) { staticPodTakesASlot(t, n) })
 	t.Run("without the plugin no new pod comes", func(t *testing.T) { pluginAway(t, n, p) })
 	t.Run("what is reported is so", n.holds)
-	t.Run("the node's object and the pods tell who has what", func(t *testing.T) { objectTells(t, n) })
+	t.Run("the node's object and the pods tell who has what", func(t *testing.T) { objectTells(t, n, true) })
 	t.Run("a class changed by hand is told and counted", func(t *testing.T) { changedByHand(t, n) })
 	t.Run("refusals are told on the pod", func(t *testing.T) { refusalsAreTold(t, n) })
 	t.Run("annotations that request nothing are told on the pod", func(t *testing.T) { typosAreTold(t, n) })

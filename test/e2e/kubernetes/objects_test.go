@@ -100,7 +100,7 @@ func (n *node) holders(t *testing.T, name string, want ...string) {
 	})
 }
 
-func objectTells(t *testing.T, n *node) {
+func objectTells(t *testing.T, n *node, follows bool) {
 	n.run(t, pod{name: "holder", classes: []string{"blockio.gold"}}, pod{name: "by-default"})
 	n.running(t, "holder", "by-default")
 	n.holders(t, "gold", "default/holder/main")
@@ -112,8 +112,8 @@ func objectTells(t *testing.T, n *node) {
 	if owners := object.OwnerReferences; len(owners) != 1 || owners[0].Kind != "Node" || string(owners[0].UID) != uid {
 		t.Errorf("owners are %+v; want node %s", owners, uid)
 	}
-	if status := &object.Status; status.LastHeartbeatTime.IsZero() || status.Expired(time.Now()) || !status.FollowsAnnotations {
-		t.Errorf("last heartbeat at %v, follows annotations: %v", status.LastHeartbeatTime, status.FollowsAnnotations)
+	if status := &object.Status; status.LastHeartbeatTime.IsZero() || status.Expired(time.Now()) || status.FollowsAnnotations != follows {
+		t.Errorf("last heartbeat at %v, follows annotations: %v, want %v", status.LastHeartbeatTime, status.FollowsAnnotations, follows)
 	}
 	if table := n.kubectl(t, "get", "nqr"); !strings.Contains(table, "True") {
 		t.Errorf("kubectl get nqr:\n%s\nwant it ready", table)
