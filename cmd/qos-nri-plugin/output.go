@@ -84,7 +84,7 @@ func (o *apiOptions) connect(ctx context.Context, use use) (err error) {
 	return plainError(use(ctx, qosv1alpha1.NewNodeQOSClient(conn)))
 }
 
-// probe checks whether a socket accepts connections. It returns a one-line error if not; gRPC's error would have many lines.
+// probe returns an error if a socket does not accept connections. The error has one line, unlike gRPC's error.
 func probe(ctx context.Context, socket string) error {
 	conn, err := (&net.Dialer{Timeout: answerTime}).DialContext(ctx, "unix", socket)
 	if err == nil {

@@ -102,7 +102,8 @@ func (a *Agent) newNode() (*node.Node, error) {
 }
 
 func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hangup <-chan os.Signal) error {
-	// If the address cannot be used, the process ends. The agent therefore listens before the plugin registers with the runtime.
+	// If the address cannot be used, the process ends. The agent listens before the plugin registers with the runtime, so that
+	// such a process never registers.
 	listener, err := metrics.Listen(ctx, a.options.MetricsAddress)
 	if err != nil {
 		return err

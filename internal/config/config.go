@@ -57,7 +57,8 @@ func isOtherKind(data []byte) bool {
 	return err == nil && object.APIVersion != "" && object.Kind != "" && object.Kind != classes.FileKind
 }
 
-// parse parses files. If err, the error of reading them, is not nil, parse only adds the names and the hash of the files.
+// parse parses class files. err is the error of reading the files. If err is not nil, parse returns only err and the names and
+// the hash of the files.
 func parse(files []classes.File, err error, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) classes.FileSet {
 	set := classes.FileSet{Err: err}
 	for _, file := range files {
@@ -113,8 +114,9 @@ func readOnce(path string) ([]classes.File, error) {
 }
 
 // list returns the names of the class files in a directory, and the directory from which they must be read. If path is a file,
-// the only name is empty. list skips names that begin with a dot. For a mounted ConfigMap, it returns the directory of the live
-// version. Reading from this directory, and not through the links of the files, ensures that all files have the same version.
+// list returns path and one empty name. list skips names that begin with a dot. For a mounted ConfigMap, list returns the
+// directory to which versionLink points, so that all files are read from the same version even if the kubelet replaces the
+// ConfigMap during the read.
 func list(path string) (dir string, names []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -28,8 +28,8 @@ import (
 // stopTime is how long requests may continue after the server was stopped. Streams end at once.
 const stopTime = 2 * time.Second
 
-// These constants limit the memory and the CPU time that the clients of the read-only socket can take from the plugin. A
-// publisher has one connection with two streams.
+// These constants limit the memory and the CPU time that the plugin spends on clients of the read-only socket. They are enough
+// for a publisher, which has one connection with two streams.
 const (
 	maxReadConnections    = 4
 	maxReadStreams        = 4       // per connection

@@ -15,7 +15,7 @@ import (
 const (
 	// watchPause is the shortest time between two messages of a stream. All changes within this time are sent in one message.
 	watchPause = 50 * time.Millisecond
-	// observePause is the shortest time between two observations of the status by observe, which runs without a client.
+	// observePause is the shortest time between two reads of the status by the method observe.
 	observePause = time.Second
 )
 

@@ -198,7 +198,7 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 	return nil
 }
 
-// update has the runtime update containers. The runtime answers when no hook is under way.
+// update asks the runtime to update containers. The runtime answers only when it calls no hook at the same time.
 func (s *session) update(ctx context.Context, updates []*api.ContainerUpdate) error {
 	// Only one call is made at a time: a call that gets no answer does not return before the connection ends.
 	if s.updating.Acquire(ctx, 1) != nil {

@@ -28,7 +28,7 @@ func NewVersionCommand(name, linked string) *cobra.Command {
 	}
 }
 
-// Version returns only the version, without any other text.
+// Version returns linked or, if linked is empty, the version from the build information of the Go toolchain.
 func Version(linked string) string {
 	info, _ := debug.ReadBuildInfo()
 	return versionOf(linked, info)

@@ -22,8 +22,9 @@ const kernelGroup = 1
 // messageSize is larger than any message of the kernel, because the kernel's UEVENT_BUFFER_SIZE is 2048.
 const messageSize = 8 << 10
 
-// Listener receives the kernel's messages from the time of its creation. The kernel sends the messages to all network
-// namespaces that the host's user namespace owns, so a pod without the host's network also receives them.
+// Listener receives the messages that the kernel sends after the Listener was created. The kernel sends each message to all
+// network namespaces that the host's user namespace owns. A Listener in a pod without the host's network therefore receives
+// the messages too.
 type Listener struct{ socket *os.File }
 
 // Listen creates a Listener.

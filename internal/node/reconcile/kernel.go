@@ -21,9 +21,10 @@ const (
 	changeTime = 10 * time.Second
 )
 
-// Await calls the function do, and returns when ctx ends, even if the kernel has not answered do. A blocked system call
-// cannot be interrupted, so its thread continues after Await has returned. When the process ends, it does not wait for the
-// thread. Until do returns, the store reports the call as blocked, and Await refuses to make the same call again.
+// Await calls the function do and returns its answer. If ctx ends first, Await returns an error while do is still blocked in
+// the kernel. The blocked system call cannot be interrupted, so its thread continues after Await has returned. When the
+// process ends, it does not wait for this thread. Until do returns, the store reports the call as blocked, and Await refuses
+// to make the same call again.
 func Await[T any](ctx context.Context, store *state.Store, call state.Call, what string, do func() (T, error)) (answer T, err error) {
 	if err := store.MayCall(call); err != nil {
 		return answer, err
@@ -61,8 +62,8 @@ func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	return func() (T, error) { return answer, err }
 }
 
-// await is Await with a time limit. If ctx ends before the limit, do must return, and await waits for it, so that no change
-// is abandoned half-way. When await returns, it ends the context of do.
+// await is Await with a time limit. If ctx ends before the limit, the context of do ends too, and await waits until do returns
+// or the limit is over, so that no change is abandoned half-way. When await returns, it ends the context of do.
 func await[T any](
 	ctx context.Context, r *Reconciler, limit time.Duration, call state.Call, what string, do func(context.Context) (T, error),
 ) (T, error) {

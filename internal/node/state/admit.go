@@ -113,8 +113,8 @@ func (s *Store) Start(h classes.Holder) (Entry, error) {
 	return e, nil
 }
 
-// defaultsOnly returns the assignments of a container that was created while the plugin was away, if all of them are
-// defaults. If the container requests a class, defaultsOnly returns an error.
+// defaultsOnly returns the default assignments of a container that was created while the plugin was away. If the container
+// requests a class, defaultsOnly returns an error.
 func (s *Store) defaultsOnly(h classes.Holder) ([]classes.Assignment, error) {
 	assignments, err := s.catalog.Resolve(h)
 	if err != nil {

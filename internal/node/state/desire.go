@@ -36,7 +36,7 @@ func (s *Store) postpone(h classes.Holder, err error) {
 	s.modify(h.ID, func(r *record) { r.request, r.pending = request, request != nil })
 }
 
-// clearPending removes the pending request of a holder, and its refusal. The caller holds mu.
+// clearPending removes the pending request of a holder, and the holder's reported refusal. The caller holds mu.
 func (s *Store) clearPending(h classes.Holder) {
 	if s.records[h.ID].pending {
 		s.modify(h.ID, func(r *record) { r.request, r.pending = nil, false })

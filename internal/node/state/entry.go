@@ -211,8 +211,8 @@ func updates(assignments []classes.Assignment) []classes.Assignment {
 	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceUpdate })
 }
 
-// holding removes the fields of a holder that are not kept: the annotations, and the PID of a sandbox, because the
-// sandbox's process is not in the pod's cgroup.
+// holding returns a holder with its assignments, as the ledger keeps them. It removes the annotations. For a pod, it also
+// removes the PID of the sandbox, because the sandbox's process is not in the pod's cgroup.
 func holding(h classes.Holder, assignments []classes.Assignment) classes.Holding {
 	h.PodAnnotations, h.ContainerAnnotations = nil, nil
 	if h.Container == "" {

@@ -20,13 +20,14 @@ var ErrKernelHangs = errors.New("the kernel does not answer; look for blocked ta
 // maxBlocked limits the number of this process's threads that are blocked in the kernel.
 const maxBlocked = 100
 
-// Call identifies a call into the kernel, for a resource, one of its classes, or a container or sandbox.
+// Call identifies a call into the kernel by the resource, the class, and the container or sandbox that the call is about. A
+// field that does not apply is empty.
 type Call struct{ Resource, Class, HolderID string }
 
 // BlockedCall is a call into the kernel that has not returned in time. Its thread waits until the kernel answers.
 type BlockedCall struct {
 	Call
-	// What is what the call does, e.g. "read the class of pod default/web container main".
+	// What describes the call, e.g. "read the class of pod default/web container main".
 	What  string
 	Since time.Time
 }

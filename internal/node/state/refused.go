@@ -37,7 +37,7 @@ type Refusals map[string]uint64
 type Refused struct {
 	Owner                 classes.Owner
 	PodNamespace, PodName string
-	// Reason is the reason under which the refusal is counted. Message is the text of the error.
+	// Reason is the key of the refusal in Refusals. Message is the text of the error.
 	Reason, Message string
 	// Count is the number of consecutive refusals for this reason. The first was at First and the last at Last.
 	Count       uint64

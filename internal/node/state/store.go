@@ -224,8 +224,8 @@ func (s *Store) RejectConfig(err error) {
 	}
 }
 
-// SetAvailability withdraws an offered resource, with why as the reason. If why is nil, it offers the resource again. It
-// reports whether the availability changed.
+// SetAvailability marks a resource as unavailable for the reason in why. If why is nil, SetAvailability marks the resource as
+// available. It reports whether the availability changed.
 func (s *Store) SetAvailability(name string, why *classes.Unavailable) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

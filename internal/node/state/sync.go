@@ -172,9 +172,9 @@ func (s *Store) adoptRecorded(c Existing, has []classes.Assignment) {
 	s.observeAll(c.ID, func(resource string) string { return classes.ClassOf(has, resource) })
 }
 
-// adoptUnrecorded adopts a container without a record. Such a container was created without classes. If a requested
-// class is full, the container gets the default classes. The container keeps classes that an update has assigned since
-// its creation, because the update has admitted them.
+// adoptUnrecorded adopts a container that has no valid RecordAnnotation. The container was created without classes. It gets
+// the classes that it requests, or the default classes if these cannot be assigned, e.g. because a class is full. It keeps
+// every class that an update has assigned since its creation, because that update has already admitted the class.
 func (s *Store) adoptUnrecorded(c Existing) (failed []FailedAdoption) {
 	wanted, err := s.catalog.Resolve(c.Holder)
 	changed, _ := s.changes.Get(c.ID)

@@ -39,15 +39,15 @@ type ResourceStatus struct {
 // RuntimeInfo describes the container runtime, as the runtime reported itself when the plugin registered.
 type RuntimeInfo struct {
 	Name, Version, NRIVersion string
-	// Plugins are the NRI plugins that the runtime called when it created a container last, e.g. "90-balloons". They are
-	// nil before that, and if the runtime does not report them.
+	// Plugins lists the NRI plugins that the runtime called for the most recent creation of a container, e.g. "90-balloons".
+	// It is nil before the first creation, and if the runtime does not report its plugins.
 	Plugins []string
 	// Synchronized becomes true at the end of Synchronize, and false when the connection is lost.
 	Synchronized bool
 	// Since is the time when Synchronized last became true. It is zero if Synchronized was never true.
 	Since time.Time
-	// SyncFailure is why the runtime ended the last connection without synchronizing the plugin. It is nil if the runtime
-	// synchronized the plugin, or if the plugin was not registered.
+	// SyncFailure is the reason why the runtime ended the last connection before it synchronized the plugin. It is nil if the
+	// runtime synchronized the plugin, or if the plugin was not registered.
 	SyncFailure error
 }
 
