@@ -135,8 +135,8 @@ func (o *apiOptions) print(cmd *cobra.Command, message proto.Message, table func
 	return err
 }
 
-// follow prints every message of a stream until the user interrupts the command. It prints an empty line between two
-// tables. err is the error with which opening the stream failed; if it is not nil, follow returns it.
+// follow prints every message of a stream until the user interrupts the command. It prints an empty line between two tables.
+// stream and err are the results of the call that opens the stream. If err is not nil, follow returns err.
 func follow[T any](o *apiOptions, cmd *cobra.Command, stream grpc.ServerStreamingClient[T], err error, write func(*T) error) error {
 	for first := true; err == nil; first = false {
 		var message *T

@@ -23,7 +23,7 @@ const (
 // of the client with the most connections. A client that opens many connections thus loses only its own connections.
 type connections struct {
 	mu sync.Mutex
-	// open has the oldest connection first.
+	// open lists the open connections, the oldest first.
 	open []net.Conn
 }
 

@@ -20,8 +20,9 @@ import (
 const (
 	// maxScrapes is the maximum number of scrapes that collect metrics at the same time. The server refuses further ones.
 	maxScrapes = 2
-	// scrapeTimeout is how long a scrape may collect metrics. With a timeout, promhttp encodes the metrics into memory
-	// before it writes them, so a client that reads slowly does not count against maxScrapes.
+	// scrapeTimeout is how long a scrape may collect metrics. Because of the timeout, promhttp encodes all metrics into memory
+	// before it writes them. A scrape therefore ends before the client reads, and a slow client does not count against
+	// maxScrapes.
 	scrapeTimeout = 5 * time.Second
 	readTimeout   = 5 * time.Second
 	writeTimeout  = 10 * time.Second

@@ -103,7 +103,7 @@ func (s *Server) open(ctx context.Context) ([]endpoint, error) {
 	return []endpoint{all, read}, nil
 }
 
-// endpoint creates a socket for the requests that are listed in api.
+// endpoint creates a unix socket, and a gRPC server that answers the requests in api.
 func (s *Server) endpoint(
 	ctx context.Context, socket, group string, api *grpc.ServiceDesc, options ...grpc.ServerOption,
 ) (endpoint, error) {

@@ -16,11 +16,12 @@ const leaveTime = 3 * time.Second
 var errLeaving = errors.New("qos-nri-plugin is leaving the container runtime, because it is being stopped; " +
 	"the kubelet creates the container again")
 
-// leave ends a session. It answers the hooks that are under way, refuses containers that would get a class, and closes the
-// connection when no hook is under way.
+// leave ends a session. The session answers the hooks that are running, and refuses new containers that would get a class.
+// leave closes the connection when no hook is running.
 //
-// NRI has no call by which a plugin leaves, so the runtime may begin a hook at the same time. It then fails the creation of
-// the container, because the plugin is one of its validators.
+// NRI has no call with which a plugin leaves, so the runtime may call a hook while leave closes the connection. If this hook
+// is part of the creation of a container, the creation fails, because the plugin is a validator of the container and no longer
+// answers.
 func (s *session) leave(conn *watchedConn) {
 	s.startLeaving(errLeaving)
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)

@@ -25,7 +25,7 @@ type neighbours struct {
 	mu sync.Mutex
 	// creations has the containers for which the plugin has set fields, until the runtime has accepted them.
 	creations map[string]creation
-	// plugins are the plugins that the runtime called last, e.g. "90-balloons".
+	// plugins lists the NRI plugins that the runtime called for the most recent creation of a container, e.g. "90-balloons".
 	plugins []string
 }
 

@@ -39,7 +39,7 @@ type session struct {
 	updating *semaphore.Weighted
 	// events are the hooks to which the session is subscribed.
 	events api.EventMask
-	// decodes are the fields of requests that are decoded.
+	// decodes lists the fields that the session decodes in requests.
 	decodes fieldNumbers
 	// synchronized receives a value after Synchronize.
 	synchronized chan struct{}
@@ -200,7 +200,8 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 
 // update asks the runtime to update containers. The runtime answers only when it calls no hook at the same time.
 func (s *session) update(ctx context.Context, updates []*api.ContainerUpdate) error {
-	// Only one call is made at a time: a call that gets no answer does not return before the connection ends.
+	// Only one call is made at a time, because a call that the runtime does not answer blocks its goroutine until the
+	// connection ends.
 	if s.updating.Acquire(ctx, 1) != nil {
 		return fmt.Errorf("it has not answered an earlier update: %w", ctx.Err())
 	}

@@ -179,7 +179,8 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr err
 	return err == nil && (!now.exists || r.store.SetStartTime(e.ID, now.startTime))
 }
 
-// logFailure logs a failed move. It logs a warning the first time that the holder is outside of its class, and a debug message later.
+// logFailure logs a failed move. The first failure is a warning. While the holder stays outside of its class, further failures
+// are debug messages.
 func (r *Reconciler) logFailure(e state.Entry, steps []Step, err error) {
 	log := r.log.Debug
 	for _, s := range steps {

@@ -128,8 +128,8 @@ func (s *Store) defaultsOnly(h classes.Holder) ([]classes.Assignment, error) {
 	return assignments, nil
 }
 
-// begin records that a hook enforces the classes of a holder. If the holder has no class, begin removes its refusal, because
-// there is nothing to enforce. The caller holds mu.
+// begin records that a hook is enforcing the classes of a holder. If the holder has no class, there is nothing to enforce, and
+// begin only removes the holder's refusal. The caller holds mu.
 func (s *Store) begin(h classes.Holding) Entry {
 	enforced := false
 	for _, a := range h.Assignments {

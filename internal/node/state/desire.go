@@ -128,9 +128,9 @@ func isRequested(a classes.Assignment) bool {
 	return a.Source != classes.SourceDefault && a.Source != classes.SourceNone
 }
 
-// Verified records the result of comparing adopted pods with the kernel. The pods in inClass are in their classes. The
-// pods in elsewhere are not, because they were created while the plugin was away. Verified assigns to these pods the
-// classes that they request if there is room, and returns the pods that did not get their classes.
+// Verified records the result of comparing adopted pods with the kernel. A pod in inClass is in its classes. A pod in
+// elsewhere is not, because it was created while the plugin was away. Verified assigns the requested classes to each pod in
+// elsewhere if these classes have room. It returns the pods that did not get their classes.
 func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -99,7 +99,7 @@ func withoutDead(pods []classes.Holder) []classes.Holder {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod classes.Holder) bool { return pod.PID <= 0 && live[pod.PodUID] })
 }
 
-// HasPodScope reports whether a resource of pod scope is configured, or is still in use.
+// HasPodScope reports whether a resource of pod scope is configured, or was removed but is still in use.
 func (s *Store) HasPodScope() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
