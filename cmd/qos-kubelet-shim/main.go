@@ -46,8 +46,8 @@ share this work.`,
 			if err != nil {
 				return program.UsageError(cmd, err)
 			}
-			// Without this, a process of the same user in a container with the host's PID namespace could read the token in
-			// /proc/PID/root.
+			// If this process were dumpable, a process of the same user in a container with the host's PID namespace could
+			// read the token in /proc/PID/root.
 			if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 				log.Warn("cannot make this process non-dumpable, so other processes of its user can reach its files under /proc", "error", err)
 			}

@@ -66,7 +66,8 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 	return cmd
 }
 
-// kindsToCheck returns all kinds of resources. Checking a kind neither writes nor mounts anything.
+// kindsToCheck returns all kinds of resources that class files can configure. A check with them neither writes nor mounts
+// anything.
 func kindsToCheck(o *checkOptions) ([]classes.Kind, error) {
 	if o.offline {
 		return config.OfflineKinds(), nil

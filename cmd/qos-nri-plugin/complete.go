@@ -19,8 +19,7 @@ type nodeState struct {
 	list   *qosv1alpha1.ListAssignmentsResponse
 }
 
-// lookForCompletion asks the plugin for its state. If the plugin does not answer, the state is empty, and the command offers
-// no completions.
+// lookForCompletion asks the plugin for its state. If the plugin does not answer, the command offers no completions.
 func lookForCompletion(cmd *cobra.Command) nodeState {
 	var state nodeState
 	socket, err := cmd.Flags().GetString("api-socket")

@@ -27,9 +27,9 @@ func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]b
 	return parse(files, err, kinds, readHostFile)
 }
 
-// ReadManifests is like Read, but in a directory it skips Kubernetes objects of other kinds, and returns the names of their files. If
-// there is no other file in the directory, FileSet.Err is not nil. The plugin itself uses Read. If it skipped a file because
-// its kind is misspelled, it would remove the classes of this file.
+// ReadManifests is like Read, but in a directory it skips the files that have Kubernetes objects of other kinds, and returns
+// the names of these files. If all files of the directory are skipped, FileSet.Err is not nil. The plugin itself uses Read: if
+// the plugin skipped a class file with a misspelled kind, it would remove the classes of that file.
 func ReadManifests(path string, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) (set classes.FileSet, skipped []string) {
 	files, err := readFiles(path)
 	var own []classes.File

@@ -57,7 +57,8 @@ func ignoringEINTR(write func() (int, error)) (int, error) {
 // Mkdir creates one directory.
 func (r Root) Mkdir(path string) error { return os.Mkdir(r.path(path), 0o755) }
 
-// Remove removes a file, an empty directory, or the directory of a kernel group, e.g. in resctrl, with its files.
+// Remove removes a file, an empty directory, or the directory of a resctrl group. The kernel removes the files of such a
+// group.
 func (r Root) Remove(path string) error { return os.Remove(r.path(path)) }
 
 // Rename moves a file or directory.

@@ -21,8 +21,7 @@ const (
 	// maxScrapes is the maximum number of scrapes that collect metrics at the same time. The server refuses further ones.
 	maxScrapes = 2
 	// scrapeTimeout is how long a scrape may collect metrics. Because of the timeout, promhttp encodes all metrics into memory
-	// before it writes them. A scrape therefore ends before the client reads, and a slow client does not count against
-	// maxScrapes.
+	// before it writes them. The scrape then ends before the client reads, so a slow client does not count against maxScrapes.
 	scrapeTimeout = 5 * time.Second
 	readTimeout   = 5 * time.Second
 	writeTimeout  = 10 * time.Second
@@ -32,8 +31,8 @@ const (
 	maxHeaderBytes = 8 << 10
 )
 
-// Server answers /metrics, /healthz and /readyz. Any pod of the cluster may be a client, so the server limits the time, the
-// memory and the connections that clients can use, and probes are answered whatever other clients do.
+// Server answers /metrics, /healthz and /readyz. Any pod of the cluster may be a client. The server therefore limits the time,
+// the memory and the connections that clients can use, so that no client can keep it from answering probes.
 type Server struct{ http.Server }
 
 // NewServer returns a server for the metrics of a registry and for the probes of a program. The function ready returns

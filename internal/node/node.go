@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node is the core of the plugin. A Node joins the store of the state, the hooks of the runtime, and the
-// reconciler. It has the resources of this machine, the containers and pods, and their classes.
+// Package node is the core of the plugin. A Node combines the state store, the hooks that the runtime calls, and the
+// reconciler. It knows the resources of this machine, the containers and pods, and their classes.
 package node
 
 import (
@@ -18,8 +18,8 @@ import (
 // Options are the dependencies of a Node.
 type Options struct {
 	Kinds []classes.Kind
-	// Changes stores classes that were changed after the creation of a container or pod, so that they survive a restart.
-	// If it is nil, changed classes are lost at a restart.
+	// Changes stores classes that were changed after the creation of a container or pod, so that they survive a restart. If
+	// Changes is nil, a restart of the plugin loses these classes.
 	Changes state.Changes
 	Log     *slog.Logger
 	// Now returns the time; nil is time.Now.

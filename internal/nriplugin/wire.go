@@ -15,12 +15,13 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// fieldNumbers are the fields of a protobuf message that the plugin reads, by number. An empty value stands for the whole field.
+// fieldNumbers has the number of each protobuf field that the plugin reads. Its value has the numbers of the nested fields
+// that the plugin reads. If the value is nil, the plugin reads the whole field.
 type fieldNumbers map[protowire.Number]fieldNumbers
 
-// decodedFields returns the fields that session and its handlers read of the pods and containers in requests of the runtime.
-// Every other field is empty in the handlers, so a handler that reads one more field must add it here. The number of the pod
-// is 1 and that of the container is 2 in all of these requests.
+// decodedFields returns the fields that session and its handlers read in requests of the runtime. All other fields are empty
+// in the handlers. To read another field in a handler, add the field here. In all of these requests, field 1 has the pods and
+// field 2 has the containers.
 func decodedFields() fieldNumbers {
 	return fieldNumbers{
 		1: {1: nil, 2: nil, 3: nil, 4: nil, 6: nil, 8: {3: nil}, 9: nil},
@@ -30,8 +31,8 @@ func decodedFields() fieldNumbers {
 	}
 }
 
-// pick appends to dst the listed fields of an encoded message, and overwrites the message. dst may be the beginning of the
-// message, because the picked fields are never longer than those before them in the message.
+// pick appends the listed fields of an encoded message to dst, and overwrites the message. dst may share the memory of the
+// message from its beginning, because pick never appends more bytes than it has read.
 func (f fieldNumbers) pick(dst, message []byte) ([]byte, error) {
 	for len(message) > 0 {
 		number, kind, tag := protowire.ConsumeTag(message)

@@ -15,9 +15,9 @@ import (
 
 // The reconciler waits for the kernel at most this long. It then continues with other containers and resources.
 const (
-	// observeTime is for reading the class of one container or pod, and for moving the threads of one class.
+	// observeTime limits a call that reads the class of one container or pod, or moves the threads of one class.
 	observeTime = 2 * time.Second
-	// changeTime is for all other calls. It is long enough for a node that has little CPU time left.
+	// changeTime limits every other call. It is long enough for a node that has little CPU time left.
 	changeTime = 10 * time.Second
 )
 

@@ -38,8 +38,7 @@ type Reconciler struct {
 	// round serializes changes of the kernel's state outside of hooks. The reconciler holds round while it waits for the
 	// runtime and the kernel. Hooks do not acquire round, so they do not wait for it.
 	round *semaphore.Weighted
-	// runtimeErr is the error after which the reconciler does not call the runtime again in this round. It is guarded by
-	// round.
+	// runtimeErr is the error after which no more calls to the runtime are made in this round. It is guarded by round.
 	runtimeErr error
 	// threadErrs maps each resource and class to the last error of moving the threads of this class, so that the reconciler
 	// logs each error once. It is guarded by round.

@@ -17,7 +17,8 @@ func errRunsWithout(err error) error {
 	return fmt.Errorf("%w; it was created while qos-nri-plugin was not connected to the runtime, so it runs without the class", err)
 }
 
-// requestOf returns the holder with the annotations that request classes, to admit it later. If these are too large, it returns nil.
+// requestOf returns the holder with only the annotations that request classes, so that the store can admit it later. If these
+// annotations are too large, requestOf returns nil.
 func requestOf(h classes.Holder) *classes.Holder {
 	if h = h.WithoutUnusedAnnotations(); h.AnnotationsSize() > maxPendingSize {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// record has what the store knows about a holder, except for the holder's assignments. The ledger has the assignments.
+// record holds what the store knows about a holder, except for the holder's assignments, which are in the ledger.
 type record struct {
 	// number orders the holders of one owner. The newest holder has the highest number.
 	number uint64

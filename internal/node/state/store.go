@@ -60,8 +60,8 @@ type Resource struct {
 	drift driftRecord
 }
 
-// New returns a store that offers no classes yet. If now is nil, the store uses time.Now. If changes is nil, changed
-// classes are lost at a restart.
+// New returns a store that offers no classes yet. If now is nil, the store uses time.Now. If changes is nil, the store does
+// not save changed classes, so a restart of the plugin loses them.
 func New(changes Changes, now func() time.Time) *Store {
 	if changes == nil {
 		changes = noChanges{}

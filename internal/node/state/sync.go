@@ -76,8 +76,8 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 	return failed
 }
 
-// countAdopted counts the running containers that request classes and have no record, except those that were known before.
-// The caller holds mu.
+// countAdopted adds to s.adopted the running containers that request classes and have no RecordAnnotation. It does not count
+// containers that are already in before, the ledger from before the synchronization. The caller holds mu.
 func (s *Store) countAdopted(before *classes.Ledger) {
 	for id, r := range s.records {
 		_, known := before.Get(id)
@@ -233,7 +233,8 @@ func (s *Store) SetStored(id string, stale bool) {
 	s.modify(id, func(r *record) { r.stale = stale })
 }
 
-// DevicesLost marks holders that have or had a class of a resource as stale. Their stored values may have lost devices.
+// DevicesLost marks a holder as stale if it has a class of the resource, or was created in one. The values that the runtime
+// has stored for the holder may name devices that the machine lost.
 func (s *Store) DevicesLost(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

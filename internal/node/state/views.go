@@ -30,7 +30,7 @@ type Status struct {
 // ResourceStatus is one resource with its use.
 type ResourceStatus struct {
 	classes.Offer
-	// InUse is the number of assignments by class. It includes draining classes.
+	// InUse maps each class, including draining classes, to the number of its assignments.
 	InUse      map[string]int
 	Conditions []classes.Condition
 	Degraded   map[string]string
