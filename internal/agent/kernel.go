@@ -95,9 +95,9 @@ func newSettler(delays []time.Duration) *settler {
 	return s
 }
 
-// begin starts the first delay if no delay runs. While the first or second delay runs, begin changes nothing. While a
-// later delay runs, begin starts the second delay again. Repeated events therefore do not postpone the timer, and do
-// not make it fire without a pause.
+// begin is called at each event. If no delay runs, begin starts the first delay. While the first or second delay runs, begin
+// changes nothing, so repeated events do not postpone the timer. While a later delay runs, begin starts the second delay and
+// not the short first delay, so repeated events do not make the timer fire all the time.
 func (s *settler) begin() {
 	switch {
 	case s.at == len(s.delays):

@@ -41,7 +41,8 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds a connection. If there are then too many connections, add removes and returns the one that the caller must close.
+// add adds a connection. If there are then too many connections, add removes one of them and returns it. The caller must close
+// it.
 func (c *connections) add(conn net.Conn) (surplus net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -131,8 +131,8 @@ func (s *service) UpdateContainerQOSResources(
 	return &qosv1alpha1.UpdateContainerQOSResourcesResponse{Container: containerOf(ctr)}, nil
 }
 
-// requestsOf checks whether a change is well-formed, and returns its classes by canonical resource name. It does not
-// check whether the node offers these classes; the node does that.
+// requestsOf checks whether a change is well-formed, and returns its classes by canonical resource name. It does not check
+// whether the node offers these classes, because the node checks this when it changes the classes.
 func requestsOf(r *qosv1alpha1.UpdateContainerQOSResourcesRequest) (map[string]string, error) {
 	switch {
 	case r.GetPodUid() == "":

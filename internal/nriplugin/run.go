@@ -50,9 +50,10 @@ func (p *Plugin) Run(ctx context.Context) error {
 	return nil
 }
 
-// connect opens a new connection, registers the plugin with a new stub, and serves until the connection or ctx ends.
-// It returns nil if the plugin was registered and synchronized. If the runtime disconnects the plugin earlier, connect returns
-// an error so that Run does not reset its backoff, because each registration makes the runtime list all containers.
+// connect opens a new connection, registers the plugin with a new stub, and serves until the connection or ctx ends. It
+// returns nil if the plugin was registered and synchronized. If the runtime disconnects the plugin before that, connect
+// returns an error, and Run does not reset its backoff. The backoff limits how often the runtime lists all containers, which
+// it does for each registration.
 func (p *Plugin) connect(ctx context.Context) error {
 	conn, err := p.dial(ctx)
 	if err != nil {
@@ -132,7 +133,8 @@ func (s *session) register(ctx context.Context, conn *watchedConn) error {
 	ctx, cancel := context.WithTimeout(ctx, registrationTime)
 	defer cancel()
 
-	// The stub serves with the context of Start for as long as it is connected. That context must therefore not have the timeout.
+	// The stub uses the context of Start until the connection ends. Start therefore gets a context without the timeout of the
+	// registration.
 	started := make(chan error, 1)
 	go func() { started <- s.stub.Start(context.WithoutCancel(ctx)) }()
 	select {
@@ -165,7 +167,8 @@ func (s *session) interceptRegistration(ctx context.Context, request *ttrpc.Requ
 	return err
 }
 
-// watchedConn closes the channel ended when the connection ends. While the stub starts, the stub does not report this end.
+// watchedConn closes the channel ended when the connection ends. The channel is needed because the stub does not report the
+// end of the connection while the stub starts.
 type watchedConn struct {
 	net.Conn
 	once  sync.Once

@@ -62,8 +62,9 @@ func (h *Hooks) enforcement(e state.Entry) func(context.Context) error {
 	return func(ctx context.Context) error { return h.store.Finish(e, h.enforce(ctx, e.Holder, steps)) }
 }
 
-// enforce returns when ctx ends, even if the kernel has not answered. A system call that is answered later can change
-// only objects that the runtime is about to remove.
+// enforce makes the steps of a hook. It returns when ctx ends, even if the kernel has not answered. The hook then fails, and
+// the runtime removes the container or sandbox. A system call that returns later therefore changes only an object that is
+// being removed.
 func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reconcile.Step) error {
 	call := state.Call{HolderID: holder.ID}
 	_, err := reconcile.Await(ctx, h.store, call, "enforce the classes of "+holder.String(), func() (struct{}, error) {

@@ -91,8 +91,8 @@ func (s *Store) Evictions() []Eviction {
 
 // isEvicted reports whether the holder of an assignment is to be evicted. The caller holds mu.
 func (s *Store) isEvicted(a classes.Assignment) bool {
-	// A removed resource keeps its last configuration. If there are no class files at all, the policy is unknown and
-	// nothing is evicted.
+	// A removed resource keeps its last configuration, including the policy OnClassRemoved. If there are no class files at
+	// all, the policy is taken as unknown, and nothing is evicted.
 	evict := len(s.config.Files) > 0 && s.resources[a.Resource].Config.OnClassRemoved == classes.Evict
 	return evict && isRequested(a) && s.drains(a)
 }

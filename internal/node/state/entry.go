@@ -179,8 +179,8 @@ func (s *Store) Observe(id, resource, class string) {
 	}
 }
 
-// observe records the observed class of a resource. If it equals the assigned class, observe instead deletes the earlier
-// observation. The caller holds mu.
+// observe records the observed class of a resource, if it differs from the assigned class. If the two classes are equal,
+// observe deletes the record. The caller holds mu.
 func (s *Store) observe(id, resource, class string) {
 	h, _ := s.ledger.Get(id)
 	s.modify(id, func(r *record) {

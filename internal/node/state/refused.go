@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// refusedTime is how long a refusal is reported after the last attempt. The kubelet retries within five minutes.
+	// refusedTime is how long a refusal is reported after the last attempt. It is longer than five minutes, because the
+	// kubelet may wait five minutes before it retries.
 	refusedTime = 10 * time.Minute
 	// maxMessage is the maximum size of the message of a refusal, in bytes.
 	maxMessage = 4 << 10
