@@ -21,8 +21,8 @@ import (
 // maxSize limits the size of the file that is read. A file for 500 containers has about 100 KiB.
 const maxSize = 16 << 20
 
-// Changes stores the classes that containers and pods got by updates. It is indexed by the runtime's IDs. Like these
-// IDs and the state of the kernel, the file is valid only for one boot of the machine.
+// Changes stores the classes that updates have assigned to containers and pods, by their IDs in the runtime. These IDs and the
+// state of the kernel are valid only for one boot of the machine, so the checkpoint file is too.
 type Changes struct {
 	path, bootID string
 
@@ -106,7 +106,8 @@ func (c *Changes) replace(id string, changed []classes.Assignment) (before []cla
 	return before, maps.Clone(c.byID)
 }
 
-// Forget removes an ID from memory. The file keeps the ID until the next Set. If the plugin restarts before, Keep removes it.
+// Forget removes an ID from memory. The file keeps the ID until the next Set. If the plugin restarts before that, Open reads
+// the ID again, and Keep removes it.
 func (c *Changes) Forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

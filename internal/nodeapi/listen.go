@@ -76,9 +76,9 @@ func permit(path string, allowed peers, log *slog.Logger) error {
 	return permitDirectory(filepath.Dir(path), gid, log)
 }
 
-// permitDirectory lets the group enter the directory of the socket. If the directory belongs to the plugin's user and
-// other users cannot enter it, permitDirectory changes the group of the directory. It does not change any other
-// directory; it logs a warning with the remedy if the group cannot enter it.
+// permitDirectory lets the group gid enter the directory of the socket. If the directory belongs to the plugin's user and has
+// the permission g+x but not o+x, permitDirectory changes the group of the directory to gid. In all other cases it changes
+// nothing, and logs a warning with the remedy if the group cannot enter the directory.
 func permitDirectory(dir string, gid int, log *slog.Logger) error {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -54,8 +54,9 @@ func fieldsOf(a classes.Adjustment) fields {
 
 func (f fields) names() []string { return slices.Sorted(maps.Keys(f)) }
 
-// validates reports whether the runtime calls ValidateContainerAdjustment, which NRI 0.10 has introduced. An older runtime
-// would refuse the subscription. For a runtime that does not report its version of NRI, the stub infers the version.
+// validates reports whether the runtime supports the hook ValidateContainerAdjustment, which NRI has since version 0.10. An
+// older runtime would refuse a subscription to this hook. If the runtime does not report its version of NRI, the stub infers
+// the version.
 func (s *session) validates() bool {
 	nri, err := version.ParseGeneric(s.stub.RuntimeNRIVersion())
 	return err == nil && nri.AtLeast(version.MustParseGeneric("0.10.0"))

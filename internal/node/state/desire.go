@@ -26,8 +26,8 @@ func requestOf(h classes.Holder) *classes.Holder {
 	return &h
 }
 
-// postpone marks the request of a running holder as pending if err, the reason of the refusal, is not nil. The
-// holder is reported as refused as long as the request is pending. The caller holds mu.
+// postpone marks the request of a running holder as pending. err is the reason of the refusal. If err is nil, postpone does
+// nothing. The holder is reported as refused as long as the request is pending. The caller holds mu.
 func (s *Store) postpone(h classes.Holder, err error) {
 	if err == nil {
 		return
