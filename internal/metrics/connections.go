@@ -41,8 +41,7 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds a connection. If there are then too many connections, add removes one of them and returns it. The caller must close
-// it.
+// add adds a connection. If there are then too many, add removes and returns one of them, and the caller must close it.
 func (c *connections) add(conn net.Conn) (surplus net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -55,8 +55,7 @@ func fieldsOf(a classes.Adjustment) fields {
 func (f fields) names() []string { return slices.Sorted(maps.Keys(f)) }
 
 // validates reports whether the runtime supports the hook ValidateContainerAdjustment, which NRI has since version 0.10. An
-// older runtime would refuse a subscription to this hook. If the runtime does not report its version of NRI, the stub infers
-// the version.
+// older runtime would refuse a subscription to it. If the runtime does not report its NRI version, the stub infers it.
 func (s *session) validates() bool {
 	nri, err := version.ParseGeneric(s.stub.RuntimeNRIVersion())
 	return err == nil && nri.AtLeast(version.MustParseGeneric("0.10.0"))

@@ -133,8 +133,7 @@ func (s *session) register(ctx context.Context, conn *watchedConn) error {
 	ctx, cancel := context.WithTimeout(ctx, registrationTime)
 	defer cancel()
 
-	// The stub uses the context of Start until the connection ends. Start therefore gets a context without the timeout of the
-	// registration.
+	// The stub uses the context of Start until the connection ends. Start therefore gets a context without the timeout.
 	started := make(chan error, 1)
 	go func() { started <- s.stub.Start(context.WithoutCancel(ctx)) }()
 	select {

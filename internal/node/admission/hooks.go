@@ -63,8 +63,7 @@ func (h *Hooks) enforcement(e state.Entry) func(context.Context) error {
 }
 
 // enforce makes the steps of a hook. It returns when ctx ends, even if the kernel has not answered. The hook then fails, and
-// the runtime removes the container or sandbox. A system call that returns later therefore changes only an object that is
-// being removed.
+// the runtime removes the container or sandbox. A system call that returns later can change only the removed objects.
 func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reconcile.Step) error {
 	call := state.Call{HolderID: holder.ID}
 	_, err := reconcile.Await(ctx, h.store, call, "enforce the classes of "+holder.String(), func() (struct{}, error) {
