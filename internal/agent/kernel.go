@@ -110,7 +110,6 @@ func (s *settler) begin() {
 	s.timer.Reset(s.delays[s.at])
 }
 
-// next starts the next delay, if there is one.
 func (s *settler) next() {
 	if s.at++; s.at < len(s.delays) {
 		s.timer.Reset(s.delays[s.at])

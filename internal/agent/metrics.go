@@ -34,7 +34,6 @@ func ready(status state.Status) error {
 	return state.Blocked(status.Blocked)
 }
 
-// hookMetrics counts the calls of the runtime's hooks and measures their duration.
 type hookMetrics struct {
 	seconds *prometheus.HistogramVec
 	errors  *prometheus.CounterVec

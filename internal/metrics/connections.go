@@ -27,7 +27,6 @@ type connections struct {
 	open []net.Conn
 }
 
-// track implements http.Server.ConnState.
 func (c *connections) track(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:

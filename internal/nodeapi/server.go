@@ -80,7 +80,6 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.serve(ctx, endpoints)
 }
 
-// endpoint is a socket with the gRPC server that serves it.
 type endpoint struct {
 	listener net.Listener
 	server   *grpc.Server

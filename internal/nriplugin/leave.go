@@ -20,8 +20,7 @@ var errLeaving = errors.New("qos-nri-plugin is leaving the container runtime, be
 // leave closes the connection when no hook is running.
 //
 // NRI has no call with which a plugin leaves, so the runtime may call a hook while leave closes the connection. If this hook
-// is part of the creation of a container, the creation fails, because the plugin is one of its validators and no longer
-// answers.
+// is part of the creation of a container, the creation fails, because the plugin validates containers and no longer answers.
 func (s *session) leave(conn *watchedConn) {
 	s.startLeaving(errLeaving)
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)

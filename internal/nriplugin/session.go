@@ -22,7 +22,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// errAborted is the error of a registration that the runtime did not finish.
 var errAborted = errors.New("the runtime closed the connection, or did not answer, before the plugin was configured")
 
 // session is one connection to the runtime. It handles the hooks that the runtime calls over this connection.
@@ -174,7 +173,6 @@ func (s *session) StopPodSandbox(_ context.Context, p *api.PodSandbox) error {
 	return nil
 }
 
-// RemovePodSandbox is called when a pod's sandbox is removed.
 func (s *session) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error {
 	defer s.observe("RemovePodSandbox", time.Now(), nil)
 	s.plugin.node.Stop(p.GetId())

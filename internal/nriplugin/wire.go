@@ -84,7 +84,6 @@ func (s *session) interceptRequest(ctx context.Context, unmarshal ttrpc.Unmarsha
 	})
 }
 
-// decode decodes the listed fields of a request.
 func (f fieldNumbers) decode(request proto.Message, unmarshal ttrpc.Unmarshaler) error {
 	message := &encoded{Message: (&emptypb.Empty{}).ProtoReflect()}
 	if err := unmarshal(message); err != nil {

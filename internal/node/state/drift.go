@@ -27,7 +27,6 @@ type Correction struct {
 	Resource, What string
 }
 
-// driftRecord describes the drift that was found in the configuration of a resource.
 type driftRecord struct {
 	count uint64
 	last  string
