@@ -19,8 +19,8 @@ import (
 // the kubelet replaces a symbolic link.
 const readInterval = 5 * time.Second
 
-// settleTime is the time after which changed files are read again before they are applied. A program may still be
-// writing the files, and the first half of a file may be a valid class file, too.
+// settleTime is the time after which changed files are read again before they are applied. A program may still be writing
+// the files, and a half-written file may also be a valid class file.
 const settleTime = 200 * time.Millisecond
 
 // retryTime is the time after which class files are applied again if the machine refused them.

@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint stores in one file which classes of running containers and pods were changed. After a restart of the
-// plugin, neither the runtime nor the kernel reports these changes.
+// Package checkpoint stores, in one file, the classes that running containers and pods got by updates. The plugin reads
+// the file when it restarts, because neither the runtime nor the kernel reports these updates.
 package checkpoint
 
 import (
@@ -123,8 +123,8 @@ func (c *Changes) Keep(live func(id string) bool) {
 	maps.DeleteFunc(c.byID, func(id string, _ []classes.Assignment) bool { return !live(id) })
 }
 
-// write replaces the file atomically. It does not need fsync: if the machine crashes, the next boot has another boot
-// ID, and the file is ignored.
+// write replaces the file atomically. It does not need fsync: after a crash of the machine, Open ignores the file,
+// because the boot ID has changed.
 func (c *Changes) write(changes map[string][]classes.Assignment) error {
 	data, err := json.Marshal(content{BootID: c.bootID, Changes: changes})
 	if err != nil {

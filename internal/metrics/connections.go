@@ -18,9 +18,10 @@ const (
 	socketBuffer = 32 << 10
 )
 
-// connections limits the open connections of a server. The server accepts every connection, because a listener that stops to
-// accept would also stop the kubelet's probes. If there are too many connections, the server closes the oldest connection
-// of the client with the most connections. A client that opens many connections thus loses only its own connections.
+// connections limits the open connections of a server. The server accepts every connection, because a listener that
+// accepts no more connections would also refuse the kubelet's probes. If there are too many connections, the server
+// closes the oldest connection of the client that has the most connections. A client that opens many connections thus
+// loses only its own connections.
 type connections struct {
 	mu sync.Mutex
 	// open lists the open connections, the oldest first.

@@ -99,7 +99,8 @@ func permitDirectory(dir string, gid int, log *slog.Logger) error {
 	return nil
 }
 
-// limited is a listener of a unix socket. If the channel open is full, it closes each new connection.
+// limited is a listener of a unix socket that limits the number of open connections to the capacity of the channel open.
+// It closes each connection beyond the limit at once.
 type limited struct {
 	net.Listener
 	open chan struct{} // has an element for each open connection

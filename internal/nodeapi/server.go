@@ -25,7 +25,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// stopTime is how long requests may continue after the server was stopped. Streams end at once.
+// stopTime is how long unary requests may continue after the server was stopped. Streams end at once.
 const stopTime = 2 * time.Second
 
 // These constants limit the memory and the CPU time that the plugin spends on clients of the read-only socket. They are enough
@@ -124,8 +124,8 @@ func (s *Server) endpoint(
 	return endpoint{listener: listener, server: server}, nil
 }
 
-// readOnly describes the part of the API that changes nothing. It lists the requests of this part by name, so that a
-// request that is added to the API stays out until it is listed.
+// readOnly describes the requests of the API that change nothing. It lists these requests by name. A request that is
+// added to the API later is therefore not part of the read-only API until somebody adds its name here.
 func readOnly() *grpc.ServiceDesc {
 	reads := []string{"Status", "Watch", "ListAssignments", "WatchAssignments"}
 	api := qosv1alpha1.NodeQOS_ServiceDesc

@@ -19,8 +19,9 @@ const (
 	observePause = time.Second
 )
 
-// watch sends the present state, and then a new state after every change, if the new state differs from the last one sent. A slow
-// reader does not get the states in between, because Send waits for the reader and the state is read only after that.
+// watch sends the present state, and then a new state after every change, if the new state differs from the last one
+// sent. A slow client skips intermediate states: send waits for the client, and watch calls get only after send has
+// returned.
 func watch[T proto.Message](ctx context.Context, s *service, get func() T, send func(T) error) error {
 	var last T
 	for first := true; ; first = false {

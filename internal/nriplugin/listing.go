@@ -20,7 +20,7 @@ type listing struct {
 	complete, accepted bool
 }
 
-// received counts what a message of the list has.
+// received counts the pods and containers in one message of the list, and records whether the message is the last one.
 func (l *listing) received(m *api.SynchronizeRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -33,19 +33,20 @@ func (l *listing) received(m *api.SynchronizeRequest) {
 	l.complete = !m.GetMore()
 }
 
-// accept records that the plugin has processed the list while the runtime was waiting.
+// accept records that the plugin has processed the list before the runtime's timeout.
 func (l *listing) accept() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.accepted = true
 }
 
-// failure returns why the runtime disconnected the plugin before it was synchronized. timeout is how long the runtime waits
-// for the whole list to be processed. It returns nil if the plugin was synchronized.
+// failure returns why the runtime disconnected the plugin before the synchronization was complete. It returns nil if the
+// plugin was synchronized. timeout is how long the runtime waits until the plugin has processed the whole list.
 //
-// The runtime does not report its reason, so failure infers it. If the runtime ran out of time, the plugin has the complete
-// list, or the list began at least the timeout ago. Otherwise the runtime has stopped, or it could not send the next part of
-// the list: it splits the list into parts of at least 8 pods and containers, and a part must fit into a message of 4 MiB.
+// The runtime does not report its reason, so failure infers the reason. If the plugin has the complete list, or if the
+// list began at least timeout ago, the plugin was too slow. Otherwise the runtime could not send the next part of the
+// list: the runtime sends parts of at least 8 pods and containers, and a part must fit into a message of 4 MiB. In either
+// case, the runtime may instead have stopped.
 func (l *listing) failure(timeout time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,11 +19,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// neighbours observes the other NRI plugins of the runtime. NRI lets each field of a container be set by one plugin
-// only. If two plugins set a field, the runtime creates no container, and calls neither plugin with the reason.
+// neighbours observes the other NRI plugins of the runtime. NRI lets only one plugin set a field of a container. If two
+// plugins set the same field, the runtime does not create the container, and does not report the reason to the plugins.
 type neighbours struct {
 	mu sync.Mutex
-	// creations has the containers for which the plugin has set fields, until the runtime has accepted them.
+	// creations has, by ID, the containers for which the plugin has set fields. The entry of a container is removed when
+	// the runtime has merged the fields of all plugins, or when the creation has failed.
 	creations map[string]creation
 	// plugins lists the NRI plugins that the runtime called for the most recent creation of a container, e.g. "90-balloons".
 	plugins []string
@@ -32,7 +33,7 @@ type neighbours struct {
 type creation struct {
 	holder classes.Holder
 	fields fields
-	// taken are those of the fields that had a value before the plugin was called.
+	// taken lists the fields that already had a value when the runtime called the plugin.
 	taken []string
 }
 
@@ -124,7 +125,8 @@ func (s *session) ValidateContainerAdjustment(_ context.Context, r *api.Validate
 	return nil
 }
 
-// notCreated reports a container that the runtime did not create after the plugin has set its fields.
+// notCreated records a refusal if the plugin has set fields of a container, and the runtime then did not create the
+// container.
 func (s *session) notCreated(id string) {
 	c, known, plugins := s.neighbours.take(id)
 	if !known {

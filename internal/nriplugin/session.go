@@ -44,7 +44,8 @@ type session struct {
 	synchronized chan struct{}
 	listing      listing
 	neighbours   neighbours
-	// leaving ends when the session begins to leave the runtime. Hooks then no longer wait for the kernel.
+	// leaving is a context that ends when the session begins to leave the runtime. Hooks then no longer wait for the
+	// kernel.
 	leaving      context.Context
 	startLeaving context.CancelCauseFunc
 }

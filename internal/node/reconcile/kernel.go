@@ -51,7 +51,8 @@ func Await[T any](ctx context.Context, store *state.Store, call state.Call, what
 	return answer, context.Cause(ctx)
 }
 
-// outcome calls the function do. It returns a function that returns the answer of do, or panics if do has panicked.
+// outcome calls the function do, and recovers if do panics. It returns the function end, which returns what do returned,
+// or repeats the panic of do.
 func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -80,7 +81,8 @@ func await[T any](
 	return answer, err
 }
 
-// awaitResource makes a call that concerns a resource as a whole. It refuses the call while an earlier one is blocked.
+// awaitResource calls do for a resource as a whole, not for one container or class. It returns an error if an earlier
+// such call for the resource is still blocked.
 func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, do func(context.Context) error) error {
 	call := state.Call{Resource: resource}
 	_, err := await(ctx, r, changeTime, call, what+" "+resource, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })

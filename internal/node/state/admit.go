@@ -107,8 +107,8 @@ func (s *Store) Start(h classes.Holder) (Entry, error) {
 	}
 
 	e := s.begin(held)
-	// A container that was created in another class is moved to its class. For every other container, the runtime has
-	// already set the class, so the class is only verified.
+	// Observed is not empty if the container was created in a class that is not its desired class. The backend must then
+	// move the container. Otherwise the runtime has already set the class, and the backend only verifies the class.
 	e.Starting = len(e.Observed) == 0
 	return e, nil
 }

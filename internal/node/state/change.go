@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Callers distinguish these errors of a change.
+// The node API maps these errors to gRPC status codes.
 var (
 	ErrNotFound     = errors.New("not found")
 	ErrNotRunning   = errors.New("not running yet")
@@ -21,12 +21,12 @@ var (
 	ErrNotConnected = errors.New("not connected to the container runtime")
 )
 
-// Change admits other classes for a running holder. It admits either all requested classes or none (KEP-3008,
-// "UpdateContainerResourcesRequest"). requests has the new class of each resource, by the resource's full or short
-// name. Change returns the holder as it was before the change.
+// Change admits a running holder to the classes in requests. It admits either all requested classes or none (KEP-3008,
+// "UpdateContainerResourcesRequest"). requests has the new class of each resource, by the resource's full or short name.
+// Change returns the holder as it was before the change.
 //
-// The holder occupies slots of both its old and its new classes until Confirm is called, or until Observe shows that the
-// holder is in its desired class. A change that fails can therefore be reverted without admission.
+// The holder occupies slots of its old and of its new classes until Confirm is called, or until Observe records that the
+// holder is in its desired class. Because the old slots stay occupied, Revert needs no admission.
 func (s *Store) Change(owner classes.Owner, requests map[string]string) (before Entry, changes []classes.Assignment, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,7 +31,8 @@ func (s *Store) drains(a classes.Assignment) bool {
 // Drained returns a channel that receives a value when a holder has left a class that is no longer offered.
 func (s *Store) Drained() <-chan struct{} { return s.drained }
 
-// signalDrained sends to Drained if the class of an ended assignment is no longer offered. The caller holds mu.
+// signalDrained sends a value to the channel that Drained returns, if an ended assignment has a class that is no longer
+// offered. The caller holds mu.
 func (s *Store) signalDrained(ended []classes.Assignment) {
 	for _, a := range ended {
 		if s.drains(a) {
@@ -61,14 +62,13 @@ type Eviction struct {
 	Reason, Message string
 }
 
-// Evictions returns the eviction targets, sorted by namespace, pod and container. A container or pod is a target if
-// it requested a class, and that class was removed from class files with onClassRemoved: evict. A container or pod
-// that has a class by default is not a target: it gets the new default instead. Evictions computes the list from the
-// live configuration and the ledger, so an administrator who restores a class cancels its evictions.
+// Evictions returns the eviction targets, sorted by namespace, pod and container. A container or pod is a target if it
+// requested a class that was removed from the class files, and the resource has onClassRemoved: evict. A container or pod
+// that has a removed class by default is not a target: it gets the new default instead. Evictions computes the list from
+// the live configuration and the ledger, so an administrator who restores a class cancels its evictions.
 //
-// After a restart, the plugin does not know the configuration of removed resources or the requests for removed
-// classes of pod scope. Evictions then lists no pod for a resource that was removed before the restart, and no pod
-// for a removed class of pod scope.
+// After a restart, the plugin does not know the configuration of a resource that was removed before the restart, and does
+// not know which pods requested a removed class of pod scope. Evictions then lists no pod for such resources and classes.
 func (s *Store) Evictions() []Eviction {
 	s.mu.Lock()
 	defer s.mu.Unlock()

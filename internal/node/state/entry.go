@@ -25,8 +25,8 @@ type record struct {
 	// observed has the last observed class for each resource, if it differs from the assigned class. The map is
 	// replaced at each change and never modified.
 	observed map[string]string
-	// unverified is true for a pod that may have been created while the plugin was away. It becomes false when the pod
-	// has been compared with the kernel.
+	// unverified is true for a pod that may have been created while the plugin was away. It becomes false when the
+	// reconciler has read the pod's classes from the kernel.
 	unverified bool
 	// pending is true while a holder runs without the classes that it requests.
 	pending bool

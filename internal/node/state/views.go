@@ -167,8 +167,8 @@ func (s *Store) Assignments() []PodAssignments {
 	return sorted
 }
 
-// Container returns the assignments of the newest container of an owner. If the owner is a pod, it returns the
-// assignments of the pod. ok is false if no such container or pod runs.
+// Container returns the assignments of the container or pod that owner names. If several containers have this owner, it
+// returns those of the newest container. ok is false if no such container or pod runs.
 func (s *Store) Container(owner classes.Owner) (ctr ContainerAssignments, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
