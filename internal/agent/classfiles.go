@@ -38,8 +38,8 @@ type classFiles struct {
 	// current is the hash of the files that were last applied or refused. next is the hash of newer files that were read
 	// once and not applied yet.
 	current, next string
-	// refusedAt is the time when the machine refused class files that have no errors themselves. It is zero if the
-	// machine did not refuse the current files.
+	// refusedAt is the time when the current files could not be applied to the machine, although the files themselves are
+	// valid. It is zero if they were applied, or if they are not valid.
 	refusedAt time.Time
 	// loggedErr is the last error that was logged, so that each error is logged once.
 	loggedErr string

@@ -23,8 +23,8 @@ const maxSocketPath = 107
 // errInUse means that another process serves the socket.
 var errInUse = errors.New("another process already serves this socket")
 
-// listen creates the socket. If the path is a socket that no process serves, listen replaces it. Closing the listener
-// removes the file.
+// listen creates the socket. If the path is a socket that no process serves, listen replaces this socket. Closing the
+// listener removes the socket's file.
 func listen(ctx context.Context, path string, allowed peers, log *slog.Logger) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("serve the node API on %s: the path has %d bytes, and the kernel takes %d; choose a shorter one",
@@ -59,8 +59,8 @@ func bind(ctx context.Context, path string) (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(ctx, "unix", path)
 }
 
-// permit sets the permissions of the socket. Its owner and, if one is configured, the group may open it. Until permit has
-// returned, only peers.check refuses other processes.
+// permit lets the owner of the socket and, if configured, the group connect to the socket. Until permit has returned,
+// other processes may also be able to connect. peers.check then refuses their requests.
 func permit(path string, allowed peers, log *slog.Logger) error {
 	if !allowed.hasGroup {
 		return os.Chmod(path, 0o600)

@@ -160,7 +160,8 @@ func resourceOf(r state.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
 // classOf returns the fields that offered classes and draining classes have in common.
 func classOf(r state.ResourceStatus, name string) *qosv1alpha1.QOSResourceClassInfo {
 	message := &qosv1alpha1.QOSResourceClassInfo{Name: name, InUse: uint64(max(r.InUse[name], 0)), Degraded: r.Degraded[name]}
-	// Class files with a name that Kubernetes refuses are not applied, so only a draining class may have no extended resource.
+	// ExtendedResource fails if Kubernetes does not allow the name. Only a draining class can have such a name, because
+	// class files with such a name are not applied.
 	if extended, err := classes.ExtendedResource(r.Name, name); err == nil {
 		message.ExtendedResource = extended
 	}

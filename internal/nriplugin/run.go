@@ -23,7 +23,8 @@ import (
 const (
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 10 * time.Second
-	// registrationTime limits the time from connecting to the end of the runtime's call of Configure.
+	// registrationTime limits how long a registration may take. The registration ends when the runtime has called
+	// Configure.
 	registrationTime = 15 * time.Second
 )
 
@@ -95,7 +96,7 @@ func (s *session) newStub(conn net.Conn) (stub.Stub, error) {
 		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}))
 }
 
-// close closes the connection. It then waits for a pending call to the runtime. The end of the connection ends this call.
+// close closes the connection, which ends a pending call to the runtime. It then waits until this call has returned.
 func (s *session) close(conn *watchedConn) {
 	conn.close()
 	_ = s.updating.Acquire(context.Background(), 1) // fails only with the context

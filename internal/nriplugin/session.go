@@ -236,8 +236,9 @@ func (s *session) within(ctx context.Context, enforce func(context.Context) erro
 	return enforce(ctx)
 }
 
-// deadline returns how long a hook may take: 60% of the runtime's request timeout. The other 40% are a reserve for a
-// busy node. If a plugin exceeds the timeout, the runtime disconnects the plugin and starts the container without it.
+// deadline returns how long a hook may take: 60% of the runtime's request timeout. The other 40% are a reserve for a busy
+// node. If a plugin exceeds the timeout, the runtime disconnects it, and creates containers without the plugin until the
+// plugin registers again.
 func (s *session) deadline() time.Duration { return s.requestTimeout() * 6 / 10 }
 
 // requestTimeout returns how long the runtime waits for a hook or a synchronization.
@@ -255,12 +256,12 @@ func (s *session) observe(hook string, begin time.Time, err error) {
 	}
 }
 
-// nameOf returns a name from the runtime as it is, if Kubernetes allows it. Without a kubelet, a name can have any characters and
-// a megabyte, and the node reports names in errors, logs and lists.
+// nameOf returns a name from the runtime for use in errors, logs and lists. It does not change names that Kubernetes
+// allows. On a machine without a kubelet, a name may contain any characters, and may be a megabyte long.
 func nameOf(name string) string { return classes.Printable(name, content.DNS1123SubdomainMaxLength) }
 
-// podOf returns a pod as a holder. A pod that was not created by a kubelet has no UID. It is identified by its sandbox,
-// because two such pods must not share the slots of one owner.
+// podOf returns a pod as a holder. A pod that was not created by a kubelet has no UID. The sandbox ID then replaces the
+// UID, because two such pods must not share the slots of one owner.
 func podOf(p *api.PodSandbox) classes.Holder {
 	return classes.Holder{
 		ID: p.GetId(), SandboxID: p.GetId(), PodUID: cmp.Or(nameOf(p.GetUid()), p.GetId()),

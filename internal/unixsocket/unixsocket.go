@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package unixsocket connects gRPC clients to unix sockets, and removes sockets that processes have left behind when they ended.
+// Package unixsocket connects gRPC clients to unix sockets, and removes stale sockets, whose process has ended.
 package unixsocket
 
 import (
@@ -27,7 +27,7 @@ var (
 // at most maxResponse bytes. The caller must close the connection.
 func Dial(path string, maxResponse int) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///localhost",
-		// A gRPC address with "unix:" is a URL, and not every path can be written as a URL.
+		// The dialer has the path, because a gRPC address with "unix:" is a URL, and not every path can be written as a URL.
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		}),

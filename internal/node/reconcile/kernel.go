@@ -13,7 +13,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// The reconciler waits for the kernel at most this long. It then continues with other containers and resources.
+// These are the longest times for which the reconciler waits for the kernel. It then continues with other containers and
+// resources.
 const (
 	// observeTime limits a call that reads the class of one container or pod, or moves the threads of one class.
 	observeTime = 2 * time.Second

@@ -13,7 +13,7 @@ import (
 )
 
 // Step moves a holder from one class of a resource to another class. A step whose From and To are equal enforces the
-// class again, and clears values that the class had before.
+// class again, and clears values that an earlier configuration of the class has set.
 type Step struct{ Resource, From, To string }
 
 func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", s.To, s.Resource, err) }
@@ -22,7 +22,7 @@ func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", 
 func Enforcement(e state.Entry) (steps []Step) {
 	for _, a := range e.Assignments {
 		if a.Class != classes.SystemDefault {
-			// The values of the class may have changed since the container was created.
+			// The class is enforced again, because its values may have changed since the runtime created the container.
 			steps = append(steps, Step{Resource: a.Resource, From: a.Class, To: a.Class})
 		}
 	}
@@ -50,9 +50,9 @@ func backendOf(store *state.Store, resource string) (classes.Backend, error) {
 	return nil, fmt.Errorf("%s is not configured any more: %w", resource, classes.ErrUnknownResource)
 }
 
-// make carries out the steps. It first sets the values through the runtime, because the runtime stores them. It then
-// enforces the classes with the backends, because the backends also verify the result. If a step fails, make undoes
-// all steps as far as possible.
+// make carries out the steps. It first sets the cgroup v2 values of the new classes through the runtime, so that the
+// runtime stores them. It then enforces the classes with the backends, which also verify the result. If a step fails,
+// make undoes all steps as far as possible.
 func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) error {
 	unified, err := r.unified(steps)
 	if err != nil {

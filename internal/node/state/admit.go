@@ -10,7 +10,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// errCreatedWithoutPlugin is returned when a container is about to start, but was created without the classes that it requests.
+// errCreatedWithoutPlugin refuses the start of a container that was created without the classes that it requests.
 var errCreatedWithoutPlugin = errors.New("the container was created while qos-nri-plugin was not connected to the runtime, " +
 	"so it does not have this class; recreate the container")
 
@@ -144,7 +144,8 @@ func (s *Store) begin(h classes.Holding) Entry {
 	return s.entry(h)
 }
 
-// Finish records that a hook has enforced classes, or failed with err. It counts err as a refusal, and returns it.
+// Finish records the result of a hook that enforces classes. err is nil if the hook has enforced all of them. Otherwise
+// Finish records and counts err as a refusal, and returns it.
 func (s *Store) Finish(e Entry, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 
 // These are the kinds of drift. Status counts the corrections of each kind.
 const (
-	// ConfigurationDrift means that the resctrl groups of classes, or the disks to which classes apply, have changed.
+	// ConfigurationDrift means that the resctrl groups of classes have changed, or the disks to which classes apply.
 	ConfigurationDrift = "configuration"
 	// AssignmentDrift means that a container or pod was not in its class.
 	AssignmentDrift = "assignment"
@@ -23,7 +23,7 @@ const (
 
 // Correction identifies a counter of drift corrections, by resource and kind of drift.
 type Correction struct {
-	// Resource is the name of a resource. What is ConfigurationDrift, AssignmentDrift or ThreadDrift.
+	// Resource is the name of a resource. What is the kind of drift: ConfigurationDrift, AssignmentDrift or ThreadDrift.
 	Resource, What string
 }
 

@@ -143,8 +143,8 @@ func (s *Store) track(id string, r record) {
 	s.records[id] = r
 }
 
-// SetStartTime records when the first process of a holder was started. It returns true if another time is already
-// recorded. In that case, the PID belongs to another process now.
+// SetStartTime records when the first process of a holder was started. If another time is already recorded, SetStartTime
+// returns true: the PID now belongs to another process.
 func (s *Store) SetStartTime(id string, at uint64) (differs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
