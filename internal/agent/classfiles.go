@@ -49,9 +49,9 @@ func (a *Agent) newClassFiles(n *node.Node) *classFiles {
 	return &classFiles{path: a.options.Config, kinds: a.kinds, read: config.HostFiles(a.options.HostRoot), node: n, log: a.log}
 }
 
-// load reads and applies the class files. An error does not end the agent, because without an agent, containers would
-// start without the classes that they request. A running agent keeps the previous configuration. If there is none, it
-// refuses containers that request a class, with the reason.
+// load reads and applies the class files. If load cannot apply the files, the agent continues, because containers would
+// start without their classes if the agent ended. It keeps the previous configuration. If there is no previous
+// configuration, the agent refuses each container that requests a class, with the reason.
 func (f *classFiles) load(ctx context.Context) {
 	f.apply(ctx, config.Read(f.path, f.kinds, f.read))
 }

@@ -24,8 +24,8 @@ import (
 // container if the container's class was changed.
 const threadsInterval = 500 * time.Millisecond
 
-// settling returns the delays of the repairs after a device was added or removed. The first repair finds the device's
-// file, and the later ones find the links that udev creates.
+// settling returns how long the agent waits before each repair that follows the addition or removal of a device. The
+// first repair finds the device's file, and the later ones find the links that udev creates.
 func settling() []time.Duration {
 	return []time.Duration{100 * time.Millisecond, time.Second, 2 * time.Second}
 }
@@ -55,8 +55,8 @@ func (a *Agent) repair(ctx context.Context, n *node.Node, disks <-chan struct{})
 	}
 }
 
-// followDisks starts to listen for kernel events, and signals changed when disks were added or removed. If kernel
-// events are not available, the next periodic repair finds the disks.
+// followDisks starts to listen for kernel events, and sends to the channel changed when disks were added or removed. If
+// kernel events are not available, the next periodic repair finds the disks.
 func (a *Agent) followDisks(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) {
 	listener, err := uevent.Listen()
 	if err != nil {
@@ -82,7 +82,7 @@ func (a *Agent) warnOfDisks(err error) {
 	a.log.Warn("cannot receive the kernel's device events; added and removed disks are noticed late", "within", a.options.RepairInterval, "error", err)
 }
 
-// settler is a timer that fires several times after an event: once after each of its delays, one delay after the other.
+// settler is a timer that fires several times after an event. Each time it fires, the next of its delays begins.
 type settler struct {
 	timer  *time.Timer
 	delays []time.Duration
@@ -116,9 +116,9 @@ func (s *settler) next() {
 	}
 }
 
-// processTimes returns a function that returns the start time of a process of the host, in clock ticks after the
-// host's boot. It returns nil if /proc belongs to another PID namespace than the host's, because the PIDs that the
-// runtime reports are not valid there. processTimes recognizes the host's PID namespace by the kernel's threads.
+// processTimes returns a function that returns the start time of a process of the host, in clock ticks after the host's
+// boot. The runtime reports PIDs of the host's PID namespace. If /proc shows another PID namespace, processTimes returns
+// nil. It recognizes the host's PID namespace by the kernel thread kthreadd.
 func processTimes(host hostfs.Root) func(pid int) (at uint64, exists bool) {
 	threads, err := host.ReadFile("/proc/2/stat")
 	if err != nil || !bytes.Contains(threads, []byte("(kthreadd)")) {

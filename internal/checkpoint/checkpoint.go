@@ -71,7 +71,7 @@ func read(path string) (saved content, err error) {
 	return saved, err
 }
 
-// Get returns the changed assignments of an ID.
+// Get returns the changed assignments of the container or sandbox with this ID.
 func (c *Changes) Get(id string) ([]classes.Assignment, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 const (
 	// maxConnections is the maximum number of open connections.
 	maxConnections = 32
-	// socketBuffer is the size, in bytes, of a connection's receive buffer and of its send buffer. Without a limit, the kernel
-	// enlarges these buffers to several MiB, and counts them as memory of this process's cgroup.
+	// socketBuffer is the size, in bytes, of each connection's receive buffer and send buffer. Without this limit, the
+	// kernel would enlarge the buffers to several MiB, and would count them as memory of this process's cgroup.
 	socketBuffer = 32 << 10
 )
 

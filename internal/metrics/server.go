@@ -40,7 +40,7 @@ type Server struct{ http.Server }
 func NewServer(registry *prometheus.Registry, ready func() error) *Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		// A compressor takes more memory than the metrics themselves.
+		// The response is not compressed, because a compressor takes more memory than the metrics themselves.
 		DisableCompression: true, MaxRequestsInFlight: maxScrapes, Timeout: scrapeTimeout,
 	}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })

@@ -22,9 +22,9 @@ type Options struct {
 	// Changes is nil, a restart of the plugin loses these classes.
 	Changes state.Changes
 	Log     *slog.Logger
-	// Now returns the time; nil is time.Now.
+	// Now returns the time. If it is nil, time.Now is called instead.
 	Now func() time.Time
-	// StartTime returns the start time of a process. It may be nil; the start times are then unknown.
+	// StartTime returns the start time of a process. If it is nil, the start times are unknown.
 	StartTime reconcile.StartTime
 }
 

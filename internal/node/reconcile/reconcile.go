@@ -209,8 +209,9 @@ func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 	}
 }
 
-// storedSteps returns the steps that replace the stored values of a holder. If the holder's desired class of a resource is the
-// system default, the step leaves the class in which the holder was created. Otherwise the step enforces the desired class again.
+// storedSteps returns the steps that replace the values that the runtime has stored for a container. If the desired class
+// of a resource is the system default, the step goes from the class in which the container was created to the system
+// default. Otherwise the step enforces the desired class again.
 func storedSteps(e state.Entry) (steps []Step) {
 	for _, a := range e.Assignments {
 		from := a.Class

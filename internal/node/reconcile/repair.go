@@ -90,9 +90,9 @@ func unavailableFor(err error) *classes.Unavailable {
 	return &classes.Unavailable{Reason: "NotApplied", Message: fmt.Sprintf("the classes cannot be applied on this machine as it is now: %v", err)}
 }
 
-// MoveThreads moves threads into the class of their container. Only a container whose class differs from the class in which it
-// was created needs this: the runtime starts later processes of the container, e.g. for "kubectl exec", in the class in which it
-// was created. MoveThreads must be called twice a second. It does no work if no container needs it.
+// MoveThreads moves the threads of containers whose class was changed after their creation into the new class. The
+// runtime starts later processes of such a container, e.g. for "kubectl exec", in the class in which the container was
+// created. MoveThreads must be called twice a second. It does no work if there is no such container.
 func (r *Reconciler) MoveThreads(ctx context.Context) {
 	if r.acquire(ctx) != nil {
 		return

@@ -35,7 +35,7 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 	return adjustment, held.Assignments, nil
 }
 
-// admit assigns to a holder the classes that it requests, if these classes have room. The caller holds mu.
+// admit assigns to a holder the classes that it requests, if all of these classes have a free slot. The caller holds mu.
 func (s *Store) admit(h classes.Holder) (classes.Holding, error) {
 	assignments, err := s.catalog.Resolve(h)
 	if err != nil {

@@ -73,7 +73,7 @@ func (s *Store) followDefaults(id string) {
 	s.signalDrained(before.Assignments)
 }
 
-// retryPending admits a pending request if its classes now have room. The caller holds mu.
+// retryPending admits a pending request if all requested classes now have a free slot. The caller holds mu.
 func (s *Store) retryPending(id string) {
 	before, known := s.ledger.Get(id)
 	r := s.records[id]

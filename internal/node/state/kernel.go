@@ -33,7 +33,7 @@ type BlockedCall struct {
 }
 
 // MayCall returns an error if the same call into the kernel is blocked, or if too many calls are blocked. The caller must
-// then not make the call. This bounds the number of blocked threads.
+// then not make the call, so that the number of blocked threads is limited.
 func (s *Store) MayCall(c Call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,7 @@ const (
 	maxRefused = 1000
 )
 
-// Errors of containers whose class another NRI plugin, or the runtime, did not let the plugin set.
+// These errors mean that another NRI plugin or the runtime kept the plugin from setting the class of a container.
 var (
 	ErrNotCreated        = errors.New("the container runtime did not create the container with the values of its classes")
 	ErrAdjustmentChanged = errors.New("another NRI plugin has changed a value of the container's classes")
@@ -72,8 +72,8 @@ func (s *Store) refuse(h classes.Holder, err error) error {
 	return s.countRefusal(err)
 }
 
-// refuseAgain records that a retry was refused again. If the message is the same as before, it updates only the time
-// of the last refusal. The caller holds mu.
+// refuseAgain records that the retry of a refused request was also refused. If the message is the same as before, it
+// updates only the time of the last refusal. The caller holds mu.
 func (s *Store) refuseAgain(h classes.Holder, err error) {
 	err = oneLine{err}
 	if r, known := s.refused[h.Owner()]; known && r.Message == err.Error() {

@@ -138,8 +138,8 @@ func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (faile
 	return failed
 }
 
-// adoptContainers adopts all containers. It begins with the containers that have a record, because these already
-// occupy their slots.
+// adoptContainers adopts all containers. It begins with the containers that have a RecordAnnotation, because these
+// containers already occupy slots of their classes.
 func (s *Store) adoptContainers(containers []Existing) (failed []FailedAdoption) {
 	for _, c := range containers {
 		if has := recordedOn(c.Holder); has != nil {
