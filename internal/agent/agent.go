@@ -165,7 +165,8 @@ func waitAtMost(ctx context.Context, group *errgroup.Group, limit time.Duration)
 	}
 }
 
-// releaseDrained releases removed classes when they are no longer in use.
+// releaseDrained removes from the machine what the backends keep for removed classes, when these classes are no longer in
+// use.
 func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 	retry := time.NewTicker(releaseInterval)
 	defer retry.Stop()

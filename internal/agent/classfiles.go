@@ -114,8 +114,9 @@ func (f *classFiles) follow(ctx context.Context, hangup <-chan os.Signal) error 
 	}
 }
 
-// poll applies the class files if they differ from the current files and have not changed since the previous poll. If
-// the files have just changed, poll returns a channel that receives a value when poll must be called again.
+// poll reads the class files, and applies them if they differ from the files that were last applied or refused, and are
+// the same as at the previous poll. If the files have changed since the previous poll, poll returns a channel that
+// receives a value when poll must be called again.
 func (f *classFiles) poll(ctx context.Context) (again <-chan time.Time) {
 	files := config.Read(f.path, f.kinds, f.read)
 	switch files.Hash {

@@ -100,8 +100,8 @@ func (n *neighbours) see(plugins []*api.PluginInstance) (changed bool, names []s
 	return changed, names
 }
 
-// ValidateContainerAdjustment is called after all plugins have set their fields. It refuses a container if another
-// plugin has removed a field that this plugin has set.
+// ValidateContainerAdjustment is called after all plugins have set their fields. It refuses a container if another plugin
+// has changed or removed a field that this plugin has set.
 func (s *session) ValidateContainerAdjustment(_ context.Context, r *api.ValidateContainerAdjustmentRequest) (err error) {
 	defer func(begin time.Time) { s.observe("ValidateContainerAdjustment", begin, err) }(time.Now())
 	if changed, names := s.neighbours.see(r.GetPlugins()); changed {

@@ -26,10 +26,10 @@ type FailedAdoption struct {
 	Err error
 }
 
-// Rebuild replaces all holders by the containers and pods that exist on the node. It takes the assignments of a
-// container from its RecordAnnotation, and from changes after its creation. A container with such a record
-// keeps its classes even if a class then exceeds its capacity. A container without a record was created while the
-// plugin was away; Rebuild gives it the classes that it requests if there is room.
+// Rebuild replaces all holders by the containers and pods that exist on the node. A container with a RecordAnnotation
+// keeps the classes in this annotation, and the classes that it got by later updates, even if a class then exceeds its
+// capacity. A container without the annotation was created while the plugin was away. If there is room, Rebuild assigns
+// to this container the classes that it requests.
 //
 // If two containers have the same name, the caller must list the newer one last. Rebuild returns the containers and
 // pods that did not get the classes that they request.
@@ -226,7 +226,8 @@ func (s *Store) checkStored(id string, stored map[string]string) {
 	}
 }
 
-// SetStored records whether the runtime may have stored values for a holder that differ from its classes.
+// SetStored sets the holder's Stale, which is true if the runtime may have stored values that differ from the desired
+// classes.
 func (s *Store) SetStored(id string, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
