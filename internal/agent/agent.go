@@ -165,8 +165,7 @@ func waitAtMost(ctx context.Context, group *errgroup.Group, limit time.Duration)
 	}
 }
 
-// releaseDrained removes from the machine what the backends keep for removed classes, when these classes are no longer in
-// use.
+// releaseDrained removes what the backends keep for removed classes, when these classes are no longer in use.
 func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 	retry := time.NewTicker(releaseInterval)
 	defer retry.Stop()
@@ -192,7 +191,6 @@ func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 	}
 }
 
-// errLocked means that another instance of the plugin runs on the node.
 var errLocked = errors.New("another qos-nri-plugin runs on this node; " +
 	"stop one of the two, because they would set classes of the same containers and make every container creation fail")
 

@@ -22,8 +22,7 @@ var ErrNotBlockDevice = errors.New("not a block device")
 // Root is the directory that contains the host's /sys, /dev and /proc. The methods of Root take paths as they are on the host.
 type Root string
 
-// path converts a path on the host to the path by which this process opens the file. The result is always below r: as on
-// the host, ".." does not lead out of the root directory.
+// path converts a path on the host to a path of this process. As on the host, ".." does not lead out of the root directory.
 func (r Root) path(path string) string { return filepath.Join(string(r), filepath.Join("/", path)) }
 
 // ReadFile returns the content of a file.

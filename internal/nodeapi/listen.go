@@ -20,7 +20,6 @@ import (
 // maxSocketPath is the longest path of a unix socket, in bytes (unix(7), sun_path without its terminator).
 const maxSocketPath = 107
 
-// errInUse means that another process serves the socket.
 var errInUse = errors.New("another process already serves this socket")
 
 // listen creates the socket. If the path is a socket that no process serves, listen replaces this socket. Closing the
@@ -99,8 +98,7 @@ func permitDirectory(dir string, gid int, log *slog.Logger) error {
 	return nil
 }
 
-// limited is a listener of a unix socket that limits the number of open connections to the capacity of the channel open.
-// It closes each connection beyond the limit at once.
+// limited is a listener of a unix socket. If cap(open) connections are open, it closes each new connection at once.
 type limited struct {
 	net.Listener
 	open chan struct{} // has an element for each open connection

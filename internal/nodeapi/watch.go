@@ -20,8 +20,7 @@ const (
 )
 
 // watch sends the present state, and then a new state after every change, if the new state differs from the last one
-// sent. A slow client skips intermediate states: send waits for the client, and watch calls get only after send has
-// returned.
+// sent. A slow client skips intermediate states, because send waits for the client before watch calls get again.
 func watch[T proto.Message](ctx context.Context, s *service, get func() T, send func(T) error) error {
 	var last T
 	for first := true; ; first = false {

@@ -125,8 +125,7 @@ func (s *session) ValidateContainerAdjustment(_ context.Context, r *api.Validate
 	return nil
 }
 
-// notCreated records a refusal if the plugin has set fields of a container, and the runtime then did not create the
-// container.
+// notCreated records a refusal if the runtime did not create a container for which the plugin has set fields.
 func (s *session) notCreated(id string) {
 	c, known, plugins := s.neighbours.take(id)
 	if !known {

@@ -23,8 +23,7 @@ import (
 const (
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 10 * time.Second
-	// registrationTime limits how long a registration may take. The registration ends when the runtime has called
-	// Configure.
+	// registrationTime limits the registration, which ends when the runtime has called Configure.
 	registrationTime = 15 * time.Second
 )
 

@@ -44,8 +44,7 @@ type session struct {
 	synchronized chan struct{}
 	listing      listing
 	neighbours   neighbours
-	// leaving is a context that ends when the session begins to leave the runtime. Hooks then no longer wait for the
-	// kernel.
+	// leaving is a context that ends when the session begins to leave the runtime. Hooks then stop waiting for the kernel.
 	leaving      context.Context
 	startLeaving context.CancelCauseFunc
 }

@@ -32,8 +32,7 @@ func (r *machineRig) hang(t *testing.T, below string) (reached <-chan struct{}, 
 	return waits, release
 }
 
-// TestAWriteThatHangsFailsOnlyItsHook uses cgroup v1, where the plugin writes the values of disks before a
-// container starts.
+// TestAWriteThatHangsFailsOnlyItsHook uses cgroup v1, where the plugin writes the values of disks before a container starts.
 func TestAWriteThatHangsFailsOnlyItsHook(t *testing.T) {
 	runtimeWaitsFor(t, adaptation.DefaultPluginRequestTimeout) // and drops a plugin that answers later
 	r := newMachineRig(t, simcgroup.NewLegacy())

@@ -13,8 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These are the longest times for which the reconciler waits for the kernel. It then continues with other containers and
-// resources.
+// The reconciler waits for the kernel no longer than these times. It then continues with other containers and resources.
 const (
 	// observeTime limits a call that reads the class of one container or pod, or moves the threads of one class.
 	observeTime = 2 * time.Second
@@ -52,8 +51,7 @@ func Await[T any](ctx context.Context, store *state.Store, call state.Call, what
 	return answer, context.Cause(ctx)
 }
 
-// outcome calls the function do, and recovers if do panics. It returns the function end, which returns what do returned,
-// or repeats the panic of do.
+// outcome calls do and recovers its panic. The function end then returns what do returned, or panics with the same value.
 func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -225,8 +225,7 @@ func storedSteps(e state.Entry) (steps []Step) {
 	return steps
 }
 
-// verifyPods reads the classes of unverified pods from the kernel, and compares them with the desired classes. If the
-// class of a pod cannot be read, the pod stays unverified.
+// verifyPods reads the classes of unverified pods from the kernel. A pod whose class cannot be read stays unverified.
 func (r *Reconciler) verifyPods(ctx context.Context) {
 	var inClass, elsewhere []string
 	for _, e := range r.store.Unverified() {

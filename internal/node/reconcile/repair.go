@@ -36,7 +36,6 @@ func (r *Reconciler) Repair(ctx context.Context) {
 	r.moveThreads(ctx, func(state.Entry, string) bool { return true })
 }
 
-// repair corrects drift in the configuration of one resource.
 func (r *Reconciler) repair(ctx context.Context, name string) {
 	resource, _ := r.store.Resource(name)
 	var drift classes.Drift

@@ -61,8 +61,7 @@ func (r *Reconciler) revert(ctx context.Context, before state.Entry, steps []Ste
 	return errors.Join(fmt.Errorf("%s: %w", before, err), r.remember(before.ID))
 }
 
-// remember saves the classes that updates have assigned to a holder, so that these classes survive a restart of the
-// plugin.
+// remember saves the classes that updates have assigned to a holder, so that they survive a restart of the plugin.
 func (r *Reconciler) remember(id string) error {
 	e, known := r.store.Get(id)
 	if !known {

@@ -31,8 +31,7 @@ func (s *Store) drains(a classes.Assignment) bool {
 // Drained returns a channel that receives a value when a holder has left a class that is no longer offered.
 func (s *Store) Drained() <-chan struct{} { return s.drained }
 
-// signalDrained sends a value to the channel that Drained returns, if an ended assignment has a class that is no longer
-// offered. The caller holds mu.
+// signalDrained sends to the channel drained if an ended assignment has a removed class. The caller holds mu.
 func (s *Store) signalDrained(ended []classes.Assignment) {
 	for _, a := range ended {
 		if s.drains(a) {

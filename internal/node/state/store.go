@@ -19,8 +19,7 @@ import (
 type Changes interface {
 	// Get returns the changed assignments of a container or sandbox.
 	Get(id string) ([]classes.Assignment, bool)
-	// Set replaces the changed assignments of a container or sandbox, and saves them for the next start of the plugin. An
-	// empty list removes the ID.
+	// Set replaces the changed assignments of a container or sandbox, and saves them on disk. An empty list removes the ID.
 	Set(id string, changed []classes.Assignment) error
 	// Forget removes an ID.
 	Forget(id string)

@@ -226,8 +226,7 @@ func (s *Store) checkStored(id string, stored map[string]string) {
 	}
 }
 
-// SetStored sets the holder's Stale, which is true if the runtime may have stored values that differ from the desired
-// classes.
+// SetStored records whether the runtime may have stored values that differ from the desired classes of a holder.
 func (s *Store) SetStored(id string, stale bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
