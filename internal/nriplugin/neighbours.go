@@ -136,8 +136,8 @@ func (s *session) notCreated(id string) {
 	if len(c.taken) > 0 {
 		which = c.taken
 	}
-	err := fmt.Errorf("%s: %w: either another NRI plugin sets %s too, or a plugin refused the container; the pod's events name it "+
-		"(plugins of the runtime: %s); let one plugin set the field; for block I/O, set Direct: true in the class file",
+	err := fmt.Errorf("%s: %w: either another NRI plugin also sets %s, or an NRI plugin refused the container; the pod's events have the "+
+		"runtime's error (plugins of the runtime: %s); let only one plugin set each field; for block I/O, set Direct: true in the class file",
 		c.holder, state.ErrNotCreated, strings.Join(which, ", "), orNone(plugins))
 	s.plugin.options.Log.Warn("creation failed after the plugin", "error", s.plugin.node.Refuse(c.holder, err), "fields", which)
 }

@@ -23,7 +23,7 @@ const (
 
 // Correction identifies a counter of drift corrections, by resource and kind of drift.
 type Correction struct {
-	// Resource is the name of a resource. What is the kind of drift: ConfigurationDrift, AssignmentDrift or ThreadDrift.
+	// Resource is the name of a resource. The field What has the kind of drift: ConfigurationDrift, AssignmentDrift or ThreadDrift.
 	Resource, What string
 }
 
