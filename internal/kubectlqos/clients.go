@@ -142,7 +142,7 @@ func allTyped(objects []unstructured.Unstructured) ([]nodeqosv1alpha1.NodeQOSRes
 	return nodes, nil
 }
 
-// getPod returns a pod. Its error has the namespace.
+// getPod returns a pod. If the pod does not exist, the error names the namespace.
 func (c *clients) getPod(ctx context.Context, name string) (*corev1.Pod, error) {
 	pod, err := c.core.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if kubeapi.OutcomeOf(err) == kubeapi.NotFound {

@@ -125,7 +125,8 @@ func printList[T any](o *output, w io.Writer, items []T) error {
 	}}, w)
 }
 
-// shown has the last output of a command for each key.
+// shown maps a key to the text that the command last printed for the key. The key names a node, an object or a table row, and
+// is empty if the command prints a single page.
 type shown map[string]string
 
 func changed[T any](before *shown, items []T, describe func(*T) (key, text string)) []T {

@@ -189,7 +189,7 @@ func (v *podView) unknown() (reason, message string) {
 		return reason, message
 	}
 	return "NotReported", v.withCondition(
-		`it has just started, or its node does not list all holders; see "qos-nri-plugin assignments" on the node`)
+		`the container or pod has just started, or its node does not list all containers and pods that have classes; see "qos-nri-plugin assignments" on the node`)
 }
 
 func (v *podView) withCondition(message string) string {

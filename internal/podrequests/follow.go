@@ -75,7 +75,8 @@ func NewFollower(update Update) *Follower {
 }
 
 // Follow compares the pod's annotations with the classes of the pod's running containers, and asks the plugin to change
-// the classes that differ. offered and has are the plugin's latest status and assignments.
+// the classes that differ. The parameter offered is the plugin's latest status, and the parameter has is the plugin's latest
+// list of assignments of the pod.
 func (f *Follower) Follow(
 	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, has *qosv1alpha1.PodAssignments,
 ) Outcome {

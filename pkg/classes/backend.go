@@ -75,8 +75,9 @@ type Backend interface {
 	Status() BackendStatus
 }
 
-// ThreadMover is a Backend that assigns classes to threads and not to cgroups. If a runtime starts another process in a
-// container later, as for "kubectl exec", this process starts in the class in which the container was created.
+// ThreadMover is a Backend that assigns classes to threads and not to cgroups. A process that a runtime starts later in a
+// container, e.g. for "kubectl exec", starts in the class in which the container was created. If the class of the container
+// has changed since then, MoveThreads must move this process.
 type ThreadMover interface {
 	Backend
 	// MoveThreads moves all threads of the targets into the class. It returns the IDs of the targets that had threads outside
