@@ -80,7 +80,7 @@ func newCollector(n *node.Node) *collector {
 			"Running containers that request classes and were created while the plugin was not registered.", nil, nil),
 		registered: prometheus.NewDesc("qos_runtime_registered", "1 while the plugin is registered with the container runtime.", nil, nil),
 		blocked:    prometheus.NewDesc("qos_kernel_calls_blocked", "Calls into the kernel that have not returned in time.", nil, nil),
-		reloaded:   prometheus.NewDesc("qos_config_last_reload_successful", "1 when the class files that were read last are applied.", nil, nil),
+		reloaded:   prometheus.NewDesc("qos_config_last_reload_successful", "1 when the most recently read class files are in force.", nil, nil),
 		reloadTime: prometheus.NewDesc("qos_config_last_reload_success_timestamp_seconds", "Unix time when class files were last applied.", nil, nil),
 	}
 }

@@ -93,8 +93,8 @@ func (p *pod) addAnnotation(r *request, key string) {
 	container, ok := strings.CutPrefix(key, classes.ContainerKeyPrefix)
 	switch {
 	case ok && len(content.IsDNS1123Label(container)) > 0:
-		p.fault(r.place, "needs an annotation for the container, whose name %s is not a valid name in Kubernetes; "+
-			`write lower-case letters, digits and "-"`, quote(container))
+		p.fault(r.place, "needs an annotation for the container, but the container's name %s is not valid in Kubernetes; "+
+			`rename the container with lower-case letters, digits and "-"`, quote(container))
 	case p.owner == nil || p.key.Value != "spec":
 		p.fault(r.place, "needs the annotation %s: %s=%s, but the place of the pod's annotations is unknown; "+
 			"add the annotation to the pod's metadata, and remove this request",

@@ -110,7 +110,7 @@ func TestConvertWithoutKnownResources(t *testing.T) {
 		},
 		{
 			"a quota cannot be converted", quota("    container: []\n"),
-			"a.yaml:6: ResourceQuota limits: spec.qosResources: the existing classes must be known, because classes that are not listed are forbidden; " +
+			"a.yaml:6: ResourceQuota limits: spec.qosResources: a ResourceQuota forbids the classes that it does not list, so the conversion must know all existing classes; " +
 				"pass --class-files or --from-cluster", nil,
 		},
 		{"text without the fields is left alone, YAML or not", "{{ template }}: [\r\n\x00", "{{ template }}: [\r\n\x00", nil},

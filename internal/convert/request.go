@@ -82,7 +82,7 @@ func (d *document) checkFields(n *yaml.Node, at place, known []string) bool {
 	for key := range fields(n) {
 		switch {
 		case !slices.Contains(known, key.Value):
-			d.fault(at.at(key, ""), "unknown field %s; known are %s", quote(key.Value), names)
+			d.fault(at.at(key, ""), "unknown field %s; the known fields are %s", quote(key.Value), names)
 		case key.Value == "max":
 			d.fault(at.at(key, ".max"), "a LimitRange cannot have a maximum for QoS classes; use a ResourceQuota, which limits a namespace")
 		}

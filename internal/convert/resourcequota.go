@@ -46,7 +46,7 @@ func (d *document) resourceQuota(n *yaml.Node, at place) {
 	q.qos = d.mapping(q.spec, fieldName, spec.place)
 	d.walkFields(n, at)
 	if d.known.from == "" {
-		d.fault(q.qos.place, "the existing classes must be known, because classes that are not listed are forbidden; "+
+		d.fault(q.qos.place, "a ResourceQuota forbids the classes that it does not list, so the conversion must know all existing classes; "+
 			"pass --class-files or --from-cluster")
 	}
 	if len(d.problems) > before || q.qos.key == nil {
@@ -69,7 +69,7 @@ func (q *quota) readSections() {
 	for key, value := range fields(q.qos.value) {
 		scope := classes.Scope(key.Value)
 		if scope != classes.PodScope && scope != classes.ContainerScope {
-			q.fault(q.qos.at(key, "."+key.Value), "unknown field %s; known are pod and container", quote(key.Value))
+			q.fault(q.qos.at(key, "."+key.Value), "unknown field %s; the known fields are pod and container", quote(key.Value))
 			continue
 		}
 		section := q.entry(q.qos.value, key.Value, q.qos.place)

@@ -141,8 +141,8 @@ func unavailable(resources []*qosv1alpha1.UnavailableResource) []nodeqosv1alpha1
 	return all
 }
 
-// config returns the status of the class files. It leaves out the plugin's field generation, because the generation
-// starts again when the plugin restarts.
+// config returns the status of the class files. It leaves out ConfigInfo.Generation, because the plugin counts generations
+// from the beginning again after a restart.
 func config(info *qosv1alpha1.ConfigInfo, before nodeqosv1alpha1.ConfigStatus) nodeqosv1alpha1.ConfigStatus {
 	status := nodeqosv1alpha1.ConfigStatus{Hash: info.GetHash(), Error: cut(info.GetLastError(), longestMessage)}
 	switch {

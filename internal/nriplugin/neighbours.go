@@ -66,7 +66,7 @@ func (s *session) subscription() api.EventMask {
 	return events(s.plugin.node.HasPodScope(), s.validates())
 }
 
-// created records the fields that the plugin has set for a container that the runtime is about to create.
+// created stores which fields the plugin has set for a container that the runtime is about to create.
 func (s *session) created(h classes.Holder, c *api.Container, a classes.Adjustment) {
 	set := fieldsOf(a)
 	if len(set) == 0 || !s.validates() {

@@ -196,5 +196,5 @@ func (m *machine) weightsCondition() classes.Condition {
 		return classes.Condition{Type: "WeightsEffective", Healthy: true, Reason: "SchedulerActs", Message: "at least one device acts on weights"}
 	}
 	return classes.Condition{Type: "WeightsEffective", Reason: "NoScheduler",
-		Message: "no device acts on weights, so they have no effect; for each disk " + weightRemedy(m.version)}
+		Message: "no device acts on weights, so weights have no effect; for each disk, " + weightRemedy(m.version)}
 }

@@ -57,13 +57,13 @@ type Backend interface {
 	// Release removes what the backend keeps for classes that are neither configured nor in use.
 	Release(ctx context.Context, inUse func(class string) bool) error
 
-	// Adjust returns what the runtime must set to move a container from one class to another. At the creation of a container, from
-	// is SystemDefault. Adjust does no I/O and must be fast, because the hooks of all containers wait for it.
+	// Adjust returns what the runtime must set to move a container from one class to another. When a container is
+	// created, the parameter from is SystemDefault. Adjust does no I/O and must be fast, because the hooks of all containers wait for it.
 	Adjust(from, to string) (Adjustment, error)
 
 	// Enforce moves the target from one class to another, except for what the runtime sets because of Adjust. It then reads
 	// from the kernel to verify that the target is in the class. It is called before the first instruction of a container,
-	// with from as SystemDefault, and for changes of running containers. If Enforce returns an error, the target is as it was
+	// when the parameter from is SystemDefault, and for changes of running containers. If Enforce returns an error, the target is as it was
 	// before.
 	Enforce(ctx context.Context, target Holder, from, to string) error
 

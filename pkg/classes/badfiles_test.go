@@ -28,9 +28,9 @@ var badFiles = []struct {
 		`a.yaml:4: resources[0]: must be a mapping with the fields name, scope, defaultClass, onClassRemoved, classes, rdt, blockio, network, not "rdt"`,
 	}},
 	{"unknown fields of everything", "spec: 1\n" + resource("name: rdt", "defaultclass: gold", "classes: [{name: gold, cap: 2}]", gold), []string{
-		"a.yaml:1: spec: unknown field; known are apiVersion, kind, resources",
-		"a.yaml:6: resources[0].defaultclass: unknown field; known are name, scope, defaultClass, onClassRemoved, classes, rdt, blockio, network",
-		"a.yaml:7: resources[0].classes[0].cap: unknown field; known are name, capacity, description",
+		"a.yaml:1: spec: unknown field; the known fields are apiVersion, kind, resources",
+		"a.yaml:6: resources[0].defaultclass: unknown field; the known fields are name, scope, defaultClass, onClassRemoved, classes, rdt, blockio, network",
+		"a.yaml:7: resources[0].classes[0].cap: unknown field; the known fields are name, capacity, description",
 	}},
 	{"duplicate keys", resource("name: rdt", "name: blockio", "rdt:", "  classes: {gold: {}, gold: {}}"), []string{
 		"a.yaml:5: resources[0].name: is defined twice; the first is in line 4",

@@ -98,10 +98,10 @@ func TestProblemsOfASectionHaveTheLineOfTheClassFile(t *testing.T) {
 		want       []string
 	}{
 		{"in block style, with comments and gaps", resource("name: rdt", "rdt:", "  # a comment", "", "  classes:", "    gold: {}", "", "    bronze:", "      ok: 1", "      bad: 1", "  more: |", "    a", "    b", "  other: 1"), []string{
-			"a.yaml:13: resources[0].rdt.classes.bronze.bad: is bad", "a.yaml:14: resources[0].rdt.more: unknown field; known are classes", "a.yaml:17: resources[0].rdt.other: unknown field; known are classes",
+			"a.yaml:13: resources[0].rdt.classes.bronze.bad: is bad", "a.yaml:14: resources[0].rdt.more: unknown field; the known fields are classes", "a.yaml:17: resources[0].rdt.other: unknown field; the known fields are classes",
 		}},
 		{"in flow style over several lines", resource("name: rdt", "rdt: {", "  classes: {", "   gold: {", "   bad: 1}}, other: {},", "  more: 1}"), []string{
-			"a.yaml:8: resources[0].rdt.classes.gold.bad: is bad", "a.yaml:8: resources[0].rdt.other: unknown field; known are classes", "a.yaml:9: resources[0].rdt.more: unknown field; known are classes",
+			"a.yaml:8: resources[0].rdt.classes.gold.bad: is bad", "a.yaml:8: resources[0].rdt.other: unknown field; the known fields are classes", "a.yaml:9: resources[0].rdt.more: unknown field; the known fields are classes",
 		}},
 		{"behind an alias", resource("name: &n rdt", "rdt: {classes: {gold: &x {", "  bad: 1}, bronze: *x}}"), []string{
 			"a.yaml:6: resources[0].rdt.classes.bronze.bad: is bad", "a.yaml:6: resources[0].rdt.classes.gold.bad: is bad",
@@ -156,7 +156,7 @@ func TestProblemsOfAConfigFileNameThatFile(t *testing.T) {
 	}
 	tests := map[string]string{
 		"/good.yaml":    "",
-		"/bad.yaml":     "/bad.yaml:3: classes.gold.bad: is bad\n/bad.yaml:4: other: unknown field; known are classes",
+		"/bad.yaml":     "/bad.yaml:3: classes.gold.bad: is bad\n/bad.yaml:4: other: unknown field; the known fields are classes",
 		"/explode.yaml": "/explode.yaml:1: exploded",
 		"/large.yaml":   "a.yaml:5: resources[0].rdt.configFile: /large.yaml is larger than 256 KiB",
 		"/none.yaml":    "a.yaml:5: resources[0].rdt.configFile: read /none.yaml: file does not exist",

@@ -119,7 +119,7 @@ func mountFor(host FS, config *Config) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.ENODEV):
-		return unavailable(NoCPUSupport, "the CPU has no resource that resctrl controls, or the kernel option rdt= disables them: %v", err)
+		return unavailable(NoCPUSupport, "the CPU has no resource that resctrl controls, or the kernel option rdt= disables all such resources: %v", err)
 	case errors.Is(err, fs.ErrNotExist):
 		return unavailable(NoKernelSupport, "%s does not exist; the CPU has no RDT, or the kernel has no resctrl filesystem: %v", DefaultMountPoint, err)
 	case options != "" && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP)):

@@ -19,8 +19,8 @@ var ErrNoCLOSID = errors.New("out of CLOSIDs")
 // ErrExclusive is the error for a mask that overlaps the cache of an exclusive group.
 var ErrExclusive = errors.New("overlaps an exclusive group")
 
-// orWrongMount adds an *Unavailable error to err if the unit of memory bandwidth, per cent or MBps, is the only problem. The
-// configuration then is valid, but resctrl would have to be mounted with or without mba_MBps.
+// orWrongMount adds an *Unavailable error to err if the only problem is the unit of memory bandwidth. In this case resctrl is
+// mounted for the other unit: MBps needs the mount option mba_MBps, and per cent needs a mount without it.
 func orWrongMount(err error, info Info) error {
 	otherProblem := func(err error) bool { return !errors.Is(err, ErrBandwidthUnit) }
 	if slices.ContainsFunc(classes.SplitErrors(err), otherProblem) {

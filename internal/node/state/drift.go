@@ -12,7 +12,7 @@ import (
 
 // These are the kinds of drift. Status counts the corrections of each kind.
 const (
-	// ConfigurationDrift means that the resctrl groups of classes have changed, or the disks to which classes apply.
+	// ConfigurationDrift means that the resctrl groups of classes or the disks to which classes apply have changed.
 	ConfigurationDrift = "configuration"
 	// AssignmentDrift means that a container or pod was not in its class.
 	AssignmentDrift = "assignment"

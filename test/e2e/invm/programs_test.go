@@ -55,7 +55,7 @@ func (n *node) findings(t testing.TB) []string {
 	lines = append(lines,
 		"warning: k8s.io/blockio: class weighted is enforced in part: weight 400 has no effect: no device acts on weights; "+
 			"set its I/O scheduler to bfq",
-		"warning: k8s.io/blockio: WeightsEffective: NoScheduler: no device acts on weights, so they have no effect; for each disk "+
+		"warning: k8s.io/blockio: WeightsEffective: NoScheduler: no device acts on weights, so weights have no effect; for each disk, "+
 			"set its I/O scheduler to bfq")
 	if !n.cgroupV2 {
 		lines = append(lines, "warning: "+podBlockio+": unavailable on this machine (NoHierarchyInV1): cgroup v1 does not apply the limits "+
