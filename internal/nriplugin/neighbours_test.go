@@ -59,11 +59,11 @@ func TestAConflictWithAnotherPluginIsReported(t *testing.T) {
 			func(a *api.ContainerAdjustment) error { a.SetLinuxRDTClosID("BestEffort"); return nil },
 		},
 		"other limits, set before ours; the group is no conflict": {
-			"05", "blockio=fast,rdt=gold", "NotCreated", []string{"another NRI plugin sets linux.resources.unified[io.max] too", "Direct: true"},
+			"05", "blockio=fast,rdt=gold", "NotCreated", []string{"another NRI plugin also sets linux.resources.unified[io.max]", "Direct: true"},
 			func(a *api.ContainerAdjustment) error { a.AddLinuxUnified("io.max", "254:0 rbps=1"); return nil },
 		},
 		"a plugin that refuses the container": {
-			"90", "rdt=gold", "NotCreated", []string{"or a plugin refused the container"},
+			"90", "rdt=gold", "NotCreated", []string{"or an NRI plugin refused the container"},
 			func(*api.ContainerAdjustment) error { return errors.New("no CPUs are left") },
 		},
 		"our group is removed": {
