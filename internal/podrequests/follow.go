@@ -171,7 +171,8 @@ func (f *Follower) try(
 	t.finish(err, target.GetName())
 }
 
-// overtaken reports whether an update from another source changed the container since the first attempt.
+// overtaken reports whether an update that did not come from the task has changed the class of a resource of the container
+// since the first attempt of the task.
 func (t *task) overtaken(target *qosv1alpha1.ContainerAssignments) bool {
 	for _, before := range t.initial.GetQosResources() {
 		for _, now := range target.GetQosResources() {

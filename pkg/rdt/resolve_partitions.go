@@ -39,7 +39,8 @@ func (r *resolver) partitionMasks(level string, cache CacheInfo, id int) (map[st
 	return masks, nil
 }
 
-// divide gives each partition a part of one cache, for one kind of use. If no partition requests this kind, it returns nil.
+// divide gives each partition a part of one cache, for one kind of use: unified, code or data. If no partition requests a share
+// of this kind, divide returns nil.
 func (r *resolver) divide(level string, cache CacheInfo, id int, kind string) (map[string]uint64, error) {
 	var requests []request
 	without := ""
