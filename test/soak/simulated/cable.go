@@ -8,7 +8,11 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 )
+
+// registrationTime limits how long a cut connection stays open for the answer to a registration.
+const registrationTime = time.Second
 
 // cable is a socket that forwards to another one. Cutting it closes all its connections at once, as when a process is killed.
 type cable struct {
@@ -16,8 +20,8 @@ type cable struct {
 	to       string
 	running  sync.WaitGroup
 
-	mu    sync.Mutex // guards what follows
-	ends  map[net.Conn]bool
+	mu    sync.Mutex        // guards what follows
+	ends  map[net.Conn]bool // true for the plugin's ends
 	isCut bool
 }
 
@@ -43,8 +47,20 @@ func (c *cable) serve() {
 			_ = near.Close()
 			continue
 		}
-		c.running.Go(func() { c.carry(near, far) })
-		c.running.Go(func() { c.carry(far, near) })
+		answered := make(chan struct{})
+		c.running.Go(func() {
+			c.carry(near, &noting{Conn: far, read: answered})
+			_ = near.Close()
+		})
+		c.running.Go(func() {
+			c.carry(far, near)
+			// NRI's runtime side (0.12.5) has a data race if a connection ends while a plugin registers, which is the first request.
+			select {
+			case <-answered:
+			case <-time.After(registrationTime):
+			}
+			_ = far.Close()
+		})
 	}
 }
 
@@ -55,29 +71,41 @@ func (c *cable) add(near, far net.Conn) bool {
 		_ = far.Close()
 		return false
 	}
-	c.ends[near], c.ends[far] = true, true
+	c.ends[near], c.ends[far] = true, false
 	return true
 }
 
-// carry copies until either end is closed, and closes both.
+// carry copies until either end is closed.
 func (c *cable) carry(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, end := range []net.Conn{to, from} {
-		_ = end.Close()
-		delete(c.ends, end)
-	}
+	delete(c.ends, to)
 }
 
-// cut does not wait for anything.
+// noting is a connection that closes read after the first read.
+type noting struct {
+	net.Conn
+	once sync.Once
+	read chan struct{}
+}
+
+func (n *noting) Read(b []byte) (int, error) {
+	count, err := n.Conn.Read(b)
+	n.once.Do(func() { close(n.read) })
+	return count, err
+}
+
+// cut closes the plugin's ends. It does not wait for anything.
 func (c *cable) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.isCut = true
 	_ = c.listener.Close()
-	for end := range c.ends {
-		_ = end.Close()
+	for end, plugins := range c.ends {
+		if plugins {
+			_ = end.Close()
+		}
 	}
 }
 
