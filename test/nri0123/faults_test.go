@@ -215,18 +215,8 @@ func reportsManyContainers(t *testing.T, r *rig) {
 	r.mustRun(t, "solo", "solo")
 	large := nriruntime.ContainerConfig{Name: "main", Env: []string{"LARGE=" + strings.Repeat("x", size)}}
 	for i := range containers {
-		pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: fmt.Sprint("p", i),
-			Annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=heavy"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, err := r.CreateContainer(t.Context(), pod, large)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.StartContainer(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		runOne(t, r.Runtime, nriruntime.PodConfig{Name: fmt.Sprint("p", i),
+			Annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=heavy"}}, large)
 	}
 	for i := range 3 {
 		if err := r.Restart(); err != nil {

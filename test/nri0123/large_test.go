@@ -20,19 +20,9 @@ func needsLittleMemory(t *testing.T, r *rig) {
 	const containers, size, annotations = 110, 740 << 10, 240 << 10
 	large := nriruntime.ContainerConfig{Name: "main", Env: []string{"LARGE=" + strings.Repeat("x", size)}}
 	for i := range containers {
-		pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: fmt.Sprint("p", i), Annotations: map[string]string{
+		runOne(t, r.Runtime, nriruntime.PodConfig{Name: fmt.Sprint("p", i), Annotations: map[string]string{
 			"container.qos.noderesource.dev/main": "blockio=heavy", "large": strings.Repeat("x", annotations),
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		id, err := r.CreateContainer(t.Context(), pod, large)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.StartContainer(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		}}, large)
 	}
 
 	p := r.start(t)
@@ -47,5 +37,21 @@ func needsLittleMemory(t *testing.T, r *rig) {
 	}
 	if took := p.status(t, "VmHWM"); took > memoryLimit>>10 {
 		t.Errorf("at most %d MiB of memory were in use", took>>10)
+	}
+}
+
+// runOne runs a pod with one container.
+func runOne(t *testing.T, r *nriruntime.Runtime, p nriruntime.PodConfig, c nriruntime.ContainerConfig) {
+	t.Helper()
+	pod, err := r.RunPod(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := r.CreateContainer(t.Context(), pod, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.StartContainer(t.Context(), id); err != nil {
+		t.Fatal(err)
 	}
 }
