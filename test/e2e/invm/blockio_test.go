@@ -147,7 +147,7 @@ const podBlockio = "qos.noderesource.dev/pod-blockio"
 func podScope(t *testing.T, n *node) {
 	if !n.cgroupV2 {
 		_, err := n.tryPod(t, "scope", map[string]string{podKey: podBlockio + "=slow"})
-		wantRefusal(t, err, podRefused+`pod default/scope: class "slow" of qos.noderesource.dev/pod-blockio is unavailable on this node: `+
+		wantRefusal(t, err, n.kind.podRefused+`pod default/scope: class "slow" of qos.noderesource.dev/pod-blockio is unavailable on this node: `+
 			`cgroup v1 does not apply the limits of a pod's cgroup to the containers in it; use cgroup v2, or a resource in container scope `+
 			`(requested by annotation qos.noderesource.dev/pod)`)
 		return
@@ -156,13 +156,13 @@ func podScope(t *testing.T, n *node) {
 	wantLimits(t, n.limits(t, p.cgroup()), ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "3000000"}})
 	n.wantAssignment(t, p, "", &qos.Assignment{Name: podBlockio, Class: "slow", Source: qos.Source_SOURCE_POD, RequestedBy: podKey})
 	_, err := n.tryPod(t, "scope-unknown", map[string]string{podKey: podBlockio + "=fast"})
-	wantRefusal(t, err, podRefused+`pod default/scope-unknown: class "fast" of qos.noderesource.dev/pod-blockio does not exist on this node; `+
+	wantRefusal(t, err, n.kind.podRefused+`pod default/scope-unknown: class "fast" of qos.noderesource.dev/pod-blockio does not exist on this node; `+
 		`available: slow, slower (requested by annotation qos.noderesource.dev/pod)`)
 	n.wantPodClasses(t, "slow 1", "slower 0")
 
 	another := map[string]string{podKey: podBlockio + "=slow"}
 	_, err = n.tryPod(t, "scope-full", another)
-	wantRefusal(t, err, podRefused+`pod default/scope-full: class "slow" of qos.noderesource.dev/pod-blockio is full: 1 of 1 in use; `+
+	wantRefusal(t, err, n.kind.podRefused+`pod default/scope-full: class "slow" of qos.noderesource.dev/pod-blockio is full: 1 of 1 in use; `+
 		`available: slower`)
 	_, err = n.runtime.StopPodSandbox(requestContext(t), &cri.StopPodSandboxRequest{PodSandboxId: p.id})
 	must(t, err)

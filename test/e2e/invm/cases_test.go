@@ -36,42 +36,84 @@ func TestNode(t *testing.T) {
 	t.Run("a class of pod scope is on the pod's cgroup", func(t *testing.T) { podScope(t, n) })
 
 	p := n.runPod(t, "shared", requests())
-	// Cases that do not depend on CPU or cgroup version run on one machine, because each takes minutes.
-	everywhere, intelV2, intelV1, amdV2 := true, n.cgroupV2 && !n.amd, !n.cgroupV2, n.amd
-	for _, c := range []struct {
-		name string
-		run  func(*testing.T, *pod)
-		here bool
-	}{
-		{"containers and what is exec'd into them are in their groups", groups, everywhere},
-		{"throttles are in place before the first instruction and hold", throttles, everywhere},
-		{"weights stand in the kernel, and the status says whether a disk acts on them", weights, everywhere},
-		{"an unknown class or resource is refused with what there is", unknownClass, everywhere},
-		{"a full class is refused until a slot is free", fullClass, everywhere},
-		{"a restarted container is not refused against itself", restartedContainer, everywhere},
-		{"an update moves all of a container or nothing", changedClass, everywhere},
-		{"what is exec'd after an update is brought into the new class", laterProcesses, intelV1},
-		{"classes survive a resize of the container", resizes, intelV2 || intelV1},
-		{"the class of a pod is changed", podChanges, amdV2},
-		{"a container that forks all the time is moved whole or not at all", forks, intelV1},
-		{"a change of the class file reaches what runs unless it is wrong", changedFiles, everywhere},
-		{"a class that is removed drains, and comes back", removedClass, amdV2},
-		{"what others do to resctrl groups is put right", damagedGroups, intelV2},
-		{"disks come and go under what runs", disksComeAndGo, intelV2 || intelV1},
-		{"restarts leave everything as it was", restarts, everywhere},
-	} {
-		if c.here {
-			t.Run(c.name, func(t *testing.T) { c.run(t, p); n.holds(t) })
-		}
+	for _, c := range nodeCases {
+		c.run(t, p)
 	}
 	t.Run("foreign resctrl groups are unchanged", func(t *testing.T) {
 		if diff := cmp.Diff(theirs, readForeign(t)); diff != "" {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
 	})
-	if amdV2 {
+	if n.amd {
 		t.Run("resctrl is unmounted while containers run", func(t *testing.T) { remounted(t, p); n.holds(t) })
 	}
+}
+
+// nodeCase is a case of the table that runs on each runtime.
+type nodeCase struct {
+	name string
+	test func(*testing.T, *pod)
+	on   machines
+	// cannot says for a runtime, by name, why it does not run there.
+	cannot map[string]string
+}
+
+// nodeCases share one pod. Cases that do not depend on the CPU, the cgroup version or the runtime run on one machine, because each
+// takes minutes.
+var nodeCases = []nodeCase{
+	{name: "containers and what is exec'd into them are in their groups", test: groups, on: everywhere},
+	{name: "throttles are in place before the first instruction and hold", test: throttles, on: everywhere},
+	{name: "weights stand in the kernel, and the status says whether a disk acts on them", test: weights, on: everywhere},
+	{name: "an unknown class or resource is refused with what there is", test: unknownClass, on: everywhere},
+	{name: "a full class is refused until a slot is free", test: fullClass, on: everywhere},
+	{name: "a restarted container is not refused against itself", test: restartedContainer, on: everywhere},
+	{name: "an update moves all of a container or nothing", test: changedClass, on: everywhere},
+	{name: "what is exec'd after an update is brought into the new class", test: laterProcesses, on: intelV1},
+	{name: "classes survive a resize of the container", test: resizes, on: intelV2 | intelV1},
+	{name: "the class of a pod is changed", test: podChanges, on: amdV2},
+	{name: "a container that forks all the time is moved whole or not at all", test: forks, on: intelV1},
+	{name: "a change of the class file reaches what runs unless it is wrong", test: changedFiles, on: everywhere},
+	{name: "a class that is removed drains, and comes back", test: removedClass, on: amdV2},
+	{name: "what others do to resctrl groups is put right", test: damagedGroups, on: intelV2},
+	{name: "disks come and go under what runs", test: disksComeAndGo, on: intelV2 | intelV1},
+	{name: "restarts leave everything as it was", test: restarts, on: everywhere},
+}
+
+// run runs the case if it is for this machine, and checks the invariants after it.
+func (c nodeCase) run(t *testing.T, p *pod) {
+	n := p.node
+	if c.on&n.machine() == 0 {
+		return
+	}
+	t.Run(c.name, func(t *testing.T) {
+		if reason := c.cannot[n.kind.name]; reason != "" {
+			t.Skip(reason)
+		}
+		c.test(t, p)
+		n.holds(t)
+	})
+}
+
+// machines is a set of machines.
+type machines uint
+
+// The machines are named by CPU and cgroup version.
+const (
+	intelV2 machines = 1 << iota
+	amdV2
+	intelV1
+	everywhere = intelV2 | amdV2 | intelV1
+)
+
+// machine is the one that this is.
+func (n *node) machine() machines {
+	switch {
+	case !n.cgroupV2:
+		return intelV1
+	case n.amd:
+		return amdV2
+	}
+	return intelV2
 }
 
 // beforePlugin runs the cases without the plugin. It mounts resctrl and returns what is foreign in it; with QOS_UNMOUNTED it leaves

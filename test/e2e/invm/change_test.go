@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,8 +32,8 @@ func laterProcesses(t *testing.T, p *pod) {
 		case "a restart of the plugin":
 			n.restartPlugin(t)
 		case "a restart of the runtime":
-			n.containerd.end(t, syscall.SIGTERM)
-			n.startContainerd(t)
+			n.stopRuntime(t)
+			n.startRuntime(t)
 			n.waitRegistered(t)
 		}
 		took, err := strconv.Atoi(strings.TrimSpace(c.exec(t, "await", "/proc/self/cpu_resctrl_groups", "res:qos-gold")))

@@ -169,7 +169,7 @@ func (p *pod) create(t testing.TB, s spec) (*container, error) {
 	return &container{pod: p, id: response.ContainerId, log: filepath.Join(p.config.LogDirectory, config.LogPath)}, nil
 }
 
-func (c *container) cgroup() string { return containerCgroup(c.pod.cgroup(), c.id) }
+func (c *container) cgroup() string { return c.pod.node.kind.cgroupOf(c.pod.cgroup(), c.id) }
 
 // exec runs workload in the container and returns what it prints.
 func (c *container) exec(t testing.TB, args ...string) string {

@@ -19,7 +19,7 @@ import (
 func (n *node) holds(t testing.TB) {
 	t.Helper()
 	machine := invariant.Machine{
-		API: n.api(t), Host: hostfs.Root("/"), Live: invariant.LiveByCRI(n.runtime, cgroupIn), Before: n.foreign,
+		API: n.api(t), Host: hostfs.Root("/"), Live: invariant.LiveByCRI(n.runtime, n.cgroupIn), Before: n.foreign,
 		Expect: invariant.Expect{Limits: n.limitsOfClasses(t)},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -30,8 +30,12 @@ func (n *node) holds(t testing.TB) {
 }
 
 // cgroupIn returns the cgroup of a container of a pod, or of the pod itself.
-func cgroupIn(p *cri.PodSandbox, id string) string {
-	return containerCgroup(podConfig(p.GetMetadata().GetName(), nil).Linux.CgroupParent, id)
+func (n *node) cgroupIn(p *cri.PodSandbox, id string) string {
+	pod := podConfig(p.GetMetadata().GetName(), nil).Linux.CgroupParent
+	if id == "" {
+		return pod
+	}
+	return n.kind.cgroupOf(pod, id)
 }
 
 func foreignNow(t testing.TB) map[string]string {

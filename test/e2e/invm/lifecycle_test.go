@@ -132,7 +132,7 @@ func pluginRestart(t *testing.T, p *pod) {
 
 	// Slots that were in use before still are. A container that ends while the plugin is away frees its slot.
 	_, err := p.create(t, spec{name: "next"})
-	wantRefusal(t, err, containerRefused+`pod default/shared container next: class "gold" of k8s.io/rdt is full: 2 of 2 in use; `+
+	wantRefusal(t, err, n.kind.containerRefused+`pod default/shared container next: class "gold" of k8s.io/rdt is full: 2 of 2 in use; `+
 		`available: silver, bronze`)
 	n.plugin.end(t, syscall.SIGKILL)
 	gone.remove(t)
@@ -143,14 +143,14 @@ func pluginRestart(t *testing.T, p *pod) {
 func runtimeRestart(t *testing.T, p *pod) {
 	n := p.node
 	before := n.assignments(t)
-	n.containerd.end(t, syscall.SIGTERM)
+	n.stopRuntime(t)
 	eventually(t, "the plugin sees that the runtime is gone", func() error {
 		if n.status(t).GetRuntime().GetRegistered() {
 			return errors.New("still registered")
 		}
 		return nil
 	})
-	n.startContainerd(t)
+	n.startRuntime(t)
 	n.waitRegistered(t)
 	after := n.assignments(t)
 	if diff := cmp.Diff(before, after, protocmp.Transform()); diff != "" {

@@ -18,12 +18,6 @@ import (
 // podKey is the annotation for requests of a pod.
 const podKey = "qos.noderesource.dev/pod"
 
-// The prefixes that containerd adds to the error of a plugin that refuses a container, or a pod.
-const (
-	containerRefused = "failed to create containerd container: failed to get NRI adjustment for container: rpc error: code = Unknown desc = "
-	podRefused       = "NRI RunPodSandbox failed: rpc error: code = Unknown desc = "
-)
-
 // wantRefusal checks the exact error of the runtime.
 func wantRefusal(t testing.TB, err error, want string) {
 	t.Helper()
@@ -47,34 +41,37 @@ func (n *node) status(t testing.TB) *qos.StatusResponse {
 }
 
 func unknownClass(t *testing.T, p *pod) {
+	n := p.node
 	_, err := p.create(t, spec{name: "platinum"})
-	wantRefusal(t, err, containerRefused+`pod default/shared container platinum: class "platinum" of k8s.io/rdt does not exist on `+
+	wantRefusal(t, err, n.kind.containerRefused+`pod default/shared container platinum: class "platinum" of k8s.io/rdt does not exist on `+
 		`this node; available: gold, silver, bronze (requested by annotation container.qos.noderesource.dev/platinum)`)
 	_, err = p.create(t, spec{name: "networked"})
 	available := "k8s.io/rdt, k8s.io/blockio, " + podBlockio
-	if !p.node.cgroupV2 { // resources of pods need it
+	if !n.cgroupV2 { // resources of pods need it
 		available = "k8s.io/rdt, k8s.io/blockio"
 	}
-	wantRefusal(t, err, containerRefused+`pod default/shared container networked: resource "network" does not exist on this node; `+
+	wantRefusal(t, err, n.kind.containerRefused+`pod default/shared container networked: resource "network" does not exist on this node; `+
 		`available: `+available+` (requested by annotation container.qos.noderesource.dev/networked)`)
 }
 
 func fullClass(t *testing.T, p *pod) {
+	n := p.node
 	first := p.admit(t, spec{name: "one"})
 	p.admit(t, spec{name: "two"})
 	_, err := p.create(t, spec{name: "three"})
-	wantRefusal(t, err, containerRefused+`pod default/shared container three: class "gold" of k8s.io/rdt is full: 2 of 2 in use; `+
+	wantRefusal(t, err, n.kind.containerRefused+`pod default/shared container three: class "gold" of k8s.io/rdt is full: 2 of 2 in use; `+
 		`available: silver, bronze`)
 	first.remove(t)
 	p.admit(t, spec{name: "three"})
 }
 
 func restartedContainer(t *testing.T, p *pod) {
+	n := p.node
 	dead := p.run(t, spec{name: "again"})
 	dead.stop(t)
 	p.admit(t, spec{name: "again", attempt: 1})
 	dead.remove(t)
 	_, err := p.create(t, spec{name: "other"})
-	wantRefusal(t, err, containerRefused+`pod default/shared container other: class "single" of k8s.io/blockio is full: 1 of 1 in use; `+
+	wantRefusal(t, err, n.kind.containerRefused+`pod default/shared container other: class "single" of k8s.io/blockio is full: 1 of 1 in use; `+
 		`available: throttled, slower, weighted`)
 }

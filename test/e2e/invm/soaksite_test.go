@@ -29,7 +29,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/soak/steps"
 )
 
-// soakSite is this VM, with containerd and the plugin as programs (steps.Site).
+// soakSite is this VM, with the runtime and the plugin as programs (steps.Site).
 type soakSite struct {
 	*node
 
@@ -50,7 +50,7 @@ var _ interface {
 func (s *soakSite) Host() invariant.FS { return hostfs.Root("/") }
 
 func (s *soakSite) Live(ctx context.Context) (invariant.Live, error) {
-	return invariant.LiveByCRI(s.runtime, cgroupIn)(ctx)
+	return invariant.LiveByCRI(s.runtime, s.cgroupIn)(ctx)
 }
 
 // Machine reads what the classes of the soak depend on.
@@ -174,8 +174,8 @@ func (s *soakSite) Resize(ctx context.Context, id string) error {
 }
 
 func (s *soakSite) RestartRuntime(context.Context) error {
-	s.containerd.end(s.t, syscall.SIGTERM)
-	s.startContainerd(s.t)
+	s.stopRuntime(s.t)
+	s.startRuntime(s.t)
 	return nil
 }
 

@@ -33,14 +33,6 @@ func podCgroup(uid string) string {
 	return "/kubepods/pod" + uid
 }
 
-// containerCgroup returns the cgroup of a container of a pod.
-func containerCgroup(pod, id string) string {
-	if bySystemd() {
-		id = "cri-containerd-" + id + ".scope"
-	}
-	return path.Join(pod, id)
-}
-
 // makeSlice makes a pod's slice, with accounting like the kubelet.
 func makeSlice(t testing.TB, slice string) {
 	t.Helper()

@@ -1,0 +1,144 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const (
+	nriSocket = "/run/nri/nri.sock"
+	image     = "localhost/workload:1"
+)
+
+// containerRuntime is how a container runtime is run, and what tests see that differs from other runtimes.
+type containerRuntime struct {
+	name        string
+	socket      string
+	files       map[string]string // its configuration, by path
+	command     []string          // starts it
+	importImage []string          // imports the tests' image while the runtime runs
+	cgroup      string            // format of the name of a container's cgroup, with the container's ID
+	scope       string            // the same for the systemd cgroup driver
+	// What the runtime writes before the error of a plugin that refuses a container, or a pod.
+	containerRefused, podRefused string
+	// The beginnings of the lines that check prints about the runtime.
+	findings []string
+}
+
+// runtimeHere is the runtime of this machine, by QOS_RUNTIME.
+func runtimeHere(t *testing.T) *containerRuntime {
+	all := map[string]func() *containerRuntime{"": containerd, "containerd": containerd}
+	runtime, known := all[os.Getenv("QOS_RUNTIME")]
+	if !known {
+		t.Fatalf("QOS_RUNTIME is %q, want one of %q", os.Getenv("QOS_RUNTIME"), slices.Sorted(maps.Keys(all)))
+	}
+	return runtime()
+}
+
+// install writes the runtime's configuration.
+func (r *containerRuntime) install(t *testing.T) {
+	for path, content := range r.files {
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		mustWrite(t, path, content)
+	}
+}
+
+// cgroupOf returns the cgroup of a container in a pod's cgroup.
+func (r *containerRuntime) cgroupOf(pod, id string) string {
+	name := r.cgroup
+	if bySystemd() {
+		name = r.scope
+	}
+	return filepath.Join(pod, fmt.Sprintf(name, id))
+}
+
+// startRuntime starts the runtime and waits until it serves the CRI.
+func (n *node) startRuntime(t testing.TB) {
+	t.Helper()
+	n.runtimeProcess = start(t, n.kind.command[0], n.kind.command[1:]...)
+	eventually(t, n.kind.name+" serves", func() error {
+		if err := n.runtimeProcess.alive(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := n.runtime.Version(requestContext(t), &cri.VersionRequest{})
+		return err
+	})
+}
+
+// stopRuntime ends the runtime as systemd would; containers go on.
+func (n *node) stopRuntime(t testing.TB) {
+	t.Helper()
+	n.runtimeProcess.end(t, syscall.SIGTERM)
+}
+
+// importImage imports the tests' image. containerd's CRI has it a moment later, by an event.
+func (n *node) importImage(t *testing.T, images cri.ImageServiceClient) {
+	t.Helper()
+	_, err := output(n.kind.importImage[0], n.kind.importImage[1:]...)
+	must(t, err)
+	eventually(t, "the CRI has the image", func() error {
+		found, err := images.ImageStatus(requestContext(t), &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: image}})
+		if err == nil && found.GetImage() == nil {
+			err = errors.New("no such image yet")
+		}
+		return err
+	})
+}
+
+func containerd() *containerRuntime {
+	const socket, config = "/run/containerd/containerd.sock", "/etc/containerd/config.toml"
+	return &containerRuntime{
+		name:             "containerd",
+		socket:           socket,
+		files:            map[string]string{config: fmt.Sprintf(containerdConfig, bySystemd())},
+		command:          []string{"containerd", "--config", config},
+		importImage:      []string{"ctr", "-a", socket, "-n", "k8s.io", "images", "import", "/share/image.tar"},
+		cgroup:           "%s",
+		scope:            "cri-containerd-%s.scope",
+		containerRefused: "failed to create containerd container: failed to get NRI adjustment for container: rpc error: code = Unknown desc = ",
+		podRefused:       "NRI RunPodSandbox failed: rpc error: code = Unknown desc = ",
+		findings: []string{
+			"runtime: ok: the runtime is containerd 2.",
+			"runtime: ok: NRI of containerd 2.",
+			"runtime: ok: NRI is on: /run/nri/nri.sock answers",
+			"runtime: ok: containerd has no RDT or block I/O configuration of its own in /etc/containerd/config.toml",
+			"runtime: warning: containerd refuses pods with rdt.resources.beta.kubernetes.io annotations by itself",
+			"runtime: warning: containerd refuses pods with blockio.resources.beta.kubernetes.io annotations by itself",
+		},
+	}
+}
+
+const containerdConfig = `
+version = 3
+root = "/var/lib/containerd"
+state = "/run/containerd"
+[grpc]
+address = "/run/containerd/containerd.sock"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "localhost/workload:1"
+[plugins."io.containerd.cri.v1.runtime"]
+restrict_oom_score_adj = true
+tolerate_missing_hugetlb_controller = true
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+options.SystemdCgroup = %t
+[plugins."io.containerd.nri.v1.nri"]
+disable = false
+socket_path = "/run/nri/nri.sock"
+# The emulated machine is slow; what comes too late would go on without the plugin.
+plugin_registration_timeout = "60s"
+plugin_request_timeout = "60s"
+`
