@@ -26,8 +26,9 @@ type result struct {
 	output  strings.Builder
 }
 
-// readEvents reads the events of test2json, and copies their output to live. It calls begun at the first event of a test.
-func readEvents(events io.Reader, live io.Writer, begun func()) (*report, error) {
+// readEvents reads the events of test2json, and copies their output to live, each line with the name of the machine. It calls begun at
+// the first event of a test.
+func readEvents(events io.Reader, live io.Writer, machine string, begun func()) (*report, error) {
 	r := &report{results: map[string]*result{}}
 	decoder := json.NewDecoder(events)
 	for {
@@ -45,7 +46,7 @@ func readEvents(events io.Reader, live io.Writer, begun func()) (*report, error)
 		switch event.Action {
 		case "output":
 			test.output.WriteString(event.Output)
-			if _, err := io.WriteString(live, "  | "+event.Output); err != nil {
+			if _, err := io.WriteString(live, "  "+machine+" | "+event.Output); err != nil {
 				return r, err
 			}
 		case "pass", "fail", "skip":
@@ -103,8 +104,12 @@ func TestReportListsSubtestsOfOneLevelInTheirOrder(t *testing.T) {
 {"Action":"run","Test":"TestNode/a"}
 {"Action":"fail","Test":"TestNode/a"}
 `
-	r, err := readEvents(strings.NewReader(events), io.Discard, func() {})
+	var live strings.Builder
+	r, err := readEvents(strings.NewReader(events), &live, "machine", func() {})
 	must(t, err)
+	if got, want := live.String(), "  machine | --- PASS\n"; got != want {
+		t.Errorf("copied output: %q, want %q", got, want)
+	}
 	if diff := cmp.Diff([]string{"TestNode/b", "TestNode/a"}, r.children("TestNode")); diff != "" {
 		t.Error(diff)
 	}

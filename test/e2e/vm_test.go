@@ -31,17 +31,18 @@ type machine struct {
 	unmounted bool
 }
 
+// machines are all configurations, the slowest first, so that at the end no machine is left to run alone.
 func machines() []machine {
 	return []machine{
+		{name: "intel-cgroupv2", test: "TestNode", vendor: "intel", cgroup: "v2"},
+		{name: "intel-cgroupv1", test: "TestNode", vendor: "intel", cgroup: "v1"},
+		{name: "intel-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd"},
+		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2", unmounted: true},
+		{name: "intel-soak", test: "TestSoak", vendor: "intel", cgroup: "v2"},
 		{name: "intel-simulation", test: "TestSimulation", vendor: "intel", cgroup: "v2"},
 		{name: "intel-simulation-cdp", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "cdp"},
 		{name: "intel-simulation-mbps", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "mba_MBps"},
 		{name: "amd-simulation", test: "TestSimulation", vendor: "amd", cgroup: "v2"},
-		{name: "intel-cgroupv2", test: "TestNode", vendor: "intel", cgroup: "v2"},
-		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2", unmounted: true},
-		{name: "intel-cgroupv1", test: "TestNode", vendor: "intel", cgroup: "v1"},
-		{name: "intel-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd"},
-		{name: "intel-soak", test: "TestSoak", vendor: "intel", cgroup: "v2"},
 	}
 }
 
@@ -53,13 +54,17 @@ const (
 	bootAttempts  = 3                // on a host that gives the VM no time, the kernel can fail to set up its devices
 )
 
-// TestVM boots each machine once. The tests that run inside (package invm) show up as its subtests.
+// TestVM boots each machine once. The tests that run inside (package invm) show up as its subtests. A machine keeps one CPU busy, so
+// as many machines run at once as this host has CPUs; the flag -parallel changes that.
 //
 // QOS_E2E_KERNEL may name a prebuilt kernel, QOS_E2E_RUN selects cases inside as -run does; with -artifacts the logs are kept.
 func TestVM(t *testing.T) {
 	rig := prepare(t)
 	for _, m := range machines() {
-		t.Run(m.name, func(t *testing.T) { rig.boot(t, m) })
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			rig.boot(t, m)
+		})
 	}
 }
 
@@ -130,7 +135,7 @@ func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 	if err := errors.Join(converter.Start(), vm.Start()); err != nil {
 		return &report{}, err
 	}
-	results, err := readEvents(events, os.Stdout, func() { boot.Stop() })
+	results, err := readEvents(events, os.Stdout, m.name, func() { boot.Stop() })
 	err = errors.Join(err, converter.Wait(), vm.Wait(), ctx.Err())
 	if err != nil {
 		err = fmt.Errorf("%w\n%s", err, diagnostics.String())

@@ -37,8 +37,8 @@ truncate -s 256M "$dir/vdb"
 
 # A host without time to spare can make the kernel believe that its timer does not work, hence no_timer_check. One thread for both
 # CPUs costs nothing there, and keeps one from waiting in a loop for the other, which may not be running. The kernel's mitigations for
-# Intel's CPUs only cost time here.
-exec qemu-system-x86_64 -accel tcg,thread=single -cpu "$cpu" -smp 2,sockets=2 -m 4096 \
+# Intel's CPUs only cost time here. Other tests mostly wait: at a lower priority the VM leaves the CPU to them.
+exec nice qemu-system-x86_64 -accel tcg,thread=single -cpu "$cpu" -smp 2,sockets=2 -m 4096 \
   -display none -no-reboot -nic none -kernel "$KERNEL" -initrd "$dir/initrd.cpio" \
   -append "console=ttyS0 quiet panic=1 no_timer_check mitigations=off QOS_CGROUP=${QOS_CGROUP:-v2} QOS_INIT=${QOS_INIT:-} $*" \
   -serial "file:$dir/console.log" -serial stdio -monitor none \
