@@ -20,19 +20,21 @@ import (
 // patience is how long tests wait for a condition, on an emulated CPU.
 const patience = 3 * time.Minute
 
-// eventually waits until check returns nil, and fails the test with its last error if it never does.
+// eventually waits until check returns nil, and fails the test with its last error if it never does. A check costs much of an emulated
+// CPU, so the longer it takes, the less often it runs.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	start := time.Now()
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		waited := time.Since(start)
+		if waited > patience {
 			t.Fatalf("%s: not after %s: %v", what, patience, err)
 		}
-		time.Sleep(50 * time.Millisecond) //nolint:forbidigo // other processes can only be polled
+		time.Sleep(min(max(waited/4, 50*time.Millisecond), time.Second)) //nolint:forbidigo // other processes can only be polled
 	}
 }
 

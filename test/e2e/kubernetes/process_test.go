@@ -98,18 +98,19 @@ func must(t *testing.T, err error) {
 // patience is how long anything may take that should happen; on a machine with time to spare it takes seconds.
 const patience = 90 * time.Second
 
-// until waits for what should become true. look says what it sees, for the report when it never does.
+// until waits for what should become true. look says what it sees, for the report when it never does. Most of them run kubectl, which
+// costs a tenth of a second of CPU time; so the longer it takes, the less often it looks.
 func until(t *testing.T, what string, look func() (ok bool, seen string)) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	start := time.Now()
 	for {
 		ok, seen := look()
 		if ok {
 			return
 		}
-		if time.Now().After(deadline) {
+		if time.Since(start) > patience {
 			t.Fatalf("never happened: %s; last seen: %s", what, seen)
 		}
-		<-time.After(200 * time.Millisecond)
+		<-time.After(min(max(time.Since(start)/4, 100*time.Millisecond), time.Second))
 	}
 }
