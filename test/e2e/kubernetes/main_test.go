@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	dir := os.Getenv(rigVariable)
 	switch {
-	case os.Getuid() != 0 || !wanted():
+	case os.Getuid() != 0 || wanted() == "":
 		return m.Run() // each test that runs says that it needs root
 	case dir == "":
 		return outside()
@@ -42,18 +43,21 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// wanted says whether any test is to run, for which it is worth to make everything ready.
-func wanted() bool {
+// wanted returns the tests that are to run, for which it is worth to make everything ready.
+func wanted() string {
 	flag.Parse()
 	if flag.Lookup("test.list").Value.String() != "" {
-		return false
+		return ""
 	}
 	first, _, _ := strings.Cut(flag.Lookup("test.run").Value.String(), "/")
 	names, err := exec.Command("/proc/self/exe", "-test.list", first).Output()
-	return err != nil || strings.Contains(string(names), "Test")
+	if err != nil {
+		panic(err)
+	}
+	return string(names)
 }
 
-// outside makes everything ready, where there is a network, and runs this program again inside.
+// outside makes everything ready, where there is a network, and runs this program again inside, once for each cluster.
 func outside() int {
 	dir, err := os.MkdirTemp("", "qos-e2e-")
 	if err != nil {
@@ -63,15 +67,10 @@ func outside() int {
 	if err := prepare(dir); err != nil {
 		return failed(err)
 	}
-	groups := newCgroups(filepath.Base(dir))
-	if err := groups.make(); err != nil {
-		return failed(err)
-	}
-	defer groups.remove()
 	// Who interrupts the tests wants the machine as it was, too.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	return inside(ctx, dir)
+	return sideBySide(ctx, dir, divide(strings.Fields(wanted()), clusters))
 }
 
 func failed(err error) int {
@@ -79,16 +78,39 @@ func failed(err error) int {
 	return 1
 }
 
-func inside(ctx context.Context, dir string) int {
+// inside runs this program again in a cluster of its own, without some of the tests. The programs and images are those in built.
+func inside(ctx context.Context, built string, skipped []string, output io.Writer) int {
+	dir, err := os.MkdirTemp("", "qos-e2e-")
+	if err != nil {
+		return failed(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := linkAll(built, dir); err != nil {
+		return failed(err)
+	}
+	groups := newCgroups(filepath.Base(dir))
+	if err := groups.make(); err != nil {
+		return failed(err)
+	}
+	defer groups.remove()
+
 	// The kernel ends the children with the thread that made them.
 	runtime.LockOSThread()
 	here, err := os.Getwd()
 	if err != nil {
 		return failed(err)
 	}
-	command := exec.CommandContext(ctx, filepath.Join(here, "inside.sh"), append([]string{dir}, os.Args...)...)
+	args := append([]string{dir}, os.Args...)
+	if len(skipped) > 0 {
+		skip := "^(" + strings.Join(skipped, "|") + ")$"
+		if users := flag.Lookup("test.skip").Value.String(); users != "" {
+			skip += "|" + users
+		}
+		args = append(args, "-test.skip="+skip)
+	}
+	command := exec.CommandContext(ctx, filepath.Join(here, "inside.sh"), args...)
 	command.Env = append(os.Environ(), rigVariable+"="+dir)
-	command.Stdout, command.Stderr = os.Stdout, os.Stderr
+	command.Stdout, command.Stderr = output, output
 	command.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
 		Pdeathsig:  syscall.SIGKILL,

@@ -1,0 +1,124 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// clusters is how many clusters run side by side. Their tests wait for most of the time.
+const clusters = 2
+
+// seconds is about how long the slow tests take. Others take seconds.
+var seconds = map[string]int{
+	"TestDaemonSet": 380, "TestPrograms": 370, "TestNoOrderStopsPodsThatAskForNothing": 300, "TestRequests": 90, "TestTheShimIsSmall": 80,
+}
+
+// divide returns the tests of each of n clusters, so that all clusters take about the same time. There are fewer clusters than n if
+// there are fewer tests.
+func divide(tests []string, n int) [][]string {
+	tests = slices.Clone(tests)
+	slices.SortStableFunc(tests, func(a, b string) int { return seconds[b] - seconds[a] })
+	parts := make([][]string, max(1, min(n, len(tests))))
+	took := make([]int, len(parts))
+
+	for _, test := range tests {
+		least := slices.Index(took, slices.Min(took))
+		parts[least] = append(parts[least], test)
+		took[least] += max(1, seconds[test])
+	}
+	return parts
+}
+
+// sideBySide runs each part of the tests in a cluster of its own, and returns the largest exit code. The output of a cluster follows
+// that of the cluster before.
+func sideBySide(ctx context.Context, built string, parts [][]string) int {
+	codes := make([]int, len(parts))
+	outputs := make([]relay, len(parts))
+	ended := make([]chan struct{}, len(parts))
+	for i := range parts {
+		ended[i] = make(chan struct{})
+		skipped := slices.Concat(slices.Concat(parts[:i], parts[i+1:])...)
+		go func() {
+			defer close(ended[i])
+			codes[i] = inside(ctx, built, skipped, &outputs[i])
+		}()
+	}
+
+	var err error
+	for i := range parts {
+		err = errors.Join(err, outputs[i].passOn(os.Stdout))
+		<-ended[i]
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return slices.Max(codes)
+}
+
+// relay is a writer that keeps what is written until it may pass it on.
+type relay struct {
+	mu   sync.Mutex // guards what follows
+	kept bytes.Buffer
+	to   io.Writer
+}
+
+func (r *relay) Write(data []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.to != nil {
+		return r.to.Write(data)
+	}
+	return r.kept.Write(data)
+}
+
+// passOn writes what was kept, and from now on what is written.
+func (r *relay) passOn(to io.Writer) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.to = to
+	_, err := r.kept.WriteTo(to)
+	return err
+}
+
+func TestEveryTestRunsInOneCluster(t *testing.T) {
+	tests := []string{"TestShort", "TestPrograms", "TestNoOrderStopsPodsThatAskForNothing", "TestDaemonSet", "TestRequests"}
+	want := [][]string{{"TestDaemonSet", "TestRequests", "TestShort"}, {"TestPrograms", "TestNoOrderStopsPodsThatAskForNothing"}}
+	if diff := cmp.Diff(want, divide(tests, 2)); diff != "" {
+		t.Errorf("two clusters (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([][]string{{"TestShort"}}, divide([]string{"TestShort"}, 2)); diff != "" {
+		t.Errorf("one test (-want +got):\n%s", diff)
+	}
+}
+
+func TestRelayKeepsOutputUntilItMayPassItOn(t *testing.T) {
+	var r relay
+	var to strings.Builder
+	write := func(text string) {
+		_, err := io.WriteString(&r, text)
+		must(t, err)
+	}
+	write("a")
+	if to.Len() > 0 {
+		t.Errorf("passed on early: %q", &to)
+	}
+	must(t, r.passOn(&to))
+	write("b")
+	if got := to.String(); got != "ab" {
+		t.Errorf("passed on %q, want ab", got)
+	}
+}
