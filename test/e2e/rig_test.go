@@ -67,12 +67,12 @@ func (r *rig) setUp(t *testing.T) map[string]string {
 	return paths
 }
 
-// build runs the go command for static binaries.
+// build runs the go command for static binaries. Packages are compiled as for the image, of which Go's cache then has them.
 func (r *rig) build(t *testing.T, args ...string) {
 	t.Helper()
 	build := exec.CommandContext(t.Context(), "go", args...)
 	build.Dir = r.source
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath"))
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, output)
 	}

@@ -143,7 +143,8 @@ func prepare(dir string) error {
 	}
 	version := "-X main.version=v0.0.0-e2e"
 	for _, program := range []string{"./cmd/qos-nri-plugin", "./cmd/qos-kubelet-shim", "./cmd/kubectl-qos", "./test/e2e/workload"} {
-		build := exec.Command("go", "build", "-ldflags", version, "-o", bin+"/", program)
+		// As for the image, so that packages are compiled once.
+		build := exec.Command("go", "build", "-trimpath", "-ldflags", version, "-o", bin+"/", program)
 		build.Dir = "../../.."
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if output, err := build.CombinedOutput(); err != nil {
