@@ -53,7 +53,7 @@ type container struct {
 	spec      Spec                // its Unified is always that of resources
 }
 
-// CreateContainer gets the adjustments of the plugins and creates a container. StartContainer calls runc.
+// CreateContainer gets the adjustments of the plugins and creates a container. In containerd, StartContainer calls runc.
 func (r *Runtime) CreateContainer(ctx context.Context, podID string, config ContainerConfig) (id string, err error) {
 	p, err := r.pod(podID)
 	if err != nil {
@@ -64,6 +64,11 @@ func (r *Runtime) CreateContainer(ctx context.Context, podID string, config Cont
 	if err := r.adjust(ctx, c); err != nil {
 		r.undoCreate(ctx, c)
 		return "", fmt.Errorf("failed to create containerd container: %w", err)
+	}
+	if r.options.CRIO {
+		if c.pid, err = r.oci.Create(ctx, r.specOf(c)); err != nil {
+			return "", fmt.Errorf("container create failed: %w", err)
+		}
 	}
 	r.mu.Lock()
 	c.state, c.createdAt = api.ContainerState_CONTAINER_CREATED, time.Now()
@@ -124,11 +129,13 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	pid, err := r.oci.Create(ctx, r.specOf(c))
-	if err != nil {
-		return r.failStart(ctx, c, fmt.Errorf("failed to create containerd task: %w", err))
+	if !r.options.CRIO {
+		pid, err := r.oci.Create(ctx, r.specOf(c))
+		if err != nil {
+			return r.failStart(ctx, c, fmt.Errorf("failed to create containerd task: %w", err))
+		}
+		r.setState(c, api.ContainerState_CONTAINER_CREATED, pid)
 	}
-	r.setState(c, api.ContainerState_CONTAINER_CREATED, pid)
 	defer r.bridge.blockSync()()
 	if err := r.bridge.startContainer(ctx, c.pod.nri(), r.nri(c)); err != nil {
 		r.logFailed(ctx, "failed start", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
@@ -138,7 +145,7 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) error {
 		r.logFailed(ctx, "failed start", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
 		return r.failStart(ctx, c, fmt.Errorf("failed to start containerd task %q: %w", id, err))
 	}
-	r.setState(c, api.ContainerState_CONTAINER_RUNNING, pid)
+	r.setState(c, api.ContainerState_CONTAINER_RUNNING, int(r.nri(c).GetPid()))
 	r.logFailed(ctx, "start", r.bridge.postStartContainer(ctx, c.pod.nri(), r.nri(c)))
 	return nil
 }

@@ -34,13 +34,12 @@ type PodConfig struct {
 }
 
 type pod struct {
-	id      string
-	config  PodConfig
+	id     string
+	config PodConfig
+	// pid is reported as its first process until it is stopped; no such process exists.
+	pid     uint32
 	stopped atomic.Bool
 }
-
-// sandboxPID is reported as the first process of every sandbox until it is stopped. No such process exists.
-const sandboxPID = 1
 
 // RunPod makes a pod's cgroup and sandbox and returns the sandbox's ID.
 func (r *Runtime) RunPod(ctx context.Context, config PodConfig) (id string, err error) {
@@ -107,7 +106,10 @@ func (r *Runtime) logFailed(ctx context.Context, what string, err error) {
 }
 
 func (r *Runtime) newPod(config PodConfig) *pod {
-	p := &pod{id: r.newID("pod"), config: config}
+	p := &pod{id: r.newID("pod"), config: config, pid: 1}
+	if r.options.CRIO {
+		p.pid = 0
+	}
 	if p.config.Namespace == "" {
 		p.config.Namespace = "default"
 	}
@@ -154,7 +156,7 @@ func (p *pod) nri() *api.PodSandbox {
 	annotations["io.kubernetes.cri.sandbox-uid"] = p.config.UID
 	var pid uint32
 	if !p.stopped.Load() {
-		pid = sandboxPID
+		pid = p.pid
 	}
 	return &api.PodSandbox{
 		Id:             p.id,

@@ -5,7 +5,8 @@
 // containers, around the real runtime side of NRI, in process. What runc would do is up to an OCI implementation.
 //
 // It follows containerd 2.4 in what plugins can observe: which hooks are called when and with what, what a failed hook
-// undoes, and that one lock is held around every hook, synchronization and unsolicited update.
+// undoes, and that one lock is held around every hook, synchronization and unsolicited update. Options.CRIO makes it
+// follow CRI-O where that differs.
 package nriruntime
 
 import (
@@ -33,10 +34,13 @@ const maxSocketPath = 107
 
 // Options of a Runtime. The zero value is usable.
 type Options struct {
-	// Name and Version are reported to plugins; containerd v2.4.2 by default.
+	// Name and Version are reported to plugins; containerd v2.4.2 or cri-o 1.37.0 by default.
 	Name, Version string
 	// SystemdCgroups makes cgroup paths as with the systemd cgroup driver; cgroupfs is the default.
 	SystemdCgroups bool
+	// CRIO makes the runtime differ from containerd as CRI-O 1.37 does: CreateContainer calls runc, and no hook is called
+	// when runc refuses; a sandbox has no process (drop_infra_ctr).
+	CRIO bool
 	// OCI plays runc; &NoMachine{} by default.
 	OCI OCI
 	// Observe, if set, is called with the duration of each call into NRI, of all plugins together. The lock around hooks is held.
@@ -69,7 +73,11 @@ func New(dir string, options Options) (*Runtime, error) {
 	if r.oci == nil {
 		r.oci = &NoMachine{}
 	}
-	if options.Name == "" {
+	switch {
+	case options.Name != "":
+	case options.CRIO:
+		r.options.Name, r.options.Version = "cri-o", "1.37.0"
+	default:
 		r.options.Name, r.options.Version = "containerd", "v2.4.2"
 	}
 	if options.Observe == nil {
