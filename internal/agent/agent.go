@@ -98,7 +98,9 @@ func (a *Agent) newNode() (*node.Node, error) {
 
 	path := filepath.Join(a.options.StateDir, "changes.json")
 	changes := checkpoint.Open(path, strings.TrimSpace(string(bootID)), a.log)
-	return node.New(node.Options{Kinds: a.kinds, Changes: changes, Log: a.log, StartTime: processTimes(a.host)}), nil
+	return node.New(node.Options{
+		Kinds: a.kinds, Changes: changes, Log: a.log, StartTime: processTimes(a.host), HasCgroup: cgroupsOf(a.host),
+	}), nil
 }
 
 func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hangup <-chan os.Signal) error {

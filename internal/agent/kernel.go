@@ -16,6 +16,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/uevent"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 )
@@ -134,4 +135,14 @@ func processTimes(host hostfs.Root) func(pid int) (at uint64, exists bool) {
 		}
 		return at, !errors.Is(err, fs.ErrNotExist)
 	}
+}
+
+// cgroupsOf returns a function that reports whether a container has a cgroup. If the host's cgroups cannot be found, cgroupsOf
+// returns nil.
+func cgroupsOf(host hostfs.Root) reconcile.HasCgroup {
+	tree, err := cgroup.Detect(host)
+	if err != nil {
+		return nil
+	}
+	return tree.Exists
 }

@@ -104,7 +104,7 @@ func (f *fixture) SetUnified(_ context.Context, id string, unified map[string]st
 }
 
 func pod(name string, annotations map[string]string) classes.Holder {
-	return classes.Holder{ID: "sandbox-" + name, SandboxID: "sandbox-" + name, PodUID: "uid-" + name, PodName: name, PodNamespace: "ns", PodAnnotations: annotations}
+	return classes.Holder{ID: "sandbox-" + name, SandboxID: "sandbox-" + name, PodUID: "uid-" + name, PodName: name, PodNamespace: "ns", PodAnnotations: annotations, PID: 1}
 }
 
 // requesting returns the annotation of a request.

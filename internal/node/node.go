@@ -26,6 +26,8 @@ type Options struct {
 	Now func() time.Time
 	// StartTime returns the start time of a process. If it is nil, the start times are unknown.
 	StartTime reconcile.StartTime
+	// HasCgroup reports whether a container has a cgroup. If it is nil, every container counts as created.
+	HasCgroup reconcile.HasCgroup
 }
 
 // Node is the core of the plugin. It is safe for concurrent use.
@@ -40,6 +42,6 @@ func New(o Options) *Node {
 	store := state.New(o.Changes, o.Now)
 	return &Node{
 		Store: store, Hooks: admission.New(store),
-		Reconciler: reconcile.New(store, o.Kinds, store.Changes(), o.StartTime, o.Log),
+		Reconciler: reconcile.New(store, o.Kinds, store.Changes(), o.StartTime, o.HasCgroup, o.Log),
 	}
 }

@@ -154,7 +154,7 @@ func TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles(t *testing.T) {
 // runtime's list, or replaced by it.
 func TestADeadSandboxDoesNotChangeTheClassOfItsPod(t *testing.T) {
 	dead, live := sandbox("a", "dead"), sandbox("a", "live")
-	live.PID = 1
+	dead.PID = 0
 	for name, begin := range map[string]func(t *testing.T, f *fixture){
 		"listed first": func(_ *testing.T, f *fixture) { f.Synchronize([]classes.Holder{dead, live}, nil) },
 		"listed last":  func(_ *testing.T, f *fixture) { f.Synchronize([]classes.Holder{live, dead}, nil) },

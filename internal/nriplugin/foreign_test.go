@@ -59,7 +59,7 @@ func notExclusive(rest string) string {
 func TestForeignGroupsAreNeverChanged(t *testing.T) {
 	m := newMachine(simcgroup.New())
 	populate(t, m)
-	r := newMachineRigOn(t, m, notExclusive("0x1c0"))
+	r := newMachineRigOn(t, m, notExclusive("0x1c0"), nriruntime.Options{})
 	r.world.ForeignFiles = []string{resctrl.MountPoint + "/mon_groups/monitored/tasks"}
 	for _, file := range r.world.ForeignFiles {
 		text, err := r.host.ReadFile(file)

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
@@ -113,12 +114,14 @@ type machineRig struct {
 	host  host
 	kinds []classes.Kind
 	world invariant.Machine
+	// passed is how far the node's clock is ahead, in nanoseconds.
+	passed atomic.Int64
 }
 
 // newMachineRig makes a rig on cgroups, with the classes of machineFiles.
 func newMachineRig(t *testing.T, cgroups *simcgroup.Machine) *machineRig {
 	t.Helper()
-	return newMachineRigOn(t, newMachine(cgroups), machineFiles)
+	return newMachineRigOn(t, newMachine(cgroups), machineFiles, nriruntime.Options{})
 }
 
 // newMachine returns a machine with the disks vda and vdb, and with resctrl.
@@ -129,11 +132,15 @@ func newMachine(cgroups *simcgroup.Machine) *sim.Machine {
 	return sim.New(sim.Options{RDT: &spec, Cgroups: cgroups})
 }
 
-// newMachineRigOn makes a rig on a machine, with the classes of a text. Existing groups of resctrl must not be changed.
-func newMachineRigOn(t *testing.T, m *sim.Machine, text string) *machineRig {
+// newMachineRigOn makes a rig on a machine, with the classes of a text. Existing groups of resctrl must not be changed. If the
+// options of the runtime have no OCI runtime, it is the machine's.
+func newMachineRigOn(t *testing.T, m *sim.Machine, text string, options nriruntime.Options) *machineRig {
 	t.Helper()
 	r := &machineRig{host: host{m, &atomic.Pointer[func(op, path string) error]{}, &atomic.Bool{}}}
-	r.Runtime = newRuntime(t, nriruntime.Options{OCI: r.host})
+	if options.OCI == nil {
+		options.OCI = r.host
+	}
+	r.Runtime = newRuntime(t, options)
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +170,10 @@ func (r *machineRig) newNode(t *testing.T) *node.Node {
 		blockio.Kind(blockio.Options{FS: r.host, Tree: tree, Log: log}),
 	}
 	changes := checkpoint.Open(filepath.Join(t.TempDir(), "changes.json"), "this boot", log)
-	return node.New(node.Options{Kinds: r.kinds, Changes: changes, Log: log})
+	return node.New(node.Options{
+		Kinds: r.kinds, Changes: changes, Log: log, HasCgroup: tree.Exists,
+		Now: func() time.Time { return time.Now().Add(time.Duration(r.passed.Load())) },
+	})
 }
 
 // serveAPI serves the node API until the end of the test.

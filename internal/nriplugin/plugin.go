@@ -71,16 +71,17 @@ func (p *Plugin) Refresh() {
 	}
 }
 
-// events returns the hooks to which the plugin must subscribe. The pod hooks are needed only for pod-scope resources.
-// Validation is possible only if the runtime supports it.
+// events returns the hooks to which the plugin must subscribe. RunPodSandbox is needed only for pod-scope resources. Validation is
+// possible only if the runtime supports it.
 func events(podScope, validates bool) api.EventMask {
 	var mask api.EventMask
-	mask.Set(api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_STOP_CONTAINER, api.Event_REMOVE_CONTAINER)
+	mask.Set(api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_STOP_CONTAINER, api.Event_REMOVE_CONTAINER,
+		api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX)
 	if validates {
 		mask.Set(api.Event_VALIDATE_CONTAINER_ADJUSTMENT)
 	}
 	if podScope {
-		mask.Set(api.Event_RUN_POD_SANDBOX, api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX)
+		mask.Set(api.Event_RUN_POD_SANDBOX)
 	}
 	return mask
 }

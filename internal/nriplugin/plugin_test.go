@@ -48,7 +48,13 @@ type rig struct {
 // newRig makes a rig; options are of the runtime side of NRI.
 func newRig(t *testing.T, options ...adaptation.Option) *rig {
 	t.Helper()
-	r := &rig{Runtime: newRuntime(t, nriruntime.Options{NRI: options}), backend: nodetest.NewBackend()}
+	return newRigOn(t, nriruntime.Options{NRI: options})
+}
+
+// newRigOn makes a rig on a runtime.
+func newRigOn(t *testing.T, options nriruntime.Options) *rig {
+	t.Helper()
+	r := &rig{Runtime: newRuntime(t, options), backend: nodetest.NewBackend()}
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}

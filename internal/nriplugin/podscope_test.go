@@ -64,3 +64,36 @@ func TestABoundedClassOfPods(t *testing.T) {
 	}
 	r.mustSandbox(t, "other")
 }
+
+// TestASandboxOfCRIOTakesASlotAfterARestartOnlyIfItRuns has sandboxes without a process. One that has no container yet looks as if it were
+// stopped, until its first container is created.
+func TestASandboxOfCRIOTakesASlotAfterARestartOnlyIfItRuns(t *testing.T) {
+	r := newRigOn(t, nriruntime.Options{CRIO: true})
+	r.reconfigure(t, onePod)
+	r.wait(t, 2)
+	first := r.mustSandbox(t, "a")
+	if err := r.StopPod(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	restart := func() {
+		t.Helper()
+		n := r.Synchronizations()
+		if err := r.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		r.wait(t, n+1)
+	}
+	restart()
+	second := r.mustSandbox(t, "b")
+	r.wantPodRefused(t)
+
+	restart()
+	r.mustRun(t, second)
+	r.wantPodRefused(t)
+	restart()
+	r.wantPodRefused(t)
+	if err := r.RemovePod(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	r.holds(t)
+}

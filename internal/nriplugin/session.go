@@ -109,6 +109,7 @@ func (s *session) CreateContainer(
 ) (adjust *api.ContainerAdjustment, _ []*api.ContainerUpdate, err error) {
 	defer func(begin time.Time) { s.observe("CreateContainer", begin, err) }(time.Now())
 	h := containerOf(p, c)
+	s.plugin.node.AdoptPod(podOf(p))
 	adjustment, assignments, err := s.plugin.node.CreateContainer(h)
 	if err != nil {
 		return nil, nil, err
@@ -161,21 +162,22 @@ func (s *session) RunPodSandbox(ctx context.Context, p *api.PodSandbox) (err err
 	}
 	err = s.within(ctx, enforce)
 	if err != nil {
-		s.plugin.node.Stop(pod.ID)
+		s.plugin.node.StopPod(pod.ID)
 	}
 	return err
 }
 
-// StopPodSandbox is called after a pod's sandbox has stopped.
+// StopPodSandbox is called after a pod's sandbox and its containers have stopped.
 func (s *session) StopPodSandbox(_ context.Context, p *api.PodSandbox) error {
 	defer s.observe("StopPodSandbox", time.Now(), nil)
-	s.plugin.node.Stop(p.GetId())
+	s.plugin.node.StopPod(p.GetId())
 	return nil
 }
 
+// RemovePodSandbox is called when a pod's sandbox is removed.
 func (s *session) RemovePodSandbox(_ context.Context, p *api.PodSandbox) error {
 	defer s.observe("RemovePodSandbox", time.Now(), nil)
-	s.plugin.node.Stop(p.GetId())
+	s.plugin.node.StopPod(p.GetId())
 	return nil
 }
 

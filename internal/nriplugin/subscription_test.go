@@ -20,8 +20,8 @@ import (
 
 const (
 	// ofContainers and ofPods are the hooks that classes of each scope need, as NRI prints them.
-	ofContainers = "CreateContainer,StartContainer,StopContainer,RemoveContainer,ValidateContainerAdjustment"
-	ofBoth       = "RunPodSandbox,StopPodSandbox,RemovePodSandbox," + ofContainers
+	ofContainers = "StopPodSandbox,RemovePodSandbox,CreateContainer,StartContainer,StopContainer,RemoveContainer,ValidateContainerAdjustment"
+	ofBoth       = "RunPodSandbox," + ofContainers
 
 	podScope = files + "- {name: test.example/net, scope: pod, test: {names: [high]}}\n"
 )
@@ -103,7 +103,7 @@ func TestHooksAreSubscribedAsClassFilesNeedThem(t *testing.T) {
 // TestOldRuntimesAreNotAskedToValidate has containerd 2.1 with NRI 0.8. Validation came with NRI 0.10, in containerd 2.2.
 func TestOldRuntimesAreNotAskedToValidate(t *testing.T) {
 	for runtime, want := range map[string]string{
-		"v2.1.0": "CreateContainer,StartContainer,StopContainer,RemoveContainer",
+		"v2.1.0": strings.TrimSuffix(ofContainers, ",ValidateContainerAdjustment"),
 		"v2.2.0": ofContainers,
 	} {
 		var hooks subscriptions

@@ -115,6 +115,15 @@ func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error)
 	return t.payloadDir(target, dir), t.io.version, nil
 }
 
+// Exists reports whether the target has a cgroup in any hierarchy. A target whose cgroups path is unknown or malformed counts as
+// one that has a cgroup.
+func (t *Tree) Exists(target classes.Holder) bool {
+	return target.CgroupsPath == "" || slices.ContainsFunc(t.hierarchies, func(h hierarchy) bool {
+		_, err := t.dir(h, target)
+		return !errors.Is(err, ErrNoCgroup)
+	})
+}
+
 // dir returns the target's directory in a hierarchy. It is the directory of the target's cgroups path. If there is no
 // such directory and the target is a container with a process, dir returns the directory of this process's cgroup
 // instead. dir never returns a directory that the target shares with others.

@@ -50,9 +50,13 @@ func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error,
 	return h.enforcement(e), nil
 }
 
-// Stop frees the slots of a container or pod sandbox that has stopped or is removed. It may be called several times
-// for the same ID, and for unknown IDs.
+// Stop frees the slots of a container that has stopped or is removed. It may be called several times for the same ID, and
+// for unknown IDs.
 func (h *Hooks) Stop(id string) { h.store.Release(id) }
+
+// StopPod frees the slots of a pod sandbox that has stopped or is removed, and of its containers. It may be called several
+// times for the same ID, and for unknown IDs.
+func (h *Hooks) StopPod(sandboxID string) { h.store.ReleasePod(sandboxID) }
 
 func (h *Hooks) enforcement(e state.Entry) func(context.Context) error {
 	steps := reconcile.Enforcement(e)

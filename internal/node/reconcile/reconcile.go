@@ -29,6 +29,7 @@ func (r *Reconciler) Reconcile(ctx context.Context) (moved int) {
 }
 
 func (r *Reconciler) reconcileAll(ctx context.Context, moved func(state.Entry, []Step)) {
+	r.releaseNotCreated(ctx)
 	r.verifyPods(ctx)
 	for _, id := range r.store.Started() {
 		if ctx.Err() != nil {
@@ -177,6 +178,25 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr err
 		return process{at, exists}, nil
 	})
 	return err == nil && (!now.exists || r.store.SetStartTime(e.ID, now.startTime))
+}
+
+// releaseNotCreated releases the containers that the runtime did not create, without reporting that. CRI-O calls no hook if its OCI
+// runtime refuses a creation. containerd creates the cgroup when it starts the container. If such a container starts later, the
+// hook adopts it again.
+func (r *Reconciler) releaseNotCreated(ctx context.Context) {
+	if r.hasCgroup == nil {
+		return
+	}
+	for _, e := range r.store.Late() {
+		call := state.Call{HolderID: e.ID}
+		created, err := await(ctx, r, observeTime, call, "look for the cgroup of "+e.String(), func(context.Context) (bool, error) {
+			return r.hasCgroup(e.Holder), nil
+		})
+		if err == nil && !created {
+			r.log.Info("a container was not created, but the runtime has not reported that", "holder", e.String())
+			r.store.Release(e.ID)
+		}
+	}
 }
 
 // logFailure logs a failed move. The first failure is a warning. While the holder stays outside of its class, further failures

@@ -25,12 +25,16 @@ type Runtime interface {
 // not matter, because times are only compared.
 type StartTime func(pid int) (at uint64, exists bool)
 
+// HasCgroup reports whether a container has a cgroup.
+type HasCgroup func(classes.Holder) bool
+
 // Reconciler applies configurations and enforces desired classes. It is safe for concurrent use.
 type Reconciler struct {
 	store     *state.Store
 	kinds     map[string]classes.Kind
 	changes   state.Changes
 	startTime StartTime
+	hasCgroup HasCgroup
 	log       *slog.Logger
 
 	runtime atomic.Pointer[Runtime]
@@ -45,14 +49,17 @@ type Reconciler struct {
 	threadErrs map[string]string
 }
 
-// New returns a reconciler. If startTime is nil, the start times of processes are unknown.
-func New(store *state.Store, kinds []classes.Kind, changes state.Changes, startTime StartTime, log *slog.Logger) *Reconciler {
+// New returns a reconciler. If startTime is nil, the start times of processes are unknown. If hasCgroup is nil, every container
+// counts as created.
+func New(
+	store *state.Store, kinds []classes.Kind, changes state.Changes, startTime StartTime, hasCgroup HasCgroup, log *slog.Logger,
+) *Reconciler {
 	byField := map[string]classes.Kind{}
 	for _, kind := range kinds {
 		byField[kind.Field] = kind
 	}
 	return &Reconciler{
-		store: store, kinds: byField, changes: changes, startTime: startTime, log: log,
+		store: store, kinds: byField, changes: changes, startTime: startTime, hasCgroup: hasCgroup, log: log,
 		round: semaphore.NewWeighted(1), threadErrs: map[string]string{},
 	}
 }

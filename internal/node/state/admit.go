@@ -31,8 +31,18 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 	}
 
 	s.track(h.ID, record{created: held.Assignments})
+	s.releaseOthers(held, func(r record) bool { return !r.started }) // the runtime did not create them, and did not report that
 	s.notify()
 	return adjustment, held.Assignments, nil
+}
+
+// releaseOthers releases the other holders of the same owner whose record is as given. The caller holds mu.
+func (s *Store) releaseOthers(held classes.Holding, is func(record) bool) {
+	for id, r := range s.records {
+		if other, _ := s.ledger.Get(id); id != held.ID && other.Owner() == held.Owner() && is(r) {
+			s.release(id)
+		}
+	}
 }
 
 // admit assigns to a holder the classes that it requests, if all of these classes have a free slot. The caller holds mu.
@@ -72,11 +82,8 @@ func (s *Store) AdmitPod(h classes.Holder) (Entry, error) {
 	}
 
 	s.track(h.ID, record{started: true})
-	for id := range s.records {
-		if other, _ := s.ledger.Get(id); id != h.ID && other.Owner() == held.Owner() {
-			s.release(id) // the earlier sandbox of the pod is dead, and the pod's cgroup now belongs to the new sandbox
-		}
-	}
+	// An earlier sandbox of the pod is dead, and the pod's cgroup now belongs to the new sandbox.
+	s.releaseOthers(held, func(record) bool { return true })
 	s.notify()
 	return s.begin(held), nil
 }
@@ -89,6 +96,10 @@ func (s *Store) Start(h classes.Holder) (Entry, error) {
 	defer s.mu.Unlock()
 
 	held, known := s.ledger.Get(h.ID)
+	if has := recordedOn(h); !known && has != nil { // it was released as a container that was not created
+		s.adoptRecorded(Existing{Holder: h}, has)
+		held, known = s.ledger.Get(h.ID)
+	}
 	if !known {
 		assignments, err := s.defaultsOnly(h)
 		if err != nil {
@@ -169,6 +180,19 @@ func (s *Store) Release(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.release(id)
+}
+
+// ReleasePod frees the slots of a pod sandbox that has stopped or is removed, and of its containers. CRI-O does not report the end of
+// a container whose creation its OCI runtime refused.
+func (s *Store) ReleasePod(sandboxID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for id := range s.records {
+		if h, _ := s.ledger.Get(id); h.SandboxID == sandboxID {
+			s.release(id)
+		}
+	}
 }
 
 // release removes a holder from the ledger and the records. The caller holds mu.

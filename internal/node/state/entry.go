@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -15,6 +16,8 @@ import (
 type record struct {
 	// number orders the holders of one owner. The newest holder has the highest number.
 	number uint64
+	// since is the time at which the record was created.
+	since time.Time
 	// started becomes true when the first process of the holder is about to run. enforcing is true while a hook enforces
 	// the classes.
 	started, enforcing bool
@@ -89,6 +92,25 @@ func (s *Store) Started() []string {
 	return ids
 }
 
+// creationTime is the time after which a container that has not started, and has no cgroup, was not created. It is longer than the 240 s that
+// CRI-O gives an OCI runtime to create a container (container_create_timeout), and than the 2 minutes that the kubelet waits for
+// the runtime (runtimeRequestTimeout).
+const creationTime = 5 * time.Minute
+
+// Late returns the containers that should have been created by now, and have not started.
+func (s *Store) Late() (late []Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for id, r := range s.records {
+		if !r.started && s.now().Sub(r.since) > creationTime {
+			h, _ := s.ledger.Get(id)
+			late = append(late, s.entry(h))
+		}
+	}
+	return late
+}
+
 // Entries returns all holders, in any order.
 func (s *Store) Entries() []Entry {
 	s.mu.Lock()
@@ -139,7 +161,7 @@ func (s *Store) modify(id string, change func(*record)) {
 // track creates the record of a holder that is already in the ledger. The caller holds mu.
 func (s *Store) track(id string, r record) {
 	s.sequence++
-	r.number = s.sequence
+	r.number, r.since = s.sequence, s.now()
 	s.records[id] = r
 }
 

@@ -73,13 +73,13 @@ func TestRebuild(t *testing.T) {
 			pods: []classes.Holder{pod("a-1", "net=lead")},
 			want: []string{"a-1"}, refused: []string{"a UnknownClass"},
 		},
-		"a dead sandbox is left out when another one of the pod lives": {
-			pods: []classes.Holder{pod("a-2", "net=high"), dead(pod("a-1", "net=low"))},
+		"a stopped sandbox is left out": {
+			pods: []classes.Holder{pod("a-2", "net=high"), stopped(pod("a-1", "net=low"))},
 			want: []string{"a-2 net=high"},
 		},
-		"a pod without a live sandbox is kept": {
-			pods: []classes.Holder{dead(pod("a-1", "net=low"))},
-			want: []string{"a-1 net=low"},
+		"a sandbox without a process is kept if a container of it runs": {
+			pods: []classes.Holder{stopped(pod("a-1", "net=low"))}, containers: []state.Existing{existing(within("a-1", container("a-2", "cache=gold")), gold)},
+			want: []string{"a-1 net=low", "a-2 cache=gold"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,9 +105,14 @@ func forged(h classes.Holder, record ...classes.Assignment) classes.Holder {
 	return h
 }
 
-func dead(h classes.Holder) classes.Holder {
-	h.PID = 0
-	return h
+func stopped(pod classes.Holder) classes.Holder {
+	pod.PID = 0
+	return pod
+}
+
+func within(sandbox string, container classes.Holder) classes.Holder {
+	container.SandboxID = sandbox
+	return container
 }
 
 func TestRebuildForgetsWhatDoesNotExist(t *testing.T) {

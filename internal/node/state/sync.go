@@ -34,7 +34,7 @@ type FailedAdoption struct {
 // If two containers have the same name, the caller must list the newer one last. Rebuild returns the containers and
 // pods that did not get the classes that they request.
 func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAdoption {
-	pods = withoutDead(pods)
+	running := withoutStopped(pods, containers)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
@@ -50,7 +50,7 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 		}
 	}
 	if podScope {
-		for _, pod := range pods {
+		for _, pod := range running {
 			s.ledger.CopyReserved(ledger, pod.ID)
 			before, _ := ledger.Get(pod.ID)
 			failed = append(failed, s.adoptPod(pod, before.Assignments)...)
@@ -89,14 +89,26 @@ func (s *Store) countAdopted(before *classes.Ledger) {
 	}
 }
 
-// withoutDead removes a sandbox without a process if another sandbox of the same pod has a process. Runtimes list dead sandboxes
-// until the kubelet removes them, and list them in any order. The pod's cgroup belongs to the live sandbox.
-func withoutDead(pods []classes.Holder) []classes.Holder {
-	live := map[string]bool{}
-	for _, pod := range pods {
-		live[pod.PodUID] = live[pod.PodUID] || pod.PID > 0
+// withoutStopped removes the sandboxes that have neither a process nor a listed container. Runtimes list stopped sandboxes until the
+// kubelet removes them. A running sandbox of CRI-O may look the same until its first container is created, because it has no
+// process (drop_infra_ctr). AdoptPod then adopts its pod.
+func withoutStopped(pods []classes.Holder, containers []Existing) []classes.Holder {
+	inUse := map[string]bool{}
+	for _, c := range containers {
+		inUse[c.SandboxID] = true
 	}
-	return slices.DeleteFunc(slices.Clone(pods), func(pod classes.Holder) bool { return pod.PID <= 0 && live[pod.PodUID] })
+	return slices.DeleteFunc(slices.Clone(pods), func(pod classes.Holder) bool { return pod.PID <= 0 && !inUse[pod.ID] })
+}
+
+// AdoptPod adopts the pod of a container that is about to be created, if resources of pod scope are configured and the pod is unknown.
+func (s *Store) AdoptPod(pod classes.Holder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if _, known := s.ledger.Get(pod.ID); !known && s.podScope() {
+		s.adoptPod(pod, nil) // a failed adoption is reported as a refusal
+		s.notify()
+	}
 }
 
 // HasPodScope reports whether a resource of pod scope is configured, or was removed but is still in use.
