@@ -130,14 +130,15 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 	}
 
 	group.Go(func() error {
-		disks := make(chan struct{}, 1)
-		a.followDisks(ctx, group, disks) // starts before Configure lists the disks
-		files.load(ctx)                  // applies the class files before containers request classes
+		changed := make(chan struct{}, 1)
+		a.followDisks(ctx, group, changed) // starts before Configure lists the disks
+		watch := a.followGroups(ctx, group, changed)
+		files.load(ctx) // applies the class files before containers request classes
 
 		group.Go(func() error { return plugin.Run(ctx) })
 		group.Go(func() error { return files.follow(ctx, hangup) })
 		group.Go(func() error { return a.releaseDrained(ctx, n) })
-		group.Go(func() error { return a.repair(ctx, n, disks) })
+		group.Go(func() error { return a.repair(ctx, n, changed, watch) })
 		return nil
 	})
 

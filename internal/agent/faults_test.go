@@ -114,6 +114,21 @@ func remove(t *testing.T, name string) {
 	}
 }
 
+// TestARemovedGroupIsRepairedAtOnce has an agent that inspects the machine once an hour.
+func TestARemovedGroupIsRepairedAtOnce(t *testing.T) {
+	h := newHanging(t)
+	group := filepath.Join(h.options.HostRoot, "sys/fs/resctrl/qos-gold")
+	write(t, filepath.Join(group, "schemata"), "L3:0=f")
+	h.options.RepairInterval = time.Hour
+	h.begin(t)
+	h.synchronized(t)
+	h.backend.Damage(classes.Drift{Found: []string{"the group was removed"}})
+	if err := os.RemoveAll(group); err != nil {
+		t.Fatal(err)
+	}
+	h.until(t, "/metrics", `qos_drift_corrections_total{resource="test.example/cache",what="configuration"} 1`)
+}
+
 // hanging is an agent on a kernel that hangs in an operation after hang was called.
 type hanging struct {
 	*rig

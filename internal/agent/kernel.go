@@ -9,9 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
@@ -19,37 +22,42 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/uevent"
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 )
 
 // threadsInterval is how often the agent calls MoveThreads. MoveThreads moves threads into the class of their
 // container if the container's class was changed.
 const threadsInterval = 500 * time.Millisecond
 
-// settling returns how long the agent waits before each repair that follows the addition or removal of a device. The
-// first repair finds the device's file, and the later ones find the links that udev creates.
+// settling returns how long the agent waits before each repair that follows the addition or removal of a device, or the
+// removal of a resctrl group. The first repair finds the device's file, and the later ones find the links that udev creates.
 func settling() []time.Duration {
 	return []time.Duration{100 * time.Millisecond, time.Second, 2 * time.Second}
 }
 
-// repair corrects drift periodically, and after disks were added or removed.
-func (a *Agent) repair(ctx context.Context, n *node.Node, disks <-chan struct{}) error {
+// repair corrects drift periodically, and after disks were added or removed or resctrl groups were removed. It calls watch after
+// each repair.
+func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{}, watch func()) error {
 	repair, moveThreads := time.NewTicker(a.options.RepairInterval), time.NewTicker(threadsInterval)
 	defer repair.Stop()
 	defer moveThreads.Stop()
 	settle := newSettler(settling())
 	defer settle.timer.Stop()
 
+	watch()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-disks:
+		case <-changed:
 			settle.begin()
 		case <-settle.timer.C:
 			n.Repair(ctx)
+			watch()
 			settle.next()
 		case <-repair.C:
 			n.Repair(ctx)
+			watch()
 		case <-moveThreads.C:
 			n.MoveThreads(ctx)
 		}
@@ -66,12 +74,7 @@ func (a *Agent) followDisks(ctx context.Context, group *errgroup.Group, changed 
 	}
 
 	group.Go(func() error {
-		err := listener.Follow(ctx, "block", func() {
-			select {
-			case changed <- struct{}{}:
-			default: // a signal is already waiting in the channel
-			}
-		})
+		err := listener.Follow(ctx, "block", func() { signalTo(changed) })
 		if err != nil {
 			a.warnOfDisks(err)
 		}
@@ -81,6 +84,43 @@ func (a *Agent) followDisks(ctx context.Context, group *errgroup.Group, changed 
 
 func (a *Agent) warnOfDisks(err error) {
 	a.log.Warn("cannot receive the kernel's device events; added and removed disks are noticed late", "within", a.options.RepairInterval, "error", err)
+}
+
+// signalTo sends a signal to a channel with a buffer of 1, unless a signal is already waiting there.
+func signalTo(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// followGroups sends to the channel changed when another program removes a resctrl group of the plugin. CRI-O removes all groups when it
+// starts with rdt_config_file. The function watch must be called when resctrl may have been mounted, because the mount is not
+// watched before. If inotify is not available, the next periodic repair finds that groups are missing.
+func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) (watch func()) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		a.log.Warn("cannot watch resctrl; removed groups are noticed late", "within", a.options.RepairInterval, "error", err)
+		return func() {}
+	}
+
+	group.Go(func() error {
+		defer func() { _ = watcher.Close() }()
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case event := <-watcher.Events:
+				if event.Has(fsnotify.Remove) && strings.HasPrefix(filepath.Base(event.Name), rdt.GroupPrefix) {
+					signalTo(changed)
+				}
+			case <-watcher.Errors:
+				signalTo(changed) // events may have been lost
+			}
+		}
+	})
+	// An error means that resctrl is not mounted, or that the limit of watches is reached. The periodic repair needs no watch.
+	return func() { _ = watcher.Add(filepath.Join(a.options.HostRoot, rdt.DefaultMountPoint)) }
 }
 
 // settler is a timer that fires several times after an event. Each time it fires, the next of its delays begins.
