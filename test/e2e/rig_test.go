@@ -7,7 +7,6 @@ package e2e
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,11 +17,12 @@ import (
 
 // rig has what all machines share.
 type rig struct {
-	source    string // root of the checkout
-	kernel    string // image to boot
-	test2json string // program that turns the output of tests into events
-	share     string // folder that the VM sees as /share
-	programs  string // folder whose files the VM has in /opt
+	source    string              // root of the checkout
+	kernel    string              // image to boot
+	test2json string              // program that turns the output of tests into events
+	share     string              // folder that the VM sees as /share
+	programs  string              // folder with the programs that every VM has in /opt
+	runtimes  map[string][]string // programs of each container runtime; none when it could not be built
 }
 
 // prepare builds everything that runs in the VM. It installs what is missing on this machine, if it may.
@@ -32,8 +32,9 @@ func prepare(t *testing.T) *rig {
 	r := &rig{source: source, share: t.TempDir(), programs: t.TempDir()}
 	paths := r.setUp(t)
 	r.kernel = paths["KERNEL"]
-	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
-		must(t, copyFile(filepath.Join(paths["RUNTIMES"], name), filepath.Join(r.programs, name)))
+	r.runtimes = map[string][]string{"containerd": in(paths["RUNTIMES"], "containerd", "containerd-shim-runc-v2", "ctr", "runc")}
+	if paths["CRIO"] != "" {
+		r.runtimes["cri-o"] = append(in(paths["CRIO"], "crio", "pinns", "copyimg"), in(paths["RUNTIMES"], "runc")...)
 	}
 	r.build(t, "build", "-o", filepath.Join(r.programs, "qos-nri-plugin"), "./cmd/qos-nri-plugin")
 	r.build(t, "test", "-c", "-tags", "e2e_vm", "-o", filepath.Join(r.programs, "invm.test"), "./test/e2e/invm")
@@ -88,18 +89,22 @@ exec invm.test -test.v=test2json -test.timeout=%s -test.run="^$QOS_TEST\$/%s"
 	return fmt.Sprintf(script, insideTimeout, os.Getenv("QOS_E2E_RUN"))
 }
 
-func copyFile(from, to string) error {
-	source, err := os.Open(from)
-	if err != nil {
-		return err
+// in returns the paths of files in a folder.
+func in(folder string, names ...string) []string {
+	paths := make([]string, 0, len(names))
+	for _, name := range names {
+		paths = append(paths, filepath.Join(folder, name))
 	}
-	defer source.Close()
-	target, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
-	if err != nil {
-		return err
+	return paths
+}
+
+// linkPrograms makes a folder with links to the programs of a VM with a container runtime.
+func (r *rig) linkPrograms(t *testing.T, folder, runtime string) {
+	t.Helper()
+	must(t, os.Mkdir(folder, 0o755))
+	common, err := filepath.Glob(filepath.Join(r.programs, "*"))
+	must(t, err)
+	for _, program := range append(common, r.runtimes[runtime]...) {
+		must(t, os.Symlink(program, filepath.Join(folder, filepath.Base(program))))
 	}
-	if _, err := io.Copy(target, source); err != nil {
-		return fmt.Errorf("copy %s: %w", from, err)
-	}
-	return target.Close()
 }

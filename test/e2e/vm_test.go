@@ -7,6 +7,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ type machine struct {
 	vendor string // "intel" or "amd"
 	cgroup string // "v1" or "v2"
 	init   string // "systemd", or "" for a script
+	// runtime is "cri-o", or "" for containerd.
+	runtime string
 	// resctrl are mount options for the test.
 	resctrl string
 	// unmounted leaves it to the plugin to mount resctrl.
@@ -38,6 +41,9 @@ func machines() []machine {
 		{name: "intel-cgroupv1", test: "TestNode", vendor: "intel", cgroup: "v1"},
 		{name: "intel-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd"},
 		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2", unmounted: true},
+		{name: "crio-intel", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "cri-o"},
+		{name: "crio-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd", runtime: "cri-o"},
+		{name: "crio-amd", test: "TestNode", vendor: "amd", cgroup: "v2", runtime: "cri-o"},
 		{name: "intel-soak", test: "TestSoak", vendor: "intel", cgroup: "v2"},
 		{name: "intel-simulation", test: "TestSimulation", vendor: "intel", cgroup: "v2"},
 		{name: "intel-simulation-cdp", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "cdp"},
@@ -45,6 +51,8 @@ func machines() []machine {
 		{name: "amd-simulation", test: "TestSimulation", vendor: "amd", cgroup: "v2"},
 	}
 }
+
+func (m machine) containerRuntime() string { return cmp.Or(m.runtime, "containerd") }
 
 // Timeouts for a run that hangs. A run takes some minutes on two shared cores.
 const (
@@ -63,6 +71,9 @@ func TestVM(t *testing.T) {
 	for _, m := range machines() {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
+			if len(rig.runtimes[m.containerRuntime()]) == 0 {
+				t.Skip("CRI-O is not built: its source is not at the Go module proxy, and QOS_E2E_CRIO_SOURCE does not name it")
+			}
 			rig.boot(t, m)
 		})
 	}
@@ -74,7 +85,7 @@ func (r *rig) boot(t *testing.T, m machine) {
 	logs := filepath.Join(r.share, "logs", m.name)
 	must(t, os.MkdirAll(logs, 0o755))
 	must(t, os.Symlink(r.share, filepath.Join(dir, "share")))
-	must(t, os.Symlink(r.programs, filepath.Join(dir, "programs")))
+	r.linkPrograms(t, filepath.Join(dir, "programs"), m.containerRuntime())
 
 	results := r.run(t, m, dir)
 	results.replay(t, m.test)
@@ -109,7 +120,7 @@ func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 	boot := time.AfterFunc(bootTimeout, cancel)
 	defer boot.Stop()
 
-	environment := []string{"QOS_LOGS=/share/logs/" + m.name, "QOS_TEST=" + m.test, "QOS_RESCTRL=" + m.resctrl}
+	environment := []string{"QOS_LOGS=/share/logs/" + m.name, "QOS_TEST=" + m.test, "QOS_RESCTRL=" + m.resctrl, "QOS_RUNTIME=" + m.runtime}
 	if m.unmounted {
 		environment = append(environment, "QOS_UNMOUNTED=yes")
 	}
@@ -120,6 +131,9 @@ func (r *rig) try(ctx context.Context, m machine, dir string) (*report, error) {
 	}
 	vm := exec.CommandContext(ctx, filepath.Join(r.source, "test/e2e/vm/boot.sh"), append([]string{dir, m.vendor}, environment...)...)
 	vm.Env = append(os.Environ(), "QOS_CGROUP="+m.cgroup, "QOS_INIT="+m.init, "KERNEL="+r.kernel)
+	if m.runtime == "cri-o" {
+		vm.Env = append(vm.Env, "QOS_HOST_PROGRAMS=/usr/bin/conmon")
+	}
 	var diagnostics bytes.Buffer
 	vm.Stderr = &diagnostics
 	converter := exec.Command(r.test2json)

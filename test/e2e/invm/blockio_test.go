@@ -95,6 +95,9 @@ func throttles(t *testing.T, p *pod) {
 	}
 	wantLimits(t, atStart, want)
 	wantLimits(t, n.limits(t, c.cgroup()), throttled(t))
+	if n.machine()&crio != 0 {
+		return // what the kernel does with the limits does not depend on the runtime
+	}
 	t.Run("direct reads and writes on two disks are as fast as the class says", func(t *testing.T) { throughput(t, c) })
 }
 

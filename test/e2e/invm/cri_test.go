@@ -64,12 +64,15 @@ func podConfig(name string, annotations map[string]string) *cri.PodSandboxConfig
 		Annotations:  annotations,
 		LogDirectory: filepath.Join("/var/log/pods", uid),
 		Linux: &cri.LinuxPodSandboxConfig{
-			CgroupParent: podCgroup(uid),
-			SecurityContext: &cri.LinuxSandboxSecurityContext{
-				NamespaceOptions: &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_CONTAINER},
-			},
+			CgroupParent:    podCgroup(uid),
+			SecurityContext: &cri.LinuxSandboxSecurityContext{NamespaceOptions: namespaces()},
 		},
 	}
+}
+
+// namespaces of a pod and its containers: the machine's network, and process IDs of their own.
+func namespaces() *cri.NamespaceOption {
+	return &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_CONTAINER}
 }
 
 // makeCgroup makes the pod's cgroup like the kubelet, with the same controllers.
@@ -111,6 +114,7 @@ func (p *pod) remove(t testing.TB) {
 // spec describes a container.
 type spec struct {
 	name        string
+	command     []string // instead of workload
 	args        []string // of workload
 	annotations map[string]string
 	attempt     uint32   // how often it has been restarted
@@ -151,11 +155,15 @@ func (p *pod) create(t testing.TB, s spec) (*container, error) {
 	t.Helper()
 	config := &cri.ContainerConfig{
 		Metadata:    &cri.ContainerMetadata{Name: s.name, Attempt: s.attempt},
-		Image:       &cri.ImageSpec{Image: image},
+		Image:       &cri.ImageSpec{Image: image, UserSpecifiedImage: image},
+		Command:     s.command,
 		Args:        s.args,
 		Annotations: s.annotations,
 		LogPath:     fmt.Sprintf("%s-%d.log", s.name, s.attempt),
-		Linux:       &cri.LinuxContainerConfig{Resources: &cri.LinuxContainerResources{}},
+		Linux: &cri.LinuxContainerConfig{
+			Resources:       &cri.LinuxContainerResources{},
+			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces()},
+		},
 	}
 	for _, device := range s.devices {
 		config.Devices = append(config.Devices, &cri.Device{ContainerPath: device, HostPath: device, Permissions: "rw"})

@@ -37,6 +37,9 @@ type node struct {
 func startNode(t *testing.T) *node {
 	n := &node{kind: runtimeHere(t), cgroupV2: cgroupV2(t), amd: isAMD(t)}
 	n.kind.install(t)
+	if n.cgroupV2 && !bySystemd() { // CRI-O requires controllers that systemd would have enabled
+		mustWrite(t, "/sys/fs/cgroup/cgroup.subtree_control", "+cpu +cpuset +memory +io +pids")
+	}
 	connection, err := grpc.NewClient("unix://"+n.kind.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
 	t.Cleanup(func() { must(t, connection.Close()) })

@@ -40,7 +40,7 @@ type containerRuntime struct {
 
 // runtimeHere is the runtime of this machine, by QOS_RUNTIME.
 func runtimeHere(t *testing.T) *containerRuntime {
-	all := map[string]func() *containerRuntime{"": containerd, "containerd": containerd}
+	all := map[string]func() *containerRuntime{"": containerdRuntime, "containerd": containerdRuntime, "cri-o": crioRuntime}
 	runtime, known := all[os.Getenv("QOS_RUNTIME")]
 	if !known {
 		t.Fatalf("QOS_RUNTIME is %q, want one of %q", os.Getenv("QOS_RUNTIME"), slices.Sorted(maps.Keys(all)))
@@ -68,7 +68,17 @@ func (r *containerRuntime) cgroupOf(pod, id string) string {
 // startRuntime starts the runtime and waits until it serves the CRI.
 func (n *node) startRuntime(t testing.TB) {
 	t.Helper()
+	n.launchRuntime(t)
+	n.waitRuntime(t)
+}
+
+func (n *node) launchRuntime(t testing.TB) {
+	t.Helper()
 	n.runtimeProcess = start(t, n.kind.command[0], n.kind.command[1:]...)
+}
+
+func (n *node) waitRuntime(t testing.TB) {
+	t.Helper()
 	eventually(t, n.kind.name+" serves", func() error {
 		if err := n.runtimeProcess.alive(); err != nil {
 			t.Fatal(err)
@@ -98,7 +108,7 @@ func (n *node) importImage(t *testing.T, images cri.ImageServiceClient) {
 	})
 }
 
-func containerd() *containerRuntime {
+func containerdRuntime() *containerRuntime {
 	const socket, config = "/run/containerd/containerd.sock", "/etc/containerd/config.toml"
 	return &containerRuntime{
 		name:             "containerd",

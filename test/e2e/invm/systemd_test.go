@@ -55,17 +55,14 @@ func TestSystemd(t *testing.T) {
 	t.Cleanup(func() { n.plugin.end(t, syscall.SIGTERM) })
 	n.foreign = foreignNow(t)
 	p := n.runPod(t, "shared", requests())
-	for _, c := range []struct {
-		name string
-		run  func(*testing.T, *pod)
-	}{
-		{"containers and what is exec'd into them are in their groups", groups},
-		{"systemd is reloaded under what runs", reloadsOfSystemd},
-		{"units are changed under what runs", changedUnits},
-		{"classes survive a resize of the container", resizes},
-		{"restarts leave everything as it was", restarts},
+	for _, c := range []nodeCase{
+		{name: "containers and what is exec'd into them are in their groups", test: groups, on: everywhere},
+		{name: "systemd is reloaded under what runs", test: reloadsOfSystemd, on: containerd},
+		{name: "units are changed under what runs", test: changedUnits, on: containerd},
+		{name: "classes survive a resize of the container", test: resizes, on: everywhere},
+		{name: "restarts leave everything as it was", test: restarts, on: everywhere},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.run(t, p); n.holds(t) })
+		c.run(t, p)
 	}
 }
 

@@ -5,7 +5,8 @@
 # boot.sh DIR intel|amd [KERNEL ARGUMENT…]: boots the test VM and runs DIR/share/run in it, as root; this process becomes QEMU.
 # DIR/share is /share in the VM; what is in DIR/programs, if that exists, is in memory there, in /opt. /dev/vda (2 GiB) and /dev/vdb
 # (256 MiB) are empty disks. The kernel's console goes to DIR/console.log, the streams of "run" are this script's. QOS_CGROUP=v1 gives
-# it cgroup v1 instead of v2; QOS_INIT=systemd makes systemd, that of this machine, its first process, and "run" a service.
+# it cgroup v1 instead of v2; QOS_INIT=systemd makes systemd, that of this machine, its first process, and "run" a service;
+# QOS_HOST_PROGRAMS are more programs of this machine that it gets.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"
@@ -27,10 +28,12 @@ put_programs() {
 }
 
 mkdir -p "$dir/initrd/bin" "$dir/initrd/opt"
-[ ! -d "$dir/programs" ] || cp -r "$dir/programs/." "$dir/initrd/opt/"
+[ ! -d "$dir/programs" ] || cp -rL "$dir/programs/." "$dir/initrd/opt/"
 cp "$(command -v busybox)" "$dir/initrd/bin/"
 install -m 755 "$here/init" "$dir/initrd/init"
-[ "${QOS_INIT:-}" != systemd ] || put_programs "$dir/initrd/systemd" /lib/systemd/systemd /bin/systemctl
+read -ra host_programs <<<"${QOS_HOST_PROGRAMS:-}"
+[ "${QOS_INIT:-}" != systemd ] || host_programs+=(/lib/systemd/systemd /bin/systemctl)
+[ ${#host_programs[@]} = 0 ] || put_programs "$dir/initrd/host" "${host_programs[@]}"
 (cd "$dir/initrd" && find . | cpio -o -H newc --quiet) >"$dir/initrd.cpio"
 truncate -s 2G "$dir/vda"
 truncate -s 256M "$dir/vdb"

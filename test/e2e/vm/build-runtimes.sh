@@ -30,20 +30,13 @@ build_containerd() {
   done
 }
 
-# runc needs libseccomp for containerd's default profile; it is unpacked from Debian's packages, not installed.
+# runc needs libseccomp for containerd's default profile.
 build_runc() {
   [ -x "$out/runc" ] && return
   ensure_packages gcc pkg-config
-  mkdir -p "$work/seccomp"
-  cd "$work/seccomp"
-  apt-get download -qq libseccomp-dev libseccomp2
-  for package in *.deb; do dpkg-deb -x "$package" root; done
-  local usr=$work/seccomp/root/usr lib
-  lib=$(dirname "$(find "$usr/lib" -name libseccomp.a)")
-  sed "s#^prefix=.*#prefix=$usr#" "$lib/pkgconfig/libseccomp.pc" >libseccomp.pc
+  link_seccomp "$work/seccomp"
   module runc "github.com/opencontainers/runc@$RUNC_VERSION"
-  PKG_CONFIG_PATH=$work/seccomp CGO_ENABLED=1 CGO_CFLAGS="-I$usr/include" CGO_LDFLAGS="-L$lib" \
-    nice go build -tags "seccomp netgo osusergo" -ldflags "-s -w -extldflags -static" -o "$out/runc" github.com/opencontainers/runc
+  CGO_ENABLED=1 nice go build -tags "seccomp netgo osusergo" -ldflags "-s -w -extldflags -static" -o "$out/runc" github.com/opencontainers/runc
 }
 
 build_containerd

@@ -6,12 +6,14 @@
 # shellcheck shell=bash disable=SC2034
 CONTAINERD_VERSION=v2.4.2
 RUNC_VERSION=v1.5.2
+CRIO_VERSION=v1.37.0
 KERNEL_PACKAGE=linux-source-6.12
 # Raise it when build-kernel.sh or emulate-rdt.py changes what comes out.
 KERNEL_RECIPE=1
 
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/qos-nri-plugin
 RUNTIMES=$CACHE/runtimes-containerd-$CONTAINERD_VERSION-runc-$RUNC_VERSION
+CRIO=$CACHE/crio-$CRIO_VERSION
 KERNEL=${KERNEL:-${QOS_E2E_KERNEL:-$CACHE/kernel-${KERNEL_PACKAGE#linux-source-}-$KERNEL_RECIPE/bzImage}}
 
 # ensure_packages PACKAGE…: installs those Debian packages that are missing, or says what to install.
@@ -27,4 +29,14 @@ ensure_packages() {
   fi
   apt-get update -qq
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# link_seccomp DIR: unpacks Debian's libseccomp into DIR, instead of installing it, and sets what cgo needs to link with it.
+link_seccomp() {
+  local lib
+  mkdir -p "$1"
+  (cd "$1" && apt-get download -qq libseccomp-dev libseccomp2 && for package in *.deb; do dpkg-deb -x "$package" root; done)
+  lib=$(dirname "$(find "$1/root/usr/lib" -name libseccomp.a)")
+  sed "s#^prefix=.*#prefix=$1/root/usr#" "$lib/pkgconfig/libseccomp.pc" >"$1/libseccomp.pc"
+  export PKG_CONFIG_PATH=$1 CGO_CFLAGS="-I$1/root/usr/include" CGO_LDFLAGS="-L$lib"
 }

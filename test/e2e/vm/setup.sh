@@ -2,7 +2,7 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes ready what the VM tests need: QEMU, the kernel, what runs in it, containerd and runc. Does nothing when all is there.
+# Makes ready what the VM tests need: QEMU, the kernel, what runs in it, containerd, CRI-O and runc. Does nothing when all is there.
 # Prints the paths that the tests use, as NAME=VALUE. Only installing Debian packages needs root.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -11,8 +11,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$CACHE"
 exec 9>"$CACHE/lock"
 flock 9
-ensure_packages qemu-system-x86 busybox-static cpio systemd >&2
+ensure_packages qemu-system-x86 busybox-static cpio systemd conmon >&2
 [ -s "$KERNEL" ] || "$here/build-kernel.sh" "$KERNEL" >&2
 "$here/build-runtimes.sh" "$RUNTIMES" >&2
+"$here/build-crio.sh" "$CRIO" >&2
 echo "KERNEL=$KERNEL"
 echo "RUNTIMES=$RUNTIMES"
+[ ! -x "$CRIO/crio" ] || echo "CRIO=$CRIO"
