@@ -65,14 +65,14 @@ func addFlags(flags *pflag.FlagSet, o *kubeletshim.Options) {
 	flags.StringVar(&o.APISocket, "api-socket", o.APISocket, "unix socket of qos-nri-plugin's node API")
 	flags.StringVar(&o.KubeletDir, "kubelet-dir", o.KubeletDir, "the kubelet's root directory, with device-plugins and pod-resources in it")
 	flags.StringVar(&o.NodeName, "node-name", hostname(), "name of this Node in Kubernetes")
-	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file for the Kubernetes API; empty uses the pod's service account")
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig, "kubeconfig file for the Kubernetes API; empty for the pod's service account")
 	flags.StringSliceVar(&o.Publish, "publish", o.Publish,
 		"what to publish: "+strings.Join(kubeletshim.Publications(), ","))
 	flags.BoolVar(&o.FollowAnnotations, "follow-annotations", o.FollowAnnotations,
 		"change classes of running containers when the annotations of their pods change")
 	flags.DurationVar(&o.Grace, "grace", o.Grace, "how long capacity is kept while qos-nri-plugin is not ready; after that, new pods get no classes")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress,
-		"address that serves /metrics, /healthz and /readyz; if empty, none of them is served")
+		"address that serves /metrics, /healthz and /readyz; empty for none")
 }
 
 func hostname() string {

@@ -60,7 +60,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.ListAssi
 	}
 	o.apiOptions = newAPIOptions(cmd)
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "only pods of this namespace")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show them again at every change, until interrupted")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the table again at every change, until interrupted")
 	return cmd
 }
 

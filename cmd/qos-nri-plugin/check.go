@@ -66,8 +66,7 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 	return cmd
 }
 
-// kindsToCheck returns all kinds of resources that class files can configure. A check with them neither writes nor mounts
-// anything.
+// kindsToCheck returns all kinds of resources that class files can configure, for checks that write and mount nothing.
 func kindsToCheck(o *checkOptions) ([]classes.Kind, error) {
 	if o.offline {
 		return config.OfflineKinds(), nil
@@ -140,7 +139,7 @@ func warningsOf(resources []state.ResourceStatus) []string {
 			warnings = append(warnings, fmt.Sprintf("%s: unavailable on this machine (%s): %s", r.Name, r.Unavailable.Reason, r.Unavailable.Message))
 		}
 		for _, class := range slices.Sorted(maps.Keys(r.Degraded)) {
-			warnings = append(warnings, fmt.Sprintf("%s: class %s is enforced in part: %s", r.Name, class, r.Degraded[class]))
+			warnings = append(warnings, fmt.Sprintf("%s: class %s is enforced only in part: %s", r.Name, class, r.Degraded[class]))
 		}
 		for _, c := range r.Conditions {
 			if !c.Healthy {

@@ -118,7 +118,7 @@ func TestCheckWarnsOfPartlyEnforcedClasses(t *testing.T) {
 		},
 	})
 	wantAnswer(t, answer{
-		Out: "warning: k8s.io/blockio: class throttled is enforced in part: no device matches /dev/vdz\n" +
+		Out: "warning: k8s.io/blockio: class throttled is enforced only in part: no device matches /dev/vdz\n" +
 			"warning: k8s.io/blockio: WeightsEffective: NoScheduler: no disk acts on weights; set its scheduler to bfq\n" +
 			"1 file, 3 resources, 5 classes: OK\n",
 	}, f.check(t, f.dir))

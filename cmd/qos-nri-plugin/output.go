@@ -115,7 +115,7 @@ func plainError(err error) error {
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("not done in time: %s", s.Message())
 	case codes.Unimplemented:
-		return fmt.Errorf("qos-nri-plugin does not support this request, perhaps because it is older than this command: %s", s.Message())
+		return fmt.Errorf("qos-nri-plugin does not support this request; it may be older than this command: %s", s.Message())
 	default:
 		return errors.New(s.Message())
 	}
@@ -135,8 +135,8 @@ func (o *apiOptions) print(cmd *cobra.Command, message proto.Message, table func
 	return err
 }
 
-// follow prints every message of a stream until the user interrupts the command. It prints an empty line between two tables.
-// stream and err are the results of the call that opens the stream. If err is not nil, follow returns err.
+// follow prints every message of a stream, with an empty line between two tables, until the user interrupts the command.
+// stream and err are the results of the call that opens the stream; follow returns err if it is not nil.
 func follow[T any](o *apiOptions, cmd *cobra.Command, stream grpc.ServerStreamingClient[T], err error, write func(*T) error) error {
 	for first := true; err == nil; first = false {
 		var message *T

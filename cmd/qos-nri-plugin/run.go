@@ -57,11 +57,11 @@ func addRunFlags(flags *pflag.FlagSet, o *agent.Options) {
 	flags.StringVar(&o.APISocket, "api-socket", o.APISocket, "unix socket to serve the node API on")
 	flags.StringVar(&o.APISocketGroup, "api-socket-group", o.APISocketGroup, "name or number of a group whose members may use the node API, in addition to root")
 	flags.StringVar(&o.APIReadSocket, "api-read-socket", o.APIReadSocket,
-		"unix socket to serve the node API on without changes of classes; if empty, there is no such socket")
+		"second unix socket of the node API, which only reads; empty for none")
 	flags.StringVar(&o.APIReadSocketGroup, "api-read-socket-group", o.APIReadSocketGroup,
 		"name or number of a group whose members may use --api-read-socket, in addition to root")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress,
-		"address that serves /metrics, /healthz and /readyz; if empty, none of them is served")
+		"address that serves /metrics, /healthz and /readyz; empty for none")
 	flags.StringVar(&o.HostRoot, "host-root", o.HostRoot, "directory that contains the host's /sys, /dev and /proc")
 	flags.StringVar(&o.StateDir, "state-dir", o.StateDir, "directory on a tmpfs for the lock and the checkpoint")
 	flags.BoolVar(&o.MountResctrl, "mount-resctrl", o.MountResctrl, "mount resctrl when it is not mounted")

@@ -46,7 +46,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.StatusRe
 		},
 	}
 	api = newAPIOptions(cmd)
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again at every change, until interrupted")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show the status again at every change, until interrupted")
 	return cmd
 }
 

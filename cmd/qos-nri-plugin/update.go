@@ -54,7 +54,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.UpdateCo
 
 func parseChange(args []string) (change, error) {
 	if len(args) != 2 && len(args) != 3 {
-		return change{}, fmt.Errorf("POD, CONTAINER and RESOURCE=CLASS, or POD and RESOURCE=CLASS, are required, not %d arguments", len(args))
+		return change{}, fmt.Errorf("write POD [CONTAINER] RESOURCE=CLASS, not %d arguments", len(args))
 	}
 
 	wanted := change{pod: args[0]}

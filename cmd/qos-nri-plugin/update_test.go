@@ -51,7 +51,7 @@ container:
     source: SOURCE_UNSPECIFIED
 `}},
 		{"names the containers of a pod for a wrong one", []string{"kube-system/agent", "mian", "rdt=bronze"}, answer{
-			Code: 1, Errors: "Error: pod kube-system/agent has no container \"mian\"; it has main, side\n",
+			Code: 1, Errors: "Error: pod kube-system/agent has no container \"mian\"; its containers: main, side\n",
 		}},
 		{"names the pods for a wrong one", []string{"default/wbe", "main", "rdt=bronze"}, answer{
 			Code: 1, Errors: "Error: no pod \"default/wbe\" with QoS-class resources is on this node; there are default/web, kube-system/agent\n",

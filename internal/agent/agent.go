@@ -104,8 +104,8 @@ func (a *Agent) newNode() (*node.Node, error) {
 }
 
 func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hangup <-chan os.Signal) error {
-	// If the address cannot be used, the process ends. The agent listens before the plugin registers with the runtime, so that
-	// such a process never registers.
+	// The agent listens before the plugin registers with the runtime, so that a process that cannot use the address ends
+	// without registering.
 	listener, err := metrics.Listen(ctx, a.options.MetricsAddress)
 	if err != nil {
 		return err

@@ -14,9 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// readInterval is how often the class files are read. The agent does not watch the files. Watching would gain little,
-// because the kubelet takes up to a minute to update a mounted ConfigMap. Watching would also miss some changes, because
-// the kubelet replaces a symbolic link.
+// readInterval is how often the class files are read. Watching them would gain little, because the kubelet takes up to a
+// minute to update a mounted ConfigMap, and would miss changes, because the kubelet replaces a symbolic link.
 const readInterval = 5 * time.Second
 
 // settleTime is the time after which changed files are read again before they are applied. A program may still be writing
@@ -49,9 +48,9 @@ func (a *Agent) newClassFiles(n *node.Node) *classFiles {
 	return &classFiles{path: a.options.Config, kinds: a.kinds, read: config.HostFiles(a.options.HostRoot), node: n, log: a.log}
 }
 
-// load reads and applies the class files. If load cannot apply the files, the agent continues, because containers would
-// start without their classes if the agent ended. It keeps the previous configuration. If there is no previous
-// configuration, the agent refuses each container that requests a class, with the reason.
+// load reads and applies the class files. If that fails, the previous configuration stays live. Without a previous
+// configuration, containers that request a class are refused. The agent does not end, because containers would then
+// start without their classes.
 func (f *classFiles) load(ctx context.Context) {
 	f.apply(ctx, config.Read(f.path, f.kinds, f.read))
 }
@@ -114,9 +113,9 @@ func (f *classFiles) follow(ctx context.Context, hangup <-chan os.Signal) error 
 	}
 }
 
-// poll reads the class files, and applies them if they differ from the files that were last applied or refused, and are
-// the same as at the previous poll. If the files have changed since the previous poll, poll returns a channel that
-// receives a value when poll must be called again.
+// poll reads the class files. It applies new content when two polls in a row have read it. After the first of the two,
+// poll returns a channel that receives a value when poll must be called again. If the machine refused the current
+// content, poll applies it again after retryTime.
 func (f *classFiles) poll(ctx context.Context) (again <-chan time.Time) {
 	files := config.Read(f.path, f.kinds, f.read)
 	switch files.Hash {

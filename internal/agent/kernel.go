@@ -136,9 +136,9 @@ func newSettler(delays []time.Duration) *settler {
 	return s
 }
 
-// begin is called at each event. If no delay runs, begin starts the first delay. While the first or second delay runs, begin
-// changes nothing, so repeated events do not postpone the timer. While a later delay runs, begin starts the second delay and
-// not the short first delay, so repeated events do not make the timer fire all the time.
+// begin is called at each event. It starts the first delay. If a delay after the second runs, begin starts the second
+// one instead. During the first two delays it changes nothing, so repeated events neither postpone the timer nor make it
+// fire all the time.
 func (s *settler) begin() {
 	switch {
 	case s.at == len(s.delays):
@@ -158,8 +158,8 @@ func (s *settler) next() {
 }
 
 // processTimes returns a function that returns the start time of a process of the host, in clock ticks after the host's
-// boot. The runtime reports PIDs of the host's PID namespace. If /proc shows another PID namespace, processTimes returns
-// nil. It recognizes the host's PID namespace by the kernel thread kthreadd.
+// boot. processTimes returns nil if /proc does not show the host's PID namespace, in which the runtime reports PIDs. It
+// recognizes that namespace by the kernel thread kthreadd.
 func processTimes(host hostfs.Root) func(pid int) (at uint64, exists bool) {
 	threads, err := host.ReadFile("/proc/2/stat")
 	if err != nil || !bytes.Contains(threads, []byte("(kthreadd)")) {

@@ -27,9 +27,9 @@ func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]b
 	return parse(files, err, kinds, readHostFile)
 }
 
-// ReadManifests is like Read, but in a directory it skips the files that have Kubernetes objects of other kinds, and returns
-// the names of these files. If all files of the directory are skipped, FileSet.Err is not nil. The plugin itself uses Read: if
-// the plugin skipped a class file with a misspelled kind, it would remove the classes of that file.
+// ReadManifests is like Read, but in a directory it skips files that have only Kubernetes objects of other kinds, and
+// returns their names. If it skips every file, FileSet.Err is not nil. The plugin uses Read: skipping a class file with
+// a misspelled kind would remove the classes of that file.
 func ReadManifests(path string, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) (set classes.FileSet, skipped []string) {
 	files, err := readFiles(path)
 	var own []classes.File
@@ -57,8 +57,8 @@ func isOtherKind(data []byte) bool {
 	return err == nil && object.APIVersion != "" && object.Kind != "" && object.Kind != classes.FileKind
 }
 
-// parse parses class files. err is the error of reading the files. If err is not nil, parse returns only err and the names and
-// the hash of the files.
+// parse parses class files. err is the error of reading the files. If err is not nil, parse returns it with the names
+// and the hash of the files, and parses nothing.
 func parse(files []classes.File, err error, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) classes.FileSet {
 	set := classes.FileSet{Err: err}
 	for _, file := range files {
@@ -113,14 +113,13 @@ func readOnce(path string) ([]classes.File, error) {
 	return files, errors.Join(errs...)
 }
 
-// list returns the names of the class files in a directory, and the directory from which they must be read. If path is a file,
-// list returns path and one empty name. list skips names that begin with a dot. For a mounted ConfigMap, list returns the
-// directory to which versionLink points, so that all files are read from the same version even if the kubelet replaces the
-// ConfigMap during the read.
+// list returns the names of the class files in a directory, and the directory from which they must be read. Names that
+// begin with a dot are left out. For a file, list returns path and one empty name. For a mounted ConfigMap, it returns
+// the directory to which versionLink points, so that all files come from one version.
 func list(path string) (dir string, names []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", nil, fmt.Errorf("%w; create it, or pass another file or directory", err)
+		return "", nil, fmt.Errorf("%w; create the file or directory, or pass another path", err)
 	}
 	if !info.IsDir() {
 		return path, []string{""}, nil

@@ -99,7 +99,7 @@ func TestUnreadableFilesAreReported(t *testing.T) {
 		path string
 		want string
 	}{
-		"a directory that is not there": {filepath.Join(t.TempDir(), "none"), "create it, or pass another file or directory"},
+		"a directory that is not there": {filepath.Join(t.TempDir(), "none"), "create the file or directory, or pass another path"},
 		"a file of more than 256 KiB":   {directory(t, map[string]string{"a.yaml": large}), "a.yaml"},
 		"a link that leads nowhere":     {dangling(t), "a.yaml"},
 		"a directory among the files":   {directory(t, map[string]string{"a.yaml/b": ""}), "a.yaml"},

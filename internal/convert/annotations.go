@@ -12,12 +12,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// annotation is a class that an annotation of the pod requests, or that is to be added to the annotation.
+// annotation is a request for a class in an annotation of the pod. The annotation exists, or is to be added.
 type annotation struct{ key, resource, class string }
 
-// containerKeys returns the keys of the annotations that request a class of a resource for a container. The value of
-// the first annotation is a list of pairs RESOURCE=CLASS. The other annotations are those that container runtimes
-// define. Their value is a class.
+// containerKeys returns the keys of the annotations that request a class of a resource for a container. The value of the
+// first annotation is a list of pairs RESOURCE=CLASS. The value of the others, which container runtimes define, is a
+// class.
 func containerKeys(resource, container string) []string {
 	keys := []string{classes.ContainerKeyPrefix + container}
 	if short := shortName(resource); short != resource {

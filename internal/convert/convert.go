@@ -1,10 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package convert converts manifests with the qosResources fields of KEP-3008 to manifests for stock Kubernetes. The
-// results use extended resources and annotations. The package edits YAML and JSON with kyaml. It keeps comments and
-// the order of fields, and normalizes blank lines and indentation. It copies documents that do not have these fields
-// byte by byte.
+// Package convert converts manifests with the qosResources fields of KEP-3008 to manifests for stock Kubernetes, with
+// extended resources and annotations. It keeps comments and the order of fields, and normalizes blank lines and
+// indentation. It copies documents without these fields byte by byte.
 package convert
 
 import (
@@ -37,10 +36,10 @@ type problem struct {
 
 func (p problem) Error() string { return p.text }
 
-// Convert converts the manifests of a YAML or JSON file. Errors use name as the name of the file. Convert returns a
-// text unchanged if the text has none of the KEP's fields, even if it is not YAML. A second conversion of the result
-// changes nothing. The error joins all problems. Each problem is one line with file, line, object, field, state and
-// remedy.
+// Convert converts the manifests of a YAML or JSON file. Errors use name as the name of the file. A text without the
+// KEP's fields stays unchanged, even if it is not YAML. Converting the result again changes nothing.
+//
+// The error joins all problems. Each is one line with file, line, object, field, state and remedy.
 func Convert(name string, text []byte, known Known) (Result, error) {
 	if !bytes.Contains(text, []byte(fieldName)) {
 		return Result{Text: text}, nil

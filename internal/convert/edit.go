@@ -79,8 +79,7 @@ func childMapping(m *yaml.Node, name string) *yaml.Node {
 	}
 
 	if len(value.Content) == 0 {
-		// An empty mapping is written as {}, and a mapping with fields as a block. The comment after {} must then
-		// follow the key.
+		// The comment after {} moves to the key, because a mapping with fields is written as a block.
 		key.LineComment = strings.TrimSpace(key.LineComment + " " + value.LineComment)
 		*value = *newMapping()
 	}

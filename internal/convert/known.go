@@ -106,9 +106,9 @@ func (k Known) check(resource, class string) string {
 	case k.from == "":
 		return ""
 	case !ok:
-		return fmt.Sprintf("resource %s does not exist in %s; available are %s", resource, k.from, listed(slices.Sorted(maps.Keys(k.resources))))
+		return fmt.Sprintf("resource %s does not exist in %s; available: %s", resource, k.from, listed(slices.Sorted(maps.Keys(k.resources))))
 	case class == classes.SystemDefault || known.classes == nil || slices.Contains(known.classes, class):
 		return ""
 	}
-	return fmt.Sprintf("class %q of %s does not exist in %s; available are %s", class, resource, k.from, listed(known.classes))
+	return fmt.Sprintf("class %q of %s does not exist in %s; available: %s", class, resource, k.from, listed(known.classes))
 }

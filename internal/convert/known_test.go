@@ -53,7 +53,7 @@ func TestKnownFromNodesHasTheClassesOfAllNodes(t *testing.T) {
 		},
 		{
 			"nothing else", "    container: [{name: blockio, classes: []}]\n",
-			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: resource k8s.io/blockio does not exist in the cluster; available are k8s.io/rdt, vendor.example/away, vendor.example/net",
+			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: resource k8s.io/blockio does not exist in the cluster; available: k8s.io/rdt, vendor.example/away, vendor.example/net",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestConvertWithoutKnownResources(t *testing.T) {
 		{
 			"what has no known scope is asked for by annotation, with a note", pod("", "  qosResources: [{name: vendor.example/net, class: fast}]\n", "      {}\n"),
 			strings.Replace(pod("  annotations:\n    qos.noderesource.dev/pod: vendor.example/net=fast\n", "", ""), "resources:\n", "resources: {}\n", 1),
-			[]string{"the scheduler does not see requests for vendor.example/net by annotation, because its scope is unknown; " +
+			[]string{"the scope of vendor.example/net is unknown, so the pod requests the class by annotation, which the scheduler does not see; " +
 				"pass --class-files or --from-cluster"},
 		},
 		{

@@ -131,8 +131,8 @@ func oneUnit(r *request, found comments) field {
 	return field{extended(r.resource, r.class), &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagInt, Value: "1"}, found}
 }
 
-// limited finds an extended resource in the container's limits that requests a class of the same QoS-class resource
-// as r. contradicts is true if this extended resource requests another class than r.
+// limited finds an extended resource in the container's limits that requests a class of the same QoS-class resource as
+// r. contradicts is true if the two classes differ.
 func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	for key := range fields(c.limits.value) {
 		class, ok := strings.CutPrefix(key.Value, prefix(r.resource))
@@ -150,8 +150,8 @@ func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 // prefix returns the prefix that the extended resources for all classes of a QoS-class resource have in common.
 func prefix(resource string) string { return strings.TrimSuffix(extended(resource, "x"), "x") }
 
-// isOfOther reports whether the extended resource for this resource and class belongs to another resource, which has
-// a longer name. For example, class "b.c" of "x/a" and class "c" of "x/a.b" have the same extended resource.
+// isOfOther reports whether the extended resource of this resource and class belongs to a resource with a longer name.
+// For example, class "b.c" of "x/a" and class "c" of "x/a.b" have the same extended resource.
 func (p *pod) isOfOther(resource, class string) bool {
 	isLonger := func(other string) bool {
 		return len(other) > len(resource) && strings.HasPrefix(prefix(resource)+class, prefix(other))
@@ -177,7 +177,7 @@ func (p *pod) requestForPod(r *request) {
 	switch {
 	case r.class == classes.SystemDefault:
 	case scope == "":
-		p.note("the scheduler does not see requests for %s by annotation, because its scope is unknown; "+
+		p.note("the scope of %s is unknown, so the pod requests the class by annotation, which the scheduler does not see; "+
 			"pass --class-files or --from-cluster", r.resource)
 	case scope == classes.PodScope:
 		p.addToFirst(r)

@@ -118,7 +118,7 @@ func (d *document) canonical(name string) string {
 
 	full = withDomain(name)
 	if classes.ValidateResourceName(full) == nil {
-		d.note("resource %s has no domain, but Kubernetes requires one here; it is converted to %s", name, full)
+		d.note("resource %s has no domain, but Kubernetes requires one here; the name becomes %s", name, full)
 	}
 	return full
 }

@@ -89,7 +89,7 @@ func (q *quota) addResource(r request, scope classes.Scope) {
 		q.fault(r.place, "resource %s is defined twice; keep one of them", r.resource)
 		return
 	case known.scope != scope:
-		q.fault(r.place, "%s is in the scope %s in %s; put it under %s", r.resource, known.scope, q.known.from, known.scope)
+		q.fault(r.place, "%s has the scope %s in %s; put it under %s", r.resource, known.scope, q.known.from, known.scope)
 		return
 	case known.classes == nil:
 		q.fault(r.place, "the classes of %s are unknown, because no node has this resource; pass the classes with --class-files", r.resource)
@@ -176,7 +176,7 @@ func (q *quota) checkHard() {
 	for key := range fields(q.hard.value) {
 		name, ok := strings.CutPrefix(key.Value, unenforcedPrefix)
 		if ok && strings.Contains(name, "/") {
-			q.note("%s%s limits nothing: Kubernetes accepts it and never enforces it for extended resources; write %s%s",
+			q.note("%s%s limits nothing, because Kubernetes never enforces this prefix for extended resources; write %s%s",
 				unenforcedPrefix, name, quotaPrefix, name)
 		}
 	}
@@ -226,7 +226,7 @@ func (d *document) checkQuotas(n *yaml.Node, at place, namespace string) bool {
 func (d *document) setNamespace(n *yaml.Node, at place, namespace string) {
 	metadata := d.mapping(n, "metadata", at)
 	if metadata.value == nil {
-		d.fault(at, "has no metadata; give it a name")
+		d.fault(at, "has no metadata; add metadata.name")
 		return
 	}
 
@@ -234,6 +234,6 @@ func (d *document) setNamespace(n *yaml.Node, at place, namespace string) {
 	case e.key == nil:
 		d.later(func() { addFields(metadata.value, field{key: "namespace", value: newText(namespace)}) })
 	case e.node.Value != namespace:
-		d.fault(e.place, "is %s, not %s as on the command line; remove one of them", describe(e.node), quote(namespace))
+		d.fault(e.place, "is %s, not %s as on the command line; remove one of the two", describe(e.node), quote(namespace))
 	}
 }

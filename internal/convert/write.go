@@ -29,7 +29,7 @@ func (d *document) rewrite() []byte {
 	for i, root := range append([]*yaml.Node{d.root}, d.added...) {
 		text, err := d.encode(root)
 		if err != nil {
-			d.fault(place{line: d.line}, "cannot be written as YAML (%s); write it without tags, and in plain block style", oneLine(err.Error()))
+			d.fault(place{line: d.line}, "cannot be written as YAML (%s); write the document without tags, in block style", oneLine(err.Error()))
 			return nil
 		}
 		if i > 0 {

@@ -81,9 +81,9 @@ func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
 	return list
 }
 
-// account compares the owners of a class with kubelet's allocations. If kubelet allocated the class of an owner, this
-// owner counts as accounted for, even if kubelet does not report the owner's device. Kubelet never reports init
-// containers, and for some time after its start it does not report all pods.
+// account compares the owners of a class with kubelet's allocations. An owner whose class was allocated by kubelet
+// counts as accounted for, even if kubelet does not report its device, as for init containers and shortly after
+// kubelet's start.
 func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners := ownersOf(c, assignments)
 	u := usage{allocated: deviceIDs(a.devices[c.extended]), granted: a.granted[c.extended]}
@@ -116,9 +116,9 @@ func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *alloc
 	return u
 }
 
-// accountFromCache replaces account while kubelet does not answer. It uses the cached devices in place of kubelet's
-// answer. An owner counts as accounted for if it has a cached device or if kubelet allocated the class to it. A pod
-// that owns a class of pod scope also counts if there is a granted device that no other owner uses.
+// accountFromCache replaces account while kubelet does not answer. An owner counts as accounted for if it has a cached
+// device or if kubelet allocated the class to it. A pod that owns a class of pod scope also counts if there is a granted
+// device that no other owner uses.
 func accountFromCache(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners, holders := ownersOf(c, assignments), a.holders(c)
 	granted := a.granted[c.extended]

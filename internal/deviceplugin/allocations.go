@@ -135,7 +135,7 @@ type allocationCache struct {
 	// synced is true after kubelet has reported all of its pods once.
 	synced bool
 	// devices lists the devices in kubelet's last answer, and the cached devices of pods that are missing from that
-	// answer. It is structured like allocations.devices.
+	// answer. It has the same keys as allocations.devices.
 	devices map[string]map[owner][]string
 	// granted has the devices that Allocate has granted and that kubelet has not reported since then. Init containers
 	// may hold these devices. The keys are extended resource and device ID, the value is the time of the grant.
@@ -167,8 +167,8 @@ func (l *allocationCache) grant(granted map[string][]string, now time.Time) {
 }
 
 // merge stores kubelet's answer, and adds the cached devices of pods that are missing from the answer. While kubelet
-// starts, merge does this for all missing pods. Later it does this only for a missing pod that has a class of pod scope
-// or a class that kubelet allocated. assignments is nil if the assignments are unknown.
+// starts, it adds them for every missing pod; later only for a missing pod that has a class of pod scope or a class that
+// kubelet allocated. assignments is nil if the assignments are unknown.
 //
 // If in doubt, merge keeps a device. A free device that stays listed is harmless, but if an allocated device is not
 // listed, kubelet fails the device's pod.

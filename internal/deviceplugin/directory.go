@@ -54,9 +54,8 @@ func (d *directory) watch() {
 	failed := false
 	for _, dir := range []string{d.root, filepath.Join(d.root, pluginsDirectory), filepath.Join(d.root, podResourcesDirectory)} {
 		err := d.watcher.Add(dir)
-		// A missing or unreadable directory is no failure of the watch. The code that uses the directory reports it.
-		// The watch of d.root reports the creation of a missing subdirectory. ErrClosed means that the process is
-		// ending.
+		// A missing or unreadable directory is no error here: the code that uses the directory reports it, and the watch
+		// of d.root reports its creation. ErrClosed means that the process is ending.
 		if err != nil && !errors.Is(err, fsnotify.ErrClosed) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 			failed = true
 			d.fail(err)

@@ -73,8 +73,8 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	return list
 }
 
-// insert adds c to list, which has one class for each extended resource. If list already has a class with the extended
-// resource of c, only one of the two stays in list, and its field others gets the other one.
+// insert adds c to list. Of two classes with the same extended resource, list has only one, and the field others of this
+// class has the other.
 func insert(list []class, c class) []class {
 	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
 	if i < 0 {
@@ -96,9 +96,9 @@ type device struct {
 	healthy bool
 }
 
-// plan returns the devices to list. It lists all allocated devices, and free devices up to the capacity. For each
-// assignment that kubelet does not account for, plan makes one free device unhealthy. It chooses the free devices
-// with the highest numbers first, and devices that Allocate has granted last.
+// plan returns the devices to list: all allocated devices, and free devices up to the capacity. For each assignment that
+// kubelet does not account for, plan makes one free device unhealthy. It takes the highest numbers first. Devices that
+// Allocate has granted come last.
 //
 // Allocated devices stay healthy, because a kubelet that has restarted fails pods whose devices are unhealthy.
 func plan(c class, u usage) []device {
@@ -146,12 +146,11 @@ func candidates(c class, u usage, size int) []string {
 	return ids
 }
 
-// phaseOut returns the devices to list: the wanted devices, and listed devices that stopped being wanted less than ttl
-// ago. The latter are unhealthy. They stay listed because kubelet chooses a device, calls Allocate, and then looks the
-// device up in the list again. If the device is missing by then, kubelet panics.
+// phaseOut returns the wanted devices, and as unhealthy devices those listed devices that stopped being wanted less than
+// ttl ago. Kubelet reads a device in its list again after it has called Allocate, and panics if the device is missing.
 //
-// leaving has the time at which each device stopped being wanted. phaseOut updates leaving. The second result is the
-// time after which phaseOut must be called again; 0 means never.
+// leaving has the time at which each device stopped being wanted; phaseOut updates it. phaseOut must be called again
+// after the second result; 0 means never.
 func phaseOut(listed, wanted []device, leaving map[string]time.Time, now time.Time, ttl time.Duration) ([]device, time.Duration) {
 	list := slices.Clone(wanted)
 	stays := make(map[string]bool, len(wanted))

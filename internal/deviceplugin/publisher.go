@@ -187,7 +187,7 @@ func (p *Publisher) publishLoop(ctx context.Context) {
 	}
 }
 
-// after is time.After, except that for a duration of 0 the channel never receives a value.
+// after is time.After, but its channel never receives a value if the duration is 0.
 func after(d time.Duration) <-chan time.Time {
 	if d == 0 {
 		return nil

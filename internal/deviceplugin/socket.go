@@ -98,7 +98,7 @@ func removeStale(ctx context.Context, path string) error {
 	err := unixsocket.RemoveStale(ctx, path)
 	switch {
 	case errors.Is(err, unixsocket.ErrNotSocket):
-		return fmt.Errorf("%s is not a socket; remove it", path)
+		return fmt.Errorf("%s is not a socket; remove the file", path)
 	case errors.Is(err, unixsocket.ErrServed):
 		return fmt.Errorf("another process serves %s; check for a second qos-kubelet-shim on this node", path)
 	}

@@ -35,9 +35,9 @@ const (
 	requestBurst      = 30
 )
 
-// Config returns a client configuration for the file kubeconfig. If kubeconfig is empty, it is for the pod's service
-// account. Config makes no request. Typed clients use protobuf. No client retries a request that an overloaded server
-// rejects. The callers of the client retry, with Retry.
+// Config returns a client configuration for the file kubeconfig or, if kubeconfig is empty, for the pod's service
+// account. It makes no request. Typed clients use protobuf. A client does not retry a request that an overloaded server
+// rejects; its callers do, with Retry.
 func Config(kubeconfig, userAgent string) (*rest.Config, error) {
 	config, err := load(kubeconfig)
 	if err != nil {

@@ -23,9 +23,9 @@ type ListerWatcher[L runtime.Object] interface {
 // NewInformer returns an informer for objects that have the type of example and match a field selector. The caller must
 // run the informer until ctx ends.
 //
-// The informer calls the function done with the error of each failed list or watch request, and with nil when a watch
-// begins. An error handler would not be enough: client-go retries some requests without calling it, and a list may
-// succeed while watches fail. After a failure, the informer waits as Retry does, in addition to client-go's backoff.
+// The informer calls done with the error of each failed list or watch request, and with nil when a watch begins.
+// client-go's error handler would miss some failures. After a failure, the informer waits as Retry does, in addition to
+// client-go's backoff.
 func NewInformer[L runtime.Object](
 	ctx context.Context, client ListerWatcher[L], fieldSelector string, example runtime.Object, done func(error),
 ) cache.SharedIndexInformer {
@@ -64,8 +64,8 @@ func NewInformer[L runtime.Object](
 		},
 	}
 	informer := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(requests, client), example, 0, cache.Indexers{})
-	// This handler replaces client-go's, which would log the errors that done gets. The call fails only if the informer
-	// has already been started.
+	// This handler replaces client-go's handler, which would log the errors. The call fails only if the informer has
+	// already been started.
 	_ = informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 	return informer
 }

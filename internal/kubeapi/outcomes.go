@@ -20,9 +20,8 @@ type OutcomeLog struct {
 	last error
 }
 
-// Record logs the outcome of an attempt if the outcome differs from the previous attempt's. If both outcomes are
-// Failed, Record also logs if the messages differ. It ignores the messages of other outcomes, because each of these
-// outcomes has only one remedy.
+// Record logs the outcome of an attempt if it differs from the previous attempt's outcome. It also logs a failure whose
+// message has changed. The messages of other outcomes do not matter, because each of these outcomes has only one remedy.
 func (l *OutcomeLog) Record(err error) {
 	outcome, last := OutcomeOf(err), OutcomeOf(l.last)
 	switch {

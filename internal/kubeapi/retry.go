@@ -45,9 +45,9 @@ func (r *Retry) Failed(err error) {
 // Reset allows an attempt at once, and resets the number of failures.
 func (r *Retry) Reset() { *r = Retry{} }
 
-// delay returns the time to wait after err. failures is the number of consecutive failures before err. The delay is a
-// random part of a step, plus the time that the server requests. The step doubles with each failure, up to maxStep. For
-// an error that an administrator has to fix, the step is always maxStep. random is at least 0 and less than 1.
+// delay returns the time to wait after err: a random part of a step, plus the time that the server requests. The step
+// doubles with each of the consecutive failures before err, up to maxStep. For an error that an administrator has to
+// fix, the step is always maxStep. random is at least 0 and less than 1.
 func delay(err error, failures int, random float64) time.Duration {
 	step := maxStep
 	if !needsPerson(err) && failures < 10 {
@@ -70,9 +70,9 @@ func needsPerson(err error) bool {
 	return false
 }
 
-// Breaker is a rate limit and a circuit breaker for the requests of one node. It opens when the API server cannot
-// serve any request. Separate backoffs of the objects would not be enough, because the objects of a node together
-// could still use the node's whole rate limit. Breaker is safe for concurrent use.
+// Breaker is a rate limit and a circuit breaker for the requests of one node. It opens when the API server cannot serve
+// any request. Backoffs of single objects would not be enough, because all objects of a node together could still use
+// its whole rate limit. Breaker is safe for concurrent use.
 type Breaker struct {
 	limit flowcontrol.RateLimiter
 

@@ -202,7 +202,7 @@ func explain(err error) error {
 		return nil
 	case kubeapi.NoSuchKind:
 		return errors.New("this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; " +
-			"if only its CRD is missing: kubectl apply -f deploy/kubernetes/crd.yaml")
+			"if only the CRD is missing, run: kubectl apply -f deploy/kubernetes/crd.yaml")
 	case kubeapi.Forbidden:
 		return fmt.Errorf("%w: %s; list your permissions with: kubectl auth can-i --list", errForbidden, kubeapi.Message(err))
 	case kubeapi.Unauthorized:

@@ -52,10 +52,10 @@ spec:
 // withNetwork is stockPod where it is known that the network is for pods.
 var withNetwork = stockPod + "        qos.noderesource.dev/network.fast: 1\n"
 
-const networkNotes = `note: resource network has no domain, but Kubernetes requires one here; it is converted to qos.noderesource.dev/network
+const networkNotes = `note: resource network has no domain, but Kubernetes requires one here; the name becomes qos.noderesource.dev/network
 `
 
-const unknownNote = `note: the scheduler does not see requests for qos.noderesource.dev/network by annotation, because its scope is unknown; pass --class-files or --from-cluster
+const unknownNote = `note: the scope of qos.noderesource.dev/network is unknown, so the pod requests the class by annotation, which the scheduler does not see; pass --class-files or --from-cluster
 `
 
 const networkNode = `apiVersion: qos.noderesource.dev/v1alpha1

@@ -39,9 +39,9 @@ func TestWhatTheClusterCannotDoIsALineWithTheRemedy(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"the CRD is missing", []string{"nodes"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only its CRD is missing: kubectl apply -f deploy/kubernetes/crd.yaml"},
-		{"the CRD is missing, and a node named", []string{"nodes", "node-1"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only its CRD is missing: kubectl apply -f deploy/kubernetes/crd.yaml"},
-		{"the CRD is missing for pods", []string{"pods"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only its CRD is missing: kubectl apply -f deploy/kubernetes/crd.yaml"},
+		{"the CRD is missing", []string{"nodes"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only the CRD is missing, run: kubectl apply -f deploy/kubernetes/crd.yaml"},
+		{"the CRD is missing, and a node named", []string{"nodes", "node-1"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only the CRD is missing, run: kubectl apply -f deploy/kubernetes/crd.yaml"},
+		{"the CRD is missing for pods", []string{"pods"}, noCRD, "this cluster has no kind NodeQOSResources; install the plugin as docs/kubernetes.md describes; if only the CRD is missing, run: kubectl apply -f deploy/kubernetes/crd.yaml"},
 		{"a permission is missing", []string{"top"}, forbidden, `a permission is missing: nodeqosresources.qos.noderesource.dev is forbidden: User "eve" cannot list resource "nodeqosresources" in API group "qos.noderesource.dev" at the cluster scope; list your permissions with: kubectl auth can-i --list`},
 		{"credentials are not accepted", []string{"nodes"}, apierrors.NewUnauthorized("Unauthorized"), "the API server does not accept the credentials: Unauthorized; log in again, or choose others with --kubeconfig or --context"},
 		{"nobody answers", []string{"nodes"}, unreachable, "the API server at https://10.0.0.1:6443 does not answer: connection refused; check the cluster with: kubectl config current-context"},
@@ -60,8 +60,8 @@ func TestWithoutTheRightToReadNodesThePodConditionsAreShown(t *testing.T) {
 	r.objects.PrependReactor("*", nodeqosv1alpha1.Plural, failing(apierrors.NewForbidden(nodeqosv1alpha1.Resource("x"), "", errors.New("no"))))
 	wantAnswer(t, answer{Out: `
 POD    CONTAINER   RESOURCE     REQUESTED   EFFECTIVE   SOURCE      WHY
-cart   main        k8s.io/rdt   gold        unknown     container   NodeNotReported: no NodeQOSResources of node-1 can be read; does qos-kubelet-shim run there? (condition of the pod: main: k8s.io/rdt gold (container); sidecar: k8s.io/rdt silver (update))
-cart   sidecar     k8s.io/rdt   bronze      unknown     container   NodeNotReported: no NodeQOSResources of node-1 can be read; does qos-kubelet-shim run there? (condition of the pod: main: k8s.io/rdt gold (container); sidecar: k8s.io/rdt silver (update))
+cart   main        k8s.io/rdt   gold        unknown     container   NodeNotReported: no NodeQOSResources of node-1 can be read; check that qos-kubelet-shim runs there (condition of the pod: main: k8s.io/rdt gold (container); sidecar: k8s.io/rdt silver (update))
+cart   sidecar     k8s.io/rdt   bronze      unknown     container   NodeNotReported: no NodeQOSResources of node-1 can be read; check that qos-kubelet-shim runs there (condition of the pod: main: k8s.io/rdt gold (container); sidecar: k8s.io/rdt silver (update))
 `, Errors: `Note: only requests and conditions of pods are shown: a permission is missing: x.qos.noderesource.dev is forbidden: no; list your permissions with: kubectl auth can-i --list
 `}, r.run(t, "pods", "-n", "shop", "cart"))
 }

@@ -54,8 +54,8 @@ vendor.example/fixed     a        1       0        inf        0
 vendor.example/network   fast     1       1        2          0
 vendor.example/network   slow     1       0        inf        0
 `, Errors: `
-Note: the numbers of node-2 are outdated, because qos-nri-plugin is not ready there
-Note: the numbers of node-1 are outdated, because qos-kubelet-shim there does not report any more
+Note: the numbers of node-2 are outdated, because qos-nri-plugin is not ready
+Note: the numbers of node-1 are outdated, because qos-kubelet-shim does not report any more
 `}, r.run(t, "top"))
 }
 
@@ -66,7 +66,7 @@ func TestPodsOfANodeThatDoesNotReportSayHowOldTheirStateIs(t *testing.T) {
 	}
 	r.holds(t, "main=gold")
 	r.reportedAt(t, "n1", elevenMinutesAgo)
-	const want = "p | main | k8s.io/rdt | gold | gold | container | NodeNotReported: last known state: the last report of qos-kubelet-shim of n1 was 10m ago"
+	const want = "p | main | k8s.io/rdt | gold | gold | container | NodeNotReported: last known state: qos-kubelet-shim of n1 reported last 10m ago"
 	if got := bare(r.run(t, "pods", "p").Out); got != want {
 		t.Errorf(" got %s\nwant %s", got, want)
 	}

@@ -92,8 +92,8 @@ func current(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) bool {
 	return ready != nil && ready.Status == metav1.ConditionTrue && !node.Status.Expired(now)
 }
 
-// lastReport returns roughly how long ago a node reported last. A watch prints a node again when its text changes. With
-// the exact time, this would happen every minute.
+// lastReport returns roughly how long ago a node reported last. An exact time would make a watch print the node again
+// every minute.
 func lastReport(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) string {
 	age := now.Sub(node.Status.LastHeartbeatTime.Time)
 	for _, unit := range []time.Duration{24 * time.Hour, time.Hour, 10 * time.Minute} {
@@ -108,7 +108,7 @@ func lastReport(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) string {
 // state is current, or if nothing is known about the plugin.
 func notCurrent(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) (reason, sentence string) {
 	if node.Status.Expired(now) {
-		return "NodeNotReported", fmt.Sprintf("the last report of qos-kubelet-shim of %s was %s", node.Name, lastReport(node, now))
+		return "NodeNotReported", fmt.Sprintf("qos-kubelet-shim of %s reported last %s", node.Name, lastReport(node, now))
 	}
 	if ready := readyCondition(node); ready != nil && ready.Status != metav1.ConditionTrue {
 		return "PluginNotReady", fmt.Sprintf("qos-nri-plugin of %s has not been ready since %s", node.Name, timeText(&ready.LastTransitionTime))

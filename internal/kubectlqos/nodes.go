@@ -60,7 +60,7 @@ Documents (-o json, yaml, …) are the NodeQOSResources of the cluster.`,
 		},
 	}
 	o.addFlags(cmd, true)
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After showing them, watch for changes until interrupted.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After the table, show every change until interrupted.")
 	return cmd
 }
 
@@ -98,7 +98,7 @@ func (o *nodesCommand) run(cmd *cobra.Command) error {
 func (o *nodesCommand) showFirst(list *unstructured.UnstructuredList) error {
 	switch {
 	case o.documents == nil && len(list.Items) == 0 && !o.watch:
-		fmt.Fprintln(o.streams.ErrOut, "No node reports QoS-class resources. Does qos-kubelet-shim run?")
+		fmt.Fprintln(o.streams.ErrOut, "No node reports QoS-class resources; check that qos-kubelet-shim runs.")
 		return nil
 	case o.documents == nil:
 		return o.show(list.Items)

@@ -65,9 +65,8 @@ func (o *output) read(cmd *cobra.Command) (err error) {
 
 func (o *output) wide() bool { return *o.flags.OutputFormat == formatWide }
 
-// documentPrinter prints JSON or YAML like the printers of cli-runtime, but escapes control characters. Users can
-// write control characters into the annotations of their pods. Without the escapes, a terminal would interpret
-// control characters in JSON output, and sigs.k8s.io/yaml would refuse to print YAML.
+// documentPrinter prints JSON or YAML like the printers of cli-runtime, but escapes the control characters that users
+// can write into annotations. A terminal would interpret them in JSON, and sigs.k8s.io/yaml would refuse to print them.
 type documentPrinter struct {
 	json printers.ResourcePrinter
 	yaml bool

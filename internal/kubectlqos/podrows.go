@@ -34,7 +34,8 @@ type podRow struct {
 	Source string `json:"source"`
 	// Effective is the class in effect, which is "" for the system default. It is null if nothing runs or the class is unknown.
 	Effective *string `json:"effective"`
-	// Reason and Message explain why the class in effect is not the wanted class. Both are empty if it is the wanted class.
+	// Reason and Message explain why the class in effect is not the wanted class. Both are empty if the two classes are
+	// the same.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	Node    string `json:"node"`
@@ -252,6 +253,6 @@ func (v *podView) effectiveRow(c containerView, resource string, want classes.As
 	return row, has, is
 }
 
-// keyText returns the source of a request. This is the key of an annotation, or the name of an extended resource if
-// the kubelet added the annotation for that resource.
+// keyText returns the source of a request: the key of an annotation, or the name of the extended resource for which the
+// kubelet added the annotation.
 func keyText(key string) string { return strings.TrimPrefix(key, classes.AllocatedKeyPrefix) }

@@ -69,7 +69,7 @@ requestedBy, source, effective, reason, message and node. A class "" is the syst
 	o.addFlags(cmd, false)
 	cmd.Flags().BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show pods of all namespaces.")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "Label selector of the pods, e.g. -l key1=value1,key2=value2.")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After showing them, watch for changes until interrupted.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After the table, show every change until interrupted.")
 	return cmd
 }
 

@@ -90,7 +90,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"no node has the class", aPod("p").limited("qos.noderesource.dev/rdt.platin").unschedulable("…"), "", nil,
 			`p | main | k8s.io/rdt | platin | - | - | UnknownClass: class "platin" of k8s.io/rdt does not exist on any node; available: gold, silver, bronze, old`},
 		{"it is not scheduled yet", aPod("p").asks("rdt=gold"), "", nil,
-			"p | main | k8s.io/rdt | gold | - | container | Pending: it has no node yet"},
+			"p | main | k8s.io/rdt | gold | - | container | Pending: the pod has no node yet"},
 
 		{"it is refused a class that is full", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "rpc error: …").
 			reported(corev1.ConditionFalse, "ClassFull", `pod default/p container main: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: silver (1 free), bronze`, "12:55:00"), "", nil,
@@ -107,7 +107,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			"p | main | k8s.io/rdt | - | - | -\n" +
 				`p | main | vendor.example/x | a | - | - | UnknownResource: resource "vendor.example/x" does not exist on this node; available: k8s.io/rdt`},
 		{"its annotation is nonsense", aPod("p").on("n1").asks("gold").waiting("CreateContainerError", "…"), "", nil,
-			`p | main | k8s.io/rdt | - | - | - | BadRequest: the request has "gold" where resource=class is needed`},
+			`p | main | k8s.io/rdt | - | - | - | BadRequest: the request has "gold", which is not of the form resource=class`},
 		{"annotation and limits contradict", aPod("p").on("n1").asks("rdt=silver").limited(gold).waiting("CreateContainerError", "…"), "", nil,
 			`p | main | k8s.io/rdt | silver | - | - | Contradiction: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits`},
 		{"two classes are in its limits", aPod("p").on("n1").limited(gold).limited("qos.noderesource.dev/rdt.silver").waiting("CreateContainerError", "…"), "", nil,
@@ -143,30 +143,30 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			annotated("qos.noderesource.dev/pods", "rdt=gold").annotated(podKey, "vendor.example/disk=fast").running().
 			reported(corev1.ConditionFalse, "AnnotationIgnored", "annotation …; in effect: main: k8s.io/rdt bronze (default)", "12:40:00"), "main=bronze/default",
 			func(t *testing.T, r *rig) { r.addPodResource(t, "vendor.example/disk", true) },
-			"p | <pod> | vendor.example/disk | fast | <system default> | pod | NotFollowed: the class was requested after the start, and was not changed yet\n" +
+			"p | <pod> | vendor.example/disk | fast | <system default> | pod | NotFollowed: the class was requested after the container started, and is not applied yet\n" +
 				"p | main | k8s.io/rdt | - | bronze | default\n" +
 				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods requests nothing; write qos.noderesource.dev/pod or container.qos.noderesource.dev/<container>"},
 		{"its annotation changed, and nobody follows", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
 			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)["followsAnnotations"] = false })
-		}, "p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the start; without --follow-annotations of qos-kubelet-shim, the request applies only to new pods"},
+		}, "p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the container started; without --follow-annotations of qos-kubelet-shim, the request applies only to new pods"},
 		{"a change is refused", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionFalse, "ChangeRefused", `pod default/p container main: class "silver" of k8s.io/rdt is full: 1 of 1 in use; in effect: main: k8s.io/rdt gold (container)`, "12:55:00"), "main=gold", nil,
 			`p | main | k8s.io/rdt | silver | gold | container | ChangeRefused: class "silver" of k8s.io/rdt is full: 1 of 1 in use`},
 		{"its class was changed by hand", aPod("p").on("n1").limited(gold).running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:55:00"), "main=silver/update", nil,
-			"p | main | k8s.io/rdt | gold | silver | update | Changed: its class was changed while it ran; a new container gets the classes that the pod requests"},
+			"p | main | k8s.io/rdt | gold | silver | update | Changed: the class was changed at run time; a new container gets the class that the pod requests"},
 		{"it ran before the plugin came", aPod("p").on("n1").asks("rdt=gold").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (adopted)", "12:55:00"), "main=silver/adopted", nil,
-			"p | main | k8s.io/rdt | gold | silver | adopted | Adopted: the plugin found it running in this class"},
+			"p | main | k8s.io/rdt | gold | silver | adopted | Adopted: found running in this class; the log of qos-nri-plugin has the reason"},
 		{"it ran before there was a default", aPod("p").on("n1").running(), "", nil,
-			"p | main | k8s.io/rdt | - | <system default> | default | CreatedBefore: it was created with another plugin or other class files; recreate it"},
+			"p | main | k8s.io/rdt | - | <system default> | default | CreatedBefore: created before the current plugin or class files; recreate the pod"},
 
 		{"the condition is newer than the holders", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:59:30"), "main=gold", nil,
 			"p | main | k8s.io/rdt | silver | gold | container | NotReported: the node has not reported the latest change (condition of the pod: main: k8s.io/rdt silver (update))"},
 		{"the holders are newer than the condition", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (container)", "12:40:00"), "main=gold", nil,
-			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the start, and was not changed yet"},
+			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the container started, and is not applied yet"},
 		{"it has just started, and the node has not reported it yet", aPod("p").on("n1").asks("rdt=gold").since(time.Date(2026, 5, 1, 12, 59, 50, 0, time.UTC)), "", nil,
 			`p | main | k8s.io/rdt | gold | unknown | container | NotReported: the container or pod has just started, or its node does not list all containers and pods that have classes; see "qos-nri-plugin assignments" on the node`},
 		{"not all holders are named", aPod("p").on("n1").asks("rdt=gold").running(), "", func(t *testing.T, r *rig) {
@@ -178,7 +178,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		}, `p | main | k8s.io/rdt | gold | unknown | container | NotReported: the container or pod has just started, or its node does not list all containers and pods that have classes; see "qos-nri-plugin assignments" on the node (condition of the pod: main: k8s.io/rdt gold (container))`},
 		{"it is to be evicted", aPod("p").on("n1").asks("rdt=old").running(), "main=old/container", func(t *testing.T, r *rig) {
 			r.updateRDT(t, "old", func(of map[string]any) { of["holders"].([]any)[0].(map[string]any)["reason"] = "ClassRemoved" })
-		}, "p | main | k8s.io/rdt | old | old | container | ClassRemoved: its class is no longer configured, and its pod will be evicted"},
+		}, "p | main | k8s.io/rdt | old | old | container | ClassRemoved: the class is no longer configured, and the pod will be evicted"},
 		{"of two containers of one name that is shown which has what was asked for", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold/container,main=silver/container", nil,
 			"p | main | k8s.io/rdt | silver | silver | container"},
 		{"the plugin is away", aPod("p").on("n1").asks("rdt=gold").running(), "main=gold", func(t *testing.T, r *rig) {
@@ -188,7 +188,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			})
 		}, "p | main | k8s.io/rdt | gold | gold | container | PluginNotReady: last known state: qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z"},
 		{"its node has no NodeQOSResources", aPod("p").on("n9").asks("rdt=gold").running(), "", nil,
-			"p | main | k8s.io/rdt | gold | unknown | container | NodeNotReported: no NodeQOSResources of n9 can be read; does qos-kubelet-shim run there?"},
+			"p | main | k8s.io/rdt | gold | unknown | container | NodeNotReported: no NodeQOSResources of n9 can be read; check that qos-kubelet-shim runs there"},
 		{"of two containers each has its own", aPod("p").with("side").on("n1").limited(gold).running(), "main=gold,side=bronze", nil,
 			"p | main | k8s.io/rdt | gold | gold | allocated\np | side | k8s.io/rdt | - | bronze | default"},
 	} {

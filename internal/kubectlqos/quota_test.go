@@ -62,14 +62,14 @@ func TestQuotaPrints(t *testing.T) {
 		{
 			"that another namespace is meant",
 			convertRun{stdin: strings.NewReader(strings.Replace(kepQuota, "limits\n", "limits\n  namespace: data\n", 1)), args: []string{"quota", "-n", "shop", "-f", "-"}},
-			answer{program.ExitProblems, "", `stdin:5: ResourceQuota limits: metadata.namespace: is "data", not "shop" as on the command line; remove one of them` +
+			answer{program.ExitProblems, "", `stdin:5: ResourceQuota limits: metadata.namespace: is "data", not "shop" as on the command line; remove one of the two` +
 				"\nError: there is 1 problem; nothing was written\n"},
 		},
 		{
 			"what limits nothing",
 			convertRun{stdin: strings.NewReader(kepQuota + "  hard:\n    limits.qos.noderesource.dev/rdt.gold: 2\n"), args: []string{"quota", "-f", "-"}},
 			answer{0, strings.Replace(stockQuota, "  hard:\n", "  hard:\n    limits.qos.noderesource.dev/rdt.gold: 2\n", 1),
-				networkNotes + "note: limits.qos.noderesource.dev/rdt.gold limits nothing: Kubernetes accepts it and never enforces it for extended resources; " +
+				networkNotes + "note: limits.qos.noderesource.dev/rdt.gold limits nothing, because Kubernetes never enforces this prefix for extended resources; " +
 					"write requests.qos.noderesource.dev/rdt.gold\n" + laterNote},
 		},
 		{

@@ -163,14 +163,14 @@ func (o *setCommand) choose(pod *corev1.Pod) error {
 	case o.wholePod:
 		return nil
 	case isEphemeral(pod, o.container):
-		return fmt.Errorf("container %s of pod %s is an ephemeral container, "+
-			"and the API server's policies and limits cover only init and ordinary containers; choose one of those%s", o.container, pod.Name, others(": ", names))
+		return fmt.Errorf("container %s of pod %s is an ephemeral container, which cannot request classes; "+
+			"choose an init or ordinary container%s", o.container, pod.Name, others(": ", names))
 	case o.container == "" && len(names) == 1:
 		o.container = names[0]
 	case o.container == "":
 		return fmt.Errorf("pod %s has several containers; name one with -c, or all with --pod%s", pod.Name, others(": ", names))
 	case !slices.Contains(names, o.container):
-		return fmt.Errorf("pod %s has no container %q%s", pod.Name, o.container, others("; it has ", names))
+		return fmt.Errorf("pod %s has no container %q%s", pod.Name, o.container, others("; its containers: ", names))
 	}
 
 	c, _ := containerNamed(pod, o.container)

@@ -111,7 +111,7 @@ func newSettingPlan(
 	pod *corev1.Pod, node *nodeqosv1alpha1.NodeQOSResources, container string, c change, now time.Time,
 ) (*settingPlan, error) {
 	if node == nil {
-		return nil, fmt.Errorf("node %q of pod %s has no NodeQOSResources; does qos-kubelet-shim run there?", pod.Spec.NodeName, pod.Name)
+		return nil, fmt.Errorf("node %q of pod %s has no NodeQOSResources; check that qos-kubelet-shim runs there", pod.Spec.NodeName, pod.Name)
 	}
 	p := &settingPlan{pod: pod, node: node, key: classes.PodKey}
 	if container != "" {
@@ -207,8 +207,7 @@ func (v *podView) checkOffers(c change, container string) error {
 		_, wanted, _ := strings.Cut(c.pairs[r.Name], "=")
 		for _, class := range r.Classes {
 			if class.Draining && class.Name == wanted {
-				return fmt.Errorf("class %q of %s is no longer configured on %s, "+
-					"so no other pod or container can get it; choose another class", class.Name, r.Name, v.node.Name)
+				return fmt.Errorf("class %q of %s is no longer configured on %s; choose another class", class.Name, r.Name, v.node.Name)
 			}
 		}
 	}

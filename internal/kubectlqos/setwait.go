@@ -169,13 +169,12 @@ func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outc
 	return noEffectError(fmt.Sprintf("nothing changed within %s; see the log of qos-kubelet-shim on %s", o.timeout, plan.node.Name))
 }
 
-// takeBack restores the previous value of the annotation after a change that had no effect. If another client has
-// changed the annotation meanwhile, takeBack keeps that value. takeBack always returns an error, which tells the user
-// the final value of the annotation.
+// takeBack restores the previous value of the annotation after a change that had no effect, unless another client has
+// changed the annotation meanwhile. It always returns an error, which has the final value of the annotation.
 func (o *setCommand) takeBack(ctx context.Context, api *clients, plan *settingPlan, why error) error {
 	text := fmt.Sprintf("%s %s; the annotation %s", plan.subject(o.container), why, plan.key)
 	if plan.unchanged() {
-		return fmt.Errorf("%s was there before, and the node retries the change when it becomes possible", text)
+		return fmt.Errorf("%s was set before this command, so the node retries the change as soon as possible", text)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, takeBackTimeout)

@@ -85,7 +85,7 @@ status:
 `
 	r.add(t, web)
 	for _, name := range []string{"debugger", "ended"} {
-		wantAnswer(t, answer{Code: 1, Errors: "Error: container " + name + " of pod debugged is an ephemeral container, and the API server's policies and limits cover only init and ordinary containers; choose one of those: main\n"}, r.run(t, "set", "debugged", "-c", name, "rdt=silver", "--dry-run"))
+		wantAnswer(t, answer{Code: 1, Errors: "Error: container " + name + " of pod debugged is an ephemeral container, which cannot request classes; choose an init or ordinary container: main\n"}, r.run(t, "set", "debugged", "-c", name, "rdt=silver", "--dry-run"))
 	}
 	t.Run("and takes the only other one when none is named", func(t *testing.T) {
 		got := r.run(t, "set", "debugged", "rdt=silver", "--dry-run")

@@ -42,8 +42,8 @@ type classUse struct {
 // namespaceUse is the use of a class in a namespace. Its JSON form is an item of the documents that -o json prints.
 type namespaceUse struct {
 	classKey `json:",inline"`
-	// Namespace is empty for the holders that are missing from a node's full list of holders. The node only reports
-	// their number, in HoldersOmitted.
+	// Namespace is empty for the holders that a node omits from its list. The node reports only their number, in
+	// HoldersOmitted.
 	Namespace string `json:"namespace"`
 	InUse     int64  `json:"inUse"`
 	Pods      int64  `json:"pods"`
@@ -81,7 +81,7 @@ namespace resource, scope, class, namespace (empty: not named), inUse and pods.`
 	}
 	o.addFlags(cmd, false)
 	cmd.Flags().BoolVar(&o.byNamespace, "by-namespace", false, "Show the use by namespace.")
-	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Show it again at every change, until interrupted.")
+	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Show the table again at every change, until interrupted.")
 	return cmd
 }
 
@@ -156,8 +156,8 @@ func (c *cluster) noteStale(nodes []nodeqosv1alpha1.NodeQOSResources) {
 			fmt.Fprintf(c.streams.ErrOut, "Note: the numbers of %s are outdated, because %s\n", others("", nodes), why)
 		}
 	}
-	note(notReady, "qos-nri-plugin is not ready there")
-	note(expired, "qos-kubelet-shim there does not report any more")
+	note(notReady, "qos-nri-plugin is not ready")
+	note(expired, "qos-kubelet-shim does not report any more")
 }
 
 // useByClass adds up the use of each class over the nodes. It sorts the classes by resource, and then by their first

@@ -97,7 +97,7 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 	case v.pod.Spec.NodeName == "":
 		return v.notScheduled()
 	case satisfied && has.evicted != "":
-		return has.evicted, "its class is no longer configured, and its pod will be evicted"
+		return has.evicted, "the class is no longer configured, and the pod will be evicted"
 	case satisfied:
 		return v.stale()
 	case v.pod.DeletionTimestamp != nil:
@@ -119,9 +119,9 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 	return v.differs(want, has)
 }
 
-// ending returns the reason why a pod has ended or is ending, and a message. key is the key of the explained request.
-// If the pod's message names extended resources of classes, it explains only requests for these extended resources. For
-// other requests, the reason and the message are empty.
+// ending returns the reason why a pod has ended or is ending, and a message. key is the key of the explained request. A
+// message of the pod that names extended resources of classes explains only requests for these. For other requests,
+// ending returns nothing.
 func (v *podView) ending(key string) (reason, message string) {
 	message = v.pod.Status.Message
 	if named := v.extendedIn(message); len(named) > 0 && !slices.Contains(named, keyText(key)) {
@@ -137,7 +137,7 @@ func (v *podView) ending(key string) (reason, message string) {
 	return "Terminating", "the pod is being deleted"
 }
 
-// extendedIn returns those words of a text that are names of extended resources of classes.
+// extendedIn returns the words of text that name the extended resource of a class.
 func (v *podView) extendedIn(text string) []string {
 	words := strings.FieldsFunc(text, func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune(`,;:"'()`, c) })
 	for i := range words {
@@ -155,7 +155,7 @@ func (v *podView) notScheduled() (reason, message string) {
 			return c.Reason, c.Message
 		}
 	}
-	return "Pending", "it has no node yet"
+	return "Pending", "the pod has no node yet"
 }
 
 // stale returns the reason why the displayed state may be old, and a message. Both are empty if the state is current.
@@ -183,7 +183,7 @@ func notCreated(c containerView) (reason, message string) {
 
 func (v *podView) unknown() (reason, message string) {
 	if v.node == nil {
-		return "NodeNotReported", v.withCondition("no NodeQOSResources of " + v.pod.Spec.NodeName + " can be read; does qos-kubelet-shim run there?")
+		return "NodeNotReported", v.withCondition("no NodeQOSResources of " + v.pod.Spec.NodeName + " can be read; check that qos-kubelet-shim runs there")
 	}
 	if reason, message := v.stale(); reason != "" {
 		return reason, message
@@ -205,16 +205,16 @@ func (v *podView) differs(want classes.Assignment, has assignment) (reason, mess
 	case v.reportDelayed():
 		return "NotReported", v.withCondition("the node has not reported the latest change")
 	case has.source == classes.SourceUpdate:
-		return "Changed", "its class was changed while it ran; a new container gets the classes that the pod requests"
+		return "Changed", "the class was changed at run time; a new container gets the class that the pod requests"
 	case has.source == classes.SourceAdopted:
-		return "Adopted", "the plugin found it running in this class"
+		return "Adopted", "found running in this class; the log of qos-nri-plugin has the reason"
 	case want.Source == classes.SourceContainer || want.Source == classes.SourcePod:
 		if v.node.Status.FollowsAnnotations {
-			return "NotFollowed", "the class was requested after the start, and was not changed yet"
+			return "NotFollowed", "the class was requested after the container started, and is not applied yet"
 		}
-		return "NotFollowed", "the class was requested after the start; without --follow-annotations of qos-kubelet-shim, the request applies only to new pods"
+		return "NotFollowed", "the class was requested after the container started; without --follow-annotations of qos-kubelet-shim, the request applies only to new pods"
 	}
-	return "CreatedBefore", "it was created with another plugin or other class files; recreate it"
+	return "CreatedBefore", "created before the current plugin or class files; recreate the pod"
 }
 
 // reportDelayed reports whether the pod's condition qos.noderesource.dev/Assigned is newer than the NodeQOSResources.

@@ -58,7 +58,7 @@ func (o Options) Validate() error {
 	}
 	switch {
 	case len(o.Publish) == 0 && !o.FollowAnnotations:
-		return fmt.Errorf("--publish names nothing to publish; name some of %s", strings.Join(Publications(), ", "))
+		return fmt.Errorf("--publish is empty; name at least one of %s", strings.Join(Publications(), ", "))
 	case o.Grace < time.Second:
 		return fmt.Errorf("--grace %s is too short for a restart of the plugin; use at least 1s, usually 30s", o.Grace)
 	case o.NodeName == "" && o.usesAPI():

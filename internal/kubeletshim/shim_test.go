@@ -153,7 +153,7 @@ func TestOptions(t *testing.T) {
 	}{
 		{"the defaults of a node are right", func(*kubeletshim.Options) {}, ""},
 		{"a publication that is unknown", func(o *kubeletshim.Options) { o.Publish = []string{"nodes"} }, `--publish "nodes" is not one of device-plugin, `},
-		{"nothing to publish", func(o *kubeletshim.Options) { o.Publish = nil }, "--publish names nothing to publish"},
+		{"nothing to publish", func(o *kubeletshim.Options) { o.Publish = nil }, "--publish is empty"},
 		{"a grace shorter than a restart", func(o *kubeletshim.Options) { o.Grace = time.Millisecond }, "--grace 1ms is too short"},
 		{"no name for publications that need one", func(o *kubeletshim.Options) { o.NodeName = "" }, "--node-name is required"},
 		{"no name for device plugins alone", func(o *kubeletshim.Options) {

@@ -18,10 +18,9 @@ const (
 	socketBuffer = 32 << 10
 )
 
-// connections limits the open connections of a server. The server accepts every connection, because a listener that
-// accepts no more connections would also refuse the kubelet's probes. If there are too many connections, the server
-// closes the oldest connection of the client that has the most connections. A client that opens many connections thus
-// loses only its own connections.
+// connections limits the open connections of a server. If there are too many, the server closes the oldest connection of
+// the client that has the most. The server accepts every connection, because a listener that accepts no more would also
+// refuse the kubelet's probes.
 type connections struct {
 	mu sync.Mutex
 	// open lists the open connections, the oldest first.

@@ -20,8 +20,8 @@ import (
 const (
 	// maxScrapes is the maximum number of scrapes that collect metrics at the same time. The server refuses further ones.
 	maxScrapes = 2
-	// scrapeTimeout is how long a scrape may collect metrics. Because of the timeout, promhttp encodes all metrics into memory
-	// before it writes them. The scrape then ends before the client reads, so a slow client does not count against maxScrapes.
+	// scrapeTimeout is how long a scrape may collect metrics. With this timeout, promhttp encodes all metrics into
+	// memory before it writes them, so a slow client does not count against maxScrapes.
 	scrapeTimeout = 5 * time.Second
 	readTimeout   = 5 * time.Second
 	writeTimeout  = 10 * time.Second

@@ -90,10 +90,10 @@ func TestAnEvictionNamesTheHolderAndTheReason(t *testing.T) {
 	f.mustConfigure(t, withoutNet(noGold))
 	want := []state.Eviction{{
 		PodNamespace: "ns", PodName: "a", Resource: net, Class: "high", Reason: "ClassRemoved",
-		Message: `pod ns/a: resource test.example/net and its class "high" were removed from the class files, which had onClassRemoved: evict`,
+		Message: `pod ns/a: resource test.example/net and its class "high" were removed from the class files, and onClassRemoved was evict`,
 	}, {
 		PodNamespace: "ns", PodName: "a", Resource: cache, Class: "gold", Reason: "ClassRemoved",
-		Message: `pod ns/a container main: class "gold" of test.example/cache was removed from the class files, which have onClassRemoved: evict`,
+		Message: `pod ns/a container main: class "gold" of test.example/cache was removed from the class files, and onClassRemoved is evict`,
 	}}
 	want[0].Owner.PodUID, want[1].Owner = "uid-a", ownerA
 	if diff := cmp.Diff(want, f.Evictions()); diff != "" {

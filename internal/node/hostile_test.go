@@ -189,7 +189,7 @@ func TestNoProcessOfAnotherCgroupIsMovedIntoTheClassOfAContainer(t *testing.T) {
 			g.Reconcile(t.Context())
 			err := g.Update(t.Context(), ownerA, map[string]string{"k8s.io/rdt": "gold"})
 
-			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("path from the runtime: %q can be the cgroup of others", path)) {
+			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("path from the runtime: %q may be shared with others", path)) {
 				t.Errorf("the change is answered with %v", err)
 			}
 			for _, pid := range []int{sshd, other} {

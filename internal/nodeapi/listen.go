@@ -26,7 +26,7 @@ var errInUse = errors.New("another process already serves this socket")
 // listener removes the socket's file.
 func listen(ctx context.Context, path string, allowed peers, log *slog.Logger) (net.Listener, error) {
 	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("serve the node API on %s: the path has %d bytes, and the kernel takes %d; choose a shorter one",
+		return nil, fmt.Errorf("serve the node API on %s: the path has %d bytes, and the kernel accepts %d; choose a shorter path",
 			path, len(path), maxSocketPath)
 	}
 
@@ -49,7 +49,7 @@ func bind(ctx context.Context, path string) (net.Listener, error) {
 	err := unixsocket.RemoveStale(ctx, path)
 	switch {
 	case errors.Is(err, unixsocket.ErrNotSocket):
-		return nil, errors.New("the path exists and is not a socket; remove it, or choose another path")
+		return nil, errors.New("the path exists and is not a socket; remove the file, or choose another path")
 	case errors.Is(err, unixsocket.ErrServed):
 		return nil, fmt.Errorf("%w; stop that process, or choose another path", errInUse)
 	case err != nil:
@@ -75,9 +75,9 @@ func permit(path string, allowed peers, log *slog.Logger) error {
 	return permitDirectory(filepath.Dir(path), gid, log)
 }
 
-// permitDirectory lets the group gid enter the directory of the socket. If the directory belongs to the plugin's user and has
-// the permission g+x but not o+x, permitDirectory changes the group of the directory to gid. In all other cases it changes
-// nothing, and logs a warning with the remedy if the group cannot enter the directory.
+// permitDirectory lets the group gid enter the directory of the socket. It changes the group of the directory to gid
+// only if the directory belongs to the plugin's user and has g+x but not o+x. Otherwise it logs a warning with the
+// remedy if the group cannot enter the directory.
 func permitDirectory(dir string, gid int, log *slog.Logger) error {
 	info, err := os.Stat(dir)
 	if err != nil {

@@ -126,7 +126,7 @@ func TestListenRefuses(t *testing.T) {
 	for _, test := range []struct{ name, path, says string }{
 		{"the socket of a live process", live, "another process already serves this socket"},
 		{"what is not a socket", file, "the path exists and is not a socket"},
-		{"a path that is too long for the kernel", filepath.Join(dir, strings.Repeat("x", 108)), "the kernel takes 107"},
+		{"a path that is too long for the kernel", filepath.Join(dir, strings.Repeat("x", 108)), "the kernel accepts 107"},
 		{"a directory that cannot be made", filepath.Join(file, "qos.sock"), "not a directory"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

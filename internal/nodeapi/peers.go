@@ -26,8 +26,8 @@ import (
 // maxGroups is the largest number of groups that a process can have (NGROUPS_MAX).
 const maxGroups = 65536
 
-// peers describes the processes that may use the API. A process may use the API if its user is root or the server's own user, or
-// if it is in the configured group. The group may be the primary group or a supplementary group of the process.
+// peers describes the processes that may use the API: those whose user is root or the server's own user, and those that
+// have the configured group as primary or supplementary group.
 type peers struct {
 	uid, gid uint32
 	hasGroup bool
@@ -72,8 +72,8 @@ func (p peers) check(ctx context.Context) error {
 		return status.Error(codes.PermissionDenied, "the kernel does not report the user of this connection")
 	case !p.allow(client):
 		return status.Errorf(codes.PermissionDenied,
-			"user %d may not use this socket of the node API; run the client as root, or as a member of the group in qos-nri-plugin's "+
-				"--api-socket-group or --api-read-socket-group", client.uid)
+			"user %d may not use this socket of the node API; "+
+				"run the client as root, or as a member of the group in qos-nri-plugin's --api-socket-group or --api-read-socket-group", client.uid)
 	}
 	return nil
 }
@@ -142,8 +142,7 @@ func credentialsOf(fd int) (process, error) {
 	return process{uid: cred.Uid, gid: cred.Gid, groups: groups}, nil
 }
 
-// peerGroups returns the supplementary groups that a peer had when it connected (socket(7), SO_PEERGROUPS). It first
-// calls getGroups without a buffer, and this call returns only the length.
+// peerGroups returns the supplementary groups that a peer had when it connected (socket(7), SO_PEERGROUPS).
 func peerGroups(fd int) ([]uint32, error) {
 	var length uint32
 	err := getGroups(fd, nil, &length)

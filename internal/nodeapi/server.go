@@ -124,8 +124,8 @@ func (s *Server) endpoint(
 	return endpoint{listener: listener, server: server}, nil
 }
 
-// readOnly describes the requests of the API that change nothing. It lists these requests by name. A request that is
-// added to the API later is therefore not part of the read-only API until somebody adds its name here.
+// readOnly describes the requests of the API that change nothing. It lists them by name, so that a new request of the
+// API stays off the read-only socket until its name is added here.
 func readOnly() *grpc.ServiceDesc {
 	reads := []string{"Status", "Watch", "ListAssignments", "WatchAssignments"}
 	api := qosv1alpha1.NodeQOS_ServiceDesc

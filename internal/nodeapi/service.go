@@ -126,7 +126,7 @@ func (s *service) UpdateContainerQOSResources(
 
 	ctr, ok := s.node.Container(owner)
 	if !ok {
-		return nil, status.Errorf(codes.NotFound, "%s ended right after its classes were changed", owner)
+		return nil, status.Errorf(codes.NotFound, "%s ended right after the change of its classes", owner)
 	}
 	return &qosv1alpha1.UpdateContainerQOSResourcesResponse{Container: containerOf(ctr)}, nil
 }

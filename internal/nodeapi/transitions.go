@@ -34,9 +34,9 @@ func newTransitions(now func() time.Time) *transitions {
 	return &transitions{now: now, since: map[conditionKey]transition{}}
 }
 
-// date gets a status from the function get, sets the transition times of all conditions in this status, and returns it.
-// It forgets the times of conditions that are no longer in the status. It holds the lock while it calls get, so that
-// concurrent calls process statuses in the order in which they were read.
+// date sets the transition times of all conditions in the status that get returns, and forgets the times of other
+// conditions. It holds the lock while it calls get, so that concurrent calls process statuses in the order in which they
+// were read.
 func (t *transitions) date(get func() *qosv1alpha1.StatusResponse) *qosv1alpha1.StatusResponse {
 	t.mu.Lock()
 	defer t.mu.Unlock()

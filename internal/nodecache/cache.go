@@ -26,9 +26,8 @@ import (
 // State is the state of the plugin that the cache has received. Callers must not modify Status, Assignments and
 // Latest, because all callers share these messages.
 type State struct {
-	// Status and Assignments are from the last time when the plugin was ready. The plugin is ready when it is connected,
-	// a configuration is applied, and the plugin is synchronized with the container runtime. Both fields are nil until
-	// the plugin is ready for the first time.
+	// Status and Assignments are from the last time when the plugin was ready: connected, with a configuration applied,
+	// and synchronized with the container runtime. Both are nil until the plugin is ready for the first time.
 	Status      *qosv1alpha1.StatusResponse
 	Assignments *qosv1alpha1.ListAssignmentsResponse
 	// Latest is the newest status on the present connection, whether the plugin is ready or not. It is nil while there

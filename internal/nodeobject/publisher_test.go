@@ -257,7 +257,7 @@ func TestPublisherWithFailures(t *testing.T) {
 		"a node name that does not exist is logged once, and retried slowly": func(t *testing.T) {
 			r := start(t, serve(t, ""), ready(0))
 			pass(time.Minute)
-			r.expectLog(t, `this cluster has no node \"n1\"; pass the name that \"kubectl get nodes\" shows for this node with --node-name`)
+			r.expectLog(t, `this cluster has no node \"n1\"; set --node-name to the name of this node in \"kubectl get nodes\"`)
 			r.expectSlowRetries(t)
 			r.setNode("uid-1")
 			pass(2 * time.Minute)

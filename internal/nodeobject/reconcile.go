@@ -36,7 +36,7 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err erro
 	object := p.observed.get()
 	before, err := statusOf(object)
 	if err != nil {
-		p.log.Warn("NodeQOSResources in the API cannot be read and is overwritten", "name", p.node, "problem", err)
+		p.log.Warn("the NodeQOSResources object cannot be parsed, so it is overwritten", "name", p.node, "problem", err)
 	}
 	state, _ := p.cache.Get()
 	next = graceLeft(state, p.now())
@@ -55,9 +55,7 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err erro
 			return wait, nil
 		}
 	}
-	// Read the Node before every write, because the Node may have been deleted and created again with another UID.
-	// Between writes this is not necessary: when the Node is deleted, the garbage collector deletes the object, and
-	// the watch reports the deletion.
+	// Read the Node before every write, because it may have been deleted and created again with another UID.
 	if p.owner, err = p.nodeUID(ctx); err != nil {
 		return 0, err
 	}
@@ -111,9 +109,8 @@ func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResour
 	return p.applied.at.Add(pause).Sub(p.now())
 }
 
-// withHoldersOf returns a copy of status in which each class has the holders from other. A class keeps its own holders
-// if its holders with the source "update" differ between status and other. Such a difference must be written soon,
-// because "kubectl qos set" waits for it.
+// withHoldersOf returns a copy of status with the holders from other. A class keeps the holders from status if its
+// holders with the source "update" differ: that difference must be written soon, because "kubectl qos set" waits for it.
 func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	mixed := *status.DeepCopy()
 	copyHolders(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)
@@ -138,9 +135,9 @@ func updated(holders []nodeqosv1alpha1.Holder) []nodeqosv1alpha1.Holder {
 	})
 }
 
-// inSync reports whether no write is needed: no heartbeat is due, and applying the desired status would change
-// nothing. The status may have fields of other field managers, which an apply does not remove. For this reason,
-// inSync also compares the desired status with the last status that the publisher applied.
+// inSync reports whether no write is needed: no heartbeat is due, and applying the desired status would change nothing.
+// It also compares the desired status with the last one that the publisher applied, because an apply leaves the fields
+// of other field managers in the object.
 func (p *Publisher) inSync(object *unstructured.Unstructured, before, desired nodeqosv1alpha1.NodeQOSResourcesStatus) bool {
 	if p.untilHeartbeat(before) == 0 {
 		return false
@@ -170,7 +167,7 @@ func (p *Publisher) nodeUID(ctx context.Context) (types.UID, error) {
 	node, err := p.nodes.Nodes().Get(ctx, p.node, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", &kubeapi.Problem{Err: err, Line: fmt.Sprintf(
-			"this cluster has no node %q; pass the name that \"kubectl get nodes\" shows for this node with --node-name", p.node)}
+			"this cluster has no node %q; set --node-name to the name of this node in \"kubectl get nodes\"", p.node)}
 	}
 
 	if err != nil {

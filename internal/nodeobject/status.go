@@ -28,13 +28,12 @@ const (
 	longestMessage     = 4 << 10
 )
 
-// desiredStatus returns the status that the object should have. It computes this status from the plugin's state, the
-// object's present status (before) and the time. It keeps the timestamps of unchanged fields, so that a restart of the
-// plugin or the shim changes nothing.
+// desiredStatus returns the status that the object should have. It is computed from the plugin's state, the object's
+// present status (before) and the time. Unchanged fields keep their timestamps, so that a restart of the plugin or the
+// shim changes nothing.
 //
-// While the plugin is not ready, desiredStatus uses the plugin's last ready state. If the plugin has not been ready
-// since the shim started, known is false during the grace period. After the grace period, desiredStatus keeps the
-// present status.
+// While the plugin is not ready, desiredStatus uses the plugin's last ready state. If there is none since the shim
+// started, known is false during the grace period. After the grace period, desiredStatus keeps the present status.
 func desiredStatus(
 	state nodecache.State, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time,
 ) (status nodeqosv1alpha1.NodeQOSResourcesStatus, known bool) {

@@ -160,7 +160,7 @@ func TestAHookThatHangsInTheKernelFailsAndDelaysNoOther(t *testing.T) {
 				t.Errorf("the container's error is %v, want one with %q", err, test.want)
 			}
 			_, err := r.sandbox(t, "b")
-			if want := "pod default/b: enforcing its classes: " + test.want; err == nil || !strings.Contains(err.Error(), want) {
+			if want := "pod default/b: enforce the classes: " + test.want; err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("the pod's error is %v, want one with %q", err, want)
 			}
 			r.mustRun(t, r.pod(t, "c", ""))

@@ -13,14 +13,15 @@ import (
 const leaveTime = 3 * time.Second
 
 // errLeaving is the error of a hook that cannot be completed because the session ends.
-var errLeaving = errors.New("qos-nri-plugin is leaving the container runtime, because it is being stopped; " +
+var errLeaving = errors.New("qos-nri-plugin is leaving the container runtime, because the plugin is being stopped; " +
 	"the kubelet creates the container again")
 
-// leave ends a session. The session answers the hooks that are running, and refuses new containers that would get a class.
-// leave closes the connection when no hook is running.
+// leave ends a session. It answers the running hooks, refuses new containers that would get a class, and closes the
+// connection when no hook is running.
 //
-// NRI has no call with which a plugin leaves, so the runtime may call a hook while leave closes the connection. If this hook
-// is part of the creation of a container, the creation fails, because the plugin validates containers and no longer answers.
+// NRI has no call with which a plugin leaves, so the runtime may call a hook while leave closes the connection. If that
+// hook belongs to the creation of a container, the creation fails, because the plugin is a validator that does not
+// answer.
 func (s *session) leave(conn *watchedConn) {
 	s.startLeaving(errLeaving)
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)

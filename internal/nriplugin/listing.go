@@ -40,12 +40,12 @@ func (l *listing) accept() {
 	l.accepted = true
 }
 
-// failure returns why the runtime disconnected the plugin before the synchronization was complete. It returns nil if the
-// plugin was synchronized. timeout is how long the runtime waits until the plugin has processed the whole list.
+// failure returns why the runtime disconnected the plugin before the synchronization was complete, or nil if the plugin
+// was synchronized. timeout is how long the runtime waits until the plugin has processed the whole list.
 //
-// The runtime does not report its reason, so failure infers it. If the runtime has not stopped, there are two reasons. If
-// the plugin has the complete list, or the list began at least timeout ago, the plugin was too slow. Otherwise the next
-// part of the list was too large: a part has at least 8 pods and containers, and must fit into a message of 4 MiB.
+// The runtime does not report its reason, so failure infers it. Unless the runtime has stopped, there are two reasons.
+// If the plugin has the complete list, or the list began at least timeout ago, the plugin was too slow. Otherwise the
+// next part of the list was too large: a part has at least 8 pods and containers, and must fit into 4 MiB.
 func (l *listing) failure(timeout time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,9 +54,10 @@ func (l *listing) failure(timeout time.Duration) error {
 	case l.accepted:
 		return nil
 	case late:
-		return fmt.Errorf("the runtime disconnected the plugin before it was synchronized; unless the runtime has stopped, "+
-			"the synchronization took longer than the %s that it waits, so give more CPU to the plugin or raise the runtime's plugin_request_timeout", timeout)
+		return fmt.Errorf("the runtime disconnected the plugin before it was synchronized; "+
+			"unless the runtime has stopped, the synchronization took longer than the runtime's timeout of %s; "+
+			"give the plugin more CPU, or raise plugin_request_timeout in the runtime's NRI configuration", timeout)
 	}
-	return fmt.Errorf("the runtime disconnected the plugin before it was synchronized, after listing %d pods and %d containers; unless the runtime "+
-		"has stopped, the environments of containers are most likely too large: about 1 MiB each is the most that NRI transfers", l.pods, l.containers)
+	return fmt.Errorf("the runtime disconnected the plugin before it was synchronized, after listing %d pods and %d containers; "+
+		"unless the runtime has stopped, the environments of containers are most likely too large: NRI transfers at most about 1 MiB each", l.pods, l.containers)
 }

@@ -55,8 +55,8 @@ func fieldsOf(a classes.Adjustment) fields {
 
 func (f fields) names() []string { return slices.Sorted(maps.Keys(f)) }
 
-// validates reports whether the runtime supports the hook ValidateContainerAdjustment, which NRI has since version 0.10. An
-// older runtime would refuse a subscription to it. If the runtime does not report its NRI version, the stub infers it.
+// validates reports whether the runtime supports the hook ValidateContainerAdjustment, which NRI has since version 0.10.
+// An older runtime would refuse a subscription to it.
 func (s *session) validates() bool {
 	nri, err := version.ParseGeneric(s.stub.RuntimeNRIVersion())
 	return err == nil && nri.AtLeast(version.MustParseGeneric("0.10.0"))
@@ -118,7 +118,7 @@ func (s *session) ValidateContainerAdjustment(_ context.Context, r *api.Validate
 		if now[field] == c.fields[field] {
 			continue
 		}
-		err := fmt.Errorf("%s: %w: %s has %q instead of %q; change the plugin that does that (%s), or let it leave this container alone",
+		err := fmt.Errorf("%s: %w: %s has %q instead of %q; configure the plugin (%s) so that it does not change this container",
 			c.holder, state.ErrAdjustmentChanged, field, now[field], c.fields[field], others(r.GetPlugins()))
 		return s.plugin.node.Refuse(c.holder, err)
 	}
@@ -136,10 +136,10 @@ func (s *session) notCreated(id string) {
 	if len(c.taken) > 0 {
 		which = c.taken
 	}
-	err := fmt.Errorf("%s: %w: either another NRI plugin also sets %s, or an NRI plugin refused the container; the pod's events have the "+
-		"runtime's error (plugins of the runtime: %s); let only one plugin set each field; for block I/O, set Direct: true in the class file",
+	err := fmt.Errorf("%s: %w: either another NRI plugin also sets %s, or an NRI plugin refused the container; "+
+		"the pod's events have the runtime's error (plugins of the runtime: %s); let only one plugin set each field; for block I/O, set Direct: true in the class file",
 		c.holder, state.ErrNotCreated, strings.Join(which, ", "), orNone(plugins))
-	s.plugin.options.Log.Warn("creation failed after the plugin", "error", s.plugin.node.Refuse(c.holder, err), "fields", which)
+	s.plugin.options.Log.Warn("the creation of a container failed after the plugin's hook", "error", s.plugin.node.Refuse(c.holder, err), "fields", which)
 }
 
 func others(plugins []*api.PluginInstance) string {

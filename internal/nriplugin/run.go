@@ -51,9 +51,8 @@ func (p *Plugin) Run(ctx context.Context) error {
 }
 
 // connect opens a new connection, registers the plugin with a new stub, and serves until the connection or ctx ends. It
-// returns nil if the plugin was registered and synchronized. If the runtime disconnects the plugin before that, connect
-// returns an error, and Run does not reset its backoff. The backoff limits how often the runtime lists all containers, which
-// it does for each registration.
+// returns an error if the runtime disconnects the plugin before the plugin is synchronized. Run then keeps its backoff,
+// because the runtime lists all containers at each registration.
 func (p *Plugin) connect(ctx context.Context) error {
 	conn, err := p.dial(ctx)
 	if err != nil {

@@ -203,7 +203,7 @@ func (s *session) update(ctx context.Context, updates []*api.ContainerUpdate) er
 	// Only one call is made at a time, because a call that the runtime does not answer blocks its goroutine until the
 	// connection ends.
 	if s.updating.Acquire(ctx, 1) != nil {
-		return fmt.Errorf("it has not answered an earlier update: %w", ctx.Err())
+		return fmt.Errorf("the runtime has not answered an earlier update: %w", ctx.Err())
 	}
 
 	done := make(chan error, 1)
@@ -211,7 +211,7 @@ func (s *session) update(ctx context.Context, updates []*api.ContainerUpdate) er
 		defer s.updating.Release(1)
 		failed, err := s.stub.UpdateContainers(updates)
 		if err == nil && len(failed) > 0 {
-			err = errors.New("it could not update the container")
+			err = errors.New("the runtime could not update the container")
 		}
 		done <- err
 	}()
@@ -237,9 +237,8 @@ func (s *session) within(ctx context.Context, enforce func(context.Context) erro
 	return enforce(ctx)
 }
 
-// deadline returns how long a hook may take: 60% of the runtime's request timeout. The other 40% are a reserve for a busy
-// node. If a plugin exceeds the timeout, the runtime disconnects it, and creates containers without the plugin until the
-// plugin registers again.
+// deadline returns how long a hook may take: 60% of the runtime's request timeout. The other 40% are a reserve for a
+// busy node, because the runtime disconnects a plugin that exceeds the timeout.
 func (s *session) deadline() time.Duration { return s.requestTimeout() * 6 / 10 }
 
 // requestTimeout returns how long the runtime waits for a hook or a synchronization.

@@ -15,13 +15,13 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// fieldNumbers has the number of each protobuf field that the plugin reads. Its value has the numbers of the nested fields
-// that the plugin reads. If the value is nil, the plugin reads the whole field.
+// fieldNumbers maps the number of each protobuf field that the plugin reads to the numbers of its nested fields that the
+// plugin reads. The value nil means the whole field.
 type fieldNumbers map[protowire.Number]fieldNumbers
 
-// decodedFields returns the fields that session and its handlers read in requests of the runtime. All other fields are empty
-// in the handlers. To read another field in a handler, add the field here. In all of these requests, field 1 has the pods and
-// field 2 has the containers.
+// decodedFields returns the fields that session and its handlers read in requests of the runtime. All other fields are
+// empty in the handlers, so a field that a handler reads must be listed here. In all of these requests, field 1 has the
+// pods and field 2 has the containers.
 func decodedFields() fieldNumbers {
 	return fieldNumbers{
 		1: {1: nil, 2: nil, 3: nil, 4: nil, 6: nil, 8: {3: nil}, 9: nil},
@@ -63,9 +63,9 @@ func (f fieldNumbers) pick(dst, message []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// interceptRequest is a ttrpc interceptor that decodes only those fields of pods and containers that the plugin reads. The
-// environment of a container can be larger than 1 MiB. Decoding it would take most of a hook's time, and a synchronization
-// would hold the environments of all containers in memory at once.
+// interceptRequest is a ttrpc interceptor that decodes only those fields of pods and containers that the plugin reads.
+// The environment of a container can exceed 1 MiB; decoding all environments would take most of a hook's time, and much
+// memory during a synchronization.
 func (s *session) interceptRequest(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
 	return method(ctx, func(request any) error {
 		switch request := request.(type) {

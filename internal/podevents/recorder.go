@@ -120,8 +120,8 @@ func (r *Recorder) write(ctx context.Context, event *corev1.Event, record Record
 }
 
 // countOf returns the count of an existing event plus the count of a record. changed is false if the event already
-// includes the record, e.g. because the record was written before a restart. The times of the record are truncated for
-// this comparison, because times in the API are in whole seconds.
+// includes the record, e.g. after a restart. The comparison truncates times, because the API's times are in whole
+// seconds.
 func countOf(event *corev1.Event, record Record) (count int32, changed bool) {
 	last := event.LastTimestamp.Time
 	switch {

@@ -42,9 +42,9 @@ type Outcome struct {
 	Again time.Duration
 }
 
-// Follower changes the classes of one running pod to the classes that the pod's annotations request. It makes the
-// requested changes once when it first sees a container, and once after each change of the annotations. Therefore it
-// does not undo a change that another source makes later. A Follower is not safe for concurrent use.
+// Follower changes the classes of one running pod to the classes that the pod's annotations request. It does so when it
+// first sees a container, and after each change of the annotations, so it does not undo a later change from another
+// source. A Follower is not safe for concurrent use.
 type Follower struct {
 	update Update
 	tasks  map[string]*task // by ID of a container, or of the sandbox for the pod's own classes
@@ -171,8 +171,7 @@ func (f *Follower) try(
 	t.finish(err, target.GetName())
 }
 
-// overtaken reports whether an update that did not come from the task has changed the class of a resource of the container
-// since the first attempt of the task.
+// overtaken reports whether another update has changed a class of the container since the first attempt of the task.
 func (t *task) overtaken(target *qosv1alpha1.ContainerAssignments) bool {
 	for _, before := range t.initial.GetQosResources() {
 		for _, now := range target.GetQosResources() {

@@ -22,10 +22,10 @@ import (
 
 var errFixed = errors.New("this class cannot be changed at run time")
 
-// plan returns the class changes with which a running container matches the pod's requests. If has has no name, plan
-// returns the changes for the pod itself. first is true if the annotations have not changed since the Follower first
-// saw the container or sandbox. While first is true, plan keeps the classes that an update has set, because the update
-// may be newer than the annotations.
+// plan returns the class changes that a running container needs to match the pod's requests. A container without a name
+// stands for the pod itself. first is true if the annotations have not changed since the Follower first saw the
+// container or sandbox. In this case, plan keeps the classes that an update has set, because the update may be newer
+// than the annotations.
 func plan(
 	catalog *classes.Catalog, pod *corev1.Pod, has *qosv1alpha1.ContainerAssignments, first bool,
 ) ([]*qosv1alpha1.ContainerQOSResource, error) {
@@ -154,8 +154,8 @@ func unavailableOf(u *qosv1alpha1.UnavailableResource) classes.Offer {
 	}
 }
 
-// UID returns the UID that a pod has on its node. For a static pod, this UID differs from the UID of the mirror pod in
-// the API. An annotation of the mirror pod has the UID of the static pod.
+// UID returns the UID that a pod has on its node. For a static pod, the mirror pod in the API has another UID, and has
+// the static pod's UID in an annotation.
 func UID(pod *corev1.Pod) string {
 	if uid := pod.Annotations[corev1.MirrorPodAnnotationKey]; uid != "" {
 		return uid

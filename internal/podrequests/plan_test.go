@@ -101,7 +101,7 @@ func TestPlan(t *testing.T) {
 		{"an unavailable resource is refused", map[string]string{ownKey: "blockio=fast"}, "", in("bronze", standard), false, "!no io controller"},
 		{"a class that is not mutable is refused", map[string]string{ownKey: "vendor.example/fixed=a"}, "", in("bronze", standard), false, "!this class cannot be changed at run time"},
 		{"one refusal stops all changes of the container", map[string]string{ownKey: "rdt=gold,vendor.example/fixed=a"}, "", in("bronze", standard), false, "!this class cannot be changed at run time"},
-		{"an invalid annotation is refused", map[string]string{ownKey: "gold"}, "", in("gold", container), false, "!resource=class is needed"},
+		{"an invalid annotation is refused", map[string]string{ownKey: "gold"}, "", in("gold", container), false, "!which is not of the form resource=class"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			pod := webPod(c.annotations)

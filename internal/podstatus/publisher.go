@@ -102,7 +102,7 @@ func New(plugin Cache, client kubernetes.Interface, options Options) *Publisher 
 // Run publishes until ctx ends. It returns an error only when it cannot start.
 func (p *Publisher) Run(ctx context.Context) error {
 	if p.options.NodeName == "" {
-		return errors.New("watch the pods of this node: the node has no name; pass it with --node-name")
+		return errors.New("--node-name is empty; pass the name of this node")
 	}
 
 	group, ctx := errgroup.WithContext(ctx)

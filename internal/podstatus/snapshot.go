@@ -157,9 +157,8 @@ func differences(before, after []*qosv1alpha1.Assignment) []string {
 	return parts
 }
 
-// isInitialDefault reports whether the change is the plugin's first assignment of the default class to a container.
-// The container has no class before, because it was created while the plugin was not running. The plugin's own
-// container is always such a container.
+// isInitialDefault reports whether the change is the first assignment of a default class to a container that was created
+// while the plugin was not running. The plugin's own container is always such a container.
 func isInitialDefault(was, now *qosv1alpha1.Assignment) bool {
 	return was.GetSource() == qosv1alpha1.Source_SOURCE_ADOPTED && was.GetClass() == "" && now.GetSource() == qosv1alpha1.Source_SOURCE_DEFAULT
 }

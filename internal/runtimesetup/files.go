@@ -61,8 +61,8 @@ type setting struct {
 
 func (s setting) finding(r runtime) Finding {
 	if s.key == rdtFileKey {
-		return Finding{Problem, fmt.Sprintf("%s has an RDT configuration of its own (%s in %s:%d), and removes the plugin's groups when it "+
-			"starts; remove that line, and name the file as rdt.configFile in a class file", r.name, s.key, s.file, s.line)}
+		return Finding{Problem, fmt.Sprintf("%s has an RDT configuration of its own (%s in %s:%d), and removes the plugin's groups when it starts; "+
+			"remove that line, and name the file as rdt.configFile in a class file", r.name, s.key, s.file, s.line)}
 	}
 	return Finding{Warning, fmt.Sprintf("%s has a block I/O configuration of its own (%s in %s:%d); "+
 		"a container that requests a class of the runtime and a class of the plugin gets the values of both", r.name, s.key, s.file, s.line)}
@@ -104,8 +104,8 @@ func readSettings(files Files, main string, patterns []string) (found []setting,
 
 const importsKey = "imports"
 
-// scan finds settings in a TOML file. It does not parse TOML: it finds lines of the form "key = value" in any table.
-// This works with the configuration files of every runtime version, and also gives the line number of the setting.
+// scan finds lines of the form "key = value" in any table of a TOML file. This works with the configuration files of
+// every runtime version, and gives the line numbers of the settings.
 func scan(file string, data []byte) []setting {
 	var found []setting
 	number := 0

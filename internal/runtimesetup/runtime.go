@@ -79,9 +79,9 @@ func (r runtime) family() string {
 func (r runtime) nriRemedy() string {
 	switch r.family() {
 	case containerd:
-		return `set disable = false under [plugins."io.containerd.nri.v1.nri"] in containerd's configuration, and restart it`
+		return `set disable = false under [plugins."io.containerd.nri.v1.nri"] in containerd's configuration, and restart containerd`
 	case crio:
-		return "set enable_nri = true under [crio.nri] in CRI-O's configuration, and restart it"
+		return "set enable_nri = true under [crio.nri] in CRI-O's configuration, and restart CRI-O"
 	}
 	return "enable NRI in the runtime's configuration"
 }
@@ -89,8 +89,8 @@ func (r runtime) nriRemedy() string {
 // rdtOverNRI reports whether the runtime supports RDT groups over NRI. This requires NRI v0.11.0. containerd includes
 // it since version 2.2.1. CRI-O up to version 1.34 does not include it.
 func rdtOverNRI(r runtime) Finding {
-	unknown := Finding{Unknown, fmt.Sprintf("whether NRI of %s %s can set RDT groups (it can from NRI v0.11.0); "+
-		"once the plugin has registered, its status shows the NRI version", r.name, r.version)}
+	unknown := Finding{Unknown, fmt.Sprintf("whether the NRI of %s %s can set RDT groups, which needs NRI v0.11.0; "+
+		"after the plugin has registered, its status shows the NRI version", r.name, r.version)}
 	has, err := version.ParseGeneric(r.version)
 	if err != nil {
 		return unknown
@@ -99,7 +99,7 @@ func rdtOverNRI(r runtime) Finding {
 	older := func(than string) bool { return has.LessThan(version.MustParseGeneric(than)) }
 	switch {
 	case r.family() == containerd && older("2.2.1"):
-		return Finding{Problem, "NRI of containerd " + r.version + " cannot set RDT groups, so no RDT class is available; use 2.2.1 or later"}
+		return Finding{Problem, "NRI of containerd " + r.version + " cannot set RDT groups, so no RDT class is available; use containerd 2.2.1 or later"}
 	case r.family() == containerd:
 		return Finding{OK, "NRI of containerd " + r.version + " can set RDT groups"}
 	case r.family() == crio && older("1.35.0"):
@@ -126,13 +126,13 @@ func ownAnnotations(r runtime) []Finding {
 	} {
 		switch {
 		case flag.value == nil:
-			findings = append(findings, Finding{Unknown, fmt.Sprintf("whether containerd refuses pods with %s annotations, "+
-				"because containerd does not report %s", flag.annotation, flag.name)})
+			findings = append(findings, Finding{Unknown, fmt.Sprintf("whether containerd refuses pods with %s annotations: "+
+				"containerd does not report %s", flag.annotation, flag.name)})
 		case *flag.value:
 			findings = append(findings, Finding{OK, "containerd leaves " + flag.annotation + " annotations to the plugin"})
 		default:
 			findings = append(findings, Finding{Warning, fmt.Sprintf("containerd refuses pods with %s annotations by itself; "+
-				"if you use these annotations, set %s = true in its CRI configuration", flag.annotation, flag.name)})
+				"if you use these annotations, set %s = true in containerd's CRI configuration", flag.annotation, flag.name)})
 		}
 	}
 	return findings

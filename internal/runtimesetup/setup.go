@@ -59,8 +59,8 @@ type Options struct {
 // ErrEndpoint means that the endpoint is not a unix socket.
 var ErrEndpoint = errors.New("not the address of a unix socket; write it like unix:///run/containerd/containerd.sock")
 
-// Inspect checks a runtime. It returns findings in the order in which a user would fix them. The only error that it returns is
-// ErrEndpoint. Inspect connects to the NRI socket and disconnects at once, and the runtime may log this connection.
+// Inspect checks a runtime. It returns findings in the order in which a user would fix them; its only error is
+// ErrEndpoint. It connects to the NRI socket and disconnects at once, which the runtime may log.
 func Inspect(ctx context.Context, o Options) ([]Finding, error) {
 	path, err := socketPath(o.Endpoint)
 	if err != nil {
@@ -69,7 +69,7 @@ func Inspect(ctx context.Context, o Options) ([]Finding, error) {
 
 	runtime, err := ask(ctx, path)
 	if err != nil {
-		text := fmt.Sprintf("the runtime does not answer on %s: %v; check that it runs, that this is its socket, "+
+		text := fmt.Sprintf("the runtime does not answer on %s: %v; check that the runtime runs, that this is its socket, "+
 			"and that you are root; in a container, mount the socket", o.Endpoint, err)
 		return []Finding{{Problem, text}}, nil
 	}
@@ -120,6 +120,6 @@ func otherPlugins(files Files) []Finding {
 	for i := range names {
 		names[i] = path.Base(names[i])
 	}
-	return []Finding{{Warning, fmt.Sprintf("the runtime starts other NRI plugins from %s: %s; a field of a container can be set by one plugin "+
-		"only, see docs/neighbours.md; status lists all plugins after a container was created", dir, strings.Join(names, ", "))}}
+	return []Finding{{Warning, fmt.Sprintf("the runtime starts other NRI plugins from %s: %s; only one plugin can set each field of a container (docs/neighbours.md); "+
+		"status lists all plugins after a container was created", dir, strings.Join(names, ", "))}}
 }

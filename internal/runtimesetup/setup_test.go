@@ -118,7 +118,7 @@ func TestARuntimeThatIsSetUpHasNoProblems(t *testing.T) {
 		"ok: NRI is on: /run/nri.sock answers",
 		"ok: containerd has no RDT or block I/O configuration of its own in /etc/containerd/config.toml, /etc/containerd/conf.d/50.toml",
 		"ok: containerd leaves rdt.resources.beta.kubernetes.io annotations to the plugin",
-		"warning: containerd refuses pods with blockio.resources.beta.kubernetes.io annotations by itself; if you use these annotations, set ignore_blockio_not_enabled_errors = true in its CRI configuration",
+		"warning: containerd refuses pods with blockio.resources.beta.kubernetes.io annotations by itself; if you use these annotations, set ignore_blockio_not_enabled_errors = true in containerd's CRI configuration",
 	}
 	if diff := cmp.Diff(want, inspect(t, o)); diff != "" {
 		t.Errorf("findings differ (-want +got):\n%s", diff)
@@ -138,9 +138,9 @@ func TestFindings(t *testing.T) {
 		{"an old containerd", containerdOf("v2.2.0"), true, nil, "problem: NRI of containerd v2.2.0 cannot set RDT groups"},
 		{"the first containerd that can", containerdOf("2.2.1"), true, nil, "ok: NRI of containerd 2.2.1 can set RDT groups"},
 		{"a containerd of a distribution", containerdOf("1.7.27-0ubuntu1~24.04.1"), true, nil, "problem: NRI of containerd 1.7.27"},
-		{"a containerd without a version", containerdOf("unknown"), true, nil, "unknown: whether NRI of containerd unknown can set RDT groups"},
+		{"a containerd without a version", containerdOf("unknown"), true, nil, "unknown: whether the NRI of containerd unknown can set RDT groups"},
 		{"an old CRI-O", fakeRuntime{name: "cri-o", version: "1.34.2"}, true, nil, "problem: NRI of CRI-O 1.34.2 cannot set RDT groups"},
-		{"a newer CRI-O", fakeRuntime{name: "cri-o", version: "1.36.0"}, true, nil, "unknown: whether NRI of cri-o 1.36.0 can set RDT groups"},
+		{"a newer CRI-O", fakeRuntime{name: "cri-o", version: "1.36.0"}, true, nil, "unknown: whether the NRI of cri-o 1.36.0 can set RDT groups"},
 		{"another runtime", fakeRuntime{name: "other", version: "9"}, true, nil, "unknown: whether other has an RDT configuration of its own"},
 		{"no NRI socket", containerdOf("v2.4.2"), false, nil, "problem: NRI is off, or its socket is not /run/nri.sock; set disable = false"},
 		{"no NRI socket of CRI-O", fakeRuntime{name: "cri-o", version: "1.36.0"}, false, nil, "set enable_nri = true under [crio.nri]"},

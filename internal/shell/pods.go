@@ -92,7 +92,7 @@ func CheckContainer(pod *qosv1alpha1.PodAssignments, name string) error {
 	case len(names) == 0:
 		return fmt.Errorf("pod %s has no containers", PodName(pod))
 	}
-	return fmt.Errorf("pod %s has no container %q; it has %s", PodName(pod), name, candidates(names))
+	return fmt.Errorf("pod %s has no container %q; its containers: %s", PodName(pod), name, candidates(names))
 }
 
 // ContainerNames returns the sorted names of the containers of a pod. Each name occurs once.

@@ -271,7 +271,7 @@ func TestTheErrorOfADisabledIOControllerNamesTheAncestor(t *testing.T) {
 	}
 	err := f.backend.Enforce(t.Context(), container(), "", "slow")
 	const want = `read the values of class "slow" back: the io controller is not enabled in /sys/fs/cgroup/kubepods/pod1/c1: ` +
-		`/sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control lacks it; enable it with: echo +io > /sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control`
+		`/sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control lacks io; run: echo +io > /sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control`
 	if !errors.Is(err, ErrNotEnabled) || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

@@ -69,17 +69,17 @@ Classes:
     ThrottleReadIOPS: 4294967295
     ThrottleWriteIOPS: 99999999999999999999999
     Weight: heavy`, []string{
-			`line 4: Classes.a[0].Weight: "9" is too small; the least is 10`,
-			`line 5: Classes.a[1].Weight: "1001" is too large; the most is 1000`,
-			`line 6: Classes.a[2].Weight: "-400" is too small; the least is 10`,
-			`line 9: Classes.b[0].ThrottleReadBps: "-1" is too small; the least is 0, and 0 is unlimited`,
+			`line 4: Classes.a[0].Weight: "9" is too small; the minimum is 10`,
+			`line 5: Classes.a[1].Weight: "1001" is too large; the maximum is 1000`,
+			`line 6: Classes.a[2].Weight: "-400" is too small; the minimum is 10`,
+			`line 9: Classes.b[0].ThrottleReadBps: "-1" is too small; the minimum is 0, and 0 is unlimited`,
 			`line 10: Classes.b[0].ThrottleWriteBps: "10Q" is not a quantity; write one like 500, 10M or 64Ki`,
-			`line 11: Classes.b[0].ThrottleReadIOPS: "4294967295" is too large; the most is 4294967294, and 0 is unlimited`,
-			`line 12: Classes.b[0].ThrottleWriteIOPS: "1e+23" is too large; the most is 4294967294, and 0 is unlimited`,
+			`line 11: Classes.b[0].ThrottleReadIOPS: "4294967295" is too large; the maximum is 4294967294, and 0 is unlimited`,
+			`line 12: Classes.b[0].ThrottleWriteIOPS: "1e+23" is too large; the maximum is 4294967294, and 0 is unlimited`,
 			`line 13: Classes.b[0].Weight: "heavy" is not a quantity; write one like 500, 10M or 64Ki`,
 		}},
 		{"bytes beyond 64 bits", "Classes: {a: [{Devices: [/dev/sda], ThrottleReadBps: 10E}]}", []string{
-			`line 1: Classes.a[0].ThrottleReadBps: "10E" is too large; the most is 9223372036854775806, and 0 is unlimited`}},
+			`line 1: Classes.a[0].ThrottleReadBps: "10E" is too large; the maximum is 9223372036854775806, and 0 is unlimited`}},
 		{"unknown fields", "Classes:\n  a:\n  - Wait: 80\n    Device: [/dev/sda]\nclass: {}\n", []string{
 			`line 3: Classes.a[0].Wait: unknown field; the known fields are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight`,
 			`line 4: Classes.a[0].Device: unknown field; the known fields are Devices, ThrottleReadBps, ThrottleWriteBps, ThrottleReadIOPS, ThrottleWriteIOPS, Weight`,
@@ -153,8 +153,8 @@ func TestEachScopeHasAtMostOneResource(t *testing.T) {
 	const head, own = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n", "  blockio: {Classes: {slow: [{Weight: 100}]}}\n"
 	for _, test := range []struct{ scopes, want string }{
 		{"container pod", ""},
-		{"container container", "a.yaml:7: resources[1].blockio: can be the backend of only one resource of container scope on a node, and v.example/r0 at a.yaml:4 has it already"},
-		{"pod pod", "a.yaml:9: resources[1].blockio: can be the backend of only one resource of pod scope on a node, and v.example/r0 at a.yaml:4 has it already"},
+		{"container container", "a.yaml:7: resources[1].blockio: is allowed for only one resource of container scope on a node, and v.example/r0 at a.yaml:4 has it already"},
+		{"pod pod", "a.yaml:9: resources[1].blockio: is allowed for only one resource of pod scope on a node, and v.example/r0 at a.yaml:4 has it already"},
 	} {
 		text := head
 		for i, scope := range strings.Fields(test.scopes) {

@@ -137,7 +137,7 @@ func TestPatternsOfAListAreAlternatives(t *testing.T) {
 			machine.AddDisk(name, number, 0)
 			f := newFixture(t, machine, classes.ContainerScope).apply(section)
 			want := classes.BackendStatus{Conditions: []classes.Condition{{Type: "DevicesMatched", Healthy: true, Reason: "AllMatched",
-				Message: "every entry of Devices matches block devices only, or is an alternative to one that does"}}}
+				Message: "every list of Devices matches block devices, and nothing else"}}}
 			if diff := cmp.Diff(want, f.backend.Status(), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

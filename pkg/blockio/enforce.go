@@ -196,7 +196,7 @@ func (g group) missing(err error) error {
 		file := path.Join(ancestor, "cgroup.subtree_control")
 		data, readErr := g.host.ReadFile(file)
 		if readErr == nil && !slices.Contains(strings.Fields(string(data)), "io") {
-			return fmt.Errorf("%w in %s: %s lacks it; enable it with: echo +io > %s", ErrNotEnabled, g.dir, file, file)
+			return fmt.Errorf("%w in %s: %s lacks io; run: echo +io > %s", ErrNotEnabled, g.dir, file, file)
 		}
 		ancestor = path.Join(ancestor, name)
 	}

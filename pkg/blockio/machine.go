@@ -36,8 +36,8 @@ func inspect(host FS, tree Tree) (machine, error) {
 	m := machine{names: map[device]string{}, accepts: map[setting]bool{}, acts: map[device]bool{}}
 	root, version, err := tree.IORoot()
 	if err != nil {
-		return m, &classes.Unavailable{Reason: "NoIOController", Message: err.Error() + "; boot a kernel with CONFIG_BLK_CGROUP and " +
-			"CONFIG_BLK_DEV_THROTTLING, without cgroup_disable=io, and mount cgroup2 at /sys/fs/cgroup"}
+		return m, &classes.Unavailable{Reason: "NoIOController", Message: err.Error() + "; mount cgroup2 at /sys/fs/cgroup; " +
+			"boot a kernel with CONFIG_BLK_CGROUP and CONFIG_BLK_DEV_THROTTLING, and without cgroup_disable=io"}
 	}
 
 	m.root, m.version, m.byRuntime = root, version, version == 2 && tree.Unified()

@@ -15,9 +15,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Observe implements classes.Backend. It compares the cgroup's values with the values of the classes and of the system
-// default, and ignores settings that no class names. A class matches if the cgroup has exactly its values. If several classes
-// match, Observe returns want if want matches, and otherwise no class.
+// Observe implements classes.Backend. It compares the cgroup's values with those of the classes and of the system
+// default. Settings that no class has do not matter. If several classes match, Observe returns want if it is one of
+// them, and otherwise no class.
 func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (class string, ok bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", false, fmt.Errorf("observe: %w", err)
@@ -44,8 +44,8 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	return class, ok, nil
 }
 
-// hasEnded reports whether a target without a cgroup has ended. A container also seems to have no cgroup if the runtime
-// reports a path that is not a path on the host, so hasEnded checks whether the container's process still exists.
+// hasEnded reports whether a target without a cgroup has ended. It checks whether the container's process exists,
+// because the cgroup is also missing if the runtime reports a path that is not on the host.
 func (b *Backend) hasEnded(target classes.Holder) bool {
 	if target.Container == "" {
 		return true

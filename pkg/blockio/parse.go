@@ -56,8 +56,8 @@ func parseLimit(text string) (uint64, error) {
 }
 
 // parseWeights adds the weights in a cgroup file to into. The line "default 100", or before Linux 5.4 just "100", has
-// the default weight. A line like "8:0 200" has the weight of a device. In cgroup v1, a second file, named
-// "…weight_device", has the lines of devices. For this file, the parameter file is the name without "_device".
+// the default weight; a line like "8:0 200" has the weight of a device. In cgroup v1, the lines of devices are in a
+// second file named "…weight_device"; for it, the parameter file is the name without "_device".
 func parseWeights(into values, file weightFile, data []byte) error {
 	for _, fields := range fieldsOf(data) {
 		weight, err := strconv.ParseUint(fields[len(fields)-1], 10, 64)
@@ -80,7 +80,7 @@ func parseWeights(into values, file weightFile, data []byte) error {
 func parseThrottle(into values, kind int, data []byte) error {
 	for _, fields := range fieldsOf(data) {
 		if len(fields) != 2 {
-			return fmt.Errorf("%q is not a device and its limit", strings.Join(fields, " "))
+			return fmt.Errorf("%q is not of the form MAJOR:MINOR LIMIT", strings.Join(fields, " "))
 		}
 		dev, err := parseDevice(fields[0])
 		if err != nil {

@@ -152,7 +152,7 @@ func (m *machine) weightless(merged merged) (reasons []string) {
 		case dev == device{} && len(m.acts) == 0:
 			where = ": no device acts on weights"
 		case dev != device{} && !m.acts[dev]:
-			where = fmt.Sprintf(" on %s: it does not act on weights", m.diskName(dev))
+			where = fmt.Sprintf(" on %s, which does not act on weights", m.diskName(dev))
 		default:
 			continue
 		}
@@ -174,7 +174,7 @@ func (r *resolver) conditions() []classes.Condition {
 	slices.Sort(r.missing)
 
 	devices := classes.Condition{Type: "DevicesMatched", Healthy: true, Reason: "AllMatched",
-		Message: "every entry of Devices matches block devices only, or is an alternative to one that does"}
+		Message: "every list of Devices matches block devices, and nothing else"}
 	if problems := slices.Concat(slices.Compact(r.missing), r.ignored); len(problems) > 0 {
 		devices.Healthy, devices.Reason = false, "SomeIgnored"
 		devices.Message = strings.Join(problems, "; ") + "; correct Devices, or attach the devices"

@@ -28,7 +28,8 @@ type snapshot struct {
 	named values
 }
 
-// liveClass is a class of a snapshot. It has the values that the class sets, and those to clear when a target leaves it.
+// liveClass is a class of a snapshot. It has the values that the class sets, and the values to clear when a target
+// leaves the class.
 type liveClass struct {
 	values values
 	// configured has the values of the class, including the values of devices that the machine lost.
@@ -48,7 +49,7 @@ func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, 
 	}
 	if scope == classes.PodScope && m.version == 1 {
 		return nil, &classes.Unavailable{Reason: "NoHierarchyInV1", Message: "cgroup v1 does not apply the limits of a pod's cgroup " +
-			"to the containers in it; use cgroup v2, or a resource in container scope"}
+			"to the pod's containers; use cgroup v2, or container scope"}
 	}
 
 	resolver := &resolver{host: opts.FS, machine: m, matches: map[string]match{}}
@@ -139,8 +140,8 @@ func (s *snapshot) settable(change values) values {
 	})
 }
 
-// neutral returns a text for each file of a change. The text sets only an initial value. Adjust needs it if the runtime has
-// stored an old text for the file, because runtimes can replace a stored text, but cannot drop it.
+// neutral returns, for each file of a change, a text that sets only an initial value. Adjust needs this text because a
+// runtime can replace a text that it has stored, but cannot drop it.
 func (s *snapshot) neutral(change values) map[string]string {
 	neutral, disks := map[string]string{}, s.machine.disks()
 	for of := range change {

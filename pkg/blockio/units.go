@@ -21,9 +21,9 @@ const (
 	maxWeight = 1000
 )
 
-// maxRate returns the largest usable limit of a kind. The kernel reads some larger limits as "no limit", and in cgroup v1 it
-// truncates them to 32 bits (block/blk-throttle.c). maxRate never returns the largest int64: resource.ParseQuantity returns
-// that value for all larger quantities, so parseQuantity could not refuse them.
+// maxRate returns the largest usable limit of a kind. The kernel reads some larger limits as "no limit", and in cgroup
+// v1 it truncates them to 32 bits (block/blk-throttle.c). The result is below the largest int64, because
+// resource.ParseQuantity returns that value for every larger quantity.
 func maxRate(kind int) uint64 {
 	if kind == readIOPS || kind == writeIOPS {
 		return math.MaxUint32 - 1
@@ -43,9 +43,9 @@ func parseQuantity(f *classes.Field, text string, least, most uint64) uint64 {
 	case err != nil:
 		f.Report("%q is not a quantity; write one like 500, 10M or 64Ki", text)
 	case quantity.Sign() < 0 || quantity.CmpInt64(int64(least)) < 0:
-		f.Report("%q is too small; the least is %d%s", text, least, zero)
+		f.Report("%q is too small; the minimum is %d%s", text, least, zero)
 	case quantity.CmpInt64(int64(most)) > 0:
-		f.Report("%q is too large; the most is %d%s", text, most, zero)
+		f.Report("%q is too large; the maximum is %d%s", text, most, zero)
 	default:
 		return uint64(quantity.Value())
 	}
@@ -73,9 +73,8 @@ func (f weightFile) initial() uint64 {
 	return 100 // CGROUP_WEIGHT_DFL
 }
 
-// convert converts a weight from goresctrl's units, which are 10 to 1000, to the file's units. Only io.weight has other
-// units, which are 1 to 10000. For io.weight, convert uses the linear conversion of KEP-2254, as runc and crun do for OCI's
-// blockIO.weight.
+// convert converts a weight from goresctrl's units (10 to 1000) to the file's units. Only io.weight has other units (1
+// to 10000). The conversion is that of KEP-2254, which runc and crun use for OCI's blockIO.weight.
 func (f weightFile) convert(weight uint64) uint64 {
 	if f == ioWeight {
 		return 1 + (weight-minWeight)*9999/990

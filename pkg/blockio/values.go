@@ -67,7 +67,8 @@ func (v values) merge(other values) values {
 	return merged
 }
 
-// changeTo returns the change from the values v to the values in the parameter to. It resets the settings that only v has.
+// changeTo returns the change that turns v into the values in the parameter to. The change resets the settings that only
+// v has.
 func (v values) changeTo(to values) values {
 	change := values{}
 	for s := range v {
@@ -83,8 +84,8 @@ func (v values) setLimits(dev device, limits value) {
 	}
 }
 
-// remaining returns the settings of the change v that the cgroup with this state does not have yet. If a default weight has
-// to change, the result also includes the weights of devices, because bfq resets them when the default changes.
+// remaining returns the settings of v that are missing in state. If a default weight changes, it also returns the
+// weights of devices, because bfq resets them.
 func (v values) remaining(state values) values {
 	return v.only(func(s setting) bool {
 		base := setting{file: s.file}

@@ -34,7 +34,7 @@ func ownPath(target classes.Holder) (string, error) {
 	if target.Scope() == classes.PodScope {
 		of, id = "pod's UID", target.PodUID
 	}
-	return "", fmt.Errorf("%w: %.300q can be the cgroup of others too, because its name does not have the %s %.64q", ErrBadPath, target.CgroupsPath, of, id)
+	return "", fmt.Errorf("%w: %.300q may be shared with others, because its name lacks the %s %.64q", ErrBadPath, target.CgroupsPath, of, id)
 }
 
 // isOwn reports whether a cgroup belongs to the target alone. A container's cgroup has the container's ID in its name, and a

@@ -46,9 +46,9 @@ func parseProcCgroup(data []byte, h hierarchy) (string, error) {
 	return cleanPath(group)
 }
 
-// Threads returns the sorted IDs of all threads in the target's cgroup and in the cgroups below it. The IDs are in the
-// PID namespace of the host's /proc. Threads skips a cgroup that is removed meanwhile. On machines with cgroup v1 and
-// v2, Threads uses the first hierarchy that has threads of the target.
+// Threads returns the sorted IDs of all threads in the target's cgroup and below it, in the PID namespace of the host's
+// /proc. It skips a cgroup that is removed meanwhile. On machines with cgroup v1 and v2, it uses the first hierarchy
+// that has threads of the target.
 func (t *Tree) Threads(target classes.Holder) ([]int, error) {
 	if len(t.hierarchies) == 0 {
 		return nil, errors.New("list threads: no cgroup hierarchy is mounted; mount cgroup2 at " + defaultMount)
@@ -132,9 +132,9 @@ func parseIDs(data []byte) ([]int, error) {
 	return ids, nil
 }
 
-// StatField returns a field of /proc/PID/stat. number is the number of the field in proc_pid_stat(5), and is at least
-// 3. If there is no such field, the result is empty. StatField counts from the last ")", because field 2 is the name of
-// the process in parentheses, and this name may have any characters.
+// StatField returns a field of /proc/PID/stat, by its number in proc_pid_stat(5), which is at least 3. It returns
+// nothing if there is no such field. It counts from the last ")", because field 2, the name of the process, may have any
+// characters.
 func StatField(stat []byte, number int) string {
 	const first = 3
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])

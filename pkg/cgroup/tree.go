@@ -31,8 +31,8 @@ type FS interface {
 	ReadDir(path string) ([]string, error)
 }
 
-// dirLister is an FS that can list only the subdirectories of a directory. With another FS, idsBelow also tries each
-// file of a cgroup as if it were a cgroup, and each of these reads fails.
+// dirLister is an FS that can list the subdirectories of a directory. With another FS, idsBelow also tries to read each
+// file as a cgroup, which fails.
 type dirLister interface {
 	Subdirs(path string) ([]string, error)
 }
@@ -115,8 +115,7 @@ func (t *Tree) IODir(target classes.Holder) (dir string, version int, err error)
 	return t.payloadDir(target, dir), t.io.version, nil
 }
 
-// Exists reports whether the target has a cgroup in any hierarchy. A target whose cgroups path is unknown or malformed counts as
-// one that has a cgroup.
+// Exists reports whether the target has a cgroup in any hierarchy, or a cgroups path that is unknown or malformed.
 func (t *Tree) Exists(target classes.Holder) bool {
 	return target.CgroupsPath == "" || slices.ContainsFunc(t.hierarchies, func(h hierarchy) bool {
 		_, err := t.dir(h, target)
@@ -124,15 +123,14 @@ func (t *Tree) Exists(target classes.Holder) bool {
 	})
 }
 
-// dir returns the target's directory in a hierarchy. It is the directory of the target's cgroups path. If there is no
-// such directory and the target is a container with a process, dir returns the directory of this process's cgroup
-// instead. dir never returns a directory that the target shares with others.
+// dir returns the target's directory in a hierarchy: the directory of its cgroups path or, if that does not exist, the
+// directory of its process's cgroup. dir never returns a directory that the target shares with others.
 func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	group, err := ownPath(target)
 	dir := path.Join(h.point, group)
 	switch {
 	case target.CgroupsPath == "":
-		err = fmt.Errorf("%w: the runtime gave no cgroups path", ErrNoCgroup)
+		err = fmt.Errorf("%w: the runtime reported no cgroups path", ErrNoCgroup)
 	case err != nil || t.isGroup(dir):
 		return dir, err
 	default:
@@ -154,9 +152,9 @@ func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	return h.dirOf(actual), nil
 }
 
-// payloadDir returns the directory in which the runtime sets the target's values. It is dir, or the child "container" of
-// dir if the target's process is in this child: crun can be configured to create the child below the systemd scope.
-// payloadDir does not use /proc/<pid>/cgroup, because in a cgroup namespace its paths begin at the root of the namespace.
+// payloadDir returns the directory in which the runtime sets the target's values: dir, or its child "container" if the
+// target's process is there. crun can be configured to create that child. payloadDir does not read /proc/<pid>/cgroup,
+// because its paths begin at the root of the cgroup namespace.
 func (t *Tree) payloadDir(target classes.Holder, dir string) string {
 	if target.PID <= 0 || target.Container == "" || !isSystemd(target.CgroupsPath) {
 		return dir

@@ -15,13 +15,14 @@ const (
 	// ContainerKeyPrefix, followed by the name of a container, is the key of the pod annotation that requests classes
 	// for this container.
 	ContainerKeyPrefix = "container." + Domain + "/"
-	// AllocatedKeyPrefix is the prefix of the CRI annotations that report which classes the kubelet allocated to a container through
-	// the device plugin. Only the kubelet can set them. The value is resource=class. The key may have any text after the prefix.
+	// AllocatedKeyPrefix is the prefix of the CRI annotations that report the classes that the kubelet allocated to a
+	// container through the device plugin. Only the kubelet can set them. The value is resource=class. Any text may
+	// follow the prefix.
 	AllocatedKeyPrefix = "allocated." + Domain + "/"
 )
 
-// family has the annotation keys that the KEP ("Pod annotations"), containerd and CRI-O have defined for one official
-// resource. The value of such an annotation is a class.
+// family has the annotation keys for one official resource that the KEP ("Pod annotations"), containerd and CRI-O
+// define. The value of such an annotation is a class.
 type family struct {
 	resource string
 	// offer is the index of the resource's offer in the catalog. It is -1 if no offer in container scope has the resource.
@@ -128,9 +129,9 @@ func parsePair(pair string) (resource, class string, err error) {
 	case pair == "":
 		err = badRequest("the request has nothing before or after a comma; write resource=class[,resource=class...]")
 	case !found || resource == "":
-		err = badRequest("the request has %s where resource=class is needed", quote(pair))
+		err = badRequest("the request has %s, which is not of the form resource=class", quote(pair))
 	case strings.ContainsAny(pair, " \t\r\n") || strings.Contains(class, "="):
-		err = badRequest("the request has %s where resource=class, without spaces, is needed", quote(pair))
+		err = badRequest("the request has %s, which is not of the form resource=class without spaces", quote(pair))
 	}
 	return resource, class, err
 }

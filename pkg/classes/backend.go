@@ -9,8 +9,7 @@ import (
 	"maps"
 )
 
-// Kind is a type of backend. A resource in a class file gets a backend of this Kind if it has a field with the name in
-// Kind.Field, e.g. "rdt".
+// Kind is a type of backend. A resource in a class file selects its Kind by having the field Kind.Field, e.g. "rdt".
 type Kind struct {
 	// Field is the name of the field of a resource in class files, e.g. "rdt".
 	Field string
@@ -58,13 +57,14 @@ type Backend interface {
 	Release(ctx context.Context, inUse func(class string) bool) error
 
 	// Adjust returns what the runtime must set to move a container from one class to another. When a container is
-	// created, the parameter from is SystemDefault. Adjust does no I/O and must be fast, because the hooks of all containers wait for it.
+	// created, from is SystemDefault. Adjust does no I/O and must be fast, because hooks wait for it.
 	Adjust(from, to string) (Adjustment, error)
 
-	// Enforce moves the target from one class to another, except for what the runtime sets because of Adjust. It then reads
-	// from the kernel to verify that the target is in the class. It is called before the first instruction of a container,
-	// when the parameter from is SystemDefault, and for changes of running containers. If Enforce returns an error, the target is as it was
-	// before.
+	// Enforce moves the target from one class to another, except for what the runtime sets because of Adjust, and reads
+	// the class back from the kernel. If Enforce returns an error, the target is as it was before.
+	//
+	// Enforce is called before a container's first instruction, with SystemDefault as from, and when the class of a
+	// running container changes.
 	Enforce(ctx context.Context, target Holder, from, to string) error
 
 	// Observe reads the class of a running target from the kernel. ok is false if the kernel does not show the class. If several
@@ -75,9 +75,9 @@ type Backend interface {
 	Status() BackendStatus
 }
 
-// ThreadMover is a Backend that assigns classes to threads and not to cgroups. A process that a runtime starts later in a
-// container, e.g. for "kubectl exec", starts in the class in which the container was created. If the class of the container
-// has changed since then, MoveThreads must move this process.
+// ThreadMover is a Backend that assigns classes to threads and not to cgroups. A runtime starts a later process, e.g.
+// for "kubectl exec", in the class that the container had when it was created. If the class has changed since,
+// MoveThreads must move this process.
 type ThreadMover interface {
 	Backend
 	// MoveThreads moves all threads of the targets into the class. It returns the IDs of the targets that had threads outside
@@ -89,10 +89,9 @@ type ThreadMover interface {
 // changes, e.g. in a resize, the runtime writes the stored values to the cgroup again.
 type StoredValueChecker interface {
 	Backend
-	// IsStale reports whether the cgroup v2 files that a runtime has stored for a container of the class are stale. They are
-	// stale if they have the values of another class, or if they name a device that the machine lost. If they have values
-	// that no class has any more, the backend remembers these values, so that later changes of a class clear them. IsStale
-	// does no I/O.
+	// IsStale reports whether the cgroup v2 files that a runtime has stored for a container of the class are stale.
+	// Stale files have the values of another class, or name a device that the machine lost. The backend remembers values
+	// that no class has, so that later changes of a class clear them. IsStale does no I/O.
 	IsStale(class string, stored map[string]string) bool
 }
 
@@ -115,7 +114,7 @@ type Adjustment struct {
 	Unified map[string]string
 }
 
-// Merge returns the union of both adjustments. If both have ClosID or the same file, the value in other wins.
+// Merge returns a with the settings of other added. If both set ClosID or the same file, the value of other wins.
 func (a Adjustment) Merge(other Adjustment) Adjustment {
 	if other.ClosID != "" {
 		a.ClosID = other.ClosID

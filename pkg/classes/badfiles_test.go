@@ -36,29 +36,29 @@ var badFiles = []struct {
 		"a.yaml:5: resources[0].name: is defined twice; the first is in line 4",
 		"a.yaml:7: resources[0].rdt.classes.gold: is defined twice; the first is in line 7",
 	}},
-	{"a key that is a list", resource("name: rdt", "[a]: b", gold), []string{"a.yaml:5: resources[0]: has a key that is not a plain word"}},
+	{"a key that is a list", resource("name: rdt", "[a]: b", gold), []string{"a.yaml:5: resources[0]: has a key that is a mapping or a list"}},
 	{"wrong types", resource("name: 12", "scope: [pod]", "defaultClass: true", "classes: gold", "rdt: 3"), []string{
-		`a.yaml:4: resources[0].name: must be a string, not the number "12"; put it in quotes`,
+		`a.yaml:4: resources[0].name: must be a string, not the number "12"; put the value in quotes`,
 		"a.yaml:5: resources[0].scope: must be a string, not a list",
-		`a.yaml:6: resources[0].defaultClass: must be a string, not the truth value "true"; put it in quotes`,
+		`a.yaml:6: resources[0].defaultClass: must be a string, not the truth value "true"; put the value in quotes`,
 		`a.yaml:7: resources[0].classes: must be a list, not "gold"`,
-		`a.yaml:8: resources[0].rdt: must be a mapping, the configuration of rdt, not the number "3"`,
+		`a.yaml:8: resources[0].rdt: must be a mapping with the configuration of rdt, not the number "3"`,
 	}},
 	{"empty values", resource("name:", "classes: [{name: , capacity: }, {}]", "rdt:"), []string{
 		"a.yaml:4: resources[0].name: must be a string, not empty",
-		"a.yaml:5: resources[0].classes[0].capacity: must be a whole number like 4, not empty; leave it out for unlimited",
+		"a.yaml:5: resources[0].classes[0].capacity: must be a whole number like 4, not empty; omit the field for unlimited",
 		"a.yaml:5: resources[0].classes[0].name: must be a string, not empty",
-		"a.yaml:5: resources[0].classes[1].name: is missing; a class needs one",
-		"a.yaml:6: resources[0].rdt: must be a mapping, the configuration of rdt, not empty",
+		"a.yaml:5: resources[0].classes[1].name: is missing; give the class a name",
+		"a.yaml:6: resources[0].rdt: must be a mapping with the configuration of rdt, not empty",
 	}},
 	{"no name", resource("scope: container", gold), []string{
-		"a.yaml:4: resources[0].name: is missing; write name: and a name like k8s.io/rdt or vendor.example/my-qos",
+		"a.yaml:4: resources[0].name: is missing; add a name such as k8s.io/rdt or vendor.example/my-qos",
 	}},
 	{"an unknown scope", resource("name: rdt", "scope: node", gold), []string{`a.yaml:5: resources[0].scope: is "node"; write container or pod`}},
 	{"an unknown onClassRemoved", resource("name: rdt", "onClassRemoved: kill", gold), []string{`a.yaml:5: resources[0].onClassRemoved: is "kill"; write drain or evict`}},
 	{"an empty onClassRemoved", resource("name: rdt", "onClassRemoved:", gold), []string{"a.yaml:5: resources[0].onClassRemoved: must be a string, not empty"}},
 	{"a truth value for onClassRemoved", resource("name: rdt", "onClassRemoved: true", gold), []string{
-		`a.yaml:5: resources[0].onClassRemoved: must be a string, not the truth value "true"; put it in quotes`,
+		`a.yaml:5: resources[0].onClassRemoved: must be a string, not the truth value "true"; put the value in quotes`,
 	}},
 	{"a scope that the kind does not have", resource("name: vendor.example/x", "scope: pod", gold), []string{
 		"a.yaml:6: resources[0].rdt: cannot be in scope pod; rdt can be in scope container",
@@ -81,34 +81,34 @@ var badFiles = []struct {
 		"a.yaml:6: resources[0].blockio: is not the only backend: the resource has rdt and blockio; write one resource for each backend",
 	}},
 	{"names without a domain, which are Kubernetes' own", resource("name: network", "scope: pod", "network: {}"), []string{
-		`a.yaml:4: resources[0].name: "network" cannot be the name of a resource: names without a domain are reserved for Kubernetes; put one before it, as in vendor.example/network`,
+		`a.yaml:4: resources[0].name: "network" cannot be the name of a resource: names without a domain are reserved for Kubernetes; put a domain before the name, as in vendor.example/network`,
 	}},
 	{"an official name that nobody has defined", resource("name: k8s.io/foo", gold), []string{
 		`a.yaml:4: resources[0].name: "k8s.io/foo" cannot be the name of a resource: the domain k8s.io is reserved for official resources, which are k8s.io/rdt and k8s.io/blockio; use a domain of your own`,
 	}},
 	{"capacities that are not whole numbers", resource("name: rdt", "classes:", "- {name: gold, capacity: -1}", "- {name: bronze, capacity: 1.5}", "rdt: {classes: {gold: {}, bronze: {}}}"), []string{
-		"a.yaml:6: resources[0].classes[0].capacity: must not be negative; write 0 or leave it out for unlimited",
-		`a.yaml:7: resources[0].classes[1].capacity: must be a whole number like 4, not the number "1.5"; leave it out for unlimited`,
+		"a.yaml:6: resources[0].classes[0].capacity: must not be negative; 0 means unlimited",
+		`a.yaml:7: resources[0].classes[1].capacity: must be a whole number like 4, not the number "1.5"; omit the field for unlimited`,
 	}},
 	{"capacities in other notations", resource("name: rdt", "classes:", `- {name: a, capacity: "2"}`, "- {name: b, capacity: 0x10}", "- {name: c, capacity: 010}", "- {name: d, capacity: 1_000}", "- {name: e, capacity: [1]}", "rdt: {classes: {a: , b: , c: , d: , e: }}"), []string{
-		`a.yaml:6: resources[0].classes[0].capacity: must be a whole number like 4, not "2"; leave it out for unlimited`,
-		`a.yaml:7: resources[0].classes[1].capacity: must be a whole number like 4, not the number "0x10"; leave it out for unlimited`,
-		`a.yaml:8: resources[0].classes[2].capacity: must be a whole number like 4, not the number "010"; leave it out for unlimited`,
-		`a.yaml:9: resources[0].classes[3].capacity: must be a whole number like 4, not the number "1_000"; leave it out for unlimited`,
-		`a.yaml:10: resources[0].classes[4].capacity: must be a whole number like 4, not a list; leave it out for unlimited`,
+		`a.yaml:6: resources[0].classes[0].capacity: must be a whole number like 4, not "2"; omit the field for unlimited`,
+		`a.yaml:7: resources[0].classes[1].capacity: must be a whole number like 4, not the number "0x10"; omit the field for unlimited`,
+		`a.yaml:8: resources[0].classes[2].capacity: must be a whole number like 4, not the number "010"; omit the field for unlimited`,
+		`a.yaml:9: resources[0].classes[3].capacity: must be a whole number like 4, not the number "1_000"; omit the field for unlimited`,
+		`a.yaml:10: resources[0].classes[4].capacity: must be a whole number like 4, not a list; omit the field for unlimited`,
 	}},
 	{"capacities that are too large", resource("name: rdt", "classes: [{name: gold, capacity: 100001}, {name: bronze, capacity: 99999999999999999999999}]", gold), []string{
-		"a.yaml:5: resources[0].classes[0].capacity: must not be more than 100000; write 0 or leave it out for unlimited",
-		"a.yaml:5: resources[0].classes[1].capacity: must not be more than 100000; write 0 or leave it out for unlimited",
+		"a.yaml:5: resources[0].classes[0].capacity: must not be more than 100000; 0 means unlimited",
+		"a.yaml:5: resources[0].classes[1].capacity: must not be more than 100000; 0 means unlimited",
 	}},
 	{"a list of no classes", resource("name: rdt", "classes: []", gold), []string{
 		"a.yaml:5: resources[0].classes: has no class; omit the field to offer every class of the backend",
 	}},
 	{"a class listed twice", resource("name: rdt", "classes:", "- name: gold", "- name: gold", gold), []string{
-		`a.yaml:7: resources[0].classes[1].name: class "gold" is listed already, in line 6`,
+		`a.yaml:7: resources[0].classes[1].name: class "gold" is already listed in line 6`,
 	}},
 	{"a class that is not configured", resource("name: rdt", "classes: [{name: gold}, {name: platin}]", gold), []string{
-		`a.yaml:5: resources[0].classes[1].name: class "platin" is not configured under rdt; configured are gold, bronze`,
+		`a.yaml:5: resources[0].classes[1].name: class "platin" is not configured under rdt; available: gold, bronze`,
 	}},
 	{"classes that could leave their directory", resource("name: rdt", "classes: [{name: ../../etc}, {name: ..}, {name: a/b}, {name: gold}]", gold), []string{
 		`a.yaml:5: resources[0].classes[0].name: "../../etc" cannot be the name of a class: must not contain "/"`,
@@ -119,10 +119,10 @@ var badFiles = []struct {
 		`a.yaml:5: resources[0].rdt: "a/b" cannot be the name of a class: must not contain "/"`,
 	}},
 	{"a default that does not exist", resource("name: rdt", "defaultClass: silver", gold), []string{
-		`a.yaml:5: resources[0].defaultClass: there is no class "silver"; available are gold, bronze`,
+		`a.yaml:5: resources[0].defaultClass: there is no class "silver"; available: gold, bronze`,
 	}},
 	{"a default that is not offered", resource("name: rdt", "defaultClass: bronze", "classes: [{name: gold}]", gold), []string{
-		`a.yaml:5: resources[0].defaultClass: there is no class "bronze"; available are gold`,
+		`a.yaml:5: resources[0].defaultClass: there is no class "bronze"; available: gold`,
 	}},
 	{"a default that is bounded", resource("name: rdt", "defaultClass: gold", "classes: [{name: gold, capacity: 1}]", gold), []string{
 		`a.yaml:5: resources[0].defaultClass: class "gold" has capacity 1, but a default class must be unlimited, because containers without a request are never refused`,
@@ -134,7 +134,7 @@ var badFiles = []struct {
 		"a.yaml:6: resources[1].name: vendor.example/x is already defined at a.yaml:4 in scope container; use a name in only one scope",
 	}},
 	{"a single kind twice", resource("name: rdt", gold) + "- name: vendor.example/rdt\n  rdt: {}\n", []string{
-		"a.yaml:7: resources[1].rdt: can be the backend of only one resource on a node, and k8s.io/rdt at a.yaml:4 has it already",
+		"a.yaml:7: resources[1].rdt: is allowed for only one resource on a node, and k8s.io/rdt at a.yaml:4 has it already",
 	}},
 	{"a class too long for an extended resource", resource("name: rdt", "rdt: {classes: {"+strings.Repeat("a", 60)+": {}}}"), []string{
 		`a.yaml:5: resources[0].rdt: class "` + strings.Repeat("a", 60) + `" cannot be offered to Kubernetes: extended resource qos.noderesource.dev/rdt.` + strings.Repeat("a", 39) + `...: must not be longer than 63 characters after "/"`,
@@ -146,7 +146,7 @@ var badFiles = []struct {
 		`a.yaml:7: resources[1].blockio: class "b.c" would get the extended resource v.example/a.b.c, but a class of v.example/a.b at a.yaml:4 has it already; rename one of the two classes`,
 	}},
 	{"configFile beside other fields", resource("name: rdt", "rdt: {configFile: /x, classes: {}}"), []string{
-		"a.yaml:5: resources[0].rdt.configFile: cannot be combined with other fields; the file must have all of the configuration",
+		"a.yaml:5: resources[0].rdt.configFile: cannot be combined with other fields; put all of the configuration into the file",
 	}},
 	{"configFile that is relative", resource("name: rdt", "rdt: {configFile: x.yaml}"), []string{
 		`a.yaml:5: resources[0].rdt.configFile: is "x.yaml"; write an absolute path`,

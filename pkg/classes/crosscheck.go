@@ -20,7 +20,7 @@ func (r *draft) checkClasses(defaultClass *Field) {
 
 	for _, class := range r.Classes {
 		if !configured[class.Name] {
-			r.classes[class.Name].Report("class %s is not configured under %s; configured are %s",
+			r.classes[class.Name].Report("class %s is not configured under %s; available: %s",
 				quote(class.Name), r.Kind, list(r.Backend.ClassNames()))
 		}
 	}
@@ -31,7 +31,7 @@ func (r *draft) checkClasses(defaultClass *Field) {
 	class, ok := r.Class(r.DefaultClass)
 	switch {
 	case !ok:
-		defaultClass.Report("there is no class %s; available are %s", quote(r.DefaultClass), r.classNames())
+		defaultClass.Report("there is no class %s; available: %s", quote(r.DefaultClass), r.classNames())
 	case class.Capacity > 0:
 		defaultClass.Report("class %s has capacity %d, but a default class must be unlimited, because containers without a request are never refused",
 			quote(class.Name), class.Capacity)
@@ -60,7 +60,7 @@ func (r *draft) checkSingle(seen map[string]*draft) {
 	}
 
 	if first := seen[key]; first != nil {
-		r.section.Report("can be the backend of only %s on a node, and %s at %s has it already", what, cmp.Or(first.Name, "another"), first.place())
+		r.section.Report("is allowed for only %s on a node, and %s at %s has it already", what, cmp.Or(first.Name, "another"), first.place())
 		return
 	}
 	seen[key] = r

@@ -136,7 +136,7 @@ func (b *builder) fill(f *Field, n *yaml.Node, depth int) {
 		f.Report("is nested deeper than %d levels", maxDepth)
 	case b.values > maxValues:
 		b.stopped = true
-		f.Report("exceeds the %d values that a file may have, including values behind aliases; split the file", maxValues)
+		f.Report("the file has more than %d values (each use of an alias counts); split the file", maxValues)
 	case n.Kind == yaml.MappingNode:
 		b.fillMapping(f, depth+1)
 	case n.Kind == yaml.SequenceNode:
@@ -162,7 +162,7 @@ func (b *builder) fillMapping(f *Field, depth int) {
 
 		switch {
 		case key.Kind != yaml.ScalarNode:
-			f.document.report(child.line, f.Path(), "has a key that is not a plain word")
+			f.document.report(child.line, f.Path(), "has a key that is a mapping or a list")
 		case key.ShortTag() == "!!merge":
 			b.fill(child, value, depth)
 			merged = append(merged, child)

@@ -142,8 +142,8 @@ const maxEcho = 64
 // clip makes text from users short and printable, so that it fits into an error of one line.
 func clip(text string) string { return Printable(text, maxEcho) }
 
-// Printable replaces the characters of a text that a terminal or a log cannot print on one line. If the text is longer than limit
-// bytes, Printable returns its beginning and "...".
+// Printable returns text without characters that a terminal or a log cannot print on one line. If text is longer than
+// limit bytes, the result is its beginning and "...".
 func Printable(text string, limit int) string {
 	dots := ""
 	if len(text) > limit {

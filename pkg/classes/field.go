@@ -13,11 +13,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Field is a value in a class file, with its place in the file. A Kind reads its section of the file with the methods of Field.
+// Field is a value in a class file, with its place in the file. A Kind reads its section of the file with the methods of
+// Field.
 //
-// If the value does not have the type that a method reads, the method reports this and returns nothing. The caller then
-// continues, so that all problems of a file are reported at once. A nil Field stands for a field that is missing in the
-// file. The methods of a nil Field return nothing and report nothing.
+// If the value has another type than a method reads, the method reports this and returns nothing, and the caller
+// continues. A file's problems are therefore reported all at once. A nil Field is a field that is missing in the file;
+// its methods report nothing.
 type Field struct {
 	// Name is the key in a mapping. It is empty for an element of a list.
 	Name string
@@ -166,7 +167,7 @@ func (f *Field) Text() (text string, ok bool) {
 	case !f.IsScalar():
 		f.Report("must be a string, not %s", f.describe())
 	case f.node.ShortTag() != "!!str":
-		f.Report("must be a string, not %s; put it in quotes", f.describe())
+		f.Report("must be a string, not %s; put the value in quotes", f.describe())
 	default:
 		return f.node.Value, true
 	}
@@ -214,7 +215,7 @@ func (f *Field) describe() string {
 
 // FieldError is one problem in a class file:
 //
-//	gold.yaml:12: resources[0].classes[1].capacity: must not be negative; write 0 or leave it out for unlimited
+//	gold.yaml:12: resources[0].classes[1].capacity: must not be negative; 0 means unlimited
 type FieldError struct {
 	File string
 	// Line is the number of the line, counted from 1. It is 0 if the line is unknown.

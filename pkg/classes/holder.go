@@ -123,7 +123,7 @@ type Holding struct {
 // Class returns the class that the holder has for a resource.
 func (h Holding) Class(resource string) string { return ClassOf(h.Assignments, resource) }
 
-// ClassOf returns the class that the assignments have for a resource. If they have no class for it, it returns SystemDefault.
+// ClassOf returns the class that the assignments have for a resource, or SystemDefault if they have none.
 func ClassOf(assignments []Assignment, resource string) string {
 	for _, a := range assignments {
 		if a.Resource == resource {

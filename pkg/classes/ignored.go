@@ -23,10 +23,12 @@ type IgnoredAnnotation struct {
 	Problem string
 }
 
-// Ignored returns those annotations of a pod that look like requests but request nothing. Either the key names a container
-// that is not in containers, which has the names of the pod's containers. Or the key is unknown, but its domain is one of
-// this project or of the KEP. Ignored leaves out the runtimes' own annotations, because they may be meant for the runtime. It
-// returns at most maxIgnored annotations, in the order of their keys.
+// Ignored returns at most maxIgnored annotations of a pod that look like requests but request nothing, sorted by key:
+//
+//   - annotations for a container that is not in containers, the names of the pod's containers, and
+//   - annotations with an unknown key in the domain of this project or of the KEP.
+//
+// Annotations of the runtimes are left out.
 func Ignored(annotations map[string]string, containers []string) []IgnoredAnnotation {
 	all := families()
 	whole := []string{PodKey, all[0].kep.pod, all[1].kep.pod}

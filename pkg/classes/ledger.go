@@ -31,8 +31,8 @@ func NewLedger() *Ledger {
 	return &Ledger{holders: map[string]Holding{}, slots: map[slot]map[Owner]int{}, reserved: map[string]reservation{}}
 }
 
-// Admit adds a holder if all of the holder's classes have room. Otherwise it changes nothing. An owner that already has a class
-// needs no second slot in this class. If the ledger has a holder with the same ID, Admit replaces it. Errors are *RequestError.
+// Admit adds a holder, or replaces the holder with the same ID, if all of its classes have room. Otherwise it changes
+// nothing. An owner that already has a class needs no second slot in it. Errors are *RequestError.
 func (l *Ledger) Admit(h Holding, c *Catalog) error {
 	for _, a := range h.Assignments {
 		if err := l.checkRoom(h.Owner(), a, c); err != nil {
@@ -60,9 +60,9 @@ func (l *Ledger) Adopt(h Holding) {
 	}
 }
 
-// Change assigns the classes in assignments to a holder, either all of them or none. The holder's assignments of other
-// resources stay. Change returns all assignments that the holder had before. To undo the change, call Adopt for the
-// holder with the returned assignments. Errors are *RequestError or ErrUnknownHolder.
+// Change assigns classes to a holder, either all of them or none, and returns all assignments that the holder had
+// before. The holder's assignments of other resources stay. To undo the change, call Adopt with the returned
+// assignments. Errors are *RequestError or ErrUnknownHolder.
 func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assignment, error) {
 	h, ok := l.holders[id]
 	if !ok {

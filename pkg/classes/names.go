@@ -46,7 +46,7 @@ func ValidateResourceName(name string) error {
 	domain, _, found := strings.Cut(name, "/")
 	switch {
 	case !found:
-		return errors.New("names without a domain are reserved for Kubernetes; put one before it, as in vendor.example/" + name)
+		return errors.New("names without a domain are reserved for Kubernetes; put a domain before the name, as in vendor.example/" + name)
 	case domain == officialDomain && name != RDTResource && name != BlockIOResource:
 		return fmt.Errorf("the domain k8s.io is reserved for official resources, which are %s and %s; use a domain of your own",
 			RDTResource, BlockIOResource)
@@ -108,7 +108,7 @@ func validateExtended(domain, extended string) error {
 	case strings.HasPrefix(domain, quotaPrefix):
 		return fmt.Errorf("Kubernetes allows no domain that begins with %q", quotaPrefix)
 	case strings.HasSuffix(domain, "kubernetes.io"):
-		return errors.New("Kubernetes keeps the domain kubernetes.io to itself")
+		return errors.New("the domain kubernetes.io is reserved for Kubernetes")
 	case len(domain)+len(quotaPrefix) > content.DNS1123SubdomainMaxLength:
 		return fmt.Errorf("the domain must not be longer than %d characters", content.DNS1123SubdomainMaxLength-len(quotaPrefix))
 	}

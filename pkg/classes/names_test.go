@@ -73,7 +73,7 @@ func TestExtendedResourcesAreThoseThatKubernetesAllows(t *testing.T) {
 		{"v.example/" + strings.Repeat("x", 62), "y", "", "must not be longer than 63 characters"},
 		{"network", "fast", "", "has no domain"},
 		{"requests.example/x", "y", "", `begins with "requests."`},
-		{"foo.kubernetes.io/x", "y", "", "kubernetes.io to itself"},
+		{"foo.kubernetes.io/x", "y", "", "kubernetes.io is reserved"},
 		{"v.example/x", "a/b", "", "must"},
 	}
 	for _, test := range tests {

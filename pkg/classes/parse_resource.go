@@ -52,7 +52,7 @@ func oneOf[T ~string](f *Field, first, second T) T {
 
 func (r *draft) readName() {
 	if r.name == nil {
-		r.field.reportMissing("name", "is missing; write name: and a name like %s or vendor.example/my-qos", RDTResource)
+		r.field.reportMissing("name", "is missing; add a name such as %s or vendor.example/my-qos", RDTResource)
 		return
 	}
 	name, ok := r.name.Text()
@@ -95,7 +95,7 @@ func (r *draft) readClass(f *Field) {
 	class.Description, _ = fields["description"].Text()
 	name := fields["name"]
 	if name == nil {
-		f.reportMissing("name", "is missing; a class needs one")
+		f.reportMissing("name", "is missing; give the class a name")
 		return
 	}
 	var ok bool
@@ -111,7 +111,7 @@ func (r *draft) addClass(class Class, f *Field) {
 		return
 	}
 	if first := r.classes[class.Name]; first != nil {
-		f.Report("class %s is listed already, in line %d", quote(class.Name), first.line)
+		f.Report("class %s is already listed in line %d", quote(class.Name), first.line)
 		return
 	}
 
@@ -142,11 +142,11 @@ func readCapacity(f *Field) uint64 {
 	capacity, err := strconv.ParseUint(text, 10, 64)
 	switch {
 	case tag == "!!int" && strings.HasPrefix(text, "-"):
-		f.Report("must not be negative; write 0 or leave it out for unlimited")
+		f.Report("must not be negative; 0 means unlimited")
 	case !f.IsScalar() || tag == "!!str" || !wholeNumber.MatchString(text):
-		f.Report("must be a whole number like 4, not %s; leave it out for unlimited", f.describe())
+		f.Report("must be a whole number like 4, not %s; omit the field for unlimited", f.describe())
 	case err != nil || capacity > maxCapacity:
-		f.Report("must not be more than %d; write 0 or leave it out for unlimited", maxCapacity)
+		f.Report("must not be more than %d; 0 means unlimited", maxCapacity)
 	default:
 		return capacity
 	}
@@ -190,7 +190,7 @@ func (p *parser) checkKind(r *draft) {
 
 func (p *parser) readSection(r *draft) {
 	if !r.section.isMapping() {
-		r.section.Report("must be a mapping, the configuration of %s, not %s", r.Kind, r.section.describe())
+		r.section.Report("must be a mapping with the configuration of %s, not %s", r.Kind, r.section.describe())
 		return
 	}
 	if file := r.section.child("configFile"); file != nil {
@@ -208,7 +208,7 @@ func (p *parser) readSection(r *draft) {
 // readConfigFile reads the configuration of a backend from the file named in a configFile field.
 func (p *parser) readConfigFile(r *draft, f *Field) {
 	if len(r.section.children) > 1 {
-		f.Report("cannot be combined with other fields; the file must have all of the configuration")
+		f.Report("cannot be combined with other fields; put all of the configuration into the file")
 		return
 	}
 	name, ok := f.Text()

@@ -50,11 +50,18 @@ type resolver struct {
 // resources, in the order of the catalog. Callers must not change the result, because all holders that request nothing
 // share one slice. Every error is a *RequestError with one line for users.
 //
-// If several sources request a class of one resource, the first of these sources wins: the annotation for the container
-// (ContainerKeyPrefix), the kubelet's allocation (AllocatedKeyPrefix), the annotation io.kubernetes.cri.*-class, the
-// KEP's or the runtime's pod annotation for the container, PodKey, the KEP's or the runtime's annotation for the whole
-// pod. If no source requests a class, the resource's default applies. A request for the empty class requests the system
-// default. If an annotation for the container requests another class than the kubelet allocated, Resolve fails.
+// The class of a resource comes from the first of these sources that has one:
+//
+//  1. the annotation for the container (ContainerKeyPrefix)
+//  2. the kubelet's allocation (AllocatedKeyPrefix)
+//  3. the annotation io.kubernetes.cri.*-class
+//  4. the KEP's or the runtime's pod annotation for the container
+//  5. PodKey
+//  6. the KEP's or the runtime's annotation for the whole pod
+//  7. the resource's default
+//
+// A request for the empty class requests the system default. If an annotation for the container requests another class
+// than the kubelet allocated, Resolve fails.
 func (c *Catalog) Resolve(h Holder) ([]Assignment, error) {
 	s := resolver{catalog: c, holder: &h}
 	assignments, err := s.resolve()
@@ -251,9 +258,8 @@ func decideOne(offer *Offer, requests *asks, decided *Assignment) error {
 	return nil
 }
 
-// checkAllocatedPod checks the class of a pod-scope resource that the kubelet allocated to a container. A container
-// requests this extended resource, so that the scheduler counts the pod's class. The pod's annotation must request the
-// same class, because the pod got its class before its containers existed: an allocation alone comes too late.
+// checkAllocatedPod checks a container that was allocated a class of a pod-scope resource. The pod's annotation must
+// request the same class, because the pod gets its class before its containers exist.
 func checkAllocatedPod(offer *Offer, requests *asks) error {
 	allocated, pod := requests[allocatedLevel], requests[podLevel]
 	if allocated.key != "" && pod.key == "" {

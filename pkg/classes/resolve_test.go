@@ -164,12 +164,12 @@ func TestRefusedRequestsHaveAReasonInOneLine(t *testing.T) {
 		{"a container that asks for nothing against its allocation", notes{kepKey: ""}, notes{allocatedKey: "rdt=gold"}, ErrContradiction, `class "" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits (requested by annotation rdt.resources.kubernetes.io/container.main)`},
 		{"two allocations", nil, notes{allocatedKey: "rdt=gold", allocatedKey + "-2": "rdt=bronze"}, ErrContradiction, `k8s.io/rdt has two classes, "gold" and "bronze" (requested by annotation allocated.qos.noderesource.dev/rdt-2)`},
 		{"two classes in one request", notes{ownKey: "rdt=gold,k8s.io/rdt=bronze"}, nil, ErrContradiction, `k8s.io/rdt has two classes, "gold" and "bronze" (requested by annotation container.qos.noderesource.dev/main)`},
-		{"no class", notes{ownKey: "rdt"}, nil, ErrBadRequest, `the request has "rdt" where resource=class is needed (requested by annotation container.qos.noderesource.dev/main)`},
-		{"no resource", notes{ownKey: "=gold"}, nil, ErrBadRequest, `the request has "=gold" where resource=class is needed (requested by annotation container.qos.noderesource.dev/main)`},
+		{"no class", notes{ownKey: "rdt"}, nil, ErrBadRequest, `the request has "rdt", which is not of the form resource=class (requested by annotation container.qos.noderesource.dev/main)`},
+		{"no resource", notes{ownKey: "=gold"}, nil, ErrBadRequest, `the request has "=gold", which is not of the form resource=class (requested by annotation container.qos.noderesource.dev/main)`},
 		{"a comma too many", notes{podKey: "rdt=gold,"}, nil, ErrBadRequest, `the request has nothing before or after a comma; write resource=class[,resource=class...] (requested by annotation qos.noderesource.dev/pod)`},
-		{"spaces within", notes{ownKey: "rdt = gold"}, nil, ErrBadRequest, `the request has "rdt = gold" where resource=class, without spaces, is needed (requested by annotation container.qos.noderesource.dev/main)`},
-		{"two equals signs", notes{ownKey: "rdt=a=b"}, nil, ErrBadRequest, `the request has "rdt=a=b" where resource=class, without spaces, is needed (requested by annotation container.qos.noderesource.dev/main)`},
-		{"an allocation that is none", nil, notes{allocatedKey: "gold"}, ErrBadRequest, `the request has "gold" where resource=class is needed (requested by annotation allocated.qos.noderesource.dev/rdt)`},
+		{"spaces within", notes{ownKey: "rdt = gold"}, nil, ErrBadRequest, `the request has "rdt = gold", which is not of the form resource=class without spaces (requested by annotation container.qos.noderesource.dev/main)`},
+		{"two equals signs", notes{ownKey: "rdt=a=b"}, nil, ErrBadRequest, `the request has "rdt=a=b", which is not of the form resource=class without spaces (requested by annotation container.qos.noderesource.dev/main)`},
+		{"an allocation that is none", nil, notes{allocatedKey: "gold"}, ErrBadRequest, `the request has "gold", which is not of the form resource=class (requested by annotation allocated.qos.noderesource.dev/rdt)`},
 		{"far too much", notes{ownKey: strings.Repeat("rdt=gold,", 200000)}, nil, ErrBadRequest, `the request is longer than 16384 bytes (requested by annotation container.qos.noderesource.dev/main)`},
 		{"a long class on several lines", notes{betaPodKey: strings.Repeat("a\n", 500000)}, nil, ErrUnknownClass, `class "` + strings.Repeat("a?", 32) + `..." of k8s.io/rdt does not exist on this node; available: gold, bronze (requested by annotation rdt.resources.beta.kubernetes.io/pod)`},
 	}
@@ -305,7 +305,7 @@ func TestParsePairs(t *testing.T) {
 		{"rdt=gold,rdt=gold", []Pair{{RDTResource, "gold"}}, ""},
 		{"rdt=gold,k8s.io/rdt=", nil, `k8s.io/rdt has two classes, "gold" and ""`},
 		{",", nil, "the request has nothing before or after a comma; write resource=class[,resource=class...]"},
-		{"rdt", nil, `the request has "rdt" where resource=class is needed`},
+		{"rdt", nil, `the request has "rdt", which is not of the form resource=class`},
 	}
 	for _, test := range tests {
 		got, err := ParsePairs(test.value)

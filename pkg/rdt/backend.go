@@ -93,7 +93,7 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 	return c, nil
 }
 
-// canMount reports whether err means that resctrl is not mounted. It returns false if the backend must not mount resctrl.
+// canMount reports whether err means that resctrl is not mounted, and the backend may mount it.
 func (b *Backend) canMount(err error) bool { return b.mount && isUnavailable(err, NotMounted) }
 
 // prepare resolves the configuration and checks it against the machine. reclaim has the names of the groups that must
@@ -245,8 +245,8 @@ func (b *Backend) Release(_ context.Context, inUse func(class string) bool) erro
 	return errors.Join(problems...)
 }
 
-// Adjust implements classes.Backend. It refuses a draining class to a new container, but not to a running container
-// that must return to the class because a change of its class failed.
+// Adjust implements classes.Backend. It refuses a draining class for a new container. A running container may get the
+// draining class back after a failed change.
 func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 	now := b.live.Load()
 	draining := slices.Contains(now.draining, to)

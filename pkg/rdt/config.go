@@ -66,7 +66,7 @@ type setting[T any] struct {
 	value T
 }
 
-// settingsOf converts a goresctrl.CatConfig or MbaConfig. The function derive converts each value. settingsOf ignores errors,
+// settingsOf converts each value of a goresctrl.CatConfig or MbaConfig with the function derive. It ignores errors,
 // because ParseConfig has reported them.
 func settingsOf[V, T any](values map[string]V, derive func(V) T) []setting[T] {
 	if values == nil {
@@ -99,8 +99,8 @@ func newBandwidth(config goresctrl.CacheIdMbaConfig) (b bandwidth) {
 	return b
 }
 
-// valueFor returns the value for a cache ID. If no setting has this ID, it returns the value for all IDs. If no setting is
-// for all IDs, it returns the value of the parameter otherwise.
+// valueFor returns the setting for a cache ID. If there is none, it returns the setting for all IDs or, as the last
+// resort, the argument otherwise.
 func valueFor[T any](settings []setting[T], id int, otherwise T) T {
 	for _, s := range settings {
 		switch {

@@ -32,32 +32,32 @@ func TestConfigErrorsNameLineFieldAndRemedy(t *testing.T) {
 			`line 3: partitions.q.classes.gold: class "gold" is already defined in line 2; a class can be in only one partition`,
 			`line 3: partitions.q.classes.system/default: class "system/default" is already defined in line 3; a class can be in only one partition`}},
 		"class names that are no directories": {"partitions: {p: {classes: {a/b: , '..': , " + strings.Repeat("x", 252) + ": }}}", []string{
-			`line 1: partitions.p.classes...: a class name must not have "/" or a line break, as it becomes a directory`,
-			`line 1: partitions.p.classes.a/b: a class name must not have "/" or a line break, as it becomes a directory`,
+			`line 1: partitions.p.classes...: a class name must not have "/" or a line break, because a class name becomes a directory name`,
+			`line 1: partitions.p.classes.a/b: a class name must not have "/" or a line break, because a class name becomes a directory name`,
 			`line 1: partitions.p.classes.` + strings.Repeat("x", 64) + `...: a class name must not be longer than 251 characters`}},
 		"shares": {"partitions:\n  p:\n    l3Allocation: {all: 101%, 0: 50-60%, 1: abc, 2: '0x0', 3: 50}\n    classes: {a: {l3Allocation: 0%}, b: {l3Allocation: 60-50%}}", []string{
 			`line 3: partitions.p.l3Allocation.0: "50-60%": a partition has no range in per cent; write a share like "60%", or bits`,
 			`line 3: partitions.p.l3Allocation.1: "abc" is not a share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`,
 			`line 3: partitions.p.l3Allocation.2: mask "0x0" has no bit set; a group must have some cache`,
-			`line 3: partitions.p.l3Allocation.3: must be a string, not the number "50"; put it in quotes`,
+			`line 3: partitions.p.l3Allocation.3: must be a string, not the number "50"; put the value in quotes`,
 			`line 3: partitions.p.l3Allocation.all: "101%" is not a share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`,
 			`line 4: partitions.p.classes.a.l3Allocation: "0%": the share of a class must be above 0%; write 1% for the smallest possible share`,
 			`line 4: partitions.p.classes.b.l3Allocation: "60-50%" is not a share of a cache; write per cent ("60%", "50-60%"), a mask ("0xff0") or bits ("0-5")`}},
 		"cache IDs": {"partitions: {p: {l3Allocation: {x: 1%, 0-3: 1%, '2,9': 1%, 3-1: 1%, 99999: 1%}}}", []string{
-			`line 1: partitions.p.l3Allocation.2,9: cache ID 2 is in "0-3" and in "2,9"`,
+			`line 1: partitions.p.l3Allocation.2,9: cache ID 2 is in "0-3" and in "2,9"; list each ID once`,
 			`line 1: partitions.p.l3Allocation.3-1: "3-1" is not a list of cache IDs: "3-1" is not a range; write "all", or IDs as in "0-1,4"`,
 			`line 1: partitions.p.l3Allocation.99999: "99999" is not a list of cache IDs: 99999 is above 65535; write "all", or IDs as in "0-1,4"`,
 			`line 1: partitions.p.l3Allocation.x: "x" is not a list of cache IDs: strconv.ParseUint: parsing "x": invalid syntax; write "all", or IDs as in "0-1,4"`}},
 		"code without data": {"partitions: {p: {l3Allocation: {all: {code: 50%}, 1: {unified: 50%, data: 50%}}}}", []string{
 			"line 1: partitions.p.l3Allocation.1: has data but no code; give both, or only unified",
 			"line 1: partitions.p.l3Allocation.all: has code but no data; give both, or only unified",
-			"line 1: partitions.p.l3Allocation.all: has no unified; add it for machines that do not allocate code and data separately"}},
+			"line 1: partitions.p.l3Allocation.all: has no unified; add unified for machines that do not allocate code and data separately"}},
 		"bandwidth": {"partitions:\n  p:\n    mbAllocation: [200%, 5GBps]\n    classes:\n      a: {mbAllocation: 50%}\n      b: {mbAllocation: []}\n      c: {mbAllocation: [5]}", []string{
 			`line 3: partitions.p.mbAllocation[0]: "200%" is not a share of memory bandwidth; write "0%" to "100%", or MBps as in "1000MBps"`,
 			`line 3: partitions.p.mbAllocation[1]: "5GBps" is not a share of memory bandwidth; write "0%" to "100%", or MBps as in "1000MBps"`,
 			`line 5: partitions.p.classes.a.mbAllocation: must be a mapping, not "50%"`,
 			`line 6: partitions.p.classes.b.mbAllocation: is empty; write ["50%"], ["1000MBps"], or both`,
-			`line 7: partitions.p.classes.c.mbAllocation[0]: must be a string, not the number "5"; put it in quotes`}},
+			`line 7: partitions.p.classes.c.mbAllocation[0]: must be a string, not the number "5"; put the value in quotes`}},
 		"a class that asks for what its partition does not have": {"partitions:\n  p:\n    classes:\n      gold:\n        l3Allocation: 50%", []string{
 			"line 5: partitions.p.classes.gold.l3Allocation: the partition of this class has no l3Allocation; add it to the partition, e.g. 100%"}},
 	} {

@@ -13,11 +13,10 @@ import (
 
 // ErrRuntimeIgnored is the error for a container that the container runtime did not put into the requested resctrl group.
 var ErrRuntimeIgnored = errors.New("the container runtime ignored the resctrl group; " +
-	"it must support Linux RDT through NRI: containerd 2.2.1 or later (NRI 0.11), with runc")
+	"use a runtime that supports Linux RDT through NRI: containerd 2.2.1 or later (NRI 0.11), with runc")
 
-// Enforce implements classes.Backend. For a container that is being created, Enforce only verifies that the runtime has put
-// the first process into the group. For a running container, Enforce moves threads until all are in the group. If this fails,
-// it moves them back.
+// Enforce implements classes.Backend. While a container is created, Enforce verifies that the runtime has put the first
+// process into the group. For a running container, it moves all threads, and moves them back if that fails.
 func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
 	m := b.live.Load().machine
 	if m == nil {

@@ -340,7 +340,7 @@ func sameAsGoresctrl(t *testing.T, dir string, spec sim.Spec, config string) (ta
 
 func ignoredByGoresctrl(err error) bool {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		stricter := strings.Contains(line, "this machine cannot allocate it") || // a partition's setting, without one of a class
+		stricter := strings.Contains(line, "this machine does not support the setting") || // a partition's setting, without one of a class
 			strings.Contains(line, "too few for the partitions") ||
 			strings.Contains(line, "a partition has no range in per cent") // goresctrl sees that only where there is L3
 		if !stricter {

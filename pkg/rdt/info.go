@@ -78,8 +78,8 @@ const maxMBps = 1<<32 - 1
 // have (CPUID 0x80000020_EAX_x1).
 const amdMaxBandwidth = 2048
 
-// ParseInfo interprets files, the content of the files below info/, and root, the root group's schemata. The keys of
-// files are paths below info/, like "L3/cbm_mask". mbps reports whether resctrl is mounted with mba_MBps.
+// ParseInfo parses the files below info/. The keys of files are their paths, e.g. "L3/cbm_mask". root has the root
+// group's schemata. mbps reports whether resctrl is mounted with mba_MBps.
 func ParseInfo(files map[string][]byte, root Schemata, mbps bool) (Info, error) {
 	parse := infoParser{files: files}
 	info := Info{Caches: map[Schema]CacheInfo{}}
@@ -158,8 +158,8 @@ func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 	return info
 }
 
-// amdMaximum returns the MB value that means "no limit" on this CPU, a power of two. No file has this value. The kernel
-// gives it to new groups, so amdMaximum derives it from largest, the largest value of any group.
+// amdMaximum returns the MB value that means "no limit" on this CPU, a power of two. The kernel has no file with this
+// value, but gives it to new groups, so amdMaximum derives it from largest, the largest value of any group.
 func amdMaximum(largest uint64) uint64 {
 	if largest <= amdMaxBandwidth {
 		return amdMaxBandwidth

@@ -29,8 +29,8 @@ func (t tree) exists(group string) bool {
 	return err == nil
 }
 
-// notExist reports whether err means that a group does not exist. ENOTDIR means that the name is of a file in the root
-// directory. Newer kernels and the mount option debug add files there, and groupNames takes them for groups.
+// notExist reports whether err means that a group does not exist. ENOTDIR counts too: newer kernels and the mount option
+// debug add files to the root directory, and groupNames takes these files for groups.
 func notExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOTDIR)
 }
@@ -166,8 +166,8 @@ func (t tree) readInfo() (map[string][]byte, error) {
 	return files, nil
 }
 
-// largestBandwidth returns the root group's schemata, but with the largest bandwidth that any group has. ParseInfo derives the
-// maximum bandwidth from the result. The root group's own bandwidth may be limited, and then does not show the maximum.
+// largestBandwidth returns the root group's schemata with the largest bandwidth that any group has, from which ParseInfo
+// derives the maximum. The root group's own bandwidth may be limited.
 func (m *machine) largestBandwidth() Schemata {
 	root := maps.Clone(m.groups[rootGroup].schemata)
 	for _, g := range m.groups {

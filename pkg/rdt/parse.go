@@ -78,7 +78,7 @@ func (r *reader) checkName(f *classes.Field, name string) {
 	switch {
 	case name == classes.SystemDefault:
 	case strings.ContainsAny(name, "/\n"), name == ".", name == "..":
-		f.Report("a class name must not have %q or a line break, as it becomes a directory", "/")
+		f.Report("a class name must not have %q or a line break, because a class name becomes a directory name", "/")
 	case len(GroupPrefix+name) > maxFileName:
 		f.Report("a class name must not be longer than %d characters", maxFileName-len(GroupPrefix))
 	}
@@ -132,7 +132,7 @@ func parseByID[V any](f *classes.Field, isValue func(*classes.Field) bool, parse
 		}
 		for j, other := range ids[:i] {
 			if id, common := ids[i].common(other); common {
-				entry.Report("cache ID %d is in %q and in %q", id, entries[j].Name, entry.Name)
+				entry.Report("cache ID %d is in %q and in %q; list each ID once", id, entries[j].Name, entry.Name)
 			}
 		}
 		values[entry.Name] = parse(entry)
@@ -154,7 +154,7 @@ func parseShare(f *classes.Field, inPartition bool) goresctrl.CacheIdCatConfig {
 		f.Report("has data but no code; give both, or only unified")
 	}
 	if fields[unified] == nil {
-		f.Report("has no unified; add it for machines that do not allocate code and data separately")
+		f.Report("has no unified; add unified for machines that do not allocate code and data separately")
 	}
 	return goresctrl.CacheIdCatConfig{
 		Unified: parseProportionField(fields[unified], inPartition),

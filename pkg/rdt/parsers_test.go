@@ -24,7 +24,7 @@ func TestParseSchemata(t *testing.T) {
 		"nothing":                       {"", "", ""},
 		"no colon":                      {"L3 0=f", "", "not of the form NAME:ID=VALUE"},
 		"no value":                      {"L3:0", "", "not of the form ID=VALUE"},
-		"a line twice":                  {"L3:0=f\nL3:1=f", "", "second line of L3"},
+		"a line twice":                  {"L3:0=f\nL3:1=f", "", "second line for L3"},
 		"a domain twice":                {"L3:0=f;0=f", "", "domain 0 appears twice"},
 		"a value that is no number":     {"MB:0=f", "", "value of domain 0"},
 		"a domain that is not a number": {"MB:x=1", "", "domain"},

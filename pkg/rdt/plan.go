@@ -29,16 +29,17 @@ type Op struct {
 	Schemata Schemata
 }
 
-// Plan returns the operations that change groups from their current schemata to the wanted ones. It creates wanted
-// groups that do not exist. It does not change current groups that are not in wanted.
+// Plan returns the operations that change groups from their current schemata to the wanted ones. It creates missing
+// groups, and does not change groups that are not in wanted.
 //
-// Plan keeps three guarantees for existing groups at every moment. A group has only cache bits that it had before or
-// will have. A group has at most as much bandwidth as the larger of its old and its new value. Two groups that share no
-// bit of a cache before and after the change share none in between.
+// At every moment of the change,
 //
-// There are two exceptions. A new group has the kernel's defaults until its first write, but it has no tasks yet. When
-// groups swap masks that are too small to be divided, the first group that moves shares the bits of the other group
-// until the other group has moved, too.
+//   - a group has only cache bits of its old or its new mask,
+//   - a group has at most the larger of its old and its new bandwidth,
+//   - two groups share cache bits only if they share some before or after the change.
+//
+// There are two exceptions. A new group has the kernel's defaults until its first write, but it has no tasks yet. Groups
+// that swap masks too small to be divided share bits until the last of them has moved.
 func Plan(current, wanted map[string]Schemata, info Info) []Op {
 	var ops []Op
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
@@ -166,7 +167,7 @@ func (u *unit) blocked() uint64 {
 
 func (u *unit) misplaced() bool { return u.current&^u.wanted != 0 }
 
-// finish sets the wanted value of each pending unit for which the bits are free. It reports whether it set any.
+// finish gives each pending unit its wanted value if the bits are free. It reports whether it changed any unit.
 func (c *cell) finish(pending []*unit) bool {
 	done := false
 	for _, u := range pending {

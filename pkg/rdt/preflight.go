@@ -19,19 +19,19 @@ var ErrNoCLOSID = errors.New("out of CLOSIDs")
 // ErrExclusive is the error for a mask that overlaps the cache of an exclusive group.
 var ErrExclusive = errors.New("overlaps an exclusive group")
 
-// orWrongMount adds an *Unavailable error to err if the only problem is the unit of memory bandwidth. In this case resctrl is
-// mounted for the other unit: MBps needs the mount option mba_MBps, and per cent needs a mount without it.
+// orWrongMount adds an *Unavailable error to err if the only problem is that resctrl is mounted for the other unit of
+// memory bandwidth. MBps needs the mount option mba_MBps, and per cent needs a mount without it.
 func orWrongMount(err error, info Info) error {
 	otherProblem := func(err error) bool { return !errors.Is(err, ErrBandwidthUnit) }
 	if slices.ContainsFunc(classes.SplitErrors(err), otherProblem) {
 		return err
 	}
 	if info.Bandwidth.Unit == MBps {
-		return errors.Join(unavailable(WrongMountOptions, "resctrl is mounted with mba_MBps, but the configuration has memory "+
-			"bandwidth in per cent only; mount it without mba_MBps"), err)
+		return errors.Join(unavailable(WrongMountOptions, "resctrl is mounted with mba_MBps, but the configuration has memory bandwidth in per cent only; "+
+			"mount resctrl without mba_MBps"), err)
 	}
-	return errors.Join(unavailable(WrongMountOptions, "resctrl is mounted without mba_MBps, but the configuration has memory "+
-		"bandwidth in MBps only; mount it with -o mba_MBps"), err)
+	return errors.Join(unavailable(WrongMountOptions, "resctrl is mounted without mba_MBps, but the configuration has memory bandwidth in MBps only; "+
+		"mount resctrl with -o mba_MBps"), err)
 }
 
 // configurable returns the schemata of the groups that a configuration can change: the managed groups and the root group.
@@ -112,7 +112,8 @@ func (m *machine) exclusiveOverlaps(wanted map[string]Schemata) error {
 	return errors.Join(problems...)
 }
 
-// overlaps describes the parts of a cache that a and b both have. Code and data share one cache.
+// overlaps describes the parts of a cache that a and b both have. A code mask and a data mask overlap, too, because they
+// divide the same cache.
 func overlaps(a, b Schemata) []string {
 	var found []string
 	for _, domain := range a.domains() {

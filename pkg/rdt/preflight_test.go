@@ -57,18 +57,18 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 		"wider than the cache": {sim.New(sim.IntelSpec()), "partitions: {p: {l3Allocation: '0xffff', classes: {gold: }}}", []string{
 			`L3 0, unified: partition "p": 0xffff: mask 0xffff is wider than the cache, whose mask is 0xfff`}},
 		"beyond the partition": {sim.New(sim.IntelSpec()), "partitions: {p: {l3Allocation: '0xf0', classes: {gold: {l3Allocation: '0xf8'}}}}", []string{
-			`class "gold": L3: 0xf8, counted from bit 4, exceeds its partition, whose mask is 0xf0`}},
+			`class "gold": L3: 0xf8, counted from bit 4, has bits outside its partition's mask 0xf0`}},
 		"no such cache": {sim.New(onlyMB), twoPartitions, []string{
-			`class "gold": l3Allocation: this machine cannot allocate it; remove it, or set options.l3.optional: true`,
-			`class "bronze": l3Allocation: this machine cannot allocate it; remove it, or set options.l3.optional: true`}},
+			`class "gold": l3Allocation: this machine does not support the setting; remove the setting, or set options.l3.optional: true`,
+			`class "bronze": l3Allocation: this machine does not support the setting; remove the setting, or set options.l3.optional: true`}},
 		"no memory bandwidth": {sim.New(noMB), twoPartitions, []string{
-			`class "bronze": mbAllocation: this machine cannot allocate it; remove it, or set options.mb.optional: true`}},
+			`class "bronze": mbAllocation: this machine does not support the setting; remove the setting, or set options.mb.optional: true`}},
 		"too many partitions": {sim.New(sim.IntelSpec()), "partitions: {a: {l3Allocation: 1%}, b: {l3Allocation: 2%}}", []string{
 			"L3 0, unified: 0 bits are too few for the partitions (a 1%, b 2%); give larger shares, or define fewer partitions"}},
 		"more than all": {sim.New(sim.IntelSpec()), "partitions: {a: {l3Allocation: 60%}, b: {l3Allocation: 50%}}", []string{
-			"L3 0, unified: the partitions (a 60%, b 50%) have 110% together; reduce the shares to 100% or less"}},
+			"L3 0, unified: the shares of the partitions (a 60%, b 50%) add up to 110%; reduce them to 100% or less"}},
 		"a problem of each kind at once": {sim.New(sim.IntelSpec()), "partitions: {a: {l2Allocation: 60%, l3Allocation: 60%}, b: {l2Allocation: 50%, l3Allocation: 40%, mbAllocation: [5MBps], classes: {gold: {l3Allocation: '0,2'}}}}", []string{
-			"L2 0, unified: the partitions (a 60%, b 50%) have 110% together; reduce the shares to 100% or less",
+			"L2 0, unified: the shares of the partitions (a 60%, b 50%) add up to 110%; reduce them to 100% or less",
 			`class "gold": L3: mask 0x500 has a gap; this CPU accepts only a single run of ones`,
 			`partition "b": mbAllocation has no value in per cent, but resctrl is mounted without mba_MBps; add a value like "50%", or mount resctrl with -o mba_MBps`}},
 	} {
@@ -137,8 +137,8 @@ func TestUnavailableNamesReasonAndRemedy(t *testing.T) {
 		"not to be mounted":               {unmounted, true, syscall.EPERM, inPercent, NotMounted, "operation not permitted"},
 		"a CPU that the kernel refuses":   {unmounted, true, syscall.ENODEV, inPercent, NoCPUSupport, "no such device"},
 		"read-only":                       {readOnly, true, 0, inPercent, ReadOnly, "remount,rw"},
-		"mounted for MBps":                {mbps, true, 0, inPercent, WrongMountOptions, "mount it without mba_MBps"},
-		"mounted for per cent":            {sim.IntelSpec(), true, 0, inMBps, WrongMountOptions, "mount it with -o mba_MBps"},
+		"mounted for MBps":                {mbps, true, 0, inPercent, WrongMountOptions, "mount resctrl without mba_MBps"},
+		"mounted for per cent":            {sim.IntelSpec(), true, 0, inMBps, WrongMountOptions, "mount resctrl with -o mba_MBps"},
 		"MBps where the kernel cannot":    {amd, true, 0, inMBps, WrongMountOptions, "which this machine does not support"},
 		"mount point that does not exist": {unmounted, true, syscall.ENOENT, inPercent, NoKernelSupport, "/sys/fs/resctrl"},
 	} {
@@ -205,13 +205,13 @@ partitions:
 `)
 	apply(t, b, "partitions: {p: {l3Allocation: {all: {unified: 50%, code: 30%, data: 60%}}, mbAllocation: [55%], classes: {tin: {kubernetes: {denyPodAnnotation: true}}}}}")
 	want := []classes.Condition{
-		{Type: "ConfigurationApplied", Healthy: true, Reason: "Applied", Message: "1 classes have their resctrl groups"},
+		{Type: "ConfigurationApplied", Healthy: true, Reason: "Applied", Message: "1 classes have resctrl groups"},
 		{Type: "ResctrlMounted", Healthy: true, Reason: "Mounted", Message: "resctrl is mounted at /sys/fs/resctrl with rw,relatime"},
 		{Type: "CLOSIDsFree", Healthy: true, Reason: "Free",
 			Message: "4 of 8 CLOSIDs are free: the root group uses 1, classes use 1, former classes use 1, and groups of other programs use 1"},
 		{Type: "ForeignGroups", Healthy: true, Reason: "Untouched", Message: "left as they are: theirs"},
 		{Type: "ClassesDraining", Healthy: true, Reason: "InUse", Message: "classes that are no longer configured are kept until their containers end: gold"},
-		{Type: "L3CodeAndDataApart", Reason: "WrongMountOptions", Message: "code and data of L3 are configured separately, but resctrl is mounted without cdp, so the unified shares apply; mount it with -o cdp if the CPU supports that"},
+		{Type: "L3CodeAndDataApart", Reason: "WrongMountOptions", Message: "code and data of L3 are configured separately, but resctrl is mounted without cdp, so the unified shares apply; mount resctrl with -o cdp if the CPU supports that"},
 		{Type: "BandwidthExact", Healthy: true, Reason: "Rounded", Message: "the kernel rounds memory bandwidth: tin has 0=60;1=60 for 0=55;1=55"},
 		{Type: "AnnotationDenials", Reason: "NotEnforced", Message: "denyPodAnnotation and denyContainerAnnotation (tin) have no effect; " +
 			"to limit who can request a class, use an admission policy that checks the annotations"},
@@ -226,7 +226,7 @@ func TestAnOptionalCacheThatIsAbsentDegradesItsClasses(t *testing.T) {
 	spec.L3 = nil
 	b := newBackend(sim.New(spec), nil)
 	apply(t, b, "options: {l3: {optional: true}}"+twoPartitions)
-	reason := "l3Allocation is not in effect: this machine cannot allocate it, and it is optional"
+	reason := "l3Allocation is an optional setting that this machine does not support"
 	if diff := cmp.Diff(map[string]string{"gold": reason, "bronze": reason}, b.Status().Degraded); diff != "" {
 		t.Error(diff)
 	}

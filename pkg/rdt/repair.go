@@ -13,9 +13,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Repair implements classes.Backend. It applies the live configuration again if the mount or the managed groups differ
-// from the live state. They differ if resctrl was unmounted or remounted, if caches appeared or disappeared with their
-// CPUs, or if groups were removed or rewritten.
+// Repair implements classes.Backend. It applies the live configuration again if resctrl was unmounted or remounted, if
+// caches appeared or disappeared with their CPUs, or if managed groups were removed or rewritten.
 func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

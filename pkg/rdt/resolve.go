@@ -66,8 +66,7 @@ func (r *resolver) problem(of, name, format string, args ...any) {
 	r.report(&ConfigError{Of: of, Name: name, Problem: fmt.Sprintf(format, args...)})
 }
 
-// report adds a problem unless it was reported already. Without this check, most problems would appear once for every
-// cache ID.
+// report adds a problem once. Most problems would otherwise appear for every cache ID.
 func (r *resolver) report(err *ConfigError) {
 	if err.Of == "class" && err.Name == classes.SystemDefault {
 		err.Name = rootClass
@@ -85,9 +84,9 @@ func (r *resolver) unsupported(setting, option string, optional bool, isSet func
 		case !isSet(class, p):
 		case optional:
 			r.result.Ignored[class.name] = append(r.result.Ignored[class.name],
-				setting+" is not in effect: this machine cannot allocate it, and it is optional")
+				setting+" is an optional setting that this machine does not support")
 		default:
-			r.problem("class", class.name, "%s: this machine cannot allocate it; remove it, or set options.%s.optional: true", setting, option)
+			r.problem("class", class.name, "%s: this machine does not support the setting; remove the setting, or set options.%s.optional: true", setting, option)
 		}
 	}
 }

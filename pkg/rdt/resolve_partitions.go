@@ -56,7 +56,7 @@ func (r *resolver) divide(level string, cache CacheInfo, id int, kind string) (m
 	}
 
 	if len(requests) < len(r.config.partitions) {
-		problem := fmt.Sprintf("has no %s share of %s %d, but partition %q does; give one to every partition, or to none",
+		problem := fmt.Sprintf("has no %s share of %s %d, but partition %q has one; give a share to every partition, or to none",
 			kind, level, id, requests[0].partition)
 		return nil, &ConfigError{Of: "partition", Name: without, Problem: problem}
 	}
@@ -108,7 +108,7 @@ func dividePercent(requests []request, cache CacheInfo) (map[string]uint64, erro
 		total += wanted.high
 	}
 	if total > 100 {
-		return nil, fmt.Errorf("the partitions (%s) have %d%% together; reduce the shares to 100%% or less", describe(requests), total)
+		return nil, fmt.Errorf("the shares of the partitions (%s) add up to %d%%; reduce them to 100%% or less", describe(requests), total)
 	}
 
 	sizes, err := sizesOf(requests, total, cache)
@@ -124,9 +124,9 @@ func dividePercent(requests []request, cache CacheInfo) (map[string]uint64, erro
 	return masks, nil
 }
 
-// sizesOf returns the number of bits of each partition. total is the sum of the requests in per cent. sizesOf begins
-// with the smallest request. It rounds each number down, but not below the CPU's minimum. The partition with the
-// largest request gets the remaining bits.
+// sizesOf returns the number of bits of each partition. total is the sum of the requests in per cent. From the smallest
+// request up, sizesOf rounds each number down, but not below the CPU's minimum. The largest request gets the remaining
+// bits.
 func sizesOf(requests []request, total uint64, cache CacheInfo) (map[string]uint64, error) {
 	ascending := slices.Clone(requests)
 	slices.SortStableFunc(ascending, func(a, b request) int { return cmp.Compare(a.high, b.high) })

@@ -62,7 +62,7 @@ func ParseSchemata(data []byte) (Schemata, error) {
 			return nil, fmt.Errorf("schemata line %q: not of the form NAME:ID=VALUE;…", text)
 		}
 		if seen[schema] {
-			return nil, fmt.Errorf("schemata line %q: a second line of %s", text, schema)
+			return nil, fmt.Errorf("schemata line %q: second line for %s", text, schema)
 		}
 
 		seen[schema] = true

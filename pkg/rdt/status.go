@@ -70,7 +70,7 @@ func (l *live) status() classes.BackendStatus {
 	}
 	if l.err == nil {
 		status.Conditions = append(status.Conditions, classes.Condition{Type: ConditionApplied, Healthy: true, Reason: "Applied",
-			Message: fmt.Sprintf("%d classes have their resctrl groups", len(l.offered))})
+			Message: fmt.Sprintf("%d classes have resctrl groups", len(l.offered))})
 	}
 	status.Conditions = slices.Concat(status.Conditions, l.machineConditions(), l.classConditions())
 	return status
@@ -120,7 +120,7 @@ func (l *live) classConditions() []classes.Condition {
 		if len(l.machine.info.Schemas(cache.level)) == 1 && l.config.wantsCodeAndData(cache.level) {
 			conditions = append(conditions, classes.Condition{Type: cache.level + ConditionCodeAndData, Reason: WrongMountOptions,
 				Message: fmt.Sprintf("code and data of %[1]s are configured separately, but resctrl is mounted without %[2]s, so the unified shares apply; "+
-					"mount it with -o %[2]s if the CPU supports that", cache.level, cache.option)})
+					"mount resctrl with -o %[2]s if the CPU supports that", cache.level, cache.option)})
 		}
 	}
 

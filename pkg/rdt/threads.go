@@ -34,8 +34,8 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 	moves := make([]*move, len(targets))
 	threads := make([][]int, len(targets))
 	var problems []error
-	// The loop lists the threads before m.outside reads the tasks of the class's group. In the opposite order, a thread that joins
-	// the group between the two reads would be missing from the tasks, and would be mistaken for a thread outside the group.
+	// The threads are listed before the group's tasks. In the opposite order, a thread that joins the group in between
+	// would be taken for a thread outside the group.
 	for i, target := range targets {
 		moves[i] = b.newMove(m.tree, target, class)
 		if threads[i], err = moves[i].list(); err != nil {
@@ -175,8 +175,8 @@ func (m *move) each(do func(tid int, group string) error) error {
 	return nil
 }
 
-// undo moves the threads back to their groups in origins. Threads that are not in origins were created meanwhile; undo moves them
-// to the group in the parameter before. It ignores the context of the move, so that no container stays divided between two groups.
+// undo moves the threads back to their groups in origins, and threads that were created meanwhile to the group in the
+// parameter before. It ignores the context of the move, so that no container stays divided between two groups.
 func (m *move) undo(cause error, before string) error {
 	if !m.begun {
 		return cause

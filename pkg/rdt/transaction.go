@@ -26,8 +26,8 @@ func (t tree) status() string {
 	return string(text)
 }
 
-// explain adds the text in last_cmd_status to an error. The creation or removal of a group appends to this text, so explain
-// leaves out the part that was there before the operation. For a write, which replaces the text, before is empty.
+// explain adds the text of last_cmd_status to an error. If an operation appends to this text, before has the earlier
+// text, which explain leaves out. Before a write, which replaces the text, before is empty.
 func (t tree) explain(err error, before string) error {
 	text := strings.TrimSpace(strings.TrimPrefix(t.status(), before))
 	if text == "" {
@@ -90,7 +90,7 @@ func (t tree) transact(ops []Op, before, wanted map[string]Schemata, info Info) 
 }
 
 // restore undoes a failed change as far as possible, and returns cause. If restore fails, the error also wraps
-// ErrRollback. The operations come from Plan, so the guarantees of Plan hold for them, too.
+// ErrRollback. The operations come from Plan and have its guarantees.
 func (t tree) restore(cause error, before, wanted map[string]Schemata) error {
 	m, err := readMachine(t)
 	if err != nil {
@@ -115,9 +115,8 @@ func (t tree) restore(cause error, before, wanted map[string]Schemata) error {
 	return cause
 }
 
-// rounded returns the values as the kernel rounds them. The kernel rounds memory bandwidth up to a multiple of the
-// granularity (bw_validate). With mba_MBps, some kernels round and others do not, so rounded returns the values
-// unchanged. For these values, readBack accepts both results.
+// rounded returns the values as the kernel rounds them: memory bandwidth up to a multiple of the granularity
+// (bw_validate). With mba_MBps, only some kernels round, so rounded changes nothing, and readBack accepts both results.
 func (i Info) rounded(groups map[string]Schemata) map[string]Schemata {
 	result := make(map[string]Schemata, len(groups))
 	for name, schemata := range groups {
@@ -143,7 +142,7 @@ func (t tree) readBack(wanted map[string]Schemata, info Info) (map[string]Schema
 		}
 
 		if differences := info.differences(wanted[name], got); len(differences) > 0 {
-			return nil, fmt.Errorf("read back %s: the kernel accepted a write but has other values: %s",
+			return nil, fmt.Errorf("read back %s: the kernel's values differ from the written values: %s",
 				groupText(name), strings.Join(differences, ", "))
 		}
 		effective[name] = got.restrictedTo(wanted[name])

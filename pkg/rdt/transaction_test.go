@@ -182,7 +182,7 @@ func TestValuesThatReadBackDifferentlyAreRolledBack(t *testing.T) {
 	apply(t, b, twoPartitions)
 	before := fs.Dump()
 	err := b.Apply(t.Context(), parse(t, others))
-	if err == nil || !strings.Contains(err.Error(), "read back resctrl group qos-silver: the kernel accepted a write but has other values: L3 0 is 1f instead of 3f") {
+	if err == nil || !strings.Contains(err.Error(), "read back resctrl group qos-silver: the kernel's values differ from the written values: L3 0 is 1f instead of 3f") {
 		t.Errorf("got %v", err)
 	}
 	if diff := cmp.Diff(before, fs.Dump()); diff != "" {

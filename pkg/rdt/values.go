@@ -78,7 +78,7 @@ func (p *proportion) within(base uint64, cache CacheInfo) (uint64, error) {
 	shift := bits.TrailingZeros64(base)
 	mask := p.mask << shift
 	if mask>>shift != p.mask || mask&^base != 0 {
-		return 0, fmt.Errorf("%s, counted from bit %d, exceeds its partition, whose mask is %#x", p.text, shift, base)
+		return 0, fmt.Errorf("%s, counted from bit %d, has bits outside its partition's mask %#x", p.text, shift, base)
 	}
 	return mask, cache.legal(mask)
 }
@@ -88,7 +88,7 @@ func (p *proportion) within(base uint64, cache CacheInfo) (uint64, error) {
 func (p proportion) percentOf(base uint64, cache CacheInfo) (uint64, error) {
 	width, least := uint64(bits.OnesCount64(base)), cache.minBits()
 	if width < least {
-		return 0, fmt.Errorf("%s: its partition has mask %#x, fewer bits than the %d that this CPU needs", p.text, base, least)
+		return 0, fmt.Errorf("%s: the mask %#x of its partition has fewer bits than this CPU needs (%d)", p.text, base, least)
 	}
 	if p.high == 0 {
 		return 0, fmt.Errorf("%s is no share of the cache; write 1%% for the smallest possible share", p.text)

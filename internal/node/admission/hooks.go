@@ -27,8 +27,9 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 	return h.store.Admit(container)
 }
 
-// StartContainer records the process of a container that is about to start. If enforce is not nil, the caller must call it:
-// enforce enforces and verifies the container's classes. If enforce returns an error, the container must not be started.
+// StartContainer records the process of a container that is about to start. It returns the function enforce, which
+// enforces and verifies the container's classes. If enforce is not nil, the caller must call it, and must not start the
+// container if enforce returns an error.
 //
 // A container has no classes if it was created while the plugin was away. If such a container requests a class,
 // StartContainer refuses it, and the kubelet creates a new container.
@@ -40,8 +41,9 @@ func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.C
 	return h.enforcement(e), nil
 }
 
-// RunPod assigns pod-scope classes to a pod that is about to run. If enforce is not nil, the caller must call it:
-// enforce enforces these classes on the pod's cgroup. If enforce returns an error, the pod must not run.
+// RunPod assigns pod-scope classes to a pod that is about to run. It returns the function enforce, which enforces these
+// classes on the pod's cgroup. If enforce is not nil, the caller must call it, and must not run the pod if enforce
+// returns an error.
 func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error, err error) {
 	e, err := h.store.AdmitPod(pod)
 	if err != nil {
@@ -77,7 +79,7 @@ func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reco
 		err = context.Cause(ctx)
 	}
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("enforcing its classes: %w", err)
+		return fmt.Errorf("enforce the classes: %w", err)
 	}
 	return err
 }

@@ -18,9 +18,8 @@ type Previewer interface {
 	Preview(ctx context.Context, config classes.BackendConfig) (classes.BackendStatus, error)
 }
 
-// Check returns an error if a set of class files could not be made live on this machine. It also returns the
-// resources that would be offered. Check changes nothing. If the machine lacks a resource, Check returns the resource
-// as unavailable, without an error.
+// Check returns the resources that a set of class files would offer, and an error if the files could not be made live on
+// this machine. It changes nothing. A resource that the machine lacks is unavailable, which is no error.
 func (r *Reconciler) Check(ctx context.Context, files classes.FileSet) ([]state.ResourceStatus, error) {
 	if files.Err != nil {
 		return nil, files.Err
@@ -60,9 +59,9 @@ func (r *Reconciler) preview(ctx context.Context, resource state.Resource) (stat
 	return status, err
 }
 
-// Configure makes a set of class files the live configuration. It checks the files against the machine, and applies either all of
-// them or none. If Configure returns an error, the previous configuration stays live. The store's Status also reports the
-// outcome. If the machine lacks a resource, Configure offers the resource as unavailable, without an error.
+// Configure makes a set of class files the live configuration, all of them or none. If it returns an error, which the
+// store's Status also reports, the previous configuration stays live. A resource that the machine lacks is no error:
+// Configure offers it as unavailable.
 func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error {
 	if err := r.acquire(ctx); err != nil {
 		return err

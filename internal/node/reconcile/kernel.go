@@ -21,10 +21,8 @@ const (
 	changeTime = 10 * time.Second
 )
 
-// Await calls the function do and returns its answer. If ctx ends first, Await returns an error while do is still blocked in
-// the kernel. The blocked system call cannot be interrupted, so its thread continues after Await has returned. When the
-// process ends, it does not wait for this thread. Until do returns, the store reports the call as blocked, and Await refuses
-// to make the same call again.
+// Await runs do and returns its answer, or an error if ctx ends first. A system call that is blocked in the kernel cannot
+// be interrupted: do then continues in its own thread, and Await refuses the same call until do has returned.
 func Await[T any](ctx context.Context, store *state.Store, call state.Call, what string, do func() (T, error)) (answer T, err error) {
 	if err := store.MayCall(call); err != nil {
 		return answer, err
@@ -51,7 +49,7 @@ func Await[T any](ctx context.Context, store *state.Store, call state.Call, what
 	return answer, context.Cause(ctx)
 }
 
-// outcome calls do and recovers its panic. The function end then returns what do returned, or panics with the same value.
+// outcome calls do and returns the function end, which repeats the outcome: it returns what do returned, or panics as do did.
 func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -62,14 +60,14 @@ func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	return func() (T, error) { return answer, err }
 }
 
-// await is Await with a time limit. If ctx ends before the limit, the context of do ends too, and await waits until do returns
-// or the limit is over, so that no change is abandoned half-way. When await returns, it ends the context of do.
+// await is Await with a time limit. If ctx ends earlier, await ends the context of do, and still waits for do until the
+// limit, so that no change is abandoned half-way.
 func await[T any](
 	ctx context.Context, r *Reconciler, limit time.Duration, call state.Call, what string, do func(context.Context) (T, error),
 ) (T, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	late := fmt.Errorf("%w; it has not answered for %s", state.ErrKernelHangs, limit)
+	late := fmt.Errorf("%w; blocked for %s", state.ErrKernelHangs, limit)
 	waiting, stop := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, late)
 	defer stop()
 

@@ -12,9 +12,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Reconcile brings all running holders into their desired classes. It updates default classes to the current
-// configuration, and retries pending requests. If the kernel shows that a holder is in another class, Reconcile
-// enforces the desired class. It returns the number of holders that it moved.
+// Reconcile brings all running holders into their desired classes, and returns the number of holders that it moved. It
+// first updates default classes to the current configuration, and retries pending requests.
 //
 // If the enforcement fails, the holder keeps its slot, is reported in the observed class, and is retried by the next
 // Repair. Reconcile must be called after Synchronize and after Configure, and never from a hook.
@@ -229,9 +228,8 @@ func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 	}
 }
 
-// storedSteps returns the steps that replace the values that the runtime has stored for a container. If the desired class
-// of a resource is the system default, the step goes from the class in which the container was created to the system
-// default. Otherwise the step enforces the desired class again.
+// storedSteps returns the steps that replace the values that the runtime has stored for a container. A step enforces the
+// desired class again. If that is the system default, the step starts from the class in which the container was created.
 func storedSteps(e state.Entry) (steps []Step) {
 	for _, a := range e.Assignments {
 		from := a.Class

@@ -13,9 +13,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Repair compares the machine with the live configuration and corrects drift. It first repairs the configuration that
-// the backends have applied, and then the classes and threads of all holders. If a resource cannot be repaired,
-// Repair withdraws the resource. A later Repair that succeeds offers the resource again.
+// Repair compares the machine with the live configuration and corrects drift: first of the configuration that the
+// backends have applied, then of the classes and threads of all holders. If a resource cannot be repaired, Repair
+// withdraws it until a later Repair succeeds.
 //
 // Repair must be called periodically, and when devices are added or removed.
 func (r *Reconciler) Repair(ctx context.Context) {
@@ -30,7 +30,7 @@ func (r *Reconciler) Repair(ctx context.Context) {
 	r.reconcileAll(ctx, func(e state.Entry, steps []Step) {
 		for _, s := range steps {
 			r.store.Corrected(s.Resource, state.AssignmentDrift, 1)
-			r.log.Warn("drift corrected: moved to its class", "holder", e.String(), "resource", s.Resource, "from", s.From, "to", s.To)
+			r.log.Warn("drift corrected: moved a container or pod to its class", "holder", e.String(), "resource", s.Resource, "from", s.From, "to", s.To)
 		}
 	})
 	r.moveThreads(ctx, func(state.Entry, string) bool { return true })
@@ -86,12 +86,12 @@ func unavailableFor(err error) *classes.Unavailable {
 	if err == nil || errors.As(err, &unavailable) {
 		return unavailable
 	}
-	return &classes.Unavailable{Reason: "NotApplied", Message: fmt.Sprintf("the classes cannot be applied on this machine as it is now: %v", err)}
+	return &classes.Unavailable{Reason: "NotApplied", Message: fmt.Sprintf("the classes do not fit this machine any more: %v", err)}
 }
 
-// MoveThreads moves the threads of containers whose class was changed after their creation into the new class. The
-// runtime starts later processes of such a container, e.g. for "kubectl exec", in the class in which the container was
-// created. MoveThreads must be called twice a second. It does no work if there is no such container.
+// MoveThreads moves the threads of containers whose class was changed after their creation. The runtime starts later
+// processes of such a container, e.g. for "kubectl exec", in the class that the container was created in. MoveThreads
+// must be called twice a second.
 func (r *Reconciler) MoveThreads(ctx context.Context) {
 	if r.acquire(ctx) != nil {
 		return

@@ -50,9 +50,9 @@ func backendOf(store *state.Store, resource string) (classes.Backend, error) {
 	return nil, fmt.Errorf("%s is not configured any more: %w", resource, classes.ErrUnknownResource)
 }
 
-// make carries out the steps. It first sets the cgroup v2 values of the new classes through the runtime, so that the
-// runtime stores them. It then enforces the classes with the backends, which also verify the result. If a step fails,
-// make undoes all steps as far as possible.
+// make carries out the steps. It first sets the cgroup v2 values of the new classes through the runtime, which stores
+// them, and then enforces and verifies the classes with the backends. If a step fails, make undoes all steps as far as
+// possible.
 func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) error {
 	unified, err := r.unified(steps)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // errCreatedWithoutPlugin refuses the start of a container that was created without the classes that it requests.
-var errCreatedWithoutPlugin = errors.New("the container was created while qos-nri-plugin was not connected to the runtime, " +
-	"so it does not have this class; recreate the container")
+var errCreatedWithoutPlugin = errors.New("the container was created while qos-nri-plugin was not connected to the runtime, without the class; " +
+	"recreate the container")
 
 // Admit assigns classes to a container that is about to be created. It returns what the runtime must set for these
 // classes. If Admit returns an error, it assigns nothing.

@@ -21,9 +21,9 @@ var (
 	ErrNotConnected = errors.New("not connected to the container runtime")
 )
 
-// Change admits a running holder to the classes in requests. It admits either all requested classes or none (KEP-3008,
-// "UpdateContainerResourcesRequest"). requests has the new class of each resource, by the resource's full or short name.
-// Change returns the holder as it was before the change.
+// Change admits a running holder to the classes in requests, either to all of them or to none (KEP-3008,
+// "UpdateContainerResourcesRequest"). The keys of requests are full or short names of resources. Change returns the
+// holder as it was before the change.
 //
 // The holder occupies slots of its old and of its new classes until Confirm is called, or until Observe records that the
 // holder is in its desired class. Because the old slots stay occupied, Revert needs no admission.

@@ -14,7 +14,7 @@ import (
 const maxPendingSize = 16 << 10
 
 func errRunsWithout(err error) error {
-	return fmt.Errorf("%w; it was created while qos-nri-plugin was not connected to the runtime, so it runs without the class", err)
+	return fmt.Errorf("%w; created while qos-nri-plugin was not connected to the runtime, and running without the class", err)
 }
 
 // requestOf returns the holder with only the annotations that request classes, so that the store can admit it later. If these
@@ -26,8 +26,8 @@ func requestOf(h classes.Holder) *classes.Holder {
 	return &h
 }
 
-// postpone marks the request of a running holder as pending. err is the reason of the refusal. If err is nil, postpone does
-// nothing. The holder is reported as refused as long as the request is pending. The caller holds mu.
+// postpone marks the request of a running holder as pending. As long as the request is pending, the holder is reported
+// as refused for the reason err. If err is nil, postpone does nothing. The caller holds mu.
 func (s *Store) postpone(h classes.Holder, err error) {
 	if err == nil {
 		return
@@ -129,9 +129,9 @@ func isRequested(a classes.Assignment) bool {
 	return a.Source != classes.SourceDefault && a.Source != classes.SourceNone
 }
 
-// Verified records the result of comparing adopted pods with the kernel. A pod in inClass is in its classes. A pod in
-// elsewhere is not, because it was created while the plugin was away. Verified assigns the requested classes to each pod in
-// elsewhere if these classes have room. It returns the pods that did not get their classes.
+// Verified records whether adopted pods are in their classes: those in inClass are, those in elsewhere are not. It
+// assigns the requested classes to each pod in elsewhere if there is room, and returns the pods that did not get their
+// classes.
 func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

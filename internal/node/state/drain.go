@@ -61,13 +61,11 @@ type Eviction struct {
 	Reason, Message string
 }
 
-// Evictions returns the eviction targets, sorted by namespace, pod and container. A container or pod is a target if it
-// requested a class that was removed from the class files, and the resource has onClassRemoved: evict. A container or pod
-// that has a removed class by default is not a target: it gets the new default instead. Evictions computes the list from
-// the live configuration and the ledger, so an administrator who restores a class cancels its evictions.
+// Evictions returns the eviction targets, sorted by namespace, pod and container: the containers and pods that requested
+// a removed class, if the class's resource has onClassRemoved: evict. Restoring a class cancels its evictions, because
+// the list is computed from the live configuration and the ledger.
 //
-// After a restart, the plugin does not know the configuration of a resource that was removed before the restart, and does
-// not know which pods requested a removed class of pod scope. Evictions then lists no pod for such resources and classes.
+// After a restart, the list lacks resources that were removed before the restart, and removed classes of pod scope.
 func (s *Store) Evictions() []Eviction {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,9 +95,9 @@ func (s *Store) isEvicted(a classes.Assignment) bool {
 }
 
 func (s *Store) eviction(h classes.Holder, a classes.Assignment) Eviction {
-	why := fmt.Sprintf("class %q of %s was removed from the class files, which have onClassRemoved: evict", a.Class, a.Resource)
+	why := fmt.Sprintf("class %q of %s was removed from the class files, and onClassRemoved is evict", a.Class, a.Resource)
 	if !s.configured(a.Resource) {
-		why = fmt.Sprintf("resource %s and its class %q were removed from the class files, which had onClassRemoved: evict", a.Resource, a.Class)
+		why = fmt.Sprintf("resource %s and its class %q were removed from the class files, and onClassRemoved was evict", a.Resource, a.Class)
 	}
 	return Eviction{
 		Owner: h.Owner(), PodNamespace: h.PodNamespace, PodName: h.PodName, Resource: a.Resource, Class: a.Class,

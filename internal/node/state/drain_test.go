@@ -52,7 +52,7 @@ func TestEvictions(t *testing.T) {
 }
 
 func TestAnEvictionNamesTheHolderTheClassAndTheReason(t *testing.T) {
-	const removed = `class "gold" of test.example/cache was removed from the class files, which have onClassRemoved: evict`
+	const removed = `class "gold" of test.example/cache was removed from the class files, and onClassRemoved is evict`
 	f := newFixture()
 	f.run(t, container("a-1", "cache=gold"))
 	f.offer(withoutGold)

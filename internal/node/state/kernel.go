@@ -39,10 +39,10 @@ func (s *Store) MayCall(c Call) error {
 	defer s.mu.Unlock()
 
 	if b, blocked := s.blocked[c]; blocked {
-		return fmt.Errorf("%s: %w; it has not answered since %s", b.What, ErrKernelHangs, b.Since.UTC().Format(time.RFC3339))
+		return fmt.Errorf("%s: %w; blocked since %s", b.What, ErrKernelHangs, b.Since.UTC().Format(time.RFC3339))
 	}
 	if len(s.blocked) >= maxBlocked {
-		return fmt.Errorf("%w; it has not answered %d calls for other containers", ErrKernelHangs, len(s.blocked))
+		return fmt.Errorf("%w; %d calls for other containers are blocked", ErrKernelHangs, len(s.blocked))
 	}
 	return nil
 }

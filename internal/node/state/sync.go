@@ -26,13 +26,14 @@ type FailedAdoption struct {
 	Err error
 }
 
-// Rebuild replaces all holders by the containers and pods that exist on the node. A container with a RecordAnnotation
-// keeps the classes in this annotation, and the classes that it got by later updates, even if a class then exceeds its
-// capacity. A container without the annotation was created while the plugin was away. If there is room, Rebuild assigns
-// to this container the classes that it requests.
+// Rebuild replaces all holders by the containers and pods that exist on the node, and returns those that did not get the
+// classes that they request.
 //
-// If two containers have the same name, the caller must list the newer one last. Rebuild returns the containers and
-// pods that did not get the classes that they request.
+// A container with a RecordAnnotation keeps the classes in this annotation and the classes that it got by later updates,
+// even if a class then exceeds its capacity. A container without the annotation was created while the plugin was away.
+// It gets the classes that it requests if there is room.
+//
+// If two containers have the same name, the caller must list the newer one last.
 func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAdoption {
 	running := withoutStopped(pods, containers)
 	s.mu.Lock()
@@ -127,9 +128,9 @@ func (s *Store) podScope() bool {
 	return false
 }
 
-// adoptPod adopts a pod. The runtime stores no record of a pod's classes, so adoptPod assigns the classes that the pod
-// requests. before has the classes that the pod had before the synchronization. If they differ from the requested classes, the
-// pod may have been created while the plugin was away, and must be verified. The caller holds mu.
+// adoptPod adopts a pod, and assigns the classes that the pod requests, because the runtime stores no record of a
+// pod's classes. before has the pod's classes from before the synchronization. If they differ from the requested
+// classes, the pod may have been created while the plugin was away, and must be verified. The caller holds mu.
 func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (failed []FailedAdoption) {
 	wanted, err := s.catalog.Resolve(pod)
 	if err != nil {
@@ -184,9 +185,9 @@ func (s *Store) adoptRecorded(c Existing, has []classes.Assignment) {
 	s.observeAll(c.ID, func(resource string) string { return classes.ClassOf(has, resource) })
 }
 
-// adoptUnrecorded adopts a container that has no valid RecordAnnotation. The container was created without classes. It gets
-// the classes that it requests, or the default classes if these cannot be assigned, e.g. because a class is full. It keeps
-// every class that an update has assigned since its creation, because that update has already admitted the class.
+// adoptUnrecorded adopts a container that has no valid RecordAnnotation, and so was created without classes. It gets the
+// classes that it requests or, if these cannot be assigned, the default classes. It keeps every class that an update has
+// assigned since its creation, because the update has already admitted the class.
 func (s *Store) adoptUnrecorded(c Existing) (failed []FailedAdoption) {
 	wanted, err := s.catalog.Resolve(c.Holder)
 	changed, _ := s.changes.Get(c.ID)
@@ -259,9 +260,9 @@ func (s *Store) DevicesLost(resource string) {
 	}
 }
 
-// RecordAnnotation is an annotation that the plugin sets on a container when the container is created. It lists the
-// assignments of the container. The runtime returns the annotation to a plugin that has restarted. The annotation is
-// not a request for classes: only Synchronize reads it.
+// RecordAnnotation is the annotation in which the plugin lists the assignments of a container when the container is
+// created. The runtime returns it to a plugin that has restarted. It is not a request for classes: only Synchronize
+// reads it.
 const RecordAnnotation = "assigned." + classes.Domain
 
 // Record returns the value of RecordAnnotation. The value is empty if no class is assigned.
@@ -282,9 +283,9 @@ func Record(assignments []classes.Assignment) (string, error) {
 	return string(value), nil
 }
 
-// recordedOn reads the RecordAnnotation of a container. It returns nil if the container has no such annotation, or if
-// the value is not valid. Some runtimes copy the annotations of a pod to its containers. If the pod has the annotation
-// too, a user may have forged it, and recordedOn returns nil.
+// recordedOn reads the RecordAnnotation of a container. It returns nil if there is none, or if the value is not valid.
+// It also returns nil if the pod has the annotation: a user may have written it there, and some runtimes copy a pod's
+// annotations to its containers.
 func recordedOn(h classes.Holder) []classes.Assignment {
 	value, ok := h.ContainerAnnotations[RecordAnnotation]
 	if _, forged := h.PodAnnotations[RecordAnnotation]; forged || !ok {

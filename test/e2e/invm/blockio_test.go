@@ -151,7 +151,7 @@ func podScope(t *testing.T, n *node) {
 	if !n.cgroupV2 {
 		_, err := n.tryPod(t, "scope", map[string]string{podKey: podBlockio + "=slow"})
 		wantRefusal(t, err, n.kind.podRefused+`pod default/scope: class "slow" of qos.noderesource.dev/pod-blockio is unavailable on this node: `+
-			`cgroup v1 does not apply the limits of a pod's cgroup to the containers in it; use cgroup v2, or a resource in container scope `+
+			`cgroup v1 does not apply the limits of a pod's cgroup to the pod's containers; use cgroup v2, or container scope `+
 			`(requested by annotation qos.noderesource.dev/pod)`)
 		return
 	}

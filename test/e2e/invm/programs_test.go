@@ -53,7 +53,7 @@ func (n *node) findings(t testing.TB) []string {
 			"were not checked")
 	}
 	lines = append(lines,
-		"warning: k8s.io/blockio: class weighted is enforced in part: weight 400 has no effect: no device acts on weights; "+
+		"warning: k8s.io/blockio: class weighted is enforced only in part: weight 400 has no effect: no device acts on weights; "+
 			"set its I/O scheduler to bfq",
 		"warning: k8s.io/blockio: WeightsEffective: NoScheduler: no device acts on weights, so weights have no effect; for each disk, "+
 			"set its I/O scheduler to bfq")
