@@ -137,7 +137,10 @@ func (r *Runtime) StartContainer(ctx context.Context, id string) error {
 		r.setState(c, api.ContainerState_CONTAINER_CREATED, pid)
 	}
 	defer r.bridge.blockSync()()
-	if err := r.bridge.startContainer(ctx, c.pod.nri(), r.nri(c)); err != nil {
+	switch err := r.bridge.startContainer(ctx, c.pod.nri(), r.nri(c)); {
+	case r.options.CRIO:
+		r.logFailed(ctx, "start", err)
+	case err != nil:
 		r.logFailed(ctx, "failed start", r.bridge.stopContainer(ctx, c.pod.nri(), r.nri(c)))
 		return r.failStart(ctx, c, fmt.Errorf("NRI container start failed: %w", err))
 	}

@@ -39,7 +39,7 @@ type Options struct {
 	// SystemdCgroups makes cgroup paths as with the systemd cgroup driver; cgroupfs is the default.
 	SystemdCgroups bool
 	// CRIO makes the runtime differ from containerd as CRI-O 1.37 does: CreateContainer calls runc, and no hook is called
-	// when runc refuses; a sandbox has no process (drop_infra_ctr).
+	// when runc refuses; a container starts although a plugin refuses its start; a sandbox has no process (drop_infra_ctr).
 	CRIO bool
 	// OCI plays runc; &NoMachine{} by default.
 	OCI OCI

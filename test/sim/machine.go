@@ -101,7 +101,13 @@ func (m *Machine) part(name string) tree {
 
 // WriteFile writes to an existing file in one write(2).
 func (m *Machine) WriteFile(name string, data []byte) error {
-	return m.part(name).WriteFile(name, data)
+	if err := m.part(name).WriteFile(name, data); err != nil {
+		return err
+	}
+	if path.Base(name) == "cgroup.kill" {
+		m.runc.reap()
+	}
+	return nil
 }
 
 // Mkdir makes a directory.

@@ -18,6 +18,9 @@ import (
 // ErrNoContainer is the error for a container that does not exist.
 var ErrNoContainer = errors.New("no such container")
 
+// ErrStopped is the error for a container whose init has ended.
+var ErrStopped = errors.New("cannot start a container that has stopped")
+
 // runc puts the processes of containers into cgroups and resctrl groups, as runc 1.5 does.
 type runc struct {
 	machine *Machine
@@ -107,10 +110,19 @@ func groupOf(spec nriruntime.Spec) string {
 	return spec.ClosID
 }
 
-// Start is part of nriruntime.OCI.
+// Start is part of nriruntime.OCI. It fails if the init has ended.
 func (m *Machine) Start(_ context.Context, id string) error {
-	_, err := m.runc.find(id)
+	c, err := m.runc.find(id)
+	if err == nil && !m.exists(c.pids[0]) {
+		err = fmt.Errorf("container %s: %w", id, ErrStopped)
+	}
 	return err
+}
+
+// exists reports whether a process has not ended.
+func (m *Machine) exists(pid int) bool {
+	_, err := m.cgroups.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	return err == nil
 }
 
 // Exec is part of nriruntime.OCI.
@@ -192,6 +204,19 @@ func (m *Machine) Delete(_ context.Context, id string) error {
 		return nil
 	}
 	return m.destroy(c)
+}
+
+// reap takes processes that have ended out of their resctrl groups.
+func (r *runc) reap() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.containers {
+		for _, pid := range c.pids {
+			if !r.machine.exists(pid) {
+				r.machine.resctrl.Exit(pid)
+			}
+		}
+	}
 }
 
 func (r *runc) find(id string) (*container, error) {

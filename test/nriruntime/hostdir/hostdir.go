@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,8 +29,9 @@ type Host struct {
 	Root string
 	pids atomic.Int64
 
-	mu   sync.Mutex        // guards dirs
-	dirs map[string]string // cgroups by container ID
+	mu     sync.Mutex        // guards the fields below
+	dirs   map[string]string // cgroups by container ID
+	killed []string
 }
 
 // New makes the files below an existing directory.
@@ -63,7 +65,7 @@ func (h *Host) MakePodCgroup(cgroup string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	files := map[string]string{"cgroup.procs": "", "cgroup.threads": "", "cgroup.controllers": "io\n", "io.max": "", "io.weight": "default 100\n"}
+	files := map[string]string{"cgroup.procs": "", "cgroup.threads": "", "cgroup.controllers": "io\n", "cgroup.kill": "", "io.max": "", "io.weight": "default 100\n"}
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			return err
@@ -121,10 +123,21 @@ func (h *Host) Delete(_ context.Context, id string) error {
 	if err != nil {
 		return nil // deleted already
 	}
+	kill, err := os.ReadFile(filepath.Join(dir, "cgroup.kill"))
 	h.mu.Lock()
 	delete(h.dirs, id)
+	if len(kill) > 0 {
+		h.killed = append(h.killed, id)
+	}
 	h.mu.Unlock()
-	return os.RemoveAll(dir)
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
+// Killed returns the deleted containers whose processes were ended through cgroup.kill.
+func (h *Host) Killed() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.killed)
 }
 
 // find returns the directory of a container's cgroup.

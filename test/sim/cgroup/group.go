@@ -89,6 +89,9 @@ func (g *group) files() map[string]*node {
 		return files
 	}
 	files["cgroup.threads"] = &node{kind: regular, read: g.threads, write: g.attach}
+	if g.parent != nil {
+		files["cgroup.kill"] = &node{kind: regular, write: g.kill}
+	}
 	files["cgroup.controllers"] = &node{kind: regular, read: func() []byte { return words(g.controllers()) }}
 	files["cgroup.subtree_control"] = &node{kind: regular, read: func() []byte { return words(g.enabled) }, write: g.enable}
 	if slices.Contains(g.controllers(), "io") {
@@ -136,6 +139,24 @@ func (g *group) attach(data string) error {
 		}
 	}
 	return syscall.ESRCH
+}
+
+// kill implements a write to cgroup.kill: it ends all processes of the cgroup and of those below it.
+func (g *group) kill(data string) error {
+	if kill, err := strconv.Atoi(strings.TrimSpace(data)); err != nil {
+		return syscall.EINVAL
+	} else if kill != 1 {
+		return syscall.ERANGE
+	}
+	g.end()
+	return nil
+}
+
+func (g *group) end() {
+	for pid := range g.processes {
+		g.tree.machine.removeProcess(pid)
+	}
+	g.forEachChild(func(child *group) { child.end() })
 }
 
 // enable implements a write to cgroup.subtree_control, such as "+io -memory". It applies all of it or nothing.
@@ -235,6 +256,10 @@ func (m *Machine) AddProcess(cgroup string, pid int, threads ...int) {
 func (m *Machine) RemoveProcess(pid int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.removeProcess(pid)
+}
+
+func (m *Machine) removeProcess(pid int) {
 	m.forEachGroup(func(g *group) { delete(g.processes, pid) })
 	delete(m.nodes, fmt.Sprintf("/proc/%d/cgroup", pid))
 }
