@@ -11,12 +11,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// ErrRuntimeIgnored is the error for a container that the container runtime did not put into the requested resctrl group.
-var ErrRuntimeIgnored = errors.New("the container runtime ignored the resctrl group; " +
-	"use a runtime that supports Linux RDT through NRI: containerd 2.2.1 or later (NRI 0.11), with runc")
-
-// Enforce implements classes.Backend. While a container is created, Enforce verifies that the runtime has put the first
-// process into the group. For a running container, it moves all threads, and moves them back if that fails.
+// Enforce implements classes.Backend. It moves all threads of the target to the group, and moves them back if that fails.
+// Before the first instruction of a container, it moves threads only if the runtime has not put the first process into the
+// group, e.g. because its NRI does not support RDT.
 func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
 	m := b.live.Load().machine
 	if m == nil {
@@ -26,29 +23,29 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 		return fmt.Errorf("RDT class %q: %w; its resctrl group %s does not exist", to, ErrNotOffered, GroupOf(to))
 	}
 
-	if target.Starting {
-		return m.verify(target, GroupOf(to))
+	if group, err := m.groupOfTask(target.PID); target.Starting && err == nil && group == GroupOf(to) {
+		return nil
 	}
 	move := b.newMove(m.tree, target, to)
-	if err := move.run(ctx, maxPasses); err != nil {
+	err := move.run(ctx, maxPasses)
+	if err == nil && target.Starting {
+		err = move.hasFirst(target)
+	}
+	if err != nil {
 		return move.undo(err, GroupOf(from))
+	}
+	if move.begun && target.Starting {
+		b.log.Info("moved a container to its resctrl group, because the container runtime did not", "class", to, "container", target.String())
 	}
 	return nil
 }
 
-func (t tree) verify(target classes.Holder, want string) error {
-	if target.PID == 0 {
-		return errors.New("the runtime reported no process ID, so the RDT class cannot be verified")
+// hasFirst returns an error if the move does not include the first process of a container. The runtime may report no PID.
+func (m *move) hasFirst(target classes.Holder) error {
+	if _, has := m.origins[target.PID]; has || target.PID == 0 && len(m.origins) > 0 {
+		return nil
 	}
-
-	group, err := t.groupOfTask(target.PID)
-	switch {
-	case err != nil:
-		return fmt.Errorf("process %d: %w", target.PID, err)
-	case group != want:
-		return fmt.Errorf("process %d is in %s instead of %s: %w", target.PID, groupText(group), groupText(want), ErrRuntimeIgnored)
-	}
-	return nil
+	return fmt.Errorf("move to %s: the first process of the container is not in the container's cgroup", groupText(m.to))
 }
 
 // Observe implements classes.Backend. It returns no class for a target in a group that this program does not manage.

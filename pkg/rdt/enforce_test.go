@@ -83,28 +83,51 @@ func TestAdjustNamesTheGroupOfTheClass(t *testing.T) {
 	}
 }
 
-func TestEnforceAtCreationVerifiesTheGroupInTheKernel(t *testing.T) {
+func TestEnforceAtTheStartVerifiesTheGroupInTheKernel(t *testing.T) {
 	for name, spec := range kernels() {
 		t.Run(name, func(t *testing.T) {
-			starting := target
-			starting.Starting = true
-			_, b := newContainer(t, spec, "qos-gold")
-			must(t, b.Enforce(t.Context(), starting, "", "gold"))
-			if err := b.Enforce(t.Context(), starting, "", "bronze"); err == nil || !strings.Contains(err.Error(), "is in resctrl group qos-gold instead of resctrl group qos-bronze") {
-				t.Errorf("got %v", err)
+			c, b := newContainer(t, spec, "qos-gold")
+			c.listed = func(*container, int) { t.Error("the threads are listed, although the first process is in the group") }
+			must(t, b.Enforce(t.Context(), starting(10), "gold", "gold"))
+		})
+	}
+}
+
+// starting returns a container that is about to start. A PID of 0 is unknown.
+func starting(pid int) classes.Holder { return classes.Holder{ID: "c", PID: pid, Starting: true} }
+
+func TestEnforceAtTheStartMovesAContainerThatTheRuntimePutElsewhere(t *testing.T) {
+	for name, spec := range kernels() {
+		for _, pid := range []int{10, 0} {
+			for _, before := range []string{"", "qos-bronze"} {
+				t.Run(fmt.Sprintf("%s, PID %d, from %q", name, pid, before), func(t *testing.T) {
+					c, b := newContainer(t, spec, before)
+					must(t, b.Enforce(t.Context(), starting(pid), "gold", "gold"))
+					if diff := cmp.Diff(map[int]string{10: "qos-gold", 11: "qos-gold"}, c.groups()); diff != "" {
+						t.Error(diff)
+					}
+				})
 			}
-			c, b := newContainer(t, spec, "")
-			err := b.Enforce(t.Context(), starting, "", "gold")
-			if !errors.Is(err, ErrRuntimeIgnored) || !strings.Contains(err.Error(), "containerd 2.2.1") {
-				t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestEnforceAtTheStartFailsWithoutTheFirstProcess(t *testing.T) {
+	for name, test := range map[string]struct {
+		pid  int
+		tids []int
+	}{
+		"it is not in the cgroup":                          {pid: 12, tids: []int{10, 11}},
+		"its ID is unknown, and the cgroup has no process": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, b := newContainer(t, sim.IntelSpec(), "")
+			c.tids = test.tids
+			if err := b.Enforce(t.Context(), starting(test.pid), "gold", "gold"); err == nil || !strings.Contains(err.Error(), "first process") {
+				t.Errorf("error %v", err)
 			}
 			if got := c.fs.GroupOf(10); got != "" {
-				t.Errorf("it was moved to %q", got)
-			}
-			must(t, b.Enforce(t.Context(), starting, "", ""))
-			starting.PID = 0
-			if b.Enforce(t.Context(), starting, "", "gold") == nil {
-				t.Error("a container without a process was verified")
+				t.Errorf("another process was left in %q", got)
 			}
 		})
 	}

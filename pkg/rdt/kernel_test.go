@@ -175,11 +175,7 @@ func reasonOf(err error) string {
 }
 
 func movesProcesses(t *testing.T, b *Backend, pids processes) {
-	target := classes.Holder{PID: pids[0], Starting: true}
-	if err := b.Enforce(t.Context(), target, "", "gold"); !errors.Is(err, ErrRuntimeIgnored) {
-		t.Errorf("got %v", err)
-	}
-	target.Starting = false
+	target := classes.Holder{PID: pids[0]}
 	previous := ""
 	for _, class := range []string{"gold", "bronze", ""} {
 		must(t, b.Enforce(t.Context(), target, previous, class))
@@ -191,9 +187,9 @@ func movesProcesses(t *testing.T, b *Backend, pids processes) {
 		}
 		previous = class
 	}
-	starting := classes.Holder{PID: pids[0], Starting: true}
-	must(t, b.Enforce(t.Context(), target, "", "bronze"))
-	must(t, b.Enforce(t.Context(), starting, "", "bronze"))
+	for range 2 { // moves, then verifies
+		must(t, b.Enforce(t.Context(), starting(pids[0]), "bronze", "bronze"))
+	}
 	must(t, b.Enforce(t.Context(), target, "bronze", ""))
 }
 
