@@ -25,6 +25,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -98,8 +99,9 @@ func (a *Agent) newNode() (*node.Node, error) {
 
 	path := filepath.Join(a.options.StateDir, "changes.json")
 	changes := checkpoint.Open(path, strings.TrimSpace(string(bootID)), a.log)
+	kill := func(container classes.Holder) error { return cgroup.Kill(a.host, container) }
 	return node.New(node.Options{
-		Kinds: a.kinds, Changes: changes, Log: a.log, StartTime: processTimes(a.host), HasCgroup: cgroupsOf(a.host),
+		Kinds: a.kinds, Changes: changes, Log: a.log, StartTime: processTimes(a.host), HasCgroup: cgroupsOf(a.host), Kill: kill,
 	}), nil
 }
 

@@ -4,6 +4,7 @@
 package node_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -180,9 +181,11 @@ func TestAStopBeforeTheStartLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Stop("c1")
+	f.backends[cache].Fail("enforce", errors.New("the process has ended"))
 	if err := f.start(t, p, c); err == nil {
 		t.Error("a container that has ended was started")
 	}
+	f.backends[cache].Fail("enforce", nil)
 	f.Stop("c1")
 	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c2"))
 	if got := len(f.Assignments()); got != 1 {

@@ -28,6 +28,8 @@ type Options struct {
 	StartTime reconcile.StartTime
 	// HasCgroup reports whether a container has a cgroup. If it is nil, every container counts as created.
 	HasCgroup reconcile.HasCgroup
+	// Kill ends all processes of a container. If it is nil, the node ends no process.
+	Kill admission.Kill
 }
 
 // Node is the core of the plugin. It is safe for concurrent use.
@@ -41,7 +43,7 @@ type Node struct {
 func New(o Options) *Node {
 	store := state.New(o.Changes, o.Now)
 	return &Node{
-		Store: store, Hooks: admission.New(store),
+		Store: store, Hooks: admission.New(store, o.Kill),
 		Reconciler: reconcile.New(store, o.Kinds, store.Changes(), o.StartTime, o.HasCgroup, o.Log),
 	}
 }

@@ -68,15 +68,18 @@ func TestAContainerWhoseClassCannotBeEnforcedIsNotStarted(t *testing.T) {
 	}
 }
 
-func TestAContainerCreatedWithoutThePluginIsNotStartedWithoutItsClass(t *testing.T) {
+func TestAContainerCreatedWithoutThePluginStartsInItsClass(t *testing.T) {
 	f := newFixture(t)
-	if err := f.start(t, pod("a", requesting("test.example/cache=gold")), container("c1")); err == nil {
-		t.Error("a container that requests a class was started without it")
+	for id, p := range map[string]classes.Holder{"c1": pod("a", requesting("test.example/cache=gold")), "c2": pod("b", nil)} {
+		if err := f.start(t, p, container(id)); err != nil {
+			t.Error(err)
+		}
 	}
-	if err := f.start(t, pod("b", nil), container("c2")); err != nil {
-		t.Errorf("a container that requests nothing was refused: %v", err)
-	}
+	f.wantClass(t, "c1", cache, "gold/pod")
 	f.wantClass(t, "c2", cache, "bronze/default")
+	if got := f.Status().Adopted; got != 1 {
+		t.Errorf("%d are counted as adopted, want the one that requests a class", got)
+	}
 }
 
 func TestAPodGetsPodScopeClasses(t *testing.T) {

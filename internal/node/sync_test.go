@@ -53,14 +53,18 @@ func TestAnUnrecordedContainerIsMovedToItsClass(t *testing.T) {
 	f.wantClass(t, "c1", cache, "gold/pod")
 }
 
-func TestAnUnrecordedContainerThatHasNotStartedIsRefused(t *testing.T) {
+func TestAnUnrecordedContainerThatHasNotStartedGetsItsClassAtItsStart(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", requesting("test.example/cache=gold"))
 	f.Synchronize(nil, []state.Existing{{Holder: in(p, container("c1"))}})
 	f.Reconcile(t.Context())
-	if err := f.start(t, p, container("c1")); err == nil {
-		t.Errorf("the container was started; reported as %q", f.has("c1", cache))
+	if got := f.Status().Resources[0].InUse["gold"]; got != 0 {
+		t.Errorf("%d slots are taken before the start", got)
 	}
+	if err := f.start(t, p, container("c1")); err != nil {
+		t.Fatal(err)
+	}
+	f.wantClass(t, "c1", cache, "gold/pod")
 }
 
 func TestAContainerThatWasCreatedBeforeARestartMayStartAfterIt(t *testing.T) {

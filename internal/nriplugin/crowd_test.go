@@ -97,7 +97,7 @@ func (r *machineRig) work(t *testing.T, worker, i int) error {
 	switch {
 	case err == nil && i%3 == 0:
 		return nil // runs on
-	case err == nil, strings.Contains(err.Error(), "was created while qos-nri-plugin was not connected"),
+	case err == nil,
 		strings.Contains(err.Error(), "qos-nri-plugin is leaving"), strings.Contains(err.Error(), "ttrpc: closed"):
 		return r.RemovePod(t.Context(), pod)
 	}

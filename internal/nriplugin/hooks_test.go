@@ -4,6 +4,7 @@
 package nriplugin
 
 import (
+	"context"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -146,5 +147,32 @@ func (s *session) callAtRandom(t *testing.T, random *rand.Rand) {
 		s.plugin.node.Reconcile(ctx)
 		owner := classes.Owner{PodUID: text(random), Container: text(random)}
 		_ = s.plugin.node.Update(ctx, owner, map[string]string{"test.example/cache": oneOf(random, "gold", "bronze", "", "x")})
+	}
+}
+
+// TestNoContainerIsEndedOnceTheRuntimeWaitsNoLonger has a refused start. When its context has ended, the container may run already.
+func TestNoContainerIsEndedOnceTheRuntimeWaitsNoLonger(t *testing.T) {
+	for name, waits := range map[string]bool{"the runtime waits": true, "the runtime waits no longer": false} {
+		t.Run(name, func(t *testing.T) {
+			killed, log := "", slog.New(slog.DiscardHandler)
+			s := newSession(New(node.New(node.Options{Log: log, Kill: func(h classes.Holder) error {
+				killed = h.ID
+				return nil
+			}}), Options{Log: log}))
+			s.stub = runtimeSide{}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if !waits {
+				cancel()
+			}
+
+			p := &api.PodSandbox{Uid: "u", Annotations: map[string]string{classes.PodKey: "test.example/none=gold"}}
+			if s.StartContainer(ctx, p, &api.Container{Id: "c", Name: "main"}) == nil {
+				t.Fatal("the start was not refused")
+			}
+			if (killed == "c") != waits {
+				t.Errorf("ended container %q", killed)
+			}
+		})
 	}
 }

@@ -172,7 +172,8 @@ func (r *machineRig) newNode(t *testing.T) *node.Node {
 	changes := checkpoint.Open(filepath.Join(t.TempDir(), "changes.json"), "this boot", log)
 	return node.New(node.Options{
 		Kinds: r.kinds, Changes: changes, Log: log, HasCgroup: tree.Exists,
-		Now: func() time.Time { return time.Now().Add(time.Duration(r.passed.Load())) },
+		Kill: func(container classes.Holder) error { return cgroup.Kill(r.host, container) },
+		Now:  func() time.Time { return time.Now().Add(time.Duration(r.passed.Load())) },
 	})
 }
 

@@ -129,11 +129,29 @@ func (s *session) CreateContainer(
 // StartContainer is called when the container's first process exists, but has not executed its first instruction.
 func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.Container) (err error) {
 	defer func(begin time.Time) { s.observe("StartContainer", begin, err) }(time.Now())
-	enforce, err := s.plugin.node.StartContainer(containerOf(p, c))
-	if err != nil || enforce == nil {
-		return err
+	h := containerOf(p, c)
+	enforce, err := s.plugin.node.StartContainer(h)
+	if err == nil && enforce != nil {
+		err = s.within(ctx, enforce)
 	}
-	return s.within(ctx, enforce)
+	if err != nil {
+		s.kill(ctx, h)
+	}
+	return err
+}
+
+// kill ends a container whose start the plugin refuses. The runtime waits for the hook, so the first process of the container
+// has not executed its first instruction. If ctx has ended, the runtime waits no longer, and the container may already run.
+func (s *session) kill(ctx context.Context, container classes.Holder) {
+	if ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.requestTimeout()*2/10)
+	defer cancel()
+	if err := s.plugin.node.Kill(ctx, container); err != nil {
+		s.plugin.options.Log.Warn("cannot end a container whose start was refused; some runtimes, e.g. CRI-O, start it without its class, "+
+			"and the plugin then retries to move it", "container", container.String(), "error", err)
+	}
 }
 
 // StopContainer is called after a container has stopped.
@@ -237,8 +255,8 @@ func (s *session) within(ctx context.Context, enforce func(context.Context) erro
 	return enforce(ctx)
 }
 
-// deadline returns how long a hook may take: 60% of the runtime's request timeout. The other 40% are a reserve for a
-// busy node, because the runtime disconnects a plugin that exceeds the timeout.
+// deadline returns how long a hook may take: 60% of the runtime's request timeout. The method kill may take 20% after that.
+// The rest is a reserve for a busy node, because the runtime disconnects a plugin that exceeds the timeout.
 func (s *session) deadline() time.Duration { return s.requestTimeout() * 6 / 10 }
 
 // requestTimeout returns how long the runtime waits for a hook or a synchronization.

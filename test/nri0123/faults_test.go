@@ -150,13 +150,13 @@ func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 		t.Fatalf("build the plugin: %v\n%s", err, text)
 	}
 	for name, test := range map[string]func(*testing.T, *rig){
-		"a plugin that gets no CPU for a while recovers":                          missesRequests,
-		"a container that was created meanwhile is not started without its class": refusesWhatItMissed,
-		"five hundred containers with large specs are all reported":               reportsManyContainers,
-		"the largest environments that NRI transfers need little memory":          needsLittleMemory,
-		"a hundred restarts of the runtime leak nothing":                          outlivesRestarts,
-		"a plugin that is stopped leaves no container without its class":          leavesBetweenHooks,
-		"SIGTERM during a hook ends the plugin, and the next one recovers":        endsInAHook,
+		"a plugin that gets no CPU for a while recovers":                            missesRequests,
+		"containers that were created meanwhile start in their class or not at all": startsWhatItMissed,
+		"five hundred containers with large specs are all reported":                 reportsManyContainers,
+		"the largest environments that NRI transfers need little memory":            needsLittleMemory,
+		"a hundred restarts of the runtime leak nothing":                            outlivesRestarts,
+		"a plugin that is stopped leaves no container without its class":            leavesBetweenHooks,
+		"SIGTERM during a hook ends the plugin, and the next one recovers":          endsInAHook,
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, binary)
@@ -196,17 +196,28 @@ func missesRequests(t *testing.T, r *rig) {
 	r.mustRun(t, "fourth", "solo")
 }
 
-func refusesWhatItMissed(t *testing.T, r *rig) {
+// startsWhatItMissed has two containers that request a class of capacity 1.
+func startsWhatItMissed(t *testing.T, r *rig) {
 	p := r.start(t)
 	p.stopped(t)
 	r.mustRefuse(t, "late", "solo", "validator plugin 10-qos-nri-plugin failed")
-	id := r.create(t, "missed", "solo")
+	missed, late := r.create(t, "missed", "solo"), r.create(t, "too-many", "solo")
 	p.goesOn(t)
 	r.wait(t, 2)
-	if err := r.StartContainer(t.Context(), id); err == nil || !strings.Contains(err.Error(), "created while qos-nri-plugin was not connected") {
-		t.Errorf("error is %v", err)
+
+	if err := r.StartContainer(t.Context(), missed); err != nil {
+		t.Fatal(err)
 	}
-	r.mustRun(t, "again", "solo")
+	if got := r.weight(t, missed); strings.TrimSpace(got) != strings.TrimSpace(soloWeight) {
+		t.Errorf("it has started with the weight %q", got)
+	}
+	if err := r.StartContainer(t.Context(), late); err == nil || !strings.Contains(err.Error(), "created while qos-nri-plugin was not connected") {
+		t.Errorf("the error of the second is %v", err)
+	}
+	if got := r.host.Killed(); len(got) != 1 || got[0] != late {
+		t.Errorf("the plugin ended the processes of %q, want those of %s", got, late)
+	}
+	r.holds(t)
 }
 
 func reportsManyContainers(t *testing.T, r *rig) {

@@ -16,10 +16,16 @@ import (
 )
 
 // Hooks implements the hooks. It is safe for concurrent use, and does no I/O while it holds a lock.
-type Hooks struct{ store *state.Store }
+type Hooks struct {
+	store *state.Store
+	kill  Kill
+}
+
+// Kill ends all processes of a container.
+type Kill func(container classes.Holder) error
 
 // New returns the hooks of a node.
-func New(store *state.Store) *Hooks { return &Hooks{store: store} }
+func New(store *state.Store, kill Kill) *Hooks { return &Hooks{store, kill} }
 
 // CreateContainer assigns classes to a container that is about to be created. It returns what the runtime must set
 // for these classes. If it returns an error, it assigns nothing. It works in memory only.
@@ -28,17 +34,29 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 }
 
 // StartContainer records the process of a container that is about to start. It returns the function enforce, which
-// enforces and verifies the container's classes. If enforce is not nil, the caller must call it, and must not start the
-// container if enforce returns an error.
+// enforces and verifies the container's classes. If enforce is not nil, the caller must call it. If StartContainer or enforce
+// returns an error, the caller must not start the container, and must call Kill while the runtime still waits for the hook.
 //
-// A container has no classes if it was created while the plugin was away. If such a container requests a class,
-// StartContainer refuses it, and the kubelet creates a new container.
+// A container has no classes if it was created while the plugin was away. StartContainer then admits it to the classes that it requests.
 func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.Context) error, err error) {
 	e, err := h.store.Start(container)
 	if err != nil {
 		return nil, err
 	}
 	return h.enforcement(e), nil
+}
+
+// Kill ends a container whose start was refused, before its first instruction. Some runtimes start a container although a
+// plugin refuses the start: CRI-O takes the error for a warning. Kill returns when ctx ends, even if the kernel has not answered.
+func (h *Hooks) Kill(ctx context.Context, container classes.Holder) error {
+	if h.kill == nil {
+		return nil
+	}
+	call := state.Call{Resource: "cgroup.kill", HolderID: container.ID}
+	_, err := reconcile.Await(ctx, h.store, call, "end the processes of "+container.String(), func() (struct{}, error) {
+		return struct{}{}, h.kill(container)
+	})
+	return err
 }
 
 // RunPod assigns pod-scope classes to a pod that is about to run. It returns the function enforce, which enforces these
@@ -69,7 +87,7 @@ func (h *Hooks) enforcement(e state.Entry) func(context.Context) error {
 }
 
 // enforce makes the steps of a hook. It returns when ctx ends, even if the kernel has not answered. The hook then fails, and
-// the runtime removes the container or sandbox. A system call that returns later can change only the removed objects.
+// the container or sandbox ends. A system call that returns later can change only the ended objects.
 func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reconcile.Step) error {
 	call := state.Call{HolderID: holder.ID}
 	_, err := reconcile.Await(ctx, h.store, call, "enforce the classes of "+holder.String(), func() (struct{}, error) {

@@ -4,15 +4,11 @@
 package state
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
-
-// errCreatedWithoutPlugin refuses the start of a container that was created without the classes that it requests.
-var errCreatedWithoutPlugin = errors.New("the container was created while qos-nri-plugin was not connected to the runtime, without the class; " +
-	"recreate the container")
 
 // Admit assigns classes to a container that is about to be created. It returns what the runtime must set for these
 // classes. If Admit returns an error, it assigns nothing.
@@ -36,8 +32,7 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 	return adjustment, held.Assignments, nil
 }
 
-// releaseOthers releases the other holders of the same owner for which is(record) is true. The caller
-// holds mu.
+// releaseOthers releases the other holders of the same owner whose record is as given. The caller holds mu.
 func (s *Store) releaseOthers(held classes.Holding, is func(record) bool) {
 	for id, r := range s.records {
 		if other, _ := s.ledger.Get(id); id != held.ID && other.Owner() == held.Owner() && is(r) {
@@ -90,33 +85,25 @@ func (s *Store) AdmitPod(h classes.Holder) (Entry, error) {
 }
 
 // Start records the process of a container that is about to start. The caller must then enforce the container's
-// classes and call Finish. If the container requests a class but was created while the plugin was away, Start refuses
-// it, and the kubelet creates a new container.
+// classes and call Finish. A container that was created while the plugin was away is admitted to the classes that it requests.
+// If that fails, Start returns an error. Some runtimes start the container nevertheless, so its request is pending until it ends.
 func (s *Store) Start(h classes.Holder) (Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	held, known := s.ledger.Get(h.ID)
+	_, known := s.ledger.Get(h.ID)
 	if has := recordedOn(h); !known && has != nil { // it was released as a container that was not created
 		s.adoptRecorded(Existing{Holder: h}, has)
-		held, known = s.ledger.Get(h.ID)
-	}
-	if !known {
-		assignments, err := s.defaultsOnly(h)
-		if err != nil {
-			return Entry{}, s.refuse(h, err)
+	} else if !known {
+		if err := s.adoptStarting(h); err != nil {
+			return Entry{}, err
 		}
-		held.Assignments = assignments
-		s.track(h.ID, record{})
 	}
 
+	held, _ := s.ledger.Get(h.ID)
 	held = holding(h, held.Assignments)
 	s.ledger.Adopt(held)
 	s.modify(h.ID, func(r *record) { r.started = true })
-	if !known {
-		s.observeAll(h.ID, func(string) string { return classes.SystemDefault })
-		s.notify()
-	}
 
 	e := s.begin(held)
 	// Observed is not empty if the container was created in a class that is not its desired class. The backend must then
@@ -125,19 +112,19 @@ func (s *Store) Start(h classes.Holder) (Entry, error) {
 	return e, nil
 }
 
-// defaultsOnly returns the default assignments of a container that was created while the plugin was away. If the container
-// requests a class, defaultsOnly returns an error.
-func (s *Store) defaultsOnly(h classes.Holder) ([]classes.Assignment, error) {
-	assignments, err := s.catalog.Resolve(h)
-	if err != nil {
-		return nil, err
+// adoptStarting adopts a container that is about to start and was created while the plugin was away. The caller holds mu.
+func (s *Store) adoptStarting(h classes.Holder) error {
+	err := s.adoptUnrecorded(h)
+	held, _ := s.ledger.Get(h.ID)
+	switch {
+	case err != nil:
+		s.modify(h.ID, func(r *record) { r.refused = r.pending })
+		return err
+	case slices.ContainsFunc(held.Assignments, isRequested):
+		s.adopted++
 	}
-	for _, a := range assignments {
-		if a.Class != classes.SystemDefault && a.Source != classes.SourceDefault {
-			return nil, fmt.Errorf("%s: class %q of %s: %w", h, a.Class, a.Resource, errCreatedWithoutPlugin)
-		}
-	}
-	return assignments, nil
+	s.notify()
+	return nil
 }
 
 // begin records that a hook is enforcing the classes of a holder. If the holder has no class, there is nothing to enforce, and
@@ -164,6 +151,8 @@ func (s *Store) Finish(e Entry, err error) error {
 
 	s.modify(e.ID, func(r *record) { r.enforcing = false })
 	if err != nil {
+		s.modify(e.ID, func(r *record) { r.refused = true })
+		s.observeAll(e.ID, func(string) string { return classes.SystemDefault }) // not verified
 		return s.refuse(e.Holder, fmt.Errorf("%s: %w", e, err))
 	}
 
@@ -203,7 +192,9 @@ func (s *Store) release(id string) {
 		return
 	}
 
-	s.clearPending(h.Holder)
+	if !s.records[id].refused {
+		s.clearPending(h.Holder)
+	}
 	s.ledger.Release(id)
 	delete(s.records, id)
 	s.changes.Forget(id)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -119,15 +120,16 @@ func TestANewSandboxReplacesThatOfTheSamePod(t *testing.T) {
 	f.wantHolders(t, "a-2 net=high")
 }
 
-func TestAContainerThatWasCreatedWithoutThePluginStartsOnlyWithDefaults(t *testing.T) {
+func TestAContainerThatWasCreatedWithoutThePluginIsAdmittedAtItsStart(t *testing.T) {
 	for name, test := range map[string]struct {
 		request string
 		err     bool
 		want    []string
 	}{
-		"a requested class is refused":                  {"cache=gold", true, nil},
-		"a default is assigned, and not enforced yet":   {"", false, []string{"a-1 cache=bronze()"}},
-		"the system default may be requested, as it is": {"cache=", false, []string{"a-1"}},
+		"a requested class is assigned, and not enforced yet": {"cache=gold", false, []string{"a-1 cache=gold()"}},
+		"without a free slot, the request is pending":         {"cache=lead", true, []string{"a-1 cache=bronze()"}},
+		"a default is assigned, and not enforced yet":         {"", false, []string{"a-1 cache=bronze()"}},
+		"the system default may be requested, as it is":       {"cache=", false, []string{"a-1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
@@ -182,5 +184,60 @@ func TestAnEnforcementThatFailedIsARefusalThatKeepsTheSlot(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	f.wantRefused(t, "a EnforcementFailed")
-	f.wantHolders(t, "a-1 net=high")
+	f.wantHolders(t, "a-1 net=high()")
+}
+
+// missed starts a container that was created while the plugin was away, and that requests a class that the node does not have.
+func missed(f *fixture, t *testing.T) {
+	t.Helper()
+	if _, err := f.Start(container("a-1", "cache=lead")); !errors.Is(err, classes.ErrUnknownClass) {
+		t.Fatalf("error %v", err)
+	}
+}
+
+func TestARefusedStartIsReported(t *testing.T) {
+	for name, test := range map[string]struct {
+		after  func(*fixture)
+		refuse []string
+	}{
+		"also when the runtime stops the container":            {func(f *fixture) { f.Release("a-1") }, []string{"a UnknownClass"}},
+		"while the container runs nevertheless":                {func(f *fixture) { f.Refresh("a-1") }, []string{"a UnknownClass"}},
+		"until the container that runs nevertheless ends":      {func(f *fixture) { f.Refresh("a-1"); f.Release("a-1") }, nil},
+		"not as settled when the container is in the defaults": {func(f *fixture) { f.Observe("a-1", cache, "bronze") }, []string{"a UnknownClass"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			missed(f, t)
+			test.after(f)
+			f.wantRefused(t, test.refuse...)
+		})
+	}
+}
+
+func TestARefusalEndsWhenTheContainerRunsInItsClassNevertheless(t *testing.T) {
+	for name, meanwhile := range map[string]func(*fixture){
+		"": func(*fixture) {},
+		"after a synchronization": func(f *fixture) {
+			f.Rebuild(nil, []state.Existing{existing(container("a-1", "cache=gold"), assigned(cache, "gold", classes.SourcePod))})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			if _, _, err := f.Admit(container("a-1", "cache=gold")); err != nil {
+				t.Fatal(err)
+			}
+			e, err := f.Start(container("a-1", "cache=gold"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Finish(e, errNoRoom) == nil {
+				t.Fatal("no error")
+			}
+			f.wantHolders(t, "a-1 cache=gold()")
+			meanwhile(f)
+			f.wantRefused(t, "a EnforcementFailed")
+			f.Observe("a-1", cache, "gold")
+			f.wantRefused(t)
+		})
+	}
 }

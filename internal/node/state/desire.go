@@ -13,8 +13,8 @@ import (
 // maxPendingSize is the maximum size, in bytes, of the annotations that the store keeps for a pending request.
 const maxPendingSize = 16 << 10
 
-func errRunsWithout(err error) error {
-	return fmt.Errorf("%w; created while qos-nri-plugin was not connected to the runtime, and running without the class", err)
+func errCreatedWithout(err error) error {
+	return fmt.Errorf("%w; created while qos-nri-plugin was not connected to the runtime, without the class", err)
 }
 
 // requestOf returns the holder with only the annotations that request classes, so that the store can admit it later. If these
@@ -27,14 +27,14 @@ func requestOf(h classes.Holder) *classes.Holder {
 }
 
 // postpone marks the request of a running holder as pending. As long as the request is pending, the holder is reported
-// as refused for the reason err. If err is nil, postpone does nothing. The caller holds mu.
-func (s *Store) postpone(h classes.Holder, err error) {
+// as refused for the reason err. postpone returns the refusal. If err is nil, postpone does nothing. The caller holds mu.
+func (s *Store) postpone(h classes.Holder, err error) error {
 	if err == nil {
-		return
+		return nil
 	}
-	_ = s.refuse(h, errRunsWithout(err))
 	request := requestOf(h)
 	s.modify(h.ID, func(r *record) { r.request, r.pending = request, request != nil })
+	return s.refuse(h, errCreatedWithout(err))
 }
 
 // clearPending removes the pending request of a holder, and the holder's reported refusal. The caller holds mu.
@@ -88,7 +88,8 @@ func (s *Store) retryPending(id string) {
 		err = s.ledger.Admit(after, s.catalog)
 	}
 	if err != nil {
-		s.refuseAgain(before.Holder, errRunsWithout(err))
+		s.refuseAgain(before.Holder, errCreatedWithout(err))
+		s.modify(id, func(r *record) { r.refused = false }) // it runs although its start was refused, so the refusal ends with it
 		return
 	}
 
@@ -167,7 +168,7 @@ func (s *Store) readmit(held classes.Holding) (failed []FailedAdoption) {
 		return nil
 	}
 
-	s.postpone(request, err)
+	_ = s.postpone(request, err)
 	held.Assignments = nil
 	held.Assignments = s.defaults(held)
 	s.ledger.Adopt(held)

@@ -33,6 +33,9 @@ type record struct {
 	unverified bool
 	// pending is true while a holder runs without the classes that it requests.
 	pending bool
+	// refused is true if the start of the holder was refused, until the holder is in its classes. Some runtimes start a container
+	// although a plugin refuses the start.
+	refused bool
 	// request is the request of an unverified or pending holder. It is nil if the request is too large to keep.
 	request *classes.Holder
 	// stale is true if the runtime may have stored values that differ from the assigned classes.
@@ -92,9 +95,9 @@ func (s *Store) Started() []string {
 	return ids
 }
 
-// creationTime is how long a container may have neither a started process nor a cgroup before it counts as not
-// created. CRI-O gives an OCI runtime 240 s to create a container (container_create_timeout), and the kubelet waits 2
-// minutes for the runtime (runtimeRequestTimeout).
+// creationTime is the time after which a container that has not started, and has no cgroup, was not created. It is longer than the 240 s that
+// CRI-O gives an OCI runtime to create a container (container_create_timeout), and than the 2 minutes that the kubelet waits for
+// the runtime (runtimeRequestTimeout).
 const creationTime = 5 * time.Minute
 
 // Late returns the containers that should have been created by now, and have not started.
@@ -182,7 +185,8 @@ func (s *Store) SetStartTime(id string, at uint64) (differs bool) {
 }
 
 // Observe records that a holder was observed in a class of a resource. If this is the desired class, Observe frees the slots
-// that a failed change has reserved.
+// that a failed change has reserved. If the holder runs in all its classes although its start was refused, Observe removes
+// the refusal.
 func (s *Store) Observe(id, resource, class string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,6 +202,11 @@ func (s *Store) Observe(id, resource, class string) {
 	if settled || !same {
 		s.observe(id, resource, class)
 		s.notify()
+	}
+
+	if r := s.records[id]; r.refused && !r.pending && len(r.observed) == 0 {
+		s.modify(id, func(r *record) { r.refused = false })
+		s.accept(h.Owner())
 	}
 }
 

@@ -149,8 +149,6 @@ func (e oneLine) Unwrap() error { return e.error }
 
 func refusalReason(err error) string {
 	switch {
-	case errors.Is(err, errCreatedWithoutPlugin):
-		return "CreatedWithoutPlugin"
 	case errors.Is(err, ErrNotCreated):
 		return "NotCreated"
 	case errors.Is(err, ErrAdjustmentChanged):

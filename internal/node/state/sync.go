@@ -63,6 +63,9 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 		if r.pending && !s.records[id].pending {
 			s.accept(r.request.Owner())
 		}
+		if r.refused {
+			s.modify(id, func(r *record) { r.refused = true })
+		}
 	}
 	s.changes.Keep(func(id string) bool {
 		_, known := s.ledger.Get(id)
@@ -147,7 +150,7 @@ func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (faile
 		r.request = requestOf(pod)
 	}
 	s.track(pod.ID, r)
-	s.postpone(pod, err)
+	_ = s.postpone(pod, err)
 	return failed
 }
 
@@ -162,7 +165,9 @@ func (s *Store) adoptContainers(containers []Existing) (failed []FailedAdoption)
 
 	for _, c := range containers {
 		if _, adopted := s.ledger.Get(c.ID); !adopted && c.Started {
-			failed = append(failed, s.adoptUnrecorded(c)...)
+			if err := s.adoptUnrecorded(c.Holder); err != nil {
+				failed = append(failed, FailedAdoption{c.Holder, err})
+			}
 		}
 		s.checkStored(c.ID, c.Stored)
 	}
@@ -188,22 +193,22 @@ func (s *Store) adoptRecorded(c Existing, has []classes.Assignment) {
 // adoptUnrecorded adopts a container that has no valid RecordAnnotation, and so was created without classes. It gets the
 // classes that it requests or, if these cannot be assigned, the default classes. It keeps every class that an update has
 // assigned since its creation, because the update has already admitted the class.
-func (s *Store) adoptUnrecorded(c Existing) (failed []FailedAdoption) {
-	wanted, err := s.catalog.Resolve(c.Holder)
-	changed, _ := s.changes.Get(c.ID)
+//
+// The error is the reason why the requested classes cannot be assigned. They are then pending.
+func (s *Store) adoptUnrecorded(h classes.Holder) error {
+	wanted, err := s.catalog.Resolve(h)
+	changed, _ := s.changes.Get(h.ID)
 	if err == nil {
-		err = s.ledger.Admit(holding(c.Holder, withoutResourcesOf(wanted, changed)), s.catalog)
+		err = s.ledger.Admit(holding(h, withoutResourcesOf(wanted, changed)), s.catalog)
 	}
 	if err != nil {
-		failed = append(failed, FailedAdoption{c.Holder, err})
-		wanted = s.defaults(holding(c.Holder, nil))
+		wanted = s.defaults(holding(h, nil))
 	}
 
-	s.ledger.Adopt(holding(c.Holder, classes.Overlay(wanted, changed)))
-	s.track(c.ID, record{started: true})
-	s.observeAll(c.ID, func(string) string { return classes.SystemDefault })
-	s.postpone(c.Holder, err)
-	return failed
+	s.ledger.Adopt(holding(h, classes.Overlay(wanted, changed)))
+	s.track(h.ID, record{started: true})
+	s.observeAll(h.ID, func(string) string { return classes.SystemDefault })
+	return s.postpone(h, err)
 }
 
 func withoutResourcesOf(assignments, others []classes.Assignment) []classes.Assignment {

@@ -20,7 +20,6 @@ const (
 	unavailable     = "Unavailable"
 	contradiction   = "Contradiction"
 	badRequest      = "BadRequest"
-	withoutPlugin   = "CreatedWithoutPlugin"
 	pluginAway      = "PluginAway"
 	pluginKilled    = "PluginKilled"
 	notRunning      = "NotRunning"
@@ -33,7 +32,6 @@ const (
 func reasonOf(err error) string {
 	text := err.Error()
 	for _, known := range []struct{ words, reason string }{
-		{"created while qos-nri-plugin was not connected", withoutPlugin},
 		{"RDT not initialized", runtimesOwn}, // containerd reads some of our keys itself
 		{" is full: ", classFull},
 		{" contradicts the ", contradiction},

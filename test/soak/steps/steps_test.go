@@ -93,7 +93,6 @@ func TestReasonsAreFoundInErrors(t *testing.T) {
 		`pod default/a container main: the request has "rdt = gold", which is not of the form resource=class without spaces`: badRequest,
 		`class "a" of k8s.io/rdt contradicts the allocated class "b"; ask for`:                                               contradiction,
 		`class "gold" of k8s.io/rdt is unavailable on this node: resctrl is not mounted`:                                     unavailable,
-		`class "gold" of k8s.io/rdt: the container was created while qos-nri-plugin was not connected to the runtime`:        withoutPlugin,
 		`write /sys/fs/resctrl/qos-gold/tasks: input/output error`:                                                           pluginKilled,
 		`write /sys/fs/resctrl/qos-gold/tasks: device or resource busy`:                                                      other,
 		`pod default/a container extra: unknown QoS resource: "k8s.io/blockio"; this node has k8s.io/rdt`:                    unknownResource,

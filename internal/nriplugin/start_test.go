@@ -1,0 +1,236 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+// onEachRuntime runs a test with the hooks of containerd, which does not start a container that a plugin refuses, and of CRI-O.
+func onEachRuntime(t *testing.T, test func(*testing.T, nriruntime.Options)) {
+	t.Run("containerd", func(t *testing.T) { test(t, nriruntime.Options{}) })
+	t.Run("CRI-O", func(t *testing.T) { test(t, nriruntime.Options{CRIO: true}) })
+}
+
+// begun is an OCI that reports the resctrl group of each container at its first instruction.
+type begun struct {
+	nriruntime.OCI
+	groups map[string]string
+	pids   map[string]int
+	m      *sim.Machine
+	// ignores is whether it ignores what NRI plugins set.
+	ignores bool
+}
+
+func newBegun(m *sim.Machine) *begun {
+	return &begun{OCI: m, groups: map[string]string{}, pids: map[string]int{}, m: m}
+}
+
+func (b *begun) Create(ctx context.Context, spec nriruntime.Spec) (int, error) {
+	if b.ignores {
+		spec.ClosID, spec.Unified = "", nil
+	}
+	pid, err := b.OCI.Create(ctx, spec)
+	b.pids[spec.ID] = pid
+	return pid, err
+}
+
+func (b *begun) Start(ctx context.Context, id string) error {
+	if err := b.OCI.Start(ctx, id); err != nil {
+		return err
+	}
+	b.groups[id] = b.m.Resctrl().GroupOf(b.pids[id])
+	return nil
+}
+
+// newStartRig returns a rig whose OCI runtime reports the first instructions.
+func newStartRig(t *testing.T, cgroups *simcgroup.Machine, options nriruntime.Options) (*machineRig, *begun) {
+	t.Helper()
+	m := newMachine(cgroups)
+	b := newBegun(m)
+	options.OCI = b
+	return newMachineRigOn(t, m, machineFiles, options), b
+}
+
+func (r *machineRig) create(t *testing.T, pod string) string {
+	t.Helper()
+	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// wantRefused compares the pods whose containers are reported as refused, with the reasons.
+func (r *machineRig) wantRefused(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	for _, refused := range r.node.Refused() {
+		got = append(got, refused.PodName+" "+refused.Reason)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("refused: %q, want %q", got, want)
+	}
+}
+
+func TestAContainerStartsInItsClassAlthoughTheRuntimeIgnoredTheClass(t *testing.T) {
+	onEachRuntime(t, func(t *testing.T, options nriruntime.Options) {
+		r, begun := newStartRig(t, simcgroup.New(), options)
+		begun.ignores = true
+		id := r.mustRun(t, r.pod(t, "a", "rdt=gold,blockio=fast"))
+		if got := begun.groups[id]; got != "qos-gold" {
+			t.Errorf("its first instruction was in the resctrl group %q", got)
+		}
+		r.wantRefused(t)
+		r.world.Hold(t)
+	})
+}
+
+func TestAContainerDoesNotRunWhenItsClassCannotBeEnforced(t *testing.T) {
+	onEachRuntime(t, func(t *testing.T, options nriruntime.Options) {
+		r, begun := newStartRig(t, simcgroup.New(), options)
+		begun.ignores = true
+		pod := r.pod(t, "a", "rdt=gold,blockio=fast")
+		r.host.intercept(func(_, path string) error {
+			if strings.HasSuffix(path, "/io.max") {
+				return syscall.EIO
+			}
+			return nil
+		})
+		id, err := r.run(t, pod)
+		if _, ran := begun.groups[id]; ran || err == nil {
+			t.Errorf("the container executed instructions; the error of its start is %v", err)
+		}
+		r.wantRefused(t, "a EnforcementFailed")
+		r.host.intercept(func(string, string) error { return nil })
+		r.mustRun(t, pod)
+		r.wantRefused(t)
+		r.world.Hold(t)
+	})
+}
+
+// TestARefusedContainerThatCannotBeEndedRunsAndIsRepaired uses cgroup v1, which has no cgroup.kill.
+func TestARefusedContainerThatCannotBeEndedRunsAndIsRepaired(t *testing.T) {
+	r, _ := newStartRig(t, simcgroup.NewLegacy(), nriruntime.Options{CRIO: true})
+	r.world.Expect.Limits = nil
+	pod := r.pod(t, "a", "rdt=gold,blockio=fast")
+	r.host.intercept(func(_, path string) error {
+		if strings.Contains(path, "/blkio.throttle.") {
+			return syscall.EIO
+		}
+		return nil
+	})
+	id := r.mustRun(t, pod)
+	r.wantReported(t, id, disks, "/adopted")
+	r.wantRefused(t, "a EnforcementFailed")
+
+	r.node.Repair(t.Context())
+	r.wantReported(t, id, groups, "gold/pod")
+	r.wantReported(t, id, disks, "/adopted")
+	r.wantRefused(t, "a EnforcementFailed")
+
+	r.host.intercept(func(string, string) error { return nil })
+	r.node.Repair(t.Context())
+	r.wantReported(t, id, disks, "fast/pod")
+	r.wantRefused(t)
+	r.world.Hold(t)
+}
+
+// missed returns a container that was created while no plugin ran.
+func (r *machineRig) missed(t *testing.T, name, request string) string {
+	t.Helper()
+	r.stop()
+	id := r.create(t, r.pod(t, name, request))
+	r.startNew(t)
+	return id
+}
+
+func TestAContainerThatWasCreatedWithoutThePluginStartsInItsClass(t *testing.T) {
+	onEachRuntime(t, func(t *testing.T, options nriruntime.Options) {
+		r, begun := newStartRig(t, simcgroup.New(), options)
+		id := r.missed(t, "a", "rdt=gold,blockio=fast")
+		if err := r.StartContainer(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if got := begun.groups[id]; got != "qos-gold" {
+			t.Errorf("its first instruction was in the resctrl group %q", got)
+		}
+		r.wantReported(t, id, groups, "gold/pod")
+		r.wantReported(t, id, disks, "fast/pod")
+		r.wantRefused(t)
+		r.world.Hold(t)
+	})
+}
+
+// TestAContainerThatWasCreatedWithoutThePluginDoesNotStartIfItsClassIsFull expects the same on both runtimes.
+func TestAContainerThatWasCreatedWithoutThePluginDoesNotStartIfItsClassIsFull(t *testing.T) {
+	onEachRuntime(t, func(t *testing.T, options nriruntime.Options) {
+		r, begun := newStartRig(t, simcgroup.New(), options)
+		r.mustRun(t, r.pod(t, "first", "rdt=gold"))
+		second := r.mustRun(t, r.pod(t, "second", "rdt=gold"))
+		id := r.missed(t, "third", "rdt=gold")
+		err := r.StartContainer(t.Context(), id)
+		if _, ran := begun.groups[id]; ran || err == nil {
+			t.Errorf("the container executed instructions; the error of its start is %v", err)
+		}
+		r.wantRefused(t, "third ClassFull")
+		r.world.Hold(t)
+
+		r.mustStop(t, second)
+		r.mustRun(t, r.podOf(t, id))
+		r.wantRefused(t)
+		r.world.Hold(t)
+	})
+}
+
+// podOf returns the pod of a container.
+func (r *machineRig) podOf(t *testing.T, id string) string {
+	t.Helper()
+	c, err := r.Container(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.PodID
+}
+
+// TestARunningContainerThatWasRefusedIsPending uses cgroup v1, on which a container that is refused cannot be ended.
+func TestARunningContainerThatWasRefusedIsPending(t *testing.T) {
+	r, _ := newStartRig(t, simcgroup.NewLegacy(), nriruntime.Options{CRIO: true})
+	r.world.Expect.Limits = nil
+	r.mustRun(t, r.pod(t, "first", "rdt=gold"))
+	second := r.mustRun(t, r.pod(t, "second", "rdt=gold"))
+	id := r.missed(t, "third", "rdt=gold,blockio=fast")
+	if err := r.StartContainer(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	r.wantRefused(t, "third ClassFull")
+	r.node.Repair(t.Context())
+	r.wantReported(t, id, groups, "bronze/default")
+	r.wantRefused(t, "third ClassFull")
+
+	c, err := r.Container(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := classes.Owner{PodUID: c.Spec.Annotations["io.kubernetes.cri.sandbox-uid"], Container: "main"}
+	if err := r.node.Update(t.Context(), owner, map[string]string{"blockio": "slow"}); err != nil {
+		t.Errorf("its class cannot be changed: %v", err)
+	}
+	r.wantReported(t, id, disks, "slow/update")
+
+	r.mustStop(t, second)
+	r.node.Repair(t.Context())
+	r.wantReported(t, id, groups, "gold/pod")
+	r.wantRefused(t)
+	r.world.Hold(t)
+}
