@@ -30,8 +30,8 @@ func newUpdateCommand() *cobra.Command {
 		Long: `update changes the classes of a running container through the running plugin. Without CONTAINER it changes the classes that
 the pod itself has. It returns when the new classes are verified. If one of them cannot be changed, none is changed.
 
-POD is a pod's UID, or namespace/name. The short names "rdt" and "blockio" may be used; an empty class ("rdt=") is the system
-default, which enforces nothing.
+POD is a pod's UID, or namespace/name. The short names rdt and blockio may be used. An empty class (rdt=) is the system default,
+which enforces nothing.
 
 Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.UpdateContainerQOSResourcesResponse.`,
 		Example: `  qos-nri-plugin update default/web main rdt=gold

@@ -30,10 +30,10 @@ func newCompletionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion bash|zsh|fish|powershell|kubectl",
 		Short: "Write a script that completes words in a shell",
-		Long: `completion writes a script that completes the words of "kubectl-qos" in a shell.
+		Long: `completion writes a script that completes the words of the command kubectl-qos in a shell.
 
-For "kubectl qos", kubectl runs the program kubectl_complete-qos; "completion kubectl" writes that program. It completes
-names of nodes, pods, containers, resources and classes of the cluster.`,
+To complete the words of kubectl qos, kubectl runs the program kubectl_complete-qos, which the argument kubectl writes.
+The program completes names of nodes, pods, containers, resources and classes of the cluster.`,
 		Example: `  kubectl qos completion kubectl > ~/.local/bin/kubectl_complete-qos
   chmod +x ~/.local/bin/kubectl_complete-qos
 

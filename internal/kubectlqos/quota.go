@@ -37,7 +37,7 @@ func newQuotaCommand(c *cluster) *cobra.Command {
 The existing classes are read from the cluster, or from --class-files. A class that is created later is not forbidden until the
 quota is converted again. --namespace sets the namespace of the quota.
 
-Kubernetes accepts quotas with "limits." before the name of an extended resource, but enforces only those with "requests.".`,
+Kubernetes accepts a quota on limits.NAME of an extended resource, but enforces only a quota on requests.NAME.`,
 		Example: `  kubectl qos quota -f quota.yaml -n shop | kubectl apply -f -
   kubectl qos quota -f quota.yaml --class-files classes.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -68,7 +68,7 @@ func Blocked(calls []BlockedCall) error {
 	if len(calls) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w; calls that have not returned: %d; the first, since %s, was to %s",
+	return fmt.Errorf("%w; %d calls have not returned; the first, since %s: %s",
 		ErrKernelHangs, len(calls), calls[0].Since.UTC().Format(time.RFC3339), calls[0].What)
 }
 
