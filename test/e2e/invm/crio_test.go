@@ -31,7 +31,7 @@ func crioRuntime() *containerRuntime {
 		scope:  "crio-%s.scope",
 		findings: []string{
 			"runtime: ok: the runtime is cri-o 1.",
-			"runtime: unknown: whether NRI of cri-o 1.",
+			"runtime: unknown: whether the NRI of cri-o 1.",
 			"runtime: ok: NRI is on: /run/nri/nri.sock answers",
 			"runtime: ok: cri-o has no RDT or block I/O configuration of its own in /etc/crio/crio.conf",
 		},
