@@ -22,6 +22,8 @@ PACKAGES ?= ./...
 E2E_TIMEOUT ?= 60m
 # Selects end-to-end tests by name, like go test -run.
 E2E_RUN ?= .
+# How often the end-to-end tests run, one after the other.
+E2E_COUNT ?= 1
 # Duration and seed of a soak; seed 0 is random.
 MINUTES ?= 5
 SEED ?= 0
@@ -115,12 +117,12 @@ e2e: ## Run the tests on real parts, e2e-vm and e2e-kubernetes side by side.
 	$(MAKE) --no-print-directory -k -j2 e2e-vm e2e-kubernetes
 
 .PHONY: e2e-vm
-e2e-vm: ## Run the tests in VMs with the real kernel and containerd; E2E_RUN=NAME chooses.
-	$(GO) test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e
+e2e-vm: ## Run the tests in VMs with the real kernel and runtimes; E2E_RUN=NAME chooses, E2E_COUNT=N repeats.
+	$(GO) test -tags e2e -count=$(E2E_COUNT) -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e
 
 .PHONY: e2e-kubernetes
 e2e-kubernetes: ## Run the tests on a real Kubernetes, as root, on this machine and apart from it; E2E_RUN=NAME.
-	$(GO) test -tags e2e -count=1 -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e/kubernetes
+	$(GO) test -tags e2e -count=$(E2E_COUNT) -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e/kubernetes
 
 .PHONY: vm
 vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VENDOR=amd.
