@@ -94,9 +94,9 @@ func signalTo(c chan<- struct{}) {
 	}
 }
 
-// followGroups sends to the channel changed when another program removes a resctrl group of the plugin. CRI-O removes all groups when it
-// starts with rdt_config_file. The function watch must be called when resctrl may have been mounted, because the mount is not
-// watched before. If inotify is not available, the next periodic repair finds that groups are missing.
+// followGroups sends to the channel changed when another program removes a resctrl group of the plugin, as CRI-O does
+// when it starts with rdt_config_file. The function watch must be called when resctrl may have been mounted. Without
+// inotify, the next periodic repair finds that groups are missing.
 func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) (watch func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {

@@ -140,8 +140,8 @@ func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.
 	return err
 }
 
-// kill ends a container whose start the plugin refuses. The runtime waits for the hook, so the first process of the container
-// has not executed its first instruction. If ctx has ended, the runtime waits no longer, and the container may already run.
+// kill ends a container whose start the plugin refuses, before its first instruction: the runtime waits for the hook.
+// If ctx has ended, kill ends nothing, because the runtime may have started the container.
 func (s *session) kill(ctx context.Context, container classes.Holder) {
 	if ctx.Err() != nil {
 		return
@@ -149,8 +149,8 @@ func (s *session) kill(ctx context.Context, container classes.Holder) {
 	ctx, cancel := context.WithTimeout(ctx, s.requestTimeout()*2/10)
 	defer cancel()
 	if err := s.plugin.node.Kill(ctx, container); err != nil {
-		s.plugin.options.Log.Warn("cannot end a container whose start was refused; some runtimes, e.g. CRI-O, start it without its class, "+
-			"and the plugin then retries to move it", "container", container.String(), "error", err)
+		s.plugin.options.Log.Warn("cannot end a container whose start was refused; "+
+			"if the runtime starts the container nevertheless, the plugin retries to move it to its class", "container", container.String(), "error", err)
 	}
 }
 
@@ -255,8 +255,8 @@ func (s *session) within(ctx context.Context, enforce func(context.Context) erro
 	return enforce(ctx)
 }
 
-// deadline returns how long a hook may take: 60% of the runtime's request timeout. The method kill may take 20% after that.
-// The rest is a reserve for a busy node, because the runtime disconnects a plugin that exceeds the timeout.
+// deadline returns how long a hook may take: 60% of the runtime's request timeout. The method kill may take another
+// 20%. The rest is a reserve for a busy node, because the runtime disconnects a plugin that exceeds the timeout.
 func (s *session) deadline() time.Duration { return s.requestTimeout() * 6 / 10 }
 
 // requestTimeout returns how long the runtime waits for a hook or a synchronization.

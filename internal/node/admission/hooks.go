@@ -34,10 +34,12 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 }
 
 // StartContainer records the process of a container that is about to start. It returns the function enforce, which
-// enforces and verifies the container's classes. If enforce is not nil, the caller must call it. If StartContainer or enforce
-// returns an error, the caller must not start the container, and must call Kill while the runtime still waits for the hook.
+// enforces and verifies the container's classes. If enforce is not nil, the caller must call it. If StartContainer or
+// enforce returns an error, the caller must not start the container, and must call Kill while the runtime still waits
+// for the hook.
 //
-// A container has no classes if it was created while the plugin was away. StartContainer then admits it to the classes that it requests.
+// A container that was created while the plugin was away has no classes. StartContainer then admits it to the classes
+// that it requests.
 func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.Context) error, err error) {
 	e, err := h.store.Start(container)
 	if err != nil {

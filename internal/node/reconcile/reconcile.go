@@ -179,9 +179,9 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr err
 	return err == nil && (!now.exists || r.store.SetStartTime(e.ID, now.startTime))
 }
 
-// releaseNotCreated releases the containers that the runtime did not create, without reporting that. CRI-O calls no hook if its OCI
-// runtime refuses a creation. containerd creates the cgroup when it starts the container. If such a container starts later, the
-// hook adopts it again.
+// releaseNotCreated releases the containers whose creation failed without a report: CRI-O calls no hook if its OCI
+// runtime refuses a creation. If such a container has a cgroup only when it starts, as with containerd, the start hook
+// adopts it again.
 func (r *Reconciler) releaseNotCreated(ctx context.Context) {
 	if r.hasCgroup == nil {
 		return

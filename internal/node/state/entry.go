@@ -95,9 +95,9 @@ func (s *Store) Started() []string {
 	return ids
 }
 
-// creationTime is the time after which a container that has not started, and has no cgroup, was not created. It is longer than the 240 s that
-// CRI-O gives an OCI runtime to create a container (container_create_timeout), and than the 2 minutes that the kubelet waits for
-// the runtime (runtimeRequestTimeout).
+// creationTime is how long a container may have neither a started process nor a cgroup before it counts as not
+// created. CRI-O gives an OCI runtime 240 s to create a container (container_create_timeout), and the kubelet waits 2
+// minutes for the runtime (runtimeRequestTimeout).
 const creationTime = 5 * time.Minute
 
 // Late returns the containers that should have been created by now, and have not started.
