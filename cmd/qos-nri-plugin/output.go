@@ -34,6 +34,11 @@ const (
 	completionTime = 2 * time.Second
 )
 
+// noticeTime is the time after which a command that changes classes reports that it waits.
+const noticeTime = 3 * time.Second
+
+var errNoAnswer = errors.New("qos-nri-plugin has not answered")
+
 // apiOptions are the flags of commands that use the node API.
 type apiOptions struct{ socket, format string }
 
@@ -68,7 +73,11 @@ func (o *apiOptions) call(cmd *cobra.Command, timeout time.Duration, use use) er
 		ctx, cancel = context.WithTimeout(ctx, timeout)
 		defer cancel()
 	}
-	return o.connect(ctx, use)
+	err := o.connect(ctx, use)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("%w within %s", errNoAnswer, timeout)
+	}
+	return err
 }
 
 func (o *apiOptions) connect(ctx context.Context, use use) (err error) {
@@ -112,8 +121,6 @@ func plainError(err error) error {
 	}
 
 	switch s.Code() {
-	case codes.DeadlineExceeded:
-		return fmt.Errorf("not done in time: %s", s.Message())
 	case codes.Unimplemented:
 		return fmt.Errorf("qos-nri-plugin does not support this request; it may be older than this command: %s", s.Message())
 	default:

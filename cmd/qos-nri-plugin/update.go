@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -43,9 +44,13 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.UpdateCo
 			if err != nil {
 				return program.UsageError(cmd, err)
 			}
-			return api.call(cmd, changeTime, func(ctx context.Context, client qosv1alpha1.NodeQOSClient) error {
+			err = api.call(cmd, changeTime, func(ctx context.Context, client qosv1alpha1.NodeQOSClient) error {
 				return api.update(ctx, cmd, client, wanted)
 			})
+			if errors.Is(err, errNoAnswer) {
+				return fmt.Errorf("%w, so it is not known whether the class was changed; run: qos-nri-plugin assignments", err)
+			}
+			return err
 		},
 	}
 	api = newAPIOptions(cmd)
@@ -84,6 +89,10 @@ func (o *apiOptions) update(ctx context.Context, cmd *cobra.Command, client qosv
 		}
 	}
 
+	notice := time.AfterFunc(noticeTime, func() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Waiting up to %s for the container runtime and the kernel\n", changeTime)
+	})
+	defer notice.Stop()
 	answer, err := client.UpdateContainerQOSResources(ctx, wanted.request(pod.GetUid()))
 	if err != nil {
 		return err

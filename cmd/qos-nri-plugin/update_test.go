@@ -4,9 +4,16 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"io"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
@@ -85,4 +92,49 @@ func TestUpdateAsksForAUIDWhenTwoPodsHaveTheName(t *testing.T) {
 	wantAnswer(t, answer{
 		Code: 1, Errors: "Error: 2 pods have the name default/web; choose one of them by its UID: uid-older, uid-web\n",
 	}, f.ask(t, "update", "default/web", "main", "rdt=bronze"))
+}
+
+// stick makes the change to class bronze wait until the end of the test, or until release is called.
+func (f *fixture) stick(t *testing.T) (release func()) {
+	t.Helper()
+	released := make(chan struct{})
+	release = sync.OnceFunc(func() { close(released) })
+	t.Cleanup(release)
+	f.Backends[apitest.RDT].Stick("enforce bronze", released)
+	return release
+}
+
+func TestAnUpdateReportsThatItWaits(t *testing.T) {
+	f := newFixture(t)
+	release := f.stick(t)
+	reader, writer := io.Pipe()
+	root := newRootCommand()
+	root.SetOut(io.Discard)
+	root.SetErr(writer)
+	code := make(chan int, 1)
+	go func() {
+		code <- program.Execute(t.Context(), root, []string{"update", "default/web", "main", "rdt=bronze", "--api-socket", f.socket})
+		_ = writer.Close()
+	}()
+
+	line, err := bufio.NewReader(reader).ReadString('\n')
+	release()
+	if want := "Waiting up to 1m0s for the container runtime and the kernel\n"; err != nil || line != want {
+		t.Errorf("the command printed %q and %v, want %q", line, err, want)
+	}
+	if got := <-code; got != 0 {
+		t.Errorf("exit code %d", got)
+	}
+}
+
+func TestAnUpdateWithoutAnAnswerHasAnUnknownResult(t *testing.T) {
+	f := newFixture(t)
+	f.stick(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	got := run(ctx, "update", "default/web", "main", "rdt=bronze", "--api-socket", f.socket)
+	const want = "qos-nri-plugin has not answered within 1m0s, so it is not known whether the class was changed; run: qos-nri-plugin assignments"
+	if got.Code != 1 || !strings.Contains(got.Errors, want) {
+		t.Errorf("answer is %+v", got)
+	}
 }

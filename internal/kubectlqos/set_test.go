@@ -116,7 +116,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 				r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
 				r.holds(t, "main=silver")
 			})
-		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
+		}, answer{Errors: waiting, Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
 		{"the class of the pod itself", goldPod(), []string{"p", "--pod", "vendor.example/disk=fast"}, func(t *testing.T, r *setRig) {
 			r.addPodResource(t, "vendor.example/disk", true)
 			r.afterPatch(time.Second, func() {
@@ -149,23 +149,23 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 				r.assignsAfter(t, 3*time.Second, "main=bronze/update")
 			}, answer{Out: "pod/p container main: k8s.io/rdt gold -> bronze\n"}, "rdt=bronze"},
 		{"the shim does nothing", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, nil,
-			answer{Code: 1, Errors: `Error: pod/p container main: nothing changed within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
+			answer{Code: 1, Errors: waiting + `Error: pod/p container main: no change was reported within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
 		{"the shim does nothing, and there was no annotation", aPod("p").on("n1").running(), []string{"p", "-c", "main", "rdt=silver"}, nil,
-			answer{Code: 1, Errors: `Error: pod/p container main: nothing changed within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main is removed again` + "\n"}, ""},
+			answer{Code: 1, Errors: waiting + `Error: pod/p container main: no change was reported within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main is removed again` + "\n"}, ""},
 		{"the shim does nothing, and another client sets another class", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.afterPatch(time.Second, func() {
 				r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Annotations[ownKey] = "rdt=bronze" })
 			})
-		}, answer{Code: 1, Errors: `Error: pod/p container main: nothing changed within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main was changed by another client, and stays "rdt=bronze"` + "\n"}, "rdt=bronze"},
+		}, answer{Code: 1, Errors: waiting + `Error: pod/p container main: no change was reported within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main was changed by another client, and stays "rdt=bronze"` + "\n"}, "rdt=bronze"},
 		{"the shim does nothing, and the API server refuses to restore the annotation", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(_ *testing.T, r *setRig) {
 			start := time.Now()
 			r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return time.Since(start) > 10*time.Second, nil, errors.New("no etcd")
 			})
-		}, answer{Code: 1, Errors: `Error: pod/p container main: nothing changed within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main could not be restored, and still requests the change: no etcd` + "\n"}, "rdt=silver"},
+		}, answer{Code: 1, Errors: waiting + `Error: pod/p container main: no change was reported within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main could not be restored, and still requests the change: no etcd` + "\n"}, "rdt=silver"},
 		{"the plugin goes away", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.afterPatch(time.Second, func() { notReady(t, r) })
-		}, answer{Code: 1, Errors: `Error: pod/p container main: nothing changed within 30s, because qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
+		}, answer{Code: 1, Errors: waiting + `Error: pod/p container main: no change was reported within 30s, because qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
 		{"the pod ends", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.afterPatch(time.Second, func() {
 				r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })

@@ -22,6 +22,9 @@ import (
 // pollInterval is the time between two polls of the pod and its node.
 const pollInterval = 500 * time.Millisecond
 
+// noticeTime is the time after which the command reports that it waits.
+const noticeTime = 5 * time.Second
+
 // takeBackTimeout is the maximum duration of the requests that restore an annotation.
 const takeBackTimeout = 10 * time.Second
 
@@ -47,6 +50,7 @@ func (o *setCommand) await(ctx context.Context, api *clients, plan *settingPlan)
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 
+	began, noticed := time.Now(), false
 	var last outcome
 	failed := fmt.Errorf("the API server gave no answer within %s", o.timeout)
 	for {
@@ -65,6 +69,10 @@ func (o *setCommand) await(ctx context.Context, api *clients, plan *settingPlan)
 			return nil
 		case failed == nil && last.refused != "" && !last.stale:
 			return last.refusal()
+		}
+		if !noticed && !over(ctx) && time.Since(began) >= noticeTime {
+			fmt.Fprintf(o.streams.ErrOut, "Waiting up to %s for node %s to change the class\n", o.timeout, plan.node.Name)
+			noticed = true
 		}
 
 		select {
@@ -164,9 +172,9 @@ func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outc
 	case failed != nil:
 		return fmt.Errorf("%s; the result is unknown: %w", set, failed)
 	case notReady != "":
-		return noEffectError(fmt.Sprintf("nothing changed within %s, because %s", o.timeout, notReady))
+		return noEffectError(fmt.Sprintf("no change was reported within %s, because %s", o.timeout, notReady))
 	}
-	return noEffectError(fmt.Sprintf("nothing changed within %s; see the log of qos-kubelet-shim on %s", o.timeout, plan.node.Name))
+	return noEffectError(fmt.Sprintf("no change was reported within %s; see the log of qos-kubelet-shim on %s", o.timeout, plan.node.Name))
 }
 
 // takeBack restores the previous value of the annotation after a change that had no effect, unless another client has

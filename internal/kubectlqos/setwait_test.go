@@ -26,9 +26,12 @@ func (r *setRig) cutsOff(fake *clienttesting.Fake, resource string, after time.D
 	})
 }
 
+// waiting is what the command reports while it waits.
+const waiting = "Waiting up to 30s for node n1 to change the class\n"
+
 func TestSetReportsTheLastKnownResultAtItsTimeout(t *testing.T) {
 	const set = `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; `
-	const nothing = `Error: pod/p container main: nothing changed within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main `
+	const nothing = waiting + `Error: pod/p container main: no change was reported within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main `
 	for _, c := range []struct {
 		name string
 		cut  func(r *setRig)
@@ -53,7 +56,7 @@ func TestSetReportsTheLastKnownResultAtItsTimeout(t *testing.T) {
 				since := time.Since(start)
 				return since > 20*time.Second && since < 29200*time.Millisecond, nil, errors.New("no etcd")
 			})
-		}, set + "the result is unknown: no etcd\n"},
+		}, waiting + set + "the result is unknown: no etcd\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

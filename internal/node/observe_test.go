@@ -4,7 +4,6 @@
 package node_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -19,7 +18,7 @@ func TestChangedValuesAreRequestedOnceFromARuntimeThatHangs(t *testing.T) {
 	runtime := &slowRuntime{errs: map[string]error{}}
 	for _, name := range []string{"a", "b", "c", "d"} {
 		f.mustRun(t, pod(name, requesting("test.example/disk=slow")), container("c-"+name))
-		runtime.errs["c-"+name] = context.DeadlineExceeded
+		runtime.errs["c-"+name] = state.ErrUnanswered
 	}
 	f.Connected(runtime, state.RuntimeInfo{Name: "test"})
 	f.backends[disk].Blur(true) // the kernel shows no class of these values

@@ -236,7 +236,7 @@ func TestARuntimeThatTimesOutIsCalledOnceInARound(t *testing.T) {
 	runtime := &slowRuntime{errs: map[string]error{}}
 	for _, name := range []string{"a", "b", "c"} {
 		f.mustRun(t, pod(name, requesting("test.example/disk=slow")), container("c-"+name))
-		runtime.errs["c-"+name] = context.DeadlineExceeded
+		runtime.errs["c-"+name] = state.ErrUnanswered
 	}
 	f.Connected(runtime, state.RuntimeInfo{Name: "test"})
 	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone"}, DevicesGone: true})

@@ -6,9 +6,12 @@ package node_test
 import (
 	"context"
 	"errors"
-	"maps"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -95,26 +98,81 @@ func TestUpdateRefuses(t *testing.T) {
 	}
 }
 
-// lateRuntime makes a change, and returns a timeout.
-type lateRuntime struct{ set map[string]string }
-
-func (r *lateRuntime) SetUnified(_ context.Context, _ string, unified map[string]string) error {
-	maps.Copy(r.set, unified)
-	return context.DeadlineExceeded
+// lateRuntime answers each request after a time, and carries it out then, even if the plugin does not wait any more.
+type lateRuntime struct {
+	after time.Duration
+	busy  atomic.Bool
+	set   sync.Map
 }
 
-func TestAnUpdateThatTimedOutInTheRuntimeIsUndone(t *testing.T) {
-	f := newFixture(t)
-	f.mustRun(t, pod("a", requesting("test.example/disk=slow")), container("c1"))
-	late := &lateRuntime{set: map[string]string{}}
-	f.Connected(late, state.RuntimeInfo{})
-	if err := f.Update(t.Context(), ownerA, map[string]string{disk: "fast"}); err == nil {
-		t.Fatal("no error")
+func (r *lateRuntime) SetUnified(ctx context.Context, _ string, unified map[string]string) error {
+	if r.busy.Swap(true) {
+		<-ctx.Done()
+		return state.ErrRuntimeBusy
 	}
-	if late.set["test.class"] != "slow" {
-		t.Errorf("the runtime still stores %v", late.set)
+
+	done := make(chan struct{})
+	time.AfterFunc(r.after, func() {
+		r.set.Store("test.class", unified["test.class"])
+		r.busy.Store(false)
+		close(done)
+	})
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return state.ErrUnanswered
 	}
-	f.wantClass(t, "c1", disk, "slow/pod")
+}
+
+// late runs a test with a container in a class of disk, and a runtime that answers after a time.
+func late(t *testing.T, class string, after time.Duration, test func(t *testing.T, f *fixture, runtime *lateRuntime)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.mustRun(t, pod("a", requesting("test.example/disk="+class)), container("c1"))
+		runtime := &lateRuntime{after: after}
+		f.Connected(runtime, state.RuntimeInfo{})
+		test(t, f, runtime)
+		time.Sleep(after) // until the last request is carried out
+	})
+}
+
+func TestAnUpdateWaitsForASlowRuntime(t *testing.T) {
+	late(t, "slow", 15*time.Second, func(t *testing.T, f *fixture, _ *lateRuntime) {
+		f.mustUpdate(t, ownerA, map[string]string{disk: "fast"})
+		f.wantClass(t, "c1", disk, "fast/update")
+	})
+}
+
+func TestAnUpdateThatTheRuntimeMakesTooLateIsUndone(t *testing.T) {
+	for _, class := range []string{"slow", classes.SystemDefault} {
+		late(t, class, 90*time.Second, func(t *testing.T, f *fixture, runtime *lateRuntime) {
+			err := f.Update(t.Context(), ownerA, map[string]string{disk: "fast"})
+			const want = "may still make the change; if it does, qos-nri-plugin restores the previous class; try again"
+			if !errors.Is(err, state.ErrUnanswered) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "undo") {
+				t.Errorf("error is %v", err)
+			}
+			f.wantClass(t, "c1", disk, class+"/pod")
+			if err := f.Update(t.Context(), ownerA, map[string]string{disk: "fast"}); !errors.Is(err, state.ErrRuntimeBusy) {
+				t.Errorf("error of another change is %v", err)
+			}
+			f.Repair(t.Context())
+			if used := f.InUse(disk, "fast"); used != 1 {
+				t.Errorf("%d slots are in use while the runtime may make the change, want 1", used)
+			}
+
+			time.Sleep(runtime.after)
+			runtime.after = 0
+			f.Repair(t.Context())
+			if stored, _ := runtime.set.Load("test.class"); stored != class {
+				t.Errorf("the runtime stores %v, want %q", stored, class)
+			}
+			if used := f.InUse(disk, "fast"); used != 0 {
+				t.Errorf("%d slots are in use, want none", used)
+			}
+		})
+	}
 }
 
 func TestAnUpdateToTheClassOfTheDefaultStaysWhenTheDefaultChanges(t *testing.T) {

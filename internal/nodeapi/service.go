@@ -172,6 +172,8 @@ func codeOf(err error) codes.Code {
 		{classes.ErrContradiction, codes.InvalidArgument},
 		{classes.ErrBadRequest, codes.InvalidArgument},
 		{state.ErrNotConnected, codes.Unavailable},
+		{state.ErrRuntimeBusy, codes.Unavailable},
+		{state.ErrUnanswered, codes.DeadlineExceeded},
 		{context.Canceled, codes.Canceled},
 		{context.DeadlineExceeded, codes.DeadlineExceeded},
 	} {

@@ -25,9 +25,6 @@ const Name = "qos-nri-plugin"
 // timeout (NRI before 0.8).
 const defaultRequestTimeout = 2 * time.Second
 
-// maxUpdateTime limits how long an update of a container through the runtime may take.
-const maxUpdateTime = 5 * time.Second
-
 // Options of a Plugin.
 type Options struct {
 	// Socket is the runtime's NRI socket. Index is the plugin's two-digit NRI index, which determines the plugin's place

@@ -208,20 +208,19 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 		update.AddLinuxUnified(file, value)
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, maxUpdateTime)
-	defer cancel()
 	if err := s.update(ctx, []*api.ContainerUpdate{update}); err != nil {
 		return fmt.Errorf("update container %s through the runtime: %w", id, err)
 	}
 	return nil
 }
 
-// update asks the runtime to update containers. The runtime answers only when it calls no hook at the same time.
+// update asks the runtime to update containers, and waits for the answer until ctx ends. The runtime answers only when it calls no
+// hook at the same time.
 func (s *session) update(ctx context.Context, updates []*api.ContainerUpdate) error {
 	// Only one call is made at a time, because a call that the runtime does not answer blocks its goroutine until the
 	// connection ends.
 	if s.updating.Acquire(ctx, 1) != nil {
-		return fmt.Errorf("the runtime has not answered an earlier update: %w", ctx.Err())
+		return state.ErrRuntimeBusy
 	}
 
 	done := make(chan error, 1)
@@ -238,7 +237,7 @@ func (s *session) update(ctx context.Context, updates []*api.ContainerUpdate) er
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return ctx.Err()
+		return state.ErrUnanswered
 	}
 }
 

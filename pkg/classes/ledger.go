@@ -91,6 +91,14 @@ func (l *Ledger) Reserve(id string, assignments []Assignment) {
 	l.reserved[id] = r
 }
 
+// Reserved returns the classes that are reserved for a holder.
+func (l *Ledger) Reserved(id string) (reserved []Assignment) {
+	for _, s := range l.reserved[id].slots {
+		reserved = append(reserved, Assignment{Resource: s.resource, Class: s.class})
+	}
+	return reserved
+}
+
 // Settle ends the reservations that a holder has for a resource. It returns the classes that were reserved.
 func (l *Ledger) Settle(id, resource string) (ended []Assignment) {
 	r := l.reserved[id]

@@ -59,7 +59,8 @@ type NodeQOSClient interface {
 	// NOT_FOUND: no such pod or container. INVALID_ARGUMENT: unknown resource or class, a resource that is named twice or
 	// has the other scope, or an invalid name. FAILED_PRECONDITION: the resource is not mutable or not available, or the
 	// container does not run. RESOURCE_EXHAUSTED: the class is full. INTERNAL: the runtime or the kernel refused; the
-	// previous state is restored.
+	// previous state is restored. DEADLINE_EXCEEDED: the runtime has not answered in time; if it makes the change later, the
+	// previous state is restored then.
 	UpdateContainerQOSResources(ctx context.Context, in *UpdateContainerQOSResourcesRequest, opts ...grpc.CallOption) (*UpdateContainerQOSResourcesResponse, error)
 }
 
@@ -164,7 +165,8 @@ type NodeQOSServer interface {
 	// NOT_FOUND: no such pod or container. INVALID_ARGUMENT: unknown resource or class, a resource that is named twice or
 	// has the other scope, or an invalid name. FAILED_PRECONDITION: the resource is not mutable or not available, or the
 	// container does not run. RESOURCE_EXHAUSTED: the class is full. INTERNAL: the runtime or the kernel refused; the
-	// previous state is restored.
+	// previous state is restored. DEADLINE_EXCEEDED: the runtime has not answered in time; if it makes the change later, the
+	// previous state is restored then.
 	UpdateContainerQOSResources(context.Context, *UpdateContainerQOSResourcesRequest) (*UpdateContainerQOSResourcesResponse, error)
 	mustEmbedUnimplementedNodeQOSServer()
 }

@@ -13,12 +13,18 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// The reconciler waits for the kernel no longer than these times. It then continues with other containers and resources.
+// The reconciler waits for the kernel and the runtime no longer than these times. It then continues with other containers and
+// resources.
 const (
 	// observeTime limits a call that reads the class of one container or pod, or moves the threads of one class.
 	observeTime = 2 * time.Second
-	// changeTime limits every other call. It is long enough for a node that has little CPU time left.
+	// changeTime limits every other call into the kernel. It is long enough for a node that has little CPU time left.
 	changeTime = 10 * time.Second
+	// roundTime limits a call to the runtime in a round that repairs all containers, because the next round makes the call again.
+	roundTime = 5 * time.Second
+	// updateTime limits a call to the runtime for a change that a client has requested. The runtime answers when it has created
+	// other containers, which takes seconds on a slow node. Clients wait at least 10 s longer, for the kernel.
+	updateTime = 20 * time.Second
 )
 
 // Await runs do and returns its answer, or an error if ctx ends first. A system call that is blocked in the kernel cannot

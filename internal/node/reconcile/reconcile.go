@@ -4,6 +4,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -229,12 +230,13 @@ func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 }
 
 // storedSteps returns the steps that replace the values that the runtime has stored for a container. A step enforces the
-// desired class again. If that is the system default, the step starts from the class in which the container was created.
+// desired class again. If that is the system default, the step starts from the class in which the container was created, or
+// from the class of a change that the runtime may have made.
 func storedSteps(e state.Entry) (steps []Step) {
 	for _, a := range e.Assignments {
 		from := a.Class
 		if from == classes.SystemDefault {
-			from = classes.ClassOf(e.Created, a.Resource)
+			from = cmp.Or(classes.ClassOf(e.Created, a.Resource), classes.ClassOf(e.Reserved, a.Resource))
 		}
 		if from != classes.SystemDefault && e.Container != "" {
 			steps = append(steps, Step{Resource: a.Resource, From: from, To: a.Class})

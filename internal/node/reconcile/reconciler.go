@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -17,7 +18,8 @@ import (
 
 // Runtime changes running containers through the container runtime.
 type Runtime interface {
-	// SetUnified sets cgroup v2 files of a container, and the runtime stores them.
+	// SetUnified sets cgroup v2 files of a container, and the runtime stores them. If ctx ends before the runtime has answered,
+	// the error is state.ErrUnanswered, or state.ErrRuntimeBusy if the runtime did not get the request.
 	SetUnified(ctx context.Context, id string, unified map[string]string) error
 }
 
@@ -44,6 +46,8 @@ type Reconciler struct {
 	round *semaphore.Weighted
 	// runtimeErr is the error after which no more calls to the runtime are made in this round. It is guarded by round.
 	runtimeErr error
+	// patience limits each call to the runtime in this round. It is guarded by round.
+	patience time.Duration
 	// threadErrs maps each resource and class to the last error of moving the threads of this class, so that the reconciler
 	// logs each error once. It is guarded by round.
 	threadErrs map[string]string
@@ -69,7 +73,7 @@ func (r *Reconciler) acquire(ctx context.Context) error {
 	if err := r.round.Acquire(ctx, 1); err != nil {
 		return context.Cause(ctx)
 	}
-	r.runtimeErr = nil
+	r.runtimeErr, r.patience = nil, roundTime
 	return nil
 }
 

@@ -52,7 +52,7 @@ func backendOf(store *state.Store, resource string) (classes.Backend, error) {
 
 // make carries out the steps. It first sets the cgroup v2 values of the new classes through the runtime, which stores
 // them, and then enforces and verifies the classes with the backends. If a step fails, make undoes all steps as far as
-// possible.
+// possible. If the runtime has not answered, there is nothing to undo yet.
 func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) error {
 	unified, err := r.unified(steps)
 	if err != nil {
@@ -63,7 +63,10 @@ func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) e
 	}
 
 	err = r.updateRuntime(ctx, h, unified)
-	if errors.Is(err, state.ErrNotConnected) {
+	switch {
+	case errors.Is(err, state.ErrRuntimeBusy):
+		return fmt.Errorf("%w; nothing was changed; try again", err)
+	case errors.Is(err, state.ErrNotConnected), errors.Is(err, state.ErrUnanswered):
 		return err
 	}
 	if err == nil {
@@ -91,7 +94,11 @@ func (r *Reconciler) undo(ctx context.Context, h classes.Holder, steps []Step) e
 	ctx = context.WithoutCancel(ctx)
 	r.runtimeErr = nil // the runtime may have carried out a request that returned an error, so it is called again
 	unified, err := r.unified(back)
-	errs := []error{err, r.updateRuntime(ctx, h, unified)}
+	runtimeErr := r.updateRuntime(ctx, h, unified)
+	if runtimeErr != nil {
+		r.store.SetStored(h.ID, true)
+	}
+	errs := []error{err, runtimeErr}
 	for _, s := range back {
 		errs = append(errs, r.enforce(ctx, h, []Step{s}))
 	}
@@ -124,7 +131,8 @@ func (r *Reconciler) unified(steps []Step) (map[string]string, error) {
 }
 
 // updateRuntime sets cgroup v2 values through the runtime. If the plugin is not connected or the runtime does not
-// answer, updateRuntime does not call the runtime again in this round, because each call could wait for the timeout.
+// answer, updateRuntime does not call the runtime again in this round, because each call could wait for the timeout. If the runtime
+// may carry out the call later, the holder is stale until another call has replaced the values.
 func (r *Reconciler) updateRuntime(ctx context.Context, h classes.Holder, unified map[string]string) error {
 	if len(unified) == 0 {
 		return nil
@@ -135,9 +143,15 @@ func (r *Reconciler) updateRuntime(ctx context.Context, h classes.Holder, unifie
 
 	err := state.ErrNotConnected
 	if runtime := r.runtime.Load(); runtime != nil {
+		ctx, cancel := context.WithTimeout(ctx, r.patience)
+		defer cancel()
 		err = (*runtime).SetUnified(ctx, h.ID, unified)
 	}
-	if errors.Is(err, state.ErrNotConnected) || errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(err, state.ErrUnanswered):
+		r.store.SetStored(h.ID, true)
+		r.runtimeErr = err
+	case errors.Is(err, state.ErrNotConnected), errors.Is(err, state.ErrRuntimeBusy):
 		r.runtimeErr = err
 	}
 	return err

@@ -20,6 +20,7 @@ func (r *Reconciler) Update(ctx context.Context, owner classes.Owner, requests m
 		return fmt.Errorf("%s: another change has not ended yet: %w", owner, err)
 	}
 	defer r.release()
+	r.patience = updateTime
 
 	before, changes, err := r.store.Change(owner, requests)
 	if err != nil {
@@ -56,6 +57,9 @@ func (r *Reconciler) revert(ctx context.Context, before state.Entry, steps []Ste
 		return fmt.Errorf("%s: %w any more: %w", before, state.ErrNotFound, err)
 	}
 
+	if errors.Is(err, state.ErrUnanswered) {
+		err = fmt.Errorf("%w; if it does, qos-nri-plugin restores the previous class; try again", err)
+	}
 	r.store.Revert(before.Holding)
 	r.observeSteps(ctx, before, steps)
 	return errors.Join(fmt.Errorf("%s: %w", before, err), r.remember(before.ID))

@@ -47,6 +47,8 @@ type Entry struct {
 	classes.Holding
 	// Created lists the classes that the holder had at its creation. The runtime has stored these classes.
 	Created []classes.Assignment
+	// Reserved lists the old and new classes of a change that has not succeeded yet.
+	Reserved []classes.Assignment
 	// Observed has the last observed class for each resource, if it differs from the desired class.
 	Observed map[string]string
 	// Number orders the holders of one owner. The newest holder has the highest number.
@@ -68,7 +70,8 @@ func (e Entry) ObservedClass(resource string) string {
 func (s *Store) entry(h classes.Holding) Entry {
 	r := s.records[h.ID]
 	return Entry{
-		Holding: h, Created: r.created, Observed: r.observed, Number: r.number, Started: r.started, Stale: r.stale,
+		Holding: h, Created: r.created, Reserved: s.ledger.Reserved(h.ID), Observed: r.observed,
+		Number: r.number, Started: r.started, Stale: r.stale,
 	}
 }
 
@@ -185,8 +188,9 @@ func (s *Store) SetStartTime(id string, at uint64) (differs bool) {
 }
 
 // Observe records that a holder was observed in a class of a resource. If this is the desired class, Observe frees the slots
-// that a failed change has reserved. If the holder runs in all its classes although its start was refused, Observe removes
-// the refusal.
+// Observe records that a holder was observed in a class of a resource. If this is the desired class, Observe frees the slots
+// that a failed change has reserved, unless the runtime may still make this change. If the holder runs in all its classes
+// although its start was refused, Observe removes the refusal.
 func (s *Store) Observe(id, resource, class string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +200,7 @@ func (s *Store) Observe(id, resource, class string) {
 		return
 	}
 	desired := class == h.Class(resource)
-	settled := desired && s.settle(id, resource)
+	settled := desired && !s.records[id].stale && s.settle(id, resource)
 	recorded, differs := s.records[id].observed[resource]
 	same := desired && !differs || differs && recorded == class
 	if settled || !same {

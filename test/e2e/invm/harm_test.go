@@ -70,7 +70,7 @@ func damagedGroups(t *testing.T, p *pod) {
 		}},
 	} {
 		must(t, harm.do())
-		if whole() == nil {
+		if harm.name != "removed" && whole() == nil { // a removal is repaired at once
 			t.Errorf("%s: no harm was done", harm.name)
 		}
 		began := time.Now()
