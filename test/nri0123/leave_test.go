@@ -46,27 +46,13 @@ func (s *stopper) Delete(ctx context.Context, id string) error {
 func leavesBetweenHooks(t *testing.T, r *rig) {
 	const creators, times = 4, 20
 	host := &stopper{Host: r.host}
-	r.Stop()
-	check := adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: true})
-	var err error
-	if r.Runtime, err = nriruntime.New(r.dir, nriruntime.Options{OCI: host, NRI: []adaptation.Option{check}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.Stop)
+	r.validate(t, host)
 
 	var created, refused atomic.Int64
 	var wg sync.WaitGroup
 	ended := make(chan struct{})
 	for i := range creators {
-		pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: fmt.Sprint("requires", i), Annotations: map[string]string{
-			"container.qos.noderesource.dev/main": "blockio=heavy", "required-plugins.noderesource.dev": "[ qos-nri-plugin ]",
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		pod := r.requiring(t, fmt.Sprint("requires", i))
 		wg.Go(func() {
 			for !done(ended) {
 				if r.createsInClass(t, pod) {
@@ -96,6 +82,33 @@ func leavesBetweenHooks(t *testing.T, r *rig) {
 	if created.Load() == 0 || refused.Load() == 0 {
 		t.Errorf("%d containers were created, and %d refused", created.Load(), refused.Load())
 	}
+}
+
+// validate restarts the runtime with NRI's default validator.
+func (r *rig) validate(t *testing.T, host nriruntime.OCI) {
+	t.Helper()
+	r.Stop()
+	check := adaptation.WithDefaultValidator(&validator.DefaultValidatorConfig{Enable: true})
+	var err error
+	if r.Runtime, err = nriruntime.New(r.dir, nriruntime.Options{OCI: host, NRI: []adaptation.Option{check}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Stop)
+}
+
+// requiring returns a pod that requires the plugin.
+func (r *rig) requiring(t *testing.T, name string) string {
+	t.Helper()
+	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: name, UID: name, Annotations: map[string]string{
+		"container.qos.noderesource.dev/main": "blockio=heavy", "required-plugins.noderesource.dev": "[ qos-nri-plugin ]",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
 }
 
 // stopAsContainer stops the plugin as the kubelet does.
@@ -131,7 +144,7 @@ func done(c <-chan struct{}) bool {
 func refusals() []string {
 	return []string{
 		"qos-nri-plugin is leaving the container runtime", "validator plugin 10-qos-nri-plugin failed: ttrpc: closed",
-		`required plugin "qos-nri-plugin" not present`, "created while qos-nri-plugin was not connected",
+		`required plugin "qos-nri-plugin" not present`,
 	}
 }
 

@@ -65,7 +65,9 @@ func (h *Host) MakePodCgroup(cgroup string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	files := map[string]string{"cgroup.procs": "", "cgroup.threads": "", "cgroup.controllers": "io\n", "cgroup.kill": "", "io.max": "", "io.weight": "default 100\n"}
+	files := map[string]string{
+		"cgroup.procs": "", "cgroup.threads": "", "cgroup.controllers": "io\n", "cgroup.kill": "", "io.max": "", "io.weight": "default 100\n",
+	}
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			return err
@@ -151,12 +153,12 @@ func (h *Host) find(id string) (string, error) {
 	return dir, nil
 }
 
-// ReadFile reads a file in the cgroup of a container.
+// ReadFile reads a file in the cgroup of a container. The file ends with a newline, like those of the kernel.
 func (h *Host) ReadFile(id, file string) (string, error) {
 	dir, err := h.find(id)
 	if err != nil {
 		return "", err
 	}
 	data, err := os.ReadFile(filepath.Join(dir, file))
-	return string(data), err
+	return strings.TrimSuffix(string(data), "\n") + "\n", err
 }

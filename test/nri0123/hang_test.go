@@ -1,0 +1,88 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nri0123_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+)
+
+// podClasses have a class on the cgroups of all pods.
+const podClasses = classFile + `
+- name: qos.noderesource.dev/pod-blockio
+  scope: pod
+  defaultClass: all
+  classes: [{name: all}]
+  blockio: {Classes: {all: [{Weight: "1000"}]}}
+`
+
+// hangsInEachHook has a runtime that continues without a plugin that is late, as those before NRI 0.12.5 do, and that has NRI's default validator.
+// The plugin hangs in each of the hooks.
+func hangsInEachHook(t *testing.T, r *rig) {
+	r.validate(t, r.host)
+	if err := os.WriteFile(filepath.Join(r.dir, "classes.yaml"), []byte(podClasses), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := r.start(t)
+	pod := r.requiring(t, "first")
+
+	p.stopped(t)
+	r.wantNotCreated(t, pod, "validator plugin 10-qos-nri-plugin failed") // the runtime still lists the plugin among those that it called
+	r.wantNotCreated(t, pod, `required plugin "qos-nri-plugin" not present`)
+	p.goesOn(t)
+	r.wait(t, 2)
+
+	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stopped(t)
+	if err := r.StartContainer(t.Context(), id); err != nil {
+		t.Errorf("the start fails: %v", err)
+	}
+	if got := r.weight(t, id); got != heavyWeight {
+		t.Errorf("the container has started with the weight %q, and the runtime had set that of its class", got)
+	}
+	p.goesOn(t)
+	r.wait(t, 3)
+
+	p.stopped(t)
+	pod = r.requiring(t, "second")
+	if got := r.podWeight(t, "second"); got != initialWeight {
+		t.Errorf("the pod has the weight %q", got)
+	}
+	r.wantNotCreated(t, pod, `required plugin "qos-nri-plugin" not present`)
+	p.goesOn(t)
+	r.wait(t, 4)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for r.podWeight(t, "second") == initialWeight && ctx.Err() == nil {
+		// The plugin applies the class of the pod later.
+	}
+	if got := r.podWeight(t, "second"); got != heavyWeight {
+		t.Errorf("the pod has the weight %q after the plugin is back", got)
+	}
+}
+
+func (r *rig) wantNotCreated(t *testing.T, pod, want string) {
+	t.Helper()
+	if _, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error is %v, want one with %q", err, want)
+	}
+}
+
+// podWeight is io.weight of a pod.
+func (r *rig) podWeight(t *testing.T, uid string) string {
+	t.Helper()
+	weight, err := os.ReadFile(filepath.Join(r.host.Root, "sys/fs/cgroup/kubepods/pod"+uid, "io.weight"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(weight)) + "\n"
+}
