@@ -79,7 +79,7 @@ func childMapping(m *yaml.Node, name string) *yaml.Node {
 	}
 
 	if len(value.Content) == 0 {
-		// The comment after {} moves to the key, because a mapping with fields is written as a block.
+		// An empty mapping is written as {}. With fields it becomes a block, so a comment after {} moves to the key.
 		key.LineComment = strings.TrimSpace(key.LineComment + " " + value.LineComment)
 		*value = *newMapping()
 	}
