@@ -99,8 +99,8 @@ func newBandwidth(config goresctrl.CacheIdMbaConfig) (b bandwidth) {
 	return b
 }
 
-// valueFor returns the setting for a cache ID. If there is none, it returns the setting for all IDs or, as the last
-// resort, the argument otherwise.
+// valueFor returns the setting for a cache ID or, if there is none, the setting for all IDs. If there is neither, it
+// returns its last argument.
 func valueFor[T any](settings []setting[T], id int, otherwise T) T {
 	for _, s := range settings {
 		switch {
