@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -119,9 +120,12 @@ func (o *checkOptions) checkRuntime(ctx context.Context, out io.Writer) (problem
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 
-	findings, err := runtimesetup.Inspect(ctx, runtimesetup.Options{
-		Endpoint: o.runtimeEndpoint, NRISocket: o.nriSocket, Files: hostfs.Root(o.hostRoot),
-	})
+	options := runtimesetup.Options{Endpoint: o.runtimeEndpoint, NRISocket: o.nriSocket, Files: hostfs.Root(o.hostRoot)}
+	if filepath.Clean(o.hostRoot) == "/" {
+		options.Features = runtimesetup.Features
+	}
+
+	findings, err := runtimesetup.Inspect(ctx, options)
 	for _, finding := range findings {
 		fmt.Fprintln(out, "runtime: "+program.OneLine(finding.String()))
 		if finding.Level == runtimesetup.Problem {

@@ -17,27 +17,42 @@ const (
 	blockIOFileKey = "blockio_config_file"
 )
 
-// configFiles returns the usual paths of a runtime's configuration. main is the main file, and more lists patterns of
-// files that the runtime merges into the main file.
-func (r runtime) configFiles() (main string, more []string) {
-	switch r.family() {
-	case containerd:
-		return "/etc/containerd/config.toml", []string{"/etc/containerd/conf.d/*.toml"}
-	case crio:
-		return "/etc/crio/crio.conf", []string{"/etc/crio/crio.conf.d/*", "/usr/lib/crio/crio.conf.d/*", "/usr/share/crio/crio.conf.d/*"}
+// These are the usual paths of containerd's configuration. containerd merges the drop-ins into the main file.
+const (
+	containerdFile    = "/etc/containerd/config.toml"
+	containerdDropIns = "/etc/containerd/conf.d/*.toml"
+)
+
+// ownConfiguration reports whether the runtime itself manages RDT or block I/O. CRI-O reports this over CRI. containerd does
+// not, so ownConfiguration reads its configuration files. If the files are not at their usual paths, the result is unknown.
+func ownConfiguration(files Files, r runtime) []Finding {
+	switch {
+	case r.own != nil:
+		return reported(r)
+	case r.family() == containerd:
+		return inFiles(files, r)
 	}
-	return "", nil
+	return []Finding{{Unknown, fmt.Sprintf("whether %s has an RDT configuration of its own, which removes the groups of other programs; "+
+		"look for %s in its configuration", r.name, rdtFileKey)}}
 }
 
-// ownConfiguration reports whether the runtime itself manages RDT or block I/O. The runtime does not report this over CRI, so
-// ownConfiguration reads the runtime's configuration files. If the files are not at their usual paths, the result is unknown.
-func ownConfiguration(files Files, r runtime) []Finding {
-	main, more := r.configFiles()
-	if main == "" {
-		return []Finding{{Unknown, "whether " + r.name + " has an RDT configuration of its own, which could remove the plugin's groups"}}
+// reported returns findings about the settings that the runtime has reported over CRI.
+func reported(r runtime) []Finding {
+	var findings []Finding
+	for _, key := range []string{rdtFileKey, blockIOFileKey} {
+		if file := r.own[key]; file != "" {
+			findings = append(findings, ownFinding(r, key, fmt.Sprintf("%s = %q", key, file)))
+		}
 	}
+	if len(findings) == 0 {
+		return []Finding{{OK, r.name + " has no RDT or block I/O configuration of its own"}}
+	}
+	return findings
+}
 
-	found, read, unread := readSettings(files, main, more)
+// inFiles returns findings about the settings in containerd's configuration files.
+func inFiles(files Files, r runtime) []Finding {
+	found, read, unread := readSettings(files, containerdFile, containerdDropIns)
 	findings := make([]Finding, 0, 2+len(unread))
 	for _, reason := range unread {
 		findings = append(findings, Finding{Unknown, fmt.Sprintf(
@@ -45,7 +60,7 @@ func ownConfiguration(files Files, r runtime) []Finding {
 			r.name, reason, rdtFileKey)})
 	}
 	for _, s := range found {
-		findings = append(findings, s.finding(r))
+		findings = append(findings, ownFinding(r, s.key, fmt.Sprintf("%s in %s:%d", s.key, s.file, s.line)))
 	}
 	if len(found) == 0 && len(unread) == 0 {
 		findings = append(findings, Finding{OK, fmt.Sprintf("%s has no RDT or block I/O configuration of its own in %s",
@@ -59,28 +74,25 @@ type setting struct {
 	line             int
 }
 
-func (s setting) finding(r runtime) Finding {
-	if s.key == rdtFileKey {
-		return Finding{Problem, fmt.Sprintf("%s has an RDT configuration of its own (%s in %s:%d), and removes the plugin's groups when it starts; "+
-			"remove that line, and name the file as rdt.configFile in a class file", r.name, s.key, s.file, s.line)}
+// ownFinding reports a setting with which the runtime itself manages RDT or block I/O.
+func ownFinding(r runtime, key, where string) Finding {
+	if key == rdtFileKey {
+		return Finding{Problem, fmt.Sprintf("%s has an RDT configuration of its own (%s), and removes the resctrl groups of the plugin and of "+
+			"other programs when it starts; remove that setting, and name the file as rdt.configFile in a class file", r.name, where)}
 	}
-	return Finding{Warning, fmt.Sprintf("%s has a block I/O configuration of its own (%s in %s:%d); "+
-		"a container that requests a class of the runtime and a class of the plugin gets the values of both", r.name, s.key, s.file, s.line)}
+	return Finding{Warning, fmt.Sprintf("%s has a block I/O configuration of its own (%s); "+
+		"a container that requests a class of the runtime and a class of the plugin gets the values of both", r.name, where)}
 }
 
 // readSettings returns the RDT and block I/O settings in the runtime's configuration files, the files that were read,
 // and the reasons why other files were not read.
-func readSettings(files Files, main string, patterns []string) (found []setting, read, unread []string) {
-	names := []string{main}
-	for _, pattern := range patterns {
-		matches, err := files.Glob(pattern)
-		if err != nil {
-			unread = append(unread, fmt.Sprintf("%s: %v", pattern, err))
-		}
-		names = append(names, matches...)
+func readSettings(files Files, main, dropIns string) (found []setting, read, unread []string) {
+	names, err := files.Glob(dropIns)
+	if err != nil {
+		unread = append(unread, fmt.Sprintf("%s: %v", dropIns, err))
 	}
 
-	for _, name := range names {
+	for _, name := range append([]string{main}, names...) {
 		data, err := files.ReadFile(name)
 		switch {
 		case err == nil:
@@ -129,5 +141,5 @@ func scan(file string, data []byte) []setting {
 func empty(key, value string) bool {
 	value, _, _ = strings.Cut(value, " #")
 	value = strings.NewReplacer(`"`, "", `'`, "", "[", "", "]", "", " ", "").Replace(value)
-	return value == "" || strings.HasPrefix(value, "#") || key == importsKey && value == "/etc/containerd/conf.d/*.toml"
+	return value == "" || strings.HasPrefix(value, "#") || key == importsKey && value == containerdDropIns
 }

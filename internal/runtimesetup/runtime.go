@@ -4,6 +4,7 @@
 package runtimesetup
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,10 @@ type runtime struct {
 	name, version string
 	// ignoreRDT and ignoreBlockIO are flags of containerd. They are nil if the runtime does not report them.
 	ignoreRDT, ignoreBlockIO *bool
+	// own has the settings rdt_config_file and blockio_config_file of CRI-O. It is nil if the runtime does not report them.
+	own map[string]string
+	// oci is the program of the default OCI runtime, a path or a name. It is empty if the runtime does not report it.
+	oci string
 }
 
 func ask(ctx context.Context, socket string) (runtime, error) {
@@ -52,19 +57,40 @@ func ask(ctx context.Context, socket string) (runtime, error) {
 	return r, nil
 }
 
-// readInfo reads the flags from the runtime's verbose status. The format of the status differs between runtimes, and
-// any part may be missing.
+// readInfo reads the runtime's configuration from its verbose status. This is the configuration in effect, with drop-in files
+// and flags. The format of the status differs between runtimes, and any part may be missing.
 func (r *runtime) readInfo(info map[string]string) {
 	var config struct {
 		Containerd struct {
-			IgnoreRDT     *bool `json:"ignoreRdtNotEnabledErrors"`
-			IgnoreBlockIO *bool `json:"ignoreBlockIONotEnabledErrors"`
+			IgnoreRDT     *bool  `json:"ignoreRdtNotEnabledErrors"`
+			IgnoreBlockIO *bool  `json:"ignoreBlockIONotEnabledErrors"`
+			Default       string `json:"defaultRuntimeName"`
+			Runtimes      map[string]struct {
+				Type    string                      `json:"runtimeType"`
+				Options struct{ BinaryName string } `json:"options"`
+			} `json:"runtimes"`
 		} `json:"containerd"`
+		CRIO *struct {
+			RdtConfigFile, BlockIOConfigFile, DefaultRuntime string
+			Runtimes                                         map[string]struct{ RuntimePath string }
+		} `json:"crio"`
 	}
-	if json.Unmarshal([]byte(info["config"]), &config) == nil {
-		r.ignoreRDT, r.ignoreBlockIO = config.Containerd.IgnoreRDT, config.Containerd.IgnoreBlockIO
+	if json.Unmarshal([]byte(info["config"]), &config) != nil {
+		return
+	}
+
+	r.ignoreRDT, r.ignoreBlockIO = config.Containerd.IgnoreRDT, config.Containerd.IgnoreBlockIO
+	if handler, ok := config.Containerd.Runtimes[config.Containerd.Default]; ok && handler.Type == runcShim {
+		r.oci = cmp.Or(handler.Options.BinaryName, "runc")
+	}
+	if own := config.CRIO; own != nil {
+		r.own = map[string]string{rdtFileKey: own.RdtConfigFile, blockIOFileKey: own.BlockIOConfigFile}
+		r.oci = own.Runtimes[own.DefaultRuntime].RuntimePath
 	}
 }
+
+// runcShim is containerd's type of a runtime that calls the program runc, or a program with the same command line.
+const runcShim = "io.containerd.runc.v2"
 
 func (r runtime) family() string {
 	switch r.name {
@@ -86,8 +112,12 @@ func (r runtime) nriRemedy() string {
 	return "enable NRI in the runtime's configuration"
 }
 
+// withoutGroup is the effect of a runtime that does not put containers into RDT groups.
+const withoutGroup = "the plugin moves containers before their first instruction, but processes of exec and of probes start in " +
+	"the root group, and are moved within 15 s"
+
 // rdtOverNRI reports whether the runtime supports RDT groups over NRI. This requires NRI v0.11.0. containerd includes
-// it since version 2.2.1. CRI-O up to version 1.34 does not include it.
+// it since version 2.2.1, and CRI-O since version 1.35.
 func rdtOverNRI(r runtime) Finding {
 	unknown := Finding{Unknown, fmt.Sprintf("whether the NRI of %s %s can set RDT groups, which needs NRI v0.11.0; "+
 		"after the plugin has registered, its status shows the NRI version", r.name, r.version)}
@@ -99,30 +129,57 @@ func rdtOverNRI(r runtime) Finding {
 	older := func(than string) bool { return has.LessThan(version.MustParseGeneric(than)) }
 	switch {
 	case r.family() == containerd && older("2.2.1"):
-		return Finding{Problem, "NRI of containerd " + r.version + " cannot set RDT groups, so no RDT class is available; use containerd 2.2.1 or later"}
+		return Finding{Warning, "NRI of containerd " + r.version + " cannot set RDT groups; " + withoutGroup + "; use containerd 2.2.1 or later"}
 	case r.family() == containerd:
 		return Finding{OK, "NRI of containerd " + r.version + " can set RDT groups"}
 	case r.family() == crio && older("1.35.0"):
-		return Finding{Problem, "NRI of CRI-O " + r.version + " cannot set RDT groups, so no RDT class is available; " +
-			"use a CRI-O version with NRI v0.11.0 or later"}
+		return Finding{Warning, "NRI of CRI-O " + r.version + " cannot set RDT groups; " + withoutGroup + "; use CRI-O 1.35 or later"}
+	case r.family() == crio:
+		return Finding{OK, "NRI of CRI-O " + r.version + " can set RDT groups"}
 	}
 	return unknown
 }
 
-// ownAnnotations reports whether containerd leaves its annotations for RDT and block I/O to the plugin. Otherwise
-// containerd itself refuses pods that have these annotations.
-func ownAnnotations(r runtime) []Finding {
-	if r.family() != containerd {
-		return nil
-	}
+// These are the annotations with which pods request classes of the runtime's own configuration.
+const (
+	rdtAnnotations     = "rdt.resources.beta.kubernetes.io"
+	blockIOAnnotations = "blockio.resources.beta.kubernetes.io"
+)
 
+// ownAnnotations reports whether the runtime leaves its annotations for RDT and block I/O to the plugin. Otherwise
+// the runtime itself refuses pods that have these annotations.
+func ownAnnotations(r runtime) []Finding {
+	switch r.family() {
+	case containerd:
+		return containerdAnnotations(r)
+	case crio:
+		return crioAnnotations(r)
+	}
+	return nil
+}
+
+// crioAnnotations follows CRI-O 1.34 to 1.37: without rdt_config_file, internal/config/rdt refuses a container that requests
+// an RDT class. Without blockio_config_file, specSetBlockioClass ignores the request.
+func crioAnnotations(r runtime) []Finding {
+	var findings []Finding
+	if r.own[rdtFileKey] == "" {
+		findings = append(findings, Finding{Warning, "CRI-O refuses pods with " + rdtAnnotations + " annotations by itself; if you use these " +
+			"annotations, replace them (see docs/requests.md), because CRI-O has no setting to ignore them"})
+	}
+	if r.own != nil && r.own[blockIOFileKey] == "" {
+		findings = append(findings, Finding{OK, "CRI-O leaves " + blockIOAnnotations + " annotations to the plugin"})
+	}
+	return findings
+}
+
+func containerdAnnotations(r runtime) []Finding {
 	var findings []Finding
 	for _, flag := range []struct {
 		name, annotation string
 		value            *bool
 	}{
-		{"ignore_rdt_not_enabled_errors", "rdt.resources.beta.kubernetes.io", r.ignoreRDT},
-		{"ignore_blockio_not_enabled_errors", "blockio.resources.beta.kubernetes.io", r.ignoreBlockIO},
+		{"ignore_rdt_not_enabled_errors", rdtAnnotations, r.ignoreRDT},
+		{"ignore_blockio_not_enabled_errors", blockIOAnnotations, r.ignoreBlockIO},
 	} {
 		switch {
 		case flag.value == nil:

@@ -54,6 +54,9 @@ type Options struct {
 	NRISocket string
 	// Files are the host's files.
 	Files Files
+	// Features asks an OCI runtime for its features. It is nil if Inspect does not run on the host itself, because Inspect
+	// executes no program of the host in a container.
+	Features func(ctx context.Context, program string) ([]byte, error)
 }
 
 // ErrEndpoint means that the endpoint is not a unix socket.
@@ -75,7 +78,7 @@ func Inspect(ctx context.Context, o Options) ([]Finding, error) {
 	}
 
 	findings := []Finding{{OK, fmt.Sprintf("the runtime is %s %s", runtime.name, runtime.version)}}
-	findings = append(findings, rdtOverNRI(runtime), nriSocket(ctx, o, runtime))
+	findings = append(findings, rdtOverNRI(runtime), ociRuntime(ctx, o, runtime), nriSocket(ctx, o, runtime))
 	findings = append(findings, ownConfiguration(o.Files, runtime)...)
 	findings = append(findings, otherPlugins(o.Files)...)
 	return append(findings, ownAnnotations(runtime)...), nil

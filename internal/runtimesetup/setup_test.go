@@ -6,6 +6,7 @@ package runtimesetup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -26,8 +27,16 @@ const (
 	endpoint      = "/run/cri.sock"
 	nriSocketPath = "/run/nri.sock"
 	// config is a part of the CRI configuration that containerd reports.
-	config = `{"containerd":{"snapshotter":"overlayfs","ignoreBlockIONotEnabledErrors":false,"ignoreRdtNotEnabledErrors":true},"enableSelinux":false}`
+	config = `{"containerd":{"snapshotter":"overlayfs","ignoreBlockIONotEnabledErrors":false,"ignoreRdtNotEnabledErrors":true,` +
+		`"defaultRuntimeName":"runc","runtimes":{"runc":{"runtimeType":"io.containerd.runc.v2","options":{"BinaryName":"/opt/runc","SystemdCgroup":true}}}},"enableSelinux":false}`
 )
+
+// crioReports returns a CRI-O with a part of the configuration that it reports.
+func crioReports(version, rdtFile, blockIOFile string) fakeRuntime {
+	text := fmt.Sprintf(`{"sandboxImage":"pause","crio":{"SeccompUseDefaultWhenEmpty":true,"DefaultRuntime":"crun","RdtConfigFile":%q,"BlockIOConfigFile":%q,`+
+		`"Runtimes":{"crun":{"RuntimeConfigPath":"","RuntimePath":"/usr/libexec/crio/crun","RuntimeType":"oci"}}}}`, rdtFile, blockIOFile)
+	return fakeRuntime{name: "cri-o", version: version, info: map[string]string{"config": text}}
+}
 
 // fakeRuntime answers over CRI.
 type fakeRuntime struct {
@@ -112,9 +121,13 @@ func TestARuntimeThatIsSetUpHasNoProblems(t *testing.T) {
 		"/etc/containerd/config.toml":    "version = 4\nimports = ['/etc/containerd/conf.d/*.toml']\n[plugins.'io.containerd.service.v1.tasks-service']\n  rdt_config_file = ''\n",
 		"/etc/containerd/conf.d/50.toml": "version = 4\n",
 	})
+	o.Features = func(context.Context, string) ([]byte, error) {
+		return []byte(`{"annotations":{"org.opencontainers.runc.version":"1.5.2"},"linux":{"intelRdt":{"enabled":true}}}`), nil
+	}
 	want := []string{
 		"ok: the runtime is containerd v2.4.2",
 		"ok: NRI of containerd v2.4.2 can set RDT groups",
+		"ok: the OCI runtime runc 1.5.2 (/opt/runc) can set RDT groups, and limits of several disks",
 		"ok: NRI is on: /run/nri.sock answers",
 		"ok: containerd has no RDT or block I/O configuration of its own in /etc/containerd/config.toml, /etc/containerd/conf.d/50.toml",
 		"ok: containerd leaves rdt.resources.beta.kubernetes.io annotations to the plugin",
@@ -122,6 +135,71 @@ func TestARuntimeThatIsSetUpHasNoProblems(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, inspect(t, o)); diff != "" {
 		t.Errorf("findings differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestACRIOThatIsSetUpHasNoProblems(t *testing.T) {
+	o := host(t, crioReports("1.37.0", "", ""), true, map[string]string{"/etc/crio/crio.conf": "[crio.runtime]\nrdt_config_file = '/overridden'\n"})
+	want := []string{
+		"ok: the runtime is cri-o 1.37.0",
+		"ok: NRI of CRI-O 1.37.0 can set RDT groups",
+		"unknown: whether the OCI runtime can set RDT groups, and limits of several disks (this requires runc 1.2 or later, or crun 1.18 or later): " +
+			"this check executes no programs of the host in a container; run on the node: /usr/libexec/crio/crun --version",
+		"ok: NRI is on: /run/nri.sock answers",
+		"ok: cri-o has no RDT or block I/O configuration of its own",
+		"warning: CRI-O refuses pods with rdt.resources.beta.kubernetes.io annotations by itself; " +
+			"if you use these annotations, replace them (see docs/requests.md), because CRI-O has no setting to ignore them",
+		"ok: CRI-O leaves blockio.resources.beta.kubernetes.io annotations to the plugin",
+	}
+	if diff := cmp.Diff(want, inspect(t, o)); diff != "" {
+		t.Errorf("findings differ (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheOCIRuntimeIsAsked(t *testing.T) {
+	const crun = `{"linux":{"intelRdt":{"enabled":true}},"annotations":{"run.oci.crun.checkpoint.enabled":"true","run.oci.crun.version":"%s"}}`
+	for _, test := range []struct{ name, features, want string }{
+		{"crun", fmt.Sprintf(crun, "1.27"), "ok: the OCI runtime crun 1.27 (PROGRAM) can set RDT groups, and limits of several disks"},
+		{"a crun that does not split values", fmt.Sprintf(crun, "1.17"), "problem: the OCI runtime crun 1.17 (PROGRAM) writes the limits of all disks at once, " +
+			"which the kernel refuses, so no container can be created whose block I/O class limits several disks; " +
+			"use runc 1.2 or later, or crun 1.18 or later, or set Direct: true in the class file"},
+		{"a crun that was built without RDT", `{"annotations":{"run.oci.crun.version":"1.27"}}`, "warning: the OCI runtime crun 1.27 (PROGRAM) cannot set RDT groups; " +
+			"the plugin moves containers before their first instruction"},
+		{"a runc that does not report RDT", `{"annotations":{"org.opencontainers.runc.version":"1.1.12"}}`, "problem: the OCI runtime runc 1.1.12 (PROGRAM) writes"},
+		{"a runc of a distribution", `{"annotations":{"org.opencontainers.runc.version":"1.3.4+ds1"}}`, "ok: the OCI runtime runc 1.3.4+ds1 (PROGRAM)"},
+		{"another one", `{"ociVersionMin":"1.0.0","linux":{"intelRdt":{"enabled":true}}}`, "(this requires runc 1.2 or later, or crun 1.18 or later): PROGRAM is another one"},
+		{"no document", "crun 1", "PROGRAM features: invalid character 'c'"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			program := filepath.Join(t.TempDir(), "oci")
+			script := "#!/bin/sh\n[ \"$*\" = features ] || exit 9\ncat <<'EOF'\n" + test.features + "\nEOF\n"
+			if err := os.WriteFile(program, []byte(script), 0o700); err != nil { //nolint:gosec // it must be executable
+				t.Fatal(err)
+			}
+			o := host(t, fakeRuntime{name: "containerd", version: "2.4.2", info: map[string]string{"config": strings.Replace(config, "/opt/runc", program, 1)}}, true, nil)
+			o.Features = Features
+			want := strings.ReplaceAll(test.want, "PROGRAM", program)
+			if got := inspect(t, o); !strings.Contains(got[2], want) {
+				t.Errorf("got  %s\nwant %s", got[2], want)
+			}
+		})
+	}
+}
+
+func TestAnOCIRuntimeThatFailsIsUnknown(t *testing.T) {
+	old := filepath.Join(t.TempDir(), "crun")
+	if err := os.WriteFile(old, []byte("#!/bin/sh\necho unknown command features >&2\nexit 1\n"), 0o700); err != nil { //nolint:gosec // it must be executable
+		t.Fatal(err)
+	}
+	for program, want := range map[string]string{
+		old:                           old + " features: exit status 1: unknown command features; run: " + old + " --version",
+		filepath.Join(old, "missing"): "not a directory",
+	} {
+		_, err := Features(t.Context(), program)
+		got := ociRuntime(t.Context(), Options{Features: Features}, runtime{name: "containerd", oci: program})
+		if err == nil || got.Level != Unknown || !strings.Contains(got.Text, want) {
+			t.Errorf("%v, %s", err, got)
+		}
 	}
 }
 
@@ -135,12 +213,12 @@ func TestFindings(t *testing.T) {
 		files   map[string]string
 		want    string
 	}{
-		{"an old containerd", containerdOf("v2.2.0"), true, nil, "problem: NRI of containerd v2.2.0 cannot set RDT groups"},
+		{"an old containerd", containerdOf("v2.2.0"), true, nil, "warning: NRI of containerd v2.2.0 cannot set RDT groups"},
 		{"the first containerd that can", containerdOf("2.2.1"), true, nil, "ok: NRI of containerd 2.2.1 can set RDT groups"},
-		{"a containerd of a distribution", containerdOf("1.7.27-0ubuntu1~24.04.1"), true, nil, "problem: NRI of containerd 1.7.27"},
+		{"a containerd of a distribution", containerdOf("1.7.27-0ubuntu1~24.04.1"), true, nil, "warning: NRI of containerd 1.7.27"},
 		{"a containerd without a version", containerdOf("unknown"), true, nil, "unknown: whether the NRI of containerd unknown can set RDT groups"},
-		{"an old CRI-O", fakeRuntime{name: "cri-o", version: "1.34.2"}, true, nil, "problem: NRI of CRI-O 1.34.2 cannot set RDT groups"},
-		{"a newer CRI-O", fakeRuntime{name: "cri-o", version: "1.36.0"}, true, nil, "unknown: whether the NRI of cri-o 1.36.0 can set RDT groups"},
+		{"an old CRI-O", fakeRuntime{name: "cri-o", version: "1.34.2"}, true, nil, "warning: NRI of CRI-O 1.34.2 cannot set RDT groups"},
+		{"the first CRI-O that can", crioReports("1.35.0", "", ""), true, nil, "ok: NRI of CRI-O 1.35.0 can set RDT groups"},
 		{"another runtime", fakeRuntime{name: "other", version: "9"}, true, nil, "unknown: whether other has an RDT configuration of its own"},
 		{"no NRI socket", containerdOf("v2.4.2"), false, nil, "problem: NRI is off, or its socket is not /run/nri.sock; set disable = false"},
 		{"no NRI socket of CRI-O", fakeRuntime{name: "cri-o", version: "1.36.0"}, false, nil, "set enable_nri = true under [crio.nri]"},
@@ -148,7 +226,11 @@ func TestFindings(t *testing.T) {
 		{"an RDT configuration", containerdOf("v2.4.2"), true, map[string]string{main: "\n  rdt_config_file = \"/etc/rdt.yaml\"\n"}, "problem: containerd has an RDT configuration of its own (rdt_config_file in " + main + ":2)"},
 		{"a block I/O configuration", containerdOf("v2.4.2"), true, map[string]string{main: "blockio_config_file = '/etc/b.yaml'"}, "warning: containerd has a block I/O configuration of its own (blockio_config_file in " + main + ":1)"},
 		{"imports from elsewhere", containerdOf("v2.4.2"), true, map[string]string{main: "imports = ['/opt/*.toml']"}, "unknown: whether containerd has an RDT configuration of its own: " + main + ":1 imports ['/opt/*.toml'], which were not read"},
-		{"a drop-in of CRI-O", fakeRuntime{name: "cri-o", version: "1.36.0"}, true, map[string]string{"/etc/crio/crio.conf.d/rdt": "[crio.runtime]\nrdt_config_file = \"/x\""}, "problem: cri-o has an RDT configuration of its own (rdt_config_file in /etc/crio/crio.conf.d/rdt:2)"},
+		{"an RDT configuration of CRI-O", crioReports("1.37.0", "/etc/rdt.yaml", ""), true, nil, "problem: cri-o has an RDT configuration of its own (rdt_config_file = \"/etc/rdt.yaml\"), " +
+			"and removes the resctrl groups of the plugin and of other programs when it starts; remove that setting, and name the file as rdt.configFile in a class file"},
+		{"a block I/O configuration of CRI-O", crioReports("1.37.0", "", "/etc/b.yaml"), true, nil, "warning: cri-o has a block I/O configuration of its own (blockio_config_file = \"/etc/b.yaml\")"},
+		{"a CRI-O that does not report its configuration", fakeRuntime{name: "cri-o", version: "1.37.0"}, true, nil, "unknown: whether cri-o has an RDT configuration of its own"},
+		{"a runtime that does not report its OCI runtime", containerdOf("v2.4.2"), true, nil, "1.18 or later): containerd does not report its OCI runtime"},
 		{"a containerd that does not report its flags for annotations", containerdOf("v2.4.2"), true, nil, "unknown: whether containerd refuses pods with rdt.resources.beta.kubernetes.io annotations"},
 		{"another NRI plugin", containerdOf("v2.4.2"), true, map[string]string{"/opt/nri/plugins/90-balloons": ""}, "warning: the runtime starts other NRI plugins from /opt/nri/plugins: 90-balloons;"},
 		{"a runtime that fails", fakeRuntime{failing: status.Error(codes.Internal, "out of order")}, true, nil, "problem: the runtime does not answer on unix:///run/cri.sock: out of order"},

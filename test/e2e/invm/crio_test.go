@@ -31,9 +31,12 @@ func crioRuntime() *containerRuntime {
 		scope:  "crio-%s.scope",
 		findings: []string{
 			"runtime: ok: the runtime is cri-o 1.",
-			"runtime: unknown: whether the NRI of cri-o 1.",
+			"runtime: ok: NRI of CRI-O 1.",
+			"runtime: ok: the OCI runtime runc 1.",
 			"runtime: ok: NRI is on: /run/nri/nri.sock answers",
-			"runtime: ok: cri-o has no RDT or block I/O configuration of its own in /etc/crio/crio.conf",
+			"runtime: ok: cri-o has no RDT or block I/O configuration of its own",
+			"runtime: warning: CRI-O refuses pods with rdt.resources.beta.kubernetes.io annotations by itself",
+			"runtime: ok: CRI-O leaves blockio.resources.beta.kubernetes.io annotations to the plugin",
 		},
 	}
 }

@@ -123,6 +123,7 @@ func containerdRuntime() *containerRuntime {
 		findings: []string{
 			"runtime: ok: the runtime is containerd 2.",
 			"runtime: ok: NRI of containerd 2.",
+			"runtime: ok: the OCI runtime runc 1.",
 			"runtime: ok: NRI is on: /run/nri/nri.sock answers",
 			"runtime: ok: containerd has no RDT or block I/O configuration of its own in /etc/containerd/config.toml",
 			"runtime: warning: containerd refuses pods with rdt.resources.beta.kubernetes.io annotations by itself",
