@@ -43,10 +43,12 @@ pods:
     name: main
     qosResources:
     - class: gold
+      foreign: ""
       name: k8s.io/rdt
       requestedBy: qos.noderesource.dev/pod
       source: SOURCE_POD
     - class: ""
+      foreign: ""
       name: k8s.io/blockio
       requestedBy: ""
       source: SOURCE_UNSPECIFIED
@@ -54,6 +56,7 @@ pods:
   namespace: default
   qosResources:
   - class: fast
+    foreign: ""
     name: vendor.example/network
     requestedBy: qos.noderesource.dev/pod
     source: SOURCE_POD

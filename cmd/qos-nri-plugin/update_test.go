@@ -49,10 +49,12 @@ container:
   name: main
   qosResources:
   - class: bronze
+    foreign: ""
     name: k8s.io/rdt
     requestedBy: ""
     source: SOURCE_UPDATE
   - class: ""
+    foreign: ""
     name: k8s.io/blockio
     requestedBy: ""
     source: SOURCE_UNSPECIFIED

@@ -31,10 +31,11 @@ func (m crashBackend) Enforce(ctx context.Context, target classes.Holder, from, 
 	return m.Backend.Enforce(ctx, target, from, to)
 }
 
-func (m crashBackend) Observe(ctx context.Context, target classes.Holder, want string) (string, bool, error) {
+func (m crashBackend) Observe(ctx context.Context, target classes.Holder, want string) (classes.Observation, error) {
 	m.killer.step()
-	class, ok, err := m.Backend.Observe(ctx, target, want)
-	return class, ok && !m.blind, err
+	seen, err := m.Backend.Observe(ctx, target, want)
+	seen.Known = seen.Known && !m.blind
+	return seen, err
 }
 
 // crashChanges may kill the process before the checkpoint is written, during that, and after it.

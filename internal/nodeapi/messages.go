@@ -182,10 +182,12 @@ func containerOf(c state.ContainerAssignments) *qosv1alpha1.ContainerAssignments
 	return &qosv1alpha1.ContainerAssignments{Name: c.Name, Id: c.ID, QosResources: assignmentsOf(c.Assignments)}
 }
 
-func assignmentsOf(assignments []classes.Assignment) []*qosv1alpha1.Assignment {
+func assignmentsOf(assignments []state.Reported) []*qosv1alpha1.Assignment {
 	messages := make([]*qosv1alpha1.Assignment, 0, len(assignments))
 	for _, a := range assignments {
-		message := &qosv1alpha1.Assignment{Name: a.Resource, Class: a.Class, Source: sourceOf(a.Source), RequestedBy: a.Key}
+		message := &qosv1alpha1.Assignment{
+			Name: a.Resource, Class: a.Class, Source: sourceOf(a.Source), RequestedBy: a.Key, Foreign: a.Foreign,
+		}
 		messages = append(messages, message)
 	}
 	return messages

@@ -318,7 +318,7 @@ func (manyPods) Assignments() []state.PodAssignments {
 		for c := range 10 {
 			ctr := state.ContainerAssignments{ID: name, Name: fmt.Sprint(c)}
 			for range 4 {
-				ctr.Assignments = append(ctr.Assignments, classes.Assignment{Resource: apitest.RDT, Class: "gold", Key: key})
+				ctr.Assignments = append(ctr.Assignments, state.Reported{Assignment: classes.Assignment{Resource: apitest.RDT, Class: "gold", Key: key}})
 			}
 			pods[i].Containers = append(pods[i].Containers, ctr)
 		}

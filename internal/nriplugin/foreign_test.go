@@ -9,6 +9,11 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/containerd/nri/pkg/api"
+	"github.com/google/go-cmp/cmp"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/shell"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
@@ -102,6 +107,53 @@ func TestForeignGroupsAreNeverChanged(t *testing.T) {
 		}
 		r.world.Hold(t)
 	})
+}
+
+// TestClassesOfTheRuntimeAreReported has a runtime with its own RDT and block I/O configurations: its groups and limits are in
+// the spec before the plugins are called.
+func TestClassesOfTheRuntimeAreReported(t *testing.T) {
+	r := newMachineRig(t, simcgroup.New())
+	if err := r.host.Machine.Mkdir(resctrl.MountPoint + "/batch"); err != nil {
+		t.Fatal(err)
+	}
+	run := func(pod, request string, limits map[string]string) {
+		t.Helper()
+		config := nriruntime.ContainerConfig{Name: "main", ClosID: "batch", Resources: &api.LinuxResources{Unified: limits}}
+		id, err := r.CreateContainer(t.Context(), r.pod(t, pod, request), config)
+		if err == nil {
+			err = r.StartContainer(t.Context(), id)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("classless", "rdt=", map[string]string{"io.max": "254:16 rbps=4096"})
+	run("classed", "rdt=gold", nil)
+	r.node.Repair(t.Context())
+
+	want := `
+NAMESPACE  POD        CONTAINER  RESOURCE        CLASS                     SOURCE  REQUESTED BY
+default    classed    main       k8s.io/rdt      gold                      pod     qos.noderesource.dev/pod
+default    classed    main       k8s.io/blockio  <system default>          -
+default    classless  main       k8s.io/rdt      <resctrl group batch>     pod     qos.noderesource.dev/pod
+default    classless  main       k8s.io/blockio  <limits of 254:16 (vdb)>  -
+`
+	r.wantAssignments(t, want)
+	if err := r.node.Update(t.Context(), (&populated{machineRig: r}).owner(t, "classless"), map[string]string{"rdt": "silver"}); err != nil {
+		t.Fatal(err)
+	}
+	inClass := "k8s.io/rdt      silver                    update\n"
+	r.wantAssignments(t, strings.Replace(want, "k8s.io/rdt      <resctrl group batch>     pod     qos.noderesource.dev/pod\n", inClass, 1))
+}
+
+// wantAssignments compares the table of the command "assignments".
+func (r *machineRig) wantAssignments(t *testing.T, want string) {
+	t.Helper()
+	list, err := r.world.API.ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})
+	lines := strings.FieldsFunc(shell.Assignments(list), func(r rune) bool { return r == '\n' })
+	if diff := cmp.Diff(strings.Split(strings.TrimSpace(want), "\n"), lines); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
 }
 
 func TestReadOnlyResctrlIsReportedAndRunningContainersKeepTheirClasses(t *testing.T) {

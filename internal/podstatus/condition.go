@@ -156,7 +156,7 @@ func (o *observed) effective() []string {
 func describe(assignments []*qosv1alpha1.Assignment) string {
 	parts := make([]string, 0, len(assignments))
 	for _, a := range assignments {
-		text := a.GetName() + " " + podrequests.ClassName(a.GetClass())
+		text := a.GetName() + " " + cmp.Or(a.GetForeign(), podrequests.ClassName(a.GetClass()))
 		if source := a.GetSource().Name(); source != "" {
 			text += " (" + source + ")"
 		}

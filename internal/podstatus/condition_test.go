@@ -56,6 +56,8 @@ func assigned(containers ...*qosv1alpha1.ContainerAssignments) *qosv1alpha1.PodA
 func TestCondition(t *testing.T) {
 	network := assigned(ctr("main", "1", has("k8s.io/rdt", "", none)))
 	network.QosResources = []*qosv1alpha1.Assignment{has("vendor.example/network", "fast", fromPod)}
+	theirs := has("k8s.io/rdt", "", container)
+	theirs.Foreign = "resctrl group batch"
 	published := podWith("main")
 	published.Status.Conditions = []corev1.PodCondition{{Type: nodeqosv1alpha1.PodConditionAssigned, Status: corev1.ConditionTrue}}
 	restarted := podWith("main")
@@ -82,6 +84,7 @@ func TestCondition(t *testing.T) {
 		{"classes of the pod come first", observed{pod: podWith("main"), assignments: network}, "True Assigned: pod: vendor.example/network fast (pod); main: k8s.io/rdt system default"},
 		{"a pod with system defaults only has none", observed{pod: podWith("main"), assignments: assigned(ctr("main", "1", has("k8s.io/rdt", "", none)))}, ""},
 		{"a requested system default is published", observed{pod: podWith("main"), assignments: assigned(ctr("main", "1", has("k8s.io/rdt", "", container)))}, "True Assigned: main: k8s.io/rdt system default (container)"},
+		{"what another program has set in place of a requested system default is published", observed{pod: podWith("main"), assignments: assigned(ctr("main", "1", theirs))}, "True Assigned: main: k8s.io/rdt resctrl group batch (container)"},
 		{"a published condition is updated to system defaults", observed{pod: published, assignments: assigned(ctr("main", "1", has("k8s.io/rdt", "", none)))}, "True Assigned: main: k8s.io/rdt system default"},
 		{"a pod that the plugin does not have is left unchanged", observed{pod: published}, ""},
 		{"a refusal has the plugin's reason", observed{pod: podWith("main"), refusals: []podevents.Record{{Container: "main", Series: "ClassFull", Message: "full"}}}, "False ClassFull: full"},

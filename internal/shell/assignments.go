@@ -20,7 +20,7 @@ func Assignments(list *qosv1alpha1.ListAssignmentsResponse) string {
 	add := func(pod *qosv1alpha1.PodAssignments, container string, assignments []*qosv1alpha1.Assignment) {
 		for _, a := range assignments {
 			rows = append(rows, []string{
-				pod.GetNamespace(), pod.GetName(), containerText(container), a.GetName(), classText(a.GetClass()),
+				pod.GetNamespace(), pod.GetName(), containerText(container), a.GetName(), shownText(a),
 				cmp.Or(a.GetSource().Name(), "-"), a.GetRequestedBy(),
 			})
 		}
@@ -74,6 +74,14 @@ func Change(pod *qosv1alpha1.PodAssignments, before, after *qosv1alpha1.Containe
 		text.WriteString(program.Printable(change) + "\n")
 	}
 	return text.String()
+}
+
+// shownText returns the class, or what another program has set in place of the system default.
+func shownText(a *qosv1alpha1.Assignment) string {
+	if a.GetForeign() != "" {
+		return "<" + a.GetForeign() + ">"
+	}
+	return classText(a.GetClass())
 }
 
 func classOf(ctr *qosv1alpha1.ContainerAssignments, resource string) string {

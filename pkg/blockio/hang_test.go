@@ -43,8 +43,8 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	<-host.reached
 	f.runtime("", "slow")
 	f.enforce(container(), "", "slow")
-	if class, ok, err := f.backend.Observe(t.Context(), container(), ""); class != "slow" || !ok || err != nil {
-		t.Errorf("the container is observed in %q, %v, %v", class, ok, err)
+	if got, err := f.backend.Observe(t.Context(), container(), ""); got.Class != "slow" || !got.Known || err != nil {
+		t.Errorf("the container is observed as %+v, %v", got, err)
 	}
 	if got := f.backend.Status(); got.Unavailable != nil {
 		t.Errorf("status is %+v", got)

@@ -17,31 +17,49 @@ import (
 
 // Observe implements classes.Backend. It compares the cgroup's values with those of the classes and of the system
 // default. Settings that no class has do not matter. If several classes match, Observe returns want if it is one of
-// them, and otherwise no class.
-func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (class string, ok bool, err error) {
+// them, and otherwise no class. In a cgroup without a class, all values are foreign.
+func (b *Backend) Observe(ctx context.Context, target classes.Holder, want string) (classes.Observation, error) {
 	if err := ctx.Err(); err != nil {
-		return "", false, fmt.Errorf("observe: %w", err)
+		return classes.Observation{}, fmt.Errorf("observe: %w", err)
 	}
 
 	s := b.live.Load()
 	group, err := b.open(s, target)
 	if errors.Is(err, cgroup.ErrNoCgroup) && b.hasEnded(target) {
-		return "", false, fmt.Errorf("%w: %w", classes.ErrEnded, err)
+		return classes.Observation{}, fmt.Errorf("%w: %w", classes.ErrEnded, err)
 	}
 	if err != nil {
-		return "", false, err
+		return classes.Observation{}, err
 	}
 	state, err := group.read()
 	if err != nil && !errors.Is(err, ErrNotEnabled) {
-		return "", false, err
+		return classes.Observation{}, err
 	}
 
-	state = state.only(s.named.has)
-	if wanted, err := s.valuesOf(want); err == nil && state.equals(wanted) {
-		return want, true, nil
+	named, seen := state.only(s.named.has), classes.Observation{Class: want, Known: true}
+	if wanted, err := s.valuesOf(want); err != nil || !named.equals(wanted) {
+		seen.Class, seen.Known = s.recognize(named)
 	}
-	class, ok = s.recognize(state)
-	return class, ok, nil
+	if seen.Class == classes.SystemDefault {
+		seen.Foreign = group.machine.describe(state)
+	}
+	return seen, nil
+}
+
+// describe lists the disks and files for which a state has other values than a new cgroup.
+func (m *machine) describe(state values) string {
+	var parts []string
+	for _, s := range state.only(func(s setting) bool { return state[s] != s.initial() }).sorted() {
+		switch {
+		case s.isDefaultWeight():
+			parts = append(parts, string(s.file))
+		case s.file == "":
+			parts = append(parts, "limits of "+m.diskName(s.device))
+		default:
+			parts = append(parts, string(s.file)+" of "+m.diskName(s.device))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // hasEnded reports whether a target without a cgroup has ended. It checks whether the container's process exists,

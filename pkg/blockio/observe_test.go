@@ -40,9 +40,9 @@ func TestObserve(t *testing.T) {
 			if err := f.machine.SetUnified(groupPath, map[string]string{ioMax: test.ioMax}); err != nil {
 				t.Fatal(err)
 			}
-			got, ok, err := f.backend.Observe(t.Context(), container(), test.should)
-			if err != nil || got != test.want || ok != test.ok {
-				t.Errorf("got %q, %v, %v; want %q, %v", got, ok, err, test.want, test.ok)
+			got, err := f.backend.Observe(t.Context(), container(), test.should)
+			if err != nil || got.Class != test.want || got.Known != test.ok {
+				t.Errorf("got %+v, %v; want %q, %v", got, err, test.want, test.ok)
 			}
 		})
 	}
@@ -54,11 +54,31 @@ func TestAnEnforcedClassIsObserved(t *testing.T) {
 		from := ""
 		for _, class := range []string{"before", "after", "", "after", "before"} {
 			f.enforce(container(), from, class)
-			got, ok, err := f.backend.Observe(t.Context(), container(), "")
-			if err != nil || !ok || got != class {
-				t.Errorf("%s: got %q, %v, %v; want %q", name, got, ok, err, class)
+			got, err := f.backend.Observe(t.Context(), container(), "")
+			if want := (classes.Observation{Class: class, Known: true}); err != nil || got != want {
+				t.Errorf("%s: got %+v, %v; want %+v", name, got, err, want)
 			}
 			from = class
+		}
+	}
+}
+
+func TestValuesOfAnotherProgramAreForeignWhereNoClassIs(t *testing.T) {
+	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
+	for _, test := range []struct {
+		files map[string]string
+		want  classes.Observation
+	}{
+		{map[string]string{ioMax: "8:16 rbps=7000"}, classes.Observation{Known: true, Foreign: "limits of 8:16 (sdb)"}},
+		{map[string]string{ioMax: "8:0 rbps=7000"}, classes.Observation{Foreign: "limits of 8:0 (sda), limits of 8:16 (sdb)"}},
+		{map[string]string{ioMax: "8:0 rbps=10000000", "io.bfq.weight": "default 200\n8:16 300"}, classes.Observation{Class: "slow", Known: true}},
+		{map[string]string{ioMax: "8:0 rbps=max\n8:16 rbps=max"}, classes.Observation{Known: true, Foreign: "io.bfq.weight, io.bfq.weight of 8:16 (sdb)"}},
+	} {
+		if err := f.machine.SetUnified(groupPath, test.files); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := f.backend.Observe(t.Context(), container(), ""); got != test.want || err != nil {
+			t.Errorf("after %v: got %+v, %v; want %+v", test.files, got, err, test.want)
 		}
 	}
 }
@@ -66,7 +86,7 @@ func TestAnEnforcedClassIsObserved(t *testing.T) {
 func TestACgroupThatCannotBeReadIsAnError(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.Inject(simcgroup.Fault{Op: "read", File: ioMax, Err: syscall.EIO})
-	if _, _, err := f.backend.Observe(t.Context(), container(), ""); !errors.Is(err, syscall.EIO) {
+	if _, err := f.backend.Observe(t.Context(), container(), ""); !errors.Is(err, syscall.EIO) {
 		t.Errorf("got %v", err)
 	}
 }

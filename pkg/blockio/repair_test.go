@@ -25,8 +25,8 @@ func (f fixture) repair(want ...string) classes.Drift {
 // observe checks the observed class of a container that should be in a class.
 func (f fixture) observe(should, want string) {
 	f.t.Helper()
-	if got, ok, err := f.backend.Observe(f.t.Context(), container(), should); got != want || !ok || err != nil {
-		f.t.Errorf("observed %q, %v, %v; want %q", got, ok, err, want)
+	if got, err := f.backend.Observe(f.t.Context(), container(), should); got.Class != want || !got.Known || err != nil {
+		f.t.Errorf("observed %+v, %v; want %q", got, err, want)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestAContainerThatEndedIsReported(t *testing.T) {
 		f.machine.AddProcess(groupPath, 1)
 		target := container()
 		target.ID, target.CgroupsPath, target.PID = "gone", "/kubepods/pod1/gone", test.pid
-		_, _, err := f.backend.Observe(t.Context(), target, "slow")
+		_, err := f.backend.Observe(t.Context(), target, "slow")
 		if got := err != nil && strings.Contains(err.Error(), classes.ErrEnded.Error()); got != test.ended {
 			t.Errorf("%s: %v", test.name, err)
 		}

@@ -58,12 +58,12 @@ func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 			t.Errorf("from %s: %v (-want +got):\n%s", from, err, diff)
 		}
 	}
-	if _, ok, err := f.backend.Observe(t.Context(), container(), "slow"); ok || err != nil {
+	if got, err := f.backend.Observe(t.Context(), container(), "slow"); got.Known || err != nil {
 		t.Errorf("with a limit of another disk it is in the class: %v", err)
 	}
 	f.enforce(container(), "slow", "slow")
-	if got, ok, err := f.backend.Observe(t.Context(), container(), "slow"); got != "slow" || !ok || err != nil {
-		t.Errorf("got %q, %v, %v", got, ok, err)
+	if got, err := f.backend.Observe(t.Context(), container(), "slow"); got.Class != "slow" || !got.Known || err != nil {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
 

@@ -67,9 +67,9 @@ type Backend interface {
 	// running container changes.
 	Enforce(ctx context.Context, target Holder, from, to string) error
 
-	// Observe reads the class of a running target from the kernel. ok is false if the kernel does not show the class. If several
-	// classes have the kernel's values, Observe returns want if it is one of them. If the target has ended, the error is ErrEnded.
-	Observe(ctx context.Context, target Holder, want string) (class string, ok bool, err error)
+	// Observe reads the class of a running target from the kernel. If several classes have the kernel's values, Observe
+	// returns want if it is one of them. If the target has ended, the error is ErrEnded.
+	Observe(ctx context.Context, target Holder, want string) (Observation, error)
 
 	// Status returns the last known state of the live configuration. It does no I/O.
 	Status() BackendStatus
@@ -93,6 +93,16 @@ type StoredValueChecker interface {
 	// Stale files have the values of another class, or name a device that the machine lost. The backend remembers values
 	// that no class has, so that later changes of a class clear them. IsStale does no I/O.
 	IsStale(class string, stored map[string]string) bool
+}
+
+// Observation is what the kernel shows of the class of a target.
+type Observation struct {
+	// Class is the class of the target, if Known is true. Known is false if the kernel does not show a class.
+	Class string
+	Known bool
+	// Foreign describes what another program has set for a target that has no class, e.g. `resctrl group "batch"`. It is
+	// empty if there is nothing.
+	Foreign string
 }
 
 // Drift is the drift that Repair found and corrected.

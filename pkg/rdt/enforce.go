@@ -48,26 +48,26 @@ func (m *move) hasFirst(target classes.Holder) error {
 	return fmt.Errorf("move to %s: the first process of the container is not in the container's cgroup", groupText(m.to))
 }
 
-// Observe implements classes.Backend. It returns no class for a target in a group that this program does not manage.
-// While resctrl is not mounted, it returns the system default for every target.
-func (b *Backend) Observe(_ context.Context, target classes.Holder, _ string) (class string, ok bool, err error) {
+// Observe implements classes.Backend. A group that this program does not manage is foreign. While resctrl is not mounted,
+// Observe returns the system default for every target.
+func (b *Backend) Observe(_ context.Context, target classes.Holder, _ string) (classes.Observation, error) {
 	m := b.live.Load().machine
 	if m == nil || target.PID == 0 {
-		return "", false, nil
+		return classes.Observation{}, nil
 	}
 
 	group, err := m.groupOfTask(target.PID)
 	switch {
 	case errors.Is(err, errEnded):
-		return "", false, fmt.Errorf("process %d: %w", target.PID, classes.ErrEnded)
+		return classes.Observation{}, fmt.Errorf("process %d: %w", target.PID, classes.ErrEnded)
 	case errors.Is(err, errUnmounted):
-		return classes.SystemDefault, true, nil
+		return classes.Observation{Class: classes.SystemDefault, Known: true}, nil
 	case err != nil:
-		return "", false, fmt.Errorf("process %d: %w", target.PID, err)
+		return classes.Observation{}, fmt.Errorf("process %d: %w", target.PID, err)
 	case group == rootGroup:
-		return classes.SystemDefault, true, nil
+		return classes.Observation{Class: classes.SystemDefault, Known: true}, nil
 	case isManaged(group):
-		return classOf(group), true, nil
+		return classes.Observation{Class: classOf(group), Known: true}, nil
 	}
-	return "", false, nil
+	return classes.Observation{Foreign: groupText(group)}, nil
 }

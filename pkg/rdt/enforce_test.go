@@ -153,9 +153,9 @@ func TestEnforceMovesAllThreadsAndTheirForks(t *testing.T) {
 						t.Errorf("thread %d is in %q", tid, group)
 					}
 				}
-				class, ok, err := b.Observe(t.Context(), target, "")
-				if class != to || !ok || err != nil {
-					t.Errorf("observed %q, %v, %v", class, ok, err)
+				got, err := b.Observe(t.Context(), target, "")
+				if got.Class != to || !got.Known || err != nil {
+					t.Errorf("observed %+v, %v", got, err)
 				}
 			})
 		}
@@ -229,7 +229,7 @@ func TestEnforceReportsAMissingGroup(t *testing.T) {
 	}
 }
 
-func TestObserveNamesOnlyClasses(t *testing.T) {
+func TestObserveDistinguishesClassesFromForeignGroups(t *testing.T) {
 	for name, spec := range kernels() {
 		t.Run(name, func(t *testing.T) {
 			c, b := newContainer(t, spec, "qos-gold")
@@ -238,14 +238,12 @@ func TestObserveNamesOnlyClasses(t *testing.T) {
 			c.fs.AddTask(20, "theirs")
 			c.fs.AddTask(21, "")
 			c.fs.AddTask(22, "qos-gold/mon_groups/m")
-			type observed struct {
-				Class string
-				OK    bool
-			}
-			for pid, want := range map[int]observed{10: {"gold", true}, 20: {"", false}, 21: {"", true}, 22: {"gold", true}, 99: {"", false}, 0: {"", false}} {
-				class, ok, err := b.Observe(t.Context(), classes.Holder{PID: pid}, "")
-				if got := (observed{class, ok}); got != want || errors.Is(err, classes.ErrEnded) != (pid == 99) || pid != 99 && err != nil {
-					t.Errorf("process %d: %v, %v; want %v", pid, got, err, want)
+			for pid, want := range map[int]classes.Observation{
+				10: {Class: "gold", Known: true}, 20: {Foreign: "resctrl group theirs"}, 21: {Known: true}, 22: {Class: "gold", Known: true}, 99: {}, 0: {},
+			} {
+				got, err := b.Observe(t.Context(), classes.Holder{PID: pid}, "")
+				if got != want || errors.Is(err, classes.ErrEnded) != (pid == 99) || pid != 99 && err != nil {
+					t.Errorf("process %d: %+v, %v; want %+v", pid, got, err, want)
 				}
 			}
 		})

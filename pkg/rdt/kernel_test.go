@@ -180,9 +180,9 @@ func movesProcesses(t *testing.T, b *Backend, pids processes) {
 	for _, class := range []string{"gold", "bronze", ""} {
 		must(t, b.Enforce(t.Context(), target, previous, class))
 		for _, pid := range pids {
-			got, ok, err := b.Observe(t.Context(), classes.Holder{PID: pid}, "")
-			if got != class || !ok || err != nil {
-				t.Errorf("process %d is in %q, %v, %v", pid, got, ok, err)
+			got, err := b.Observe(t.Context(), classes.Holder{PID: pid}, "")
+			if got.Class != class || !got.Known || err != nil {
+				t.Errorf("process %d is in %+v, %v", pid, got, err)
 			}
 		}
 		previous = class

@@ -276,15 +276,15 @@ func (b *Backend) Enforce(_ context.Context, target classes.Holder, _, to string
 }
 
 // Observe is part of classes.Backend.
-func (b *Backend) Observe(_ context.Context, target classes.Holder, _ string) (string, bool, error) {
+func (b *Backend) Observe(_ context.Context, target classes.Holder, _ string) (classes.Observation, error) {
 	b.wait("observe")
 	b.wait("observe " + target.ID)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.failures["observe"]; err != nil {
-		return "", false, err
+		return classes.Observation{}, err
 	}
-	return b.enforced[target.ID], !b.blurred, nil
+	return classes.Observation{Class: b.enforced[target.ID], Known: !b.blurred}, nil
 }
 
 // Status is part of classes.Backend.

@@ -25,6 +25,8 @@ type ContainerConfig struct {
 	Mounts      []*api.Mount
 	// Resources are the limits of CRI.
 	Resources *api.LinuxResources
+	// ClosID is the resctrl group of the class that the runtime's own RDT configuration gives to the container.
+	ClosID string
 }
 
 // Container is the state of a container.
@@ -90,6 +92,7 @@ func (r *Runtime) newContainer(p *pod, config ContainerConfig) *container {
 			ID:          id,
 			CgroupsPath: cgroupsPath(p.config.CgroupParent, id),
 			Unified:     resources.Unified,
+			ClosID:      config.ClosID,
 			Annotations: map[string]string{
 				annotationContainerName: config.Name,
 				annotationContainerType: "container",

@@ -1626,7 +1626,10 @@ type Assignment struct {
 	// Source of the class.
 	Source Source `protobuf:"varint,16,opt,name=source,proto3,enum=qos.v1alpha1.Source" json:"source,omitempty"`
 	// Key of the annotation that requested the class; empty without one.
-	RequestedBy   string `protobuf:"bytes,17,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
+	RequestedBy string `protobuf:"bytes,17,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
+	// What another program, e.g. the container runtime, has set in place of the system default: "resctrl group batch" or
+	// "limits of 8:0 (sda)". Read from the kernel every 15 s; empty when there is nothing, or when class is not empty.
+	Foreign       string `protobuf:"bytes,18,opt,name=foreign,proto3" json:"foreign,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1685,6 +1688,13 @@ func (x *Assignment) GetSource() Source {
 func (x *Assignment) GetRequestedBy() string {
 	if x != nil {
 		return x.RequestedBy
+	}
+	return ""
+}
+
+func (x *Assignment) GetForeign() string {
+	if x != nil {
+		return x.Foreign
 	}
 	return ""
 }
@@ -1977,13 +1987,14 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x14ContainerAssignments\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12=\n" +
-	"\rqos_resources\x18\x03 \x03(\v2\x18.qos.v1alpha1.AssignmentR\fqosResources\"\x87\x01\n" +
+	"\rqos_resources\x18\x03 \x03(\v2\x18.qos.v1alpha1.AssignmentR\fqosResources\"\xa1\x01\n" +
 	"\n" +
 	"Assignment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\tR\x05class\x12,\n" +
 	"\x06source\x18\x10 \x01(\x0e2\x14.qos.v1alpha1.SourceR\x06source\x12!\n" +
-	"\frequested_by\x18\x11 \x01(\tR\vrequestedBy\"\xa4\x01\n" +
+	"\frequested_by\x18\x11 \x01(\tR\vrequestedBy\x12\x18\n" +
+	"\aforeign\x18\x12 \x01(\tR\aforeign\"\xa4\x01\n" +
 	"\"UpdateContainerQOSResourcesRequest\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x1c\n" +
 	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12G\n" +

@@ -92,17 +92,12 @@ func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, d
 	return err
 }
 
-// shown is the class that the kernel shows. known is false if the kernel does not show one.
-type shown struct {
-	class string
-	known bool
-}
-
-func (r *Reconciler) observeClass(ctx context.Context, resource state.Resource, name string, h classes.Holder, want string) (shown, error) {
+func (r *Reconciler) observeClass(
+	ctx context.Context, resource state.Resource, name string, h classes.Holder, want string,
+) (classes.Observation, error) {
 	call := state.Call{Resource: name, HolderID: h.ID}
-	return await(ctx, r, observeTime, call, fmt.Sprintf("read the class of %s of %s", name, h), func(ctx context.Context) (shown, error) {
-		class, known, err := resource.Observe(ctx, h, want)
-		return shown{class, known}, err
+	return await(ctx, r, observeTime, call, fmt.Sprintf("read the class of %s of %s", name, h), func(ctx context.Context) (classes.Observation, error) {
+		return resource.Observe(ctx, h, want)
 	})
 }
 

@@ -78,7 +78,7 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 // observation is the class of one resource that the kernel shows for a holder.
 type observation struct {
 	assigned classes.Assignment
-	shown
+	classes.Observation
 	unavailable bool
 	// draining is true if the desired class is no longer offered, so that no holder can be moved into it.
 	draining bool
@@ -105,15 +105,17 @@ func (r *Reconciler) observe(ctx context.Context, e state.Entry) (observed []obs
 }
 
 // plan returns the steps from the observed classes to the desired classes. For a resource that needs no step, plan
-// records the observed class. If the kernel does not show the class, plan records the last observed class again.
+// records the observed class. If the kernel does not show the class, plan records the last observed class again. It also
+// records what other programs have set.
 func (r *Reconciler) plan(e state.Entry, observed []observation) (steps []Step) {
 	for _, o := range observed {
+		r.store.SetForeign(e.ID, o.assigned.Resource, o.Foreign)
 		if step, needed := o.step(e); needed {
 			steps = append(steps, step)
 			continue
 		}
-		class := o.class
-		if !o.known {
+		class := o.Class
+		if !o.Known {
 			class = e.ObservedClass(o.assigned.Resource)
 		}
 		r.store.Observe(e.ID, o.assigned.Resource, class)
@@ -129,12 +131,12 @@ func (o observation) step(e state.Entry) (s Step, needed bool) {
 	recorded, elsewhere := e.Observed[s.Resource]
 
 	switch {
-	case o.known && o.class == want, o.unavailable:
+	case o.Known && o.Class == want, o.unavailable:
 		return Step{}, false
-	case o.known && o.draining:
+	case o.Known && o.draining:
 		return s, true // a draining class accepts no holder from another class, so the class is enforced again instead
-	case o.known:
-		s.From = o.class
+	case o.Known:
+		s.From = o.Class
 		return s, true
 	case elsewhere:
 		s.From = recorded
@@ -151,8 +153,8 @@ func (r *Reconciler) observeSteps(ctx context.Context, e state.Entry, steps []St
 			class = classes.SystemDefault // the holder may have none of the values of the class
 		}
 		if resource, ok := r.store.Resource(s.Resource); ok {
-			if now, err := r.observeClass(ctx, resource, s.Resource, e.Holder, s.To); err == nil && now.known {
-				class = now.class
+			if now, err := r.observeClass(ctx, resource, s.Resource, e.Holder, s.To); err == nil && now.Known {
+				class = now.Class
 			}
 		}
 		r.store.Observe(e.ID, s.Resource, class)
@@ -266,7 +268,7 @@ func (r *Reconciler) verifyPods(ctx context.Context) {
 func (r *Reconciler) isElsewhere(ctx context.Context, e state.Entry) (bool, error) {
 	observed, err := r.observe(ctx, e)
 	for _, o := range observed {
-		if o.known && o.class != o.assigned.Class {
+		if o.Known && o.Class != o.assigned.Class {
 			return true, err
 		}
 	}

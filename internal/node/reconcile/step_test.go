@@ -74,7 +74,7 @@ func TestObservationStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := observation{
 				classes.Assignment{Resource: "r", Class: test.desired},
-				shown{test.observed.class, test.observed.known}, test.observed.unavailable, test.observed.draining,
+				classes.Observation{Class: test.observed.class, Known: test.observed.known}, test.observed.unavailable, test.observed.draining,
 			}
 			got, needed := o.step(state.Entry{Observed: test.recorded})
 			if needed != (test.want != nil) {

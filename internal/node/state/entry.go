@@ -28,6 +28,9 @@ type record struct {
 	// observed has the last observed class for each resource, if it differs from the assigned class. The map is
 	// replaced at each change and never modified.
 	observed map[string]string
+	// foreign describes for each resource what another program has set, if the holder has no class of the resource. The map
+	// is replaced at each change and never modified.
+	foreign map[string]string
 	// unverified is true for a pod that may have been created while the plugin was away. It becomes false when the
 	// reconciler has read the pod's classes from the kernel.
 	unverified bool
@@ -51,6 +54,8 @@ type Entry struct {
 	Reserved []classes.Assignment
 	// Observed has the last observed class for each resource, if it differs from the desired class.
 	Observed map[string]string
+	// Foreign describes for each resource what another program has set, if the holder has no class of the resource.
+	Foreign map[string]string
 	// Number orders the holders of one owner. The newest holder has the highest number.
 	Number uint64
 	// Started becomes true when the first process of the holder is about to run.
@@ -70,7 +75,7 @@ func (e Entry) ObservedClass(resource string) string {
 func (s *Store) entry(h classes.Holding) Entry {
 	r := s.records[h.ID]
 	return Entry{
-		Holding: h, Created: r.created, Reserved: s.ledger.Reserved(h.ID), Observed: r.observed,
+		Holding: h, Created: r.created, Reserved: s.ledger.Reserved(h.ID), Observed: r.observed, Foreign: r.foreign,
 		Number: r.number, Started: r.started, Stale: r.stale,
 	}
 }
@@ -230,6 +235,27 @@ func (s *Store) observe(id, resource, class string) {
 		}
 		r.observed = observed
 	})
+}
+
+// SetForeign records what another program has set for a holder that has no class of a resource. text is empty if there is
+// nothing.
+func (s *Store) SetForeign(id, resource, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before := s.records[id].foreign[resource]; before == text {
+		return
+	}
+
+	s.modify(id, func(r *record) {
+		foreign := map[string]string{resource: text}
+		for other, text := range r.foreign { // copies of the entry may share the old map
+			if other != resource {
+				foreign[other] = text
+			}
+		}
+		r.foreign = foreign
+	})
+	s.notify()
 }
 
 func (s *Store) observeAll(id string, observed func(resource string) string) {

@@ -119,15 +119,23 @@ type PodAssignments struct {
 	// SandboxID is the ID that the runtime gave to the pod's sandbox.
 	SandboxID string
 	// Assignments are the assignments of pod-scope resources.
-	Assignments []classes.Assignment
+	Assignments []Reported
 	Containers  []ContainerAssignments
+}
+
+// Reported is the class of one resource as the node reports it.
+type Reported struct {
+	classes.Assignment
+	// Foreign describes what another program has set in place of the system default, e.g. "resctrl group batch". It is
+	// empty if the class is not the system default, or if there is nothing.
+	Foreign string
 }
 
 // ContainerAssignments lists the class of a container for every resource. It includes resources for which the
 // container is in the system default class.
 type ContainerAssignments struct {
 	ID, Name    string
-	Assignments []classes.Assignment
+	Assignments []Reported
 }
 
 // Assignments returns every running pod with the class of every resource, sorted by namespace and name. If the
@@ -183,17 +191,22 @@ func (s *Store) Container(owner classes.Owner) (ctr ContainerAssignments, ok boo
 // report returns the class of the holder for every resource. It includes resources that were configured after the
 // holder was admitted.
 func (e Entry) report(offers []classes.Offer) ContainerAssignments {
-	all := slices.Clone(e.Assignments)
-	for i, a := range all {
+	all := make([]Reported, 0, len(offers))
+	for _, a := range e.Assignments {
 		if class, differs := e.Observed[a.Resource]; differs {
-			all[i] = classes.Assignment{Resource: a.Resource, Class: class, Source: classes.SourceAdopted}
+			a = classes.Assignment{Resource: a.Resource, Class: class, Source: classes.SourceAdopted}
 		}
+		r := Reported{Assignment: a}
+		if a.Class == classes.SystemDefault {
+			r.Foreign = e.Foreign[a.Resource]
+		}
+		all = append(all, r)
 	}
 
 	for _, offer := range offers {
 		assigned := slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return a.Resource == offer.Name })
 		if offer.Scope == e.Scope() && !assigned {
-			all = append(all, classes.Assignment{Resource: offer.Name})
+			all = append(all, Reported{Assignment: classes.Assignment{Resource: offer.Name}})
 		}
 	}
 	return ContainerAssignments{ID: e.ID, Name: e.Container, Assignments: all}

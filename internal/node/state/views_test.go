@@ -57,13 +57,24 @@ func TestAssignmentsReportTheClassOfEveryResource(t *testing.T) {
 	for name, test := range map[string]struct {
 		before func(*fixture)
 		want   []classes.Assignment
+		other  string
 	}{
 		"as assigned": {
-			func(*fixture) {}, []classes.Assignment{bronze, {Resource: disk}},
+			func(*fixture) {}, []classes.Assignment{bronze, {Resource: disk}}, "",
+		},
+		"what another program has set in place of the system default": {
+			func(f *fixture) { f.SetForeign("a-1", disk, "limits of sda") }, []classes.Assignment{bronze, {Resource: disk}}, "limits of sda",
+		},
+		"nothing of another program in a class": {
+			func(f *fixture) { f.SetForeign("a-1", cache, "group b") }, []classes.Assignment{bronze, {Resource: disk}}, "",
+		},
+		"nothing of another program after its end": {
+			func(f *fixture) { f.SetForeign("a-1", disk, "limits of sda"); f.SetForeign("a-1", disk, "") },
+			[]classes.Assignment{bronze, {Resource: disk}}, "",
 		},
 		"as observed where that differs": {
 			func(f *fixture) { f.Observe("a-1", cache, "silver") },
-			[]classes.Assignment{{Resource: cache, Class: "silver", Source: classes.SourceAdopted}, {Resource: disk}},
+			[]classes.Assignment{{Resource: cache, Class: "silver", Source: classes.SourceAdopted}, {Resource: disk}}, "",
 		},
 		"of a resource that was configured later": {
 			func(f *fixture) {
@@ -71,15 +82,23 @@ func TestAssignmentsReportTheClassOfEveryResource(t *testing.T) {
 					return append(r, classes.Resource{Name: "test.example/new", Scope: classes.ContainerScope})
 				})
 			},
-			[]classes.Assignment{bronze, {Resource: disk}, {Resource: "test.example/new"}},
+			[]classes.Assignment{bronze, {Resource: disk}, {Resource: "test.example/new"}}, "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
 			f.run(t, container("a-1", ""))
 			test.before(f)
+			var reported []state.Reported
+			for _, a := range test.want {
+				r := state.Reported{Assignment: a}
+				if a.Resource == disk {
+					r.Foreign = test.other
+				}
+				reported = append(reported, r)
+			}
 			want := []state.PodAssignments{{UID: "uid-a", Namespace: "ns", Name: "a", SandboxID: "sandbox",
-				Containers: []state.ContainerAssignments{{ID: "a-1", Name: "main", Assignments: test.want}}}}
+				Containers: []state.ContainerAssignments{{ID: "a-1", Name: "main", Assignments: reported}}}}
 			if diff := cmp.Diff(want, f.Assignments()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -95,7 +114,7 @@ func TestAPodReportsItsNewestSandbox(t *testing.T) {
 	f := newFixture()
 	f.Rebuild([]classes.Holder{pod("a-2", "net=low"), pod("a-1", "net=high")}, nil)
 	got := f.Assignments()
-	if len(got) != 1 || got[0].SandboxID != "a-1" || classes.ClassOf(got[0].Assignments, net) != "high" {
+	if len(got) != 1 || got[0].SandboxID != "a-1" || got[0].Assignments[0].Class != "high" {
 		t.Errorf("reported %+v", got)
 	}
 }
