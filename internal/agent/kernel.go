@@ -114,8 +114,9 @@ func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed
 				if event.Has(fsnotify.Remove) && strings.HasPrefix(filepath.Base(event.Name), rdt.GroupPrefix) {
 					signalTo(changed)
 				}
-			case <-watcher.Errors:
-				signalTo(changed) // events may have been lost
+			case err := <-watcher.Errors:
+				a.log.Debug("events of resctrl may have been lost", "error", err)
+				signalTo(changed)
 			}
 		}
 	})

@@ -134,7 +134,7 @@ func late(t *testing.T, class string, after time.Duration, test func(t *testing.
 		runtime := &lateRuntime{after: after}
 		f.Connected(runtime, state.RuntimeInfo{})
 		test(t, f, runtime)
-		time.Sleep(after) // until the last request is carried out
+		<-time.After(after) // until the last request is carried out
 	})
 }
 
@@ -162,7 +162,7 @@ func TestAnUpdateThatTheRuntimeMakesTooLateIsUndone(t *testing.T) {
 				t.Errorf("%d slots are in use while the runtime may make the change, want 1", used)
 			}
 
-			time.Sleep(runtime.after)
+			<-time.After(runtime.after)
 			runtime.after = 0
 			f.Repair(t.Context())
 			if stored, _ := runtime.set.Load("test.class"); stored != class {
