@@ -7,15 +7,11 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../vm/env.sh"
-# One at a time: what is built is shared.
-mkdir -p "$CACHE"
-exec 9>"$CACHE/lock"
-flock 9
 ensure_packages iproute2 util-linux >&2
 # version MODULE: the version that programs/go.mod has.
 version() { sed -n "s#^\t$1 \(v[^ ]*\).*#\1#p" "$here/programs/go.mod"; }
 kubernetes=$CACHE/kubernetes-$(version k8s.io/kubernetes)-etcd-$(version go.etcd.io/etcd/server/v3)
-"$here/build.sh" "$kubernetes" >&2
-"$here/../vm/build-runtimes.sh" "$RUNTIMES" >&2
+once "$kubernetes/kubelet" "$here/build.sh" "$kubernetes" >&2
+once "$RUNTIMES/runc" "$here/../vm/build-runtimes.sh" "$RUNTIMES" >&2
 echo "KUBERNETES=$kubernetes"
 echo "RUNTIMES=$RUNTIMES"

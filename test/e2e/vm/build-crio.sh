@@ -32,7 +32,8 @@ tags="$tags exclude_graphdriver_btrfs btrfs_noversion exclude_graphdriver_device
 # build NAME PACKAGE: builds one program.
 build() {
   GOFLAGS="-buildvcs=false -mod=mod -trimpath" GOWORK=off CGO_ENABLED=1 \
-    nice go build -tags "$tags" -ldflags "-s -w -extldflags -static" -o "$out/$1" "$2"
+    nice go build -tags "$tags" -ldflags "-s -w -extldflags -static" -o "$out/$1.new" "$2"
+  mv "$out/$1.new" "$out/$1"
 }
 
 mkdir -p "$out"

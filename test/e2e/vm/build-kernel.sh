@@ -8,6 +8,7 @@ set -euo pipefail
 out=$(realpath -m "${1:?usage: build-kernel.sh OUT}")
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"
+[ ! -s "$out" ] || exit 0
 ensure_packages "$KERNEL_PACKAGE" gcc make flex bison bc libelf-dev libssl-dev xz-utils python3
 
 work=$(mktemp -d)
@@ -44,4 +45,5 @@ for option in "${without[@]}"; do ./scripts/config -d "$option"; done
 for option in "${with[@]}"; do ./scripts/config -e "$option"; done
 make -s olddefconfig
 nice make -s -j"$(nproc)" bzImage
-install -m 644 -D arch/x86/boot/bzImage "$out"
+install -m 644 -D arch/x86/boot/bzImage "$out.new"
+mv "$out.new" "$out"

@@ -26,7 +26,8 @@ build_containerd() {
   [ -x "$out/containerd" ] && [ -x "$out/containerd-shim-runc-v2" ] && [ -x "$out/ctr" ] && return
   module containerd "$root"/{containerd,containerd-shim-runc-v2,ctr}"@$CONTAINERD_VERSION"
   for name in containerd containerd-shim-runc-v2 ctr; do
-    CGO_ENABLED=0 nice go build -tags no_btrfs -ldflags "-s -w" -o "$out/$name" "$root/$name"
+    CGO_ENABLED=0 nice go build -tags no_btrfs -ldflags "-s -w" -o "$out/$name.new" "$root/$name"
+    mv "$out/$name.new" "$out/$name"
   done
 }
 
@@ -36,7 +37,8 @@ build_runc() {
   ensure_packages gcc pkg-config
   link_seccomp "$work/seccomp"
   module runc "github.com/opencontainers/runc@$RUNC_VERSION"
-  CGO_ENABLED=1 nice go build -tags "seccomp netgo osusergo" -ldflags "-s -w -extldflags -static" -o "$out/runc" github.com/opencontainers/runc
+  CGO_ENABLED=1 nice go build -tags "seccomp netgo osusergo" -ldflags "-s -w -extldflags -static" -o "$out/runc.new" github.com/opencontainers/runc
+  mv "$out/runc.new" "$out/runc"
 }
 
 build_containerd

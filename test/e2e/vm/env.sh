@@ -16,6 +16,14 @@ RUNTIMES=$CACHE/runtimes-containerd-$CONTAINERD_VERSION-runc-$RUNC_VERSION
 CRIO=$CACHE/crio-$CRIO_VERSION
 KERNEL=${KERNEL:-${QOS_E2E_KERNEL:-$CACHE/kernel-${KERNEL_PACKAGE#linux-source-}-$KERNEL_RECIPE/bzImage}}
 
+# once FILE COMMAND…: runs a command that builds a file, unless the file is there. One command runs at a time, since what is built is
+# shared; nobody waits for what is there.
+once() {
+  [ ! -s "$1" ] || return 0
+  mkdir -p "$CACHE"
+  flock "$CACHE/lock" "${@:2}"
+}
+
 # ensure_packages PACKAGE…: installs those Debian packages that are missing, or says what to install.
 ensure_packages() {
   local missing=() package
@@ -27,8 +35,12 @@ ensure_packages() {
     echo "please install, as root: apt-get install --no-install-recommends ${missing[*]}" >&2
     return 1
   fi
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  mkdir -p "$CACHE"
+  (
+    flock 8 # apt refuses to run twice at once
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  ) 8>"$CACHE/apt-lock"
 }
 
 # link_seccomp DIR: unpacks Debian's libseccomp into DIR, instead of installing it, and sets what cgo needs to link with it.

@@ -7,14 +7,10 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"
-# One at a time: what is built is shared.
-mkdir -p "$CACHE"
-exec 9>"$CACHE/lock"
-flock 9
 ensure_packages qemu-system-x86 busybox-static cpio systemd conmon >&2
-[ -s "$KERNEL" ] || "$here/build-kernel.sh" "$KERNEL" >&2
-"$here/build-runtimes.sh" "$RUNTIMES" >&2
-"$here/build-crio.sh" "$CRIO" >&2
+once "$KERNEL" "$here/build-kernel.sh" "$KERNEL" >&2
+once "$RUNTIMES/runc" "$here/build-runtimes.sh" "$RUNTIMES" >&2
+once "$CRIO/crio" "$here/build-crio.sh" "$CRIO" >&2
 echo "KERNEL=$KERNEL"
 echo "RUNTIMES=$RUNTIMES"
 [ ! -x "$CRIO/crio" ] || echo "CRIO=$CRIO"
