@@ -36,6 +36,8 @@ func TestNode(t *testing.T) {
 	t.Run("a class of pod scope is on the pod's cgroup", func(t *testing.T) { podScope(t, n) })
 
 	p := n.runPod(t, "shared", requests())
+	// As in Kubernetes, the pod always has a container: a restarted plugin finds CRI-O's pods by their containers.
+	p.run(t, spec{name: "resident"})
 	for _, c := range nodeCases() {
 		c.run(t, p)
 	}
@@ -77,6 +79,12 @@ func nodeCases() []nodeCase {
 		{name: "a class that is removed drains, and comes back", test: removedClass, on: amdV2},
 		{name: "what others do to resctrl groups is put right", test: damagedGroups, on: intelV2},
 		{name: "disks come and go under what runs", test: disksComeAndGo, on: intelV2 | intelV1},
+		{name: "a start that cannot be enforced leaves nothing running outside of its class", test: startsOutside, on: crio},
+		{name: "a container that was moved out of its group before its start runs in it", test: movedBeforeStart, on: crio},
+		{name: "what was created while the plugin was away starts in its class", test: createdWithoutPlugin, on: crioIntel},
+		{name: "a creation that the OCI runtime refuses leaves its slot free", test: refusedByOCIRuntime, on: crio},
+		{name: "a stopped sandbox takes no slot after a restart of the plugin", test: stoppedSandbox, on: crioIntel},
+		{name: "a pod that requires the plugin has no container without it", test: requiredPlugin, on: crioIntel},
 		{name: "restarts leave everything as it was", test: restarts, on: containerd | crioIntel},
 	}
 }
@@ -85,6 +93,7 @@ func nodeCases() []nodeCase {
 func lastCases() []nodeCase {
 	return []nodeCase{
 		{name: "resctrl is unmounted while containers run", test: remounted, on: amdV2},
+		{name: "groups come back when CRI-O removes them at its start", test: ownClasses, on: crioIntel},
 	}
 }
 

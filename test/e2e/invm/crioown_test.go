@@ -1,0 +1,112 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const crioOwnFile = "/etc/crio/crio.conf.d/20-own.conf"
+
+// crioOwn is a configuration with which CRI-O has RDT classes of its own.
+func crioOwn() map[string]string {
+	return map[string]string{
+		crioOwnFile: `
+[crio.runtime]
+rdt_config_file = "/etc/crio/rdt.yaml"
+`,
+		"/etc/crio/rdt.yaml": `
+partitions:
+  all:
+    l3Allocation: "100%"
+    mbAllocation: ["100%"]
+    classes:
+      batch: {l3Allocation: "50%", mbAllocation: ["50%"]}
+`,
+	}
+}
+
+// ownClasses: when CRI-O starts with a configuration of RDT of its own, it removes all groups, also those of others. The plugin's groups
+// come back with what runs in them. Foreign groups are lost, so this case is the last one.
+func ownClasses(t *testing.T, p *pod) {
+	n := p.node
+	c := p.run(t, spec{name: "main"})
+	before := schemataLines(t, "qos-gold")
+	for path, content := range crioOwn() {
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		mustWrite(t, path, content)
+	}
+	n.foreign = nil
+	n.stopRuntime(t)
+	n.launchRuntime(t)
+	eventually(t, "CRI-O has removed all groups", func() error { return gone(filepath.Join(resctrlRoot, "theirs")) })
+	began := time.Now()
+	eventually(t, "the class has its group again, with what runs in it", func() error {
+		if got := schemataLinesOr(t, "qos-gold"); fmt.Sprint(got) != fmt.Sprint(before) {
+			return fmt.Errorf("schemata %q", got)
+		}
+		return c.inGroup("qos-gold")
+	})
+	t.Logf("the group was whole %s after CRI-O had removed it", time.Since(began).Round(time.Millisecond))
+	n.waitRuntime(t)
+	n.waitRegistered(t)
+	n.holds(t)
+
+	if _, err := output("qos-nri-plugin", "check", "--runtime-endpoint", "unix://"+n.kind.socket, "--nri-socket", nriSocket); err == nil {
+		t.Error("check finds no problem with CRI-O's own configuration of RDT")
+	}
+	must(t, os.Remove(crioOwnFile))
+}
+
+// requiredKey is the annotation with which a pod requires plugins.
+const requiredKey = "required-plugins.noderesource.dev"
+
+// requiredPlugin: a container of a pod that requires the plugin is not created while the plugin is away. When the plugin hangs, the first
+// creation ends with the runtime's timeout, and later ones are refused. If the first one was created, it starts in its class.
+func requiredPlugin(t *testing.T, shared *pod) {
+	n := shared.node
+	annotations := requests()
+	annotations[requiredKey] = "[ qos-nri-plugin ]"
+	p := n.runPod(t, "requiring", annotations)
+	missing := func() error {
+		_, err := p.create(t, spec{name: "changed"})
+		if err == nil {
+			t.Fatal("a container was created that requires the plugin")
+		}
+		if !strings.Contains(err.Error(), `required plugin "qos-nri-plugin" not present`) {
+			return err // the runtime has not noticed yet that the plugin has gone
+		}
+		return nil
+	}
+	n.plugin.end(t, syscall.SIGKILL)
+	eventually(t, "a container is refused because the plugin is away", missing)
+	n.startPlugin(t)
+	p.run(t, spec{name: "main", args: showGroup()}).wantFirstGroup(t, "qos-gold")
+
+	must(t, n.plugin.cmd.Process.Signal(syscall.SIGSTOP))
+	passed, err := p.create(t, spec{name: "one", args: showGroup()})
+	t.Logf("the first creation while the plugin hangs: %v", err)
+	eventually(t, "the next one is refused", missing)
+	must(t, n.plugin.cmd.Process.Signal(syscall.SIGCONT))
+	eventually(t, "the plugin is back", func() error {
+		back, err := p.create(t, spec{name: "changed"})
+		if err == nil {
+			back.remove(t)
+		}
+		return err
+	})
+	if err == nil {
+		t.Cleanup(func() { passed.remove(t) })
+		passed.start(t)
+		passed.wantFirstGroup(t, "qos-gold")
+	}
+}

@@ -1,0 +1,199 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+)
+
+// showGroup are arguments of a workload that prints its resctrl group, first thing.
+func showGroup() []string { return []string{"show", "/proc/self/cpu_resctrl_groups"} }
+
+// startsOutside: a container that cannot be enforced in its class at its start executes nothing, also if the runtime takes the refusal
+// for a warning. The next one, with a group for its class, runs in it.
+func startsOutside(t *testing.T, p *pod) {
+	n := p.node
+	c := p.admit(t, spec{name: "main", args: showGroup()})
+	release := takeGroup(t, "qos-gold")
+	_, err := n.runtime.StartContainer(requestContext(t), &cri.StartContainerRequest{ContainerId: c.id})
+	t.Logf("start of a container without a group for its class: %v", err)
+	c.wantNeverRan(t)
+	if got := n.refusalOf(t, p, "main"); !strings.Contains(got, `class "gold" of k8s.io/rdt`) {
+		t.Errorf("reported refusal %q", got)
+	}
+
+	c.remove(t)
+	release()
+	eventually(t, "the class has its group again", func() error {
+		if schemataLinesOr(t, "qos-gold") == nil {
+			return errors.New("no group")
+		}
+		return nil
+	})
+	again := p.run(t, spec{name: "main", attempt: 1, args: showGroup()})
+	again.wantFirstGroup(t, "qos-gold")
+	if got := n.refusalOf(t, p, "main"); got != "" {
+		t.Errorf("the container runs in its class, and is reported as refused: %q", got)
+	}
+}
+
+// takeGroup removes a group and lets other programs have all CLOSIDs, until release is called.
+func takeGroup(t *testing.T, group string) (release func()) {
+	t.Helper()
+	var taken []string
+	release = func() {
+		for _, name := range taken {
+			must(t, os.Remove(name))
+		}
+		taken = nil
+	}
+	t.Cleanup(release)
+	take := func() error {
+		name := filepath.Join(resctrlRoot, fmt.Sprint("taken", len(taken)))
+		err := os.Mkdir(name, 0o755)
+		if err == nil {
+			taken = append(taken, name)
+		}
+		return err
+	}
+
+	for take() == nil { // until there are no more CLOSIDs
+	}
+	eventually(t, "another program has the group's CLOSID", func() error {
+		return errors.Join(unlessGone(os.Remove(filepath.Join(resctrlRoot, group))), take())
+	})
+	return release
+}
+
+// movedBeforeStart: a container that another program has moved out of its group before its start is in it when it runs.
+func movedBeforeStart(t *testing.T, p *pod) {
+	c := p.admit(t, spec{name: "main", attempt: 2, args: showGroup()})
+	for _, process := range p.node.processes(t, c.cgroup()) {
+		mustWrite(t, filepath.Join(resctrlRoot, "tasks"), process)
+	}
+	c.start(t)
+	c.wantFirstGroup(t, "qos-gold")
+}
+
+// createdWithoutPlugin: containers that were created while the plugin was away, and are started when it is back, run in their classes,
+// or not at all if there is no room.
+func createdWithoutPlugin(t *testing.T, p *pod) {
+	n := p.node
+	n.plugin.end(t, syscall.SIGTERM)
+	var c *container
+	eventually(t, "the runtime creates containers without the plugin", func() (err error) {
+		c, err = p.create(t, spec{name: "changed", args: showGroup()})
+		return err
+	})
+	t.Cleanup(func() { c.remove(t) })
+	var golds []*container
+	for _, name := range []string{"one", "two", "three"} {
+		golds = append(golds, p.admit(t, spec{name: name, args: showGroup()}))
+	}
+	n.startPlugin(t)
+
+	c.start(t)
+	c.wantFirstGroup(t, "qos-silver")
+	wantLimits(t, n.limits(t, c.cgroup()), throttled(t))
+	n.wantAssignment(t, p, "changed", &qos.Assignment{
+		Name: "k8s.io/rdt", Class: "silver", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: keyOf("changed"),
+	})
+	for _, gold := range golds[:2] {
+		gold.start(t)
+		gold.wantFirstGroup(t, "qos-gold")
+	}
+	_, err := n.runtime.StartContainer(requestContext(t), &cri.StartContainerRequest{ContainerId: golds[2].id})
+	t.Logf("start of a third container in a class of two: %v", err)
+	golds[2].wantNeverRan(t)
+}
+
+// refusedByOCIRuntime: a container that the OCI runtime cannot create leaves its slot to its next attempt, and to others when its pod ends.
+func refusedByOCIRuntime(t *testing.T, shared *pod) {
+	n := shared.node
+	p := n.runPod(t, "refused", requests())
+	p.refusedByOCIRuntime(t, spec{name: "again", command: []string{"/missing"}})
+	p.admit(t, spec{name: "again", attempt: 1}).remove(t)
+	p.refusedByOCIRuntime(t, spec{name: "again", command: []string{"/missing"}, attempt: 2})
+	p.remove(t)
+	shared.admit(t, spec{name: "other"})
+}
+
+// refusedByOCIRuntime tries a container whose command is missing. CRI-O notices at its creation, containerd at its start.
+func (p *pod) refusedByOCIRuntime(t *testing.T, s spec) {
+	t.Helper()
+	c, err := p.create(t, s)
+	if err == nil {
+		_, err = p.node.runtime.StartContainer(requestContext(t), &cri.StartContainerRequest{ContainerId: c.id})
+		c.remove(t)
+	}
+	if err == nil || !strings.Contains(err.Error(), s.command[0]) {
+		t.Fatalf("a container whose program is missing: %v", err)
+	}
+}
+
+// stoppedSandbox: a sandbox that has stopped, and is not removed yet, has no slot, also after a restart of the plugin.
+func stoppedSandbox(t *testing.T, shared *pod) {
+	n := shared.node
+	slow := map[string]string{podKey: podBlockio + "=slow"}
+	p := n.runPod(t, "stopped", slow)
+	_, err := n.runtime.StopPodSandbox(requestContext(t), &cri.StopPodSandboxRequest{PodSandboxId: p.id})
+	must(t, err)
+	n.restartPlugin(t)
+	n.wantPodClasses(t, "slow 0", "slower 0")
+	n.runPod(t, "stopped-next", slow)
+	n.wantPodClasses(t, "slow 1", "slower 0")
+}
+
+// wantFirstGroup checks in which group a container with showGroup was when it executed its first instructions.
+func (c *container) wantFirstGroup(t testing.TB, group string) {
+	t.Helper()
+	if first, _, _ := strings.Cut(c.printed(t), "\n"); first != groupLine(group) {
+		t.Errorf("resctrl group of the container when it started: %q, want %q", first, groupLine(group))
+	}
+	c.wantGroup(t, group)
+}
+
+// wantNeverRan checks that a container ends without having executed an instruction of its program, which would print. CRI-O removes a
+// container that it could not start.
+func (c *container) wantNeverRan(t testing.TB) {
+	t.Helper()
+	eventually(t, "the container has ended", func() error {
+		if printed := readOrNothing(c.log); len(printed) > 0 {
+			t.Fatalf("the container has run, and printed: %s", printed)
+		}
+		found, err := c.pod.node.runtime.ContainerStatus(requestContext(t), &cri.ContainerStatusRequest{ContainerId: c.id})
+		if status.Code(err) == codes.NotFound {
+			return nil
+		}
+		if state := found.GetStatus().GetState(); err == nil && state != cri.ContainerState_CONTAINER_EXITED {
+			err = fmt.Errorf("its state is %s", state)
+		}
+		return err
+	})
+}
+
+// refusalOf is the reported refusal of a container, or "".
+func (n *node) refusalOf(t testing.TB, p *pod, container string) string {
+	t.Helper()
+	for _, refusal := range n.assignments(t).GetRefusals() {
+		if refusal.GetPodUid() == p.config.Metadata.Uid && refusal.GetContainer() == container {
+			return refusal.GetMessage()
+		}
+	}
+	return ""
+}
