@@ -89,7 +89,7 @@ func (q *quota) addResource(r request, scope classes.Scope) {
 		q.fault(r.place, "resource %s is defined twice; keep one of them", r.resource)
 		return
 	case known.scope != scope:
-		q.fault(r.place, "%s has the scope %s in %s; put it under %s", r.resource, known.scope, q.known.from, known.scope)
+		q.fault(r.place, "%s has the scope %s in %s; move the resource to %s", r.resource, known.scope, q.known.from, known.scope)
 		return
 	case known.classes == nil:
 		q.fault(r.place, "the classes of %s are unknown, because no node has this resource; pass the classes with --class-files", r.resource)

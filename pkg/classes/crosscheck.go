@@ -60,7 +60,7 @@ func (r *draft) checkSingle(seen map[string]*draft) {
 	}
 
 	if first := seen[key]; first != nil {
-		r.section.Report("is allowed for only %s on a node, and %s at %s has it already", what, cmp.Or(first.Name, "another"), first.place())
+		r.section.Report("is allowed for only %s on a node; %s at %s already has this field", what, cmp.Or(first.Name, "another"), first.place())
 		return
 	}
 	seen[key] = r
