@@ -212,7 +212,8 @@ func (v *podView) differs(want classes.Assignment, has assignment) (reason, mess
 		if v.node.Status.FollowsAnnotations {
 			return "NotFollowed", "the class was requested after the container started, and is not applied yet"
 		}
-		return "NotFollowed", "the class was requested after the container started; without --follow-annotations of qos-kubelet-shim, the request applies only to new pods"
+		return "NotFollowed", "the class was requested after the container started; " +
+			"without --follow-annotations of qos-kubelet-shim, the request applies only to new pods"
 	}
 	return "CreatedBefore", "created before the current plugin or class files; recreate the pod"
 }

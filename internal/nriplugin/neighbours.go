@@ -137,7 +137,8 @@ func (s *session) notCreated(id string) {
 		which = c.taken
 	}
 	err := fmt.Errorf("%s: %w: either another NRI plugin also sets %s, or an NRI plugin refused the container; "+
-		"the pod's events have the runtime's error (plugins of the runtime: %s); let only one plugin set each field; for block I/O, set Direct: true in the class file",
+		"the pod's events have the runtime's error (plugins of the runtime: %s); "+
+		"let only one plugin set each field; for block I/O, set Direct: true in the class file",
 		c.holder, state.ErrNotCreated, strings.Join(which, ", "), orNone(plugins))
 	s.plugin.options.Log.Warn("the creation of a container failed after the plugin's hook", "error", s.plugin.node.Refuse(c.holder, err), "fields", which)
 }
