@@ -124,5 +124,6 @@ func otherPlugins(files Files) []Finding {
 		names[i] = path.Base(names[i])
 	}
 	return []Finding{{Warning, fmt.Sprintf("the runtime starts other NRI plugins from %s: %s; "+
-		"only one plugin can set each field of a container (docs/neighbours.md); status lists all plugins after a container was created", dir, strings.Join(names, ", "))}}
+		"only one plugin can set each field of a container (docs/neighbours.md); "+
+		"status lists all plugins after a container was created", dir, strings.Join(names, ", "))}}
 }
