@@ -31,6 +31,8 @@ type Machine struct {
 	Live func(context.Context) (Live, error)
 	// Classes, if set, reads a fake kernel; see Kernel.Classes.
 	Classes func() map[string]map[string]string
+	// Kubernetes, if set, returns what the kubelet and the Kubernetes API have.
+	Kubernetes func(context.Context) (*Kubernetes, error)
 	// Before is an earlier result of ForeignOf; nil skips that check.
 	Before map[string]string
 	// ForeignFiles are further foreign files.
@@ -62,6 +64,11 @@ func (m Machine) Look(ctx context.Context) (World, error) {
 	}
 	if m.Classes != nil {
 		w.Kernel.Classes = m.Classes()
+	}
+	if m.Kubernetes != nil {
+		if w.Kubernetes, err = m.Kubernetes(ctx); err != nil {
+			return w, err
+		}
 	}
 	if m.Before != nil {
 		if w.Foreign, err = ForeignOf(m.Host, m.ForeignFiles...); err != nil {
@@ -113,7 +120,7 @@ func (m Machine) wrong(w World) []string {
 }
 
 // patience is how long Hold waits; only a failing test waits that long.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // TB is the part of testing.TB that Hold needs.
 type TB interface {

@@ -18,6 +18,8 @@ type World struct {
 	Live Live
 	// Kernel is the kernel's state of them.
 	Kernel Kernel
+	// Kubernetes is what kubelet and API have; nil is unknown.
+	Kubernetes *Kubernetes
 	// Foreign is the content of foreign files, by path. Before is their earlier content; nil is unknown.
 	Foreign, Before map[string]string
 	// Expect has the expected values of classes.
