@@ -11,8 +11,8 @@ import (
 )
 
 type usage struct {
-	// allocated has the devices that kubelet has allocated, without duplicates. The publisher keeps these devices in
-	// the list.
+	// allocated has the devices that kubelet has allocated, without duplicates. The publisher
+	// keeps these devices in the list that it sends to kubelet.
 	allocated []string
 	// accounted is the number of devices that kubelet has allocated. If kubelet does not answer, accounted is computed
 	// from the assignments and the cached devices.
@@ -81,9 +81,8 @@ func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
 	return list
 }
 
-// account compares the owners of a class with kubelet's allocations. An owner whose class was allocated by kubelet
-// counts as accounted for, even if kubelet does not report its device, as for init containers and shortly after
-// kubelet's start.
+// account compares the owners of a class with kubelet's allocations. An owner counts as accounted for if kubelet allocated the
+// class to it. This also applies if kubelet does not report the device, as for init containers and shortly after kubelet's start.
 func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners := ownersOf(c, assignments)
 	u := usage{allocated: deviceIDs(a.devices[c.extended]), granted: a.granted[c.extended]}

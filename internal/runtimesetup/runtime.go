@@ -163,7 +163,7 @@ func ownAnnotations(r runtime) []Finding {
 func crioAnnotations(r runtime) []Finding {
 	var findings []Finding
 	if r.own[rdtFileKey] == "" {
-		findings = append(findings, Finding{Warning, "CRI-O refuses pods with " + rdtAnnotations + " annotations by itself; if you use these " +
+		findings = append(findings, Finding{Warning, "CRI-O refuses pods with " + rdtAnnotations + " annotations; if you use these " +
 			"annotations, replace them (see docs/requests.md), because CRI-O has no setting to ignore them"})
 	}
 	if r.own != nil && r.own[blockIOFileKey] == "" {
@@ -188,7 +188,7 @@ func containerdAnnotations(r runtime) []Finding {
 		case *flag.value:
 			findings = append(findings, Finding{OK, "containerd leaves " + flag.annotation + " annotations to the plugin"})
 		default:
-			findings = append(findings, Finding{Warning, fmt.Sprintf("containerd refuses pods with %s annotations by itself; "+
+			findings = append(findings, Finding{Warning, fmt.Sprintf("containerd refuses pods with %s annotations; "+
 				"if you use these annotations, set %s = true in containerd's CRI configuration", flag.annotation, flag.name)})
 		}
 	}

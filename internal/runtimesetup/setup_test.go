@@ -131,7 +131,7 @@ func TestARuntimeThatIsSetUpHasNoProblems(t *testing.T) {
 		"ok: NRI is on: /run/nri.sock answers",
 		"ok: containerd has no RDT or block I/O configuration of its own in /etc/containerd/config.toml, /etc/containerd/conf.d/50.toml",
 		"ok: containerd leaves rdt.resources.beta.kubernetes.io annotations to the plugin",
-		"warning: containerd refuses pods with blockio.resources.beta.kubernetes.io annotations by itself; if you use these annotations, set ignore_blockio_not_enabled_errors = true in containerd's CRI configuration",
+		"warning: containerd refuses pods with blockio.resources.beta.kubernetes.io annotations; if you use these annotations, set ignore_blockio_not_enabled_errors = true in containerd's CRI configuration",
 	}
 	if diff := cmp.Diff(want, inspect(t, o)); diff != "" {
 		t.Errorf("findings differ (-want +got):\n%s", diff)
@@ -147,7 +147,7 @@ func TestACRIOThatIsSetUpHasNoProblems(t *testing.T) {
 			"this check executes no programs of the host in a container; run on the node: /usr/libexec/crio/crun --version",
 		"ok: NRI is on: /run/nri.sock answers",
 		"ok: cri-o has no RDT or block I/O configuration of its own",
-		"warning: CRI-O refuses pods with rdt.resources.beta.kubernetes.io annotations by itself; " +
+		"warning: CRI-O refuses pods with rdt.resources.beta.kubernetes.io annotations; " +
 			"if you use these annotations, replace them (see docs/requests.md), because CRI-O has no setting to ignore them",
 		"ok: CRI-O leaves blockio.resources.beta.kubernetes.io annotations to the plugin",
 	}

@@ -130,9 +130,8 @@ func isRequested(a classes.Assignment) bool {
 	return a.Source != classes.SourceDefault && a.Source != classes.SourceNone
 }
 
-// Verified records whether adopted pods are in their classes: those in inClass are, those in elsewhere are not. It
-// assigns the requested classes to each pod in elsewhere if there is room, and returns the pods that did not get their
-// classes.
+// Verified records which adopted pods are in the classes that they request (inClass), and which are not (elsewhere). If there is
+// room, it assigns the requested classes to the pods that are not. It returns the pods that did not get these classes.
 func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

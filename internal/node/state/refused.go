@@ -26,7 +26,7 @@ const (
 
 // These errors mean that another NRI plugin or the runtime kept the plugin from setting the class of a container.
 var (
-	ErrNotCreated        = errors.New("the container runtime did not create the container after the plugin had set the values of its classes")
+	ErrNotCreated        = errors.New("the container runtime did not create the container, although the plugin had admitted its classes")
 	ErrAdjustmentChanged = errors.New("another NRI plugin has changed a value of the container's classes")
 )
 

@@ -35,7 +35,7 @@ func crioRuntime() *containerRuntime {
 			"runtime: ok: the OCI runtime runc 1.",
 			"runtime: ok: NRI is on: /run/nri/nri.sock answers",
 			"runtime: ok: cri-o has no RDT or block I/O configuration of its own",
-			"runtime: warning: CRI-O refuses pods with rdt.resources.beta.kubernetes.io annotations by itself",
+			"runtime: warning: CRI-O refuses pods with rdt.resources.beta.kubernetes.io annotations",
 			"runtime: ok: CRI-O leaves blockio.resources.beta.kubernetes.io annotations to the plugin",
 		},
 	}

@@ -126,8 +126,8 @@ func containerdRuntime() *containerRuntime {
 			"runtime: ok: the OCI runtime runc 1.",
 			"runtime: ok: NRI is on: /run/nri/nri.sock answers",
 			"runtime: ok: containerd has no RDT or block I/O configuration of its own in /etc/containerd/config.toml",
-			"runtime: warning: containerd refuses pods with rdt.resources.beta.kubernetes.io annotations by itself",
-			"runtime: warning: containerd refuses pods with blockio.resources.beta.kubernetes.io annotations by itself",
+			"runtime: warning: containerd refuses pods with rdt.resources.beta.kubernetes.io annotations",
+			"runtime: warning: containerd refuses pods with blockio.resources.beta.kubernetes.io annotations",
 		},
 	}
 }
