@@ -110,6 +110,10 @@ func TestAGoodWorldHasNoViolations(t *testing.T) {
 		"a container without a request need not be reported before its start": func(w *invariant.World) {
 			w.Live.Containers = append(w.Live.Containers, invariant.Container{ID: "new"})
 		},
+		"a limit of another program that is reported": func(w *invariant.World) {
+			w.Kernel.Cgroups["b1"].Files["io.max"] = "254:0 wbps=9\n"
+			pod(w, 1).Containers[0].QosResources[1].Foreign = "limits of 254:0 (vda)"
+		},
 		"holders above a capacity that was lowered": func(w *invariant.World) {
 			resource(w, 0).Classes[1] = &qosv1alpha1.QOSResourceClassInfo{Name: "bronze", Capacity: 1, InUse: 2}
 			pod(w, 0).Containers[1] = reported("side", "a2", "bronze", "")
@@ -222,6 +226,10 @@ func TestEveryViolationIsFound(t *testing.T) {
 			`pod default/a container main (a1): reported in class "fast" of k8s.io/blockio with io.max 254:0 rbps = 1000, but has ""`},
 		{"a limit that was left", func(w *invariant.World) { w.Kernel.Cgroups["b1"].Files["io.max"] = "254:16 wbps=9\n" },
 			"pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has io.max 254:16 wbps = 9 of another origin"},
+		{"a limit of another program on another disk than is reported", func(w *invariant.World) {
+			w.Kernel.Cgroups["b1"].Files["io.max"] = "254:0 wbps=9\n254:16 wbps=9\n"
+			pod(w, 1).Containers[0].QosResources[1].Foreign = "limits of 254:0 (vda)"
+		}, "pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has io.max 254:16 wbps = 9 of another origin"},
 		{"a weight that was left", func(w *invariant.World) { w.Kernel.Cgroups["b1"].Files["io.bfq.weight"] = "default 100\n254:0 100\n" },
 			"pod default/b container main (b1): reported in the system default of k8s.io/blockio, but has io.bfq.weight 254:0 = 100 of another origin"},
 		{"a limit in cgroup v1", func(w *invariant.World) {

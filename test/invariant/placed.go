@@ -96,20 +96,20 @@ func (c *check) classes() {
 		if !runs[h.id] {
 			continue
 		}
-		has := map[string]string{}
+		has := map[string]*qosv1alpha1.Assignment{}
 		for _, a := range h.classes {
-			has[a.GetName()] = a.GetClass()
+			has[a.GetName()] = a
 		}
 		for _, resource := range slices.Sorted(maps.Keys(c.offered)) {
 			if c.podScope[resource] != (h.container == "") {
 				continue
 			}
-			class, reported := has[resource]
+			assigned, reported := has[resource]
 			if !reported && !c.gone(resource) {
 				c.wrong("%s: no class of %s is reported", h, resource)
 				continue
 			}
-			c.placed(h, resource, class, groups)
+			c.placed(h, resource, assigned, groups)
 		}
 	}
 }
@@ -125,7 +125,8 @@ func (c *check) groupsOfThreads() map[int]string {
 	return groups
 }
 
-func (c *check) placed(h holder, resource, class string, groups map[int]string) {
+func (c *check) placed(h holder, resource string, assigned *qosv1alpha1.Assignment, groups map[int]string) {
+	class := assigned.GetClass()
 	if targets, fake := c.Kernel.Classes[resource]; fake {
 		if targets[h.id] != class {
 			c.wrong("%s: reported in %s, but is in %s", h, classText(resource, class), classText(resource, targets[h.id]))
@@ -136,7 +137,7 @@ func (c *check) placed(h holder, resource, class string, groups map[int]string) 
 		c.inGroup(h, resource, class, groups)
 	}
 	if limits, known := c.Expect.Limits[resource]; known && !c.drains(resource, class) {
-		c.limited(h, resource, class, limits[class])
+		c.limited(h, resource, assigned, limits[class])
 	}
 }
 
@@ -191,8 +192,9 @@ func groupText(group string, known bool) string {
 	return group
 }
 
-// limited checks that the cgroup has exactly the values of the class.
-func (c *check) limited(h holder, resource, class string, want map[string]string) {
+// limited checks that the cgroup has the values of the class, and other values only on disks that are reported.
+func (c *check) limited(h holder, resource string, assigned *qosv1alpha1.Assignment, want map[string]string) {
+	class := assigned.GetClass()
 	cgroup, there := c.Kernel.Cgroups[h.id]
 	if !there {
 		c.wrong("%s runs, but has no cgroup", h)
@@ -205,7 +207,8 @@ func (c *check) limited(h holder, resource, class string, want map[string]string
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(has)) {
-		if _, known := wanted[key]; !known {
+		_, known := wanted[key]
+		if device := strings.Fields(key)[1]; !known && !strings.Contains(assigned.GetForeign(), device+" ") {
 			c.wrong("%s: reported in %s, but has %s = %s of another origin", h, classText(resource, class), key, has[key])
 		}
 	}
