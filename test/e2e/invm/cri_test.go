@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -49,7 +48,7 @@ func (n *node) makePod(t testing.TB, name string, annotations map[string]string)
 	p := &pod{node: n, config: podConfig(name, annotations)}
 	must(t, os.MkdirAll(p.config.LogDirectory, 0o755))
 	p.makeCgroup(t)
-	response, err := n.runtime.RunPodSandbox(requestContext(t), &cri.RunPodSandboxRequest{Config: p.config})
+	response, err := n.runtime.RunPodSandbox(requestContext(t), &cri.RunPodSandboxRequest{Config: p.config, RuntimeHandler: n.handler})
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +234,7 @@ func (c *container) printed(t testing.TB) string {
 
 // requestContext bounds one request to the runtime.
 func requestContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// patience is how long tests wait for a condition, on an emulated CPU.
-const patience = 3 * time.Minute
+// patience is how long tests wait for a condition, on an emulated CPU of a busy host.
+const patience = 5 * time.Minute
 
 // eventually waits until check returns nil, and fails the test with its last error if it never does. A check costs much of an emulated
 // CPU, so the longer it takes, the less often it runs.
