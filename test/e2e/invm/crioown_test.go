@@ -17,12 +17,13 @@ import (
 
 const crioOwnFile = "/etc/crio/crio.conf.d/20-own.conf"
 
-// crioOwn is a configuration with which CRI-O has RDT classes of its own.
+// crioOwn is a configuration with which CRI-O has RDT and block I/O classes of its own.
 func crioOwn() map[string]string {
 	return map[string]string{
 		crioOwnFile: `
 [crio.runtime]
 rdt_config_file = "/etc/crio/rdt.yaml"
+blockio_config_file = "/etc/crio/blockio.yaml"
 `,
 		"/etc/crio/rdt.yaml": `
 partitions:
@@ -32,11 +33,16 @@ partitions:
     classes:
       batch: {l3Allocation: "50%", mbAllocation: ["50%"]}
 `,
+		"/etc/crio/blockio.yaml": `
+Classes:
+  lazy: [{Devices: [/dev/vdb], ThrottleReadBps: 900k}]
+`,
 	}
 }
 
 // ownClasses: when CRI-O starts with a configuration of RDT of its own, it removes all groups, also those of others. The plugin's groups
-// come back with what runs in them. Foreign groups are lost, so this case is the last one.
+// come back with what runs in them. Containers in classes of CRI-O are reported as being there. Foreign groups are lost, so this case
+// is the last one.
 func ownClasses(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "main"})
@@ -61,9 +67,32 @@ func ownClasses(t *testing.T, p *pod) {
 	n.waitRegistered(t)
 	n.holds(t)
 
-	if _, err := output("qos-nri-plugin", "check", "--runtime-endpoint", "unix://"+n.kind.socket, "--nri-socket", nriSocket); err == nil {
+	printed, err := output("qos-nri-plugin", "check", "--runtime-endpoint", "unix://"+n.kind.socket, "--nri-socket", nriSocket)
+	if err == nil {
 		t.Error("check finds no problem with CRI-O's own configuration of RDT")
 	}
+	for _, want := range []string{"rdt_config_file", "blockio_config_file"} {
+		if !strings.Contains(printed, want) {
+			t.Errorf("check does not name %s of CRI-O:\n%s", want, printed)
+		}
+	}
+
+	own := n.runPod(t, "own", map[string]string{
+		"rdt.resources.beta.kubernetes.io/container.own":     "batch",
+		"blockio.resources.beta.kubernetes.io/container.own": "lazy",
+		keyOf("own"): "rdt=,blockio=",
+	}).run(t, spec{name: "own"})
+	own.wantGroup(t, "batch")
+	wantLimits(t, n.limits(t, own.cgroup()), ioLimits{deviceNumber(t, "/dev/vdb"): {"rbps": "900000"}})
+	eventually(t, "the classes of CRI-O are reported", func() error {
+		printed, err := output("qos-nri-plugin", "assignments")
+		for _, want := range []string{"<resctrl group batch>", "<limits of " + deviceNumber(t, "/dev/vdb") + " (vdb)>"} {
+			if err == nil && !strings.Contains(printed, want) {
+				err = fmt.Errorf("%q is not reported:\n%s", want, printed)
+			}
+		}
+		return err
+	})
 	must(t, os.Remove(crioOwnFile))
 }
 
