@@ -23,6 +23,7 @@ type rig struct {
 	share     string              // folder that the VM sees as /share
 	programs  string              // folder with the programs that every VM has in /opt
 	runtimes  map[string][]string // programs of each container runtime; none when it could not be built
+	crun      string              // folder with crun and its libraries, as below /
 }
 
 // prepare builds everything that runs in the VM. It installs what is missing on this machine, if it may.
@@ -32,7 +33,13 @@ func prepare(t *testing.T) *rig {
 	r := &rig{source: source, share: t.TempDir(), programs: t.TempDir()}
 	paths := r.setUp(t)
 	r.kernel = paths["KERNEL"]
-	r.runtimes = map[string][]string{"containerd": in(paths["RUNTIMES"], "containerd", "containerd-shim-runc-v2", "ctr", "runc")}
+	r.crun = paths["CRUN"]
+	r.runtimes = map[string][]string{}
+	for runtime, folder := range map[string]string{
+		"containerd": paths["RUNTIMES"], "containerd-2.3": paths["CONTAINERD_2_3"], "containerd-2.2": paths["CONTAINERD_2_2"],
+	} {
+		r.runtimes[runtime] = append(in(folder, "containerd", "containerd-shim-runc-v2", "ctr"), in(paths["RUNTIMES"], "runc")...)
+	}
 	if paths["CRIO"] != "" {
 		r.runtimes["cri-o"] = append(in(paths["CRIO"], "crio", "pinns", "copyimg"), in(paths["RUNTIMES"], "runc")...)
 	}

@@ -14,9 +14,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // machine is one configuration of the VM.
@@ -26,8 +29,10 @@ type machine struct {
 	vendor string // "intel" or "amd"
 	cgroup string // "v1" or "v2"
 	init   string // "systemd", or "" for a script
-	// runtime is "cri-o", or "" for containerd.
+	// runtime is "cri-o", "containerd-2.3" or "containerd-2.2", or "" for the newest containerd.
 	runtime string
+	// crun is whether the machine has crun beside runc.
+	crun bool
 	// resctrl are mount options for the test.
 	resctrl string
 	// unmounted leaves it to the plugin to mount resctrl.
@@ -37,14 +42,16 @@ type machine struct {
 // machines are all configurations, the slowest first, so that at the end no machine is left to run alone.
 func machines() []machine {
 	return []machine{
+		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2", unmounted: true},
 		{name: "intel-cgroupv2", test: "TestNode", vendor: "intel", cgroup: "v2"},
 		{name: "intel-cgroupv1", test: "TestNode", vendor: "intel", cgroup: "v1"},
-		{name: "intel-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd"},
-		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2", unmounted: true},
-		{name: "crio-intel", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "cri-o"},
 		{name: "crio-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd", runtime: "cri-o"},
-		{name: "crio-amd", test: "TestNode", vendor: "amd", cgroup: "v2", runtime: "cri-o"},
+		{name: "containerd-2.3", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "containerd-2.3", crun: true},
+		{name: "crio-intel", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "cri-o"},
+		{name: "intel-systemd", test: "TestSystemd", vendor: "intel", cgroup: "v2", init: "systemd"},
 		{name: "intel-soak", test: "TestSoak", vendor: "intel", cgroup: "v2"},
+		{name: "crio-amd", test: "TestNode", vendor: "amd", cgroup: "v2", runtime: "cri-o"},
+		{name: "containerd-2.2", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "containerd-2.2"},
 		{name: "intel-simulation", test: "TestSimulation", vendor: "intel", cgroup: "v2"},
 		{name: "intel-simulation-cdp", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "cdp"},
 		{name: "intel-simulation-mbps", test: "TestSimulation", vendor: "intel", cgroup: "v1", resctrl: "mba_MBps"},
@@ -56,27 +63,35 @@ func (m machine) containerRuntime() string { return cmp.Or(m.runtime, "container
 
 // Timeouts for a run that hangs. A run takes some minutes on two shared cores.
 const (
-	insideTimeout = 14 * time.Minute // the test program in the VM reports where it hangs
-	runTimeout    = 15 * time.Minute // the VM itself hangs
-	bootTimeout   = 2 * time.Minute  // from the start of QEMU to that of the test program
+	insideTimeout = 19 * time.Minute // the test program in the VM reports where it hangs
+	runTimeout    = 20 * time.Minute // the VM itself hangs
+	bootTimeout   = 4 * time.Minute  // from the start of QEMU to that of the test program
 	bootAttempts  = 3                // on a host that gives the VM no time, the kernel can fail to set up its devices
 )
 
 // TestVM boots each machine once. The tests that run inside (package invm) show up as its subtests. A machine keeps one CPU busy, so
-// as many machines run at once as this host has CPUs; the flag -parallel changes that.
+// as many machines run at once as this host has CPUs.
 //
 // QOS_E2E_KERNEL may name a prebuilt kernel, QOS_E2E_RUN selects cases inside as -run does; with -artifacts the logs are kept.
 func TestVM(t *testing.T) {
 	rig := prepare(t)
+	// Unlike t.Parallel, the group starts the machines in their order.
+	var group errgroup.Group
+	group.SetLimit(runtime.NumCPU())
 	for _, m := range machines() {
-		t.Run(m.name, func(t *testing.T) {
-			t.Parallel()
-			if len(rig.runtimes[m.containerRuntime()]) == 0 {
-				t.Skip("CRI-O is not built: its source is not at the Go module proxy, and QOS_E2E_CRIO_SOURCE does not name it")
-			}
-			rig.boot(t, m)
+		group.Go(func() error {
+			t.Run(m.name, func(t *testing.T) { rig.test(t, m) })
+			return nil
 		})
 	}
+	must(t, group.Wait())
+}
+
+func (r *rig) test(t *testing.T, m machine) {
+	if len(r.runtimes[m.containerRuntime()]) == 0 {
+		t.Skip("CRI-O is not built: its source is not at the Go module proxy, and QOS_E2E_CRIO_SOURCE does not name it")
+	}
+	r.boot(t, m)
 }
 
 // boot runs the tests inside of a machine and replays their results as subtests of t.
@@ -86,6 +101,9 @@ func (r *rig) boot(t *testing.T, m machine) {
 	must(t, os.MkdirAll(logs, 0o755))
 	must(t, os.Symlink(r.share, filepath.Join(dir, "share")))
 	r.linkPrograms(t, filepath.Join(dir, "programs"), m.containerRuntime())
+	if m.crun {
+		must(t, os.Symlink(r.crun, filepath.Join(dir, "root")))
+	}
 
 	results := r.run(t, m, dir)
 	results.replay(t, m.test)
@@ -166,7 +184,7 @@ func keepLogs(t *testing.T, from, to string) {
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(to, file.Name()), data, 0o644))
 	}
-	for _, scratch := range []string{"share", "programs", "initrd", "initrd.cpio", "vda", "vdb"} {
+	for _, scratch := range []string{"share", "programs", "root", "initrd", "initrd.cpio", "vda", "vdb"} {
 		must(t, os.RemoveAll(filepath.Join(to, scratch)))
 	}
 }

@@ -16,8 +16,10 @@ func crioRuntime() *containerRuntime {
 		manager, monitor = "systemd", "system.slice"
 	}
 	return &containerRuntime{
-		name:   "cri-o",
-		socket: "/run/crio/crio.sock",
+		name:    "cri-o",
+		version: "1.37.",
+		nri:     "v0.12.",
+		socket:  "/run/crio/crio.sock",
 		files: map[string]string{
 			"/etc/crio/crio.conf": fmt.Sprintf(crioConfig, manager, monitor),
 			policy:                `{"default": [{"type": "insecureAcceptAnything"}]}`,

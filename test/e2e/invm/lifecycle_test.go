@@ -142,6 +142,9 @@ func pluginRestart(t *testing.T, p *pod) {
 
 func runtimeRestart(t *testing.T, p *pod) {
 	n := p.node
+	if n.kind.leavesRefused {
+		t.Skip("this runtime lists pods after its restart whose creation the plugin had refused")
+	}
 	before := n.assignments(t)
 	n.stopRuntime(t)
 	eventually(t, "the plugin sees that the runtime is gone", func() error {

@@ -26,6 +26,7 @@ type node struct {
 	kind           *containerRuntime
 	runtime        cri.RuntimeServiceClient
 	runtimeProcess *process
+	handler        string // runtime handler of new pods; "" is runc
 	plugin         *process
 	cgroupV2       bool
 	// foreign is what is foreign in resctrl; nil is unknown.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -25,13 +26,18 @@ const (
 
 // containerRuntime is how a container runtime is run, and what tests see that differs from other runtimes.
 type containerRuntime struct {
-	name        string
-	socket      string
-	files       map[string]string // its configuration, by path
-	command     []string          // starts it
-	importImage []string          // imports the tests' image while the runtime runs
-	cgroup      string            // format of the name of a container's cgroup, with the container's ID
-	scope       string            // the same for the systemd cgroup driver
+	name    string
+	version string // how its version begins
+	nri     string // how the version of its NRI begins
+	older   bool   // only the core cases run on it
+	// leavesRefused is whether a pod that a plugin has refused keeps a process, and is listed after a restart of the runtime.
+	leavesRefused bool
+	socket        string
+	files         map[string]string // its configuration, by path
+	command       []string          // starts it
+	importImage   []string          // imports the tests' image while the runtime runs
+	cgroup        string            // format of the name of a container's cgroup, with the container's ID
+	scope         string            // the same for the systemd cgroup driver
 	// What the runtime writes before the error of a plugin that refuses a container, or a pod.
 	containerRefused, podRefused string
 	// The beginnings of the lines that check prints about the runtime.
@@ -40,7 +46,16 @@ type containerRuntime struct {
 
 // runtimeHere is the runtime of this machine, by QOS_RUNTIME.
 func runtimeHere(t *testing.T) *containerRuntime {
-	all := map[string]func() *containerRuntime{"": containerdRuntime, "containerd": containerdRuntime, "cri-o": crioRuntime}
+	all := map[string]func() *containerRuntime{
+		"":               func() *containerRuntime { return containerdRuntime("2.4.", "v0.12.") },
+		"containerd-2.3": func() *containerRuntime { return olderRuntime(containerdRuntime("2.3.", "v0.12.")) },
+		"containerd-2.2": func() *containerRuntime {
+			r := olderRuntime(containerdRuntime("2.2.", "v0.11."))
+			r.leavesRefused = true
+			return r
+		},
+		"cri-o": crioRuntime,
+	}
 	runtime, known := all[os.Getenv("QOS_RUNTIME")]
 	if !known {
 		t.Fatalf("QOS_RUNTIME is %q, want one of %q", os.Getenv("QOS_RUNTIME"), slices.Sorted(maps.Keys(all)))
@@ -108,12 +123,36 @@ func (n *node) importImage(t *testing.T, images cri.ImageServiceClient) {
 	})
 }
 
-func containerdRuntime() *containerRuntime {
+func olderRuntime(r *containerRuntime) *containerRuntime {
+	r.older = true
+	return r
+}
+
+// reportsVersions checks the versions that the plugin reports of the runtime.
+func reportsVersions(t *testing.T, n *node) {
+	got := n.status(t).GetRuntime()
+	t.Logf("%s %s, NRI %q", got.GetName(), got.GetVersion(), got.GetNriVersion())
+	if version := strings.TrimPrefix(got.GetVersion(), "v"); got.GetName() != n.kind.name || !strings.HasPrefix(version, n.kind.version) {
+		t.Errorf("the runtime is reported as %s %s, want %s %s", got.GetName(), got.GetVersion(), n.kind.name, n.kind.version)
+	}
+	if nri := got.GetNriVersion(); !strings.HasPrefix(nri, n.kind.nri) {
+		t.Errorf("NRI is reported with version %q, want %q", nri, n.kind.nri)
+	}
+}
+
+// containerdRuntime is containerd with runc and, on machines that have it, crun. version and nri are how the versions begin.
+func containerdRuntime(version, nri string) *containerRuntime {
 	const socket, config = "/run/containerd/containerd.sock", "/etc/containerd/config.toml"
+	content := fmt.Sprintf(containerdConfig, bySystemd())
+	if hasCrun() {
+		content += fmt.Sprintf(crunHandler, crunProgram, bySystemd())
+	}
 	return &containerRuntime{
 		name:             "containerd",
+		version:          version,
+		nri:              nri,
 		socket:           socket,
-		files:            map[string]string{config: fmt.Sprintf(containerdConfig, bySystemd())},
+		files:            map[string]string{config: content},
 		command:          []string{"containerd", "--config", config},
 		importImage:      []string{"ctr", "-a", socket, "-n", "k8s.io", "images", "import", "/share/image.tar"},
 		cgroup:           "%s",
@@ -121,8 +160,8 @@ func containerdRuntime() *containerRuntime {
 		containerRefused: "failed to create containerd container: failed to get NRI adjustment for container: rpc error: code = Unknown desc = ",
 		podRefused:       "NRI RunPodSandbox failed: rpc error: code = Unknown desc = ",
 		findings: []string{
-			"runtime: ok: the runtime is containerd 2.",
-			"runtime: ok: NRI of containerd 2.",
+			"runtime: ok: the runtime is containerd ",
+			"runtime: ok: NRI of containerd ",
 			"runtime: ok: the OCI runtime runc 1.",
 			"runtime: ok: NRI is on: /run/nri/nri.sock answers",
 			"runtime: ok: containerd has no RDT or block I/O configuration of its own in /etc/containerd/config.toml",

@@ -12,6 +12,6 @@ ensure_packages iproute2 util-linux >&2
 version() { sed -n "s#^\t$1 \(v[^ ]*\).*#\1#p" "$here/programs/go.mod"; }
 kubernetes=$CACHE/kubernetes-$(version k8s.io/kubernetes)-etcd-$(version go.etcd.io/etcd/server/v3)
 once "$kubernetes/kubelet" "$here/build.sh" "$kubernetes" >&2
-once "$RUNTIMES/runc" "$here/../vm/build-runtimes.sh" "$RUNTIMES" >&2
+once "$RUNTIMES/runc" "$here/../vm/build-runtimes.sh" "$RUNTIMES" "containerd@$CONTAINERD_VERSION" "runc@$RUNC_VERSION" >&2
 echo "KUBERNETES=$kubernetes"
 echo "RUNTIMES=$RUNTIMES"

@@ -2,10 +2,13 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# build-runtimes.sh DIR: builds static containerd, its shim, ctr and runc from their Go modules into DIR.
-# About 5 minutes on 2 cores; does nothing for those that are there. Needs network, for the Go proxy and Debian's archive.
+# build-runtimes.sh DIR NAME@VERSION…: makes runtimes in DIR. containerd, with its shim and ctr, and runc are built static from their
+# Go modules; crun comes from Debian 13, with its libraries, as they are below /. A build takes about 4 minutes on 2 cores; nothing is
+# done for programs that are there. Needs network, for the Go proxy and Debian's archive.
 set -euo pipefail
-out=$(realpath -m "${1:?usage: build-runtimes.sh DIR}")
+usage='usage: build-runtimes.sh DIR containerd|runc|crun@VERSION…'
+out=$(realpath -m "${1:?$usage}")
+shift
 . "$(cd "$(dirname "$0")" && pwd)/env.sh"
 export GOFLAGS="-buildvcs=false -mod=mod -trimpath" GOWORK=off
 mkdir -p "$out"
@@ -21,25 +24,55 @@ module() {
   go get -tool "$@"
 }
 
+# build_containerd VERSION: plugins get this version, and with it that of NRI, which containerd 2.2 does not report itself.
 build_containerd() {
-  local root=github.com/containerd/containerd/v2/cmd name
+  local root=github.com/containerd/containerd/v2/cmd version=github.com/containerd/containerd/v2/version.Version name
   [ -x "$out/containerd" ] && [ -x "$out/containerd-shim-runc-v2" ] && [ -x "$out/ctr" ] && return
-  module containerd "$root"/{containerd,containerd-shim-runc-v2,ctr}"@$CONTAINERD_VERSION"
+  module containerd "$root"/{containerd,containerd-shim-runc-v2,ctr}"@$1"
   for name in containerd containerd-shim-runc-v2 ctr; do
-    CGO_ENABLED=0 nice go build -tags no_btrfs -ldflags "-s -w" -o "$out/$name.new" "$root/$name"
+    CGO_ENABLED=0 nice go build -tags no_btrfs -ldflags "-s -w -X $version=$1" -o "$out/$name.new" "$root/$name"
     mv "$out/$name.new" "$out/$name"
   done
 }
 
-# runc needs libseccomp for containerd's default profile.
+# build_runc VERSION: runc needs libseccomp for containerd's default profile.
 build_runc() {
   [ -x "$out/runc" ] && return
   ensure_packages gcc pkg-config
   link_seccomp "$work/seccomp"
-  module runc "github.com/opencontainers/runc@$RUNC_VERSION"
+  module runc "github.com/opencontainers/runc@$1"
   CGO_ENABLED=1 nice go build -tags "seccomp netgo osusergo" -ldflags "-s -w -extldflags -static" -o "$out/runc.new" github.com/opencontainers/runc
   mv "$out/runc.new" "$out/runc"
 }
 
-build_containerd
-build_runc
+# build_crun VERSION: unpacks crun of Debian 13, and what it is linked with, since this machine's libraries may be older. apt checks the
+# archive's signature; it gets lists of its own, so that this machine's apt never sees those packages.
+build_crun() {
+  [ -x "$out/usr/bin/crun" ] && return
+  local apt=$work/apt libraries=lib/x86_64-linux-gnu loader=lib64/ld-linux-x86-64.so.2 root=$work/debian options library archive
+  archive=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/$')
+  mkdir -p "$apt"/{lists,archives}/partial "$work/packages"
+  : >"$apt/status"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive trixie main" >"$apt/sources.list"
+  options=(-qq -o "Dir::State=$apt" -o "Dir::State::status=$apt/status" -o "Dir::Cache=$apt" -o "Dir::Etc::sourcelist=$apt/sources.list"
+    -o Dir::Etc::sourceparts=- -o Acquire::Languages=none -o APT::Sandbox::User=root)
+  apt-get "${options[@]}" update
+  cd "$work/packages"
+  apt-get "${options[@]}" download crun libc6 libcap2 libgcc-s1 libseccomp2 libsystemd0 libyajl2
+  for package in *.deb; do dpkg-deb -x "$package" "$root"; done
+
+  [[ $("$root/usr/$loader" --library-path "$root/usr/$libraries" "$root/usr/bin/crun" --version) == "crun version $1"$'\n'* ]] ||
+    { echo "the archive's crun is not version $1: update CRUN_VERSION" >&2; return 1; }
+  install -D "$root/usr/$loader" "$out/$loader"
+  for library in $("$root/usr/$loader" --library-path "$root/usr/$libraries" --list "$root/usr/bin/crun" | grep -o "$root/[^ ]*"); do
+    install -D "$library" "$out/$libraries/$(basename "$library")"
+  done
+  install -D "$root/usr/bin/crun" "$out/usr/bin/crun"
+}
+
+for program in "${@:?$usage}"; do
+  case $program in
+    containerd@* | runc@* | crun@*) "build_${program%@*}" "${program#*@}" ;;
+    *) echo "$usage" >&2; exit 2 ;;
+  esac
+done

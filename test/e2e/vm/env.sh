@@ -5,8 +5,13 @@
 # directory whose name has the versions in it, so that a change of version never meets an old file.
 # shellcheck shell=bash disable=SC2034
 CONTAINERD_VERSION=v2.4.2
+# Older containerd that the core cases run on: the version with long-term support, and the oldest that can set RDT groups.
+CONTAINERD_2_3_VERSION=v2.3.7
+CONTAINERD_2_2_VERSION=v2.2.1
 RUNC_VERSION=v1.5.2
 CRIO_VERSION=v1.37.0
+# crun is that of Debian 13, since that of Debian 12 is too old.
+CRUN_VERSION=1.21
 KERNEL_PACKAGE=linux-source-6.12
 # Raise it when build-kernel.sh or emulate-rdt.py changes what comes out.
 KERNEL_RECIPE=1
@@ -14,6 +19,9 @@ KERNEL_RECIPE=1
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/qos-nri-plugin
 RUNTIMES=$CACHE/runtimes-containerd-$CONTAINERD_VERSION-runc-$RUNC_VERSION
 CRIO=$CACHE/crio-$CRIO_VERSION
+CONTAINERD_2_3=$CACHE/containerd-$CONTAINERD_2_3_VERSION
+CONTAINERD_2_2=$CACHE/containerd-$CONTAINERD_2_2_VERSION
+CRUN=$CACHE/crun-$CRUN_VERSION
 KERNEL=${KERNEL:-${QOS_E2E_KERNEL:-$CACHE/kernel-${KERNEL_PACKAGE#linux-source-}-$KERNEL_RECIPE/bzImage}}
 
 # once FILE COMMAND…: runs a command that builds a file, unless the file is there. One command runs at a time, since what is built is
