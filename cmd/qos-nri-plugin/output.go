@@ -74,7 +74,7 @@ func (o *apiOptions) call(cmd *cobra.Command, timeout time.Duration, use use) er
 		defer cancel()
 	}
 	err := o.connect(ctx, use)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if deadline, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(deadline) || errors.Is(err, errNoAnswer) {
 		return fmt.Errorf("%w within %s", errNoAnswer, timeout)
 	}
 	return err
@@ -90,7 +90,11 @@ func (o *apiOptions) connect(ctx context.Context, use use) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 
-	return plainError(use(ctx, qosv1alpha1.NewNodeQOSClient(conn)))
+	err = use(ctx, qosv1alpha1.NewNodeQOSClient(conn))
+	if _, ok := ctx.Deadline(); ok && ctx.Err() == nil && status.Code(err) == codes.Canceled {
+		return errNoAnswer // gRPC's server ends a call at its deadline, and may do so before ctx ends
+	}
+	return plainError(err)
 }
 
 // probe returns an error if a socket does not accept connections. The error has one line, unlike gRPC's error.
