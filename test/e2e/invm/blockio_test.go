@@ -102,20 +102,23 @@ func throttles(t *testing.T, p *pod) {
 }
 
 // throughput measures that the kernel enforces the limits. That it does not limit more than that is not measured, because a busy host
-// makes a VM slower: the limits in the kernel are compared with those of the class before.
+// makes a VM slower: the limits in the kernel are compared with those of the class before. For the same reason, a disk may be too
+// slow to see its limit.
 func throughput(t *testing.T, c *container) {
-	limits := []struct {
-		direction, disk string
-		want            float64 // bytes a second
-	}{{"read", "/dev/vda", 2e6}, {"write", "/dev/vda", 1e6}, {"read", "/dev/vdb", 1e6}, {"write", "/dev/vdb", 2e6}}
-
-	for _, l := range limits {
+	var limits []limit
+	for _, l := range []limit{{"read", "/dev/vda", 2e6}, {"write", "/dev/vda", 1e6}, {"read", "/dev/vdb", 1e6}, {"write", "/dev/vdb", 2e6}} {
 		printed, err := output("workload", "io", l.direction, l.disk, "1")
 		must(t, err)
-		if rate := bytesPerSecond(t, printed); rate < 1.5*l.want {
-			t.Fatalf("%s of %s without a limit: %.3g B/s, too slow to see a limit of %.3g", l.direction, l.disk, rate, l.want)
+		if rate := bytesPerSecond(t, printed); rate > 1.5*l.want {
+			limits = append(limits, l)
+		} else {
+			t.Logf("%s of %s without a limit: %.3g B/s, too slow to see a limit of %.3g", l.direction, l.disk, rate, l.want)
 		}
 	}
+	if len(limits) == 0 {
+		t.Skip("this busy host makes the VM's disks slower than the limits")
+	}
+
 	var measured sync.WaitGroup
 	for _, l := range limits {
 		measured.Go(func() {
@@ -127,6 +130,12 @@ func throughput(t *testing.T, c *container) {
 		})
 	}
 	measured.Wait()
+}
+
+// limit is a limit in bytes a second.
+type limit struct {
+	direction, disk string
+	want            float64
 }
 
 // bytesPerSecond reads what "workload io" prints.
