@@ -193,7 +193,6 @@ func (s *Store) SetStartTime(id string, at uint64) (differs bool) {
 }
 
 // Observe records that a holder was observed in a class of a resource. If this is the desired class, Observe frees the slots
-// Observe records that a holder was observed in a class of a resource. If this is the desired class, Observe frees the slots
 // that a failed change has reserved, unless the runtime may still make this change. If the holder runs in all its classes
 // although its start was refused, Observe removes the refusal.
 func (s *Store) Observe(id, resource, class string) {
@@ -223,18 +222,7 @@ func (s *Store) Observe(id, resource, class string) {
 // observe deletes the record. The caller holds mu.
 func (s *Store) observe(id, resource, class string) {
 	h, _ := s.ledger.Get(id)
-	s.modify(id, func(r *record) {
-		observed := maps.Clone(r.observed) // copies of the entry may share the old map
-		if class == h.Class(resource) {
-			delete(observed, resource)
-		} else {
-			if observed == nil {
-				observed = map[string]string{}
-			}
-			observed[resource] = class
-		}
-		r.observed = observed
-	})
+	s.modify(id, func(r *record) { r.observed = with(r.observed, resource, class, class != h.Class(resource)) })
 }
 
 // SetForeign records what another program has set for a holder that has no class of a resource. text is empty if there is
@@ -246,16 +234,23 @@ func (s *Store) SetForeign(id, resource, text string) {
 		return
 	}
 
-	s.modify(id, func(r *record) {
-		foreign := map[string]string{resource: text}
-		for other, text := range r.foreign { // copies of the entry may share the old map
-			if other != resource {
-				foreign[other] = text
-			}
-		}
-		r.foreign = foreign
-	})
+	s.modify(id, func(r *record) { r.foreign = with(r.foreign, resource, text, text != "") })
 	s.notify()
+}
+
+// with returns a copy of values in which a key has a value, or is missing if keep is false. It does not modify values, because
+// copies of an entry may share them.
+func with(values map[string]string, key, value string, keep bool) map[string]string {
+	values = maps.Clone(values)
+	if !keep {
+		delete(values, key)
+		return values
+	}
+	if values == nil {
+		values = map[string]string{}
+	}
+	values[key] = value
+	return values
 }
 
 func (s *Store) observeAll(id string, observed func(resource string) string) {

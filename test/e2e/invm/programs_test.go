@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // checksMachine runs the command check while the plugin does not run.
@@ -62,7 +63,12 @@ func (n *node) findings(t testing.TB) []string {
 			"of a pod's cgroup")
 	}
 	lines = append(lines, "1 file, 3 resources, 9 classes: OK")
-	return append(lines, n.kind.findings...)
+	runtime, err := n.runtime.Version(requestContext(t), &cri.VersionRequest{})
+	must(t, err)
+	for _, line := range n.kind.findings {
+		lines = append(lines, strings.ReplaceAll(line, "VERSION", runtime.GetRuntimeVersion()))
+	}
+	return lines
 }
 
 // wantLines checks that there are as many lines as beginnings of them, in that order.

@@ -40,7 +40,7 @@ type containerRuntime struct {
 	scope         string            // the same for the systemd cgroup driver
 	// What the runtime writes before the error of a plugin that refuses a container, or a pod.
 	containerRefused, podRefused string
-	// The beginnings of the lines that check prints about the runtime.
+	// The beginnings of the lines that check prints about the runtime. VERSION stands for what the runtime reports.
 	findings []string
 }
 
@@ -160,8 +160,8 @@ func containerdRuntime(version, nri string) *containerRuntime {
 		containerRefused: "failed to create containerd container: failed to get NRI adjustment for container: rpc error: code = Unknown desc = ",
 		podRefused:       "NRI RunPodSandbox failed: rpc error: code = Unknown desc = ",
 		findings: []string{
-			"runtime: ok: the runtime is containerd ",
-			"runtime: ok: NRI of containerd ",
+			"runtime: ok: the runtime is containerd VERSION",
+			"runtime: ok: NRI of containerd VERSION can set RDT groups",
 			"runtime: ok: the OCI runtime runc 1.",
 			"runtime: ok: NRI is on: /run/nri/nri.sock answers",
 			"runtime: ok: containerd has no RDT or block I/O configuration of its own in /etc/containerd/config.toml",
