@@ -150,7 +150,14 @@ func TestARefusedContainerThatCannotBeEndedRunsAndIsRepaired(t *testing.T) {
 func (r *machineRig) missed(t *testing.T, name, request string) string {
 	t.Helper()
 	r.stop()
-	id := r.create(t, r.pod(t, name, request))
+	pod := r.pod(t, name, request)
+	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	if err != nil && strings.Contains(err.Error(), "ttrpc: closed") {
+		id, err = r.create(t, pod), nil // the runtime has noticed only with the first call that the plugin has ended
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.startNew(t)
 	return id
 }
