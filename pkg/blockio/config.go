@@ -124,8 +124,8 @@ func parsePattern(f *classes.Field) string {
 	pattern := f.Scalar()
 	if _, err := path.Match(pattern, ""); err != nil {
 		f.Report("%q is not a file name pattern; write one like /dev/sd[a-z]", pattern)
-	} else if !strings.HasPrefix(pattern, "/") {
-		f.Report("%q is not an absolute path; write one like /dev/sd[a-z]", pattern)
+	} else if !strings.HasPrefix(pattern, "/") && !isAlias(pattern) {
+		f.Report("%q is not an absolute path; write one like /dev/sd[a-z], or "+aliasRootFS+" or "+aliasEphemeral, pattern)
 	}
 	return pattern
 }

@@ -90,7 +90,7 @@ Classes:
 			`line 3: Classes.a[0].ThrottleReadBps: throttles no device; list the devices in Devices`}},
 		{"patterns", `{Classes: {a: [{Devices: ["/dev/sd[a", "sda"], Weight: 100}]}}`, []string{
 			`line 1: Classes.a[0].Devices[0]: "/dev/sd[a" is not a file name pattern; write one like /dev/sd[a-z]`,
-			`line 1: Classes.a[0].Devices[1]: "sda" is not an absolute path; write one like /dev/sd[a-z]`}},
+			`line 1: Classes.a[0].Devices[1]: "sda" is not an absolute path; write one like /dev/sd[a-z], or rootfs or ephemeral`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := parseConfig(test.section)

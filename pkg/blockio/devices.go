@@ -28,7 +28,12 @@ type match struct {
 	partitions, ignored []string
 }
 
+// matchDevices finds the disks that an entry of Devices selects.
 func matchDevices(host FS, pattern string) (match, error) {
+	if isAlias(pattern) {
+		return matchAlias(host, pattern)
+	}
+
 	var found match
 	paths, err := host.Glob(pattern)
 	if err != nil {

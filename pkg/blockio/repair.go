@@ -50,7 +50,7 @@ func (s *snapshot) differences(next *snapshot) (found []string) {
 		found = append(found, fmt.Sprintf("disk %s is new", next.machine.diskName(dev)))
 	}
 	if len(found) == 0 && !s.resolvesLike(next) {
-		found = append(found, "device files or I/O schedulers changed")
+		found = append(found, "device files, mounts or I/O schedulers changed")
 	}
 	return found
 }

@@ -99,7 +99,7 @@ func TestAChangedSchedulerIsReported(t *testing.T) {
 	if err := f.machine.WriteFile("/sys/block/sda/queue/scheduler", []byte("bfq")); err != nil {
 		t.Fatal(err)
 	}
-	f.repair("device files or I/O schedulers changed")
+	f.repair("device files, mounts or I/O schedulers changed")
 	if degraded := f.backend.Status().Degraded["heavy"]; degraded != "" {
 		t.Errorf("degraded: %s", degraded)
 	}

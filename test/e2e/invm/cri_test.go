@@ -118,6 +118,7 @@ type spec struct {
 	annotations map[string]string
 	attempt     uint32   // how often it has been restarted
 	devices     []string // block devices to pass through
+	mounts      []*cri.Mount
 }
 
 type container struct {
@@ -159,6 +160,7 @@ func (p *pod) create(t testing.TB, s spec) (*container, error) {
 		Args:        s.args,
 		Annotations: s.annotations,
 		LogPath:     fmt.Sprintf("%s-%d.log", s.name, s.attempt),
+		Mounts:      s.mounts,
 		Linux: &cri.LinuxContainerConfig{
 			Resources:       &cri.LinuxContainerResources{},
 			SecurityContext: &cri.LinuxContainerSecurityContext{NamespaceOptions: namespaces()},

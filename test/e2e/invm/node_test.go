@@ -38,6 +38,9 @@ type node struct {
 func startNode(t *testing.T) *node {
 	n := &node{kind: runtimeHere(t), cgroupV2: cgroupV2(t), amd: isAMD(t)}
 	n.kind.install(t)
+	if n.machine() == intelV2 && !bySystemd() { // the root directories of the containers are on a disk of their own
+		mountLoop(t, "/var/lib/containerd")
+	}
 	if n.cgroupV2 && !bySystemd() { // CRI-O requires controllers that systemd would have enabled
 		mustWrite(t, "/sys/fs/cgroup/cgroup.subtree_control", "+cpu +cpuset +memory +io +pids")
 	}

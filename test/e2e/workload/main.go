@@ -25,7 +25,8 @@ const usage = `usage: workload                                wait for SIGTERM
        workload await FILE TEXT                wait until a file has a text; prints how many milliseconds that took
        workload forks N SECONDS                N children that start one process after another for a while, then wait for SIGTERM
        workload fork SECONDS                   one of them
-       workload io read|write DEVICE SECONDS   direct I/O for a while; prints bytes and nanoseconds`
+       workload io read|write FILE SECONDS     direct I/O on a disk or a file for a while; prints bytes and nanoseconds
+       workload io fsync FILE SECONDS          the same with buffered writes, each followed by fsync`
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -55,7 +56,7 @@ func run(args []string) error {
 	case args[0] == "fork" && len(args) == 2:
 		return fork(args[1])
 	case args[0] == "io" && len(args) == 4:
-		return directIO(args[1], args[2], args[3])
+		return transfer(args[1], args[2], args[3])
 	}
 	return errors.New(usage)
 }
@@ -144,16 +145,23 @@ func fork(seconds string) error {
 // blockSize of one transfer is small beside the rates under test, so that the last one does not blur the measurement.
 const blockSize = 64 << 10
 
-func directIO(direction, device, seconds string) error {
+// fileSize is the size of a file that is written anew.
+const fileSize = 16 << 20
+
+// transfer reads or writes a disk or a file, again and again from its beginning to its end.
+func transfer(direction, name, seconds string) error {
 	limit, err := strconv.Atoi(seconds)
 	if err != nil {
 		return fmt.Errorf("seconds: %w", err)
 	}
-	flags, transfer := os.O_RDONLY, syscall.Pread
-	if direction == "write" {
-		flags, transfer = os.O_WRONLY, syscall.Pwrite
+	flags, transfer := os.O_RDONLY|unix.O_DIRECT, syscall.Pread
+	switch direction {
+	case "write":
+		flags, transfer = os.O_WRONLY|os.O_CREATE|unix.O_DIRECT, syscall.Pwrite
+	case "fsync":
+		flags, transfer = os.O_WRONLY|os.O_CREATE, writeAndSync
 	}
-	file, err := os.OpenFile(device, flags|unix.O_DIRECT, 0)
+	file, err := os.OpenFile(name, flags, 0o600)
 	if err != nil {
 		return err
 	}
@@ -161,6 +169,9 @@ func directIO(direction, device, seconds string) error {
 	size, err := file.Seek(0, 2)
 	if err != nil {
 		return err
+	}
+	if size == 0 {
+		size = fileSize
 	}
 	// Direct I/O needs memory that is aligned like the disk's blocks; mappings are.
 	block, err := unix.Mmap(-1, 0, blockSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
@@ -170,11 +181,20 @@ func directIO(direction, device, seconds string) error {
 	start := time.Now()
 	var done int64
 	for time.Since(start) < time.Duration(limit)*time.Second {
-		if _, err := transfer(int(file.Fd()), block, done%size); err != nil {
-			return fmt.Errorf("%s %s: %w", direction, device, err)
+		n, err := transfer(int(file.Fd()), block, done%size)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", direction, name, err)
 		}
-		done += blockSize
+		done += int64(n)
 	}
 	fmt.Println(done, time.Since(start).Nanoseconds())
 	return nil
+}
+
+func writeAndSync(file int, block []byte, offset int64) (int, error) {
+	n, err := syscall.Pwrite(file, block, offset)
+	if err == nil {
+		err = syscall.Fdatasync(file)
+	}
+	return n, err
 }

@@ -139,3 +139,17 @@ func (m *Machine) findDisk(text string) (*disk, string, error) {
 }
 
 const blanks = " \t\n"
+
+// Mount adds a line to mountinfo, e.g. "41 28 8:1 / /var rw - ext4 /dev/sda1 rw".
+func (m *Machine) Mount(line string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mountinfo = append(m.mountinfo, line)
+}
+
+// Unmount removes the lines of a mount point from mountinfo.
+func (m *Machine) Unmount(point string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mountinfo = slices.DeleteFunc(m.mountinfo, func(line string) bool { return strings.Fields(line)[4] == point })
+}

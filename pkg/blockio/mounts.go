@@ -1,0 +1,187 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+)
+
+// An alias is an entry of Devices that names disks by their use. The disks can differ between nodes.
+const (
+	// aliasRootFS names the disks below the writable layers of containers.
+	aliasRootFS = "rootfs"
+	// aliasEphemeral names the disks below the kubelet's directory, which has the emptyDir volumes.
+	aliasEphemeral = "ephemeral"
+)
+
+func isAlias(name string) bool { return name == aliasRootFS || name == aliasEphemeral }
+
+var (
+	// layerDir matches the writable layer of an overlay mount, by the layout of containerd's snapshotters and of the storage
+	// library of CRI-O.
+	layerDir = regexp.MustCompile(`^(/.+/(?:io\.containerd\.snapshotter\.v1\.\w+/snapshots|overlay))/[^/]+/(?:fs|diff)$`)
+	// kubeletDir matches the mount point of a volume of a pod.
+	kubeletDir = regexp.MustCompile(`^(/.+/pods)/[^/]+/volumes/`)
+)
+
+// aliasedDirs returns the directories of an alias. It takes them from the mounts of running pods, because the runtime
+// and the kubelet can be configured to use other directories than usual. Without such mounts, it returns the usual directories
+// that exist.
+func aliasedDirs(host FS, mounts []*mountinfo.Info, alias string) ([]string, error) {
+	match, usual := func(m *mountinfo.Info) []string { return layerDir.FindStringSubmatch(upperDir(m)) },
+		[]string{"/var/lib/containerd", "/var/lib/containers/storage"}
+	if alias == aliasEphemeral {
+		match, usual = func(m *mountinfo.Info) []string { return kubeletDir.FindStringSubmatch(m.Mountpoint) }, []string{"/var/lib/kubelet"}
+	}
+
+	var dirs []string
+	for _, mount := range mounts {
+		if found := match(mount); len(found) > 1 && !slices.Contains(dirs, found[1]) {
+			dirs = append(dirs, found[1])
+		}
+	}
+	if len(dirs) > 0 {
+		return dirs, nil
+	}
+
+	for _, dir := range usual {
+		if _, err := followSymlinks(host, dir); err == nil {
+			dirs = append(dirs, dir)
+		}
+	}
+	if len(dirs) == 0 {
+		return nil, fmt.Errorf("no mount of a running pod shows the directory, and there is no %s", strings.Join(usual, " or "))
+	}
+	return dirs, nil
+}
+
+// upperDir returns the directory of the writable layer of an overlay mount.
+func upperDir(m *mountinfo.Info) string {
+	if m.FSType != "overlay" {
+		return ""
+	}
+	for option := range strings.SplitSeq(m.VFSOptions, ",") {
+		if dir, found := strings.CutPrefix(option, "upperdir="); found {
+			return dir
+		}
+	}
+	return ""
+}
+
+func matchAlias(host FS, alias string) (match, error) {
+	data, err := host.ReadFile("/proc/1/mountinfo")
+	if err != nil {
+		return match{}, fmt.Errorf("find the disk of %s: %w", alias, err)
+	}
+	mounts, err := mountinfo.GetMountsFromReader(bytes.NewReader(data), nil)
+	if err != nil {
+		return match{}, fmt.Errorf("find the disk of %s in mountinfo: %w", alias, err)
+	}
+
+	var found match
+	dirs, err := aliasedDirs(host, mounts, alias)
+	for _, dir := range dirs {
+		disks, dirErr := disksOfDir(host, mounts, dir)
+		found.disks, err = append(found.disks, disks...), errors.Join(err, dirErr)
+	}
+	if err != nil {
+		found.ignored = []string{fmt.Sprintf("%s is ignored: %v", alias, err)}
+	}
+	return found, nil
+}
+
+// disksOfDir returns the disks of the filesystem that has a directory.
+func disksOfDir(host FS, mounts []*mountinfo.Info, dir string) ([]disk, error) {
+	if target, err := followSymlinks(host, dir); err == nil {
+		dir = target // in a container, directories of the host may be missing
+	}
+
+	var deepest *mountinfo.Info
+	for _, mount := range mounts {
+		isAbove := strings.HasPrefix(dir+"/", strings.TrimSuffix(mount.Mountpoint, "/")+"/")
+		if isAbove && (deepest == nil || len(mount.Mountpoint) >= len(deepest.Mountpoint)) {
+			deepest = mount // of several mounts on one directory, the last hides the others
+		}
+	}
+	if deepest == nil {
+		return nil, fmt.Errorf("%s is on no mounted filesystem", dir)
+	}
+
+	disks, err := disksOfMount(host, deepest)
+	if err != nil {
+		return nil, fmt.Errorf("%s is on %s: %w", dir, deepest.FSType, err)
+	}
+	return disks, nil
+}
+
+// errNoBlockDevice is the error for filesystems whose I/O is not limited by limits of a block device.
+var errNoBlockDevice = errors.New("this filesystem has no block device")
+
+// disksOfMount returns the disks with the data of a mounted filesystem. The data of overlay, tmpfs, FUSE and network
+// filesystems is on no block device, or on one that these filesystems do not name. Their device numbers have the major number 0.
+func disksOfMount(host FS, m *mountinfo.Info) ([]disk, error) {
+	switch {
+	case m.FSType == "btrfs":
+		return disksOfBtrfs(host, m.Source)
+	case m.Major == 0 || strings.HasPrefix(m.FSType, "fuse"):
+		return nil, errNoBlockDevice
+	}
+	whole, _, err := wholeDisk(host, device{uint32(m.Major), uint32(m.Minor)}) //nolint:gosec // the kernel's numbers fit
+	return []disk{whole}, err
+}
+
+// disksOfBtrfs returns all disks of a btrfs. The mount has an anonymous device number, and its source is one of the disks.
+func disksOfBtrfs(host FS, source string) ([]disk, error) {
+	node, err := followSymlinks(host, source)
+	if err != nil {
+		return nil, err
+	}
+	major, minor, err := host.BlockDevice(node)
+	if err != nil {
+		return nil, err
+	}
+	files, err := host.Glob("/sys/fs/btrfs/*/devices/*/dev")
+	if err != nil {
+		return nil, err
+	}
+
+	byFilesystem := map[string][]device{}
+	filesystem := ""
+	for _, file := range files {
+		number, err := host.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		dev, err := parseDevice(strings.TrimSpace(string(number)))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		of := path.Dir(path.Dir(file))
+		byFilesystem[of] = append(byFilesystem[of], dev)
+		if dev == (device{major, minor}) {
+			filesystem = of
+		}
+	}
+
+	var disks []disk
+	for _, dev := range byFilesystem[filesystem] {
+		whole, _, err := wholeDisk(host, dev)
+		if err != nil {
+			return nil, err
+		}
+		disks = append(disks, whole)
+	}
+	if len(disks) == 0 {
+		return nil, fmt.Errorf("%s is not in /sys/fs/btrfs", source)
+	}
+	return disks, nil
+}

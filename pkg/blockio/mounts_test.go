@@ -1,0 +1,137 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+const (
+	rootMount    = "28 1 8:1 / / rw - ext4 /dev/sda1 rw"
+	layerOf      = "99 28 0:50 / %s rw - overlay overlay rw,lowerdir=/l/1:/l/2,upperdir=%s,workdir=/w"
+	volumeOf     = "98 28 0:51 / %s/pods/6f0c/volumes/kubernetes.io~projected/token rw - tmpfs tmpfs rw"
+	someKubelet  = "/var/lib/kubelet"
+	aliasSection = "Classes: {all: [{Devices: [rootfs], ThrottleReadBps: 1M}, {Devices: [ephemeral], ThrottleWriteBps: 2M}]}"
+)
+
+func mounted(lines ...string) *simcgroup.Machine {
+	m := disks(simcgroup.New())
+	m.Mount(rootMount)
+	for _, line := range lines {
+		m.Mount(line)
+	}
+	return m
+}
+
+func TestAliasesAreTheDisksOfTheRuntimeAndOfTheKubelet(t *testing.T) {
+	for _, test := range []struct {
+		name, alias string
+		machine     *simcgroup.Machine
+		want        string
+	}{
+		{"containerd, on the disk of the root", "rootfs",
+			mounted(fmt.Sprintf(layerOf, "/run/x", "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs")), "sda (8:0)"},
+		{"containerd, on a disk of its own", "rootfs",
+			mounted("40 28 8:16 / /data rw - xfs /dev/sdb rw",
+				fmt.Sprintf(layerOf, "/run/x", "/data/k3s/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs")), "sdb (8:16)"},
+		{"CRI-O, on device mapper", "rootfs",
+			mounted("40 28 253:0 / /var/lib/containers rw - xfs /dev/mapper/data rw",
+				fmt.Sprintf(layerOf, "/var/lib/containers/storage/overlay/ab/merged", "/var/lib/containers/storage/overlay/ab/diff")), "dm-0 (253:0)"},
+		{"the overlay of a user is no layer of a container", "rootfs",
+			func() *simcgroup.Machine {
+				m := mounted("40 28 8:16 / /home rw - ext4 /dev/sdb rw", fmt.Sprintf(layerOf, "/merged", "/home/upper"))
+				m.AddFile("/var/lib/containerd/x", "")
+				return m
+			}(), "sda (8:0)"},
+		{"a usual directory that is a symbolic link", "rootfs",
+			func() *simcgroup.Machine {
+				m := mounted("40 28 8:16 / /data rw - ext4 /dev/sdb rw")
+				m.AddSymlink("/var/lib/containers/storage", "/data/storage")
+				m.AddFile("/data/storage/x", "")
+				return m
+			}(), "sdb (8:16)"},
+		{"the kubelet's directory, hidden by a second mount", "ephemeral",
+			mounted("40 28 8:16 / /kubelet rw - ext4 /dev/sdb rw", "41 40 7:0 / /kubelet rw - ext4 /dev/loop0 rw", fmt.Sprintf(volumeOf, "/kubelet")),
+			"loop0 (7:0)"},
+		{"a directory with a longer name is another one", "ephemeral",
+			mounted("40 28 8:16 / /var/lib/kube rw - ext4 /dev/sdb rw", fmt.Sprintf(volumeOf, someKubelet)), "sda (8:0)"},
+		{"btrfs, on two disks", "ephemeral",
+			func() *simcgroup.Machine {
+				m := mounted("40 28 0:60 /sub /var/lib/kubelet rw - btrfs /dev/mapper/data rw,subvol=/sub", fmt.Sprintf(volumeOf, someKubelet))
+				m.AddSymlink("/dev/mapper/data", "../dm-0")
+				m.AddSymlink("/sys/fs/btrfs/aa/devices/loop0", "../../../../devices/virtual/block/loop0")
+				m.AddSymlink("/sys/fs/btrfs/bb/devices/dm-0", "../../../../devices/virtual/block/dm-0")
+				m.AddSymlink("/sys/fs/btrfs/bb/devices/sda1", "../../../../devices/virtual/block/sda/sda1")
+				return m
+			}(), "dm-0 (253:0), sda (8:0)"},
+		{"nothing", "rootfs", mounted(),
+			"rootfs is ignored: no mount of a running pod shows the directory, and there is no /var/lib/containerd or /var/lib/containers/storage"},
+		{"tmpfs", "ephemeral", mounted("40 28 0:40 / /var/lib/kubelet rw - tmpfs tmpfs rw", fmt.Sprintf(volumeOf, someKubelet)),
+			"ephemeral is ignored: /var/lib/kubelet/pods is on tmpfs: this filesystem has no block device"},
+		{"NFS", "ephemeral", mounted("40 28 0:40 / /var/lib/kubelet rw - nfs4 server:/k rw", fmt.Sprintf(volumeOf, someKubelet)),
+			"ephemeral is ignored: /var/lib/kubelet/pods is on nfs4: this filesystem has no block device"},
+		{"FUSE on a disk", "ephemeral", mounted("40 28 8:16 / /var/lib/kubelet rw - fuseblk /dev/sdb rw", fmt.Sprintf(volumeOf, someKubelet)),
+			"ephemeral is ignored: /var/lib/kubelet/pods is on fuseblk: this filesystem has no block device"},
+	} {
+		t.Run(test.alias+": "+test.name, func(t *testing.T) {
+			found, err := matchDevices(test.machine, test.alias)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := slices.Concat(found.ignored, found.partitions)
+			for _, disk := range found.disks {
+				got = append(got, disk.String())
+			}
+			if diff := cmp.Diff(test.want, strings.Join(got, ", ")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAliasesFollowDirectoriesThatMove(t *testing.T) {
+	m := mounted(fmt.Sprintf(layerOf, "/run/x", "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs"), fmt.Sprintf(volumeOf, someKubelet))
+	f := newFixture(t, m, classes.PodScope).apply(aliasSection)
+	f.enforce(pod(), "", "all")
+	const podMax = "/sys/fs/cgroup/kubepods/pod1/io.max"
+	f.want(podMax, "8:0 rbps=1000000 wbps=2000000 riops=max wiops=max\n")
+
+	m.Mount("40 28 8:16 / /var/lib/kubelet rw - ext4 /dev/sdb rw")
+	f.repair("device files, mounts or I/O schedulers changed")
+	f.enforce(pod(), "all", "all")
+	f.want(podMax, "8:16 rbps=max wbps=2000000 riops=max wiops=max\n8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
+
+	m.Unmount(someKubelet)
+	m.Mount("40 28 0:40 / /var/lib/kubelet rw - tmpfs tmpfs rw")
+	f.repair("device files, mounts or I/O schedulers changed")
+	f.enforce(pod(), "all", "all")
+	f.want(podMax, "8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
+	if got, want := f.backend.Status().Degraded["all"], "pattern ephemeral matches no block device on this machine"; got != want {
+		t.Errorf("degraded: %q, want %q", got, want)
+	}
+}
+
+func FuzzAliases(f *testing.F) {
+	for _, line := range []string{rootMount, fmt.Sprintf(layerOf, "/x", "/var/lib/containers/storage/overlay/ab/diff"), fmt.Sprintf(volumeOf, someKubelet), "bad"} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, mountinfo string) {
+		m := disks(simcgroup.New())
+		m.AddFile("/proc/1/mountinfo", mountinfo)
+		for _, alias := range []string{aliasRootFS, aliasEphemeral} {
+			found, err := matchDevices(m, alias)
+			if err == nil && len(found.disks) == 0 && len(found.ignored) == 0 {
+				t.Errorf("%s is no disk, without a reason", alias)
+			}
+		}
+	})
+}

@@ -1,0 +1,95 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// mountLoop mounts a new ext4 on a loop device, whose file is in memory, and returns the number of the device.
+func mountLoop(t testing.TB, dir string) string {
+	t.Helper()
+	file := filepath.Join("/var", strings.ReplaceAll(dir, "/", "_")+".img")
+	mustWrite(t, file, "")
+	must(t, os.Truncate(file, 512<<20))
+	_, err := output("mke2fs", "-F", "-b", "4096", file)
+	must(t, err)
+	must(t, os.MkdirAll(dir, 0o755))
+	_, err = output("mount", "-t", "ext4", "-o", "loop", file, dir)
+	must(t, err)
+	return numberOf(t, dir)
+}
+
+// numberOf returns the number of the device that a directory is on.
+func numberOf(t testing.TB, dir string) string {
+	t.Helper()
+	var stat unix.Stat_t
+	must(t, unix.Stat(dir, &stat))
+	return fmt.Sprintf("%d:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev))
+}
+
+// aliases: a class limits writes to the root directory of a container and to an emptyDir, also after the directory has moved.
+func aliases(t *testing.T, p *pod) {
+	n := p.node
+	const kubelet, emptyDir = "/var/lib/kubelet", "/var/lib/kubelet/pods/uid-shared/volumes/kubernetes.io~empty-dir/scratch"
+	t.Cleanup(func() { writeClassFile(t, classFile) })
+	writeClassFile(t, strings.Replace(classFile, "slower: [{Devices: [/dev/vda], ThrottleReadBps: 700k}]",
+		"slower: [{Devices: [rootfs], ThrottleWriteBps: 3M}, {Devices: [ephemeral], ThrottleWriteBps: 2M, ThrottleReadBps: 1M}]", 1))
+	eventually(t, "the class is degraded without the directory", func() error {
+		for _, r := range n.status(t).GetResources().GetContainerQosResources() {
+			for _, class := range r.GetClasses() {
+				if class.GetName() == "slower" && strings.Contains(class.GetDegraded(), "ephemeral matches no block device") {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("%v", n.status(t).GetResources())
+	})
+
+	scratch := mountLoop(t, kubelet)
+	must(t, os.MkdirAll(emptyDir, 0o755))
+	c := p.run(t, spec{name: "reloaded", mounts: []*cri.Mount{{ContainerPath: "/scratch", HostPath: emptyDir}}})
+	layers := numberOf(t, "/var/lib/containerd")
+	want := ioLimits{layers: {"wbps": "3000000"}, scratch: {"rbps": "1000000", "wbps": "2000000"}}
+	eventually(t, "both disks are throttled", func() error { return n.hasLimits(t, c, want) })
+	for _, l := range []limit{
+		{"write", "/layer", 3e6}, {"fsync", "/layer", 3e6}, {"write", "/scratch/file", 2e6}, {"fsync", "/scratch/file", 2e6}, {"read", "/scratch/file", 1e6},
+	} {
+		l.measure(t, c)
+	}
+
+	must(t, unix.Unmount(kubelet, unix.MNT_DETACH))
+	eventually(t, "nothing limits the disk that the kubelet's directory was on", func() error {
+		return n.hasLimits(t, c, ioLimits{layers: {"wbps": "3000000"}})
+	})
+	must(t, os.RemoveAll(kubelet))
+	c.remove(t) // its class has other limits than that of classFile
+}
+
+// hasLimits compares the throttles of a container.
+func (n *node) hasLimits(t testing.TB, c *container, want ioLimits) error {
+	if got := n.limits(t, c.cgroup()); fmt.Sprint(got) != fmt.Sprint(want) {
+		return fmt.Errorf("throttles %v, want %v", got, want)
+	}
+	return nil
+}
+
+// measure measures that I/O is not faster than the limit. A busy host can make it slower than the limit.
+func (l limit) measure(t testing.TB, c *container) {
+	t.Helper()
+	rate := bytesPerSecond(t, c.exec(t, "io", l.direction, l.disk, "8"))
+	t.Logf("%s of %s: %.3g B/s under a limit of %.3g", l.direction, l.disk, rate, l.want)
+	if rate > 1.2*l.want {
+		t.Errorf("%s of %s: %.3g B/s, want at most %.3g and 20%%", l.direction, l.disk, rate, l.want)
+	}
+}
