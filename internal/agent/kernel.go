@@ -25,9 +25,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 )
 
-// threadsInterval is how often the agent calls MoveThreads. MoveThreads moves threads into the class of their
-// container if the container's class was changed.
+// threadsInterval is how often the agent calls MoveThreads, unless the calls take long. MoveThreads moves threads into the class
+// of their container if the container's class was changed.
 const threadsInterval = 500 * time.Millisecond
+
+// untilThreads returns the time until the next call of MoveThreads, from how long the last one took. It limits the calls to 2% of
+// a CPU: with hundreds of changed containers, or on a CPU that is busy, they are fewer.
+func untilThreads(took time.Duration) time.Duration { return max(threadsInterval, 49*took) }
 
 // settling returns how long the agent waits before each repair that follows the addition or removal of a device, or the
 // removal of a resctrl group. The first repair finds the device's file, and the later ones find the links that udev creates.
@@ -38,7 +42,7 @@ func settling() []time.Duration {
 // repair corrects drift periodically, and after disks were added or removed or resctrl groups were removed. It calls watch after
 // each repair.
 func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{}, watch func()) error {
-	repair, moveThreads := time.NewTicker(a.options.RepairInterval), time.NewTicker(threadsInterval)
+	repair, moveThreads := time.NewTicker(a.options.RepairInterval), time.NewTimer(threadsInterval)
 	defer repair.Stop()
 	defer moveThreads.Stop()
 	settle := newSettler(settling())
@@ -59,7 +63,9 @@ func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{
 			n.Repair(ctx)
 			watch()
 		case <-moveThreads.C:
+			began := time.Now()
 			n.MoveThreads(ctx)
+			moveThreads.Reset(untilThreads(time.Since(began)))
 		}
 	}
 }
