@@ -145,7 +145,7 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 	})
 
 	if listener != nil {
-		group.Go(func() error { return newMetricsServer(n, hooks).Serve(ctx, listener) })
+		group.Go(func() error { return newMetricsServer(n, hooks, a.kinds).Serve(ctx, listener) })
 	}
 	return waitAtMost(ctx, group, stopTime)
 }

@@ -167,6 +167,10 @@ func TestProbesAndMetricsReportAHealthyAgent(t *testing.T) {
 	if _, body := r.get(t, "/metrics"); !strings.Contains(body, "qos_config_last_reload_successful 1") {
 		t.Errorf("metrics do not report that the class files are applied:\n%s", body)
 	}
+	if err := r.run(t, "test.example/cache=gold"); err != nil {
+		t.Fatal(err)
+	}
+	r.until(t, "/metrics", `qos_class_used_bytes_total{class="gold",resource="test.example/cache"} 0`)
 }
 
 func TestWithWrongClassFilesRequestsAreRefused(t *testing.T) {

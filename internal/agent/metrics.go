@@ -13,11 +13,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func newMetricsServer(n *node.Node, hooks *hookMetrics) *metrics.Server {
+func newMetricsServer(n *node.Node, hooks *hookMetrics, kinds []classes.Kind) *metrics.Server {
 	registry := metrics.NewRegistry()
-	registry.MustRegister(hooks.seconds, hooks.errors, newCollector(n))
+	registry.MustRegister(hooks.seconds, hooks.errors, newCollector(n), newUsageCollector(n, kinds))
 	return metrics.NewServer(registry, func() error { return ready(n.Status()) })
 }
 

@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node is the core of the plugin. A Node combines the state store, the hooks that the runtime calls, and the
-// reconciler. It knows the resources of this machine, the containers and pods, and their classes.
+// Package node is the core of the plugin. A Node combines the state store, the hooks that the runtime calls, the
+// reconciler, and the meter. It knows the resources of this machine, the containers and pods, and their classes.
 package node
 
 import (
@@ -12,6 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/admission"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -37,13 +38,15 @@ type Node struct {
 	*state.Store
 	*admission.Hooks
 	*reconcile.Reconciler
+	*usage.Meter
 }
 
 // New returns a node that offers no classes yet.
 func New(o Options) *Node {
 	store := state.New(o.Changes, o.Now)
+	meter := usage.New(store, o.Now)
 	return &Node{
-		Store: store, Hooks: admission.New(store, o.Kill),
-		Reconciler: reconcile.New(store, o.Kinds, store.Changes(), o.StartTime, o.HasCgroup, o.Log),
+		Store: store, Hooks: admission.New(store, o.Kill, meter), Meter: meter,
+		Reconciler: reconcile.New(store, o.Kinds, store.Changes(), o.StartTime, o.HasCgroup, meter.Before, o.Log),
 	}
 }

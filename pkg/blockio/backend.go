@@ -63,6 +63,7 @@ func Kind(opts Options) classes.Kind {
 			b.live.Store(&snapshot{})
 			return b
 		},
+		Measures: measures(),
 	}
 }
 

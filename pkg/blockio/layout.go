@@ -19,6 +19,8 @@ type layout interface {
 	files(weights []weightFile) []string
 	// parse adds the content of a file to a state.
 	parse(state values, file string, data []byte) error
+	// usage returns the parser of each file that counts I/O.
+	usage() map[string]parseUsage
 }
 
 func layoutOf(version int) layout {

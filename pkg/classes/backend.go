@@ -24,6 +24,8 @@ type Kind struct {
 	Parse func(section *Field) BackendConfig
 	// New makes the backend of one resource. It does no I/O.
 	New func(resource string, scope Scope) Backend
+	// Measures has what the backends measure, if they are a ClassMeter or a HolderMeter.
+	Measures []Measure
 }
 
 // BackendConfig is the result of Kind.Parse.

@@ -315,5 +315,7 @@ func Kind(opts Options) classes.Kind {
 		Mutable: true,
 		Parse:   ParseConfig,
 		New:     func(string, classes.Scope) classes.Backend { return New(opts) },
+
+		Measures: measures(),
 	}
 }

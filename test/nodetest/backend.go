@@ -37,12 +37,15 @@ type Backend struct {
 	// strays are the targets with threads outside of their class. targets are those of MoveThreads, with the class.
 	strays  map[string]bool
 	targets []string
+	// used is the usage of each target, by ID.
+	used map[string]float64
 }
 
 // NewBackend makes a backend without classes.
 func NewBackend() *Backend {
 	return &Backend{
 		enforced: map[string]string{}, strays: map[string]bool{}, failures: map[string]error{}, stuck: map[string]<-chan struct{}{}, reached: map[string]func(){},
+		used: map[string]float64{},
 	}
 }
 
@@ -57,7 +60,7 @@ func (c Config) ClassNames() []string { return c.Names }
 // Kind makes a kind of resource whose backend is b, or one of them by the resource's name.
 func Kind(field string, scopes []classes.Scope, backends map[string]*Backend) classes.Kind {
 	return classes.Kind{
-		Field: field, Scopes: scopes, Mutable: true,
+		Field: field, Scopes: scopes, Mutable: true, Measures: []classes.Measure{{Name: Used, Help: "Bytes that a class has used."}},
 		Parse: func(section *classes.Field) classes.BackendConfig {
 			var config Config
 			for _, name := range section.Fields("names")["names"].Items() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -19,13 +20,14 @@ import (
 type Hooks struct {
 	store *state.Store
 	kill  Kill
+	meter *usage.Meter
 }
 
 // Kill ends all processes of a container.
 type Kill func(container classes.Holder) error
 
 // New returns the hooks of a node.
-func New(store *state.Store, kill Kill) *Hooks { return &Hooks{store, kill} }
+func New(store *state.Store, kill Kill, meter *usage.Meter) *Hooks { return &Hooks{store, kill, meter} }
 
 // CreateContainer assigns classes to a container that is about to be created. It returns what the runtime must set
 // for these classes. If it returns an error, it assigns nothing. It works in memory only.
@@ -45,6 +47,7 @@ func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.C
 	if err != nil {
 		return nil, err
 	}
+	h.meter.Started(e)
 	return h.enforcement(e), nil
 }
 
@@ -73,12 +76,18 @@ func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error,
 }
 
 // Stop frees the slots of a container that has stopped or is removed. It may be called several times for the same ID, and
-// for unknown IDs.
-func (h *Hooks) Stop(id string) { h.store.Release(id) }
+// for unknown IDs. It first reads what the container has used, and waits a tenth of a second at most for the kernel.
+func (h *Hooks) Stop(id string) {
+	h.meter.Last(id)
+	h.store.Release(id)
+}
 
 // StopPod frees the slots of a pod sandbox that has stopped or is removed, and of its containers. It may be called several
-// times for the same ID, and for unknown IDs.
-func (h *Hooks) StopPod(sandboxID string) { h.store.ReleasePod(sandboxID) }
+// times for the same ID, and for unknown IDs. Like Stop, it first reads what the pod has used.
+func (h *Hooks) StopPod(sandboxID string) {
+	h.meter.Last(sandboxID)
+	h.store.ReleasePod(sandboxID)
+}
 
 func (h *Hooks) enforcement(e state.Entry) func(context.Context) error {
 	steps := reconcile.Enforcement(e)

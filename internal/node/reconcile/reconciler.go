@@ -30,6 +30,9 @@ type StartTime func(pid int) (at uint64, exists bool)
 // HasCgroup reports whether a container has a cgroup.
 type HasCgroup func(classes.Holder) bool
 
+// BeforeMove is called before a holder leaves the class from of a resource.
+type BeforeMove func(ctx context.Context, h classes.Holder, resource, from string)
+
 // Reconciler applies configurations and enforces desired classes. It is safe for concurrent use.
 type Reconciler struct {
 	store     *state.Store
@@ -37,6 +40,7 @@ type Reconciler struct {
 	changes   state.Changes
 	startTime StartTime
 	hasCgroup HasCgroup
+	before    BeforeMove
 	log       *slog.Logger
 
 	runtime atomic.Pointer[Runtime]
@@ -56,14 +60,15 @@ type Reconciler struct {
 // New returns a reconciler. If startTime is nil, the start times of processes are unknown. If hasCgroup is nil, every container
 // counts as created.
 func New(
-	store *state.Store, kinds []classes.Kind, changes state.Changes, startTime StartTime, hasCgroup HasCgroup, log *slog.Logger,
+	store *state.Store, kinds []classes.Kind, changes state.Changes, startTime StartTime, hasCgroup HasCgroup, before BeforeMove,
+	log *slog.Logger,
 ) *Reconciler {
 	byField := map[string]classes.Kind{}
 	for _, kind := range kinds {
 		byField[kind.Field] = kind
 	}
 	return &Reconciler{
-		store: store, kinds: byField, changes: changes, startTime: startTime, hasCgroup: hasCgroup, log: log,
+		store: store, kinds: byField, changes: changes, startTime: startTime, hasCgroup: hasCgroup, before: before, log: log,
 		round: semaphore.NewWeighted(1), threadErrs: map[string]string{},
 	}
 }

@@ -62,6 +62,11 @@ func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) e
 		return r.runtimeErr
 	}
 
+	for _, s := range steps {
+		if s.From != s.To {
+			r.before(ctx, h, s.Resource, s.From)
+		}
+	}
 	err = r.updateRuntime(ctx, h, unified)
 	switch {
 	case errors.Is(err, state.ErrRuntimeBusy):

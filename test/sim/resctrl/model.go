@@ -62,6 +62,8 @@ type group struct {
 	exclusive bool
 	cpus      uint64
 	mons      map[string]*group
+	// counts has what the counters show, by their path below the group. Others show 0.
+	counts map[string]string
 }
 
 func (g *group) control() *group {

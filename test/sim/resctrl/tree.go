@@ -45,6 +45,8 @@ func (f *FS) lookup(name string) (*group, string, error) {
 		return nil, "", syscall.EISDIR
 	case g == f.live.root && strings.HasPrefix(file, "info/"), slices.Contains(f.files(g), file):
 		return g, file, nil
+	case strings.HasPrefix(file, "mon_data/") && slices.Contains(f.counters(), file):
+		return g, file, nil
 	}
 	if _, err := f.list(name); err == nil {
 		return nil, "", syscall.EISDIR
@@ -84,6 +86,9 @@ func (f *FS) read(name string) (string, error) {
 		return fmt.Sprintf("%x\n", g.cpus), nil
 	case "cpus_list":
 		return cpuList(g.cpus) + "\n", nil
+	}
+	if strings.HasPrefix(file, "mon_data/") {
+		return g.count(file) + "\n", nil
 	}
 	text, ok := f.live.info(f.spec)[strings.TrimPrefix(file, "info/")]
 	if !ok {
@@ -144,8 +149,8 @@ func (f *FS) list(name string) ([]string, error) {
 		return names, nil
 	case inside == "mon_groups" && g.parent == nil:
 		return slices.Collect(maps.Keys(g.mons)), nil
-	case inside == "mon_data":
-		return nil, nil
+	case elements[0] == "mon_data":
+		return f.listCounters(inside)
 	case g == f.live.root && elements[0] == "info":
 		return f.listInfo(inside)
 	case slices.Contains(f.files(g), inside):

@@ -1,0 +1,198 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package usage measures what classes, containers and pods use, when somebody asks for it.
+package usage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// These constants limit how much the kernel is asked, and how long a caller waits for it.
+const (
+	// minAge is the age from which a sample is measured again. A sample of 500 containers makes about 1000 system calls.
+	minAge = time.Second
+	// sampleTime limits a whole sample, and readTime the reading of one class or container.
+	sampleTime = 5 * time.Second
+	readTime   = time.Second
+	// lastTime limits the last reading of a container, for which the runtime waits.
+	lastTime = 100 * time.Millisecond
+)
+
+// Meter measures usage. It reads nothing from the kernel by itself: Usage reads all values. Last and Before read those of one
+// container, because they are lost or count for another class later. Meter is safe for concurrent use.
+type Meter struct {
+	store *state.Store
+	now   func() time.Time
+	// sampling serializes the samples. It guards sample.
+	sampling *semaphore.Weighted
+	sample   Sample
+
+	mu sync.Mutex // guards the fields below
+	// base has the last reading of each class and holder. The usage of a holder counts from its first reading, or from 0 if
+	// Started has recorded an empty reading.
+	base map[key]classes.Reading
+	// totals has the usage of each class since the process started.
+	totals map[class]classes.Reading
+}
+
+type class struct{ resource, name string }
+
+// key identifies a class with an empty ID, or a holder with an empty class.
+type key struct{ resource, class, id string }
+
+// Sample is the usage at one moment.
+type Sample struct {
+	Time    time.Time
+	Classes []Class
+	Holders []Holder
+}
+
+// Class is the usage of a class. Cumulative values count from the start of this process. The values of a class whose holders are
+// measured include those of ended holders.
+type Class struct {
+	Resource, Class string
+	Reading         classes.Reading
+}
+
+// Holder is the usage of a running container or pod in its present class. Cumulative values count from the creation of its cgroup.
+type Holder struct {
+	classes.Holder
+	Resource, Class string
+	Reading         classes.Reading
+}
+
+// New returns a meter. If now is nil, it uses time.Now.
+func New(store *state.Store, now func() time.Time) *Meter {
+	if now == nil {
+		now = time.Now
+	}
+	return &Meter{
+		store: store, now: now, sampling: semaphore.NewWeighted(1), base: map[key]classes.Reading{}, totals: map[class]classes.Reading{},
+	}
+}
+
+// Usage returns the usage of all classes, containers and pods. It returns the last sample if that is younger than a second, and
+// measures otherwise. What the kernel does not answer in time is missing in the sample.
+func (m *Meter) Usage(ctx context.Context) (Sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, sampleTime)
+	defer cancel()
+	if err := m.sampling.Acquire(ctx, 1); err != nil {
+		return Sample{}, fmt.Errorf("wait for another measurement: %w", err)
+	}
+	defer m.sampling.Release(1)
+
+	if age := m.now().Sub(m.sample.Time); age >= minAge || age < 0 {
+		m.sample = m.measure(ctx)
+	}
+	return m.sample, nil
+}
+
+// Started records that all of the usage of a container belongs to its class. The caller must call it before the container's first
+// instruction. The usage of other containers counts from their first reading, because their earlier classes are unknown.
+func (m *Meter) Started(e state.Entry) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, a := range e.Assignments {
+		m.base[key{resource: a.Resource, id: e.ID}] = classes.Reading{}
+	}
+}
+
+// Last reads the usage of a container or pod that has ended, while its cgroup still exists. It must be called before the store
+// releases the holder.
+func (m *Meter) Last(id string) {
+	e, known := m.store.Get(id)
+	if !known || !e.Started {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(context.Background(), lastTime)
+	defer cancel()
+	for _, a := range e.Assignments {
+		m.count(ctx, e.Holder, a.Resource, e.ObservedClass(a.Resource))
+		m.mu.Lock()
+		delete(m.base, key{resource: a.Resource, id: id})
+		m.mu.Unlock()
+	}
+}
+
+// Before reads the usage of a holder that is about to leave a class, so that it counts for this class.
+func (m *Meter) Before(ctx context.Context, h classes.Holder, resource, from string) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	if m.sampling.Acquire(ctx, 1) == nil {
+		defer m.sampling.Release(1)
+		m.count(ctx, h, resource, from)
+	}
+}
+
+// count reads the usage of a holder, and adds what is new to the totals of a class. A value that has decreased adds nothing: the
+// kernel began to count anew, e.g. because the disk was removed and added again. ok is false if there is no reading.
+func (m *Meter) count(ctx context.Context, h classes.Holder, resource, name string) (reading classes.Reading, ok bool) {
+	r, _ := m.store.Resource(resource)
+	meter, ok := r.Backend.(classes.HolderMeter)
+	if !ok || r.Unavailable != nil {
+		return nil, false
+	}
+
+	call := state.Call{Resource: "usage of " + resource, HolderID: h.ID}
+	reading, err := read(ctx, m.store, call, fmt.Sprintf("measure %s of %s", resource, h), func(ctx context.Context) (classes.Reading, error) {
+		return meter.MeasureHolder(ctx, h)
+	})
+	if err != nil {
+		return nil, false
+	}
+	m.add(key{resource: resource, id: h.ID}, class{resource, name}, reading)
+	return reading, true
+}
+
+// read limits the time of a call into the kernel.
+func read(
+	ctx context.Context, store *state.Store, call state.Call, what string, do func(context.Context) (classes.Reading, error),
+) (classes.Reading, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, readTime, errors.New("the kernel did not answer in time"))
+	defer cancel()
+	return reconcile.Await(ctx, store, call, what, func() (classes.Reading, error) { return do(ctx) })
+}
+
+// add adds the growth of cumulative values since the last reading to the totals of a class.
+func (m *Meter) add(k key, c class, reading classes.Reading) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
+	totals := m.totals[c]
+	if totals == nil {
+		totals = classes.Reading{}
+		m.totals[c] = totals
+	}
+	base, known := m.base[k]
+	for series, value := range reading {
+		if before, counted := base[series]; series.Cumulative() && known && (counted || k.id != "") {
+			totals[series] += max(0, value-before)
+		} else if series.Cumulative() {
+			totals[series] += 0
+		}
+	}
+
+	// A value that is missing in this reading keeps its base.
+	merged := maps.Clone(base)
+	if merged == nil {
+		merged = classes.Reading{}
+	}
+	maps.Copy(merged, reading)
+	m.base[k] = merged
+}

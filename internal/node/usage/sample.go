@@ -1,0 +1,134 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package usage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// measure takes a sample. The caller has acquired sampling.
+func (m *Meter) measure(ctx context.Context) Sample {
+	status := m.store.Status()
+	entries := m.forget(status)
+
+	sample := Sample{Time: m.now()}
+	for _, resource := range status.Resources {
+		if resource.Unavailable != nil {
+			continue
+		}
+		backend, _ := m.store.Resource(resource.Name)
+		switch backend.Backend.(type) {
+		case classes.ClassMeter:
+			sample.Classes = append(sample.Classes, m.measureClasses(ctx, resource)...)
+		case classes.HolderMeter:
+			sample.Holders = append(sample.Holders, m.measureHolders(ctx, resource.Name, entries)...)
+			sample.Classes = append(sample.Classes, m.totalsOf(resource)...)
+		}
+	}
+	return sample
+}
+
+// namesOf returns all classes of a resource: the system default, those that are offered, and those that are in use.
+func namesOf(resource state.ResourceStatus) []string {
+	names := []string{classes.SystemDefault}
+	for _, offered := range resource.Classes {
+		names = append(names, offered.Name)
+	}
+	names = slices.AppendSeq(names, maps.Keys(resource.InUse))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// measureClasses measures the classes of a resource as a whole. A class has only the series that the kernel shows now.
+func (m *Meter) measureClasses(ctx context.Context, resource state.ResourceStatus) (all []Class) {
+	backend, _ := m.store.Resource(resource.Name)
+	meter, _ := backend.Backend.(classes.ClassMeter)
+	for _, name := range namesOf(resource) {
+		call := state.Call{Resource: "usage of " + resource.Name, Class: name}
+		what := fmt.Sprintf("measure class %q of %s", name, resource.Name)
+		reading, _ := read(ctx, m.store, call, what, func(ctx context.Context) (classes.Reading, error) {
+			return meter.MeasureClass(ctx, name)
+		})
+		if len(reading) == 0 {
+			continue // the next sample tries again
+		}
+
+		m.add(key{resource: resource.Name, class: name}, class{resource.Name, name}, reading)
+		totals := m.total(class{resource.Name, name})
+		for series := range reading {
+			if series.Cumulative() {
+				reading[series] = totals[series]
+			}
+		}
+		all = append(all, Class{resource.Name, name, reading})
+	}
+	return all
+}
+
+// measureHolders measures the running holders that have a class of a resource.
+func (m *Meter) measureHolders(ctx context.Context, resource string, entries []state.Entry) (all []Holder) {
+	for _, e := range entries {
+		assigned := slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return a.Resource == resource })
+		if !assigned || !e.Started {
+			continue
+		}
+		class := e.ObservedClass(resource)
+		if reading, ok := m.count(ctx, e.Holder, resource, class); ok {
+			all = append(all, Holder{e.Holder, resource, class, reading})
+		}
+	}
+	slices.SortFunc(all, func(a, b Holder) int {
+		return cmp.Or(strings.Compare(a.PodNamespace, b.PodNamespace), strings.Compare(a.PodName, b.PodName),
+			strings.Compare(a.Container, b.Container), strings.Compare(a.ID, b.ID))
+	})
+	return all
+}
+
+func (m *Meter) totalsOf(resource state.ResourceStatus) (all []Class) {
+	for _, name := range namesOf(resource) {
+		if totals := m.total(class{resource.Name, name}); totals != nil {
+			all = append(all, Class{resource.Name, name, totals})
+		}
+	}
+	return all
+}
+
+// total returns a copy of the totals of a class.
+func (m *Meter) total(c class) classes.Reading {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.totals[c])
+}
+
+// forget removes the readings of holders that were released, and of classes that are neither offered nor in use. It returns all
+// holders.
+func (m *Meter) forget(status state.Status) []state.Entry {
+	named := map[class]bool{}
+	for _, resource := range status.Resources {
+		for _, name := range namesOf(resource) {
+			named[class{resource.Name, name}] = true
+		}
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	entries := m.store.Entries() // within mu, so that Started does not record a holder that is not in entries
+	holders := map[string]bool{}
+	for _, e := range entries {
+		holders[e.ID] = true
+	}
+	maps.DeleteFunc(m.totals, func(c class, _ classes.Reading) bool { return !named[c] })
+	maps.DeleteFunc(m.base, func(k key, _ classes.Reading) bool {
+		return k.id != "" && !holders[k.id] || k.id == "" && !named[class{k.resource, k.class}]
+	})
+	return entries
+}

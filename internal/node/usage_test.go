@@ -1,0 +1,235 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// used returns what each class of a resource that has used something reports, at least a second after the last call.
+func (f *fixture) used(t *testing.T, resource string) map[string]float64 {
+	t.Helper()
+	<-time.After(time.Second)
+	sample, err := f.Usage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := map[string]float64{}
+	for _, class := range sample.Classes {
+		if value, has := class.Reading[classes.Series{Measure: nodetest.Used}]; has && class.Resource == resource {
+			used[class.Class] = value
+		}
+	}
+	return used
+}
+
+func (f *fixture) wantUsed(t *testing.T, resource string, want map[string]float64) {
+	t.Helper()
+	if diff := cmp.Diff(want, f.used(t, resource)); diff != "" {
+		t.Errorf("usage of %s (-want +got):\n%s", resource, diff)
+	}
+}
+
+// metered runs a test with a synchronized node on a clock of its own.
+func metered(t *testing.T, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.Synchronize(nil, nil)
+		test(t, f)
+	})
+}
+
+// TestAClassKeepsWhatEndedContainersHaveUsed has a container that ends before anybody asks for its usage.
+func TestAClassKeepsWhatEndedContainersHaveUsed(t *testing.T) {
+	metered(t, func(t *testing.T, f *fixture) {
+		use := f.backends[cache].Use
+		f.mustRun(t, pod("a", nil), container("c-a"))
+		use("c-a", 100)
+		f.wantUsed(t, cache, map[string]float64{"bronze": 100})
+		use("c-a", 150)
+		f.Stop("c-a")
+		f.Stop("c-a")
+		f.wantUsed(t, cache, map[string]float64{"bronze": 150})
+
+		f.mustRun(t, pod("b", nil), container("c-b"))
+		use("c-b", 7)
+		f.Stop("c-b")
+		f.wantUsed(t, cache, map[string]float64{"bronze": 157})
+	})
+}
+
+func TestUsageCountsForTheClassOfItsTime(t *testing.T) {
+	metered(t, func(t *testing.T, f *fixture) {
+		use := f.backends[cache].Use
+		f.mustRun(t, pod("a", nil), container("c-a"))
+		use("c-a", 100)
+		f.mustUpdate(t, ownerA, map[string]string{cache: "silver"})
+		use("c-a", 130)
+		f.wantUsed(t, cache, map[string]float64{"bronze": 100, "silver": 30})
+		f.mustUpdate(t, ownerA, map[string]string{cache: "bronze"})
+		use("c-a", 135)
+		f.wantUsed(t, cache, map[string]float64{"bronze": 105, "silver": 30})
+	})
+}
+
+// TestARestartCountsAnew shows that what a container used before a restart of the plugin is no peak after it.
+func TestARestartCountsAnew(t *testing.T) {
+	metered(t, func(t *testing.T, f *fixture) {
+		use := f.backends[cache].Use
+		c := f.mustRun(t, pod("a", nil), container("c-a"))
+		use("c-a", 1000)
+		f.wantUsed(t, cache, map[string]float64{"bronze": 1000})
+
+		f.restart(t)
+		f.mustConfigure(t, files)
+		f.wantUsed(t, cache, map[string]float64{})
+		f.Synchronize([]classes.Holder{pod("a", nil)}, []state.Existing{running(pod("a", nil), c)})
+		f.wantUsed(t, cache, map[string]float64{"bronze": 0})
+		use("c-a", 1010)
+		f.wantUsed(t, cache, map[string]float64{"bronze": 10})
+	})
+}
+
+// TestAMissingOrLowerValueIsNoPeak fails to read for a while, and then the kernel counts anew.
+func TestAMissingOrLowerValueIsNoPeak(t *testing.T) {
+	metered(t, func(t *testing.T, f *fixture) {
+		b := f.backends[cache]
+		f.mustRun(t, pod("a", nil), container("c-a"))
+		b.Use("c-a", 100)
+		f.wantUsed(t, cache, map[string]float64{"bronze": 100})
+		b.Fail("measure", errors.New("input/output error"))
+		b.Use("c-a", 120)
+		f.wantUsed(t, cache, map[string]float64{"bronze": 100})
+		b.Fail("measure", nil)
+		f.wantUsed(t, cache, map[string]float64{"bronze": 120})
+		b.Use("c-a", 5)
+		f.wantUsed(t, cache, map[string]float64{"bronze": 120})
+		b.Use("c-a", 8)
+		f.wantUsed(t, cache, map[string]float64{"bronze": 123})
+	})
+}
+
+func TestTheUsageOfAPodCountsFromItsFirstReading(t *testing.T) {
+	metered(t, func(t *testing.T, f *fixture) {
+		use := f.backends[net].Use
+		p := pod("a", requesting(net+"=high"))
+		use(p.ID, 50)
+		f.mustRunPod(t, p)
+		f.wantUsed(t, net, map[string]float64{"high": 0})
+		use(p.ID, 60)
+		f.StopPod(p.ID)
+		f.wantUsed(t, net, map[string]float64{"high": 10})
+	})
+}
+
+func TestAClassThatIsGoneHasNoUsage(t *testing.T) {
+	metered(t, func(t *testing.T, f *fixture) {
+		f.mustRun(t, pod("a", requesting(cache+"=silver")), container("c-a"))
+		f.backends[cache].Use("c-a", 100)
+		f.mustConfigure(t, strings.NewReplacer(", {name: silver}", "", "gold, silver, bronze", "gold, bronze").Replace(files))
+		f.wantUsed(t, cache, map[string]float64{"silver": 100})
+		f.Stop("c-a")
+		f.wantUsed(t, cache, map[string]float64{})
+	})
+}
+
+func TestSamplesOfTheSameSecondAskTheKernelOnce(t *testing.T) {
+	metered(t, func(t *testing.T, f *fixture) {
+		f.mustRun(t, pod("a", nil), container("c-a"))
+		first := f.used(t, cache)
+		f.backends[cache].Use("c-a", 100)
+		sample, err := f.Usage(t.Context())
+		if err != nil || sample.Classes[0].Reading[classes.Series{Measure: nodetest.Used}] != first["bronze"] {
+			t.Errorf("sample %+v, error %v", sample, err)
+		}
+	})
+}
+
+// TestAHungMeasurementDelaysNothingForLong has a container whose cgroup hangs in the kernel, and ends then.
+func TestAHungMeasurementDelaysNothingForLong(t *testing.T) {
+	metered(t, func(t *testing.T, f *fixture) {
+		b := f.backends[cache]
+		f.mustRun(t, pod("a", nil), container("c-a"))
+		f.mustRun(t, pod("b", nil), container("c-b"))
+		stuck := make(chan struct{})
+		b.Stick("measure c-a", stuck)
+		b.Use("c-b", 10)
+
+		f.wantUsed(t, cache, map[string]float64{"bronze": 10})
+		f.wantBlocked(t, 1, "measure test.example/cache of pod ns/a container main")
+		f.mustUpdate(t, ownerA, map[string]string{cache: "silver"})
+		f.wantClass(t, "c-a", cache, "silver/update")
+		began := time.Now()
+		f.Stop("c-a")
+		if took := time.Since(began); took > 100*time.Millisecond {
+			t.Errorf("the runtime waited %s for the end of a container", took)
+		}
+		close(stuck)
+		synctest.Wait()
+		f.wantBlocked(t, 0, "")
+	})
+}
+
+const rdtUsageFiles = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/rdt
+  rdt: {partitions: {all: {l3Allocation: "100%", classes: {gold: {}}}}}
+`
+
+// TestTheUsageOfAGroupOnlyGrows has a counter that is unavailable for a while, and a group that another program removes.
+func TestTheUsageOfAGroupOnlyGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spec := resctrl.IntelSpec()
+		m := sim.New(sim.Options{RDT: &spec})
+		f := newMachine(t, m, func(host crashHost) classes.Kind { return rdtOn(t, host) }, rdtUsageFiles, "rdt=gold")
+		f.restart(t)
+		total := func() any {
+			<-time.After(time.Second)
+			sample, err := f.Usage(t.Context())
+			for _, class := range sample.Classes {
+				if value, has := class.Reading[classes.Series{Measure: "memory_bandwidth_bytes_total", Part: "0"}]; has && class.Class == "gold" {
+					return value
+				}
+			}
+			return err
+		}
+		for _, step := range []struct {
+			counter string
+			want    any
+		}{{"1000", 0.0}, {"1100", 100.0}, {"Unavailable", nil}, {"1150", 150.0}, {"Unassigned", nil}, {"20", 150.0}, {"25", 155.0}} {
+			m.Resctrl().Count("qos-gold", 0, "mbm_total_bytes", step.counter)
+			if got := total(); got != step.want {
+				t.Errorf("the counter shows %s: usage is %v, want %v", step.counter, got, step.want)
+			}
+		}
+
+		if err := m.Remove(resctrl.MountPoint + "/qos-gold"); err != nil {
+			t.Fatal(err)
+		}
+		if got := total(); got != nil {
+			t.Errorf("a group that was removed has used %v", got)
+		}
+		f.Repair(t.Context())
+		for _, want := range []any{155.0, 155.0} {
+			if got := total(); got != want {
+				t.Errorf("after the repair, usage is %v, want %v", got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,131 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// These are the names of the measures. cAdvisor gives the measures of a container the same names, with the prefix "container_".
+const (
+	readBytes  = "fs_reads_bytes_total"
+	writeBytes = "fs_writes_bytes_total"
+	reads      = "fs_reads_total"
+	writes     = "fs_writes_total"
+	waiting    = "pressure_io_waiting_seconds_total"
+	stalled    = "pressure_io_stalled_seconds_total"
+)
+
+func measures() []classes.Measure {
+	return []classes.Measure{
+		{Name: readBytes, Part: "device", Help: "Bytes that the containers or pods of a class have read from a disk."},
+		{Name: writeBytes, Part: "device", Help: "Bytes that the containers or pods of a class have written to a disk."},
+		{Name: reads, Part: "device", Help: "Read operations of the containers or pods of a class on a disk."},
+		{Name: writes, Part: "device", Help: "Write operations of the containers or pods of a class on a disk."},
+		{Name: waiting, Help: "Time in which some task of a container or pod waited for I/O, added up over the containers or pods of a class."},
+		{Name: stalled, Help: "Time in which all tasks of a container or pod waited for I/O, added up over the containers or pods of a class."},
+	}
+}
+
+var _ classes.HolderMeter = (*Backend)(nil)
+
+// MeasureHolder implements classes.HolderMeter. It includes the I/O of cgroups that the target has created below its own. On
+// machines with cgroup v1, and on kernels without pressure stall information, the reading has no pressure.
+func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (classes.Reading, error) {
+	group, err := b.open(b.live.Load(), target)
+	if err != nil {
+		return nil, err
+	}
+
+	reading := classes.Reading{}
+	var problems []error
+	for file, parse := range group.layout.usage() {
+		data, err := b.opts.FS.ReadFile(path.Join(group.dir, file))
+		switch {
+		case err == nil:
+			parse(reading, data, group.machine.partName)
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.EOPNOTSUPP):
+			problems = append(problems, fmt.Errorf("measure I/O: %w", err))
+		}
+	}
+	return reading, errors.Join(problems...)
+}
+
+// partName returns the name of a disk, or its number if the name is unknown.
+func (m *machine) partName(dev device) string {
+	if name := m.names[dev]; name != "" {
+		return name
+	}
+	return dev.String()
+}
+
+// parseUsage adds the values in a file to a reading. It skips what it does not know.
+type parseUsage func(reading classes.Reading, data []byte, name func(device) string)
+
+func (unified) usage() map[string]parseUsage {
+	return map[string]parseUsage{"io.stat": parseIOStat, "io.pressure": parsePressure}
+}
+
+func (legacy) usage() map[string]parseUsage {
+	return map[string]parseUsage{
+		"blkio.throttle.io_service_bytes_recursive": parseService(readBytes, writeBytes),
+		"blkio.throttle.io_serviced_recursive":      parseService(reads, writes),
+	}
+}
+
+// parseIOStat reads io.stat. A device may have no values. Some kernels then write the next device on the same line.
+func parseIOStat(reading classes.Reading, data []byte, name func(device) string) {
+	measures := map[string]string{"rbytes": readBytes, "wbytes": writeBytes, "rios": reads, "wios": writes}
+	part := ""
+	for word := range strings.FieldsSeq(string(data)) {
+		key, text, isValue := strings.Cut(word, "=")
+		if dev, err := parseDevice(word); !isValue && err == nil {
+			part = name(dev)
+		}
+		value, err := strconv.ParseUint(text, 10, 64)
+		if measure := measures[key]; measure != "" && err == nil && part != "" {
+			reading[classes.Series{Measure: measure, Part: part}] = float64(value)
+		}
+	}
+}
+
+// parsePressure reads io.pressure (Documentation/accounting/psi.rst), whose totals are microseconds.
+func parsePressure(reading classes.Reading, data []byte, _ func(device) string) {
+	measures := map[string]string{"some": waiting, "full": stalled}
+	for line := range strings.Lines(string(data)) {
+		kind, rest, _ := strings.Cut(line, " ")
+		_, total, _ := strings.Cut(rest, "total=")
+		value, err := strconv.ParseUint(strings.TrimSpace(total), 10, 64)
+		if measure := measures[kind]; measure != "" && err == nil {
+			reading[classes.Series{Measure: measure}] = float64(value) / 1e6
+		}
+	}
+}
+
+// parseService returns the parser of a file of cgroup v1, which has lines of the form "8:0 Read 4096".
+func parseService(read, write string) parseUsage {
+	measures := map[string]string{"Read": read, "Write": write}
+	return func(reading classes.Reading, data []byte, name func(device) string) {
+		for line := range strings.Lines(string(data)) {
+			fields := strings.Fields(line)
+			if len(fields) != 3 || measures[fields[1]] == "" {
+				continue
+			}
+			dev, errDevice := parseDevice(fields[0])
+			value, err := strconv.ParseUint(fields[2], 10, 64)
+			if errDevice == nil && err == nil {
+				reading[classes.Series{Measure: measures[fields[1]], Part: name(dev)}] = float64(value)
+			}
+		}
+	}
+}

@@ -1,0 +1,79 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+func (f fixture) measured(target classes.Holder) classes.Reading {
+	f.t.Helper()
+	reading, err := f.backend.MeasureHolder(f.t.Context(), target)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return reading
+}
+
+func of(measure, part string) classes.Series { return classes.Series{Measure: measure, Part: part} }
+
+func TestAContainerIsMeasuredByItsCgroup(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	// The line of 8:16 ends without a newline, as some kernels write it for a device without I/O. 9:0 is no disk of the machine.
+	f.machine.AddFile(v2Dir+"/io.stat", "8:16 8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=5 dios=6 cost.usage=7\n9:0 rbytes=1 wbytes=0 rios=1 wios=0\n")
+	f.machine.AddFile(v2Dir+"/io.pressure", "some avg10=1.00 avg60=2.00 avg300=3.00 total=2500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=500000\n")
+	want := classes.Reading{
+		of(readBytes, "sda"): 4096, of(writeBytes, "sda"): 8192, of(reads, "sda"): 1, of(writes, "sda"): 2,
+		of(readBytes, "9:0"): 1, of(writeBytes, "9:0"): 0, of(reads, "9:0"): 1, of(writes, "9:0"): 0,
+		of(waiting, ""): 2.5, of(stalled, ""): 0.5,
+	}
+	if diff := cmp.Diff(want, f.measured(container())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAContainerOfCgroupV1IsMeasuredByThrottling(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope).apply(throttling)
+	f.machine.AddFile(v1Dir+"/blkio.throttle.io_service_bytes_recursive", "8:0 Read 4096\n8:0 Write 8192\n8:0 Sync 1\n8:0 Total 12288\nTotal 12288\n")
+	f.machine.AddFile(v1Dir+"/blkio.throttle.io_serviced_recursive", "8:0 Read 1\n8:0 Write 2\n8:0 Total 3\nTotal 3\n")
+	want := classes.Reading{of(readBytes, "sda"): 4096, of(writeBytes, "sda"): 8192, of(reads, "sda"): 1, of(writes, "sda"): 2}
+	if diff := cmp.Diff(want, f.measured(container())); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestAContainerWithoutCgroupIsNotMeasured(t *testing.T) {
+	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
+	gone := container()
+	gone.CgroupsPath += "-gone"
+	if reading, err := f.backend.MeasureHolder(t.Context(), gone); err == nil {
+		t.Errorf("measured %v", reading)
+	}
+}
+
+func FuzzUsage(f *testing.F) {
+	for _, text := range []string{
+		"8:0 rbytes=1 wbytes=2 rios=3 wios=4\n", "8:0\n8:16 rbytes=x\n", "some avg10=0.00 total=12\nfull total=\n", "8:0 Read 1\nTotal 1\n", "rbytes=1", ":",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		reading := classes.Reading{}
+		for _, files := range []map[string]parseUsage{unified{}.usage(), legacy{}.usage()} {
+			for _, parse := range files {
+				parse(reading, data, device.String)
+			}
+		}
+		for series, value := range reading {
+			if value < 0 || !series.Cumulative() {
+				t.Errorf("%v is %v", series, value)
+			}
+		}
+	})
+}

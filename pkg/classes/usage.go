@@ -1,0 +1,44 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import (
+	"context"
+	"strings"
+)
+
+// Measure describes something that the kernel measures, e.g. the bytes that are read from a disk.
+type Measure struct {
+	// Name is the name in metrics, without a prefix. It follows the conventions of Prometheus, and ends in "_total" if the
+	// measure is cumulative. Help is the description in metrics.
+	Name, Help string
+	// Part is what has a value of its own, as the name of a label, e.g. "device". It is empty if there is only one value.
+	Part string
+}
+
+// Series is one value of a measure.
+type Series struct {
+	// Measure is the name of the measure. Part is the part that has the value, e.g. "sda".
+	Measure, Part string
+}
+
+// Cumulative reports whether the value only grows.
+func (s Series) Cumulative() bool { return strings.HasSuffix(s.Measure, "_total") }
+
+// Reading has the values that the kernel shows at one moment. It lacks the values that the kernel does not measure now.
+type Reading map[Series]float64
+
+// ClassMeter is a Backend whose classes the kernel measures as a whole.
+type ClassMeter interface {
+	Backend
+	// MeasureClass reads the values of a class, which may be the system default.
+	MeasureClass(ctx context.Context, class string) (Reading, error)
+}
+
+// HolderMeter is a Backend for which the kernel measures each container or pod. All of its measures are cumulative.
+type HolderMeter interface {
+	Backend
+	// MeasureHolder reads the values of a running target, in any class.
+	MeasureHolder(ctx context.Context, target Holder) (Reading, error)
+}

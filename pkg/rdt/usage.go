@@ -1,0 +1,87 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// counter is a file in mon_data/mon_L3_*, with the measure that it has (Documentation/filesystems/resctrl.rst).
+type counter struct {
+	file    string
+	measure classes.Measure
+}
+
+func counters() []counter {
+	const cache = "cache_id"
+	return []counter{
+		{"llc_occupancy", classes.Measure{Name: "llc_occupancy_bytes", Part: cache, Help: "Bytes of a last level cache that a class occupies."}},
+		{"mbm_total_bytes", classes.Measure{Name: "memory_bandwidth_bytes_total", Part: cache,
+			Help: "Bytes that a class has transferred between a last level cache and memory."}},
+		{"mbm_local_bytes", classes.Measure{Name: "memory_bandwidth_local_bytes_total", Part: cache,
+			Help: "Bytes that a class has transferred between a last level cache and the memory of the same NUMA node."}},
+	}
+}
+
+func measures() (all []classes.Measure) {
+	for _, c := range counters() {
+		all = append(all, c.measure)
+	}
+	return all
+}
+
+var _ classes.ClassMeter = (*Backend)(nil)
+
+// MeasureClass implements classes.ClassMeter. The system default is the root group, which has all processes of the host that are in
+// no other group. The reading is empty if the CPU cannot monitor caches, or if the class has no group.
+func (b *Backend) MeasureClass(_ context.Context, class string) (classes.Reading, error) {
+	m := b.live.Load().machine
+	if m == nil {
+		return nil, nil
+	}
+	return m.measure(GroupOf(class))
+}
+
+func (t tree) measure(group string) (classes.Reading, error) {
+	domains, err := t.host.ReadDir(t.path(group, "mon_data"))
+	if notExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: list the monitored caches: %w", groupText(group), err)
+	}
+
+	reading := classes.Reading{}
+	var problems []error
+	for _, domain := range domains {
+		cache, isL3 := strings.CutPrefix(domain, "mon_L3_")
+		id, err := strconv.Atoi(cache)
+		if !isL3 || err != nil {
+			continue // e.g. counters of energy
+		}
+		for _, c := range counters() {
+			data, err := t.host.ReadFile(t.path(group, "mon_data", domain, c.file))
+			if err != nil && !notExist(err) { // the CPU may lack a counter, and a cache disappears with its CPUs
+				problems = append(problems, fmt.Errorf("%s: %w", groupText(group), err))
+			}
+			if value, ok := ParseCounter(data); err == nil && ok {
+				reading[classes.Series{Measure: c.measure.Name, Part: strconv.Itoa(id)}] = value
+			}
+		}
+	}
+	return reading, errors.Join(problems...)
+}
+
+// ParseCounter reads a file in mon_data. ok is false if the file has no number: the kernel writes "Unavailable" while it has no
+// value, "Unassigned" if no hardware counter is assigned, and "Error" if the hardware fails.
+func ParseCounter(data []byte) (value float64, ok bool) {
+	number, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
+	return float64(number), err == nil
+}

@@ -1,0 +1,98 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+func measured(t *testing.T, b *Backend, class string) classes.Reading {
+	t.Helper()
+	reading, err := b.MeasureClass(t.Context(), class)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reading
+}
+
+// TestAClassIsMeasuredByItsGroup reads each class and the system default, with and without separate code and data.
+func TestAClassIsMeasuredByItsGroup(t *testing.T) {
+	cdp := sim.IntelSpec()
+	cdp.Options = "cdp"
+	for name, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec(), "code and data": cdp} {
+		t.Run(name, func(t *testing.T) {
+			fs := sim.New(spec)
+			b := newBackend(fs, nil)
+			apply(t, b, twoPartitions)
+			fs.Count("qos-gold", 0, "llc_occupancy", "1048576")
+			fs.Count("qos-gold", 1, "mbm_total_bytes", "4096")
+			fs.Count("", 1, "mbm_local_bytes", "2048")
+
+			gold, system := measured(t, b, "gold"), measured(t, b, classes.SystemDefault)
+			for _, cache := range []string{"0", "1"} {
+				want := classes.Reading{
+					{Measure: "llc_occupancy_bytes", Part: cache}:                map[string]float64{"0": 1048576}[cache],
+					{Measure: "memory_bandwidth_bytes_total", Part: cache}:       map[string]float64{"1": 4096}[cache],
+					{Measure: "memory_bandwidth_local_bytes_total", Part: cache}: 0,
+				}
+				for series, value := range want {
+					if got, ok := gold[series]; !ok || got != value {
+						t.Errorf("%v is %v, %v; want %v", series, got, ok, value)
+					}
+				}
+			}
+			if got := system[classes.Series{Measure: "memory_bandwidth_local_bytes_total", Part: "1"}]; got != 2048 {
+				t.Errorf("the system default has %v", got)
+			}
+			if len(gold) != 6 {
+				t.Errorf("%d series: %v", len(gold), gold)
+			}
+		})
+	}
+}
+
+func TestACounterWithoutANumberIsNoSeries(t *testing.T) {
+	for _, text := range []string{"Unavailable", "Unassigned", "Error", ""} {
+		if value, ok := ParseCounter([]byte(text + "\n")); ok {
+			t.Errorf("%q is %v", text, value)
+		}
+	}
+
+	fs := sim.New(sim.IntelSpec())
+	b := newBackend(fs, nil)
+	apply(t, b, twoPartitions)
+	fs.Count("qos-gold", 0, "mbm_total_bytes", "Unavailable")
+	if value, has := measured(t, b, "gold")[classes.Series{Measure: "memory_bandwidth_bytes_total", Part: "0"}]; has {
+		t.Errorf("the counter is %v", value)
+	}
+}
+
+func TestWithoutMonitoringThereIsNothingToMeasure(t *testing.T) {
+	unmounted := sim.IntelSpec()
+	unmounted.Unmounted = true
+	for name, fs := range map[string]*sim.FS{"the class has no group": sim.New(sim.IntelSpec()), "resctrl is not mounted": sim.New(unmounted)} {
+		t.Run(name, func(t *testing.T) {
+			b := newBackend(fs, nil)
+			if diff := cmp.Diff(classes.Reading(nil), measured(t, b, "gold")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func FuzzParseCounter(f *testing.F) {
+	for _, text := range []string{"0\n", "18446744073709551615\n", "Unavailable\n", "-1", "1e9", "\n"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if value, ok := ParseCounter(data); ok && value < 0 {
+			t.Errorf("%q is %v", data, value)
+		}
+	})
+}

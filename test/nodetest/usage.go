@@ -1,0 +1,29 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodetest
+
+import (
+	"context"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// Used is what the backend measures.
+const Used = "used_bytes_total"
+
+// Use sets the usage of a target.
+func (b *Backend) Use(id string, bytes float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used[id] = bytes
+}
+
+// MeasureHolder is part of classes.HolderMeter. It hangs and fails as "measure", and hangs as "measure <ID>".
+func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (classes.Reading, error) {
+	b.wait("measure")
+	b.wait("measure " + target.ID)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return classes.Reading{{Measure: Used}: b.used[target.ID]}, b.failures["measure"]
+}

@@ -1,0 +1,77 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package resctrl
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Count sets what a counter of a group shows, e.g. "mbm_total_bytes". The group's name is its path below the mount point. A control
+// group shows the sum of its own count and those of its monitoring groups, unless its own is no number. It panics when the group does
+// not exist, which is an error of the test.
+func (f *FS) Count(group string, cache int, counter, text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	g, rest, err := f.find(path.Join(MountPoint, group))
+	if err != nil || len(rest) > 0 {
+		panic("no resctrl group " + group)
+	}
+	if g.counts == nil {
+		g.counts = map[string]string{}
+	}
+	g.counts[counterFile(cache, counter)] = text
+}
+
+func counterFile(cache int, counter string) string {
+	return fmt.Sprintf("mon_data/mon_L3_%02d/%s", cache, counter)
+}
+
+// counters returns the files below mon_data of each group.
+func (f *FS) counters() (files []string) {
+	if f.spec.L3 == nil || f.spec.RMIDs == 0 {
+		return nil
+	}
+	for _, id := range f.spec.Domains {
+		for _, counter := range []string{"llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"} {
+			files = append(files, counterFile(id, counter))
+		}
+	}
+	return files
+}
+
+// listCounters lists mon_data or a directory in it.
+func (f *FS) listCounters(dir string) ([]string, error) {
+	var names []string
+	for _, file := range f.counters() {
+		rest, below := strings.CutPrefix(file, dir+"/")
+		name, _, _ := strings.Cut(rest, "/")
+		switch {
+		case file == dir:
+			return nil, syscall.ENOTDIR
+		case below && (len(names) == 0 || names[len(names)-1] != name):
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 && dir != "mon_data" {
+		return nil, syscall.ENOENT
+	}
+	return names, nil
+}
+
+func (g *group) count(file string) string {
+	sum, err := strconv.ParseUint(g.counts[file], 10, 64)
+	if err != nil && g.counts[file] != "" {
+		return g.counts[file]
+	}
+	for _, mon := range g.mons {
+		if number, err := strconv.ParseUint(mon.counts[file], 10, 64); err == nil {
+			sum += number
+		}
+	}
+	return strconv.FormatUint(sum, 10)
+}
