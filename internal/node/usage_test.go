@@ -144,6 +144,8 @@ func TestAClassThatIsGoneHasNoUsage(t *testing.T) {
 		f.wantUsed(t, cache, map[string]float64{"silver": 100})
 		f.Stop("c-a")
 		f.wantUsed(t, cache, map[string]float64{})
+		f.mustConfigure(t, files)
+		f.wantUsed(t, cache, map[string]float64{})
 	})
 }
 
@@ -165,23 +167,32 @@ func TestAHungMeasurementDelaysNothingForLong(t *testing.T) {
 		b := f.backends[cache]
 		f.mustRun(t, pod("a", nil), container("c-a"))
 		f.mustRun(t, pod("b", nil), container("c-b"))
+		f.mustRun(t, pod("c", nil), container("c-c"))
 		stuck := make(chan struct{})
 		b.Stick("measure c-a", stuck)
+		b.Stick("measure c-c", stuck)
+		f.wantQuickStop(t, "c-c")
+		f.wantBlocked(t, 1, "measure test.example/cache of pod ns/c container main")
 		b.Use("c-b", 10)
 
 		f.wantUsed(t, cache, map[string]float64{"bronze": 10})
-		f.wantBlocked(t, 1, "measure test.example/cache of pod ns/a container main")
+		f.wantBlocked(t, 2, "measure test.example/cache of pod ns/c container main")
 		f.mustUpdate(t, ownerA, map[string]string{cache: "silver"})
 		f.wantClass(t, "c-a", cache, "silver/update")
-		began := time.Now()
-		f.Stop("c-a")
-		if took := time.Since(began); took > 100*time.Millisecond {
-			t.Errorf("the runtime waited %s for the end of a container", took)
-		}
+		f.wantQuickStop(t, "c-a")
 		close(stuck)
 		synctest.Wait()
 		f.wantBlocked(t, 0, "")
 	})
+}
+
+func (f *fixture) wantQuickStop(t *testing.T, id string) {
+	t.Helper()
+	began := time.Now()
+	f.Stop(id)
+	if took := time.Since(began); took > 200*time.Millisecond {
+		t.Errorf("the runtime waited %s for the end of a container", took)
+	}
 }
 
 const rdtUsageFiles = `

@@ -16,6 +16,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/usage"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -30,6 +31,7 @@ type Node interface {
 	// Changed returns a channel that is closed at the next change of the node's state.
 	Changed() <-chan struct{}
 	Update(ctx context.Context, owner classes.Owner, requests map[string]string) error
+	Usage(ctx context.Context) (usage.Sample, error)
 }
 
 type service struct {

@@ -17,6 +17,7 @@ package qosv1alpha1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -1866,11 +1867,361 @@ func (x *UpdateContainerQOSResourcesResponse) GetContainer() *ContainerAssignmen
 	return nil
 }
 
+// WatchUsageRequest requests usage.
+type WatchUsageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The time between two messages: at least 1 s, and 10 s if it is not set. A shorter time counts as 1 s.
+	Interval      *durationpb.Duration `protobuf:"bytes,1,opt,name=interval,proto3" json:"interval,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchUsageRequest) Reset() {
+	*x = WatchUsageRequest{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchUsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchUsageRequest) ProtoMessage() {}
+
+func (x *WatchUsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchUsageRequest.ProtoReflect.Descriptor instead.
+func (*WatchUsageRequest) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *WatchUsageRequest) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+// WatchUsageResponse is the usage at one moment.
+type WatchUsageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was measured.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// Every class that is measured, the system default included, ordered by resource and class.
+	Classes []*ClassUsage `protobuf:"bytes,2,rep,name=classes,proto3" json:"classes,omitempty"`
+	// Every running container and pod that is measured, once for each resource, ordered by resource, namespace, pod and
+	// container.
+	Containers    []*ContainerUsage `protobuf:"bytes,3,rep,name=containers,proto3" json:"containers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchUsageResponse) Reset() {
+	*x = WatchUsageResponse{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchUsageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchUsageResponse) ProtoMessage() {}
+
+func (x *WatchUsageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchUsageResponse.ProtoReflect.Descriptor instead.
+func (*WatchUsageResponse) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *WatchUsageResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *WatchUsageResponse) GetClasses() []*ClassUsage {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+func (x *WatchUsageResponse) GetContainers() []*ContainerUsage {
+	if x != nil {
+		return x.Containers
+	}
+	return nil
+}
+
+// ClassUsage is the usage of a class. Cumulative values begin at 0 when the plugin starts, and include ended containers.
+type ClassUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the resource, e.g. "k8s.io/rdt".
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Name of the class; empty is the system default.
+	Class string `protobuf:"bytes,2,opt,name=class,proto3" json:"class,omitempty"`
+	// What the kernel shows now. A value that it does not show is missing.
+	Measurements  []*Measurement `protobuf:"bytes,3,rep,name=measurements,proto3" json:"measurements,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClassUsage) Reset() {
+	*x = ClassUsage{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClassUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClassUsage) ProtoMessage() {}
+
+func (x *ClassUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClassUsage.ProtoReflect.Descriptor instead.
+func (*ClassUsage) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ClassUsage) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ClassUsage) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *ClassUsage) GetMeasurements() []*Measurement {
+	if x != nil {
+		return x.Measurements
+	}
+	return nil
+}
+
+// ContainerUsage is the usage of a container, or of a pod for a resource of pod scope. Cumulative values begin at 0 when
+// the container or pod is created, and continue when its class changes.
+type ContainerUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the resource, e.g. "k8s.io/blockio".
+	Resource string `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	// Name of the class that it has now; empty is the system default.
+	Class string `protobuf:"bytes,2,opt,name=class,proto3" json:"class,omitempty"`
+	// UID of the pod in Kubernetes.
+	PodUid string `protobuf:"bytes,3,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	// Namespace of the pod.
+	Namespace string `protobuf:"bytes,4,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	// Name of the pod.
+	Pod string `protobuf:"bytes,5,opt,name=pod,proto3" json:"pod,omitempty"`
+	// Name of the container; empty for the pod as a whole.
+	Container string `protobuf:"bytes,6,opt,name=container,proto3" json:"container,omitempty"`
+	// Runtime's ID of the container or of the pod sandbox.
+	Id string `protobuf:"bytes,7,opt,name=id,proto3" json:"id,omitempty"`
+	// What the kernel shows now. A value that it does not show is missing.
+	Measurements  []*Measurement `protobuf:"bytes,8,rep,name=measurements,proto3" json:"measurements,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerUsage) Reset() {
+	*x = ContainerUsage{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerUsage) ProtoMessage() {}
+
+func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerUsage.ProtoReflect.Descriptor instead.
+func (*ContainerUsage) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ContainerUsage) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *ContainerUsage) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *ContainerUsage) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *ContainerUsage) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ContainerUsage) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *ContainerUsage) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *ContainerUsage) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ContainerUsage) GetMeasurements() []*Measurement {
+	if x != nil {
+		return x.Measurements
+	}
+	return nil
+}
+
+// Measurement is one value.
+type Measurement struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is measured, as in the plugin's metrics without their prefix, e.g. "fs_reads_bytes_total". Values whose name ends
+	// in "_total" are cumulative.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The disk or the cache that has the value, e.g. "sda" or "0"; empty if the value has no such part.
+	Part string `protobuf:"bytes,2,opt,name=part,proto3" json:"part,omitempty"`
+	// The value, in bytes, seconds or operations as the name says.
+	Value         float64 `protobuf:"fixed64,3,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Measurement) Reset() {
+	*x = Measurement{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Measurement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Measurement) ProtoMessage() {}
+
+func (x *Measurement) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
+func (*Measurement) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Measurement) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Measurement) GetPart() string {
+	if x != nil {
+		return x.Part
+	}
+	return ""
+}
+
+func (x *Measurement) GetValue() float64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
 var File_qos_v1alpha1_qos_proto protoreflect.FileDescriptor
 
 const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\n" +
-	"\x16qos/v1alpha1/qos.proto\x12\fqos.v1alpha1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n" +
+	"\x16qos/v1alpha1/qos.proto\x12\fqos.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n" +
 	"\rStatusRequest\"\xf5\x02\n" +
 	"\x0eStatusResponse\x127\n" +
 	"\n" +
@@ -2003,7 +2354,33 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\tR\x05class\"g\n" +
 	"#UpdateContainerQOSResourcesResponse\x12@\n" +
-	"\tcontainer\x18\x01 \x01(\v2\".qos.v1alpha1.ContainerAssignmentsR\tcontainer*B\n" +
+	"\tcontainer\x18\x01 \x01(\v2\".qos.v1alpha1.ContainerAssignmentsR\tcontainer\"J\n" +
+	"\x11WatchUsageRequest\x125\n" +
+	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\"\xb6\x01\n" +
+	"\x12WatchUsageResponse\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x122\n" +
+	"\aclasses\x18\x02 \x03(\v2\x18.qos.v1alpha1.ClassUsageR\aclasses\x12<\n" +
+	"\n" +
+	"containers\x18\x03 \x03(\v2\x1c.qos.v1alpha1.ContainerUsageR\n" +
+	"containers\"}\n" +
+	"\n" +
+	"ClassUsage\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
+	"\x05class\x18\x02 \x01(\tR\x05class\x12=\n" +
+	"\fmeasurements\x18\x03 \x03(\v2\x19.qos.v1alpha1.MeasurementR\fmeasurements\"\xf8\x01\n" +
+	"\x0eContainerUsage\x12\x1a\n" +
+	"\bresource\x18\x01 \x01(\tR\bresource\x12\x14\n" +
+	"\x05class\x18\x02 \x01(\tR\x05class\x12\x17\n" +
+	"\apod_uid\x18\x03 \x01(\tR\x06podUid\x12\x1c\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03pod\x18\x05 \x01(\tR\x03pod\x12\x1c\n" +
+	"\tcontainer\x18\x06 \x01(\tR\tcontainer\x12\x0e\n" +
+	"\x02id\x18\a \x01(\tR\x02id\x12=\n" +
+	"\fmeasurements\x18\b \x03(\v2\x19.qos.v1alpha1.MeasurementR\fmeasurements\"K\n" +
+	"\vMeasurement\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04part\x18\x02 \x01(\tR\x04part\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\x01R\x05value*B\n" +
 	"\x05Scope\x12\x15\n" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSCOPE_CONTAINER\x10\x01\x12\r\n" +
@@ -2016,13 +2393,15 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"SOURCE_POD\x10\x03\x12\x12\n" +
 	"\x0eSOURCE_DEFAULT\x10\x04\x12\x12\n" +
 	"\x0eSOURCE_ADOPTED\x10\x05\x12\x11\n" +
-	"\rSOURCE_UPDATE\x10\x062\xdc\x03\n" +
+	"\rSOURCE_UPDATE\x10\x062\xaf\x04\n" +
 	"\aNodeQOS\x12C\n" +
 	"\x06Status\x12\x1b.qos.v1alpha1.StatusRequest\x1a\x1c.qos.v1alpha1.StatusResponse\x12B\n" +
 	"\x05Watch\x12\x1a.qos.v1alpha1.WatchRequest\x1a\x1b.qos.v1alpha1.WatchResponse0\x01\x12^\n" +
 	"\x0fListAssignments\x12$.qos.v1alpha1.ListAssignmentsRequest\x1a%.qos.v1alpha1.ListAssignmentsResponse\x12c\n" +
 	"\x10WatchAssignments\x12%.qos.v1alpha1.WatchAssignmentsRequest\x1a&.qos.v1alpha1.WatchAssignmentsResponse0\x01\x12\x82\x01\n" +
-	"\x1bUpdateContainerQOSResources\x120.qos.v1alpha1.UpdateContainerQOSResourcesRequest\x1a1.qos.v1alpha1.UpdateContainerQOSResourcesResponseB@Z>github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1;qosv1alpha1b\x06proto3"
+	"\x1bUpdateContainerQOSResources\x120.qos.v1alpha1.UpdateContainerQOSResourcesRequest\x1a1.qos.v1alpha1.UpdateContainerQOSResourcesResponse\x12Q\n" +
+	"\n" +
+	"WatchUsage\x12\x1f.qos.v1alpha1.WatchUsageRequest\x1a .qos.v1alpha1.WatchUsageResponse0\x01B@Z>github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1;qosv1alpha1b\x06proto3"
 
 var (
 	file_qos_v1alpha1_qos_proto_rawDescOnce sync.Once
@@ -2037,7 +2416,7 @@ func file_qos_v1alpha1_qos_proto_rawDescGZIP() []byte {
 }
 
 var file_qos_v1alpha1_qos_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(Scope)(0),                                  // 0: qos.v1alpha1.Scope
 	(Source)(0),                                 // 1: qos.v1alpha1.Source
@@ -2065,7 +2444,13 @@ var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(*UpdateContainerQOSResourcesRequest)(nil),  // 23: qos.v1alpha1.UpdateContainerQOSResourcesRequest
 	(*ContainerQOSResource)(nil),                // 24: qos.v1alpha1.ContainerQOSResource
 	(*UpdateContainerQOSResourcesResponse)(nil), // 25: qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	(*timestamppb.Timestamp)(nil),               // 26: google.protobuf.Timestamp
+	(*WatchUsageRequest)(nil),                   // 26: qos.v1alpha1.WatchUsageRequest
+	(*WatchUsageResponse)(nil),                  // 27: qos.v1alpha1.WatchUsageResponse
+	(*ClassUsage)(nil),                          // 28: qos.v1alpha1.ClassUsage
+	(*ContainerUsage)(nil),                      // 29: qos.v1alpha1.ContainerUsage
+	(*Measurement)(nil),                         // 30: qos.v1alpha1.Measurement
+	(*timestamppb.Timestamp)(nil),               // 31: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),                 // 32: google.protobuf.Duration
 }
 var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	10, // 0: qos.v1alpha1.StatusResponse.conditions:type_name -> qos.v1alpha1.Condition
@@ -2080,16 +2465,16 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	8,  // 9: qos.v1alpha1.QOSResourceInfo.classes:type_name -> qos.v1alpha1.QOSResourceClassInfo
 	10, // 10: qos.v1alpha1.QOSResourceInfo.conditions:type_name -> qos.v1alpha1.Condition
 	0,  // 11: qos.v1alpha1.UnavailableResource.scope:type_name -> qos.v1alpha1.Scope
-	26, // 12: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	26, // 13: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
-	26, // 14: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
-	26, // 15: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
-	26, // 16: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
+	31, // 12: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	31, // 13: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
+	31, // 14: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
+	31, // 15: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
+	31, // 16: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
 	20, // 17: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
 	16, // 18: qos.v1alpha1.ListAssignmentsResponse.refusals:type_name -> qos.v1alpha1.Refusal
 	17, // 19: qos.v1alpha1.ListAssignmentsResponse.evictions:type_name -> qos.v1alpha1.Eviction
-	26, // 20: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
-	26, // 21: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
+	31, // 20: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
+	31, // 21: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
 	15, // 22: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
 	22, // 23: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
 	21, // 24: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
@@ -2097,21 +2482,29 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	1,  // 26: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
 	24, // 27: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
 	21, // 28: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
-	2,  // 29: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
-	4,  // 30: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
-	14, // 31: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
-	18, // 32: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
-	23, // 33: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	3,  // 34: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
-	5,  // 35: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
-	15, // 36: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
-	19, // 37: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
-	25, // 38: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	34, // [34:39] is the sub-list for method output_type
-	29, // [29:34] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	32, // 29: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
+	31, // 30: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
+	28, // 31: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
+	29, // 32: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
+	30, // 33: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	30, // 34: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	2,  // 35: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
+	4,  // 36: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
+	14, // 37: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
+	18, // 38: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
+	23, // 39: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	26, // 40: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
+	3,  // 41: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
+	5,  // 42: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
+	15, // 43: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
+	19, // 44: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
+	25, // 45: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	27, // 46: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
+	41, // [41:47] is the sub-list for method output_type
+	35, // [35:41] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_qos_v1alpha1_qos_proto_init() }
@@ -2125,7 +2518,7 @@ func file_qos_v1alpha1_qos_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_qos_v1alpha1_qos_proto_rawDesc), len(file_qos_v1alpha1_qos_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   24,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

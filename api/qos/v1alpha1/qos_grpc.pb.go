@@ -32,6 +32,7 @@ const (
 	NodeQOS_ListAssignments_FullMethodName             = "/qos.v1alpha1.NodeQOS/ListAssignments"
 	NodeQOS_WatchAssignments_FullMethodName            = "/qos.v1alpha1.NodeQOS/WatchAssignments"
 	NodeQOS_UpdateContainerQOSResources_FullMethodName = "/qos.v1alpha1.NodeQOS/UpdateContainerQOSResources"
+	NodeQOS_WatchUsage_FullMethodName                  = "/qos.v1alpha1.NodeQOS/WatchUsage"
 )
 
 // NodeQOSClient is the client API for NodeQOS service.
@@ -62,6 +63,10 @@ type NodeQOSClient interface {
 	// previous state is restored. DEADLINE_EXCEEDED: the runtime has not answered in time; if it makes the change later, the
 	// previous state is restored then.
 	UpdateContainerQOSResources(ctx context.Context, in *UpdateContainerQOSResourcesRequest, opts ...grpc.CallOption) (*UpdateContainerQOSResourcesResponse, error)
+	// WatchUsage sends what classes, containers and pods use, once at the beginning and then at an interval. Each message is
+	// the whole state. To get rates, divide the differences of two messages by the difference of their times. The stream
+	// ends with UNAVAILABLE when the plugin ends.
+	WatchUsage(ctx context.Context, in *WatchUsageRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchUsageResponse], error)
 }
 
 type nodeQOSClient struct {
@@ -140,6 +145,25 @@ func (c *nodeQOSClient) UpdateContainerQOSResources(ctx context.Context, in *Upd
 	return out, nil
 }
 
+func (c *nodeQOSClient) WatchUsage(ctx context.Context, in *WatchUsageRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchUsageResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &NodeQOS_ServiceDesc.Streams[2], NodeQOS_WatchUsage_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchUsageRequest, WatchUsageResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type NodeQOS_WatchUsageClient = grpc.ServerStreamingClient[WatchUsageResponse]
+
 // NodeQOSServer is the server API for NodeQOS service.
 // All implementations must embed UnimplementedNodeQOSServer
 // for forward compatibility.
@@ -168,6 +192,10 @@ type NodeQOSServer interface {
 	// previous state is restored. DEADLINE_EXCEEDED: the runtime has not answered in time; if it makes the change later, the
 	// previous state is restored then.
 	UpdateContainerQOSResources(context.Context, *UpdateContainerQOSResourcesRequest) (*UpdateContainerQOSResourcesResponse, error)
+	// WatchUsage sends what classes, containers and pods use, once at the beginning and then at an interval. Each message is
+	// the whole state. To get rates, divide the differences of two messages by the difference of their times. The stream
+	// ends with UNAVAILABLE when the plugin ends.
+	WatchUsage(*WatchUsageRequest, grpc.ServerStreamingServer[WatchUsageResponse]) error
 	mustEmbedUnimplementedNodeQOSServer()
 }
 
@@ -192,6 +220,9 @@ func (UnimplementedNodeQOSServer) WatchAssignments(*WatchAssignmentsRequest, grp
 }
 func (UnimplementedNodeQOSServer) UpdateContainerQOSResources(context.Context, *UpdateContainerQOSResourcesRequest) (*UpdateContainerQOSResourcesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateContainerQOSResources not implemented")
+}
+func (UnimplementedNodeQOSServer) WatchUsage(*WatchUsageRequest, grpc.ServerStreamingServer[WatchUsageResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchUsage not implemented")
 }
 func (UnimplementedNodeQOSServer) mustEmbedUnimplementedNodeQOSServer() {}
 func (UnimplementedNodeQOSServer) testEmbeddedByValue()                 {}
@@ -290,6 +321,17 @@ func _NodeQOS_UpdateContainerQOSResources_Handler(srv interface{}, ctx context.C
 	return interceptor(ctx, in, info, handler)
 }
 
+func _NodeQOS_WatchUsage_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchUsageRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(NodeQOSServer).WatchUsage(m, &grpc.GenericServerStream[WatchUsageRequest, WatchUsageResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type NodeQOS_WatchUsageServer = grpc.ServerStreamingServer[WatchUsageResponse]
+
 // NodeQOS_ServiceDesc is the grpc.ServiceDesc for NodeQOS service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -319,6 +361,11 @@ var NodeQOS_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "WatchAssignments",
 			Handler:       _NodeQOS_WatchAssignments_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchUsage",
+			Handler:       _NodeQOS_WatchUsage_Handler,
 			ServerStreams: true,
 		},
 	},

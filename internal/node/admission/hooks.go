@@ -76,7 +76,7 @@ func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error,
 }
 
 // Stop frees the slots of a container that has stopped or is removed. It may be called several times for the same ID, and
-// for unknown IDs. It first reads what the container has used, and waits a tenth of a second at most for the kernel.
+// for unknown IDs. It first reads what the container has used, and waits 0.2 s at most for the kernel.
 func (h *Hooks) Stop(id string) {
 	h.meter.Last(id)
 	h.store.Release(id)

@@ -23,11 +23,12 @@ import (
 const (
 	// minAge is the age from which a sample is measured again. A sample of 500 containers makes about 1000 system calls.
 	minAge = time.Second
-	// sampleTime limits a whole sample, and readTime the reading of one class or container.
-	sampleTime = 5 * time.Second
-	readTime   = time.Second
+	// sampleTime limits a whole sample, and readTime the reading of one class or container. For each cache, resctrl waits for one of the
+	// cache's CPUs, which takes long on a busy node.
+	sampleTime = 8 * time.Second
+	readTime   = 3 * time.Second
 	// lastTime limits the last reading of a container, for which the runtime waits.
-	lastTime = 100 * time.Millisecond
+	lastTime = 200 * time.Millisecond
 )
 
 // Meter measures usage. It reads nothing from the kernel by itself: Usage reads all values. Last and Before read those of one
@@ -129,6 +130,10 @@ func (m *Meter) Last(id string) {
 
 // Before reads the usage of a holder that is about to leave a class, so that it counts for this class.
 func (m *Meter) Before(ctx context.Context, h classes.Holder, resource, from string) {
+	if m.holderMeter(resource) == nil {
+		return
+	}
+
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	if m.sampling.Acquire(ctx, 1) == nil {
@@ -140,9 +145,8 @@ func (m *Meter) Before(ctx context.Context, h classes.Holder, resource, from str
 // count reads the usage of a holder, and adds what is new to the totals of a class. A value that has decreased adds nothing: the
 // kernel began to count anew, e.g. because the disk was removed and added again. ok is false if there is no reading.
 func (m *Meter) count(ctx context.Context, h classes.Holder, resource, name string) (reading classes.Reading, ok bool) {
-	r, _ := m.store.Resource(resource)
-	meter, ok := r.Backend.(classes.HolderMeter)
-	if !ok || r.Unavailable != nil {
+	meter := m.holderMeter(resource)
+	if meter == nil {
 		return nil, false
 	}
 
@@ -155,6 +159,16 @@ func (m *Meter) count(ctx context.Context, h classes.Holder, resource, name stri
 	}
 	m.add(key{resource: resource, id: h.ID}, class{resource, name}, reading)
 	return reading, true
+}
+
+// holderMeter returns the backend of an available resource, or nil if the kernel does not measure holders for it.
+func (m *Meter) holderMeter(resource string) classes.HolderMeter {
+	r, _ := m.store.Resource(resource)
+	meter, ok := r.Backend.(classes.HolderMeter)
+	if !ok || r.Unavailable != nil {
+		return nil
+	}
+	return meter
 }
 
 // read limits the time of a call into the kernel.

@@ -10,31 +10,45 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// measure takes a sample. The caller has acquired sampling.
+// measure takes a sample. It measures all resources side by side, so that one for which the kernel is slow does not delay the others.
+// The caller has acquired sampling.
 func (m *Meter) measure(ctx context.Context) Sample {
 	status := m.store.Status()
 	entries := m.forget(status)
 
-	sample := Sample{Time: m.now()}
-	for _, resource := range status.Resources {
-		if resource.Unavailable != nil {
-			continue
-		}
-		backend, _ := m.store.Resource(resource.Name)
-		switch backend.Backend.(type) {
-		case classes.ClassMeter:
-			sample.Classes = append(sample.Classes, m.measureClasses(ctx, resource)...)
-		case classes.HolderMeter:
-			sample.Holders = append(sample.Holders, m.measureHolders(ctx, resource.Name, entries)...)
-			sample.Classes = append(sample.Classes, m.totalsOf(resource)...)
+	parts := make([]Sample, len(status.Resources))
+	var measuring sync.WaitGroup
+	for i, resource := range status.Resources {
+		if resource.Unavailable == nil {
+			measuring.Go(func() { parts[i] = m.measureResource(ctx, resource, entries) })
 		}
 	}
+	measuring.Wait()
+
+	sample := Sample{Time: m.now()}
+	for _, part := range parts {
+		sample.Classes = append(sample.Classes, part.Classes...)
+		sample.Holders = append(sample.Holders, part.Holders...)
+	}
 	return sample
+}
+
+func (m *Meter) measureResource(ctx context.Context, resource state.ResourceStatus, entries []state.Entry) (part Sample) {
+	backend, _ := m.store.Resource(resource.Name)
+	switch backend.Backend.(type) {
+	case classes.ClassMeter:
+		part.Classes = m.measureClasses(ctx, resource)
+	case classes.HolderMeter:
+		part.Holders = m.measureHolders(ctx, resource.Name, entries)
+		part.Classes = m.totalsOf(resource)
+	}
+	return part
 }
 
 // namesOf returns all classes of a resource: the system default, those that are offered, and those that are in use.
