@@ -70,6 +70,7 @@ func nodeCases() []nodeCase {
 		{name: "throttles are in place before the first instruction and hold", test: throttles, on: everywhere},
 		{name: "rootfs and ephemeral are the disks of the runtime and of the kubelet", test: aliases, on: intelV2},
 		{name: "weights stand in the kernel, and the status says whether a disk acts on them", test: weights, on: containerd | crioIntel},
+		{name: "what classes use is what the kernel counts", test: usage, on: containerd},
 		{name: "an unknown class or resource is refused with what there is", test: unknownClass, on: everywhere},
 		{name: "a full class is refused until a slot is free", test: fullClass, on: everywhere},
 		{name: "a restarted container is not refused against itself", test: restartedContainer, on: containerd | crioIntel},
