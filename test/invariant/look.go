@@ -27,6 +27,8 @@ type Machine struct {
 	API qosv1alpha1.NodeQOSClient
 	// Host has the kernel's files; nil without any.
 	Host FS
+	// Kernel, if set, reads the kernel in place of Host.
+	Kernel func(live Live) (Kernel, error)
 	// Live returns the pods and containers of the runtime.
 	Live func(context.Context) (Live, error)
 	// Classes, if set, reads a fake kernel; see Kernel.Classes.
@@ -57,8 +59,12 @@ func (m Machine) Look(ctx context.Context) (World, error) {
 	if w.Live, err = m.Live(ctx); err != nil {
 		return w, fmt.Errorf("list pods and containers of the runtime: %w", err)
 	}
-	if m.Host != nil {
-		if w.Kernel, err = KernelOf(m.Host, w.Live); err != nil {
+	read := m.Kernel
+	if read == nil && m.Host != nil {
+		read = func(live Live) (Kernel, error) { return KernelOf(m.Host, live) }
+	}
+	if read != nil {
+		if w.Kernel, err = read(w.Live); err != nil {
 			return w, fmt.Errorf("read the kernel's state: %w", err)
 		}
 	}

@@ -49,11 +49,11 @@ func capacityIsPublished(t *testing.T, n *node) {
 }
 
 func extendedResourceIsARequest(t *testing.T, n *node) {
-	n.run(t, pod{name: "asks", classes: []string{"blockio.gold"}}, pod{name: "asks-not"})
+	n.run(t, pod{name: "asks", classes: n.asks("gold")}, pod{name: "asks-not"})
 	n.running(t, "asks", "asks-not")
 	n.inClass(t, "asks", "gold")
 	n.inClass(t, "asks-not", "standard")
-	if got := n.shell(t, "assignments", "default/asks"); !strings.Contains(got, "gold   allocated") {
+	if got := n.shell(t, "assignments", "default/asks"); !regexp.MustCompile(`gold +allocated`).MatchString(got) {
 		t.Errorf("assignments:\n%s\nwant gold, allocated", got)
 	}
 }
@@ -75,7 +75,7 @@ func wrongRequestsAreRefused(t *testing.T, n *node) {
 }
 
 func schedulerCounts(t *testing.T, n *node) {
-	gold := []string{"blockio.gold"}
+	gold := n.asks("gold")
 	n.run(t, pod{name: "first", classes: gold}, pod{name: "second", classes: gold})
 	n.running(t, "first", "second")
 	n.run(t, pod{name: "third", classes: gold})

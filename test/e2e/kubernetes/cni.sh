@@ -2,8 +2,10 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# A CNI plugin that connects each pod with the node, and with nothing else.
+# A CNI plugin that connects each pod with the node, and with nothing else. The shell of a VM has an ip of its own, which does not
+# know veth.
 set -eu
+ip=/usr/sbin/ip
 case $CNI_COMMAND in
   VERSION)
     echo '{"cniVersion":"1.0.0","supportedVersions":["1.0.0"]}'
@@ -16,11 +18,11 @@ case $CNI_COMMAND in
     address=10.244.$((number / 250)).$((number % 250 + 1))
     link=veth$number
     {
-      ip link add "$link" type veth peer name "$CNI_IFNAME" netns "$CNI_NETNS"
-      ip link set "$link" up
-      ip route add "$address/32" dev "$link"
-      nsenter "--net=$CNI_NETNS" sh -c "ip address add $address/32 dev $CNI_IFNAME && ip link set $CNI_IFNAME up && \
-        ip route add 192.0.2.1 dev $CNI_IFNAME && ip route add default via 192.0.2.1 dev $CNI_IFNAME"
+      $ip link add "$link" type veth peer name "$CNI_IFNAME" netns "$CNI_NETNS"
+      $ip link set "$link" up
+      $ip route add "$address/32" dev "$link"
+      nsenter "--net=$CNI_NETNS" sh -c "$ip address add $address/32 dev $CNI_IFNAME && $ip link set $CNI_IFNAME up && \
+        $ip route add 192.0.2.1 dev $CNI_IFNAME && $ip route add default via 192.0.2.1 dev $CNI_IFNAME"
     } >&2
     echo "{\"cniVersion\":\"1.0.0\",\"ips\":[{\"address\":\"$address/32\"}],\"interfaces\":[],\"dns\":{}}"
     ;;

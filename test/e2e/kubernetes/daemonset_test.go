@@ -9,17 +9,16 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/e2e/remote"
 )
 
 // TestDaemonSet installs plugin and shim as docs/kubernetes.md says.
 func TestDaemonSet(t *testing.T) {
 	n := ready(t)
-	d := n.installDaemonSet(t)
+	d := n.installDaemonSet(t, deploy+"kubernetes")
 	t.Run("the class file that comes with it works", func(t *testing.T) { suppliedClassesWork(t, n) })
 	n.setGold(t, d, 2)
 	t.Run("capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) })
@@ -49,13 +48,10 @@ func TestDaemonSet(t *testing.T) {
 // daemonSet is the installation as the pods of the DaemonSets.
 type daemonSet struct{ *node }
 
-func (n *node) installDaemonSet(t *testing.T) *daemonSet {
+func (n *node) installDaemonSet(t *testing.T, manifests string) *daemonSet {
 	t.Helper()
-	if output, err := n.ctr("--namespace", "k8s.io", "images", "import", filepath.Join(n.dir, "image.tar")); err != nil {
-		t.Fatalf("import the image: %v\n%s", err, output)
-	}
-	n.kubectl(t, "apply", "-k", "../../../deploy/kubernetes")
-	t.Cleanup(func() { n.kubectl(t, "delete", "-k", "../../../deploy/kubernetes", "--wait", "--timeout=60s") })
+	n.kubectl(t, "apply", "-k", manifests)
+	t.Cleanup(func() { n.kubectl(t, "delete", "-k", manifests, "--wait", within) })
 	n.rolledOut(t)
 	return &daemonSet{node: n}
 }
@@ -63,7 +59,7 @@ func (n *node) installDaemonSet(t *testing.T) *daemonSet {
 func (n *node) rolledOut(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"daemonset/qos-nri-plugin", "daemonset/qos-publisher"} {
-		n.kubectl(t, "-n", "qos-system", "rollout", "status", name, "--timeout=90s")
+		n.kubectl(t, "-n", "qos-system", "rollout", "status", name, within)
 	}
 }
 
@@ -81,11 +77,11 @@ const (
 	publisherProgram = "/qos-kubelet-shim --publish=node-object"
 )
 
-func (d *daemonSet) killPlugin(t *testing.T) { killed(t, pluginProgram) }
+func (d *daemonSet) killPlugin(t *testing.T) { must(t, d.machine.kill(pluginProgram)) }
 
 func (d *daemonSet) killShim(t *testing.T) {
-	killed(t, shimProgram)
-	killed(t, publisherProgram)
+	must(t, d.machine.kill(shimProgram))
+	must(t, d.machine.kill(publisherProgram))
 }
 
 func (d *daemonSet) back(t *testing.T) {
@@ -98,32 +94,11 @@ func (d *daemonSet) back(t *testing.T) {
 	}
 }
 
-// killed kills a program in its container; the kubelet starts the container again.
-func killed(t *testing.T, program string) {
-	t.Helper()
-	must(t, syscall.Kill(pidOf(t, program), syscall.SIGKILL))
-}
-
-// pidOf finds a program by the beginning of its command line.
-func pidOf(t *testing.T, program string) int {
-	t.Helper()
-	programs, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must(t, err)
-	for _, file := range programs {
-		line, err := os.ReadFile(file)
-		if err == nil && strings.HasPrefix(strings.ReplaceAll(string(line), "\x00", " "), program) {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			must(t, err)
-			return pid
-		}
-	}
-	t.Fatalf("%s does not run", program)
-	return 0
-}
-
 // tokenIsClosed looks for the publisher's token with the rights that the plugin has.
 func tokenIsClosed(t *testing.T) {
-	token := fmt.Sprintf("/proc/%d/root/var/run/secrets/kubernetes.io/serviceaccount/token", pidOf(t, publisherProgram))
+	pid, err := remote.PIDOf(publisherProgram)
+	must(t, err)
+	token := fmt.Sprintf("/proc/%d/root/var/run/secrets/kubernetes.io/serviceaccount/token", pid)
 	if _, err := os.ReadFile(token); err != nil {
 		t.Fatalf("not even root finds the token: %v", err)
 	}

@@ -46,8 +46,8 @@ func (n *node) deployed(t *testing.T, p installation) (name string) {
 	n.apply(t, deployment)
 	t.Cleanup(func() {
 		p.setClasses(t, fmt.Sprintf(classes, 2))
-		n.kubectl(t, "delete", "--wait", "--timeout=60s", "deployment/tenant", "pdb/tenant", "--ignore-not-found")
-		n.kubectl(t, "wait", "--for=delete", "--timeout=60s", "pod", "-l", "app=tenant")
+		n.kubectl(t, "delete", "--wait", within, "deployment/tenant", "pdb/tenant", "--ignore-not-found")
+		n.kubectl(t, "wait", "--for=delete", within, "pod", "-l", "app=tenant")
 		n.offered(t, "slow", "1k", "1k")
 	})
 	name = n.tenant(t, "")

@@ -11,15 +11,16 @@ mount --make-rprivate /
 mount --make-rshared / # among the node's own, as on a node: some mounts of pods want it
 mount -t proc proc /proc
 
-# The node's directories, at the paths that every node has. An overlay lets them be made where the machine has none.
-mkdir -p "$dir"/{run,log,kubelet,containerd,lib,lib.work,etc,etc.work}
-mount -t overlay overlay -o "lowerdir=/var/lib,upperdir=$dir/lib,workdir=$dir/lib.work" /var/lib
-mount -t overlay overlay -o "lowerdir=/etc,upperdir=$dir/etc,workdir=$dir/etc.work" /etc
+# The machine's directories, at the paths that every node has. An overlay lets them be made where the machine has none.
+machine=$dir/machine
+mkdir -p "$machine"/{run,log,kubelet,containerd,lib,lib.work,etc,etc.work}
+mount -t overlay overlay -o "lowerdir=/var/lib,upperdir=$machine/lib,workdir=$machine/lib.work" /var/lib
+mount -t overlay overlay -o "lowerdir=/etc,upperdir=$machine/etc,workdir=$machine/etc.work" /etc
 mkdir -p /var/lib/{kubelet,containerd}
-mount --bind "$dir/kubelet" /var/lib/kubelet
-mount --bind "$dir/containerd" /var/lib/containerd
-mount --bind "$dir/run" /run
-mount --bind "$dir/log" /var/log
+mount --bind "$machine/kubelet" /var/lib/kubelet
+mount --bind "$machine/containerd" /var/lib/containerd
+mount --bind "$machine/run" /run
+mount --bind "$machine/log" /var/log
 
 # The kubelet sets these for the whole machine; here it sets files.
 settings=$dir/sysctl
@@ -31,9 +32,8 @@ for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/p
   mount --bind "$file" "/proc/sys/${setting%=*}"
 done
 
-# The node's address and that of the API server's service: without kube-proxy, the API server listens there itself.
+# The address of the API server's service: without kube-proxy, the API server listens there itself.
 ip link set lo up
-ip address add 192.0.2.1/32 dev lo
 ip address add 10.0.0.1/32 dev lo
 hostname node-1
 exec "$@"

@@ -12,11 +12,12 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
 const classFile = "/etc/qos-nri-plugin/classes.yaml"
@@ -125,17 +126,31 @@ func (n *node) ready(t *testing.T, address func() string) {
 // offered waits until the node has a class with a capacity and as much of it to give.
 func (n *node) offered(t *testing.T, class, capacity, allocatable string) {
 	t.Helper()
-	name := "qos.noderesource.dev/blockio." + class
 	want := capacity + " " + allocatable
-	until(t, "the node has "+name+" "+want, func() (bool, string) {
+	until(t, "the node has "+class+" "+want, func() (bool, string) {
 		output, _ := n.try("get", "node", nodeName, "-o", "json")
 		var object struct {
 			Status struct{ Capacity, Allocatable map[string]string }
 		}
 		_ = json.Unmarshal([]byte(output), &object)
-		seen := fmt.Sprintf("%s %s", object.Status.Capacity[name], object.Status.Allocatable[name])
-		return seen == want, seen
+		for _, resource := range n.asks(class) {
+			name := "qos.noderesource.dev/" + resource
+			seen := fmt.Sprintf("%s %s", object.Status.Capacity[name], object.Status.Allocatable[name])
+			if seen != want {
+				return false, name + ": " + seen
+			}
+		}
+		return true, ""
 	})
+}
+
+// asks returns what a pod asks for that wants a class of each of the node's resources.
+func (n *node) asks(class string) []string {
+	var resources []string
+	for _, resource := range n.machine.node().resources {
+		resources = append(resources, resource+"."+class)
+	}
+	return resources
 }
 
 // pod is what tests say of a pod; its container is called main.
@@ -159,7 +174,7 @@ func (n *node) run(t *testing.T, pods ...pod) {
 	n.apply(t, manifests.String())
 	t.Cleanup(func() {
 		// Not by force: the scheduler would take for free what the kubelet still has in use.
-		args := []string{"delete", "pod", "--ignore-not-found", "--wait", "--timeout=60s"}
+		args := []string{"delete", "pod", "--ignore-not-found", "--wait", within}
 		for _, p := range pods {
 			args = append(args, p.name)
 		}
@@ -203,7 +218,7 @@ func container(name string, units int, classes ...string) map[string]any {
 // delete removes pods, and waits until they are gone.
 func (n *node) delete(t *testing.T, pods ...string) {
 	t.Helper()
-	n.kubectl(t, append([]string{"delete", "--wait", "--timeout=60s", "pod"}, pods...)...)
+	n.kubectl(t, append([]string{"delete", "--wait", within, "pod"}, pods...)...)
 }
 
 // of reads a field of a pod.
@@ -246,17 +261,33 @@ func (n *node) containerID(pod string) string {
 func (n *node) inClass(t *testing.T, pod, class string) {
 	t.Helper()
 	until(t, "pod "+pod+" is in "+class, func() (bool, string) {
-		dir, err := n.groups.ofContainer("blkio", n.containerID(pod))
+		id := n.containerID(pod)
+		dir, err := n.machine.cgroup(id)
 		if err != nil {
 			return false, err.Error()
 		}
-		file := "blkio.throttle.read_bps_device"
-		if unified() {
-			file = "io.max"
+		kernel, err := n.machine.kernel(invariant.Live{Containers: []invariant.Container{{ID: id, Cgroup: dir}}})
+		if err != nil {
+			return false, err.Error()
 		}
-		data, err := os.ReadFile(filepath.Join(dir, file))
-		return err == nil && strings.Contains(string(data), rates[class]), string(data)
+		return enforced(kernel, id, class)
 	})
+}
+
+// enforced says whether the kernel has a container in a class: its limits and, where there is resctrl, the groups of its threads.
+func enforced(kernel invariant.Kernel, id, class string) (ok bool, seen string) {
+	cgroup := kernel.Cgroups[id]
+	limits := cgroup.Files["io.max"] + cgroup.Files["blkio.throttle.read_bps_device"]
+	outside := 0
+	if kernel.Groups != nil {
+		for _, thread := range cgroup.Threads {
+			if !slices.Contains(kernel.Groups["qos-"+class].Tasks, thread) {
+				outside++
+			}
+		}
+	}
+	seen = fmt.Sprintf("limits %q; %d of %d threads are not in the group", limits, outside, len(cgroup.Threads))
+	return strings.Contains(limits, rates[class]) && len(cgroup.Threads) > 0 && outside == 0, seen
 }
 
 // condition waits for the pod's condition to say something.
@@ -271,9 +302,9 @@ func (n *node) condition(t *testing.T, pod, want string) {
 // shell runs a command of the plugin for the node's shell.
 func (n *node) shell(t *testing.T, args ...string) string {
 	t.Helper()
-	output, err := exec.Command(n.program("qos-nri-plugin"), args...).CombinedOutput()
+	output, err := n.machine.run(append([]string{n.machine.path("qos-nri-plugin")}, args...)...)
 	if err != nil {
 		t.Fatalf("qos-nri-plugin %s: %v\n%s", strings.Join(args, " "), err, output)
 	}
-	return string(output)
+	return output
 }

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +22,6 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
@@ -82,18 +80,18 @@ func (n *node) get(object any, args ...string) error {
 // cases themselves.
 func (n *node) holds(t *testing.T) {
 	t.Helper()
-	api, runtime := dial(t, nodeAPISocket), dial(t, containerdSocket)
-	kubelet := podresources.NewPodResourcesListerClient(dial(t, podResourcesSocket))
+	api, runtime := n.dial(t, nodeAPISocket), n.dial(t, containerdSocket)
+	kubelet := podresources.NewPodResourcesListerClient(n.dial(t, podResourcesSocket))
 	invariant.Machine{
-		API: qosv1alpha1.NewNodeQOSClient(api), Host: hostfs.Root("/"),
+		API: qosv1alpha1.NewNodeQOSClient(api), Kernel: n.machine.kernel,
 		Live:       invariant.LiveByCRI(cri.NewRuntimeServiceClient(runtime), n.cgroupIn),
 		Kubernetes: func(ctx context.Context) (*invariant.Kubernetes, error) { return n.kubernetes(ctx, kubelet) },
 	}.Hold(t)
 }
 
-func dial(t *testing.T, socket string) *grpc.ClientConn {
+func (n *node) dial(t *testing.T, socket string) *grpc.ClientConn {
 	t.Helper()
-	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient("passthrough:///"+socket, grpc.WithContextDialer(n.machine.dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)
 	t.Cleanup(func() { must(t, connection.Close()) })
 	return connection
@@ -101,13 +99,9 @@ func dial(t *testing.T, socket string) *grpc.ClientConn {
 
 // cgroupIn is where a container is, below the root of the hierarchy; what has none is looked for in vain.
 func (n *node) cgroupIn(_ *cri.PodSandbox, id string) string {
-	root := filepath.Join(cgroupRoot, "blkio")
-	if unified() {
-		root = cgroupRoot
-	}
-	dir, err := n.groups.ofContainer("blkio", id)
+	dir, err := n.machine.cgroup(id)
 	if id == "" || err != nil {
 		return "none"
 	}
-	return strings.TrimPrefix(dir, root)
+	return dir
 }

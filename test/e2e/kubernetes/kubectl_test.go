@@ -176,10 +176,10 @@ spec:
 	must(t, err)
 	n.apply(t, converted)
 	t.Cleanup(func() {
-		n.kubectl(t, "delete", "deployment", "kep-form", "--cascade=foreground", "--timeout=60s")
+		n.kubectl(t, "delete", "deployment", "kep-form", "--cascade=foreground", within)
 		n.kubectl(t, "label", "namespace", "default", allowed+"-")
 	})
-	n.kubectl(t, "rollout", "status", "deployment/kep-form", "--timeout=90s")
+	n.kubectl(t, "rollout", "status", "deployment/kep-form", within)
 	name := n.kubectl(t, "get", "pods", "-l", "app=kep-form", "-o", "jsonpath={.items[0].metadata.name}")
 	lines := func(t *testing.T, changes string) {
 		t.Helper()

@@ -11,11 +11,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,7 +35,7 @@ func TestMain(m *testing.M) {
 func run(m *testing.M) int {
 	dir := os.Getenv(rigVariable)
 	switch {
-	case os.Getuid() != 0 || wanted() == "":
+	case os.Getuid() != 0 || len(wanted()) == 0:
 		return m.Run() // each test that runs says that it needs root
 	case dir == "":
 		return outside()
@@ -44,17 +47,22 @@ func run(m *testing.M) int {
 }
 
 // wanted returns the tests that are to run, for which it is worth to make everything ready.
-func wanted() string {
+func wanted() []string {
 	flag.Parse()
 	if flag.Lookup("test.list").Value.String() != "" {
-		return ""
+		return nil
 	}
 	first, _, _ := strings.Cut(flag.Lookup("test.run").Value.String(), "/")
 	names, err := exec.Command("/proc/self/exe", "-test.list", first).Output()
 	if err != nil {
 		panic(err)
 	}
-	return string(names)
+
+	skip := flag.Lookup("test.skip").Value.String()
+	return slices.DeleteFunc(strings.Fields(string(names)), func(name string) bool {
+		skipped, err := regexp.MatchString(skip, name)
+		return skip != "" && skipped && err == nil
+	})
 }
 
 // outside makes everything ready, where there is a network, and runs this program again inside, once for each cluster.
@@ -70,7 +78,7 @@ func outside() int {
 	// Who interrupts the tests wants the machine as it was, too.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	return sideBySide(ctx, dir, divide(strings.Fields(wanted()), clusters))
+	return sideBySide(ctx, dir, divide(wanted(), clusters))
 }
 
 func failed(err error) int {
@@ -85,8 +93,9 @@ func inside(ctx context.Context, built string, skipped []string, output io.Write
 		return failed(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := linkAll(built, dir); err != nil {
-		return failed(err)
+	// Not symbolic links: a VM that sees only this directory reads the images.
+	if output, err := exec.Command("cp", "-al", built+"/.", dir).CombinedOutput(); err != nil {
+		return failed(fmt.Errorf("link what was built: %w: %s", err, output))
 	}
 	groups := newCgroups(filepath.Base(dir))
 	if err := groups.make(); err != nil {
@@ -126,23 +135,20 @@ func inside(ctx context.Context, built string, skipped []string, output io.Write
 // prepare builds all programs into dir/bin and the image of the tests' containers.
 func prepare(dir string) error {
 	bin := filepath.Join(dir, "bin")
-	setup := exec.Command("./setup.sh")
-	setup.Stderr = os.Stderr
-	paths, err := setup.Output()
-	if err != nil {
-		return fmt.Errorf("make Kubernetes ready: %w", err)
-	}
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		return err
 	}
-	for _, line := range strings.Fields(string(paths)) {
-		_, from, _ := strings.Cut(line, "=")
-		if err := linkAll(from, bin); err != nil {
+	scripts := []string{"./setup.sh"}
+	if slices.ContainsFunc(wanted(), func(name string) bool { return strings.HasPrefix(name, virtualNodes) }) {
+		scripts = append(scripts, "../vm/setup.sh")
+	}
+	for _, script := range scripts {
+		if err := setUp(script, bin); err != nil {
 			return err
 		}
 	}
 	version := "-X main.version=v0.0.0-e2e"
-	for _, program := range []string{"./cmd/qos-nri-plugin", "./cmd/qos-kubelet-shim", "./cmd/kubectl-qos", "./test/e2e/workload"} {
+	for _, program := range []string{"./cmd/qos-nri-plugin", "./cmd/qos-kubelet-shim", "./cmd/kubectl-qos", "./test/e2e/workload", "./test/e2e/agent"} {
 		// As for the image, so that packages are compiled once.
 		build := exec.Command("go", "build", "-trimpath", "-ldflags", version, "-o", bin+"/", program)
 		build.Dir = "../../.."
@@ -173,14 +179,26 @@ func makeImage(dir string) error {
 	return errors.Join(err, os.WriteFile(filepath.Join(dir, "image.tar"), archive, 0o644))
 }
 
-func linkAll(from, to string) error {
-	entries, err := os.ReadDir(from)
+// setUp runs a script that prints paths as NAME=VALUE. It links these paths, and the files in them, into a directory.
+func setUp(script, bin string) error {
+	setup := exec.Command(script)
+	setup.Stderr = os.Stderr
+	paths, err := setup.Output()
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", script, err)
 	}
-	for _, entry := range entries {
-		if err := os.Symlink(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())); err != nil {
-			return err
+	for line := range strings.FieldsSeq(string(paths)) {
+		name, from, _ := strings.Cut(line, "=")
+		links := map[string]string{name: from}
+		if entries, err := os.ReadDir(from); err == nil {
+			for _, entry := range entries {
+				links[entry.Name()] = filepath.Join(from, entry.Name())
+			}
+		}
+		for link, file := range links {
+			if err := os.Symlink(file, filepath.Join(bin, link)); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
 		}
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,23 +25,37 @@ const (
 // theNode is the one node of the one cluster of this process.
 var theNode *node
 
-// node is this machine as the node of a cluster.
+// node is a cluster and its only node.
 type node struct {
 	dir, bin, logs      string
-	groups              cgroups
-	cluster             *controlPlane
-	containerd, kubelet *process
-	started             bool
+	cluster             *controlPlane // nil before it is started
+	machine             machine       // of the node; nil before it has joined the cluster
+	containerd, kubelet program
 }
 
 func newNode(dir string) *node {
-	return &node{dir: dir, bin: filepath.Join(dir, "bin"), logs: filepath.Join(dir, "logs"), groups: newCgroups(filepath.Base(dir))}
+	return &node{dir: dir, bin: filepath.Join(dir, "bin"), logs: filepath.Join(dir, "logs")}
+}
+
+// here is this machine, for a node.
+func (n *node) here() machine {
+	return &local{bin: n.bin, logs: n.logs, groups: newCgroups(filepath.Base(n.dir))}
 }
 
 func (n *node) program(name string) string { return filepath.Join(n.bin, name) }
 
-// ready returns the node in its cluster, started by the first who asks. Its logs are told when the test fails.
+// ready returns the node on this machine in its cluster, started by the first who asks. Its logs are told when the test fails.
 func ready(t *testing.T) *node {
+	t.Helper()
+	n := cluster(t)
+	if n.machine == nil {
+		n.join(t, n.here())
+	}
+	return n
+}
+
+// cluster returns the cluster, started by the first who asks.
+func cluster(t *testing.T) *node {
 	t.Helper()
 	if theNode == nil {
 		t.Skip("plays a node of a cluster, which needs root")
@@ -52,7 +65,7 @@ func ready(t *testing.T) *node {
 			theNode.report(t)
 		}
 	})
-	if !theNode.started {
+	if theNode.cluster == nil {
 		theNode.start(t)
 	}
 	return theNode
@@ -60,23 +73,38 @@ func ready(t *testing.T) *node {
 
 func (n *node) start(t *testing.T) {
 	t.Helper()
-	n.started = true
-	for _, dir := range []string{n.logs, staticPods, "/etc/qos-nri-plugin", "/run/cni", "/run/bin"} {
-		must(t, os.MkdirAll(dir, 0o755))
-	}
+	must(t, os.MkdirAll(n.logs, 0o755))
 	cluster, err := n.newControlPlane()
 	must(t, err)
 	n.cluster = cluster
 	cluster.etcd.mustStart(t)
 	cluster.server.mustStart(t)
-	n.startContainerd(t)
 	n.awaitServer(t)
 	cluster.controllers.mustStart(t)
 	cluster.scheduler.mustStart(t)
-	n.kubelet = n.process("kubelet", n.program("kubelet"), "--config", n.write(t, "kubelet.yaml", n.kubeletConfig()),
-		"--kubeconfig", cluster.kubeconfig("node"), "--hostname-override", nodeName, "--node-ip", nodeIP, "--v=2")
+}
+
+// join makes a machine the cluster's node.
+func (n *node) join(t *testing.T, machine machine) {
+	t.Helper()
+	n.machine = machine
+	machine.begin(t, n)
+	n.startContainerd(t)
+	n.kubelet = machine.program("kubelet", machine.path("kubelet"), "--config", n.write(t, "kubelet.yaml", n.kubeletConfig()),
+		"--kubeconfig", n.cluster.kubeconfig("node"), "--hostname-override", nodeName, "--node-ip", nodeIP, "--housekeeping-interval=1m", "--v=2")
 	n.kubelet.mustStart(t)
 	n.awaitNode(t)
+}
+
+// leave takes the node's machine out of the cluster, with all pods.
+func (n *node) leave(t *testing.T) {
+	t.Helper()
+	n.kubelet.mustEnd(t, syscall.SIGKILL)
+	n.containerd.mustEnd(t, syscall.SIGKILL)
+	n.machine.end(t)
+	n.machine = nil
+	n.kubectl(t, "delete", "pods", "--all", "--all-namespaces", "--force", "--grace-period=0")
+	n.kubectl(t, "delete", "node", nodeName)
 }
 
 // awaitNode waits until pods can run on the node.
@@ -94,23 +122,17 @@ func (n *node) awaitNode(t *testing.T) {
 
 func (n *node) startContainerd(t *testing.T) {
 	t.Helper()
-	must(t, os.WriteFile("/run/cni/10-test.conflist", []byte(`{"cniVersion":"1.0.0","name":"test","plugins":[{"type":"cni.sh"}]}`), 0o644))
-	here, err := os.Getwd()
-	must(t, err)
-	n.containerd = n.process("containerd", n.program("containerd"), "--config", n.write(t, "containerd.toml", containerdConfig(here, n.bin)))
+	n.write(t, "10-test.conflist", `{"cniVersion":"1.0.0","name":"test","plugins":[{"type":"cni.sh"}]}`)
+	n.containerd = n.machine.program("containerd", n.machine.path("containerd"), "--config", n.write(t, "containerd.toml", n.containerdConfig()))
 	n.containerd.mustStart(t)
 	until(t, "containerd answers", func() (bool, string) {
 		output, err := n.ctr("version")
 		return err == nil, output
 	})
-	if output, err := n.ctr("--namespace", "k8s.io", "images", "import", filepath.Join(n.dir, "workload.tar")); err != nil {
-		t.Fatalf("import the image: %v\n%s", err, output)
-	}
 }
 
 func (n *node) ctr(args ...string) (string, error) {
-	output, err := exec.Command(n.program("ctr"), append([]string{"--address", containerdSocket}, args...)...).CombinedOutput()
-	return string(output), err
+	return n.machine.run(append([]string{n.machine.path("ctr"), "--address", containerdSocket}, args...)...)
 }
 
 func (n *node) write(t *testing.T, name, text string) string {
@@ -121,7 +143,8 @@ func (n *node) write(t *testing.T, name, text string) string {
 }
 
 // containerdConfig is what a node has, but for limits that a machine without all privileges cannot set.
-func containerdConfig(cni, bin string) string {
+func (n *node) containerdConfig() string {
+	settings := n.machine.node()
 	return fmt.Sprintf(`version = 3
 [plugins."io.containerd.cri.v1.images".pinned_images]
 sandbox = %q
@@ -129,27 +152,31 @@ sandbox = %q
 tolerate_missing_hugetlb_controller = true
 disable_hugetlb_controller = true
 restrict_oom_score_adj = true
+stats_collect_period = "1m"
+[plugins."io.containerd.nri.v1.nri"]
+%s
 [plugins."io.containerd.nri.v1.nri".default_validator]
 enable = true
 [plugins."io.containerd.cri.v1.runtime".cni]
 bin_dirs = [%q]
-conf_dir = "/run/cni"
+conf_dir = %q
 use_internal_loopback = true
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 runtime_path = %q
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 BinaryName = %q
-SystemdCgroup = false
-`, workloadImage, cni, filepath.Join(bin, "containerd-shim-runc-v2"), filepath.Join(bin, "runc"))
+SystemdCgroup = %t
+`, workloadImage, settings.nri, settings.cni, n.dir, n.machine.path("containerd-shim-runc-v2"), settings.ociRuntime, settings.cgroupDriver == "systemd")
 }
 
 func (n *node) kubeletConfig() string {
+	settings := n.machine.node()
 	return fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 failCgroupV1: false
-cgroupDriver: cgroupfs
-cgroupRoot: /%s
+cgroupDriver: %s
+cgroupRoot: %s
 enforceNodeAllocatable: [pods]
 failSwapOn: false
 makeIPTablesUtilChains: false
@@ -168,13 +195,13 @@ evictionHard: {memory.available: 100Mi}
 imageGCHighThresholdPercent: 100
 localStorageCapacityIsolation: false
 maxPods: 250
-nodeStatusUpdateFrequency: 2s
-syncFrequency: 5s
+nodeStatusUpdateFrequency: %s
+syncFrequency: %s
 configMapAndSecretChangeDetectionStrategy: Watch
 fileCheckFrequency: 2s
 oomScoreAdj: 0
-`, n.groups.name, containerdSocket, staticPods, filepath.Join(n.dir, "volume-plugins"), nodeIP,
-		n.cluster.file("kubelet.crt"), n.cluster.file("kubelet.key"), n.cluster.file("ca.crt"))
+`, settings.cgroupDriver, settings.cgroupRoot, containerdSocket, staticPods, filepath.Join(n.dir, "volume-plugins"), nodeIP,
+		n.cluster.file("kubelet.crt"), n.cluster.file("kubelet.key"), n.cluster.file("ca.crt"), settings.statusFrequency, settings.syncFrequency)
 }
 
 // stop ends what does not end with the namespaces: nothing, but in good order.
@@ -182,7 +209,7 @@ func (n *node) stop() {
 	if n.cluster == nil {
 		return
 	}
-	for _, p := range []*process{n.kubelet, n.cluster.scheduler, n.cluster.controllers, n.cluster.server, n.cluster.etcd} {
+	for _, p := range []*process{n.cluster.scheduler, n.cluster.controllers, n.cluster.server, n.cluster.etcd} {
 		if p != nil {
 			_ = p.end(syscall.SIGKILL)
 		}
@@ -204,7 +231,10 @@ func (n *node) report(t *testing.T) {
 	if err != nil {
 		t.Log(err)
 	}
-	for _, args := range [][]string{{"describe", "node", nodeName}, {"get", "pods", "-A", "-o", "wide"}, {"get", "events", "-A"}} {
+	for _, args := range [][]string{
+		{"describe", "node", nodeName}, {"get", "pods", "-A", "-o", "wide"}, {"get", "events", "-A"},
+		{"-n", "qos-system", "logs", "--selector=app.kubernetes.io/name", "--all-containers", "--prefix", "--tail=25"},
+	} {
 		output, _ := n.try(args...)
 		t.Logf("--- kubectl %s\n%s", strings.Join(args, " "), output)
 	}

@@ -82,7 +82,7 @@ func TestNoOrderStopsPodsThatAskForNothing(t *testing.T) {
 	n := &installs{node: ready(t)}
 	n.namespace(t, "plain", "")
 	t.Cleanup(func() {
-		n.kubectl(t, "delete", "-k", deploy+"uninstall", "--ignore-not-found", "--timeout=60s")
+		n.kubectl(t, "delete", "-k", deploy+"uninstall", "--ignore-not-found", within)
 		n.kubectl(t, "delete", "validatingadmissionpolicy,validatingadmissionpolicybinding,mutatingadmissionpolicy,mutatingadmissionpolicybinding",
 			"-l", "canary")
 	})
@@ -136,7 +136,7 @@ func (n *installs) anyObjectLost(t *testing.T) {
 		}{}
 		must(t, yaml.Unmarshal([]byte(manifest), &object))
 		t.Run(object.Kind+" "+object.Metadata.Name, func(t *testing.T) {
-			if output, err := n.kubectlCommand(manifest, "delete", "-f", "-", "--timeout=60s").CombinedOutput(); err != nil {
+			if output, err := n.kubectlCommand(manifest, "delete", "-f", "-", within).CombinedOutput(); err != nil {
 				t.Fatalf("%s", output)
 			}
 			n.check(t, func(policy string) bool { return policy != object.Metadata.Name })
@@ -176,7 +176,7 @@ patches:
 
 func (n *installs) uninstalled(t *testing.T) {
 	n.kubectl(t, "replace", "-f", deploy+"uninstall/no-classes.yaml")
-	n.kubectl(t, "delete", "-k", deploy+"uninstall", "--ignore-not-found", "--timeout=60s")
+	n.kubectl(t, "delete", "-k", deploy+"uninstall", "--ignore-not-found", within)
 	n.check(t, nil)
 	kinds := "namespaces,customresourcedefinitions,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings," +
 		"mutatingadmissionpolicies,mutatingadmissionpolicybindings"

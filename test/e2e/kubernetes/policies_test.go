@@ -48,7 +48,7 @@ func (n *node) installPolicies(t *testing.T) {
 	t.Cleanup(func() {
 		n.kubectl(t, "delete", "--ignore-not-found", "-k", policies)
 		n.kubectl(t, "delete", "--ignore-not-found", "-k", policies+"-environments")
-		n.kubectl(t, "delete", "namespace", withDefaults, bounded, "--timeout=60s")
+		n.kubectl(t, "delete", "namespace", withDefaults, bounded, within)
 	})
 	n.kubectl(t, "apply", "-k", policies+"-environments")
 	n.applyPolicies(t, containerResources)
@@ -173,7 +173,7 @@ func workloads(t *testing.T, n *node) {
 	}
 	n.kubectl(t, "-n", withDefaults, "create", "job", "from-cronjob", "--from=cronjob/cronjob")
 	t.Cleanup(func() {
-		n.kubectl(t, "-n", withDefaults, "delete", "deployment,statefulset,daemonset,replicaset,job,cronjob", "--all", "--timeout=60s")
+		n.kubectl(t, "-n", withDefaults, "delete", "deployment,statefulset,daemonset,replicaset,job,cronjob", "--all", within)
 	})
 	for kind := range manifests {
 		until(t, "the pod of the "+kind+" has the defaults", func() (bool, string) {
@@ -317,7 +317,7 @@ func bypassed(t *testing.T, n *node) {
 		p := pod{name: name, annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=silver"}}
 		manifest := strings.Replace(p.manifest(), `"namespace":"default"`, `"namespace":"kube-system"`, 1)
 		n.apply(t, manifest)
-		t.Cleanup(func() { n.kubectl(t, "-n", "kube-system", "delete", "pod", name, "--timeout=60s") })
+		t.Cleanup(func() { n.kubectl(t, "-n", "kube-system", "delete", "pod", name, within) })
 		until(t, name+" is on the node", func() (bool, string) {
 			output, _ := n.try("-n", "kube-system", "get", "pod", name, "-o",
 				`jsonpath={.status.containerStatuses[*].state} {.status.conditions[?(@.type=="qos.noderesource.dev/Assigned")].message}`)

@@ -19,6 +19,7 @@ import (
 type process struct {
 	name    string
 	args    []string
+	env     []string // further variables
 	log     string
 	command *exec.Cmd
 	ended   chan struct{}
@@ -36,6 +37,7 @@ func (p *process) start() error {
 	}
 	defer log.Close()
 	p.command = exec.Command(p.args[0], p.args[1:]...)
+	p.command.Env = append(os.Environ(), p.env...)
 	p.command.Stdout, p.command.Stderr = log, log
 	// Its own process group, so that a ^C at the terminal reaches the tests alone.
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -63,7 +65,7 @@ func (p *process) running() bool {
 }
 
 // end sends a signal and waits for the end of the process.
-func (p *process) end(signal os.Signal) error {
+func (p *process) end(signal syscall.Signal) error {
 	if !p.running() {
 		return nil
 	}
@@ -83,7 +85,7 @@ func (p *process) mustStart(t *testing.T) {
 	must(t, p.start())
 }
 
-func (p *process) mustEnd(t *testing.T, signal os.Signal) {
+func (p *process) mustEnd(t *testing.T, signal syscall.Signal) {
 	t.Helper()
 	must(t, p.end(signal))
 }
@@ -95,8 +97,12 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// patience is how long anything may take that should happen; on a machine with time to spare it takes seconds.
-const patience = 90 * time.Second
+// patience is how long anything may take that should happen; on a machine with time to spare it takes seconds. within is the same
+// for kubectl.
+const (
+	patience = 10 * time.Minute
+	within   = "--timeout=10m"
+)
 
 // until waits for what should become true. look says what it sees, for the report when it never does. Most of them run kubectl, which
 // costs a tenth of a second of CPU time; so the longer it takes, the less often it looks.

@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -42,10 +41,10 @@ func TestTheShimIsSmall(t *testing.T) {
 	for name, uid := range n.uids(t) {
 		must(t, plugin.RunPodAs(t.Context(), uid, "many", name, "", "main", "side"))
 	}
-	served, err := apitest.Serve(context.WithoutCancel(t.Context()), plugin, filepath.Join(n.dir, "run"))
+	served, err := apitest.Serve(context.WithoutCancel(t.Context()), plugin, "/run")
 	must(t, err)
 	t.Cleanup(func() { must(t, served.Stop()) })
-	kubelet := kubelettest.New(filepath.Join(n.dir, "run", "kubelet-2"))
+	kubelet := kubelettest.New("/run/kubelet-2")
 	must(t, kubelet.Start())
 	t.Cleanup(kubelet.Kill)
 

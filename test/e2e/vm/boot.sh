@@ -6,7 +6,7 @@
 # DIR/share is /share in the VM; what is in DIR/programs, if that exists, is in memory there, in /opt, and what is in DIR/root in /.
 # /dev/vda (2 GiB) and /dev/vdb (256 MiB) are empty disks. The kernel's console goes to DIR/console.log, the streams of "run" are this
 # script's. QOS_CGROUP=v1 gives it cgroup v1 instead of v2; QOS_INIT=systemd makes systemd, that of this machine, its first process, and
-# "run" a service; QOS_HOST_PROGRAMS are more programs of this machine that it gets.
+# "run" a service; QOS_HOST_PROGRAMS are more programs of this machine that it gets. QOS_NIC and QOS_SMP are QEMU's -nic and -smp.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/env.sh"
@@ -45,8 +45,8 @@ truncate -s 256M "$dir/vdb"
 # slow on an emulated CPU and took a fifth of the time of busy Go programs, hence a periodic timer (highres, nohz). One thread for both
 # CPUs costs nothing there, and keeps one from waiting in a loop for the other, which may not be running. The kernel's mitigations for
 # Intel's CPUs only cost time here. Other tests mostly wait: at a lower priority the VM leaves the CPU to them.
-exec nice -n 5 qemu-system-x86_64 -accel tcg,thread=single -cpu "$cpu" -smp 2,sockets=2 -m 4096 \
-  -display none -no-reboot -nic none -kernel "$KERNEL" -initrd "$dir/initrd.cpio" \
+exec nice -n 5 qemu-system-x86_64 -accel tcg,thread=single -cpu "$cpu" -smp "${QOS_SMP:-2,sockets=2}" -m 4096 \
+  -display none -no-reboot -nic "${QOS_NIC:-none}" -kernel "$KERNEL" -initrd "$dir/initrd.cpio" \
   -append "console=ttyS0 quiet panic=1 no_timer_check highres=off nohz=off mitigations=off QOS_CGROUP=${QOS_CGROUP:-v2} QOS_INIT=${QOS_INIT:-} $*" \
   -serial "file:$dir/console.log" -serial stdio -monitor none \
   -virtfs "local,path=$dir/share,mount_tag=share,security_model=none,multidevs=remap" \

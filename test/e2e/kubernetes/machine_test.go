@@ -1,0 +1,129 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
+	"github.com/qos-nri/qos-nri-plugin/test/e2e/remote"
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+)
+
+// machine is what a node's programs run on: this machine, in namespaces of its own, or a VM.
+type machine interface {
+	// begin makes the machine ready for containerd and the kubelet of a node. end ends all that runs on it.
+	begin(t *testing.T, n *node)
+	end(t *testing.T)
+	// node is what the machine needs in the configuration of containerd and the kubelet.
+	node() settings
+	// path is where a program is. program makes one that can be started and ended. run runs one to its end, and returns what it prints.
+	path(program string) string
+	program(name string, args ...string) program
+	run(args ...string) (string, error)
+	// kill kills a program by the beginning of its command line.
+	kill(commandLine string) error
+	// dial connects to a socket.
+	dial(ctx context.Context, socket string) (net.Conn, error)
+	// cgroup is where a container is, below the root of the hierarchy with the io controller. kernel reads what the kernel has.
+	cgroup(id string) (string, error)
+	kernel(live invariant.Live) (invariant.Kernel, error)
+}
+
+// settings are those of containerd and the kubelet that differ between machines.
+type settings struct {
+	cgroupRoot   string // of all containers
+	cgroupDriver string
+	// statusFrequency is how often the kubelet reports the node's status, and syncFrequency how often it looks at each pod.
+	statusFrequency, syncFrequency string
+	ociRuntime                     string // path of the program
+	cni                            string // directory with cni.sh
+	nri                            string // more settings of NRI
+	// resources are those whose classes gold, silver, slow and standard the node has.
+	resources []string
+}
+
+// program is a program of a node that can be ended and started again.
+type program interface {
+	mustStart(t *testing.T)
+	mustEnd(t *testing.T, signal syscall.Signal)
+}
+
+// local is this machine as it is in the namespaces of inside.sh.
+type local struct {
+	bin, logs string
+	groups    cgroups
+}
+
+func (l *local) begin(t *testing.T, n *node) {
+	t.Helper()
+	for _, dir := range []string{staticPods, "/etc/qos-nri-plugin", "/run/cni", "/run/bin"} {
+		must(t, os.MkdirAll(dir, 0o755))
+	}
+	mustRun(t, "ip", "address", "add", nodeIP+"/32", "dev", "lo")
+	unpackImages(t, n, "/var/lib/containerd")
+}
+
+func (l *local) end(t *testing.T) {
+	t.Helper()
+	mustRun(t, "ip", "address", "del", nodeIP+"/32", "dev", "lo")
+}
+
+func (l *local) node() settings {
+	here, err := os.Getwd()
+	if err != nil {
+		panic(err)
+	}
+	return settings{
+		cgroupRoot: "/" + l.groups.name, cgroupDriver: "cgroupfs", statusFrequency: "2s", syncFrequency: "5s", ociRuntime: l.path("runc"),
+		cni: here, resources: []string{"blockio"},
+	}
+}
+
+func (l *local) path(program string) string { return filepath.Join(l.bin, program) }
+
+func (l *local) program(name string, args ...string) program {
+	return &process{name: name, args: args, log: filepath.Join(l.logs, name+".log")}
+}
+
+func (l *local) run(args ...string) (string, error) {
+	output, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	return string(output), err
+}
+
+// mustRun runs a program of this machine to its end.
+func mustRun(t *testing.T, args ...string) {
+	t.Helper()
+	if output, err := (&local{}).run(args...); err != nil {
+		t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, output)
+	}
+}
+
+func (l *local) kill(commandLine string) error { return remote.Kill(commandLine) }
+
+func (l *local) dial(ctx context.Context, socket string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+}
+
+func (l *local) cgroup(id string) (string, error) {
+	root := filepath.Join(cgroupRoot, "blkio")
+	if unified() {
+		root = cgroupRoot
+	}
+	dir, err := l.groups.ofContainer("blkio", id)
+	return strings.TrimPrefix(dir, root), err
+}
+
+func (l *local) kernel(live invariant.Live) (invariant.Kernel, error) {
+	return invariant.KernelOf(hostfs.Root("/"), live)
+}

@@ -1,0 +1,347 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+)
+
+// virtualNodes begins the names of tests whose node is a VM.
+const virtualNodes = "TestVirtualNode"
+
+// rdtClasses are more resources for the class file, with classes of the same names. %d is the capacity of gold, %s its bandwidth.
+const rdtClasses = `- name: k8s.io/rdt
+  defaultClass: standard
+  classes:
+  - {name: gold, capacity: %d}
+  - {name: silver, capacity: 1}
+  - {name: slow}
+  - {name: standard}
+  rdt:
+    partitions:
+      exclusive:
+        l3Allocation: "50%%"
+        mbAllocation: ["100%%", "10000MBps"]
+        classes: {gold: {l3Allocation: "100%%", mbAllocation: [%s]}}
+      shared:
+        l3Allocation: "50%%"
+        mbAllocation: ["50%%", "5000MBps"]
+        classes:
+          silver: {l3Allocation: "100%%", mbAllocation: ["100%%", "5000MBps"]}
+          slow: {l3Allocation: "50%%", mbAllocation: ["40%%", "2000MBps"]}
+          standard: {l3Allocation: "100%%", mbAllocation: ["80%%", "4000MBps"]}
+- name: qos.noderesource.dev/pod-blockio
+  scope: pod
+  classes: [{name: slow, capacity: 1}]
+  blockio:
+    Classes:
+      slow: [{Devices: [/dev/vda], ThrottleReadBps: 300M}]
+`
+
+// fullBandwidth is gold's at first.
+const fullBandwidth = `"100%", "10000MBps"`
+
+// virtualClasses is the class file of a VM.
+func virtualClasses(capacity int, bandwidth string) string {
+	return fmt.Sprintf(classes+rdtClasses, capacity, capacity, bandwidth)
+}
+
+// TestVirtualNodeIntel has a node with RDT, cgroup v2 and the cgroup driver cgroupfs.
+func TestVirtualNodeIntel(t *testing.T) {
+	v := &vm{vendor: "intel", crun: true}
+	n := joined(t, v)
+	d := n.installVirtual(t)
+	for _, c := range []virtualCase{
+		{"capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) }},
+		{"the extended resource alone is a request", func(t *testing.T) { extendedResourceIsARequest(t, n) }},
+		{"the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) }},
+		{"kubectl qos set moves a running container", func(t *testing.T) { setMoves(t, n) }},
+		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, `"50%"`, "50") }},
+		{"a pod as a whole has a class", func(t *testing.T) { podHasAClass(t, n) }},
+		{"policies turn annotations into resources", func(t *testing.T) { annotationsBecomeResources(t, n) }},
+		{"restarts leave pods in their classes", func(t *testing.T) { restartsOfVirtual(t, n, d) }},
+		{"after a reboot pods come back in their classes", func(t *testing.T) { reboots(t, n, v, d) }},
+	} {
+		c.run(t, n)
+	}
+}
+
+// TestVirtualNodeSystemd has a node with systemd, its cgroup driver, and bandwidth in MBps.
+func TestVirtualNodeSystemd(t *testing.T) {
+	n := joined(t, &vm{vendor: "intel", init: "systemd", resctrl: "mba_MBps"})
+	d := n.installVirtual(t)
+	for _, c := range []virtualCase{
+		{"the extended resource alone is a request", func(t *testing.T) { extendedResourceIsARequest(t, n) }},
+		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, `"7000MBps"`, "7000") }},
+		{"restarts leave pods in their classes", func(t *testing.T) { restartsOfVirtual(t, n, d) }},
+	} {
+		c.run(t, n)
+	}
+}
+
+// TestVirtualNodeAMD has a node with AMD's kind of RDT.
+func TestVirtualNodeAMD(t *testing.T) {
+	n := joined(t, &vm{vendor: "amd", crun: true})
+	d := n.installVirtual(t)
+	for _, c := range []virtualCase{
+		{"the extended resource alone is a request", func(t *testing.T) { extendedResourceIsARequest(t, n) }},
+		{"the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) }},
+		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, `"50%"`, "1024") }},
+	} {
+		c.run(t, n)
+	}
+}
+
+// virtualCase is a case after which all reports must agree.
+type virtualCase struct {
+	name string
+	test func(t *testing.T)
+}
+
+func (c virtualCase) run(t *testing.T, n *node) {
+	t.Run(c.name, func(t *testing.T) {
+		c.test(t)
+		n.holds(t) // while its pods run
+	})
+}
+
+// joined returns the cluster with a VM as its node, until the test ends.
+func joined(t *testing.T, v *vm) *node {
+	t.Helper()
+	n := cluster(t)
+	if n.machine != nil {
+		n.leave(t)
+	}
+	v.dir, v.rig, v.bin, v.logs = filepath.Join(n.dir, v.vendor+v.init), n.dir, n.bin, n.logs
+	n.join(t, v)
+	t.Cleanup(func() { n.leave(t) })
+	return n
+}
+
+// ownClassFile is a kustomization that installs the DaemonSets with another class file. %s is the kustomization that it changes.
+const ownClassFile = `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [%s]
+configMapGenerator:
+- {name: qos-classes, namespace: qos-system, behavior: replace, files: [classes.yaml]}
+`
+
+// installVirtual installs the DaemonSets with the class file of a VM.
+func (n *node) installVirtual(t *testing.T) *daemonSet {
+	t.Helper()
+	base, err := filepath.Abs(deploy + "kubernetes-follow-annotations")
+	must(t, err)
+	dir := filepath.Join(n.dir, "deploy")
+	must(t, os.MkdirAll(dir, 0o755))
+	base, err = filepath.Rel(dir, base)
+	must(t, err)
+	n.write(t, "deploy/kustomization.yaml", fmt.Sprintf(ownClassFile, base))
+	n.write(t, "deploy/classes.yaml", virtualClasses(2, fullBandwidth))
+
+	d := n.installDaemonSet(t, dir)
+	n.offered(t, "gold", "2", "2")
+	return d
+}
+
+// setMoves changes the class of a running container, and tries a class that is full.
+func setMoves(t *testing.T, n *node) {
+	n.run(t, pod{name: "moves"}, pod{name: "has-silver", classes: n.asks("silver")})
+	n.running(t, "moves", "has-silver")
+	n.inClass(t, "moves", "standard")
+	n.holders(t, "silver", "default/has-silver/main")
+	before := n.containerID("moves")
+
+	n.qos(t, "set", "moves", "-c", "main", "rdt=gold", "blockio=gold", within)
+	n.inClass(t, "moves", "gold")
+	n.condition(t, "moves", "rdt gold")
+	n.holders(t, "gold", "default/moves/main")
+	if output, err := n.tryQOS("", "set", "moves", "-c", "main", "rdt=silver", "blockio=silver"); err == nil || !strings.Contains(output, "is full on "+nodeName) {
+		t.Errorf("a class that is full: %v\n%s", err, output)
+	}
+	n.inClass(t, "moves", "gold")
+	if got := n.containerID("moves"); got != before {
+		t.Error("a change of class has made another container")
+	}
+}
+
+// configMapReaches changes gold's bandwidth and its capacity by the ConfigMap. want is what the kernel then has.
+func configMapReaches(t *testing.T, n *node, d *daemonSet, bandwidth, want string) {
+	n.run(t, pod{name: "in-gold", classes: n.asks("gold")})
+	n.running(t, "in-gold")
+	n.inClass(t, "in-gold", "gold")
+	before := n.containerID("in-gold")
+
+	d.setClasses(t, virtualClasses(3, bandwidth))
+	n.offered(t, "gold", "3", "3")
+	n.bandwidth(t, "gold", want)
+	n.inClass(t, "in-gold", "gold")
+	if got := n.containerID("in-gold"); got != before {
+		t.Error("a change of the class file has made another container")
+	}
+	d.setClasses(t, virtualClasses(2, fullBandwidth))
+	n.offered(t, "gold", "2", "2")
+}
+
+// bandwidth waits until the kernel limits a class to a memory bandwidth.
+func (n *node) bandwidth(t *testing.T, class, want string) {
+	t.Helper()
+	until(t, "the bandwidth of "+class+" is "+want, func() (bool, string) {
+		kernel, err := n.machine.kernel(invariant.Live{})
+		if err != nil {
+			return false, err.Error()
+		}
+		schemata := kernel.Groups["qos-"+class].Schemata
+		for line := range strings.Lines(schemata) {
+			if values, found := strings.CutPrefix(strings.ReplaceAll(strings.TrimSpace(line), " ", ""), "MB:0="); found {
+				return values == want, schemata
+			}
+		}
+		return false, schemata
+	})
+}
+
+// podHasAClass has a pod whose containers share a limit.
+func podHasAClass(t *testing.T, n *node) {
+	n.run(t, pod{name: "limited", annotations: map[string]string{podAnnotation: "qos.noderesource.dev/pod-blockio=slow"}})
+	n.running(t, "limited")
+	n.condition(t, "limited", "pod-blockio slow")
+	until(t, "the pod's cgroup is limited", func() (bool, string) {
+		dir, err := n.machine.cgroup(n.containerID("limited"))
+		if err != nil {
+			return false, err.Error()
+		}
+		kernel, err := n.machine.kernel(invariant.Live{Pods: []invariant.Pod{{ID: "pod", Cgroup: filepath.Dir(dir)}}})
+		if err != nil {
+			return false, err.Error()
+		}
+		seen := kernel.Cgroups["pod"].Files["io.max"]
+		return strings.Contains(seen, "rbps=300000000 "), seen
+	})
+	n.inClass(t, "limited", "standard")
+}
+
+// annotationsBecomeResources installs the policies: pods that request by annotation are counted by the scheduler.
+func annotationsBecomeResources(t *testing.T, n *node) {
+	n.kubectl(t, "apply", "-k", policies)
+	t.Cleanup(func() { n.kubectl(t, "delete", "-k", policies) })
+	until(t, "policies act", func() (bool, string) {
+		output, _ := n.send(`{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: default, annotations: {container.qos.noderesource.dev/main: rdt=gold}},
+  spec: {containers: [{name: main, image: none}]}}`)
+		return strings.Contains(output, `"qos.noderesource.dev/rdt.gold":"1"`) && strings.Contains(output, requiredAnnotation), output
+	})
+	asks := map[string]string{"container.qos.noderesource.dev/main": "rdt=silver,blockio=silver"}
+	n.run(t, pod{name: "by-annotation", annotations: asks})
+	n.running(t, "by-annotation")
+	n.inClass(t, "by-annotation", "silver")
+	n.condition(t, "by-annotation", "rdt silver (container)")
+	n.run(t, pod{name: "by-annotation-too", annotations: asks})
+	n.pending(t, "by-annotation-too", "Insufficient qos.noderesource.dev/")
+	n.delete(t, "by-annotation")
+	n.running(t, "by-annotation-too")
+	n.inClass(t, "by-annotation-too", "silver")
+}
+
+// restartsOfVirtual ends one program after another while pods run.
+func restartsOfVirtual(t *testing.T, n *node, d *daemonSet) {
+	n.run(t, pod{name: "stays", classes: n.asks("gold")}, pod{name: "stays-too"})
+	n.running(t, "stays", "stays-too")
+	before := n.containerID("stays") + n.containerID("stays-too")
+	for _, restart := range []struct {
+		name string
+		do   func()
+	}{
+		{"kubelet", func() { n.restartKubelet(t) }},
+		{"containerd", func() {
+			n.containerd.mustEnd(t, syscall.SIGTERM)
+			n.containerd.mustStart(t)
+		}},
+		{"plugin", func() { d.killPlugin(t) }},
+	} {
+		restart.do()
+		d.back(t)
+		n.offered(t, "gold", "2", "2")
+		n.inClass(t, "stays", "gold")
+		n.inClass(t, "stays-too", "standard")
+		if got := n.containerID("stays") + n.containerID("stays-too"); got != before {
+			t.Errorf("after a restart of %s other containers run", restart.name)
+		}
+	}
+	n.run(t, pod{name: "comes", classes: n.asks("gold")})
+	n.running(t, "comes")
+	n.inClass(t, "comes", "gold")
+}
+
+const fromReplicaSet = `apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: comes-back, namespace: default}
+spec:
+  selector: {matchLabels: {app: comes-back}}
+  template:
+    metadata: {labels: {app: comes-back}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: main
+        image: localhost/workload:1
+        imagePullPolicy: Never
+        resources: {limits: {qos.noderesource.dev/rdt.gold: 1, qos.noderesource.dev/blockio.gold: 1}}
+`
+
+// reboots switches the node off and on. The kubelet starts a pod without a request again; of a pod with one it refuses the old pod
+// before the class is registered, and the controller makes another ("Order" in docs/kubernetes.md).
+func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
+	n.apply(t, fromReplicaSet)
+	t.Cleanup(func() { n.kubectl(t, "delete", "replicaset", "comes-back", "--cascade=foreground", within) })
+	n.run(t, pod{name: "plain"})
+	n.running(t, "plain")
+	n.inClass(t, n.replica(t), "gold")
+	bootID := v.mustRun(t, "cat", "/proc/sys/kernel/random/boot_id")
+
+	v.off(t)
+	v.boot(t)
+	n.containerd.mustStart(t)
+	n.kubelet.mustStart(t)
+	if again := v.mustRun(t, "cat", "/proc/sys/kernel/random/boot_id"); again == bootID {
+		t.Fatal("the VM has not booted again")
+	}
+	until(t, "the API has the new boot", func() (bool, string) {
+		seen, _ := n.try("get", "node", nodeName, "-o", "jsonpath={.status.nodeInfo.bootID}")
+		return seen != "" && seen != strings.TrimSpace(bootID), seen
+	})
+	d.back(t)
+	n.offered(t, "gold", "2", "2")
+	n.inClass(t, "plain", "standard")
+	n.inClass(t, n.replica(t), "gold")
+	n.running(t, "plain")
+	// What the kubelet has refused stays in the API.
+	n.kubectl(t, "delete", "pods", "--field-selector=status.phase=Failed")
+}
+
+// replica waits until the ReplicaSet has a pod that runs, and returns its name.
+func (n *node) replica(t *testing.T) string {
+	t.Helper()
+	var name string
+	until(t, "the ReplicaSet has a pod that is ready", func() (bool, string) {
+		output, _ := n.try("get", "pods", "-l", "app=comes-back", "-o",
+			`jsonpath={range .items[*]}{.metadata.name}/{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
+		lines := strings.Fields(output)
+		ready := slices.IndexFunc(lines, func(line string) bool { return strings.HasSuffix(line, "/True") })
+		if ready < 0 {
+			return false, output
+		}
+		name = strings.TrimSuffix(lines[ready], "/True")
+		return true, ""
+	})
+	return name
+}

@@ -1,0 +1,224 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/e2e/remote"
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+)
+
+// The network between this machine and the VM. The VM reaches the API server's service by it, and this machine the VM's pods.
+const (
+	bridge  = "192.0.2.254"
+	tap     = "tap0"
+	podNets = "10.244.0.0/16"
+	agent   = nodeIP + ":7000"
+)
+
+// vm is a VM with its own kernel, with resctrl. Package remote runs programs there.
+type vm struct {
+	dir, bin, logs string // logs are those of the whole rig, which the VM sees, too
+	rig            string
+	vendor         string // "intel" or "amd"
+	init           string // "systemd", or "" for a script
+	resctrl        string // mount options
+	crun           bool   // in place of runc
+	qemu           *process
+	client         *remote.Client
+}
+
+// inVM are the programs of a node, and what the test needs there.
+var inVM = []string{"agent", "kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "runc", "qos-nri-plugin"}
+
+// runAgent is what the VM runs. Memory is cheaper there than garbage collection. Without systemd it has a cgroup for the programs of the
+// node: in the root cgroup each of their threads would get more of a busy CPU than all pods together.
+const runAgent = `#!/bin/sh
+export PATH=/opt:/usr/sbin:/usr/bin:$PATH GOGC=400
+if [ "$QOS_INIT" != systemd ]; then
+  echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
+  mkdir /sys/fs/cgroup/system
+  echo $$ >/sys/fs/cgroup/system/cgroup.procs
+  echo 20 >/sys/fs/cgroup/system/cpu.weight
+fi
+exec agent
+`
+
+// begin boots the VM with an empty disk for what a node keeps.
+func (v *vm) begin(t *testing.T, n *node) {
+	t.Helper()
+	programs := filepath.Join(v.dir, "programs")
+	must(t, os.MkdirAll(programs, 0o755))
+	for _, name := range inVM {
+		must(t, os.Symlink(filepath.Join(v.bin, name), filepath.Join(programs, name)))
+	}
+	here, err := os.Getwd()
+	must(t, err)
+	must(t, os.Symlink(filepath.Join(here, "cni.sh"), filepath.Join(programs, "cni.sh")))
+	if v.crun {
+		must(t, os.Symlink(filepath.Join(v.bin, "CRUN"), filepath.Join(v.dir, "root")))
+	}
+	must(t, os.Symlink(v.rig, filepath.Join(v.dir, "share")))
+	must(t, os.WriteFile(filepath.Join(v.rig, "run"), []byte(runAgent), 0o755))
+	v.makeDisk(t, n)
+	for _, args := range [][]string{
+		{"ip", "tuntap", "add", tap, "mode", "tap"},
+		{"ip", "address", "add", bridge + "/24", "dev", tap},
+		{"ip", "link", "set", tap, "up"},
+		{"ip", "route", "add", podNets, "via", nodeIP},
+	} {
+		mustRun(t, args...)
+	}
+	v.boot(t)
+}
+
+// makeDisk makes the VM's disk, with the images: to unpack them in the VM takes minutes.
+func (v *vm) makeDisk(t *testing.T, n *node) {
+	t.Helper()
+	tree := filepath.Join(v.dir, "tree")
+	must(t, os.MkdirAll(filepath.Join(tree, "kubelet"), 0o755))
+	unpackImages(t, n, filepath.Join(tree, "containerd"))
+	disk := filepath.Join(v.dir, "vda")
+	mustRun(t, "truncate", "-s", "2G", disk)
+	mustRun(t, "mkfs.ext4", "-q", "-d", tree, disk)
+	must(t, os.RemoveAll(tree))
+}
+
+// boot starts QEMU, and makes ready what does not outlast a boot.
+func (v *vm) boot(t *testing.T) {
+	t.Helper()
+	v.qemu = &process{
+		name: "vm", log: filepath.Join(v.logs, "vm.log"),
+		args: []string{"../vm/boot.sh", v.dir, v.vendor, "ip=" + nodeIP + "::" + bridge + ":255.255.255.0:" + nodeName + ":eth0:off"},
+		env: []string{
+			"QOS_INIT=" + v.init, "QOS_NIC=tap,ifname=" + tap + ",script=no,downscript=no,model=virtio-net-pci",
+			"QOS_SMP=1", // kubelet and containerd have many threads, and one of the host's emulates all CPUs
+			"QOS_HOST_PROGRAMS=/usr/sbin/ip /usr/bin/flock", "KERNEL=" + filepath.Join(v.bin, "KERNEL"),
+		},
+	}
+	v.qemu.mustStart(t)
+	until(t, "the VM has booted", func() (bool, string) {
+		if !v.qemu.running() {
+			t.Fatal("QEMU has ended; see vm.log")
+		}
+		var err error
+		if v.client, err = remote.Dial(t.Context(), agent); err != nil {
+			return false, err.Error()
+		}
+		output, err := v.run("hostname")
+		return err == nil, output
+	})
+
+	options := "nosuid"
+	if v.resctrl != "" {
+		options += "," + v.resctrl
+	}
+	for _, args := range [][]string{
+		{"mkdir", "-p", v.rig, "/mnt", "/var/lib/kubelet", "/var/lib/containerd", staticPods, "/run/cni", "/run/bin"},
+		{"mount", "--bind", "/share", v.rig},
+		{"mount", "-t", "ext4", "/dev/vda", "/mnt"},
+		{"mkdir", "-p", "/mnt/kubelet", "/mnt/containerd"},
+		{"mount", "--bind", "/mnt/kubelet", "/var/lib/kubelet"},
+		{"mount", "--bind", "/mnt/containerd", "/var/lib/containerd"},
+		{"mount", "-t", "resctrl", "-o", options, "resctrl", "/sys/fs/resctrl"},
+		{"mount", "--make-rshared", "/"},
+		{"ln", "-sfn", "/run", "/var/run"},
+		{"sysctl", "-w", "net.ipv4.ip_forward=1"},
+	} {
+		v.mustRun(t, args...)
+	}
+}
+
+func (v *vm) mustRun(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := v.run(args...)
+	if err != nil {
+		t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, output)
+	}
+	return output
+}
+
+// off switches the VM off, without an end of what runs there but for the disk's.
+func (v *vm) off(t *testing.T) {
+	t.Helper()
+	v.mustRun(t, "sync")
+	_ = v.client.Close()
+	must(t, v.qemu.end(syscall.SIGTERM))
+}
+
+func (v *vm) end(t *testing.T) {
+	t.Helper()
+	v.off(t)
+	mustRun(t, "ip", "link", "del", tap)
+	must(t, os.RemoveAll(v.dir))
+}
+
+func (v *vm) node() settings {
+	driver, runtime := "cgroupfs", v.path("runc")
+	if v.init != "" {
+		driver = v.init
+	}
+	if v.crun {
+		runtime = "/usr/bin/crun"
+	}
+	return settings{
+		cgroupRoot: "/", cgroupDriver: driver, statusFrequency: "10s", syncFrequency: "20s", ociRuntime: runtime, cni: "/opt", resources: []string{"blockio", "rdt"},
+		// The emulated machine is slow; what comes too late would go on without the plugin.
+		nri: "plugin_registration_timeout = \"60s\"\nplugin_request_timeout = \"60s\"",
+	}
+}
+
+func (v *vm) path(program string) string { return "/opt/" + program }
+
+func (v *vm) run(args ...string) (string, error) { return v.client.Run(args...) }
+
+func (v *vm) kill(commandLine string) error { return v.client.Kill(commandLine) }
+
+func (v *vm) dial(ctx context.Context, socket string) (net.Conn, error) {
+	return v.client.DialSocket(ctx, socket)
+}
+
+func (v *vm) cgroup(id string) (string, error) {
+	output, err := v.run("find", cgroupRoot, "-type", "d", "-name", "*"+id+"*")
+	found := strings.Fields(output)
+	if err == nil && (id == "" || len(found) != 1) {
+		err = fmt.Errorf("container %q has cgroups %q", id, found)
+	}
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimPrefix(found[0], cgroupRoot), nil
+}
+
+func (v *vm) kernel(live invariant.Live) (invariant.Kernel, error) { return v.client.Kernel(live) }
+
+// remoteProgram is a program of the VM.
+type remoteProgram struct {
+	*vm
+	remote.Program
+}
+
+func (v *vm) program(name string, args ...string) program {
+	return remoteProgram{vm: v, Program: remote.Program{Name: name, Args: args, Log: filepath.Join(v.logs, name+".log")}}
+}
+
+func (p remoteProgram) mustStart(t *testing.T) {
+	t.Helper()
+	must(t, p.client.Start(p.Program))
+}
+
+func (p remoteProgram) mustEnd(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	must(t, p.client.End(remote.Signal{Program: p.Name, Signal: signal}))
+}

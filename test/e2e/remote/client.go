@@ -1,0 +1,81 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/rpc"
+
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+)
+
+// Client does things on the machine of a server.
+type Client struct {
+	address string
+	rpc     *rpc.Client
+}
+
+// Dial connects to a server.
+func Dial(ctx context.Context, address string) (*Client, error) {
+	connection, err := dial(ctx, address, service)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{address: address, rpc: rpc.NewClient(connection)}, nil
+}
+
+func dial(ctx context.Context, address, target string) (net.Conn, error) {
+	connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintln(connection, target); err != nil {
+		return nil, errors.Join(err, connection.Close())
+	}
+	return connection, nil
+}
+
+// Close ends the connection. Programs that were started run on.
+func (c *Client) Close() error { return c.rpc.Close() }
+
+// DialSocket connects to a unix socket of the machine.
+func (c *Client) DialSocket(ctx context.Context, path string) (net.Conn, error) {
+	return dial(ctx, c.address, path)
+}
+
+// Run runs a program to its end, and returns what it prints, its errors too.
+func (c *Client) Run(args ...string) (string, error) {
+	var result Result
+	if err := c.rpc.Call(service+".Run", args, &result); err != nil {
+		return "", err
+	}
+	if result.Failure != "" {
+		return result.Output, errors.New(result.Failure)
+	}
+	return result.Output, nil
+}
+
+// Start starts a program.
+func (c *Client) Start(program Program) error {
+	return c.rpc.Call(service+".Start", program, &struct{}{})
+}
+
+// End sends a signal to a program that was started, and waits for its end.
+func (c *Client) End(signal Signal) error {
+	return c.rpc.Call(service+".End", signal, &struct{}{})
+}
+
+// Kill kills a program by the beginning of its command line.
+func (c *Client) Kill(commandLine string) error {
+	return c.rpc.Call(service+".Kill", commandLine, &struct{}{})
+}
+
+// Kernel reads what the kernel has of live pods and containers.
+func (c *Client) Kernel(live invariant.Live) (kernel invariant.Kernel, err error) {
+	err = c.rpc.Call(service+".Kernel", live, &kernel)
+	return kernel, err
+}
