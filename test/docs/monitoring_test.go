@@ -1,0 +1,265 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"encoding/json"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// query is a PromQL expression of an alert or a panel, with the text that shows its result.
+type query struct{ where, expr, text string }
+
+type alert struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+func alerts(t *testing.T) (all []alert) {
+	t.Helper()
+	var file struct {
+		Groups []struct {
+			Name  string  `json:"name"`
+			Rules []alert `json:"rules"`
+		} `json:"groups"`
+	}
+	if err := yaml.UnmarshalStrict([]byte(read(t, "deploy/monitoring/rules.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range file.Groups {
+		all = append(all, group.Rules...)
+	}
+	if len(all) == 0 {
+		t.Fatal("there are no alerts")
+	}
+	return all
+}
+
+func panels(t *testing.T) (all []query) {
+	t.Helper()
+	var dashboard struct {
+		Templating struct {
+			List []struct{ Name, Query string }
+		}
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr, LegendFormat string }
+		}
+	}
+	if err := json.Unmarshal([]byte(read(t, "deploy/monitoring/dashboard.json")), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			all = append(all, query{panel.Title, target.Expr, target.LegendFormat})
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("there are no panels")
+	}
+	for _, variable := range dashboard.Templating.List {
+		if values := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(variable.Query); values != nil {
+			all = append(all, query{"variable " + variable.Name, values[1], "{{" + values[2] + "}}"})
+		}
+	}
+	return all
+}
+
+// words is a set of words that the docs use in the description of a metric: its labels, and values of these.
+type words map[string]bool
+
+// documentedMetrics reads the sections "Metrics" of docs/plugin.md and docs/shim.md. Each item of a list and each row of a table
+// describes the metrics that it names.
+func documentedMetrics(t *testing.T) map[string]words {
+	t.Helper()
+	code := regexp.MustCompile("`([\\w/-]+)`")
+	common := regexp.MustCompile("All of them have the labels `(\\w+)` and `(\\w+)`")
+	metrics := map[string]words{}
+	for _, page := range []string{"docs/plugin.md", "docs/shim.md"} {
+		_, text, _ := strings.Cut(read(t, page), "\n## Metrics\n")
+		for _, section := range strings.Split(text, "\n### ") {
+			shared := append(common.FindStringSubmatch(section), "", "", "")[1:3]
+			for _, item := range regexp.MustCompile(`\n(- |\| |\n)`).Split(section, -1) {
+				found := code.FindAllStringSubmatch(item, -1)
+				for _, name := range found {
+					if !strings.HasPrefix(name[1], "qos_") {
+						continue
+					}
+					if metrics[name[1]] == nil {
+						metrics[name[1]] = words{"instance": true, "job": true, shared[0]: true, shared[1]: true}
+					}
+					for _, word := range found {
+						metrics[name[1]][word[1]] = true
+					}
+				}
+			}
+		}
+	}
+	return metrics
+}
+
+// TestAlertsAndPanelsUseDocumentedMetrics also checks labels, and the values that the queries compare them with.
+func TestAlertsAndPanelsUseDocumentedMetrics(t *testing.T) {
+	queries := panels(t)
+	for _, a := range alerts(t) {
+		queries = append(queries, query{a.Alert, a.Expr, a.Annotations["summary"] + a.Annotations["description"]})
+	}
+
+	metrics := documentedMetrics(t)
+	for _, q := range queries {
+		q.check(t, metrics)
+	}
+}
+
+func (q query) check(t *testing.T, documented map[string]words) {
+	t.Helper()
+	union := words{}
+	for _, use := range regexp.MustCompile(`\b(qos_\w+|up)\b(?:\{([^}]*)\})?`).FindAllStringSubmatch(q.expr, -1) {
+		known := q.labels(t, documented, use[1])
+		maps.Copy(union, known)
+		for _, m := range regexp.MustCompile(`(\w+)(?:=~|!~|!=|=)"([^"]*)"`).FindAllStringSubmatch(use[2], -1) {
+			values := strings.Split(m[2], "|")
+			if m[1] == "job" || strings.HasPrefix(m[2], "$") {
+				values = nil // a name of scrape.yaml, or a variable of the dashboard
+			}
+			for _, word := range append(values, m[1]) {
+				if !known[word] {
+					t.Errorf("%s: %s is not in the documentation of %s", q.where, word, use[1])
+				}
+			}
+		}
+	}
+
+	shown := q.text
+	for _, group := range regexp.MustCompile(`\b(?:by|on|without) \(([^)]*)\)`).FindAllStringSubmatch(q.expr, -1) {
+		shown += "{{" + strings.ReplaceAll(group[1], ", ", "}}{{") + "}}"
+	}
+	for _, label := range regexp.MustCompile(`\{\{(?: \$labels\.)?(\w+) ?\}\}`).FindAllStringSubmatch(shown, -1) {
+		if !union[label[1]] {
+			t.Errorf("%s: no metric of %q has the label %s", q.where, q.expr, label[1])
+		}
+	}
+	for _, counter := range regexp.MustCompile(`\b(?:rate|increase)\((\w+)`).FindAllStringSubmatch(q.expr, -1) {
+		if !regexp.MustCompile(`_(total|count|sum|bucket)$`).MatchString(counter[1]) {
+			t.Errorf("%s: %s is no counter", q.where, counter[1])
+		}
+	}
+}
+
+// labels returns what is documented about a metric. A histogram is documented by its name without a suffix.
+func (q query) labels(t *testing.T, documented map[string]words, metric string) words {
+	t.Helper()
+	if metric == "up" {
+		return words{"instance": true, "job": true}
+	}
+	base := regexp.MustCompile(`_(bucket|count|sum)$`).ReplaceAllString(metric, "")
+	known := maps.Clone(documented[base])
+	if known == nil {
+		t.Errorf("%s: %s is not documented", q.where, metric)
+		return words{}
+	}
+	if strings.HasSuffix(metric, "_bucket") {
+		known["le"] = true
+	}
+	return known
+}
+
+func TestEachAlertHasASeverityAndARunbook(t *testing.T) {
+	const page = "https://github.com/qos-nri/qos-nri-plugin/blob/main/docs/troubleshooting.md#"
+	anchors := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^##+ ([\w -]+)$`).FindAllStringSubmatch(read(t, "docs/troubleshooting.md"), -1) {
+		anchors[strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-")] = true
+	}
+
+	for _, a := range alerts(t) {
+		anchor, ours := strings.CutPrefix(a.Annotations["runbook_url"], page)
+		if !ours || !anchors[anchor] {
+			t.Errorf("%s: docs/troubleshooting.md has no section for %q", a.Alert, a.Annotations["runbook_url"])
+		}
+		if !slices.Contains([]string{"info", "warning", "critical"}, a.Labels["severity"]) {
+			t.Errorf("%s has the severity %q", a.Alert, a.Labels["severity"])
+		}
+		if a.Expr == "" || a.Annotations["summary"] == "" || a.Annotations["description"] == "" {
+			t.Errorf("%s has no expression, summary or description", a.Alert)
+		}
+	}
+}
+
+// TestTheScrapeConfigurationSetsTheLabelsThatAlertsAndPanelsUse checks the labels that do not come from the programs.
+func TestTheScrapeConfigurationSetsTheLabelsThatAlertsAndPanelsUse(t *testing.T) {
+	var file struct {
+		ScrapeConfigs []struct {
+			RelabelConfigs []struct {
+				TargetLabel string `json:"target_label"`
+			} `json:"relabel_configs"`
+		} `json:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal([]byte(read(t, "deploy/monitoring/scrape.yaml")), &file); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, job := range file.ScrapeConfigs {
+		set := words{}
+		for _, relabel := range job.RelabelConfigs {
+			set[relabel.TargetLabel] = true
+		}
+		if !set["job"] || !set["instance"] {
+			t.Errorf("a job sets only the labels %v", set)
+		}
+	}
+	if len(file.ScrapeConfigs) == 0 {
+		t.Error("there are no jobs")
+	}
+}
+
+// TestEachMetricOfTheShimIsDocumented compares docs/shim.md with the metrics in the sources of the shim.
+func TestEachMetricOfTheShimIsDocumented(t *testing.T) {
+	exported, documented := map[string]bool{}, map[string]bool{}
+	name := regexp.MustCompile(`Name: "(qos_shim_\w+)"`)
+	err := filepath.WalkDir(repository+"/internal", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, match := range name.FindAllSubmatch(source, -1) {
+			exported[string(match[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for metric := range documentedMetrics(t) {
+		if strings.HasPrefix(metric, "qos_shim_") {
+			documented[metric] = true
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(exported)), slices.Sorted(maps.Keys(documented))); diff != "" {
+		t.Errorf("metrics in docs/shim.md (-exported +documented):\n%s", diff)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(repository + "/" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
