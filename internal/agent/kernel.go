@@ -29,9 +29,14 @@ import (
 // of their container if the container's class was changed.
 const threadsInterval = 500 * time.Millisecond
 
+// lastThreads is the longest time between two calls of MoveThreads. The last one may have waited for other changes.
+const lastThreads = 15 * time.Second
+
 // untilThreads returns the time until the next call of MoveThreads, from how long the last one took. It limits the calls to 2% of
-// a CPU: with hundreds of changed containers, or on a CPU that is busy, they are fewer.
-func untilThreads(took time.Duration) time.Duration { return max(threadsInterval, 49*took) }
+// the time: with hundreds of changed containers, or on a CPU that is busy, they are fewer.
+func untilThreads(took time.Duration) time.Duration {
+	return min(max(threadsInterval, 49*took), lastThreads)
+}
 
 // settling returns how long the agent waits before each repair that follows the addition or removal of a device, or the
 // removal of a resctrl group. The first repair finds the device's file, and the later ones find the links that udev creates.

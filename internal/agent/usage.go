@@ -56,7 +56,18 @@ func (c usageCollector) Collect(ch chan<- prometheus.Metric) {
 			if series.Cumulative() {
 				kind = prometheus.CounterValue
 			}
-			ch <- prometheus.MustNewConstMetric(c.descs[series.Measure], kind, value, labels...)
+			if desc, known := c.descs[series.Measure]; known {
+				ch <- constMetric(desc, kind, value, labels)
+			}
 		}
 	}
+}
+
+// constMetric returns a metric or, for labels that do not fit, one that makes the scrape report the error.
+func constMetric(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string) prometheus.Metric {
+	metric, err := prometheus.NewConstMetric(desc, kind, value, labels...)
+	if err != nil {
+		return prometheus.NewInvalidMetric(desc, err)
+	}
+	return metric
 }

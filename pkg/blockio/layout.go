@@ -20,7 +20,7 @@ type layout interface {
 	// parse adds the content of a file to a state.
 	parse(state values, file string, data []byte) error
 	// usage returns the parser of each file that counts I/O.
-	usage() map[string]parseUsage
+	usage() []usageFile
 }
 
 func layoutOf(version int) layout {

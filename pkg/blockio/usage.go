@@ -49,11 +49,11 @@ func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (class
 
 	reading := classes.Reading{}
 	var problems []error
-	for file, parse := range group.layout.usage() {
-		data, err := b.opts.FS.ReadFile(path.Join(group.dir, file))
+	for _, file := range group.layout.usage() {
+		data, err := b.opts.FS.ReadFile(path.Join(group.dir, file.name))
 		switch {
 		case err == nil:
-			parse(reading, data, group.machine.partName)
+			file.parse(reading, data, group.machine.partName)
 		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.EOPNOTSUPP):
 			problems = append(problems, fmt.Errorf("measure I/O: %w", err))
 		}
@@ -61,25 +61,24 @@ func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (class
 	return reading, errors.Join(problems...)
 }
 
-// partName returns the name of a disk, or its number if the name is unknown.
-func (m *machine) partName(dev device) string {
-	if name := m.names[dev]; name != "" {
-		return name
-	}
-	return dev.String()
+// partName returns the name of a disk. It is "" for a disk that was added after the last inspection of the machine: a value under
+// its number would count again under its name.
+func (m *machine) partName(dev device) string { return m.names[dev] }
+
+// usageFile is a file with usage. parse adds its values to a reading, and skips disks without a name.
+type usageFile struct {
+	name  string
+	parse func(reading classes.Reading, data []byte, name func(device) string)
 }
 
-// parseUsage adds the values in a file to a reading. It skips what it does not know.
-type parseUsage func(reading classes.Reading, data []byte, name func(device) string)
-
-func (unified) usage() map[string]parseUsage {
-	return map[string]parseUsage{"io.stat": parseIOStat, "io.pressure": parsePressure}
+func (unified) usage() []usageFile {
+	return []usageFile{{"io.stat", parseIOStat}, {"io.pressure", parsePressure}}
 }
 
-func (legacy) usage() map[string]parseUsage {
-	return map[string]parseUsage{
-		"blkio.throttle.io_service_bytes_recursive": parseService(readBytes, writeBytes),
-		"blkio.throttle.io_serviced_recursive":      parseService(reads, writes),
+func (legacy) usage() []usageFile {
+	return []usageFile{
+		{"blkio.throttle.io_service_bytes_recursive", parseService(readBytes, writeBytes)},
+		{"blkio.throttle.io_serviced_recursive", parseService(reads, writes)},
 	}
 }
 
@@ -113,7 +112,7 @@ func parsePressure(reading classes.Reading, data []byte, _ func(device) string) 
 }
 
 // parseService returns the parser of a file of cgroup v1, which has lines of the form "8:0 Read 4096".
-func parseService(read, write string) parseUsage {
+func parseService(read, write string) func(classes.Reading, []byte, func(device) string) {
 	measures := map[string]string{"Read": read, "Write": write}
 	return func(reading classes.Reading, data []byte, name func(device) string) {
 		for line := range strings.Lines(string(data)) {
@@ -123,8 +122,8 @@ func parseService(read, write string) parseUsage {
 			}
 			dev, errDevice := parseDevice(fields[0])
 			value, err := strconv.ParseUint(fields[2], 10, 64)
-			if errDevice == nil && err == nil {
-				reading[classes.Series{Measure: measures[fields[1]], Part: name(dev)}] = float64(value)
+			if part := name(dev); errDevice == nil && err == nil && part != "" {
+				reading[classes.Series{Measure: measures[fields[1]], Part: part}] = float64(value)
 			}
 		}
 	}

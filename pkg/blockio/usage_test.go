@@ -4,6 +4,7 @@
 package blockio
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,12 +26,11 @@ func of(measure, part string) classes.Series { return classes.Series{Measure: me
 
 func TestAContainerIsMeasuredByItsCgroup(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	// The line of 8:16 ends without a newline, as some kernels write it for a device without I/O. 9:0 is no disk of the machine.
+	// The line of 8:16 ends without a newline, as some kernels write it for a device without I/O. 9:0 was added after the last inspection.
 	f.machine.AddFile(v2Dir+"/io.stat", "8:16 8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=5 dios=6 cost.usage=7\n9:0 rbytes=1 wbytes=0 rios=1 wios=0\n")
 	f.machine.AddFile(v2Dir+"/io.pressure", "some avg10=1.00 avg60=2.00 avg300=3.00 total=2500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=500000\n")
 	want := classes.Reading{
 		of(readBytes, "sda"): 4096, of(writeBytes, "sda"): 8192, of(reads, "sda"): 1, of(writes, "sda"): 2,
-		of(readBytes, "9:0"): 1, of(writeBytes, "9:0"): 0, of(reads, "9:0"): 1, of(writes, "9:0"): 0,
 		of(waiting, ""): 2.5, of(stalled, ""): 0.5,
 	}
 	if diff := cmp.Diff(want, f.measured(container())); diff != "" {
@@ -65,10 +65,8 @@ func FuzzUsage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		reading := classes.Reading{}
-		for _, files := range []map[string]parseUsage{unified{}.usage(), legacy{}.usage()} {
-			for _, parse := range files {
-				parse(reading, data, device.String)
-			}
+		for _, file := range slices.Concat(unified{}.usage(), legacy{}.usage()) {
+			file.parse(reading, data, device.String)
 		}
 		for series, value := range reading {
 			if value < 0 || !series.Cumulative() {

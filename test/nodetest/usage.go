@@ -25,5 +25,8 @@ func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (class
 	b.wait("measure " + target.ID)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return classes.Reading{{Measure: Used}: b.used[target.ID]}, b.failures["measure"]
+	if err := b.failures["measure"]; err != nil {
+		return nil, err
+	}
+	return classes.Reading{{Measure: Used}: b.used[target.ID]}, nil
 }

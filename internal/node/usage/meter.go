@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package usage measures what classes, containers and pods use, when somebody asks for it.
+// Package usage measures on request what classes, containers and pods use.
 package usage
 
 import (
@@ -19,14 +19,15 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These constants limit how much the kernel is asked, and how long a caller waits for it.
+// These constants limit how often the meter reads from the kernel, and how long a caller waits for it.
 const (
 	// minAge is the age from which a sample is measured again. A sample of 500 containers makes about 1000 system calls.
 	minAge = time.Second
-	// sampleTime limits a whole sample, and readTime the reading of one class or container. For each cache, resctrl waits for one of the
-	// cache's CPUs, which takes long on a busy node.
-	sampleTime = 8 * time.Second
-	readTime   = 3 * time.Second
+	// sampleTime is the time in which a sample begins its readings, and readTime limits the reading of one class or container. For each
+	// cache, resctrl waits for one of the cache's CPUs, which takes long on a busy node. Together they are shorter than a scrape
+	// may take.
+	sampleTime = 2500 * time.Millisecond
+	readTime   = 2 * time.Second
 	// lastTime limits the last reading of a container, for which the runtime waits.
 	lastTime = 200 * time.Millisecond
 )
@@ -87,15 +88,18 @@ func New(store *state.Store, now func() time.Time) *Meter {
 // Usage returns the usage of all classes, containers and pods. It returns the last sample if that is younger than a second, and
 // measures otherwise. What the kernel does not answer in time is missing in the sample.
 func (m *Meter) Usage(ctx context.Context) (Sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, sampleTime)
+	waiting, cancel := context.WithTimeout(ctx, sampleTime+readTime)
 	defer cancel()
-	if err := m.sampling.Acquire(ctx, 1); err != nil {
+	if err := m.sampling.Acquire(waiting, 1); err != nil {
 		return Sample{}, fmt.Errorf("wait for another measurement: %w", err)
 	}
 	defer m.sampling.Release(1)
 
 	if age := m.now().Sub(m.sample.Time); age >= minAge || age < 0 {
-		m.sample = m.measure(ctx)
+		// Other clients get this sample too, so it does not end with the client that has caused it.
+		measuring, stop := context.WithTimeout(context.WithoutCancel(ctx), sampleTime)
+		defer stop()
+		m.sample = m.measure(measuring)
 	}
 	return m.sample, nil
 }
@@ -106,26 +110,40 @@ func (m *Meter) Started(e state.Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, a := range e.Assignments {
-		m.base[key{resource: a.Resource, id: e.ID}] = classes.Reading{}
+		if m.holderMeter(a.Resource) != nil {
+			m.base[key{resource: a.Resource, id: e.ID}] = classes.Reading{}
+		}
 	}
 }
 
-// Last reads the usage of a container or pod that has ended, while its cgroup still exists. It must be called before the store
-// releases the holder.
+// Last reads the usage of a container or pod that has ended, while its cgroup still exists, and waits lastTime at most. It must be
+// called before the store releases the holder.
 func (m *Meter) Last(id string) {
 	e, known := m.store.Get(id)
 	if !known || !e.Started {
+		m.drop(id)
 		return
 	}
 
-	ctx, cancel := context.WithTimeout(context.Background(), lastTime)
-	defer cancel()
-	for _, a := range e.Assignments {
-		m.count(ctx, e.Holder, a.Resource, e.ObservedClass(a.Resource))
-		m.mu.Lock()
-		delete(m.base, key{resource: a.Resource, id: id})
-		m.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, a := range e.Assignments {
+			m.count(context.Background(), e.Holder, a.Resource, e.ObservedClass(a.Resource))
+		}
+		m.drop(id)
+	}()
+	select {
+	case <-done:
+	case <-time.After(lastTime):
 	}
+}
+
+// drop removes the readings of a holder.
+func (m *Meter) drop(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.base, func(k key, _ classes.Reading) bool { return k.id != "" && k.id == id })
 }
 
 // Before reads the usage of a holder that is about to leave a class, so that it counts for this class.
@@ -154,7 +172,7 @@ func (m *Meter) count(ctx context.Context, h classes.Holder, resource, name stri
 	reading, err := read(ctx, m.store, call, fmt.Sprintf("measure %s of %s", resource, h), func(ctx context.Context) (classes.Reading, error) {
 		return meter.MeasureHolder(ctx, h)
 	})
-	if err != nil {
+	if len(reading) == 0 || errors.Is(err, state.ErrKernelHangs) {
 		return nil, false
 	}
 	m.add(key{resource: resource, id: h.ID}, class{resource, name}, reading)
@@ -171,14 +189,15 @@ func (m *Meter) holderMeter(resource string) classes.HolderMeter {
 	return meter
 }
 
-// read limits the time of a call into the kernel.
+// read makes a call into the kernel, unless ctx has ended. The call has readTime, even if ctx ends meanwhile: a call that is given
+// up early would be reported as one for which the kernel hangs.
 func read(
 	ctx context.Context, store *state.Store, call state.Call, what string, do func(context.Context) (classes.Reading, error),
 ) (classes.Reading, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, readTime, errors.New("the kernel did not answer in time"))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), readTime, errors.New("the kernel did not answer in time"))
 	defer cancel()
 	return reconcile.Await(ctx, store, call, what, func() (classes.Reading, error) { return do(ctx) })
 }
