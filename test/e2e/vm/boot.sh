@@ -41,13 +41,12 @@ read -ra host_programs <<<"${QOS_HOST_PROGRAMS:-}"
 truncate -s 2G "$dir/vda"
 truncate -s 256M "$dir/vdb"
 
-# A host without time to spare can make the kernel believe that its timer does not work, hence no_timer_check. Setting the timer is
-# slow on an emulated CPU and took a fifth of the time of busy Go programs, hence a periodic timer (highres, nohz). One thread for both
+# A host without time to spare can make the kernel believe that its timer does not work, hence no_timer_check. One thread for both
 # CPUs costs nothing there, and keeps one from waiting in a loop for the other, which may not be running. The kernel's mitigations for
 # Intel's CPUs only cost time here. Other tests mostly wait: at a lower priority the VM leaves the CPU to them.
 exec nice -n 5 qemu-system-x86_64 -accel tcg,thread=single -cpu "$cpu" -smp "${QOS_SMP:-2,sockets=2}" -m 4096 \
   -display none -no-reboot -nic "${QOS_NIC:-none}" -kernel "$KERNEL" -initrd "$dir/initrd.cpio" \
-  -append "console=ttyS0 quiet panic=1 no_timer_check highres=off nohz=off mitigations=off QOS_CGROUP=${QOS_CGROUP:-v2} QOS_INIT=${QOS_INIT:-} $*" \
+  -append "console=ttyS0 quiet panic=1 no_timer_check mitigations=off QOS_CGROUP=${QOS_CGROUP:-v2} QOS_INIT=${QOS_INIT:-} $*" \
   -serial "file:$dir/console.log" -serial stdio -monitor none \
   -virtfs "local,path=$dir/share,mount_tag=share,security_model=none,multidevs=remap" \
   -drive "file=$dir/vda,format=raw,if=virtio" -drive "file=$dir/vdb,format=raw,if=virtio"
