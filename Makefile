@@ -128,7 +128,7 @@ e2e-kubernetes: ## Run the tests on a real Kubernetes, as root, on this machine 
 
 .PHONY: e2e-kubernetes-vm
 e2e-kubernetes-vm: ## Run the tests on a real Kubernetes whose node is a VM with RDT, as root. "make e2e" does not run them.
-	$(MAKE) --no-print-directory e2e-kubernetes E2E_RUN=TestVirtualNode E2E_SKIP=
+	$(MAKE) --no-print-directory e2e-kubernetes E2E_RUN=TestVirtualNode
 
 .PHONY: vm
 vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VENDOR=amd.

@@ -172,7 +172,7 @@ func (m *Meter) count(ctx context.Context, h classes.Holder, resource, name stri
 	reading, err := read(ctx, m.store, call, fmt.Sprintf("measure %s of %s", resource, h), func(ctx context.Context) (classes.Reading, error) {
 		return meter.MeasureHolder(ctx, h)
 	})
-	if len(reading) == 0 || errors.Is(err, state.ErrKernelHangs) {
+	if err != nil && len(reading) == 0 {
 		return nil, false
 	}
 	m.add(key{resource: resource, id: h.ID}, class{resource, name}, reading)

@@ -44,7 +44,7 @@ func (n *node) here() machine {
 
 func (n *node) program(name string) string { return filepath.Join(n.bin, name) }
 
-// ready returns the node on this machine in its cluster, started by the first who asks. Its logs are told when the test fails.
+// ready returns the node on this machine in its cluster, started by the first who asks. A test that fails prints its logs.
 func ready(t *testing.T) *node {
 	t.Helper()
 	n := cluster(t)
