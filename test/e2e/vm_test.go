@@ -61,10 +61,10 @@ func machines() []machine {
 
 func (m machine) containerRuntime() string { return cmp.Or(m.runtime, "containerd") }
 
-// Timeouts for a run that hangs. A run takes some minutes on two shared cores.
+// Timeouts for a run that hangs. A run takes some minutes on two shared cores, and three times as long on busy ones.
 const (
-	insideTimeout = 19 * time.Minute // the test program in the VM reports where it hangs
-	runTimeout    = 20 * time.Minute // the VM itself hangs
+	insideTimeout = 39 * time.Minute // the test program in the VM reports where it hangs
+	runTimeout    = 40 * time.Minute // the VM itself hangs
 	bootTimeout   = 4 * time.Minute  // from the start of QEMU to that of the test program
 	bootAttempts  = 3                // on a host that gives the VM no time, the kernel can fail to set up its devices
 )
