@@ -14,20 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// featuresTime limits how long an OCI runtime may take to report its features.
-const featuresTime = 2 * time.Second
-
 // capable names the OCI runtimes that support all classes.
 const capable = "runc 1.2 or later, or crun 1.18 or later"
 
 // Features executes the command "features" of an OCI runtime, which prints a document of the OCI runtime specification.
 // Since runc 1.1 and crun 1.8.6 they have this command.
 func Features(ctx context.Context, program string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, featuresTime)
-	defer cancel()
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, "features")
-	cmd.Stderr, cmd.WaitDelay = &stderr, featuresTime
+	cmd.Stderr, cmd.WaitDelay = &stderr, time.Second
 
 	out, err := cmd.Output()
 	if err != nil && stderr.Len() > 0 {
