@@ -31,7 +31,7 @@ func ownPath(target classes.Holder) (string, error) {
 	}
 
 	of, id := "container's ID", target.ID
-	if target.Scope() == classes.PodScope {
+	if target.Scope() != classes.ContainerScope {
 		of, id = "pod's UID", target.PodUID
 	}
 	return "", fmt.Errorf("%w: %.300q may be shared with others, because its name lacks the %s %.64q", ErrBadPath, target.CgroupsPath, of, id)

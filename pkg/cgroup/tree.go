@@ -138,7 +138,7 @@ func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 	}
 
 	// A pod's cgroup cannot be found through a process: the sandbox's first process is in the sandbox's own cgroup.
-	if target.PID <= 0 || target.Container == "" {
+	if target.PID <= 0 || target.Scope() != classes.ContainerScope {
 		return "", err
 	}
 	actual, pidErr := t.groupOf(h, target.PID)
@@ -156,7 +156,7 @@ func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 // target's process is there. crun can be configured to create that child. payloadDir does not read /proc/<pid>/cgroup,
 // because its paths begin at the root of the cgroup namespace.
 func (t *Tree) payloadDir(target classes.Holder, dir string) string {
-	if target.PID <= 0 || target.Container == "" || !isSystemd(target.CgroupsPath) {
+	if target.PID <= 0 || target.Scope() != classes.ContainerScope || !isSystemd(target.CgroupsPath) {
 		return dir
 	}
 	payload := path.Join(dir, "container")

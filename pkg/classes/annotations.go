@@ -15,6 +15,9 @@ const (
 	// ContainerKeyPrefix, followed by the name of a container, is the key of the pod annotation that requests classes
 	// for this container.
 	ContainerKeyPrefix = "container." + Domain + "/"
+	// VolumeKeyPrefix, followed by the name of a container, is the key of the pod annotation that requests classes for volumes of
+	// this container, as "path=class" pairs.
+	VolumeKeyPrefix = "volumes." + Domain + "/"
 	// AllocatedKeyPrefix is the prefix of the CRI annotations that report the classes that the kubelet allocated to a
 	// container through the device plugin. Only the kubelet can set them. The value is resource=class. Any text may
 	// follow the prefix.

@@ -97,6 +97,14 @@ type StoredValueChecker interface {
 	IsStale(class string, stored map[string]string) bool
 }
 
+// Sharer is a Backend that enforces classes of several holders in one cgroup: those of a pod and of its volumes.
+type Sharer interface {
+	Backend
+	// ShareWith sets the function that returns a pod and its volumes with their desired classes, in any order. If podUID is empty,
+	// the function returns all pods and volumes of the node. It does no I/O.
+	ShareWith(holdings func(podUID string) []Holding)
+}
+
 // Observation is what the kernel shows of the class of a target.
 type Observation struct {
 	// Class is the class of the target, if Known is true. Known is false if the kernel does not show a class.

@@ -54,7 +54,7 @@ var badFiles = []struct {
 	{"no name", resource("scope: container", gold), []string{
 		"a.yaml:4: resources[0].name: is missing; add a name such as k8s.io/rdt or vendor.example/my-qos",
 	}},
-	{"an unknown scope", resource("name: rdt", "scope: node", gold), []string{`a.yaml:5: resources[0].scope: is "node"; write container or pod`}},
+	{"an unknown scope", resource("name: rdt", "scope: node", gold), []string{`a.yaml:5: resources[0].scope: is "node"; write container or pod or volume`}},
 	{"an unknown onClassRemoved", resource("name: rdt", "onClassRemoved: kill", gold), []string{`a.yaml:5: resources[0].onClassRemoved: is "kill"; write drain or evict`}},
 	{"an empty onClassRemoved", resource("name: rdt", "onClassRemoved:", gold), []string{"a.yaml:5: resources[0].onClassRemoved: must be a string, not empty"}},
 	{"a truth value for onClassRemoved", resource("name: rdt", "onClassRemoved: true", gold), []string{

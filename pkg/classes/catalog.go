@@ -15,6 +15,8 @@ const (
 	ContainerScope Scope = "container"
 	// PodScope is the scope of resources that assign one class to the whole pod.
 	PodScope Scope = "pod"
+	// VolumeScope is the scope of resources that assign a class to each volume of a container.
+	VolumeScope Scope = "volume"
 )
 
 // SystemDefault is the class of containers and pods on which no class is enforced (KEP-3008, "Implicit defaults").
@@ -96,16 +98,18 @@ func NewCatalog(offers []Offer) *Catalog {
 	for i := range c.offers {
 		offer := &c.offers[i]
 		c.index[offer.Name] = i
-		if offer.Scope == PodScope {
-			c.podDefaults = append(c.podDefaults, offer.Default())
-		} else {
+		switch offer.Scope {
+		case ContainerScope:
 			c.containerDefaults = append(c.containerDefaults, offer.Default())
+		case PodScope:
+			c.podDefaults = append(c.podDefaults, offer.Default())
+		case VolumeScope: // has no default
 		}
 	}
 
 	for i := range c.families {
 		f := &c.families[i]
-		if offer, ok := c.index[f.resource]; ok && c.offers[offer].Scope != PodScope {
+		if offer, ok := c.index[f.resource]; ok && c.offers[offer].Scope == ContainerScope {
 			f.offer = offer
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// These are the reasons to refuse a request or an admission. RequestError wraps each of them except ErrUnknownHolder.
+// These are the reasons to refuse a request or an admission. RequestError wraps each of them except the
+// last three, which backends and the ledger return.
 var (
 	ErrUnknownResource = errors.New("unknown QoS resource")
 	ErrUnknownClass    = errors.New("unknown QoS class")
@@ -19,6 +20,8 @@ var (
 	ErrUnavailable     = errors.New("QoS resource is unavailable")
 	ErrContradiction   = errors.New("contradicting QoS requests")
 	ErrBadRequest      = errors.New("malformed QoS request")
+	ErrNoBlockDevice   = errors.New("the volume has no block device")
+	ErrSharedDisk      = errors.New("the disk of the volume is shared")
 	ErrUnknownHolder   = errors.New("no holder has this ID")
 )
 
@@ -35,6 +38,8 @@ func RefusalReason(err error) string {
 		{ErrUnavailable, "Unavailable"},
 		{ErrContradiction, "Contradiction"},
 		{ErrBadRequest, "BadRequest"},
+		{ErrNoBlockDevice, "NoBlockDevice"},
+		{ErrSharedDisk, "SharedDisk"},
 	} {
 		if errors.Is(err, reason.is) {
 			return reason.word
@@ -96,6 +101,10 @@ func (o *Offer) unknownClass(a Assignment) error {
 
 func podScopeOnly(a Assignment) error {
 	return refuse(a, ErrBadRequest, "%s is for pods, not for containers; request it in annotation %s", a.Resource, PodKey)
+}
+
+func volumeScopeOnly(a Assignment) error {
+	return refuse(a, ErrBadRequest, "%s is for volumes; request it in annotation %sCONTAINER as PATH=CLASS", a.Resource, VolumeKeyPrefix)
 }
 
 func twoClassesOf(a Assignment, first string) error {

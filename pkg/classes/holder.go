@@ -9,35 +9,43 @@ import (
 	"strings"
 )
 
-// Owner is the container or pod that occupies a slot of a class. It is the pod if Container is empty. A restarted container is
-// the same owner as its predecessor, although its ID is new, so the two containers need only one slot.
-type Owner struct{ PodUID, Container string }
+// Owner is the container, pod or volume that occupies a slot of a class. It is the pod if Container is empty, and a volume of the
+// container if Volume is not empty. A restarted container is the same owner as its predecessor, although its ID is new, so the two
+// containers need only one slot.
+type Owner struct{ PodUID, Container, Volume string }
 
 func (o Owner) String() string {
-	if o.Container == "" {
+	switch {
+	case o.Container == "":
 		return "pod " + clip(o.PodUID)
+	case o.Volume != "":
+		return "volume " + clip(o.Volume) + " of container " + quote(o.Container) + " of pod " + clip(o.PodUID)
 	}
 	return "container " + quote(o.Container) + " of pod " + clip(o.PodUID)
 }
 
-// Holder is a container as the runtime reports it, or a pod sandbox if Container is empty. A holder requests and holds
-// classes. Backends enforce the classes on the holder's processes and cgroup.
+// Holder is a container as the runtime reports it, a pod sandbox if Container is empty, or a volume of a container if Volume is
+// not empty. A holder requests and holds classes. Backends enforce the classes on the holder's processes and cgroup.
 type Holder struct {
-	// ID is the runtime's ID of the container or of the pod sandbox.
+	// ID is the runtime's ID of the container or of the pod sandbox. The ID of a volume is VolumeID.
 	ID string
 	// PodUID is the pod's UID, or the ID of its sandbox if the runtime reports no UID.
 	PodNamespace, PodName, PodUID string
 	// Container is the name of the container in the pod. It is empty in pod scope.
 	Container string
+	// Volume is the path in the container at which the volume is mounted. It is empty in the other scopes.
+	Volume string
 	// SandboxID is the runtime's ID of the pod sandbox.
 	SandboxID string
 	// PodAnnotations and ContainerAnnotations may request classes.
 	PodAnnotations, ContainerAnnotations map[string]string
 	// CgroupsPath has the format of the OCI runtime spec: a path below the cgroup root, or "slice:prefix:name" with the
-	// systemd driver. In pod scope it is the pod's cgroup parent, which is a path or a slice.
+	// systemd driver. In pod scope and volume scope it is the pod's cgroup parent, which is a path or a slice.
 	CgroupsPath string
+	// PodCgroupsPath is the pod's cgroup parent.
+	PodCgroupsPath string
 	// PID is the ID of the holder's first process in the host's PID namespace. It is 0 if there is no process yet, or
-	// if its ID is unknown.
+	// if its ID is unknown. In volume scope it is that of the container.
 	PID int
 	// Starting is true from the creation of the container's first process until this process executes its first
 	// instruction. At that time the runtime has applied all settings, and the container has no other processes yet.
@@ -45,11 +53,14 @@ type Holder struct {
 }
 
 // Owner returns the owner of the holder's slots.
-func (h Holder) Owner() Owner { return Owner{h.PodUID, h.Container} }
+func (h Holder) Owner() Owner { return Owner{h.PodUID, h.Container, h.Volume} }
 
 // Scope returns the scope of the resources whose classes the holder can have.
 func (h Holder) Scope() Scope {
-	if h.Container == "" {
+	switch {
+	case h.Volume != "":
+		return VolumeScope
+	case h.Container == "":
 		return PodScope
 	}
 	return ContainerScope
@@ -64,6 +75,9 @@ func (h Holder) String() string {
 	if h.Container != "" {
 		parts = append(parts, "container "+clip(h.Container))
 	}
+	if h.Volume != "" {
+		parts = append(parts, "volume "+clip(h.Volume))
+	}
 	return strings.Join(parts, " ")
 }
 
@@ -71,7 +85,9 @@ func (h Holder) String() string {
 func (h Holder) WithoutUnusedAnnotations() Holder {
 	h.PodAnnotations, h.ContainerAnnotations = maps.Clone(h.PodAnnotations), maps.Clone(h.ContainerAnnotations)
 	for _, annotations := range []map[string]string{h.PodAnnotations, h.ContainerAnnotations} {
-		maps.DeleteFunc(annotations, func(key, _ string) bool { return !IsPodRequest(key) && !isContainerRequest(key) })
+		maps.DeleteFunc(annotations, func(key, _ string) bool {
+			return !IsPodRequest(key) && !isContainerRequest(key) && !strings.HasPrefix(key, VolumeKeyPrefix)
+		})
 	}
 	return h
 }

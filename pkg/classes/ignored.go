@@ -32,7 +32,7 @@ type IgnoredAnnotation struct {
 func Ignored(annotations map[string]string, containers []string) []IgnoredAnnotation {
 	all := families()
 	whole := []string{PodKey, all[0].kep.pod, all[1].kep.pod}
-	prefixes := []string{ContainerKeyPrefix, all[0].kep.container, all[1].kep.container}
+	prefixes := []string{ContainerKeyPrefix, VolumeKeyPrefix, all[0].kep.container, all[1].kep.container}
 
 	var ignored []IgnoredAnnotation
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {

@@ -27,6 +27,10 @@ func (p *parser) readResource(f *Field) {
 	r.readName()
 	r.readScope(fields["scope"])
 	r.DefaultClass, _ = fields["defaultClass"].Text()
+	if r.Scope == VolumeScope && r.DefaultClass != SystemDefault {
+		fields["defaultClass"].Report("must be missing: volumes have only the classes that pods request")
+		r.DefaultClass = SystemDefault
+	}
 	r.OnClassRemoved = oneOf(fields["onClassRemoved"], Drain, Evict)
 	p.readBackend(r, fields)
 	if classes := fields["classes"]; classes != nil {
@@ -38,16 +42,22 @@ func (p *parser) readResource(f *Field) {
 	p.resources = append(p.resources, r)
 }
 
-func oneOf[T ~string](f *Field, first, second T) T {
+// oneOf returns the text of a field, which must be one of the values. If the field is missing, oneOf returns the first value.
+func oneOf[T ~string](f *Field, values ...T) T {
 	text, ok := f.Text()
-	switch value := T(text); {
-	case !ok:
-		return first
-	case value == first, value == second:
-		return value
+	if !ok {
+		return values[0]
 	}
-	f.Report("is %s; write %s or %s", quote(text), first, second)
-	return first
+	if slices.Contains(values, T(text)) {
+		return T(text)
+	}
+
+	names := make([]string, len(values))
+	for i, value := range values {
+		names[i] = string(value)
+	}
+	f.Report("is %s; write %s", quote(text), strings.Join(names, " or "))
+	return values[0]
 }
 
 func (r *draft) readName() {
@@ -68,8 +78,8 @@ func (r *draft) readName() {
 }
 
 func (r *draft) readScope(f *Field) {
-	r.Scope = oneOf(f, ContainerScope, PodScope)
-	if r.Scope == PodScope && (r.Name == RDTResource || r.Name == BlockIOResource) {
+	r.Scope = oneOf(f, ContainerScope, PodScope, VolumeScope)
+	if r.Scope != ContainerScope && (r.Name == RDTResource || r.Name == BlockIOResource) {
 		f.Report("%s is always in container scope; omit the scope, or use another name for a resource of pods, like %s/pod-%s",
 			r.Name, Domain, strings.TrimPrefix(r.Name, officialDomain+"/"))
 	}

@@ -72,6 +72,9 @@ func (c *Catalog) Resolve(h Holder) ([]Assignment, error) {
 }
 
 func (s *resolver) resolve() ([]Assignment, error) {
+	if s.holder.Volume != "" {
+		return s.catalog.resolveVolume(s.holder)
+	}
 	if s.holder.Container == "" {
 		if err := s.readPairs(podLevel, s.holder.PodAnnotations, PodKey); err != nil {
 			return nil, err
@@ -194,6 +197,8 @@ func (s *resolver) addPair(l level, a Assignment) error {
 	switch {
 	case !ok:
 		return s.catalog.unknownResource(a)
+	case s.catalog.offers[i].Scope == VolumeScope:
+		return volumeScopeOnly(a)
 	case l == ownLevel && s.catalog.offers[i].Scope == PodScope:
 		return podScopeOnly(a)
 	case len(s.asks) > 0 && s.asks[i][l].key != "" && s.asks[i][l].class != a.Class:
@@ -223,7 +228,10 @@ func (s *resolver) decide(scope Scope, defaults []Assignment) ([]Assignment, err
 	next := 0
 	for i := range s.catalog.offers {
 		offer, requests := &s.catalog.offers[i], &s.asks[i]
-		if (offer.Scope == PodScope) != (scope == PodScope) {
+		if offer.Scope == VolumeScope {
+			continue
+		}
+		if offer.Scope != scope {
 			if err := checkAllocatedPod(offer, requests); err != nil {
 				return nil, err
 			}

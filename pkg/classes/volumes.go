@@ -1,0 +1,98 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import (
+	"path"
+	"strings"
+)
+
+// maxVolumes is the maximum number of volumes of a container that can have a class. The effort to enforce the classes of a pod
+// grows with the square of this number.
+const maxVolumes = 32
+
+// volumeRequest requests a class for the volume that a container has at a path.
+type volumeRequest struct{ path, class string }
+
+// Volumes returns the volumes of a container for which its pod requests classes. Errors are *RequestError.
+func Volumes(container Holder) ([]Holder, error) {
+	requests, err := volumeRequests(container)
+	if err != nil {
+		return nil, refuseHolder(container, err)
+	}
+
+	var volumes []Holder
+	for _, request := range requests {
+		volume := container
+		volume.ID, volume.Volume, volume.CgroupsPath = VolumeID(container.ID, request.path), request.path, container.PodCgroupsPath
+		volumes = append(volumes, volume)
+	}
+	return volumes, nil
+}
+
+// VolumeID returns the ID of a volume of a container.
+func VolumeID(containerID, volume string) string { return containerID + ":" + volume }
+
+// IsVolumeOf reports whether an ID is the ID of a volume of a container.
+func IsVolumeOf(id, containerID string) bool { return strings.HasPrefix(id, containerID+":/") }
+
+// volumeRequests reads "path=class" pairs, separated by commas. It leaves out pairs that request the system default.
+func volumeRequests(container Holder) (requests []volumeRequest, err error) {
+	if len(container.PodAnnotations) == 0 {
+		return nil, nil
+	}
+	key := VolumeKeyPrefix + container.Container
+	value := strings.TrimSpace(container.PodAnnotations[key])
+	switch {
+	case value == "":
+		return nil, nil
+	case len(value) > maxPairsLength:
+		return nil, refuse(Assignment{Key: key}, ErrBadRequest, "the request is longer than %d bytes", maxPairsLength)
+	}
+
+	seen := map[string]string{}
+	for pair := range strings.SplitSeq(value, ",") {
+		pair = strings.TrimSpace(pair)
+		name, class, found := strings.Cut(pair, "=")
+		if !found || !path.IsAbs(name) || strings.ContainsAny(class, "= \t\r\n") {
+			return nil, refuse(Assignment{Key: key}, ErrBadRequest, "the request has %s, which is not of the form /path=class", quote(pair))
+		}
+
+		name = path.Clean(name)
+		first, repeated := seen[name]
+		if repeated && first != class {
+			return nil, refuse(Assignment{Key: key}, ErrContradiction, "volume %s has two classes, %s and %s", clip(name), quote(first), quote(class))
+		}
+		if len(seen) == maxVolumes && !repeated {
+			return nil, refuse(Assignment{Key: key}, ErrBadRequest, "the request has more than %d volumes", maxVolumes)
+		}
+		if seen[name] = class; !repeated && class != SystemDefault {
+			requests = append(requests, volumeRequest{name, class})
+		}
+	}
+	return requests, nil
+}
+
+// resolveVolume returns the class that is requested for a volume. A node has one resource of volume scope.
+func (c *Catalog) resolveVolume(volume *Holder) ([]Assignment, error) {
+	requests, err := volumeRequests(*volume)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, request := range requests {
+		if request.path != volume.Volume {
+			continue
+		}
+		a := Assignment{Class: request.class, Source: SourceContainer, Key: VolumeKeyPrefix + volume.Container}
+		for i := range c.offers {
+			if offer := &c.offers[i]; offer.Scope == VolumeScope {
+				a.Resource = offer.Name
+				return []Assignment{a}, offer.check(a)
+			}
+		}
+		return nil, refuse(a, ErrUnknownResource, "class %s cannot be enforced: this node has no resource of volume scope", quote(a.Class))
+	}
+	return nil, nil
+}

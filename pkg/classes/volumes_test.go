@@ -1,0 +1,143 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const volumeIO = "qos.noderesource.dev/volume-io"
+
+func volumeCatalog(unavailable *Unavailable) *Catalog {
+	return NewCatalog([]Offer{
+		{Resource: Resource{Name: RDTResource, Scope: ContainerScope, Classes: []Class{{Name: "gold"}}}},
+		{Resource: Resource{Name: volumeIO, Scope: VolumeScope, Classes: []Class{{Name: "silver"}, {Name: "gold"}}}, Unavailable: unavailable},
+	})
+}
+
+func withVolumes(request string) Holder {
+	return Holder{
+		ID: "c1", PodUID: "1", PodNamespace: "ns", PodName: "pod", Container: "main", CgroupsPath: "/pods/1/c1", PodCgroupsPath: "/pods/1", PID: 5,
+		PodAnnotations: map[string]string{VolumeKeyPrefix + "main": request, VolumeKeyPrefix + "other": "/x=gold"},
+	}
+}
+
+func manyVolumes(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("/v%d=gold", i)
+	}
+	return strings.Join(all, ",")
+}
+
+// resolved returns the volumes of a container with their classes, and the first error.
+func resolved(c *Catalog, request string) (all []string, err error) {
+	volumes, err := Volumes(withVolumes(request))
+	for _, v := range volumes {
+		assignments, err := c.Resolve(v)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v.ID+" in "+v.CgroupsPath+": "+assignments[0].Resource+" "+assignments[0].Class)
+	}
+	return all, err
+}
+
+func TestVolumesGetTheClassesThatThePodRequests(t *testing.T) {
+	for request, want := range map[string][]string{
+		"":                              nil,
+		"/data=":                        nil,
+		"/data=silver":                  {"c1:/data in /pods/1: " + volumeIO + " silver"},
+		"/a/=gold , /b=silver ,/a=gold": {"c1:/a in /pods/1: " + volumeIO + " gold", "c1:/b in /pods/1: " + volumeIO + " silver"},
+	} {
+		got, err := resolved(volumeCatalog(nil), request)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%q (-want +got):\n%s%v", request, diff, err)
+		}
+	}
+}
+
+func TestRequestsForVolumesAreRefusedInOneLine(t *testing.T) {
+	for _, test := range []struct {
+		request string
+		catalog *Catalog
+		is      error
+		want    string
+	}{
+		{"data=gold", volumeCatalog(nil), ErrBadRequest, `pod ns/pod container main: the request has "data=gold", which is not of the form /path=class`},
+		{"/data", volumeCatalog(nil), ErrBadRequest, `the request has "/data"`},
+		{"/a=gold,", volumeCatalog(nil), ErrBadRequest, `the request has ""`},
+		{"/a=gold=x", volumeCatalog(nil), ErrBadRequest, "not of the form /path=class"},
+		{"/a=" + strings.Repeat("x", maxPairsLength), volumeCatalog(nil), ErrBadRequest, "longer than"},
+		{manyVolumes(maxVolumes + 1), volumeCatalog(nil), ErrBadRequest, "the request has more than 32 volumes"},
+		{"/a=gold,/a/=silver", volumeCatalog(nil), ErrContradiction, `volume /a has two classes, "gold" and "silver"`},
+		{"/a=none", volumeCatalog(nil), ErrUnknownClass, `pod ns/pod container main volume /a: class "none" of ` + volumeIO + " does not exist on this node"},
+		{"/a=gold", volumeCatalog(&Unavailable{Message: "use cgroup v2"}), ErrUnavailable, "use cgroup v2"},
+		{"/a=gold", NewCatalog(nil), ErrUnknownResource, "this node has no resource of volume scope"},
+	} {
+		_, err := resolved(test.catalog, test.request)
+		if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), VolumeKeyPrefix+"main") {
+			t.Errorf("%.40q: got %v, want %q", test.request, err, test.want)
+		}
+	}
+}
+
+func TestAResourceOfVolumesIsRequestedForVolumesOnly(t *testing.T) {
+	c := volumeCatalog(nil)
+	for _, holder := range []Holder{
+		{Container: "main", PodAnnotations: map[string]string{ContainerKeyPrefix + "main": volumeIO + "=gold"}},
+		{Container: "main", PodAnnotations: map[string]string{PodKey: volumeIO + "=gold"}},
+		{PodAnnotations: map[string]string{PodKey: volumeIO + "=gold"}},
+		{Container: "main", ContainerAnnotations: map[string]string{AllocatedKeyPrefix + "x": volumeIO + "=gold"}},
+	} {
+		if _, err := c.Resolve(holder); !errors.Is(err, ErrBadRequest) || !strings.Contains(err.Error(), "request it in annotation "+VolumeKeyPrefix) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if got, err := c.Resolve(Holder{Container: "main"}); err != nil || len(got) != 1 || got[0].Resource != RDTResource {
+		t.Errorf("a container has %v, %v", got, err)
+	}
+}
+
+func TestAVolumeOccupiesASlotOfItsOwn(t *testing.T) {
+	volumes, err := Volumes(withVolumes("/a=gold,/b=gold"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := volumes[0]
+	again.ID = VolumeID("c2", "/a")
+	l := NewLedger()
+	for _, v := range append(volumes, again) {
+		l.Adopt(Holding{Holder: v, Assignments: []Assignment{{Resource: volumeIO, Class: "gold"}}})
+	}
+	if got := l.InUse(volumeIO, "gold"); got != 2 {
+		t.Errorf("%d in use, want 2", got)
+	}
+	if IsVolumeOf(volumes[0].ID, "c") || !IsVolumeOf(volumes[0].ID, "c1") {
+		t.Errorf("%s belongs to another container", volumes[0].ID)
+	}
+}
+
+func FuzzVolumes(f *testing.F) {
+	for _, seed := range []string{"/a=b", "/a=b,/c=", "a", ",", "/a=b,/a=c", "/../x=y"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, request string) {
+		volumes, err := Volumes(withVolumes(request))
+		if err != nil && (RefusalReason(err) == "" || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%q", err)
+		}
+		for _, v := range volumes {
+			if v.Volume != path.Clean(v.Volume) || !path.IsAbs(v.Volume) || v.Scope() != VolumeScope {
+				t.Errorf("volume %q", v.Volume)
+			}
+		}
+	})
+}
