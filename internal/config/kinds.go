@@ -11,12 +11,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 )
 
-// Kinds returns every kind of resource that class files can configure. To add a kind, add one line here.
+// Kinds returns every kind of resource that class files can configure. To add a kind, add it here.
 func Kinds(r rdt.Options, b blockio.Options) []classes.Kind {
-	return []classes.Kind{
-		rdt.Kind(r),
-		blockio.Kind(b),
-	}
+	return append([]classes.Kind{rdt.Kind(r)}, blockio.Kinds(b)...)
 }
 
 // OfflineKinds returns every kind, for programs that only read class files. It works on any operating system.

@@ -46,12 +46,19 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Kind returns the kind of resources that class files configure in the field "blockio".
-func Kind(opts Options) classes.Kind {
+// Kinds returns the kinds of resources that class files configure in the fields "blockio" and "volumeio".
+func Kinds(opts Options) []classes.Kind {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
 	}
+	shared := newPods()
+	return []classes.Kind{kind(opts, shared), volumeKind(opts, shared)}
+}
 
+// Kind returns the kind of the field "blockio" alone.
+func Kind(opts Options) classes.Kind { return Kinds(opts)[0] }
+
+func kind(opts Options, shared *pods) classes.Kind {
 	return classes.Kind{
 		Field:   "blockio",
 		Scopes:  []classes.Scope{classes.ContainerScope, classes.PodScope},
@@ -59,21 +66,26 @@ func Kind(opts Options) classes.Kind {
 		Mutable: true,
 		Parse:   ParseConfig,
 		New: func(resource string, scope classes.Scope) classes.Backend {
-			b := &Backend{opts: opts, scope: scope, log: opts.Log.With("resource", resource)}
+			b := &Backend{opts: opts, resource: resource, scope: scope, log: opts.Log.With("resource", resource)}
 			b.live.Store(&snapshot{})
+			if scope == classes.PodScope {
+				b.pods = shared
+			}
 			return b
 		},
 		Measures: measures(),
 	}
 }
 
-// Backend enforces the classes of one resource. Its hooks take no lock, because they read a snapshot that Apply
-// replaces as a whole.
+// Backend enforces the classes of one resource. It reads a snapshot that Apply replaces as a whole, and takes no lock for it.
 type Backend struct {
-	opts  Options
-	scope classes.Scope
-	log   *slog.Logger
-	live  atomic.Pointer[snapshot]
+	opts     Options
+	resource string
+	scope    classes.Scope
+	log      *slog.Logger
+	live     atomic.Pointer[snapshot]
+	// pods has the limits of volumes in the cgroups of pods. It is nil in container scope.
+	pods *pods
 	// replacing serializes the replacement of live. Hooks do not take this lock.
 	replacing sync.Mutex
 	// devicesGone is true when Apply has found that the machine lost disks for which containers have values. Repair
@@ -111,6 +123,9 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 		}
 		return next.inherit(now)
 	})
+	if b.pods != nil {
+		b.pods.add(b.resource, b)
+	}
 	for class, reason := range next.status.Degraded {
 		b.log.Warn("a class is enforced only in part", "class", class, "reason", reason)
 	}

@@ -41,6 +41,9 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 		return fmt.Errorf("enforce class %q: %w", to, err)
 	}
 
+	if b.pods != nil {
+		defer b.pods.lock(target)()
+	}
 	group, err := b.open(s, target)
 	if err != nil {
 		return err
@@ -55,6 +58,9 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 
 	if !known {
 		change = state.changeTo(change) // a former run of this program knew the class, and may have set any of the values
+	}
+	if b.pods != nil {
+		change = b.pods.tighten(newFinder(b.opts.FS), target, change, state)
 	}
 	rest := change.remaining(state)
 	if len(rest) == 0 {

@@ -77,14 +77,24 @@ func upperDir(m *mountinfo.Info) string {
 	return ""
 }
 
-func matchAlias(host FS, alias string) (match, error) {
-	data, err := host.ReadFile("/proc/1/mountinfo")
+// mountsOf returns the mounts that a process sees.
+func mountsOf(host FS, pid int) ([]*mountinfo.Info, error) {
+	file := fmt.Sprintf("/proc/%d/mountinfo", pid)
+	data, err := host.ReadFile(file)
 	if err != nil {
-		return match{}, fmt.Errorf("find the disk of %s: %w", alias, err)
+		return nil, fmt.Errorf("list the mounts: %w", err)
 	}
 	mounts, err := mountinfo.GetMountsFromReader(bytes.NewReader(data), nil)
 	if err != nil {
-		return match{}, fmt.Errorf("find the disk of %s in mountinfo: %w", alias, err)
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return mounts, nil
+}
+
+func matchAlias(host FS, alias string) (match, error) {
+	mounts, err := mountsOf(host, 1)
+	if err != nil {
+		return match{}, fmt.Errorf("find the disk of %s: %w", alias, err)
 	}
 
 	var found match
@@ -101,6 +111,19 @@ func matchAlias(host FS, alias string) (match, error) {
 
 // disksOfDir returns the disks of the filesystem that has a directory.
 func disksOfDir(host FS, mounts []*mountinfo.Info, dir string) ([]disk, error) {
+	mount := mountOf(host, mounts, dir)
+	if mount == nil {
+		return nil, fmt.Errorf("%s is on no mounted filesystem", dir)
+	}
+	disks, err := disksOfMount(host, mount)
+	if err != nil {
+		return nil, fmt.Errorf("%s is on %s: %w", dir, mount.FSType, err)
+	}
+	return disks, nil
+}
+
+// mountOf returns the mount that has a directory, or nil.
+func mountOf(host FS, mounts []*mountinfo.Info, dir string) *mountinfo.Info {
 	if target, err := followSymlinks(host, dir); err == nil {
 		dir = target // in a container, directories of the host may be missing
 	}
@@ -112,15 +135,7 @@ func disksOfDir(host FS, mounts []*mountinfo.Info, dir string) ([]disk, error) {
 			deepest = mount // of several mounts on one directory, the last hides the others
 		}
 	}
-	if deepest == nil {
-		return nil, fmt.Errorf("%s is on no mounted filesystem", dir)
-	}
-
-	disks, err := disksOfMount(host, deepest)
-	if err != nil {
-		return nil, fmt.Errorf("%s is on %s: %w", dir, deepest.FSType, err)
-	}
-	return disks, nil
+	return deepest
 }
 
 // errNoBlockDevice is the error for filesystems whose I/O is not limited by limits of a block device.

@@ -36,6 +36,9 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 		return classes.Observation{}, err
 	}
 
+	if b.pods != nil {
+		state = b.pods.without(newFinder(b.opts.FS), target, state, s.classes[want].values)
+	}
 	named, seen := state.only(s.named.has), classes.Observation{Class: want, Known: true}
 	if wanted, err := s.valuesOf(want); err != nil || !named.equals(wanted) {
 		seen.Class, seen.Known = s.recognize(named)

@@ -118,7 +118,11 @@ func (r *Reconciler) check(ctx context.Context, config *classes.Config) (map[str
 func (r *Reconciler) resourceFor(config classes.ResourceConfig) state.Resource {
 	old, ok := r.store.Resource(config.Name)
 	if !ok || old.Config.Kind != config.Kind || old.Config.Scope != config.Scope {
-		return state.Resource{Backend: r.kinds[config.Kind].New(config.Name, config.Scope), Config: config}
+		backend := r.kinds[config.Kind].New(config.Name, config.Scope)
+		if sharer, ok := backend.(classes.Sharer); ok {
+			sharer.ShareWith(r.store.InPod)
+		}
+		return state.Resource{Backend: backend, Config: config}
 	}
 	return state.Resource{Backend: old.Backend, Config: config}
 }

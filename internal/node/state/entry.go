@@ -122,6 +122,20 @@ func (s *Store) Late() (late []Entry) {
 	return late
 }
 
+// InPod returns a pod and its volumes with their desired classes, in any order. If podUID is empty, InPod returns all pods and volumes.
+func (s *Store) InPod(podUID string) (holdings []classes.Holding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for id := range s.records {
+		h, _ := s.ledger.Get(id)
+		if h.Scope() != classes.ContainerScope && (podUID == "" || h.PodUID == podUID) {
+			holdings = append(holdings, h)
+		}
+	}
+	return holdings
+}
+
 // Entries returns all holders, in any order.
 func (s *Store) Entries() []Entry {
 	s.mu.Lock()

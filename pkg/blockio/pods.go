@@ -1,0 +1,167 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"errors"
+	"hash/maphash"
+	"maps"
+	"sync"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// pods joins the classes of pods and of their volumes, which share the limits of the pod's cgroup. A disk has the lowest of all
+// limits. The classes come from the holdings of the node, so that nothing must be restored after a restart.
+type pods struct {
+	seed maphash.Seed
+	// cgroups serializes changes of a cgroup. Cgroups share a lock if their hashes are equal, so that a call into the kernel that
+	// does not return stops only a few cgroups.
+	cgroups [64]sync.Mutex
+
+	// mu guards the fields below.
+	mu       sync.Mutex
+	holdings func(podUID string) []classes.Holding
+	// byResource has the backends of pod scope and of volume scope whose configuration was applied.
+	byResource map[string]limiter
+}
+
+// limiter is a backend of pod scope or of volume scope.
+type limiter interface {
+	// limitsFor returns the limits that a class sets for a holder, by device. A holder that has ended has none.
+	limitsFor(f *finder, h classes.Holder, class string) (values, error)
+}
+
+func newPods() *pods { return &pods{seed: maphash.MakeSeed(), byResource: map[string]limiter{}} }
+
+func (p *pods) add(resource string, backend limiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.byResource[resource] = backend
+}
+
+func (p *pods) shareWith(holdings func(podUID string) []classes.Holding) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holdings = holdings
+}
+
+// lock begins a change of a pod's cgroup, and returns the function that ends it.
+func (p *pods) lock(pod classes.Holder) (unlock func()) {
+	lock := &p.cgroups[maphash.String(p.seed, pod.CgroupsPath)%uint64(len(p.cgroups))]
+	lock.Lock()
+	return lock.Unlock
+}
+
+// in returns the holdings of a pod, or of all pods if podUID is empty. It also returns the backends that enforce their classes.
+func (p *pods) in(podUID string) ([]classes.Holding, map[string]limiter) {
+	p.mu.Lock()
+	holdings, byResource := p.holdings, maps.Clone(p.byResource)
+	p.mu.Unlock()
+
+	if holdings == nil {
+		return nil, nil
+	}
+	return holdings(podUID), byResource
+}
+
+// limitsOfOthers returns the limits of the other holders in the cgroup of a pod. If it cannot find the disks of a holder, each limit
+// in state may be that of this holder, and counts as one: a limit is never lost because a volume cannot be found, not
+// even if the container itself hides the mount.
+func (p *pods) limitsOfOthers(f *finder, target classes.Holder, state values) values {
+	holdings, byResource := p.in(target.PodUID)
+	limits, foundAll := values{}, true
+	for _, h := range holdings {
+		if h.CgroupsPath != target.CgroupsPath || h.ID == target.ID {
+			continue
+		}
+		for _, a := range h.Assignments {
+			backend := byResource[a.Resource]
+			if backend == nil || a.Class == classes.SystemDefault {
+				continue
+			}
+			found, err := backend.limitsFor(f, h.Holder, a.Class)
+			limits, foundAll = limits.lowest(found), foundAll && err == nil
+		}
+	}
+
+	if !foundAll {
+		limits = limits.lowest(state.only(setting.isLimit))
+	}
+	return limits
+}
+
+// tighten returns a change of a pod's cgroup that observes the limits of the other holders in the cgroup, too. state has the present
+// limits of the cgroup.
+func (p *pods) tighten(f *finder, target classes.Holder, change, state values) values {
+	others := p.limitsOfOthers(f, target, state)
+	return change.lowest(others.only(change.has))
+}
+
+// without returns the state that a pod's cgroup would have without the other holders in it. wanted has the limits of the pod.
+func (p *pods) without(f *finder, target classes.Holder, state, wanted values) values {
+	alone := maps.Clone(state)
+	for s, limits := range p.limitsOfOthers(f, target, state) {
+		both := values{s: limits}.lowest(wanted.only(func(of setting) bool { return of == s }))
+		if state[s] != both[s] {
+			continue
+		}
+		delete(alone, s)
+		if wanted.has(s) {
+			alone[s] = wanted[s]
+		}
+	}
+	return alone
+}
+
+// limitsFor implements limiter for classes of pods.
+func (b *Backend) limitsFor(_ *finder, _ classes.Holder, class string) (values, error) {
+	return b.live.Load().classes[class].values.only(setting.isLimit), nil
+}
+
+// ShareWith implements classes.Sharer.
+func (b *Backend) ShareWith(holdings func(podUID string) []classes.Holding) {
+	if b.pods != nil {
+		b.pods.shareWith(holdings)
+	}
+}
+
+// limitsFor implements limiter for classes of volumes.
+func (b *VolumeBackend) limitsFor(f *finder, target classes.Holder, name string) (values, error) {
+	class, err := b.class(name)
+	if err != nil {
+		return nil, err
+	}
+	found, err := b.find(f, target, class)
+	if errors.Is(err, classes.ErrEnded) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found.limit(class.limits), nil
+}
+
+func (s setting) isLimit() bool { return s.file == "" }
+
+// lowest returns the settings of v and other. Limits that are in both get the lower value of each kind.
+func (v values) lowest(other values) values {
+	merged := v.merge(other)
+	for s, limits := range other {
+		if s.isLimit() && v.has(s) {
+			merged[s] = limits.lowest(v[s])
+		}
+	}
+	return merged
+}
+
+// lowest returns the lower limit of each kind. 0 means unlimited.
+func (v value) lowest(other value) value {
+	for kind, limit := range other {
+		if limit != 0 && (v[kind] == 0 || limit < v[kind]) {
+			v[kind] = limit
+		}
+	}
+	return v
+}

@@ -1,0 +1,149 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"slices"
+	"syscall"
+
+	"github.com/moby/sys/mountinfo"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// volume is a volume as the container has it.
+type volume struct {
+	path  string
+	mount *mountinfo.Info
+	disks []disk
+}
+
+// limit returns limits for each disk of the volume.
+func (v volume) limit(limits value) values {
+	all := values{}
+	for _, disk := range v.disks {
+		all[setting{device: disk.device}] = limits
+	}
+	return all
+}
+
+// finder finds the disks of volumes. It reads the mounts of a process and the disks of a mount only once, so it serves one operation.
+type finder struct {
+	host   FS
+	mounts map[int][]*mountinfo.Info
+	disks  map[*mountinfo.Info]disksFound
+}
+
+type disksFound struct {
+	disks []disk
+	err   error
+}
+
+func newFinder(host FS) *finder {
+	return &finder{host, map[int][]*mountinfo.Info{}, map[*mountinfo.Info]disksFound{}}
+}
+
+func (f *finder) mountsOf(pid int) ([]*mountinfo.Info, error) {
+	if mounts, read := f.mounts[pid]; read {
+		return mounts, nil
+	}
+	mounts, err := mountsOf(f.host, pid)
+	if err == nil {
+		f.mounts[pid] = mounts
+	}
+	return mounts, err
+}
+
+func (f *finder) disksOf(mount *mountinfo.Info) ([]disk, error) {
+	found, known := f.disks[mount]
+	if !known {
+		found.disks, found.err = disksOfMount(f.host, mount)
+		f.disks[mount] = found
+	}
+	return found.disks, found.err
+}
+
+// find finds the mount of a volume and its disks. The mount is that of the container's own process, so it does not matter how the
+// filesystem came there. The error is classes.ErrNoBlockDevice if the filesystem has no block device, and classes.ErrEnded if the
+// process has ended.
+func (f *finder) find(target classes.Holder) (volume, error) {
+	mounts, err := f.mountsOf(target.PID)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) { // EINVAL is the error of a zombie (fs/proc_namespace.c)
+		return volume{}, fmt.Errorf("find the disk of the volume: %w: %w", classes.ErrEnded, err)
+	}
+	if err != nil {
+		return volume{}, fmt.Errorf("find the disk of the volume: %w", err)
+	}
+
+	found := volume{path: target.Volume}
+	for _, mount := range mounts {
+		if mount.Mountpoint == target.Volume {
+			found.mount = mount // the last one hides the others
+		}
+	}
+	if found.mount == nil {
+		return found, fmt.Errorf("%w: the container has no mount at %s; name the mountPath of a volume with a filesystem", classes.ErrNoBlockDevice, target.Volume)
+	}
+	found.disks, err = f.disksOf(found.mount)
+	if errors.Is(err, errNoBlockDevice) {
+		return found, fmt.Errorf("%w: %s is on %s, whose I/O the kernel does not limit by block device; remove the request",
+			classes.ErrNoBlockDevice, target.Volume, found.mount.FSType)
+	}
+	if err != nil {
+		return found, fmt.Errorf("find the disk of %s: %w", target.Volume, err)
+	}
+	return found, nil
+}
+
+// volumeDir matches the directories in which the kubelet mounts volumes.
+var volumeDir = regexp.MustCompile(`/pods/[^/]+/(?:volumes|volume-subpaths)/|/plugins/kubernetes\.io/`)
+
+// checkShared returns classes.ErrSharedDisk if a disk of the volume has other data than the volume: a filesystem that is mounted on the
+// host and not for pods, or the rest of a filesystem of which the volume is a directory. A limit would then also limit
+// what the pod does with the other data.
+func (f *finder) checkShared(v volume) error {
+	mounts, err := f.mountsOf(1)
+	if err != nil {
+		return fmt.Errorf("find what shares the disk of %s: %w", v.path, err)
+	}
+	ofNode := mountsOfNode(f.host, mounts)
+
+	for _, other := range mounts {
+		isWhole := other.Major == v.mount.Major && other.Minor == v.mount.Minor && v.mount.Root == "/" && !slices.Contains(ofNode, other)
+		if isWhole || volumeDir.MatchString(other.Mountpoint) {
+			continue
+		}
+		disks, err := f.disksOf(other)
+		if err != nil {
+			continue // it is on no disk
+		}
+		for _, disk := range disks {
+			if slices.Contains(v.disks, disk) {
+				return fmt.Errorf("%w: disk %s of %s also has %s of the node; use a class with sharedDisk: limit, or remove the request",
+					classes.ErrSharedDisk, disk, v.path, other.Mountpoint)
+			}
+		}
+	}
+	return nil
+}
+
+// mountsOfNode returns the mounts with the node's own directories. A container that has one of them as a volume shares it.
+func mountsOfNode(host FS, mounts []*mountinfo.Info) []*mountinfo.Info {
+	dirs := []string{"/"}
+	for _, alias := range []string{aliasRootFS, aliasEphemeral} {
+		if found, err := aliasedDirs(host, mounts, alias); err == nil {
+			dirs = append(dirs, found...)
+		}
+	}
+
+	var all []*mountinfo.Info
+	for _, dir := range dirs {
+		all = append(all, mountOf(host, mounts, dir))
+	}
+	return all
+}

@@ -1,0 +1,322 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// VolumeBackend enforces classes of volumes: limits in the cgroup of the pod, for the disks of a volume.
+type VolumeBackend struct {
+	opts     Options
+	resource string
+	pods     *pods
+
+	// mu guards the fields below. The backend makes no call into the kernel while it holds mu.
+	mu      sync.Mutex
+	machine machine
+	classes map[string]volumeClass
+	// former has the limits of classes before changes of the configuration. Cgroups may still have them.
+	former map[value]bool
+	// offered has the classes of the live configuration. Other classes are kept while they are in use.
+	offered     map[string]bool
+	unavailable *classes.Unavailable
+}
+
+func volumeKind(opts Options, shared *pods) classes.Kind {
+	return classes.Kind{
+		Field:  "volumeio",
+		Scopes: []classes.Scope{classes.VolumeScope},
+		Single: true,
+		Parse:  ParseVolumeConfig,
+		New: func(resource string, _ classes.Scope) classes.Backend {
+			return &VolumeBackend{opts: opts, resource: resource, pods: shared, classes: map[string]volumeClass{}, former: map[value]bool{}}
+		},
+	}
+}
+
+func (b *VolumeBackend) inspect(config classes.BackendConfig) (*VolumeConfig, machine, error) {
+	own, ok := config.(*VolumeConfig)
+	if !ok {
+		return nil, machine{}, fmt.Errorf("configuration is a %T, not a %T", config, own)
+	}
+	m, err := inspect(b.opts.FS, b.opts.Tree)
+	if err == nil && m.version == 1 {
+		err = &classes.Unavailable{Reason: "NoHierarchyInV1", Message: "cgroup v1 does not apply the limits of a pod's cgroup " +
+			"to the pod's containers; use cgroup v2"}
+	}
+
+	var unavailable *classes.Unavailable
+	errors.As(err, &unavailable)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unavailable = unavailable
+	return own, m, err
+}
+
+// Check implements classes.Backend.
+func (b *VolumeBackend) Check(_ context.Context, config classes.BackendConfig) error {
+	_, _, err := b.inspect(config)
+	return err
+}
+
+// Apply implements classes.Backend.
+func (b *VolumeBackend) Apply(_ context.Context, config classes.BackendConfig) error {
+	own, m, err := b.inspect(config)
+	if err != nil {
+		return err
+	}
+
+	defer b.pods.add(b.resource, b)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.machine, b.offered = m, map[string]bool{}
+	for _, class := range own.classes {
+		if before, known := b.classes[class.name]; known && before.limits != class.limits {
+			b.former[before.limits] = true
+		}
+		b.classes[class.name], b.offered[class.name] = class, true
+	}
+	return nil
+}
+
+// Withdraw implements classes.Backend. It changes no cgroup.
+func (b *VolumeBackend) Withdraw(context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.offered, b.unavailable = nil, nil
+	return nil
+}
+
+// Release implements classes.Backend. A released class may have left limits in a cgroup, which Repair removes.
+func (b *VolumeBackend) Release(_ context.Context, inUse func(class string) bool) error {
+	b.mu.Lock()
+	var unused []string
+	for name := range b.classes {
+		if !b.offered[name] {
+			unused = append(unused, name)
+		}
+	}
+	b.mu.Unlock()
+
+	for _, name := range unused {
+		if !inUse(name) { // may wait for a lock
+			b.mu.Lock()
+			b.former[b.classes[name].limits] = true
+			delete(b.classes, name)
+			b.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// Adjust implements classes.Backend. The runtime writes no values to the cgroups of pods.
+func (b *VolumeBackend) Adjust(_, to string) (classes.Adjustment, error) {
+	_, err := b.class(to)
+	return classes.Adjustment{}, err
+}
+
+// Status implements classes.Backend.
+func (b *VolumeBackend) Status() classes.BackendStatus {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return classes.BackendStatus{Unavailable: b.unavailable}
+}
+
+// ShareWith implements classes.Sharer.
+func (b *VolumeBackend) ShareWith(holdings func(podUID string) []classes.Holding) {
+	b.pods.shareWith(holdings)
+}
+
+func (b *VolumeBackend) class(name string) (volumeClass, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	class, known := b.classes[name]
+	if !known && name != classes.SystemDefault {
+		return class, fmt.Errorf("%w %q", classes.ErrUnknownClass, name)
+	}
+	return class, nil
+}
+
+// find finds a volume, and checks whether a class may limit its disks.
+func (b *VolumeBackend) find(f *finder, target classes.Holder, class volumeClass) (volume, error) {
+	found, err := f.find(target)
+	if err == nil && !class.limitsSharedDisks {
+		err = f.checkShared(found)
+	}
+	return found, err
+}
+
+func (b *VolumeBackend) open(target classes.Holder) (group, error) {
+	dir, version, err := b.opts.Tree.IODir(target)
+	if err != nil {
+		return group{}, fmt.Errorf("find the cgroup of the pod: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := b.machine
+	m.weightFiles = nil // a volume has no weights
+	return group{host: b.opts.FS, machine: m, layout: layoutOf(version), dir: dir}, nil
+}
+
+// Enforce implements classes.Backend. It writes the limits of the class for each disk of the volume, or the lower limits that the pod
+// or another volume has on the disk. For the system default it does nothing: Repair removes limits that no holder has.
+func (b *VolumeBackend) Enforce(ctx context.Context, target classes.Holder, _, to string) error {
+	if to == classes.SystemDefault {
+		return nil
+	}
+	class, err := b.class(to)
+	if err != nil {
+		return err
+	}
+	finder := newFinder(b.opts.FS)
+	found, err := b.find(finder, target, class)
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("enforce class %q: %w", to, ctx.Err())
+	}
+
+	defer b.pods.lock(target)()
+	group, err := b.open(target)
+	if err != nil {
+		return err
+	}
+	state, err := group.read()
+	if err != nil {
+		return fmt.Errorf("read the limits of the pod: %w", err)
+	}
+
+	change := b.pods.tighten(finder, target, found.limit(class.limits), state)
+	rest := change.remaining(state)
+	if len(rest) == 0 {
+		return nil
+	}
+	if err := group.apply(rest, state, change); err != nil {
+		return fmt.Errorf("enforce class %q in %s: %w", to, group.dir, err)
+	}
+	return nil
+}
+
+// Observe implements classes.Backend. It finds the disks of the volume again, because a container may mount another filesystem. If the
+// cgroup does not have the limits that it should have, the observed class is the system default.
+func (b *VolumeBackend) Observe(_ context.Context, target classes.Holder, want string) (classes.Observation, error) {
+	class, err := b.class(want)
+	if err != nil {
+		return classes.Observation{}, err
+	}
+	group, err := b.open(target)
+	if errors.Is(err, cgroup.ErrNoCgroup) {
+		return classes.Observation{}, fmt.Errorf("%w: %w", classes.ErrEnded, err)
+	}
+	if err != nil {
+		return classes.Observation{}, err
+	}
+
+	finder := newFinder(b.opts.FS)
+	found, err := finder.find(target)
+	if errors.Is(err, classes.ErrEnded) {
+		return classes.Observation{}, err
+	}
+	if err != nil {
+		return classes.Observation{Known: true}, nil //nolint:nilerr // Enforce returns the error
+	}
+	state, err := group.read()
+	if err != nil {
+		return classes.Observation{}, err
+	}
+
+	if len(b.pods.tighten(finder, target, found.limit(class.limits), state).remaining(state)) > 0 {
+		return classes.Observation{Known: true}, nil
+	}
+	return classes.Observation{Class: want, Known: true}, nil
+}
+
+// Repair implements classes.Backend. It removes the limits of volumes that have ended or moved to another disk.
+func (b *VolumeBackend) Repair(ctx context.Context) (classes.Drift, error) {
+	b.mu.Lock()
+	used := len(b.classes) > 0 || len(b.former) > 0
+	b.mu.Unlock()
+	if !used {
+		return classes.Drift{}, nil
+	}
+	_, m, err := b.inspect(&VolumeConfig{})
+	if err != nil {
+		return classes.Drift{}, err
+	}
+	b.mu.Lock()
+	b.machine = m
+	b.mu.Unlock()
+
+	holdings, _ := b.pods.in("")
+	var errs []error
+	for _, h := range holdings {
+		if h.Scope() != classes.PodScope || ctx.Err() != nil {
+			continue
+		}
+		if err := b.removeUnused(h.Holder); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, cgroup.ErrNoCgroup) {
+			errs = append(errs, fmt.Errorf("%s: %w", h, err))
+		}
+	}
+	return classes.Drift{}, errors.Join(errs...)
+}
+
+// removeUnused removes the limits in a pod's cgroup that a class of volumes has set and no holder has any more. It does not change
+// limits that no class has, because another program has set them.
+func (b *VolumeBackend) removeUnused(pod classes.Holder) error {
+	defer b.pods.lock(pod)()
+	group, err := b.open(pod)
+	if err != nil {
+		return err
+	}
+	state, err := group.read()
+	if errors.Is(err, ErrNotEnabled) || len(state) == 0 {
+		return nil // nothing limits the pod
+	}
+	if err != nil {
+		return err
+	}
+
+	pod.ID = "" // includes the pod's own classes
+	wanted := b.pods.limitsOfOthers(newFinder(b.opts.FS), pod, state)
+	change := values{}
+	for s, limits := range state {
+		if limits != wanted[s] && b.hasSet(limits, wanted[s]) {
+			change[s] = wanted[s]
+		}
+	}
+	return group.writeAll(change)
+}
+
+// hasSet reports whether limits are the lowest limits of some classes, and of the wanted limits.
+func (b *VolumeBackend) hasSet(limits, wanted value) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	candidates := []value{wanted}
+	for _, class := range b.classes {
+		candidates = append(candidates, class.limits)
+	}
+	candidates = slices.AppendSeq(candidates, maps.Keys(b.former))
+
+	var lowest value
+	for _, candidate := range candidates {
+		if limits.lowest(candidate) == limits { // the candidate is not below the limits
+			lowest = lowest.lowest(candidate)
+		}
+	}
+	return lowest == limits
+}
+
+var _ classes.Sharer = (*VolumeBackend)(nil)

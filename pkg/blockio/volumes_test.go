@@ -1,0 +1,306 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+const (
+	podMax        = "/sys/fs/cgroup/kubepods/pod1/io.max"
+	volumeSection = "classes: {silver: {maxReadBps: 10M, maxWriteBps: 5M}, gold: {maxReadBps: 20M, maxReadIops: 500}, any: {maxReadBps: 1M, sharedDisk: limit}}"
+	silverLimits  = "rbps=10000000 wbps=5000000 riops=max wiops=max\n"
+)
+
+// volumes is a pod with volumes of two containers, whose backends of pod scope and of volume scope share its cgroup.
+type volumes struct {
+	fixture
+	kind     classes.Kind
+	volume   classes.Backend
+	holdings []classes.Holding
+}
+
+func newVolumes(t *testing.T, m *simcgroup.Machine) *volumes {
+	t.Helper()
+	tree, err := cgroup.Detect(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := Kinds(Options{FS: m, Tree: tree, Log: slog.New(slog.DiscardHandler)})
+	pod, _ := kinds[0].New("pod-blockio", classes.PodScope).(*Backend)
+	v := &volumes{fixture: fixture{t, m, pod}, kind: kinds[1], volume: kinds[1].New("volume-io", classes.VolumeScope)}
+	for _, backend := range []classes.Backend{pod, v.volume} {
+		backend.(classes.Sharer).ShareWith(func(string) []classes.Holding { return v.holdings })
+	}
+	v.configure(volumeSection)
+	return v
+}
+
+func (v *volumes) configure(section string) {
+	v.t.Helper()
+	config, err := classes.ParseSection(classes.File{Data: []byte(section)}, ParseVolumeConfig)
+	if err == nil {
+		err = v.volume.Apply(v.t.Context(), config)
+	}
+	if err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// hold records the class of a volume, as the ledger does.
+func (v *volumes) hold(pid int, path, class string) classes.Holder {
+	h := classes.Holder{
+		ID: classes.VolumeID(fmt.Sprint("c", pid), path), PodName: "pod", PodUID: "1", Container: "main", Volume: path, PID: pid, CgroupsPath: "/kubepods/pod1",
+	}
+	v.release(h.ID)
+	v.holdings = append(v.holdings, classes.Holding{Holder: h, Assignments: []classes.Assignment{{Resource: "volume-io", Class: class}}})
+	return h
+}
+
+// holdPod records the pod of the volumes, without a class.
+func (v *volumes) holdPod() {
+	v.holdings = append(v.holdings, classes.Holding{Holder: classes.Holder{ID: "sandbox", PodUID: "1", CgroupsPath: "/kubepods/pod1"}})
+}
+
+func (v *volumes) release(id string) {
+	var rest []classes.Holding
+	for _, h := range v.holdings {
+		if h.ID != id {
+			rest = append(rest, h)
+		}
+	}
+	v.holdings = rest
+}
+
+// start enforces the class of a volume of a container that starts.
+func (v *volumes) start(pid int, path, class string) error {
+	return v.volume.Enforce(v.t.Context(), v.hold(pid, path, class), class, class)
+}
+
+func (v *volumes) mustStart(pid int, path, class string) {
+	v.t.Helper()
+	if err := v.start(pid, path, class); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// wantObserved checks the observed class of a volume.
+func (v *volumes) wantObserved(pid int, path, desired, want string) {
+	v.t.Helper()
+	seen, err := v.volume.Observe(v.t.Context(), v.hold(pid, path, desired), desired)
+	if err != nil || !seen.Known || seen.Class != want {
+		v.t.Errorf("observed %+v, %v; want %q", seen, err, want)
+	}
+}
+
+func (v *volumes) repair() {
+	v.t.Helper()
+	if drift, err := v.volume.Repair(v.t.Context()); err != nil || len(drift.Found) > 0 {
+		v.t.Errorf("repair: %+v, %v", drift, err)
+	}
+}
+
+// withMounts is a machine whose process 10 has mounts.
+func withMounts(lines ...string) *simcgroup.Machine {
+	m := mounted()
+	m.AddFile("/proc/10/mountinfo", strings.Join(lines, "\n")+"\n")
+	m.AddFile("/proc/11/mountinfo", strings.Join(lines, "\n")+"\n")
+	return m
+}
+
+func TestAVolumeIsLimitedOnTheDiskOfItsMount(t *testing.T) {
+	for _, test := range []struct{ name, mount, want string }{
+		{"ext4 on a disk", "50 40 8:16 / /data rw - ext4 /dev/sdb rw", "8:16 " + silverLimits},
+		{"ext4 on a loop device", "50 40 7:0 / /data rw - ext4 /dev/loop0 rw", "7:0 " + silverLimits},
+		{"XFS on device mapper", "50 40 253:0 / /data rw - xfs /dev/mapper/data rw", "253:0 " + silverLimits},
+		{"a subPath", "50 40 8:16 /sub /data rw - ext4 /dev/sdb rw", "8:16 " + silverLimits},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			v := newVolumes(t, withMounts("49 40 8:1 / /data rw - ext4 /dev/sda1 rw", test.mount))
+			v.mustStart(10, "/data", "silver")
+			v.want(podMax, test.want)
+			v.wantObserved(10, "/data", "silver", "silver")
+		})
+	}
+}
+
+func TestAVolumeThatCannotBeLimitedIsRefused(t *testing.T) {
+	for _, test := range []struct {
+		name, mount string
+		is          error
+		want        string
+	}{
+		{"NFS", "50 40 0:50 / /data rw - nfs4 server:/x rw", classes.ErrNoBlockDevice, "/data is on nfs4"},
+		{"tmpfs", "50 40 0:50 / /data rw - tmpfs tmpfs rw", classes.ErrNoBlockDevice, "/data is on tmpfs"},
+		{"overlay", "50 40 0:50 / /data rw - overlay overlay rw", classes.ErrNoBlockDevice, "/data is on overlay"},
+		{"FUSE", "50 40 0:50 / /data rw - fuse.s3fs s3fs rw", classes.ErrNoBlockDevice, "/data is on fuse.s3fs"},
+		{"no mount", "50 40 8:16 / /other rw - ext4 /dev/sdb rw", classes.ErrNoBlockDevice, "the container has no mount at /data"},
+		{"a directory of the node's disk", "50 40 8:1 /srv /data rw - ext4 /dev/sda1 rw", classes.ErrSharedDisk, "disk sda (8:0) of /data also has / of the node"},
+		{"the node's root", "50 40 8:1 / /data rw - ext4 /dev/sda1 rw", classes.ErrSharedDisk, "disk sda (8:0) of /data also has / of the node"},
+		{"another partition of the node's disk", "50 40 8:0 / /data rw - ext4 /dev/sda rw", classes.ErrSharedDisk, "also has / of the node"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			v := newVolumes(t, withMounts(test.mount))
+			err := v.start(10, "/data", "silver")
+			if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+			v.want(podMax, "")
+		})
+	}
+
+	t.Run("a class can limit a shared disk", func(t *testing.T) {
+		v := newVolumes(t, withMounts("50 40 8:1 /srv /data rw - ext4 /dev/sda1 rw"))
+		v.mustStart(10, "/data", "any")
+		v.want(podMax, "8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
+	})
+	t.Run("on cgroup v1", func(t *testing.T) {
+		m := disks(simcgroup.NewLegacy())
+		tree, err := cgroup.Detect(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		backend := Kinds(Options{FS: m, Tree: tree})[1].New("volume-io", classes.VolumeScope)
+		var unavailable *classes.Unavailable
+		if err := backend.Check(t.Context(), &VolumeConfig{}); !errors.As(err, &unavailable) || unavailable.Reason != "NoHierarchyInV1" {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestADiskHasTheLowestLimitOfThePodAndItsVolumes(t *testing.T) {
+	v := newVolumes(t, withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw"))
+	v.apply("Classes: {slow: [{Devices: [/dev/sdb], ThrottleReadBps: 15M, ThrottleReadIOPS: 300}]}")
+	podHolder := pod()
+	podHolder.ID = "sandbox"
+	v.holdings = append(v.holdings, classes.Holding{Holder: podHolder, Assignments: []classes.Assignment{{Resource: "pod-blockio", Class: "slow"}}})
+	v.enforce(podHolder, "", "slow")
+	v.mustStart(10, "/data", "silver")
+	v.want(podMax, "8:16 rbps=10000000 wbps=5000000 riops=300 wiops=max\n")
+	v.mustStart(11, "/data", "gold")
+	v.want(podMax, "8:16 rbps=10000000 wbps=5000000 riops=300 wiops=max\n")
+	if seen, err := v.backend.Observe(t.Context(), podHolder, "slow"); err != nil || seen.Class != "slow" || !seen.Known {
+		t.Errorf("the class of the pod is observed as %+v, %v", seen, err)
+	}
+
+	v.release(classes.VolumeID("c10", "/data"))
+	v.repair()
+	v.want(podMax, "8:16 rbps=15000000 wbps=max riops=300 wiops=max\n")
+	v.holdings[0].Assignments = nil
+	v.enforce(podHolder, "slow", "")
+	v.want(podMax, "8:16 rbps=20000000 wbps=max riops=500 wiops=max\n")
+	if seen, err := v.backend.Observe(t.Context(), podHolder, ""); err != nil || seen.Class != "" || !seen.Known || seen.Foreign != "" {
+		t.Errorf("a pod without a class is observed as %+v, %v", seen, err)
+	}
+	v.release(classes.VolumeID("c11", "/data"))
+	v.repair()
+	v.want(podMax, "")
+}
+
+func TestLimitsFollowAVolume(t *testing.T) {
+	t.Run("to another disk, and back from a limit that was lost", func(t *testing.T) {
+		v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"))
+		v.holdPod()
+		v.mustStart(10, "/data", "silver")
+		v.machine.AddFile("/proc/10/mountinfo", "50 40 8:16 / /data rw - ext4 /dev/sdb rw\n") // the number of the loop device may be used again
+		v.wantObserved(10, "/data", "silver", "")
+		v.mustStart(10, "/data", "silver")
+		v.repair()
+		v.want(podMax, "8:16 "+silverLimits)
+	})
+	t.Run("to new limits of the class, also those of a run before", func(t *testing.T) {
+		m := withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw")
+		newVolumes(t, m).mustStart(10, "/data", "silver")
+		v := newVolumes(t, m)
+		v.wantObserved(10, "/data", "silver", "silver")
+		v.configure("classes: {silver: {maxWriteIops: 100}}")
+		v.wantObserved(10, "/data", "silver", "")
+		v.mustStart(10, "/data", "silver")
+		v.want(podMax, "7:0 rbps=max wbps=max riops=max wiops=100\n")
+	})
+	t.Run("until its process has ended", func(t *testing.T) {
+		v := newVolumes(t, withMounts())
+		if _, err := v.volume.Observe(t.Context(), v.hold(12, "/data", "silver"), "silver"); !errors.Is(err, classes.ErrEnded) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestLimitsOfOtherProgramsStay(t *testing.T) {
+	for _, foreign := range []string{"8:16 rbps=1234 wbps=max riops=max wiops=max\n", "8:16 rbps=10000000 wbps=max riops=max wiops=max\n"} {
+		v := newVolumes(t, withMounts())
+		v.holdPod()
+		if err := v.machine.WriteFile(podMax, []byte(foreign)); err != nil {
+			t.Fatal(err)
+		}
+		v.repair()
+		v.want(podMax, foreign)
+	}
+}
+
+func TestLimitsStayWhileAVolumeCannotBeFound(t *testing.T) {
+	v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"))
+	v.holdPod()
+	v.mustStart(10, "/data", "silver")
+	v.machine.AddFile("/proc/10/mountinfo", "50 40 0:9 / /data rw - tmpfs tmpfs rw\n") // a container can hide the mount in a user namespace
+	v.wantObserved(10, "/data", "silver", "")
+	v.repair()
+	v.want(podMax, "7:0 "+silverLimits)
+	if seen, err := v.backend.Observe(t.Context(), pod(), ""); err != nil || seen.Foreign != "" {
+		t.Errorf("the pod is observed as %+v, %v", seen, err)
+	}
+
+	v.mustStart(11, "/data", "gold") // does not loosen the limit
+	v.want(podMax, "7:0 rbps=10000000 wbps=5000000 riops=500 wiops=max\n")
+	v.wantObserved(11, "/data", "gold", "gold")
+	v.release(classes.VolumeID("c10", "/data"))
+	v.repair()
+	v.want(podMax, "7:0 rbps=20000000 wbps=max riops=500 wiops=max\n")
+}
+
+func TestOnlyVolumesThatMayBeLimitedCount(t *testing.T) {
+	v := newVolumes(t, withMounts("50 40 8:1 /srv /data rw - ext4 /dev/sda1 rw"))
+	v.hold(11, "/data", "silver") // runs, although its class does not limit shared disks
+	v.mustStart(10, "/data", "any")
+	v.want(podMax, "8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
+}
+
+func TestAConfigurationThatIsNotAppliedChangesNoLimits(t *testing.T) {
+	v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"))
+	v.holdPod()
+	v.mustStart(10, "/data", "silver")
+	v.kind.New("volume-io", classes.VolumeScope)
+	v.repair()
+	v.want(podMax, "7:0 "+silverLimits)
+}
+
+func TestVolumeClassesAreStrict(t *testing.T) {
+	section := "classes:\n  a: {maxReadBps: 1, maxWriteIops: x, sharedDisk: maybe}\n  b: {}\n  c: {maxReads: 5}\nunknown: 1\n"
+	_, err := classes.ParseSection(classes.File{Data: []byte(section)}, ParseVolumeConfig)
+	var got []string
+	for _, problem := range classes.SplitErrors(err) {
+		got = append(got, problem.Error())
+	}
+	text := strings.Join(got, "\n")
+	for _, want := range []string{
+		`"1" is too small; the minimum is 2`, `"x" is not a quantity`, `"maybe" is neither refuse nor limit`, `classes.b: sets no limit`, `maxReads`, `unknown`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no problem %q in:\n%s", want, text)
+		}
+	}
+	if diff := cmp.Diff(7, len(got)); diff != "" {
+		t.Errorf("problems (-want +got):\n%s\n%s", diff, text)
+	}
+}
