@@ -196,7 +196,7 @@ func (v *podView) rowsOf(c containerView, scope classes.Scope) []podRow {
 		name := v.offers[i].Name
 		concerned := refused != nil && (refused.Resource == "" || refused.Resource == name)
 		switch {
-		case (v.offers[i].Scope == classes.PodScope) != (scope == classes.PodScope):
+		case v.offers[i].Scope != scope:
 		case concerned:
 			rows, refusalShown = append(rows, v.refusedRow(c, name, refused)), true
 		case v.node != nil || asks(want[name]):

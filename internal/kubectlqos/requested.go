@@ -36,8 +36,12 @@ func offersOf(node *nodeqosv1alpha1.NodeQOSResources) []classes.Offer {
 }
 
 func scopeOf(scope nodeqosv1alpha1.Scope) classes.Scope {
-	if scope == nodeqosv1alpha1.ScopePod {
+	switch scope {
+	case nodeqosv1alpha1.ScopePod:
 		return classes.PodScope
+	case nodeqosv1alpha1.ScopeVolume:
+		return classes.VolumeScope
+	case nodeqosv1alpha1.ScopeContainer:
 	}
 	return classes.ContainerScope
 }

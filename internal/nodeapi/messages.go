@@ -41,6 +41,8 @@ func statusOf(s state.Status, plugin *qosv1alpha1.PluginInfo) *qosv1alpha1.Statu
 			message.UnavailableResources = append(message.UnavailableResources, unavailableOf(r))
 		case r.Scope == classes.PodScope:
 			message.Resources.PodQosResources = append(message.Resources.PodQosResources, resourceOf(r))
+		case r.Scope == classes.VolumeScope:
+			message.Resources.VolumeQosResources = append(message.Resources.VolumeQosResources, resourceOf(r))
 		default:
 			message.Resources.ContainerQosResources = append(message.Resources.ContainerQosResources, resourceOf(r))
 		}
@@ -129,6 +131,8 @@ func scopeOf(scope classes.Scope) qosv1alpha1.Scope {
 		return qosv1alpha1.Scope_SCOPE_CONTAINER
 	case classes.PodScope:
 		return qosv1alpha1.Scope_SCOPE_POD
+	case classes.VolumeScope:
+		return qosv1alpha1.Scope_SCOPE_VOLUME
 	}
 	return qosv1alpha1.Scope_SCOPE_UNSPECIFIED
 }
@@ -161,8 +165,8 @@ func resourceOf(r state.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
 func classOf(r state.ResourceStatus, name string) *qosv1alpha1.QOSResourceClassInfo {
 	message := &qosv1alpha1.QOSResourceClassInfo{Name: name, InUse: uint64(max(r.InUse[name], 0)), Degraded: r.Degraded[name]}
 	// ExtendedResource fails if Kubernetes does not allow the name. Only a draining class can have such a name, because
-	// class files with such a name are not applied.
-	if extended, err := classes.ExtendedResource(r.Name, name); err == nil {
+	// class files with such a name are not applied. Kubernetes does not schedule by classes of volumes.
+	if extended, err := classes.ExtendedResource(r.Name, name); err == nil && r.Scope != classes.VolumeScope {
 		message.ExtendedResource = extended
 	}
 	return message
@@ -179,7 +183,11 @@ func podOf(p state.PodAssignments) *qosv1alpha1.PodAssignments {
 }
 
 func containerOf(c state.ContainerAssignments) *qosv1alpha1.ContainerAssignments {
-	return &qosv1alpha1.ContainerAssignments{Name: c.Name, Id: c.ID, QosResources: assignmentsOf(c.Assignments)}
+	message := &qosv1alpha1.ContainerAssignments{Name: c.Name, Id: c.ID, QosResources: assignmentsOf(c.Assignments)}
+	for _, v := range c.Volumes {
+		message.Volumes = append(message.Volumes, &qosv1alpha1.VolumeAssignments{Path: v.Path, QosResources: assignmentsOf(v.Assignments)})
+	}
+	return message
 }
 
 func assignmentsOf(assignments []state.Reported) []*qosv1alpha1.Assignment {

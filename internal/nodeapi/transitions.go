@@ -56,7 +56,8 @@ func (t *transitions) date(get func() *qosv1alpha1.StatusResponse) *qosv1alpha1.
 	}
 
 	dateAll("", status.GetConditions())
-	for _, r := range slices.Concat(status.GetResources().GetPodQosResources(), status.GetResources().GetContainerQosResources()) {
+	info := status.GetResources()
+	for _, r := range slices.Concat(info.GetPodQosResources(), info.GetContainerQosResources(), info.GetVolumeQosResources()) {
 		dateAll(r.GetName(), r.GetConditions())
 	}
 

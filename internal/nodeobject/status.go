@@ -130,6 +130,7 @@ func (h *holders) classes(scope qosv1alpha1.Scope, info *qosv1alpha1.QOSResource
 func unavailable(resources []*qosv1alpha1.UnavailableResource) []nodeqosv1alpha1.UnavailableResource {
 	scopes := map[qosv1alpha1.Scope]nodeqosv1alpha1.Scope{
 		qosv1alpha1.Scope_SCOPE_CONTAINER: nodeqosv1alpha1.ScopeContainer, qosv1alpha1.Scope_SCOPE_POD: nodeqosv1alpha1.ScopePod,
+		qosv1alpha1.Scope_SCOPE_VOLUME: nodeqosv1alpha1.ScopeVolume,
 	}
 	all := make([]nodeqosv1alpha1.UnavailableResource, 0, len(resources))
 	for _, r := range resources {

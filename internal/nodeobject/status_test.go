@@ -46,10 +46,13 @@ func status(started time.Time) *qosv1alpha1.StatusResponse {
 				},
 			}},
 		},
-		UnavailableResources: []*qosv1alpha1.UnavailableResource{{Name: "k8s.io/blockio", Reason: "NoController", Message: "enable io", Scope: qosv1alpha1.Scope_SCOPE_CONTAINER}},
-		Plugin:               &qosv1alpha1.PluginInfo{Version: "v1", StartedAt: stamp},
-		Runtime:              &qosv1alpha1.RuntimeInfo{Name: "containerd", Version: "v2", NriVersion: "v0.12", Registered: true, RegisteredAt: stamp},
-		Config:               &qosv1alpha1.ConfigInfo{Generation: 3, Hash: "abc", LoadedAt: stamp},
+		UnavailableResources: []*qosv1alpha1.UnavailableResource{
+			{Name: "k8s.io/blockio", Reason: "NoController", Message: "enable io", Scope: qosv1alpha1.Scope_SCOPE_CONTAINER},
+			{Name: "volume-io", Reason: "NoHierarchyInV1", Scope: qosv1alpha1.Scope_SCOPE_VOLUME},
+		},
+		Plugin:  &qosv1alpha1.PluginInfo{Version: "v1", StartedAt: stamp},
+		Runtime: &qosv1alpha1.RuntimeInfo{Name: "containerd", Version: "v2", NriVersion: "v0.12", Registered: true, RegisteredAt: stamp},
+		Config:  &qosv1alpha1.ConfigInfo{Generation: 3, Hash: "abc", LoadedAt: stamp},
 	}
 }
 
@@ -89,7 +92,10 @@ func published() nodeqosv1alpha1.NodeQOSResourcesStatus {
 				},
 			}},
 		},
-		UnavailableResources: []nodeqosv1alpha1.UnavailableResource{{Name: "k8s.io/blockio", Scope: "Container", Reason: "NoController", Message: "enable io"}},
+		UnavailableResources: []nodeqosv1alpha1.UnavailableResource{
+			{Name: "k8s.io/blockio", Scope: "Container", Reason: "NoController", Message: "enable io"},
+			{Name: "volume-io", Scope: "Volume", Reason: "NoHierarchyInV1"},
+		},
 		Conditions: []metav1.Condition{
 			{Type: "ConfigurationApplied", Status: "True", Reason: "Applied", Message: "in force", LastTransitionTime: eight},
 			{Type: "RuntimeRegistered", Status: "True", Reason: "AsExpected", Message: "registered", LastTransitionTime: eight},

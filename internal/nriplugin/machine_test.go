@@ -165,10 +165,8 @@ func (r *machineRig) newNode(t *testing.T) *node.Node {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	r.kinds = []classes.Kind{
-		rdt.Kind(rdt.Options{FS: r.host, Threads: tree, MountResctrl: true, Log: log}),
-		blockio.Kind(blockio.Options{FS: r.host, Tree: tree, Log: log}),
-	}
+	r.kinds = append(blockio.Kinds(blockio.Options{FS: r.host, Tree: tree, Log: log}),
+		rdt.Kind(rdt.Options{FS: r.host, Threads: tree, MountResctrl: true, Log: log}))
 	changes := checkpoint.Open(filepath.Join(t.TempDir(), "changes.json"), "this boot", log)
 	return node.New(node.Options{
 		Kinds: r.kinds, Changes: changes, Log: log, HasCgroup: tree.Exists,

@@ -84,7 +84,7 @@ func (o *observed) anyClass() bool {
 	}
 	return slices.ContainsFunc(o.assignments.GetQosResources(), known) ||
 		slices.ContainsFunc(o.containers(), func(c *qosv1alpha1.ContainerAssignments) bool {
-			return slices.ContainsFunc(c.GetQosResources(), known)
+			return slices.ContainsFunc(c.GetQosResources(), known) || len(c.GetVolumes()) > 0
 		})
 }
 
@@ -149,6 +149,9 @@ func (o *observed) effective() []string {
 	add("pod", o.assignments.GetQosResources())
 	for _, c := range o.containers() {
 		add(c.GetName(), c.GetQosResources())
+		for _, volume := range c.GetVolumes() {
+			add(c.GetName()+" "+volume.GetPath(), volume.GetQosResources())
+		}
 	}
 	return parts
 }

@@ -29,6 +29,9 @@ func Assignments(list *qosv1alpha1.ListAssignmentsResponse) string {
 		add(pod, "", pod.GetQosResources())
 		for _, ctr := range pod.GetContainers() {
 			add(pod, ctr.GetName(), ctr.GetQosResources())
+			for _, volume := range ctr.GetVolumes() {
+				add(pod, ctr.GetName()+" "+volume.GetPath(), volume.GetQosResources())
+			}
 		}
 	}
 	if len(rows) == 1 {

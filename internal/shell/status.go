@@ -52,6 +52,9 @@ func resourcesOf(s *qosv1alpha1.StatusResponse) []scoped {
 	for _, r := range s.GetResources().GetPodQosResources() {
 		resources = append(resources, scoped{r, qosv1alpha1.Scope_SCOPE_POD.Name()})
 	}
+	for _, r := range s.GetResources().GetVolumeQosResources() {
+		resources = append(resources, scoped{r, qosv1alpha1.Scope_SCOPE_VOLUME.Name()})
+	}
 	return resources
 }
 

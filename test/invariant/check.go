@@ -23,6 +23,7 @@ func Violations(w World) []string {
 	c.groups()
 	c.schemata()
 	c.classes()
+	c.volumes()
 	c.kubernetes()
 	c.foreign()
 	return c.found

@@ -114,6 +114,12 @@ func TestAGoodWorldHasNoViolations(t *testing.T) {
 			w.Kernel.Cgroups["b1"].Files["io.max"] = "254:0 wbps=9\n"
 			pod(w, 1).Containers[0].QosResources[1].Foreign = "limits of 254:0 (vda)"
 		},
+		"a volume with a lower limit than that of its class": func(w *invariant.World) {
+			pod(w, 0).Containers[0].Volumes = []*qosv1alpha1.VolumeAssignments{
+				{Path: "/data", QosResources: []*qosv1alpha1.Assignment{{Name: "volume-io", Class: "silver"}}},
+			}
+			w.Expect.Volumes = map[string]map[string]uint64{"silver": {"wbps": 600}} // the pod has 500
+		},
 		"holders above a capacity that was lowered": func(w *invariant.World) {
 			resource(w, 0).Classes[1] = &qosv1alpha1.QOSResourceClassInfo{Name: "bronze", Capacity: 1, InUse: 2}
 			pod(w, 0).Containers[1] = reported("side", "a2", "bronze", "")
@@ -184,6 +190,12 @@ func TestEveryViolationIsFound(t *testing.T) {
 		{"a pod that is not reported where pods have classes", func(w *invariant.World) {
 			w.Live.Pods = append(w.Live.Pods, invariant.Pod{UID: "uid-c", Namespace: "default", Name: "c", ID: "sandbox-c"})
 		}, "pod default/c (sandbox-c) is there, and is not reported"},
+		{"a volume without the limit of its class", func(w *invariant.World) {
+			pod(w, 0).Containers[0].Volumes = []*qosv1alpha1.VolumeAssignments{
+				{Path: "/data", QosResources: []*qosv1alpha1.Assignment{{Name: "volume-io", Class: "silver"}}},
+			}
+			w.Expect.Volumes = map[string]map[string]uint64{"silver": {"wbps": 100}}
+		}, `pod default/a container main volume /data: reported in class "silver" of volume-io, but no disk of the pod has wbps=100`},
 		{"a slot that was lost", func(w *invariant.World) { resource(w, 0).Classes[0].InUse = 0 },
 			`class "gold" of k8s.io/rdt has 0 in use, but 1 are reported in it`},
 		{"a slot that was leaked", func(w *invariant.World) { resource(w, 0).Classes[1].InUse = 1 },

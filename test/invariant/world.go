@@ -92,6 +92,8 @@ type Expect struct {
 	// Limits are the files' texts of a class, by resource, class and file. Other classes and the system default must be
 	// unlimited. Other resources are not checked.
 	Limits map[string]map[string]map[string]string
+	// Volumes are the limits of classes of volumes, by class and kind, as io.max names them.
+	Volumes map[string]map[string]uint64
 	// Most is how many may have a class although its capacity is lower: its holders when the capacity was lowered.
 	Most map[Class]uint64
 }

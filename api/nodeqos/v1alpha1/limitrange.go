@@ -56,6 +56,7 @@ type QOSLimitRangeSpec struct {
 type QOSLimitRangeItem struct {
 	// The scope of the defaults: Container, for resources of containers, or Pod, for resources of pods.
 	// +required
+	// +kubebuilder:validation:Enum=Container;Pod
 	Type Scope `json:"type"`
 
 	// The default class of each resource.

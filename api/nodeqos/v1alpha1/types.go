@@ -221,14 +221,13 @@ type Holder struct {
 }
 
 // Scope is the kind of object that has the classes of a resource.
-//
-// +kubebuilder:validation:Enum=Container;Pod
 type Scope string
 
 // The scopes.
 const (
 	ScopeContainer Scope = "Container"
 	ScopePod       Scope = "Pod"
+	ScopeVolume    Scope = "Volume"
 )
 
 // UnavailableResource is a resource that is configured but not available on this machine.
@@ -238,6 +237,7 @@ type UnavailableResource struct {
 	Name string `json:"name"`
 
 	// Scope that the resource would have.
+	// +kubebuilder:validation:Enum=Container;Pod;Volume
 	// +optional
 	Scope Scope `json:"scope,omitempty"`
 

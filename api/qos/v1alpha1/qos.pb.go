@@ -41,6 +41,8 @@ const (
 	Scope_SCOPE_CONTAINER Scope = 1
 	// To a pod as a whole.
 	Scope_SCOPE_POD Scope = 2
+	// To a volume of a container.
+	Scope_SCOPE_VOLUME Scope = 3
 )
 
 // Enum value maps for Scope.
@@ -49,11 +51,13 @@ var (
 		0: "SCOPE_UNSPECIFIED",
 		1: "SCOPE_CONTAINER",
 		2: "SCOPE_POD",
+		3: "SCOPE_VOLUME",
 	}
 	Scope_value = map[string]int32{
 		"SCOPE_UNSPECIFIED": 0,
 		"SCOPE_CONTAINER":   1,
 		"SCOPE_POD":         2,
+		"SCOPE_VOLUME":      3,
 	}
 )
 
@@ -373,8 +377,10 @@ type ResourcesInfo struct {
 	PodQosResources []*QOSResourceInfo `protobuf:"bytes,1,rep,name=pod_qos_resources,json=podQosResources,proto3" json:"pod_qos_resources,omitempty"`
 	// Resources of container scope: one class for each container, in the order of the class files.
 	ContainerQosResources []*QOSResourceInfo `protobuf:"bytes,2,rep,name=container_qos_resources,json=containerQosResources,proto3" json:"container_qos_resources,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// Resources of volume scope: one class for each volume of a container, in the order of the class files. Not in the KEP.
+	VolumeQosResources []*QOSResourceInfo `protobuf:"bytes,16,rep,name=volume_qos_resources,json=volumeQosResources,proto3" json:"volume_qos_resources,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *ResourcesInfo) Reset() {
@@ -421,10 +427,17 @@ func (x *ResourcesInfo) GetContainerQosResources() []*QOSResourceInfo {
 	return nil
 }
 
+func (x *ResourcesInfo) GetVolumeQosResources() []*QOSResourceInfo {
+	if x != nil {
+		return x.VolumeQosResources
+	}
+	return nil
+}
+
 // QOSResourceInfo describes one type of QoS and its classes [RuntimeStatus].
 type QOSResourceInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Qualified name, e.g. "k8s.io/rdt". Unique over both scopes.
+	// Qualified name, e.g. "k8s.io/rdt". Unique over all scopes.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Whether the class of a running container (or pod) can be changed.
 	Mutable bool `protobuf:"varint,2,opt,name=mutable,proto3" json:"mutable,omitempty"`
@@ -1561,7 +1574,9 @@ type ContainerAssignments struct {
 	// Runtime's ID of the container.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	// The class of every resource of container scope, in the order of ResourcesInfo.
-	QosResources  []*Assignment `protobuf:"bytes,3,rep,name=qos_resources,json=qosResources,proto3" json:"qos_resources,omitempty"`
+	QosResources []*Assignment `protobuf:"bytes,3,rep,name=qos_resources,json=qosResources,proto3" json:"qos_resources,omitempty"`
+	// The volumes for which the pod requests classes, sorted by path. Not in the KEP.
+	Volumes       []*VolumeAssignments `protobuf:"bytes,16,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1617,6 +1632,68 @@ func (x *ContainerAssignments) GetQosResources() []*Assignment {
 	return nil
 }
 
+func (x *ContainerAssignments) GetVolumes() []*VolumeAssignments {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+// VolumeAssignments is a volume of a container with its class.
+type VolumeAssignments struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Path of the volume in the container.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// The class of the resource of volume scope. It is empty while the limits of the class are not in force.
+	QosResources  []*Assignment `protobuf:"bytes,2,rep,name=qos_resources,json=qosResources,proto3" json:"qos_resources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeAssignments) Reset() {
+	*x = VolumeAssignments{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeAssignments) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeAssignments) ProtoMessage() {}
+
+func (x *VolumeAssignments) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeAssignments.ProtoReflect.Descriptor instead.
+func (*VolumeAssignments) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *VolumeAssignments) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *VolumeAssignments) GetQosResources() []*Assignment {
+	if x != nil {
+		return x.QosResources
+	}
+	return nil
+}
+
 // Assignment is the class of one resource for a container or pod, and its source.
 type Assignment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1637,7 +1714,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[20]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1726,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[20]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1739,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{20}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Assignment) GetName() string {
@@ -1716,7 +1793,7 @@ type UpdateContainerQOSResourcesRequest struct {
 
 func (x *UpdateContainerQOSResourcesRequest) Reset() {
 	*x = UpdateContainerQOSResourcesRequest{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[21]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1805,7 @@ func (x *UpdateContainerQOSResourcesRequest) String() string {
 func (*UpdateContainerQOSResourcesRequest) ProtoMessage() {}
 
 func (x *UpdateContainerQOSResourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[21]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1818,7 @@ func (x *UpdateContainerQOSResourcesRequest) ProtoReflect() protoreflect.Message
 
 // Deprecated: Use UpdateContainerQOSResourcesRequest.ProtoReflect.Descriptor instead.
 func (*UpdateContainerQOSResourcesRequest) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{21}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UpdateContainerQOSResourcesRequest) GetPodUid() string {
@@ -1778,7 +1855,7 @@ type ContainerQOSResource struct {
 
 func (x *ContainerQOSResource) Reset() {
 	*x = ContainerQOSResource{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[22]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1867,7 @@ func (x *ContainerQOSResource) String() string {
 func (*ContainerQOSResource) ProtoMessage() {}
 
 func (x *ContainerQOSResource) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[22]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +1880,7 @@ func (x *ContainerQOSResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerQOSResource.ProtoReflect.Descriptor instead.
 func (*ContainerQOSResource) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{22}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ContainerQOSResource) GetName() string {
@@ -1832,7 +1909,7 @@ type UpdateContainerQOSResourcesResponse struct {
 
 func (x *UpdateContainerQOSResourcesResponse) Reset() {
 	*x = UpdateContainerQOSResourcesResponse{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[23]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +1921,7 @@ func (x *UpdateContainerQOSResourcesResponse) String() string {
 func (*UpdateContainerQOSResourcesResponse) ProtoMessage() {}
 
 func (x *UpdateContainerQOSResourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[23]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +1934,7 @@ func (x *UpdateContainerQOSResourcesResponse) ProtoReflect() protoreflect.Messag
 
 // Deprecated: Use UpdateContainerQOSResourcesResponse.ProtoReflect.Descriptor instead.
 func (*UpdateContainerQOSResourcesResponse) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{23}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UpdateContainerQOSResourcesResponse) GetContainer() *ContainerAssignments {
@@ -1878,7 +1955,7 @@ type WatchUsageRequest struct {
 
 func (x *WatchUsageRequest) Reset() {
 	*x = WatchUsageRequest{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[24]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +1967,7 @@ func (x *WatchUsageRequest) String() string {
 func (*WatchUsageRequest) ProtoMessage() {}
 
 func (x *WatchUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[24]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +1980,7 @@ func (x *WatchUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchUsageRequest.ProtoReflect.Descriptor instead.
 func (*WatchUsageRequest) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{24}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchUsageRequest) GetInterval() *durationpb.Duration {
@@ -1929,7 +2006,7 @@ type WatchUsageResponse struct {
 
 func (x *WatchUsageResponse) Reset() {
 	*x = WatchUsageResponse{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[25]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2018,7 @@ func (x *WatchUsageResponse) String() string {
 func (*WatchUsageResponse) ProtoMessage() {}
 
 func (x *WatchUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[25]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2031,7 @@ func (x *WatchUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchUsageResponse.ProtoReflect.Descriptor instead.
 func (*WatchUsageResponse) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{25}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WatchUsageResponse) GetTime() *timestamppb.Timestamp {
@@ -1993,7 +2070,7 @@ type ClassUsage struct {
 
 func (x *ClassUsage) Reset() {
 	*x = ClassUsage{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[26]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2082,7 @@ func (x *ClassUsage) String() string {
 func (*ClassUsage) ProtoMessage() {}
 
 func (x *ClassUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[26]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2095,7 @@ func (x *ClassUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassUsage.ProtoReflect.Descriptor instead.
 func (*ClassUsage) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{26}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ClassUsage) GetResource() string {
@@ -2068,7 +2145,7 @@ type ContainerUsage struct {
 
 func (x *ContainerUsage) Reset() {
 	*x = ContainerUsage{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[27]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2157,7 @@ func (x *ContainerUsage) String() string {
 func (*ContainerUsage) ProtoMessage() {}
 
 func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[27]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2170,7 @@ func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerUsage.ProtoReflect.Descriptor instead.
 func (*ContainerUsage) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{27}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ContainerUsage) GetResource() string {
@@ -2168,7 +2245,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[28]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2180,7 +2257,7 @@ func (x *Measurement) String() string {
 func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[28]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2193,7 +2270,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{28}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Measurement) GetName() string {
@@ -2234,10 +2311,11 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x06config\x18\x13 \x01(\v2\x18.qos.v1alpha1.ConfigInfoR\x06config\"\x0e\n" +
 	"\fWatchRequest\"E\n" +
 	"\rWatchResponse\x124\n" +
-	"\x06status\x18\x01 \x01(\v2\x1c.qos.v1alpha1.StatusResponseR\x06status\"\xb1\x01\n" +
+	"\x06status\x18\x01 \x01(\v2\x1c.qos.v1alpha1.StatusResponseR\x06status\"\x82\x02\n" +
 	"\rResourcesInfo\x12I\n" +
 	"\x11pod_qos_resources\x18\x01 \x03(\v2\x1d.qos.v1alpha1.QOSResourceInfoR\x0fpodQosResources\x12U\n" +
-	"\x17container_qos_resources\x18\x02 \x03(\v2\x1d.qos.v1alpha1.QOSResourceInfoR\x15containerQosResources\"\xdb\x01\n" +
+	"\x17container_qos_resources\x18\x02 \x03(\v2\x1d.qos.v1alpha1.QOSResourceInfoR\x15containerQosResources\x12O\n" +
+	"\x14volume_qos_resources\x18\x10 \x03(\v2\x1d.qos.v1alpha1.QOSResourceInfoR\x12volumeQosResources\"\xdb\x01\n" +
 	"\x0fQOSResourceInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\amutable\x18\x02 \x01(\bR\amutable\x12<\n" +
@@ -2334,11 +2412,15 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"containers\x18\x05 \x03(\v2\".qos.v1alpha1.ContainerAssignmentsR\n" +
 	"containers\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x06 \x01(\tR\tsandboxId\"y\n" +
+	"sandbox_id\x18\x06 \x01(\tR\tsandboxId\"\xb4\x01\n" +
 	"\x14ContainerAssignments\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12=\n" +
-	"\rqos_resources\x18\x03 \x03(\v2\x18.qos.v1alpha1.AssignmentR\fqosResources\"\xa1\x01\n" +
+	"\rqos_resources\x18\x03 \x03(\v2\x18.qos.v1alpha1.AssignmentR\fqosResources\x129\n" +
+	"\avolumes\x18\x10 \x03(\v2\x1f.qos.v1alpha1.VolumeAssignmentsR\avolumes\"f\n" +
+	"\x11VolumeAssignments\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12=\n" +
+	"\rqos_resources\x18\x02 \x03(\v2\x18.qos.v1alpha1.AssignmentR\fqosResources\"\xa1\x01\n" +
 	"\n" +
 	"Assignment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -2380,11 +2462,12 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\vMeasurement\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04part\x18\x02 \x01(\tR\x04part\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\x01R\x05value*B\n" +
+	"\x05value\x18\x03 \x01(\x01R\x05value*T\n" +
 	"\x05Scope\x12\x15\n" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSCOPE_CONTAINER\x10\x01\x12\r\n" +
-	"\tSCOPE_POD\x10\x02*\x97\x01\n" +
+	"\tSCOPE_POD\x10\x02\x12\x10\n" +
+	"\fSCOPE_VOLUME\x10\x03*\x97\x01\n" +
 	"\x06Source\x12\x16\n" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SOURCE_CONTAINER\x10\x01\x12\x14\n" +
@@ -2416,7 +2499,7 @@ func file_qos_v1alpha1_qos_proto_rawDescGZIP() []byte {
 }
 
 var file_qos_v1alpha1_qos_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(Scope)(0),                                  // 0: qos.v1alpha1.Scope
 	(Source)(0),                                 // 1: qos.v1alpha1.Source
@@ -2440,17 +2523,18 @@ var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(*WatchAssignmentsResponse)(nil),            // 19: qos.v1alpha1.WatchAssignmentsResponse
 	(*PodAssignments)(nil),                      // 20: qos.v1alpha1.PodAssignments
 	(*ContainerAssignments)(nil),                // 21: qos.v1alpha1.ContainerAssignments
-	(*Assignment)(nil),                          // 22: qos.v1alpha1.Assignment
-	(*UpdateContainerQOSResourcesRequest)(nil),  // 23: qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	(*ContainerQOSResource)(nil),                // 24: qos.v1alpha1.ContainerQOSResource
-	(*UpdateContainerQOSResourcesResponse)(nil), // 25: qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	(*WatchUsageRequest)(nil),                   // 26: qos.v1alpha1.WatchUsageRequest
-	(*WatchUsageResponse)(nil),                  // 27: qos.v1alpha1.WatchUsageResponse
-	(*ClassUsage)(nil),                          // 28: qos.v1alpha1.ClassUsage
-	(*ContainerUsage)(nil),                      // 29: qos.v1alpha1.ContainerUsage
-	(*Measurement)(nil),                         // 30: qos.v1alpha1.Measurement
-	(*timestamppb.Timestamp)(nil),               // 31: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),                 // 32: google.protobuf.Duration
+	(*VolumeAssignments)(nil),                   // 22: qos.v1alpha1.VolumeAssignments
+	(*Assignment)(nil),                          // 23: qos.v1alpha1.Assignment
+	(*UpdateContainerQOSResourcesRequest)(nil),  // 24: qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	(*ContainerQOSResource)(nil),                // 25: qos.v1alpha1.ContainerQOSResource
+	(*UpdateContainerQOSResourcesResponse)(nil), // 26: qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	(*WatchUsageRequest)(nil),                   // 27: qos.v1alpha1.WatchUsageRequest
+	(*WatchUsageResponse)(nil),                  // 28: qos.v1alpha1.WatchUsageResponse
+	(*ClassUsage)(nil),                          // 29: qos.v1alpha1.ClassUsage
+	(*ContainerUsage)(nil),                      // 30: qos.v1alpha1.ContainerUsage
+	(*Measurement)(nil),                         // 31: qos.v1alpha1.Measurement
+	(*timestamppb.Timestamp)(nil),               // 32: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),                 // 33: google.protobuf.Duration
 }
 var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	10, // 0: qos.v1alpha1.StatusResponse.conditions:type_name -> qos.v1alpha1.Condition
@@ -2462,49 +2546,52 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	3,  // 6: qos.v1alpha1.WatchResponse.status:type_name -> qos.v1alpha1.StatusResponse
 	7,  // 7: qos.v1alpha1.ResourcesInfo.pod_qos_resources:type_name -> qos.v1alpha1.QOSResourceInfo
 	7,  // 8: qos.v1alpha1.ResourcesInfo.container_qos_resources:type_name -> qos.v1alpha1.QOSResourceInfo
-	8,  // 9: qos.v1alpha1.QOSResourceInfo.classes:type_name -> qos.v1alpha1.QOSResourceClassInfo
-	10, // 10: qos.v1alpha1.QOSResourceInfo.conditions:type_name -> qos.v1alpha1.Condition
-	0,  // 11: qos.v1alpha1.UnavailableResource.scope:type_name -> qos.v1alpha1.Scope
-	31, // 12: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	31, // 13: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
-	31, // 14: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
-	31, // 15: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
-	31, // 16: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
-	20, // 17: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
-	16, // 18: qos.v1alpha1.ListAssignmentsResponse.refusals:type_name -> qos.v1alpha1.Refusal
-	17, // 19: qos.v1alpha1.ListAssignmentsResponse.evictions:type_name -> qos.v1alpha1.Eviction
-	31, // 20: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
-	31, // 21: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
-	15, // 22: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
-	22, // 23: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	21, // 24: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
-	22, // 25: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	1,  // 26: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
-	24, // 27: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
-	21, // 28: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
-	32, // 29: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
-	31, // 30: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
-	28, // 31: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
-	29, // 32: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
-	30, // 33: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	30, // 34: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	2,  // 35: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
-	4,  // 36: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
-	14, // 37: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
-	18, // 38: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
-	23, // 39: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	26, // 40: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
-	3,  // 41: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
-	5,  // 42: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
-	15, // 43: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
-	19, // 44: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
-	25, // 45: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	27, // 46: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
-	41, // [41:47] is the sub-list for method output_type
-	35, // [35:41] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	7,  // 9: qos.v1alpha1.ResourcesInfo.volume_qos_resources:type_name -> qos.v1alpha1.QOSResourceInfo
+	8,  // 10: qos.v1alpha1.QOSResourceInfo.classes:type_name -> qos.v1alpha1.QOSResourceClassInfo
+	10, // 11: qos.v1alpha1.QOSResourceInfo.conditions:type_name -> qos.v1alpha1.Condition
+	0,  // 12: qos.v1alpha1.UnavailableResource.scope:type_name -> qos.v1alpha1.Scope
+	32, // 13: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	32, // 14: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
+	32, // 15: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
+	32, // 16: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
+	32, // 17: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
+	20, // 18: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
+	16, // 19: qos.v1alpha1.ListAssignmentsResponse.refusals:type_name -> qos.v1alpha1.Refusal
+	17, // 20: qos.v1alpha1.ListAssignmentsResponse.evictions:type_name -> qos.v1alpha1.Eviction
+	32, // 21: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
+	32, // 22: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
+	15, // 23: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
+	23, // 24: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	21, // 25: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
+	23, // 26: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	22, // 27: qos.v1alpha1.ContainerAssignments.volumes:type_name -> qos.v1alpha1.VolumeAssignments
+	23, // 28: qos.v1alpha1.VolumeAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
+	1,  // 29: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
+	25, // 30: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
+	21, // 31: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
+	33, // 32: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
+	32, // 33: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
+	29, // 34: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
+	30, // 35: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
+	31, // 36: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	31, // 37: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	2,  // 38: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
+	4,  // 39: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
+	14, // 40: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
+	18, // 41: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
+	24, // 42: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	27, // 43: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
+	3,  // 44: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
+	5,  // 45: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
+	15, // 46: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
+	19, // 47: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
+	26, // 48: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	28, // 49: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
+	44, // [44:50] is the sub-list for method output_type
+	38, // [38:44] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_qos_v1alpha1_qos_proto_init() }
@@ -2518,7 +2605,7 @@ func file_qos_v1alpha1_qos_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_qos_v1alpha1_qos_proto_rawDesc), len(file_qos_v1alpha1_qos_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -43,12 +44,16 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 // A container that was created while the plugin was away has no classes. StartContainer then admits it to the classes
 // that it requests.
 func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.Context) error, err error) {
+	volumes, err := h.store.StartVolumes(container)
+	if err != nil {
+		return nil, err
+	}
 	e, err := h.store.Start(container)
 	if err != nil {
 		return nil, err
 	}
 	h.meter.Started(e)
-	return h.enforcement(e), nil
+	return h.enforcement(append(volumes, e)...), nil
 }
 
 // Kill ends a container whose start was refused, before its first instruction. Some runtimes start a container although a
@@ -89,16 +94,27 @@ func (h *Hooks) StopPod(sandboxID string) {
 	h.store.ReleasePod(sandboxID)
 }
 
-func (h *Hooks) enforcement(e state.Entry) func(context.Context) error {
-	steps := reconcile.Enforcement(e)
-	if len(steps) == 0 {
+// enforcement returns the function that enforces the classes of holders. The function returns the first error, and records all
+// of them. enforcement returns nil if there is nothing to enforce.
+func (h *Hooks) enforcement(entries ...state.Entry) func(context.Context) error {
+	entries = slices.DeleteFunc(entries, func(e state.Entry) bool { return len(reconcile.Enforcement(e)) == 0 })
+	if len(entries) == 0 {
 		return nil
 	}
-	return func(ctx context.Context) error { return h.store.Finish(e, h.enforce(ctx, e.Holder, steps)) }
+	return func(ctx context.Context) error {
+		var first error
+		for _, e := range entries {
+			if err := h.store.Finish(e, h.enforce(ctx, e.Holder, reconcile.Enforcement(e))); first == nil {
+				first = err
+			}
+		}
+		return first
+	}
 }
 
 // enforce makes the steps of a hook. It returns when ctx ends, even if the kernel has not answered. The hook then fails, and
-// the container or sandbox ends. A system call that returns later can change only the ended objects.
+// the container or sandbox ends. A system call that returns later can change only the ended objects, or leave limits of a volume in
+// the pod's cgroup, which Repair removes.
 func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reconcile.Step) error {
 	call := state.Call{HolderID: holder.ID}
 	_, err := reconcile.Await(ctx, h.store, call, "enforce the classes of "+holder.String(), func() (struct{}, error) {

@@ -25,6 +25,10 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 		s.ledger.Release(h.ID)
 		return classes.Adjustment{}, nil, s.refuse(h, fmt.Errorf("%s: %w", h, err))
 	}
+	if err := s.admitVolumes(h); err != nil {
+		s.ledger.Release(h.ID)
+		return classes.Adjustment{}, nil, s.refuse(h, err)
+	}
 
 	s.track(h.ID, record{created: held.Assignments})
 	s.releaseOthers(held, func(r record) bool { return !r.started }) // the runtime did not create them, and did not report that
@@ -186,8 +190,9 @@ func (s *Store) ReleasePod(sandboxID string) {
 	}
 }
 
-// release removes a holder from the ledger and the records. The caller holds mu.
+// release removes a holder and its volumes from the ledger and the records. The caller holds mu.
 func (s *Store) release(id string) {
+	s.releaseVolumes(id)
 	h, known := s.ledger.Get(id)
 	if !known {
 		return

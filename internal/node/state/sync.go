@@ -58,6 +58,9 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 		}
 	}
 	failed = append(failed, s.adoptContainers(containers)...)
+	for _, c := range containers {
+		failed = append(failed, s.adoptVolumes(c)...)
+	}
 
 	for id, r := range records {
 		if r.pending && !s.records[id].pending {
@@ -86,7 +89,7 @@ func (s *Store) countAdopted(before *classes.Ledger) {
 	for id, r := range s.records {
 		_, known := before.Get(id)
 		held, _ := s.ledger.Get(id)
-		unrecorded := held.Container != "" && r.created == nil
+		unrecorded := held.Scope() == classes.ContainerScope && r.created == nil
 		if unrecorded && !known && (r.pending || slices.ContainsFunc(held.Assignments, isRequested)) {
 			s.adopted++
 		}
@@ -104,7 +107,8 @@ func withoutStopped(pods []classes.Holder, containers []Existing) []classes.Hold
 	return slices.DeleteFunc(slices.Clone(pods), func(pod classes.Holder) bool { return pod.PID <= 0 && !inUse[pod.ID] })
 }
 
-// AdoptPod adopts the pod of a container that is about to be created, if resources of pod scope are configured and the pod is unknown.
+// AdoptPod adopts the pod of a container that is about to be created, if resources of pod scope or volume scope are configured and the
+// pod is unknown.
 func (s *Store) AdoptPod(pod classes.Holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +119,8 @@ func (s *Store) AdoptPod(pod classes.Holder) {
 	}
 }
 
-// HasPodScope reports whether a resource of pod scope is configured, or was removed but is still in use.
+// HasPodScope reports whether a resource of pod scope or volume scope is configured, or was removed but is still in use. The classes of
+// both are enforced in the cgroups of pods.
 func (s *Store) HasPodScope() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +129,7 @@ func (s *Store) HasPodScope() bool {
 
 func (s *Store) podScope() bool {
 	for name, r := range s.resources {
-		if r.Config.Scope == classes.PodScope && (s.configured(name) || len(s.ledger.Used(name)) > 0) {
+		if r.Config.Scope != classes.ContainerScope && (s.configured(name) || len(s.ledger.Used(name)) > 0) {
 			return true
 		}
 	}
@@ -233,7 +238,7 @@ func (s *Store) checkStored(id string, stored map[string]string) {
 
 	for name, r := range s.resources {
 		checker, ok := r.Backend.(classes.StoredValueChecker)
-		if !ok || r.Config.Scope == classes.PodScope {
+		if !ok || r.Config.Scope != classes.ContainerScope {
 			continue
 		}
 		class, created := held.Class(name), classes.ClassOf(s.records[id].created, name)

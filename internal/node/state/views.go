@@ -123,6 +123,13 @@ type PodAssignments struct {
 	Containers  []ContainerAssignments
 }
 
+// VolumeAssignments lists the class of a volume.
+type VolumeAssignments struct {
+	// Path is the path of the volume in the container.
+	Path        string
+	Assignments []Reported
+}
+
 // Reported is the class of one resource as the node reports it.
 type Reported struct {
 	classes.Assignment
@@ -136,6 +143,8 @@ type Reported struct {
 type ContainerAssignments struct {
 	ID, Name    string
 	Assignments []Reported
+	// Volumes has the volumes with requested classes, sorted by path.
+	Volumes []VolumeAssignments
 }
 
 // Assignments returns every running pod with the class of every resource, sorted by namespace and name. If the
@@ -147,6 +156,7 @@ func (s *Store) Assignments() []PodAssignments {
 
 	pods := map[string]*PodAssignments{}
 	newest := map[string]uint64{} // the number of the newest sandbox of each pod
+	volumes := map[string][]VolumeAssignments{}
 	for _, e := range entries {
 		pod := pods[e.PodUID]
 		if pod == nil {
@@ -154,9 +164,13 @@ func (s *Store) Assignments() []PodAssignments {
 			pods[e.PodUID] = pod
 		}
 
-		if e.Container != "" {
+		switch scope := e.Scope(); {
+		case scope == classes.VolumeScope:
+			container := strings.TrimSuffix(e.ID, classes.VolumeID("", e.Volume))
+			volumes[container] = append(volumes[container], VolumeAssignments{e.Volume, e.report(offers).Assignments})
+		case scope == classes.ContainerScope:
 			pod.Containers = append(pod.Containers, e.report(offers))
-		} else if e.Number > newest[e.PodUID] {
+		case e.Number > newest[e.PodUID]:
 			newest[e.PodUID], pod.SandboxID = e.Number, e.SandboxID
 			pod.Assignments = e.report(offers).Assignments
 		}
@@ -164,6 +178,11 @@ func (s *Store) Assignments() []PodAssignments {
 
 	sorted := make([]PodAssignments, 0, len(pods))
 	for _, pod := range pods {
+		for i := range pod.Containers {
+			ctr := &pod.Containers[i]
+			ctr.Volumes = volumes[ctr.ID]
+			slices.SortFunc(ctr.Volumes, func(a, b VolumeAssignments) int { return strings.Compare(a.Path, b.Path) })
+		}
 		slices.SortFunc(pod.Containers, func(a, b ContainerAssignments) int {
 			return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
 		})

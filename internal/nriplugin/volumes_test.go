@@ -1,0 +1,203 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+const (
+	volumeFiles = machineFiles + `
+- name: qos.noderesource.dev/volume-io
+  scope: volume
+  classes: [{name: silver, capacity: 2}, {name: gold}]
+  volumeio: {classes: {silver: {maxReadBps: 10M}, gold: {maxReadBps: 20M}}}
+`
+	onVdb   = "50 40 254:16 / /data rw - ext4 /dev/vdb rw"
+	onTmpfs = "50 40 0:50 / /data rw - tmpfs tmpfs rw"
+	silver  = "254:16 rbps=10000000 wbps=max riops=max wiops=max"
+)
+
+// volumeRig is a machine whose containers have volumes.
+type volumeRig struct {
+	*machineRig
+	// created counts containers. The machine numbers their processes.
+	created int
+}
+
+func newVolumeRig(t *testing.T) *volumeRig {
+	t.Helper()
+	cgroups := simcgroup.New()
+	cgroups.Mount("28 1 254:0 / / rw - ext4 /dev/vda rw")
+	r := &volumeRig{machineRig: newMachineRigOn(t, newMachine(cgroups), volumeFiles, nriruntime.Options{})}
+	r.world.Expect.Volumes = map[string]map[string]uint64{"silver": {"rbps": 10_000_000}, "gold": {"rbps": 20_000_000}}
+	return r
+}
+
+// podOf runs a pod that requests classes for the volumes of its container.
+func (r *volumeRig) podOf(t *testing.T, name, request string) string {
+	t.Helper()
+	id, err := r.RunPod(t.Context(), nriruntime.PodConfig{
+		Name: name, UID: "uid-" + name, Annotations: map[string]string{"volumes.qos.noderesource.dev/main": request},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// create creates a container with a mount.
+func (r *volumeRig) create(t *testing.T, pod, mount string) (string, error) {
+	t.Helper()
+	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	if err != nil {
+		return "", err
+	}
+	r.created++
+	r.host.Cgroups().AddFile(fmt.Sprintf("/proc/%d/mountinfo", 1000+r.created), mount+"\n")
+	return id, nil
+}
+
+func (r *volumeRig) mustRunWith(t *testing.T, pod, mount string) string {
+	t.Helper()
+	id, err := r.create(t, pod, mount)
+	if err == nil {
+		err = r.StartContainer(t.Context(), id)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// wantPodLimits checks io.max of the pod of a container.
+func (r *volumeRig) wantPodLimits(t *testing.T, id, want string) {
+	t.Helper()
+	c, err := r.Container(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := c.Spec.CgroupsPath[:strings.LastIndex(c.Spec.CgroupsPath, "/")]
+	data, err := r.host.ReadFile("/sys/fs/cgroup" + dir + "/io.max")
+	if got := strings.TrimSpace(string(data)); err != nil || got != want {
+		t.Errorf("io.max of the pod is %q, %v; want %q", got, err, want)
+	}
+}
+
+// wantVolumes checks the reported volumes of a container, as "path=class" pairs.
+func (r *volumeRig) wantVolumes(t *testing.T, id, want string) {
+	t.Helper()
+	var got []string
+	for _, pod := range r.node.Assignments() {
+		for _, ctr := range pod.Containers {
+			for _, v := range ctr.Volumes {
+				if ctr.ID == id {
+					got = append(got, v.Path+"="+v.Assignments[0].Class)
+				}
+			}
+		}
+	}
+	if text := strings.Join(got, ","); text != want {
+		t.Errorf("volumes are reported as %q, want %q", text, want)
+	}
+}
+
+func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
+	r := newVolumeRig(t)
+	var atStart string
+	id, err := r.create(t, r.podOf(t, "a", "/data=silver"), onVdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wantPodLimits(t, id, "")
+	r.host.intercept(func(op, path string) error {
+		atStart += op + " " + path[strings.LastIndex(path, "/"):]
+		return nil
+	})
+	if err := r.StartContainer(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if atStart != "write /io.max" {
+		t.Errorf("the hook of the start made %q", atStart)
+	}
+	r.wantPodLimits(t, id, silver)
+	r.wantVolumes(t, id, "/data=silver")
+	r.world.Hold(t)
+
+	r.mustConfigure(t, strings.Replace(volumeFiles, "maxReadBps: 10M", "maxReadBps: 9M", 1))
+	r.wantPodLimits(t, id, strings.Replace(silver, "10000000", "9000000", 1))
+	r.node.Repair(t.Context())
+	if got := r.node.Status().Corrections; len(got) > 0 {
+		t.Errorf("a new limit counts as drift: %v", got)
+	}
+	r.wantNotMeasured(t)
+
+	r.mustStop(t, id)
+	r.wantVolumes(t, id, "")
+	r.node.Repair(t.Context())
+	r.wantPodLimits(t, id, "")
+}
+
+// wantNotMeasured checks that the usage lists no volume: what a volume uses is part of what its container uses.
+func (r *volumeRig) wantNotMeasured(t *testing.T) {
+	t.Helper()
+	sample, err := r.node.Usage(t.Context())
+	if err != nil || len(sample.Holders) == 0 {
+		t.Errorf("usage: %+v, %v", sample, err)
+	}
+	for _, h := range sample.Holders {
+		if h.Scope() != classes.ContainerScope {
+			t.Errorf("%s is measured", h)
+		}
+	}
+}
+
+func TestAVolumeThatCannotBeLimitedKeepsItsContainerFromStarting(t *testing.T) {
+	r := newVolumeRig(t)
+	id, err := r.create(t, r.podOf(t, "a", "/data=silver"), onTmpfs)
+	if err == nil {
+		err = r.StartContainer(t.Context(), id)
+	}
+	const want = `pod default/a container main volume /data: class "silver" of qos.noderesource.dev/volume-io: the volume has no block device: /data is on tmpfs`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+	if refused := r.node.Refused(); len(refused) != 1 || refused[0].Reason != "NoBlockDevice" {
+		t.Errorf("refusals are %+v", refused)
+	}
+
+	for request, want := range map[string]string{
+		"/data=none":             `class "none" of qos.noderesource.dev/volume-io does not exist on this node; available: silver, gold`,
+		"/data=gold,/other=none": `class "none" of qos.noderesource.dev/volume-io does not exist`,
+		"data=gold":              `the request has "data=gold", which is not of the form /path=class`,
+	} {
+		if _, err := r.create(t, r.podOf(t, fmt.Sprint("wrong", len(request)), request), onVdb); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", request, err, want)
+		}
+	}
+	if got := r.node.InUse("qos.noderesource.dev/volume-io", "gold"); got != 0 {
+		t.Errorf("containers that were refused occupy %d slots", got)
+	}
+}
+
+func TestVolumesKeepTheirClassesWhenThePluginRestarts(t *testing.T) {
+	r := newVolumeRig(t)
+	pod := r.podOf(t, "a", "/data=silver")
+	id := r.mustRunWith(t, pod, onVdb)
+	r.startNewWith(t, volumeFiles)
+	r.wantPodLimits(t, id, silver)
+	r.wantVolumes(t, id, "/data=silver")
+
+	r.mustRunWith(t, r.podOf(t, "b", "/data=silver"), onVdb)
+	_, err := r.create(t, r.podOf(t, "c", "/data=silver"), onVdb)
+	if want := `class "silver" of qos.noderesource.dev/volume-io is full: 2 of 2 in use`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
