@@ -22,10 +22,16 @@ func mountLoop(t testing.TB, dir string) string {
 	file := filepath.Join("/var", strings.ReplaceAll(dir, "/", "_")+".img")
 	mustWrite(t, file, "")
 	must(t, os.Truncate(file, 512<<20))
-	_, err := output("mke2fs", "-F", "-b", "4096", file)
+	return mountNew(t, file, dir, "-o", "loop")
+}
+
+// mountNew makes a filesystem on a disk or in a file, and mounts it as ext4. It returns the number of its device.
+func mountNew(t testing.TB, device, dir string, options ...string) string {
+	t.Helper()
+	_, err := output("mke2fs", "-F", "-b", "4096", device)
 	must(t, err)
 	must(t, os.MkdirAll(dir, 0o755))
-	_, err = output("mount", "-t", "ext4", "-o", "loop", file, dir)
+	_, err = output("mount", append([]string{"-t", "ext4", device, dir}, options...)...)
 	must(t, err)
 	return numberOf(t, dir)
 }
@@ -87,7 +93,7 @@ func (n *node) hasLimits(t testing.TB, c *container, want ioLimits) error {
 // measure measures that I/O is not faster than the limit. A busy host can make it slower than the limit.
 func (l limit) measure(t testing.TB, c *container) {
 	t.Helper()
-	rate := bytesPerSecond(t, c.exec(t, "io", l.direction, l.disk, "8"))
+	rate := bytesPerSecond(t, c.exec(t, "io", l.direction, l.disk, "4"))
 	t.Logf("%s of %s: %.3g B/s under a limit of %.3g", l.direction, l.disk, rate, l.want)
 	if rate > 1.2*l.want {
 		t.Errorf("%s of %s: %.3g B/s, want at most %.3g and 20%%", l.direction, l.disk, rate, l.want)

@@ -1,0 +1,138 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e_vm
+
+package invm
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+const volumeResource = `- name: qos.noderesource.dev/volume-io
+  scope: volume
+  volumeio: {classes: {silver: {maxReadBps: 2M, maxWriteBps: 1M}, gold: {maxWriteBps: 3M, maxReadIops: 100}}}
+`
+
+// volumes: a class of a volume limits what the pod does there, from the first instruction of a container until its end.
+func volumes(t *testing.T, shared *pod) {
+	n := shared.node
+	t.Cleanup(func() { writeClassFile(t, classFile) })
+	n.offerVolumes(t, volumeResource)
+	loop := mountLoop(t, "/vols/loop")
+	disk := mountNew(t, "/dev/vdb", "/vols/disk")
+
+	annotations := map[string]string{}
+	for container, request := range map[string]string{"one": "/data=silver", "two": "/data=silver,/disk=gold", "node": "/data=silver"} {
+		annotations["volumes.qos.noderesource.dev/"+container] = request
+	}
+	p := n.runPod(t, "volumes", annotations)
+	one := p.run(t, spec{name: "one", mounts: []*cri.Mount{{ContainerPath: "/data", HostPath: "/vols/loop"}}})
+	silver := ioLimits{loop: {"rbps": "2000000", "wbps": "1000000"}}
+	wantLimits(t, n.limits(t, p.cgroup()), silver)
+	for _, l := range []limit{{"write", "/data/direct", 1e6}, {"fsync", "/data/buffered", 1e6}, {"read", "/data/direct", 2e6}} {
+		l.measure(t, one)
+	}
+
+	two := p.run(t, spec{name: "two", mounts: []*cri.Mount{
+		{ContainerPath: "/data", HostPath: "/vols/loop"}, {ContainerPath: "/disk", HostPath: "/vols/disk"},
+	}})
+	both := ioLimits{loop: silver[loop], disk: {"wbps": "3000000", "riops": "100"}}
+	wantLimits(t, n.limits(t, p.cgroup()), both)
+	limit{"write", "/disk/file", 3e6}.measure(t, two)
+	t.Run("two containers share the limit", func(t *testing.T) { sharesLimit(t, one, two) })
+	t.Run("a volume on a disk of the node does not start", func(t *testing.T) { refusesNodeDirectory(t, p) })
+	n.wantVolume(t, p, "one", "/data", "silver")
+	n.wantVolume(t, p, "two", "/disk", "gold")
+
+	n.restartPlugin(t)
+	eventually(t, "the classes are reported after a restart", func() error {
+		return errors.Join(n.hasVolume(t, p, "one", "/data", "silver"), n.hasVolume(t, p, "two", "/disk", "gold"))
+	})
+	wantLimits(t, n.limits(t, p.cgroup()), both)
+	n.offerVolumes(t, strings.Replace(volumeResource, "maxWriteBps: 1M", "maxWriteBps: 2M", 1))
+	both[loop] = map[string]string{"rbps": "2000000", "wbps": "2000000"}
+	eventually(t, "the new limit is in force", func() error { return n.hasPodLimits(t, p, both) })
+	limit{"write", "/data/direct", 2e6}.measure(t, one)
+
+	two.remove(t)
+	eventually(t, "the limit of a container that ended is gone", func() error { return n.hasPodLimits(t, p, ioLimits{loop: both[loop]}) })
+	p.remove(t)
+	must(t, unix.Unmount("/vols/loop", 0))
+	must(t, unix.Unmount("/vols/disk", 0))
+}
+
+// offerVolumes adds a resource to the class file, and waits until it is offered.
+func (n *node) offerVolumes(t testing.TB, resource string) {
+	t.Helper()
+	before := n.status(t).GetConfig().GetHash()
+	writeClassFile(t, classFile+resource)
+	eventually(t, "classes of volumes are offered", func() error {
+		if status := n.status(t); status.GetConfig().GetHash() == before || len(status.GetResources().GetVolumeQosResources()) == 0 {
+			return fmt.Errorf("%v", status)
+		}
+		return nil
+	})
+}
+
+func (n *node) hasPodLimits(t testing.TB, p *pod, want ioLimits) error {
+	if got := n.limits(t, p.cgroup()); fmt.Sprint(got) != fmt.Sprint(want) {
+		return fmt.Errorf("throttles %v, want %v", got, want)
+	}
+	return nil
+}
+
+func (n *node) wantVolume(t testing.TB, p *pod, container, path, class string) {
+	t.Helper()
+	if err := n.hasVolume(t, p, container, path, class); err != nil {
+		t.Error(err)
+	}
+}
+
+// hasVolume compares the reported class of a volume.
+func (n *node) hasVolume(t testing.TB, p *pod, container, path, class string) error {
+	t.Helper()
+	for _, reported := range n.assignments(t).GetPods() {
+		for _, c := range reported.GetContainers() {
+			for _, v := range c.GetVolumes() {
+				if reported.GetUid() == p.config.Metadata.Uid && c.GetName() == container && v.GetPath() == path {
+					if got := v.GetQosResources()[0].GetClass(); got != class {
+						return fmt.Errorf("volume %s of %s is reported in class %q, want %q", path, container, got, class)
+					}
+					return nil
+				}
+			}
+		}
+	}
+	return fmt.Errorf("volume %s of %s is not reported", path, container)
+}
+
+func sharesLimit(t *testing.T, one, two *container) {
+	var rates [2]float64
+	var writing sync.WaitGroup
+	for i, c := range []*container{one, two} {
+		writing.Go(func() { rates[i] = bytesPerSecond(t, c.exec(t, "io", "write", fmt.Sprint("/data/", i), "3")) })
+	}
+	writing.Wait()
+	t.Logf("%.3g and %.3g B/s under a limit of 1e+06", rates[0], rates[1])
+	if rates[0]+rates[1] > 1.2e6 {
+		t.Errorf("both write %.3g B/s, want at most 1e6 and 20%%", rates[0]+rates[1])
+	}
+}
+
+func refusesNodeDirectory(t *testing.T, p *pod) {
+	c := p.admit(t, spec{name: "node", mounts: []*cri.Mount{{ContainerPath: "/data", HostPath: "/var/lib/containerd"}}})
+	_, err := p.node.runtime.StartContainer(requestContext(t), &cri.StartContainerRequest{ContainerId: c.id})
+	const want = "of /data also has /var/lib/containerd of the node; use a class with sharedDisk: limit"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("start: %v, want %q", err, want)
+	}
+	c.remove(t)
+}
