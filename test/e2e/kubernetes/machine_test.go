@@ -22,9 +22,9 @@ import (
 
 // machine is what a node's programs run on: this machine, in namespaces of its own, or a VM.
 type machine interface {
-	// begin makes the machine ready for containerd and the kubelet of a node. end ends all that runs on it.
+	// begin makes the machine ready for containerd and the kubelet of a node. end ends all that runs on it, also after a failed begin.
 	begin(t *testing.T, n *node)
-	end(t *testing.T)
+	end(t *testing.T, n *node)
 	// node is what the machine needs in the configuration of containerd and the kubelet.
 	node() settings
 	// path is where a program is. program makes one that can be started and ended. run runs one to its end, and returns what it prints.
@@ -74,8 +74,10 @@ func (l *local) begin(t *testing.T, n *node) {
 	unpackImages(t, n, "/var/lib/containerd")
 }
 
-func (l *local) end(t *testing.T) {
+func (l *local) end(t *testing.T, n *node) {
 	t.Helper()
+	n.kubelet.mustEnd(t, syscall.SIGKILL)
+	n.containerd.mustEnd(t, syscall.SIGKILL)
 	mustRun(t, "ip", "address", "del", nodeIP+"/32", "dev", "lo")
 }
 

@@ -99,12 +99,10 @@ func (n *node) join(t *testing.T, machine machine) {
 // leave takes the node's machine out of the cluster, with all pods.
 func (n *node) leave(t *testing.T) {
 	t.Helper()
-	n.kubelet.mustEnd(t, syscall.SIGKILL)
-	n.containerd.mustEnd(t, syscall.SIGKILL)
-	n.machine.end(t)
+	n.machine.end(t, n)
 	n.machine = nil
 	n.kubectl(t, "delete", "pods", "--all", "--all-namespaces", "--force", "--grace-period=0")
-	n.kubectl(t, "delete", "node", nodeName)
+	n.kubectl(t, "delete", "node", nodeName, "--ignore-not-found")
 }
 
 // awaitNode waits until pods can run on the node.

@@ -124,8 +124,8 @@ func joined(t *testing.T, v *vm) *node {
 		n.leave(t)
 	}
 	v.dir, v.rig, v.bin, v.logs = filepath.Join(n.dir, v.vendor+v.init), n.dir, n.bin, n.logs
-	n.join(t, v)
 	t.Cleanup(func() { n.leave(t) })
+	n.join(t, v)
 	return n
 }
 

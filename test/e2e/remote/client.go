@@ -9,9 +9,13 @@ import (
 	"fmt"
 	"net"
 	"net/rpc"
+	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
+
+// callTime limits a call: a machine that hangs does not answer, and does not close the connection either.
+const callTime = 10 * time.Minute
 
 // Client does things on the machine of a server.
 type Client struct {
@@ -47,10 +51,19 @@ func (c *Client) DialSocket(ctx context.Context, path string) (net.Conn, error) 
 	return dial(ctx, c.address, path)
 }
 
+func (c *Client) call(method string, args, result any) error {
+	select {
+	case done := <-c.rpc.Go(service+"."+method, args, result, nil).Done:
+		return done.Error
+	case <-time.After(callTime):
+		return fmt.Errorf("%s: the machine has not answered for %v", method, callTime)
+	}
+}
+
 // Run runs a program to its end, and returns what it prints, its errors too.
 func (c *Client) Run(args ...string) (string, error) {
 	var result Result
-	if err := c.rpc.Call(service+".Run", args, &result); err != nil {
+	if err := c.call("Run", args, &result); err != nil {
 		return "", err
 	}
 	if result.Failure != "" {
@@ -61,21 +74,21 @@ func (c *Client) Run(args ...string) (string, error) {
 
 // Start starts a program.
 func (c *Client) Start(program Program) error {
-	return c.rpc.Call(service+".Start", program, &struct{}{})
+	return c.call("Start", program, &struct{}{})
 }
 
 // End sends a signal to a program that was started, and waits for its end.
 func (c *Client) End(signal Signal) error {
-	return c.rpc.Call(service+".End", signal, &struct{}{})
+	return c.call("End", signal, &struct{}{})
 }
 
 // Kill kills a program by the beginning of its command line.
 func (c *Client) Kill(commandLine string) error {
-	return c.rpc.Call(service+".Kill", commandLine, &struct{}{})
+	return c.call("Kill", commandLine, &struct{}{})
 }
 
 // Kernel reads what the kernel has of live pods and containers.
 func (c *Client) Kernel(live invariant.Live) (kernel invariant.Kernel, err error) {
-	err = c.rpc.Call(service+".Kernel", live, &kernel)
+	err = c.call("Kernel", live, &kernel)
 	return kernel, err
 }
