@@ -18,6 +18,9 @@ import (
 type assignment struct {
 	class  string
 	source classes.Source
+	// device and since are where and since when the limits of a volume are in force.
+	device string
+	since  *metav1.Time
 	// evicted is the reason why the pod is to be evicted. It is empty if the pod is not to be evicted.
 	evicted string
 }
@@ -30,9 +33,8 @@ type holdings struct {
 	omitted bool
 }
 
-// holdingsOf returns the classes of a resource that the node reports for a container. If container is "", it returns
-// the classes that the node reports for the pod itself.
-func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, container, resource string) holdings {
+// holdingsOf returns the classes of a resource that the node reports for a container, a volume of it, or the pod itself.
+func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, c containerView, resource string) holdings {
 	var found holdings
 	for _, r := range scopedResources(node) {
 		if r.Name != resource {
@@ -42,8 +44,8 @@ func holdingsOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, contain
 			class := &r.Classes[i]
 			found.omitted = found.omitted || class.HoldersOmitted > 0
 			for _, h := range class.Holders {
-				if h.Namespace == pod.Namespace && h.Pod == pod.Name && h.Container == container {
-					found.assignments = append(found.assignments, assignment{class.Name, classes.Source(h.Source), h.Reason})
+				if h.Namespace == pod.Namespace && h.Pod == pod.Name && h.Container == c.name && h.Volume == c.volume {
+					found.assignments = append(found.assignments, assignment{class.Name, classes.Source(h.Source), h.Device, h.Since, h.Reason})
 				}
 			}
 		}
@@ -74,10 +76,9 @@ func assignedCondition(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// refusalOf returns why the node refused a class for a container, or for the pod itself if container is "". It reads
-// the reason and the message from the pod's condition qos.noderesource.dev/Assigned. It returns empty strings if
-// nothing was refused.
-func refusalOf(pod *corev1.Pod, container string) (reason, message string) {
+// refusalOf returns why the node refused a class for a container, a volume, or the pod itself if holder is "". It reads the reason
+// and the message from the pod's condition qos.noderesource.dev/Assigned. It returns empty strings if nothing was refused.
+func refusalOf(pod *corev1.Pod, holder string) (reason, message string) {
 	condition := assignedCondition(pod)
 	if condition == nil || condition.Status == corev1.ConditionTrue || condition.Reason == nodeqosv1alpha1.ReasonAnnotationIgnored {
 		return "", ""
@@ -91,7 +92,7 @@ func refusalOf(pod *corev1.Pod, container string) (reason, message string) {
 		if rest, ok := strings.CutPrefix(strings.TrimPrefix(part, ":"), " container "); ok {
 			of, text, _ = strings.Cut(rest, ": ")
 		}
-		if of == container {
+		if of == holder {
 			found = append(found, text)
 		}
 	}
@@ -99,6 +100,14 @@ func refusalOf(pod *corev1.Pod, container string) (reason, message string) {
 		return "", ""
 	}
 	return condition.Reason, strings.Join(found, "; ")
+}
+
+// inRefusals returns the name of a container or a volume in the pod's condition.
+func (c containerView) inRefusals() string {
+	if c.volume == "" {
+		return c.name
+	}
+	return c.name + " volume " + c.volume
 }
 
 func writtenAt(object *metav1.ObjectMeta) time.Time {

@@ -29,7 +29,7 @@ func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool, now time.Time) 
 	}, ""))
 
 	status := node.Status.QOSResources
-	if len(status.PodQOSResources)+len(status.ContainerQOSResources)+len(node.Status.UnavailableResources) == 0 {
+	if len(scopedResources(node))+len(node.Status.UnavailableResources) == 0 {
 		page.WriteString("\nNo QoS resources are offered.\n")
 	}
 	section := func(title string, rows [][]string, header ...string) {
@@ -47,6 +47,7 @@ func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool, now time.Time) 
 	}
 	section("Pod QoS resources:", resourceRows(status.PodQOSResources), "Name", "Mutable", "Classes (in use/capacity)")
 	section("Container QoS resources:", resourceRows(status.ContainerQOSResources), "Name", "Mutable", "Classes (in use/capacity)")
+	section("Volume QoS resources:", resourceRows(status.VolumeQOSResources), "Name", "Mutable", "Classes (in use/capacity)")
 	section("Unavailable QoS resources:", unavailableRows(node), "Name", "Scope", "Reason", "Message")
 	section("Notes:", ofClasses(noteRows), "Resource", "Class", "Note")
 	section("Conditions that are not True:", conditionRows(node), "Type", "Of", "Status", "Reason", "Since", "Message")
@@ -142,7 +143,7 @@ func classRow(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) []
 
 func holderRows(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) (rows [][]string) {
 	for _, h := range class.Holders {
-		rows = append(rows, []string{r.Name, class.Name, h.Namespace, h.Pod, containerText(h.Container)})
+		rows = append(rows, []string{r.Name, class.Name, h.Namespace, h.Pod, containerText(h.Container, h.Volume)})
 	}
 	if class.HoldersOmitted > 0 {
 		rows = append(rows, []string{r.Name, class.Name, fmt.Sprintf("and %d more", class.HoldersOmitted)})
@@ -150,4 +151,7 @@ func holderRows(r *scopedResource, class *nodeqosv1alpha1.QOSResourceClassInfo) 
 	return rows
 }
 
-func containerText(name string) string { return cmp.Or(name, wholePod) }
+// containerText describes a container, a volume of it, or the whole pod.
+func containerText(name, volume string) string {
+	return strings.TrimSpace(cmp.Or(name, wholePod) + " " + volume)
+}

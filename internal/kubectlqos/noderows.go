@@ -57,6 +57,10 @@ func scopedResources(node *nodeqosv1alpha1.NodeQOSResources) []scopedResource {
 	for i := range status.PodQOSResources {
 		all = append(all, scopedResource{&status.PodQOSResources[i], nodeqosv1alpha1.ScopePod})
 	}
+
+	for i := range status.VolumeQOSResources {
+		all = append(all, scopedResource{&status.VolumeQOSResources[i], nodeqosv1alpha1.ScopeVolume})
+	}
 	return all
 }
 

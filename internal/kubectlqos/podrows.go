@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
@@ -24,7 +25,9 @@ type podRow struct {
 	Pod       string `json:"pod"`
 	// Container is empty for a resource of pod scope.
 	Container string `json:"container"`
-	Resource  string `json:"resource"`
+	// Volume is the path of a volume in the container. It is empty for the container itself.
+	Volume   string `json:"volume,omitempty"`
+	Resource string `json:"resource"`
 	// Requested is the requested class, which is "" for the system default. It is null if there is no request.
 	Requested *string `json:"requested"`
 	// RequestedBy is the source of the request: the annotation, or the extended resource in the limits.
@@ -39,6 +42,9 @@ type podRow struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	Node    string `json:"node"`
+	// Device and Since are where and since when the limits of a volume are in force, if they are.
+	Device string       `json:"device,omitempty"`
+	Since  *metav1.Time `json:"since,omitempty"`
 	// unknown means that the class in which the container or pod runs is unknown.
 	unknown bool `json:"-"`
 }
@@ -115,14 +121,31 @@ func assumed(pod *corev1.Pod) []classes.Offer {
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
 		offers = append(offers, classes.Offer{Resource: classes.Resource{Name: name, Scope: classes.ContainerScope, Classes: asked[name]}})
 	}
-	return offers
+	return append(offers, classes.Offer{Resource: classes.Resource{Scope: classes.VolumeScope, Classes: volumeClasses(pod)}})
 }
 
-// containerView is a container that may have classes. If its name is empty, it stands for the pod as a whole.
+// volumeClasses returns the classes that a pod requests for volumes. The name of their resource is not in the pod.
+func volumeClasses(pod *corev1.Pod) (all []classes.Class) {
+	for _, c := range containersOf(pod) {
+		volumes, _ := classes.Volumes(requestOf(nil, pod, c))
+		for _, volume := range volumes {
+			all = union(all, []classes.Class{{Name: classes.VolumeClass(volume)}})
+		}
+	}
+	return all
+}
+
+// containerView is a container that may have classes. If its name is empty, it stands for the pod as a whole. If volume is not empty,
+// it stands for the volume that the container has at this path.
 type containerView struct {
 	name string
 	// status is nil if the container has no status yet.
 	status *corev1.ContainerStatus
+	volume string
+}
+
+func (c containerView) scope() classes.Scope {
+	return classes.Holder{Container: c.name, Volume: c.volume}.Scope()
 }
 
 // containersOf returns the containers of a pod in order. It leaves out init containers that have completed and
@@ -134,18 +157,18 @@ func containersOf(pod *corev1.Pod) []containerView {
 		status := statusOf(pod.Status.InitContainerStatuses, c.Name)
 		done := status != nil && status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
 		if sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways; sidecar || !done {
-			all = append(all, containerView{c.Name, status})
+			all = append(all, containerView{name: c.Name, status: status})
 		}
 	}
 
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		all = append(all, containerView{name, statusOf(pod.Status.ContainerStatuses, name)})
+		all = append(all, containerView{name: name, status: statusOf(pod.Status.ContainerStatuses, name)})
 	}
 	for i := range pod.Spec.EphemeralContainers {
 		name := pod.Spec.EphemeralContainers[i].Name
 		if status := statusOf(pod.Status.EphemeralContainerStatuses, name); status != nil && status.State.Terminated == nil {
-			all = append(all, containerView{name, status})
+			all = append(all, containerView{name: name, status: status})
 		}
 	}
 	return all
@@ -160,15 +183,15 @@ func statusOf(statuses []corev1.ContainerStatus, name string) *corev1.ContainerS
 	return nil
 }
 
-// rows returns the rows of the pod as a whole, followed by the rows of its containers, and by the rows of annotations
-// that request nothing.
+// rows returns the rows of the pod as a whole, followed by the rows of its containers and their volumes, and by the rows of
+// annotations that request nothing.
 func (v *podView) rows() []podRow {
 	var rows []podRow
 	if slices.ContainsFunc(v.offers, func(o classes.Offer) bool { return o.Scope == classes.PodScope }) {
-		rows = v.rowsOf(containerView{}, classes.PodScope)
+		rows = v.rowsOf(containerView{})
 	}
 	for _, c := range containersOf(v.pod) {
-		rows = append(rows, v.rowsOf(c, classes.ContainerScope)...)
+		rows = append(append(rows, v.rowsOf(c)...), v.volumeRows(c)...)
 	}
 	for _, ignored := range classes.Ignored(v.pod.Annotations, podspec.Containers(v.pod)) {
 		rows = append(rows, podRow{
@@ -179,10 +202,25 @@ func (v *podView) rows() []podRow {
 	return rows
 }
 
-// rowsOf returns a row for each resource of a scope. If the pod's node is unknown, rowsOf returns rows only for the
-// resources that the pod requests.
-func (v *podView) rowsOf(c containerView, scope classes.Scope) []podRow {
-	wanted, err := v.catalog.Resolve(requestOf(v.offers, v.pod, c.name))
+// volumeRows returns a row for each volume of a container for which the pod requests a class.
+func (v *podView) volumeRows(c containerView) (rows []podRow) {
+	volumes, err := classes.Volumes(requestOf(v.offers, v.pod, c))
+	var refused *classes.RequestError
+	if errors.As(err, &refused) {
+		return []podRow{v.refusedRow(c, refused.Resource, refused)}
+	}
+
+	for _, volume := range volumes {
+		c.volume = volume.Volume
+		rows = append(rows, v.rowsOf(c)...)
+	}
+	return rows
+}
+
+// rowsOf returns a row for each resource of the scope of a container, a volume or the pod. If the pod's node is unknown, rowsOf
+// returns rows only for the resources that the pod requests.
+func (v *podView) rowsOf(c containerView) []podRow {
+	wanted, err := v.catalog.Resolve(requestOf(v.offers, v.pod, c))
 	var refused *classes.RequestError
 	errors.As(err, &refused)
 	want := map[string]*classes.Assignment{}
@@ -196,7 +234,7 @@ func (v *podView) rowsOf(c containerView, scope classes.Scope) []podRow {
 		name := v.offers[i].Name
 		concerned := refused != nil && (refused.Resource == "" || refused.Resource == name)
 		switch {
-		case v.offers[i].Scope != scope:
+		case v.offers[i].Scope != c.scope():
 		case concerned:
 			rows, refusalShown = append(rows, v.refusedRow(c, name, refused)), true
 		case v.node != nil || asks(want[name]):
@@ -241,11 +279,11 @@ func (v *podView) refusedRow(c containerView, resource string, refused *classes.
 func (v *podView) effectiveRow(c containerView, resource string, want classes.Assignment) (row podRow, has assignment, is state) {
 	has, is = v.effective(c, resource, want.Class)
 	row = podRow{
-		Namespace: v.pod.Namespace, Pod: v.pod.Name, Container: c.name, Resource: resource, Node: v.pod.Spec.NodeName,
+		Namespace: v.pod.Namespace, Pod: v.pod.Name, Container: c.name, Volume: c.volume, Resource: resource, Node: v.pod.Spec.NodeName,
 		Source: string(want.Source), unknown: is == notKnown,
 	}
 	if is == inClass {
-		row.Effective = &has.class
+		row.Effective, row.Device, row.Since = &has.class, has.device, has.since
 	}
 	if has.source == classes.SourceUpdate || has.source == classes.SourceAdopted {
 		row.Source = string(has.source)

@@ -20,6 +20,8 @@ import (
 
 type podsCommand struct {
 	*cluster
+	// volumes means that the command shows the volumes of pods only, and where their limits are.
+	volumes bool
 	output
 	pod, selector string
 	everywhere    bool
@@ -44,33 +46,63 @@ the node; a pod without a node has only this. The class in effect is reported by
 Sources: container, allocated (an extended resource in the limits), pod, default (the resource's default class), update (changed while
 running), adopted (the plugin found it running in the class), and "-" for no request and no default.
 
-Documents (-o json, yaml, …) have "items" with namespace, pod, container (empty for the whole pod), resource, requested,
-requestedBy, source, effective, reason, message and node. A class "" is the system default; null is none or unknown.`,
+Documents (-o json, yaml, …) have "items" with namespace, pod, container (empty for the whole pod), volume (the path of a volume),
+resource, requested, requestedBy, source, effective, reason, message, node, and device and since of a volume. A class "" is
+the system default; null is none or unknown.`,
 		Example: `  kubectl qos pods -A
   kubectl qos pods web -o wide
   kubectl qos pods -l app=web -o json | jq '.items[] | select(.reason != "")'`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return program.UsageError(cmd, fmt.Errorf("at most one POD can be given, not %d; choose several with -l", len(args)))
-			}
-			return nil
-		},
+		Args:              onePod,
 		ValidArgsFunction: c.completePod,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(args); err != nil {
-				return program.UsageError(cmd, err)
-			}
-			if err := o.read(cmd); err != nil {
-				return err
-			}
-			return o.run(cmd.Context())
-		},
+		RunE:              o.runE,
 	}
+	o.addPodFlags(cmd)
+	return cmd
+}
+
+func newVolumesCommand(c *cluster) *cobra.Command {
+	o := &podsCommand{cluster: c, shown: shown{}, volumes: true}
+	cmd := &cobra.Command{
+		Use:     "volumes [POD]",
+		Aliases: []string{"volume", "vol"},
+		Short:   "Show the classes of volumes, and the devices that have their limits",
+		Long: `volumes shows a line for each volume for which a pod requests a class: the requested class, the class whose limits are
+in force, the numbers of the devices that have them, since when, and why the two classes differ.
+
+Documents (-o json, yaml, …) have the "items" of "kubectl qos pods" with volume, device and since.`,
+		Example: `  kubectl qos volumes -A
+  kubectl qos volumes db -w`,
+		Args:              onePod,
+		ValidArgsFunction: c.completePod,
+		RunE:              o.runE,
+	}
+	o.addPodFlags(cmd)
+	return cmd
+}
+
+// onePod accepts the name of at most one pod.
+func onePod(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return program.UsageError(cmd, fmt.Errorf("at most one POD can be given, not %d; choose several with -l", len(args)))
+	}
+	return nil
+}
+
+func (o *podsCommand) runE(cmd *cobra.Command, args []string) error {
+	if err := o.check(args); err != nil {
+		return program.UsageError(cmd, err)
+	}
+	if err := o.read(cmd); err != nil {
+		return err
+	}
+	return o.run(cmd.Context())
+}
+
+func (o *podsCommand) addPodFlags(cmd *cobra.Command) {
 	o.addFlags(cmd, false)
 	cmd.Flags().BoolVarP(&o.everywhere, "all-namespaces", "A", false, "Show pods of all namespaces.")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "Label selector of the pods, e.g. -l key1=value1,key2=value2.")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After the table, show every change until interrupted.")
-	return cmd
 }
 
 // check stores the pod's name from the arguments. It returns an error if the command line is invalid.
@@ -92,6 +124,9 @@ func (o *podsCommand) check(args []string) (err error) {
 
 func (o *podsCommand) run(ctx context.Context) error {
 	columns := []string{"POD", "CONTAINER", "RESOURCE", "REQUESTED", "EFFECTIVE", "SOURCE", "+REQUESTED BY", "+NODE", "WHY"}
+	if o.volumes {
+		columns = []string{"POD", "CONTAINER", "VOLUME", "REQUESTED", "IN FORCE", "DEVICE", "SINCE", "+RESOURCE", "+NODE", "WHY"}
+	}
 	if o.everywhere {
 		columns = slices.Insert(columns, 0, "NAMESPACE")
 	}
@@ -157,6 +192,8 @@ func (o *podsCommand) showFirst(rows []podRow, namespace string) error {
 		return printList(&o.output, o.streams.Out, rows)
 	case len(rows) > 0 || o.watch:
 		return o.show(rows)
+	case o.volumes:
+		fmt.Fprintln(o.streams.ErrOut, "No volumes with requested classes found.")
 	case o.pod != "":
 		fmt.Fprintf(o.streams.ErrOut, "Pod %s requests no QoS class, and its node has no known QoS-class resources.\n", o.pod)
 	case namespace == metav1.NamespaceAll:
@@ -168,8 +205,11 @@ func (o *podsCommand) showFirst(rows []podRow, namespace string) error {
 }
 
 func (o *podsCommand) changed(rows []podRow) []podRow {
+	if o.volumes {
+		rows = slices.DeleteFunc(rows, func(row podRow) bool { return row.Volume == "" })
+	}
 	return changed(&o.shown, rows, func(row *podRow) (key, text string) {
-		return fmt.Sprint(row.Namespace, "/", row.Pod, " ", row.Container, " ", row.Resource), fmt.Sprint(o.cells(row))
+		return fmt.Sprint(row.Namespace, "/", row.Pod, " ", row.Container, " ", row.Volume, " ", row.Resource), fmt.Sprint(o.cells(row))
 	})
 }
 
@@ -200,13 +240,26 @@ func (o *podsCommand) cells(row *podRow) []string {
 	}
 
 	cells := []string{
-		row.Pod, containerText(row.Container), orNothing(row.Resource), classText(row.Requested), effective, orNothing(row.Source),
+		row.Pod, containerText(row.Container, row.Volume), orNothing(row.Resource), classText(row.Requested), effective, orNothing(row.Source),
 		orNothing(row.RequestedBy), orNothing(row.Node), why,
+	}
+	if o.volumes {
+		cells = []string{
+			row.Pod, row.Container, row.Volume, classText(row.Requested), effective, orNothing(row.Device), sinceText(row.Since),
+			orNothing(row.Resource), orNothing(row.Node), why,
+		}
 	}
 	if o.everywhere {
 		cells = slices.Insert(cells, 0, row.Namespace)
 	}
 	return cells
+}
+
+func sinceText(since *metav1.Time) string {
+	if since == nil {
+		return nothing
+	}
+	return timeText(since)
 }
 
 func classText(class *string) string {

@@ -79,14 +79,15 @@ func union(all, more []classes.Class) []classes.Class {
 	return all
 }
 
-// requestOf returns the request that the plugin gets for a new container. If container is empty, it returns the request
-// for a pod. The annotations that the kubelet adds for allocated devices follow from the container's limits.
-func requestOf(offers []classes.Offer, pod *corev1.Pod, container string) classes.Holder {
+// requestOf returns the request that the plugin gets for a new container, a volume of it, or a pod. The annotations that the
+// kubelet adds for allocated devices follow from the container's limits.
+func requestOf(offers []classes.Offer, pod *corev1.Pod, c containerView) classes.Holder {
 	request := classes.Holder{
-		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: string(pod.UID), Container: container, PodAnnotations: pod.Annotations,
+		PodNamespace: pod.Namespace, PodName: pod.Name, PodUID: string(pod.UID), Container: c.name, Volume: c.volume,
+		PodAnnotations: pod.Annotations,
 	}
-	if container != "" {
-		request.ContainerAnnotations = allocatedOf(offers, podspec.LimitsOf(pod, container))
+	if c.name != "" {
+		request.ContainerAnnotations = allocatedOf(offers, podspec.LimitsOf(pod, c.name))
 	}
 	return request
 }

@@ -234,7 +234,7 @@ func (v *podView) targets(p *settingPlan, container string, c change) ([]target,
 		if !alive || container != "" && of.name != container {
 			continue
 		}
-		wanted, err := v.catalog.Resolve(requestOf(v.offers, &after, of.name))
+		wanted, err := v.catalog.Resolve(requestOf(v.offers, &after, of))
 		if err != nil {
 			return nil, v.refused(err)
 		}

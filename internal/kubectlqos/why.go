@@ -39,7 +39,7 @@ func (v *podView) effective(c containerView, resource, wanted string) (assignmen
 		return assignment{}, notRunning
 	}
 
-	held := holdingsOf(v.node, v.pod, c.name, resource)
+	held := holdingsOf(v.node, v.pod, c, resource)
 	has, ok := held.pick(wanted)
 	switch {
 	case finished(v.pod):
@@ -55,7 +55,7 @@ func (v *podView) effective(c containerView, resource, wanted string) (assignmen
 }
 
 func (v *podView) mayHaveClass(c containerView, resource string) bool {
-	wanted, err := v.catalog.Resolve(requestOf(v.offers, v.pod, c.name))
+	wanted, err := v.catalog.Resolve(requestOf(v.offers, v.pod, c))
 	if err != nil {
 		return false
 	}
@@ -105,7 +105,7 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 	case is == notRunning && !asks(&want) && want.Class == classes.SystemDefault:
 		return "", "" // nothing is requested
 	}
-	if reason, message := refusalOf(v.pod, c.name); reason != "" {
+	if reason, message := refusalOf(v.pod, c.inRefusals()); reason != "" {
 		return reason, message
 	}
 
@@ -116,7 +116,7 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 		return v.unknown()
 	case inClass:
 	}
-	return v.differs(want, has)
+	return v.differs(c, want, has)
 }
 
 // ending returns the reason why a pod has ended or is ending, and a message. key is the key of the explained request. A
@@ -200,10 +200,13 @@ func (v *podView) withCondition(message string) string {
 }
 
 // differs returns the reason why the class of a running container differs from the requested class, and a message.
-func (v *podView) differs(want classes.Assignment, has assignment) (reason, message string) {
+func (v *podView) differs(c containerView, want classes.Assignment, has assignment) (reason, message string) {
 	switch {
 	case v.reportDelayed():
 		return "NotReported", v.withCondition("the node has not reported the latest change")
+	case c.volume != "":
+		return "NotEnforced", "the limits of the class are not in force; the log of qos-nri-plugin has the reason. " +
+			"A request that was added after the container started applies only to new pods"
 	case has.source == classes.SourceUpdate:
 		return "Changed", "the class was changed at run time; a new container gets the class that the pod requests"
 	case has.source == classes.SourceAdopted:

@@ -185,7 +185,9 @@ func podOf(p state.PodAssignments) *qosv1alpha1.PodAssignments {
 func containerOf(c state.ContainerAssignments) *qosv1alpha1.ContainerAssignments {
 	message := &qosv1alpha1.ContainerAssignments{Name: c.Name, Id: c.ID, QosResources: assignmentsOf(c.Assignments)}
 	for _, v := range c.Volumes {
-		message.Volumes = append(message.Volumes, &qosv1alpha1.VolumeAssignments{Path: v.Path, QosResources: assignmentsOf(v.Assignments)})
+		message.Volumes = append(message.Volumes, &qosv1alpha1.VolumeAssignments{
+			Path: v.Path, QosResources: assignmentsOf(v.Assignments), Device: v.Device, InForceSince: timestamp(v.InForce),
+		})
 	}
 	return message
 }

@@ -4,6 +4,8 @@
 package nodeobject
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
@@ -25,7 +27,7 @@ type (
 		scope           qosv1alpha1.Scope
 		resource, class string
 	}
-	holderKey     struct{ uid, container, resource string }
+	holderKey     struct{ uid, container, volume, resource string }
 	assignmentKey struct {
 		holderKey
 		class string
@@ -38,34 +40,69 @@ func newHolders(assignments *qosv1alpha1.ListAssignmentsResponse) *holders {
 		reasons: map[holderKey]string{}, added: map[assignmentKey]bool{},
 	}
 	for _, e := range assignments.GetEvictions() {
-		h.reasons[holderKey{e.GetPodUid(), e.GetContainer(), e.GetResource()}] = e.GetReason()
+		h.reasons[holderKey{uid: e.GetPodUid(), container: e.GetContainer(), resource: e.GetResource()}] = e.GetReason()
 	}
 
 	for _, pod := range assignments.GetPods() {
-		h.add(pod, qosv1alpha1.Scope_SCOPE_POD, "", pod.GetQosResources())
+		holder := nodeqosv1alpha1.Holder{Namespace: pod.GetNamespace(), Pod: pod.GetName()}
+		h.add(pod.GetUid(), holder, qosv1alpha1.Scope_SCOPE_POD, pod.GetQosResources())
 		for _, c := range pod.GetContainers() {
-			h.add(pod, qosv1alpha1.Scope_SCOPE_CONTAINER, c.GetName(), c.GetQosResources())
+			holder.Container = c.GetName()
+			h.add(pod.GetUid(), holder, qosv1alpha1.Scope_SCOPE_CONTAINER, c.GetQosResources())
+			for _, v := range c.GetVolumes() {
+				h.add(pod.GetUid(), volumeOf(holder, v), qosv1alpha1.Scope_SCOPE_VOLUME, v.GetQosResources())
+			}
 		}
 	}
 	return h
 }
 
-// add adds a pod, or one of its containers, as a holder to each of its classes. The system default does not count as
-// a class. A restarted container and its predecessor count as one holder.
-func (h *holders) add(pod *qosv1alpha1.PodAssignments, scope qosv1alpha1.Scope, container string, assignments []*qosv1alpha1.Assignment) {
+func volumeOf(container nodeqosv1alpha1.Holder, v *qosv1alpha1.VolumeAssignments) nodeqosv1alpha1.Holder {
+	volume := container
+	volume.Volume, volume.Device = v.GetPath(), v.GetDevice()
+	if v.GetInForceSince() != nil {
+		volume.Since = new(seconds(v.GetInForceSince().AsTime()))
+	}
+	return volume
+}
+
+// keepSince keeps the times at which limits of volumes were put in force, which a restart of the plugin loses.
+func keepSince(volumes, before []nodeqosv1alpha1.QOSResourceInfo) {
+	since := map[nodeqosv1alpha1.Holder]*metav1.Time{}
+	each := func(resources []nodeqosv1alpha1.QOSResourceInfo, do func(key nodeqosv1alpha1.Holder, h *nodeqosv1alpha1.Holder)) {
+		for _, r := range resources {
+			for _, class := range r.Classes {
+				for i := range class.Holders {
+					key := class.Holders[i]
+					key.Since, key.Source, key.Reason = nil, r.Name, class.Name
+					do(key, &class.Holders[i])
+				}
+			}
+		}
+	}
+	each(before, func(key nodeqosv1alpha1.Holder, h *nodeqosv1alpha1.Holder) { since[key] = h.Since })
+	each(volumes, func(key nodeqosv1alpha1.Holder, h *nodeqosv1alpha1.Holder) {
+		if h.Since == nil {
+			h.Since = since[key]
+		}
+	})
+}
+
+// add adds a holder to each of its classes. The system default does not count as a class. A restarted container and its predecessor
+// count as one holder.
+func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1alpha1.Scope, assignments []*qosv1alpha1.Assignment) {
 	for _, a := range assignments {
-		holder := holderKey{pod.GetUid(), container, a.GetName()}
-		assignment := assignmentKey{holder, a.GetClass()}
+		owner := holderKey{podUID, holder.Container, holder.Volume, a.GetName()}
+		assignment := assignmentKey{owner, a.GetClass()}
 		if a.GetClass() == "" || h.added[assignment] {
 			continue
 		}
 
 		h.added[assignment] = true
 		key := classKey{scope, a.GetName(), a.GetClass()}
-		h.byClass[key] = append(h.byClass[key], nodeqosv1alpha1.Holder{
-			Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: container,
-			Source: a.GetSource().Name(), Reason: h.reasons[holder],
-		})
+		owner.volume = "" // evictions name the container of a volume
+		holder.Source, holder.Reason = a.GetSource().Name(), h.reasons[owner]
+		h.byClass[key] = append(h.byClass[key], holder)
 	}
 }
 
@@ -75,6 +112,9 @@ func (h *holders) take(key classKey) (listed []nodeqosv1alpha1.Holder, omitted i
 	for i, holder := range all[:end] {
 		size := len(`{"namespace":"","pod":"","container":"","source":"","reason":""},`) +
 			len(holder.Namespace) + len(holder.Pod) + len(holder.Container) + len(holder.Source) + len(holder.Reason)
+		if holder.Volume != "" {
+			size += len(`"volume":"","device":"","since":"2026-01-01T00:00:00Z",`) + len(holder.Volume) + len(holder.Device)
+		}
 		if size > h.budget {
 			end = i
 			break

@@ -115,6 +115,7 @@ func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqos
 	mixed := *status.DeepCopy()
 	copyHolders(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)
 	copyHolders(mixed.QOSResources.ContainerQOSResources, other.QOSResources.ContainerQOSResources)
+	copyHolders(mixed.QOSResources.VolumeQOSResources, other.QOSResources.VolumeQOSResources)
 	return mixed
 }
 

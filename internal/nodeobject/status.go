@@ -44,6 +44,9 @@ func desiredStatus(
 		status.QOSResources.PodQOSResources = h.resources(qosv1alpha1.Scope_SCOPE_POD, info.GetPodQosResources(), old.PodQOSResources, now)
 		status.QOSResources.ContainerQOSResources = h.resources(
 			qosv1alpha1.Scope_SCOPE_CONTAINER, info.GetContainerQosResources(), old.ContainerQOSResources, now)
+		status.QOSResources.VolumeQOSResources = h.resources(
+			qosv1alpha1.Scope_SCOPE_VOLUME, info.GetVolumeQosResources(), old.VolumeQOSResources, now)
+		keepSince(status.QOSResources.VolumeQOSResources, old.VolumeQOSResources)
 		status.UnavailableResources = unavailable(state.Status.GetUnavailableResources())
 		setNodeFields(&status, state.Status, before, now)
 	case overdue:

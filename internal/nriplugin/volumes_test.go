@@ -91,7 +91,7 @@ func (r *volumeRig) wantPodLimits(t *testing.T, id, want string) {
 	}
 }
 
-// wantVolumes checks the reported volumes of a container, as "path=class" pairs.
+// wantVolumes checks the reported volumes of a container, as "path=class" with the device if the limits are in force.
 func (r *volumeRig) wantVolumes(t *testing.T, id, want string) {
 	t.Helper()
 	var got []string
@@ -99,7 +99,11 @@ func (r *volumeRig) wantVolumes(t *testing.T, id, want string) {
 		for _, ctr := range pod.Containers {
 			for _, v := range ctr.Volumes {
 				if ctr.ID == id {
-					got = append(got, v.Path+"="+v.Assignments[0].Class)
+					text := v.Path + "=" + v.Assignments[0].Class
+					if v.Device != "" {
+						text += " on " + v.Device
+					}
+					got = append(got, text)
 				}
 			}
 		}
@@ -117,6 +121,7 @@ func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wantPodLimits(t, id, "")
+	r.wantVolumes(t, id, "/data=")
 	r.host.intercept(func(op, path string) error {
 		atStart += op + " " + path[strings.LastIndex(path, "/"):]
 		return nil
@@ -128,8 +133,11 @@ func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
 		t.Errorf("the hook of the start made %q", atStart)
 	}
 	r.wantPodLimits(t, id, silver)
-	r.wantVolumes(t, id, "/data=silver")
+	r.wantVolumes(t, id, "/data=silver on 254:16")
 	r.world.Hold(t)
+	if since := r.node.Assignments()[0].Containers[0].Volumes[0].InForce; since.IsZero() {
+		t.Error("the time at which the limits were put in force is missing")
+	}
 
 	r.mustConfigure(t, strings.Replace(volumeFiles, "maxReadBps: 10M", "maxReadBps: 9M", 1))
 	r.wantPodLimits(t, id, strings.Replace(silver, "10000000", "9000000", 1))
@@ -187,13 +195,31 @@ func TestAVolumeThatCannotBeLimitedKeepsItsContainerFromStarting(t *testing.T) {
 	}
 }
 
+func TestAVolumeThatWasStartedWithoutThePluginIsLimitedOrReported(t *testing.T) {
+	r := newVolumeRig(t)
+	r.stop()
+	limited := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
+	refused := r.mustRunWith(t, r.podOf(t, "b", "/data=silver"), onTmpfs)
+	r.startNewWith(t, volumeFiles)
+	r.wantPodLimits(t, limited, silver)
+	r.wantVolumes(t, limited, "/data=silver on 254:16")
+	r.wantVolumes(t, refused, "/data=")
+	r.wantRefused(t, "b NoBlockDevice")
+
+	r.host.Cgroups().AddFile(fmt.Sprintf("/proc/%d/mountinfo", 1000+r.created), onVdb+"\n")
+	r.node.Repair(t.Context())
+	r.wantVolumes(t, refused, "/data=silver on 254:16")
+	r.wantRefused(t)
+	r.world.Hold(t)
+}
+
 func TestVolumesKeepTheirClassesWhenThePluginRestarts(t *testing.T) {
 	r := newVolumeRig(t)
 	pod := r.podOf(t, "a", "/data=silver")
 	id := r.mustRunWith(t, pod, onVdb)
 	r.startNewWith(t, volumeFiles)
 	r.wantPodLimits(t, id, silver)
-	r.wantVolumes(t, id, "/data=silver")
+	r.wantVolumes(t, id, "/data=silver on 254:16")
 
 	r.mustRunWith(t, r.podOf(t, "b", "/data=silver"), onVdb)
 	_, err := r.create(t, r.podOf(t, "c", "/data=silver"), onVdb)

@@ -150,10 +150,19 @@ func (o *observed) effective() []string {
 	for _, c := range o.containers() {
 		add(c.GetName(), c.GetQosResources())
 		for _, volume := range c.GetVolumes() {
-			add(c.GetName()+" "+volume.GetPath(), volume.GetQosResources())
+			parts = append(parts, c.GetName()+" volume "+volume.GetPath()+": "+describeVolume(volume))
 		}
 	}
 	return parts
+}
+
+func describeVolume(volume *qosv1alpha1.VolumeAssignments) string {
+	for _, a := range volume.GetQosResources() {
+		if a.GetClass() != "" {
+			return a.GetClass() + ", in force on " + cmp.Or(volume.GetDevice(), "unknown devices")
+		}
+	}
+	return "not in force"
 }
 
 func describe(assignments []*qosv1alpha1.Assignment) string {

@@ -67,6 +67,11 @@ func TestCondition(t *testing.T) {
 	withDebugger := podWith("main")
 	withDebugger.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug"}}}
 	gold := ctr("main", "1", has("k8s.io/rdt", "gold", container))
+	withVolumes := ctr("main", "1", has("k8s.io/rdt", "gold", container))
+	withVolumes.Volumes = []*qosv1alpha1.VolumeAssignments{
+		{Path: "/data", Device: "253:3", QosResources: []*qosv1alpha1.Assignment{has("volume-io", "silver", container)}},
+		{Path: "/lost", QosResources: []*qosv1alpha1.Assignment{has("volume-io", "", container)}},
+	}
 	for _, c := range []struct {
 		name string
 		observed
@@ -93,6 +98,10 @@ func TestCondition(t *testing.T) {
 			"a refusal lists the classes in effect",
 			observed{pod: podWith("main", "other"), assignments: assigned(gold), refusals: []podevents.Record{{Container: "other", Series: "ClassFull", Message: "full"}}},
 			"False ClassFull: full; in effect: main: k8s.io/rdt gold (container)",
+		},
+		{
+			"volumes", observed{pod: podWith("main"), assignments: assigned(withVolumes)},
+			"True Assigned: main: k8s.io/rdt gold (container); main volume /data: silver, in force on 253:3; main volume /lost: not in force",
 		},
 		{
 			"a refused change lists the classes in effect",

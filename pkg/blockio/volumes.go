@@ -10,7 +10,9 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -28,6 +30,8 @@ type VolumeBackend struct {
 	classes map[string]volumeClass
 	// former has the limits of classes before changes of the configuration. Cgroups may still have them.
 	former map[value]bool
+	// devices has the numbers of the devices of volumes, by the ID of the volume.
+	devices map[string]string
 	// offered has the classes of the live configuration. Other classes are kept while they are in use.
 	offered     map[string]bool
 	unavailable *classes.Unavailable
@@ -40,7 +44,10 @@ func volumeKind(opts Options, shared *pods) classes.Kind {
 		Single: true,
 		Parse:  ParseVolumeConfig,
 		New: func(resource string, _ classes.Scope) classes.Backend {
-			return &VolumeBackend{opts: opts, resource: resource, pods: shared, classes: map[string]volumeClass{}, former: map[value]bool{}}
+			return &VolumeBackend{
+				opts: opts, resource: resource, pods: shared,
+				classes: map[string]volumeClass{}, former: map[value]bool{}, devices: map[string]string{},
+			}
 		},
 	}
 }
@@ -148,6 +155,32 @@ func (b *VolumeBackend) class(name string) (volumeClass, error) {
 	return class, nil
 }
 
+// Device implements classes.Locator.
+func (b *VolumeBackend) Device(volumeID string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.devices[volumeID]
+}
+
+func (b *VolumeBackend) setDevices(volumeID string, disks []disk) {
+	numbers := make([]string, len(disks))
+	for i, disk := range disks {
+		numbers[i] = disk.device.String()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.devices[volumeID] = strings.Join(numbers, ",")
+}
+
+// forgetDevices removes the devices of volumes that have ended.
+func (b *VolumeBackend) forgetDevices(holdings []classes.Holding) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.devices, func(id, _ string) bool {
+		return !slices.ContainsFunc(holdings, func(h classes.Holding) bool { return h.ID == id })
+	})
+}
+
 // find finds a volume, and checks whether a class may limit its disks.
 func (b *VolumeBackend) find(f *finder, target classes.Holder, class volumeClass) (volume, error) {
 	found, err := f.find(target)
@@ -198,6 +231,7 @@ func (b *VolumeBackend) Enforce(ctx context.Context, target classes.Holder, _, t
 		return fmt.Errorf("read the limits of the pod: %w", err)
 	}
 
+	b.setDevices(target.ID, found.disks)
 	change := b.pods.tighten(finder, target, found.limit(class.limits), state)
 	rest := change.remaining(state)
 	if len(rest) == 0 {
@@ -240,6 +274,7 @@ func (b *VolumeBackend) Observe(_ context.Context, target classes.Holder, want s
 	if len(b.pods.tighten(finder, target, found.limit(class.limits), state).remaining(state)) > 0 {
 		return classes.Observation{Known: true}, nil
 	}
+	b.setDevices(target.ID, found.disks)
 	return classes.Observation{Class: want, Known: true}, nil
 }
 
@@ -260,16 +295,16 @@ func (b *VolumeBackend) Repair(ctx context.Context) (classes.Drift, error) {
 	b.mu.Unlock()
 
 	holdings, _ := b.pods.in("")
-	var errs []error
+	b.forgetDevices(holdings)
 	for _, h := range holdings {
 		if h.Scope() != classes.PodScope || ctx.Err() != nil {
 			continue
 		}
 		if err := b.removeUnused(h.Holder); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, cgroup.ErrNoCgroup) {
-			errs = append(errs, fmt.Errorf("%s: %w", h, err))
+			b.opts.Log.Warn("cannot remove the limits of a volume; retrying", "holder", h.String(), "error", err)
 		}
 	}
-	return classes.Drift{}, errors.Join(errs...)
+	return classes.Drift{}, nil
 }
 
 // removeUnused removes the limits in a pod's cgroup that a class of volumes has set and no holder has any more. It does not change
@@ -296,7 +331,14 @@ func (b *VolumeBackend) removeUnused(pod classes.Holder) error {
 			change[s] = wanted[s]
 		}
 	}
-	return group.writeAll(change)
+
+	var errs []error
+	for _, w := range group.layout.writes(change) {
+		if err := group.write(w); !errors.Is(err, syscall.ENODEV) { // a device that is gone takes its limits along
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // hasSet reports whether limits are the lowest limits of some classes, and of the wanted limits.
@@ -319,4 +361,7 @@ func (b *VolumeBackend) hasSet(limits, wanted value) bool {
 	return lowest == limits
 }
 
-var _ classes.Sharer = (*VolumeBackend)(nil)
+var (
+	_ classes.Sharer  = (*VolumeBackend)(nil)
+	_ classes.Locator = (*VolumeBackend)(nil)
+)

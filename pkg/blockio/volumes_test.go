@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -133,6 +134,54 @@ func TestAVolumeIsLimitedOnTheDiskOfItsMount(t *testing.T) {
 			v.wantObserved(10, "/data", "silver", "silver")
 		})
 	}
+}
+
+// withBtrfs is a machine whose process 10 has a btrfs on dm-0 and loop0.
+func withBtrfs() *simcgroup.Machine {
+	m := withMounts("50 40 0:60 /sub /data rw - btrfs /dev/mapper/data rw,subvol=/sub")
+	m.AddSymlink("/dev/mapper/data", "../dm-0")
+	m.AddSymlink("/sys/fs/btrfs/aa/devices/dm-0", "../../../../devices/virtual/block/dm-0")
+	m.AddSymlink("/sys/fs/btrfs/aa/devices/loop0", "../../../../devices/virtual/block/loop0")
+	return m
+}
+
+const onBtrfs = "253:0 " + silverLimits + "7:0 " + silverLimits
+
+func TestEachDiskOfABtrfsIsLimited(t *testing.T) {
+	v := newVolumes(t, withBtrfs())
+	v.mustStart(10, "/data", "silver")
+	v.want(podMax, onBtrfs)
+	v.wantObserved(10, "/data", "silver", "silver")
+}
+
+func TestAKillBetweenTwoWritesIsRepaired(t *testing.T) {
+	m := withBtrfs()
+	v := newVolumes(t, m)
+	m.Inject(simcgroup.Fault{Op: "write", File: "io.max", Skip: 1, Err: syscall.EIO, Lasting: true}) // as for a process that has ended
+	if err := v.start(10, "/data", "silver"); err == nil {
+		t.Error("a volume has the limits, although a write failed")
+	}
+	m.Heal()
+	v.want(podMax, "7:0 "+silverLimits)
+
+	v = newVolumes(t, m)
+	v.wantObserved(10, "/data", "silver", "")
+	v.mustStart(10, "/data", "silver")
+	v.want(podMax, onBtrfs)
+}
+
+func TestLimitsDoNotPassToTheNextFileOfALoopDevice(t *testing.T) {
+	v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"))
+	v.holdPod()
+	v.mustStart(10, "/data", "silver")
+	v.machine.AddFile("/proc/10/mountinfo", "50 40 8:16 / /data rw - ext4 /dev/sdb rw\n")
+	v.mustStart(10, "/data", "silver") // loop0 is detached, and attached to another file
+	v.repair()
+	v.want(podMax, "8:16 "+silverLimits)
+
+	v.machine.AddFile("/proc/11/mountinfo", "50 40 7:0 / /other rw - ext4 /dev/loop0 rw\n")
+	v.mustStart(11, "/other", "gold")
+	v.want(podMax, "8:16 "+silverLimits+"7:0 rbps=20000000 wbps=max riops=500 wiops=max\n")
 }
 
 func TestAVolumeThatCannotBeLimitedIsRefused(t *testing.T) {
@@ -267,6 +316,37 @@ func TestLimitsStayWhileAVolumeCannotBeFound(t *testing.T) {
 	v.release(classes.VolumeID("c10", "/data"))
 	v.repair()
 	v.want(podMax, "7:0 rbps=20000000 wbps=max riops=500 wiops=max\n")
+}
+
+func TestADeviceThatIsGoneDoesNotKeepOtherLimits(t *testing.T) {
+	v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw", "51 40 8:16 / /other rw - ext4 /dev/sdb rw"))
+	v.holdPod()
+	v.mustStart(10, "/data", "silver")
+	v.mustStart(10, "/other", "silver")
+	v.release(classes.VolumeID("c10", "/data"))
+	v.release(classes.VolumeID("c10", "/other"))
+	v.machine.Inject(simcgroup.Fault{Op: "write", File: "io.max", Err: syscall.ENODEV})
+	v.repair()
+	v.want(podMax, "7:0 "+silverLimits)
+}
+
+func TestTheDeviceOfAVolumeIsKnownWhileItIsLimited(t *testing.T) {
+	v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"))
+	locator, id := v.volume.(classes.Locator), classes.VolumeID("c10", "/data")
+	v.mustStart(10, "/data", "silver")
+	if got := locator.Device(id); got != "7:0" {
+		t.Errorf("after the start the device is %q", got)
+	}
+	v.machine.AddFile("/proc/10/mountinfo", "50 40 8:16 / /data rw - ext4 /dev/sdb rw\n")
+	v.mustStart(10, "/data", "silver")
+	if got := locator.Device(id); got != "8:16" {
+		t.Errorf("after a remount the device is %q", got)
+	}
+	v.release(id)
+	v.repair()
+	if got := locator.Device(id); got != "" {
+		t.Errorf("after the end the device is %q", got)
+	}
 }
 
 func TestOnlyVolumesThatMayBeLimitedCount(t *testing.T) {

@@ -105,6 +105,14 @@ type Sharer interface {
 	ShareWith(holdings func(podUID string) []Holding)
 }
 
+// Locator is a Backend that enforces classes of volumes.
+type Locator interface {
+	Backend
+	// Device returns the numbers of the devices on which the class of a volume was last enforced or observed, e.g. "253:3". It works
+	// in memory only.
+	Device(volumeID string) string
+}
+
 // Observation is what the kernel shows of the class of a target.
 type Observation struct {
 	// Class is the class of the target, if Known is true. Known is false if the kernel does not show a class.

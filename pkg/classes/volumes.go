@@ -31,6 +31,17 @@ func Volumes(container Holder) ([]Holder, error) {
 	return volumes, nil
 }
 
+// VolumeClass returns the class that is requested for a volume. It is empty if there is no request.
+func VolumeClass(volume Holder) string {
+	requests, _ := volumeRequests(volume)
+	for _, request := range requests {
+		if request.path == volume.Volume {
+			return request.class
+		}
+	}
+	return SystemDefault
+}
+
 // VolumeID returns the ID of a volume of a container.
 func VolumeID(containerID, volume string) string { return containerID + ":" + volume }
 
@@ -76,23 +87,17 @@ func volumeRequests(container Holder) (requests []volumeRequest, err error) {
 
 // resolveVolume returns the class that is requested for a volume. A node has one resource of volume scope.
 func (c *Catalog) resolveVolume(volume *Holder) ([]Assignment, error) {
-	requests, err := volumeRequests(*volume)
-	if err != nil {
-		return nil, err
+	class := VolumeClass(*volume)
+	if class == SystemDefault {
+		return nil, nil
 	}
 
-	for _, request := range requests {
-		if request.path != volume.Volume {
-			continue
+	a := Assignment{Class: class, Source: SourceContainer, Key: VolumeKeyPrefix + volume.Container}
+	for i := range c.offers {
+		if offer := &c.offers[i]; offer.Scope == VolumeScope {
+			a.Resource = offer.Name
+			return []Assignment{a}, offer.check(a)
 		}
-		a := Assignment{Class: request.class, Source: SourceContainer, Key: VolumeKeyPrefix + volume.Container}
-		for i := range c.offers {
-			if offer := &c.offers[i]; offer.Scope == VolumeScope {
-				a.Resource = offer.Name
-				return []Assignment{a}, offer.check(a)
-			}
-		}
-		return nil, refuse(a, ErrUnknownResource, "class %s cannot be enforced: this node has no resource of volume scope", quote(a.Class))
 	}
-	return nil, nil
+	return nil, refuse(a, ErrUnknownResource, "class %s cannot be enforced: there is no resource of volume scope on this node", quote(a.Class))
 }

@@ -80,7 +80,7 @@ func TestRequestsForVolumesAreRefusedInOneLine(t *testing.T) {
 		{"/a=gold,/a/=silver", volumeCatalog(nil), ErrContradiction, `volume /a has two classes, "gold" and "silver"`},
 		{"/a=none", volumeCatalog(nil), ErrUnknownClass, `pod ns/pod container main volume /a: class "none" of ` + volumeIO + " does not exist on this node"},
 		{"/a=gold", volumeCatalog(&Unavailable{Message: "use cgroup v2"}), ErrUnavailable, "use cgroup v2"},
-		{"/a=gold", NewCatalog(nil), ErrUnknownResource, "this node has no resource of volume scope"},
+		{"/a=gold", NewCatalog(nil), ErrUnknownResource, "there is no resource of volume scope on this node"},
 	} {
 		_, err := resolved(test.catalog, test.request)
 		if !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), VolumeKeyPrefix+"main") {

@@ -116,9 +116,18 @@ func TestAGoodWorldHasNoViolations(t *testing.T) {
 		},
 		"a volume with a lower limit than that of its class": func(w *invariant.World) {
 			pod(w, 0).Containers[0].Volumes = []*qosv1alpha1.VolumeAssignments{
-				{Path: "/data", QosResources: []*qosv1alpha1.Assignment{{Name: "volume-io", Class: "silver"}}},
+				{Path: "/data", Device: "254:0", QosResources: []*qosv1alpha1.Assignment{{Name: "volume-io", Class: "silver"}}},
 			}
 			w.Expect.Volumes = map[string]map[string]uint64{"silver": {"wbps": 600}} // the pod has 500
+		},
+		"a volume on a disk that the pod's class does not limit": func(w *invariant.World) {
+			pod(w, 0).Containers[0].Volumes = []*qosv1alpha1.VolumeAssignments{
+				{Path: "/data", Device: "7:0", QosResources: []*qosv1alpha1.Assignment{{Name: "volume-io", Class: "silver"}}},
+			}
+			sandbox := w.Kernel.Cgroups["sandbox-a"]
+			sandbox.Files = map[string]string{"io.max": sandbox.Files["io.max"] + "7:0 rbps=max wbps=600 riops=max wiops=max\n"}
+			w.Kernel.Cgroups["sandbox-a"] = sandbox
+			w.Expect.Volumes = map[string]map[string]uint64{"silver": {"wbps": 600}}
 		},
 		"holders above a capacity that was lowered": func(w *invariant.World) {
 			resource(w, 0).Classes[1] = &qosv1alpha1.QOSResourceClassInfo{Name: "bronze", Capacity: 1, InUse: 2}
@@ -192,10 +201,10 @@ func TestEveryViolationIsFound(t *testing.T) {
 		}, "pod default/c (sandbox-c) is there, and is not reported"},
 		{"a volume without the limit of its class", func(w *invariant.World) {
 			pod(w, 0).Containers[0].Volumes = []*qosv1alpha1.VolumeAssignments{
-				{Path: "/data", QosResources: []*qosv1alpha1.Assignment{{Name: "volume-io", Class: "silver"}}},
+				{Path: "/data", Device: "254:0", QosResources: []*qosv1alpha1.Assignment{{Name: "volume-io", Class: "silver"}}},
 			}
 			w.Expect.Volumes = map[string]map[string]uint64{"silver": {"wbps": 100}}
-		}, `pod default/a container main volume /data: reported in class "silver" of volume-io, but no disk of the pod has wbps=100`},
+		}, `pod default/a container main volume /data: reported in class "silver" of volume-io with io.max 254:0 wbps = 100, but has "500"`},
 		{"a slot that was lost", func(w *invariant.World) { resource(w, 0).Classes[0].InUse = 0 },
 			`class "gold" of k8s.io/rdt has 0 in use, but 1 are reported in it`},
 		{"a slot that was leaked", func(w *invariant.World) { resource(w, 0).Classes[1].InUse = 1 },

@@ -208,7 +208,9 @@ func (c *check) limited(h holder, resource string, assigned *qosv1alpha1.Assignm
 	}
 	for _, key := range slices.Sorted(maps.Keys(has)) {
 		_, known := wanted[key]
-		if device := strings.Fields(key)[1]; !known && !strings.Contains(assigned.GetForeign(), device+" ") {
+		device := strings.Fields(key)[1]
+		ofVolume := h.container == "" && c.hasVolumeOn(h.pod, device)
+		if !known && !ofVolume && !strings.Contains(assigned.GetForeign(), device+" ") {
 			c.wrong("%s: reported in %s, but has %s = %s of another origin", h, classText(resource, class), key, has[key])
 		}
 	}

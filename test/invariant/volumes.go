@@ -8,20 +8,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// volumes checks that a disk in the cgroup of a pod has each limit of the class that is reported for a volume, or a lower one.
+// volumes checks that the devices of each volume have the limits of the volume's class in the cgroup of the pod, or lower ones.
 func (c *check) volumes() {
 	for _, pod := range c.Assignments.GetPods() {
 		has := limitsOf(c.Kernel.Cgroups[pod.GetSandboxId()].Files)
 		for _, ctr := range pod.GetContainers() {
 			for _, volume := range ctr.GetVolumes() {
 				for _, a := range volume.GetQosResources() {
-					limits := c.Expect.Volumes[a.GetClass()]
-					for _, kind := range slices.Sorted(maps.Keys(limits)) {
-						if !hasLimit(has, kind, limits[kind]) {
-							c.wrong("pod %s/%s container %s volume %s: reported in %s, but no disk of the pod has %s=%d", pod.GetNamespace(), pod.GetName(),
-								ctr.GetName(), volume.GetPath(), classText(a.GetName(), a.GetClass()), kind, limits[kind])
+					for _, key := range slices.Sorted(maps.Keys(c.volumeLimits(volume, a.GetClass()))) {
+						most := c.volumeLimits(volume, a.GetClass())[key]
+						if limit, err := strconv.ParseUint(has[key], 10, 64); err != nil || limit > most {
+							c.wrong("pod %s/%s container %s volume %s: reported in %s with %s = %d, but has %q", pod.GetNamespace(), pod.GetName(),
+								ctr.GetName(), volume.GetPath(), classText(a.GetName(), a.GetClass()), key, most, has[key])
 						}
 					}
 				}
@@ -30,13 +32,22 @@ func (c *check) volumes() {
 	}
 }
 
-// hasLimit reports whether a device has a limit of a kind that is not above most.
-func hasLimit(limits map[string]string, kind string, most uint64) bool {
-	for key, text := range limits {
-		limit, err := strconv.ParseUint(text, 10, 64)
-		if err == nil && limit <= most && strings.HasPrefix(key, "io.max ") && strings.HasSuffix(key, " "+kind) {
-			return true
+// volumeLimits returns the limits that a class sets on the devices of a volume, by the keys of limitsOf.
+func (c *check) volumeLimits(volume *qosv1alpha1.VolumeAssignments, class string) map[string]uint64 {
+	limits := map[string]uint64{}
+	for kind, limit := range c.Expect.Volumes[class] {
+		for device := range strings.SplitSeq(volume.GetDevice(), ",") {
+			limits["io.max "+device+" "+kind] = limit
 		}
 	}
-	return false
+	return limits
+}
+
+// hasVolumeOn reports whether a pod has a volume with a class on a device.
+func (c *check) hasVolumeOn(pod *qosv1alpha1.PodAssignments, device string) bool {
+	return slices.ContainsFunc(pod.GetContainers(), func(ctr *qosv1alpha1.ContainerAssignments) bool {
+		return slices.ContainsFunc(ctr.GetVolumes(), func(volume *qosv1alpha1.VolumeAssignments) bool {
+			return slices.Contains(strings.Split(volume.GetDevice(), ","), device)
+		})
+	})
 }

@@ -121,6 +121,12 @@ type QOSResourceStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	ContainerQOSResources []QOSResourceInfo `json:"containerQOSResources,omitempty"`
+
+	// Resources of volume scope: one class for each volume of a container. Not in the KEP.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	VolumeQOSResources []QOSResourceInfo `json:"volumeQOSResources,omitempty"`
 }
 
 // QOSResourceInfo describes one QoS-class resource (KEP-3008, "NodeStatus").
@@ -183,7 +189,7 @@ type QOSResourceClassInfo struct {
 	// +optional
 	ExtendedResource string `json:"extendedResource,omitempty"`
 
-	// Pods and containers that have the class, by namespace, pod and container. At most 1000 are listed, fewer when their names
+	// Pods, containers and volumes that have the class, by namespace, pod and container. At most 1000 are listed, fewer when their names
 	// are long.
 	// +optional
 	// +listType=atomic
@@ -196,7 +202,7 @@ type QOSResourceClassInfo struct {
 	HoldersOmitted int64 `json:"holdersOmitted,omitempty"`
 }
 
-// Holder is a pod or a container that has a class.
+// Holder is a pod, a container, or a volume of a container that has a class.
 type Holder struct {
 	// Namespace of the pod.
 	// +required
@@ -209,6 +215,18 @@ type Holder struct {
 	// Name of the container; absent when the pod as a whole has the class.
 	// +optional
 	Container string `json:"container,omitempty"`
+
+	// Path of the volume in the container; absent when the container or pod has the class.
+	// +optional
+	Volume string `json:"volume,omitempty"`
+
+	// Numbers of the devices that have the limits of a volume, e.g. "253:3".
+	// +optional
+	Device string `json:"device,omitempty"`
+
+	// When the limits of a volume were put in force; absent when that is unknown.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
 
 	// Source of the class: "container", "allocated", "pod" or "default"; "update" if it was changed while the holder ran;
 	// "adopted" if the plugin found the holder running in it.

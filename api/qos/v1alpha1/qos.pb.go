@@ -1645,7 +1645,11 @@ type VolumeAssignments struct {
 	// Path of the volume in the container.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The class of the resource of volume scope. It is empty while the limits of the class are not in force.
-	QosResources  []*Assignment `protobuf:"bytes,2,rep,name=qos_resources,json=qosResources,proto3" json:"qos_resources,omitempty"`
+	QosResources []*Assignment `protobuf:"bytes,2,rep,name=qos_resources,json=qosResources,proto3" json:"qos_resources,omitempty"`
+	// Numbers of the devices that have the limits, e.g. "253:3". Empty while the limits are not in force.
+	Device string `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
+	// Time at which the plugin put the limits in force. Absent if a former process of the plugin did.
+	InForceSince  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=in_force_since,json=inForceSince,proto3" json:"in_force_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1690,6 +1694,20 @@ func (x *VolumeAssignments) GetPath() string {
 func (x *VolumeAssignments) GetQosResources() []*Assignment {
 	if x != nil {
 		return x.QosResources
+	}
+	return nil
+}
+
+func (x *VolumeAssignments) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *VolumeAssignments) GetInForceSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.InForceSince
 	}
 	return nil
 }
@@ -2417,10 +2435,12 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12=\n" +
 	"\rqos_resources\x18\x03 \x03(\v2\x18.qos.v1alpha1.AssignmentR\fqosResources\x129\n" +
-	"\avolumes\x18\x10 \x03(\v2\x1f.qos.v1alpha1.VolumeAssignmentsR\avolumes\"f\n" +
+	"\avolumes\x18\x10 \x03(\v2\x1f.qos.v1alpha1.VolumeAssignmentsR\avolumes\"\xc0\x01\n" +
 	"\x11VolumeAssignments\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12=\n" +
-	"\rqos_resources\x18\x02 \x03(\v2\x18.qos.v1alpha1.AssignmentR\fqosResources\"\xa1\x01\n" +
+	"\rqos_resources\x18\x02 \x03(\v2\x18.qos.v1alpha1.AssignmentR\fqosResources\x12\x16\n" +
+	"\x06device\x18\x03 \x01(\tR\x06device\x12@\n" +
+	"\x0ein_force_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\finForceSince\"\xa1\x01\n" +
 	"\n" +
 	"Assignment\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -2566,32 +2586,33 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	23, // 26: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
 	22, // 27: qos.v1alpha1.ContainerAssignments.volumes:type_name -> qos.v1alpha1.VolumeAssignments
 	23, // 28: qos.v1alpha1.VolumeAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	1,  // 29: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
-	25, // 30: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
-	21, // 31: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
-	33, // 32: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
-	32, // 33: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
-	29, // 34: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
-	30, // 35: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
-	31, // 36: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	31, // 37: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	2,  // 38: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
-	4,  // 39: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
-	14, // 40: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
-	18, // 41: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
-	24, // 42: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	27, // 43: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
-	3,  // 44: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
-	5,  // 45: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
-	15, // 46: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
-	19, // 47: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
-	26, // 48: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	28, // 49: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
-	44, // [44:50] is the sub-list for method output_type
-	38, // [38:44] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	32, // 29: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
+	1,  // 30: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
+	25, // 31: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
+	21, // 32: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
+	33, // 33: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
+	32, // 34: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
+	29, // 35: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
+	30, // 36: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
+	31, // 37: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	31, // 38: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	2,  // 39: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
+	4,  // 40: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
+	14, // 41: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
+	18, // 42: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
+	24, // 43: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	27, // 44: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
+	3,  // 45: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
+	5,  // 46: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
+	15, // 47: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
+	19, // 48: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
+	26, // 49: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	28, // 50: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
+	45, // [45:51] is the sub-list for method output_type
+	39, // [39:45] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_qos_v1alpha1_qos_proto_init() }

@@ -66,9 +66,11 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 	}
 	if err := r.make(ctx, e.Holder, steps); err != nil {
 		r.logFailure(e, steps, err)
+		r.store.NotEnforced(e, err)
 		r.observeSteps(ctx, e, steps)
 		return
 	}
+	r.store.Enforced(id)
 	for _, s := range steps {
 		r.store.Observe(id, s.Resource, s.To)
 	}

@@ -161,6 +161,7 @@ func (s *Store) Finish(e Entry, err error) error {
 		return s.refuse(e.Holder, fmt.Errorf("%s: %w", e, err))
 	}
 
+	s.modify(e.ID, func(r *record) { r.inForce = s.now() })
 	for resource := range s.records[e.ID].observed {
 		s.observe(e.ID, resource, e.Class(resource))
 		s.notify()

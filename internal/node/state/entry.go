@@ -28,6 +28,8 @@ type record struct {
 	// observed has the last observed class for each resource, if it differs from the assigned class. The map is
 	// replaced at each change and never modified.
 	observed map[string]string
+	// inForce is when the classes of the holder were last enforced. It is zero if that is unknown.
+	inForce time.Time
 	// foreign describes for each resource what another program has set, if the holder has no class of the resource. The map
 	// is replaced at each change and never modified.
 	foreign map[string]string
@@ -56,6 +58,8 @@ type Entry struct {
 	Observed map[string]string
 	// Foreign describes for each resource what another program has set, if the holder has no class of the resource.
 	Foreign map[string]string
+	// InForce is when the classes of the holder were last enforced. It is zero if a former process did that.
+	InForce time.Time
 	// Number orders the holders of one owner. The newest holder has the highest number.
 	Number uint64
 	// Started becomes true when the first process of the holder is about to run.
@@ -75,7 +79,7 @@ func (e Entry) ObservedClass(resource string) string {
 func (s *Store) entry(h classes.Holding) Entry {
 	r := s.records[h.ID]
 	return Entry{
-		Holding: h, Created: r.created, Reserved: s.ledger.Reserved(h.ID), Observed: r.observed, Foreign: r.foreign,
+		Holding: h, Created: r.created, Reserved: s.ledger.Reserved(h.ID), Observed: r.observed, Foreign: r.foreign, InForce: r.inForce,
 		Number: r.number, Started: r.started, Stale: r.stale,
 	}
 }
@@ -204,6 +208,13 @@ func (s *Store) SetStartTime(id string, at uint64) (differs bool) {
 		s.modify(id, func(r *record) { r.startTime = at })
 	}
 	return false
+}
+
+// Enforced records that the reconciler has enforced the classes of a holder.
+func (s *Store) Enforced(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.modify(id, func(r *record) { r.inForce = s.now() })
 }
 
 // Observe records that a holder was observed in a class of a resource. If this is the desired class, Observe frees the slots

@@ -66,9 +66,7 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 		if r.pending && !s.records[id].pending {
 			s.accept(r.request.Owner())
 		}
-		if r.refused {
-			s.modify(id, func(r *record) { r.refused = true })
-		}
+		s.modify(id, func(now *record) { now.refused, now.inForce = now.refused || r.refused, r.inForce })
 	}
 	s.changes.Keep(func(id string) bool {
 		_, known := s.ledger.Get(id)

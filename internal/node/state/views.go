@@ -123,13 +123,6 @@ type PodAssignments struct {
 	Containers  []ContainerAssignments
 }
 
-// VolumeAssignments lists the class of a volume.
-type VolumeAssignments struct {
-	// Path is the path of the volume in the container.
-	Path        string
-	Assignments []Reported
-}
-
 // Reported is the class of one resource as the node reports it.
 type Reported struct {
 	classes.Assignment
@@ -167,7 +160,7 @@ func (s *Store) Assignments() []PodAssignments {
 		switch scope := e.Scope(); {
 		case scope == classes.VolumeScope:
 			container := strings.TrimSuffix(e.ID, classes.VolumeID("", e.Volume))
-			volumes[container] = append(volumes[container], VolumeAssignments{e.Volume, e.report(offers).Assignments})
+			volumes[container] = append(volumes[container], s.reportVolume(e, offers))
 		case scope == classes.ContainerScope:
 			pod.Containers = append(pod.Containers, e.report(offers))
 		case e.Number > newest[e.PodUID]:

@@ -3,7 +3,40 @@
 
 package state
 
-import "github.com/qos-nri/qos-nri-plugin/pkg/classes"
+import (
+	"fmt"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// VolumeAssignments lists the class of a volume.
+type VolumeAssignments struct {
+	// Path is the path of the volume in the container.
+	Path        string
+	Assignments []Reported
+	// Device has the numbers of the devices that have the limits, e.g. "253:3". It is empty while the limits are not in force.
+	Device string
+	// InForce is when the limits were put in force. It is zero if they are not in force, or if a former process did that.
+	InForce time.Time
+}
+
+// reportVolume returns what is reported for a volume.
+func (s *Store) reportVolume(e Entry, offers []classes.Offer) VolumeAssignments {
+	v := VolumeAssignments{Path: e.Volume, Assignments: e.report(offers).Assignments}
+	if len(e.Observed) > 0 {
+		return v
+	}
+
+	v.InForce = e.InForce
+	for _, a := range e.Assignments {
+		resource, _ := s.Resource(a.Resource)
+		if locator, ok := resource.Backend.(classes.Locator); ok {
+			v.Device = locator.Device(e.ID)
+		}
+	}
+	return v
+}
 
 // admitVolumes assigns classes to the volumes of a container that is about to be created: to all of them, or to none. The caller
 // holds mu.
@@ -14,7 +47,7 @@ func (s *Store) admitVolumes(container classes.Holder) error {
 		if held, err = s.admit(volume); err != nil {
 			break
 		}
-		s.track(volume.ID, record{})
+		s.trackVolume(volume.ID, false)
 		s.releaseOthers(held, func(r record) bool { return !r.started })
 	}
 
@@ -41,7 +74,7 @@ func (s *Store) StartVolumes(container classes.Holder) ([]Entry, error) {
 			if _, err := s.admit(volume); err != nil {
 				return nil, s.refuse(volume, err)
 			}
-			s.track(volume.ID, record{})
+			s.trackVolume(volume.ID, false)
 		}
 
 		held, _ := s.ledger.Get(volume.ID)
@@ -54,8 +87,7 @@ func (s *Store) StartVolumes(container classes.Holder) ([]Entry, error) {
 	return entries, nil
 }
 
-// adoptVolumes adopts the volumes of an existing container, and assigns the classes that the pod requests. They count as not
-// observed until the reconciler has read the limits from the kernel. The caller holds mu.
+// adoptVolumes adopts the volumes of an existing container, and assigns the classes that the pod requests. The caller holds mu.
 func (s *Store) adoptVolumes(c Existing) (failed []FailedAdoption) {
 	volumes, err := classes.Volumes(c.Holder)
 	if err != nil {
@@ -65,13 +97,31 @@ func (s *Store) adoptVolumes(c Existing) (failed []FailedAdoption) {
 	for _, volume := range volumes {
 		wanted, err := s.catalog.Resolve(volume)
 		s.ledger.Adopt(holding(volume, wanted))
-		s.track(volume.ID, record{started: c.Started})
-		s.observeAll(volume.ID, func(string) string { return classes.SystemDefault })
+		s.trackVolume(volume.ID, c.Started)
 		if err := s.postpone(volume, err); err != nil {
 			failed = append(failed, FailedAdoption{volume, err})
 		}
 	}
 	return failed
+}
+
+// trackVolume creates the record of a volume. It is reported without its class until a hook or the reconciler has enforced or observed
+// the limits. The caller holds mu.
+func (s *Store) trackVolume(id string, started bool) {
+	s.track(id, record{started: started})
+	s.observeAll(id, func(string) string { return classes.SystemDefault })
+}
+
+// NotEnforced records why the class of a running volume is not in force. It is reported as a refusal until the class is in force.
+// Containers and pods are reported in their observed class instead.
+func (s *Store) NotEnforced(e Entry, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if _, known := s.records[e.ID]; known && e.Volume != "" {
+		s.refuseAgain(e.Holder, fmt.Errorf("%s: %w", e, err))
+		s.modify(e.ID, func(r *record) { r.refused = true })
+	}
 }
 
 // releaseVolumes releases the volumes of a container. The caller holds mu.
