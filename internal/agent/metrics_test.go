@@ -38,7 +38,7 @@ func TestEachMetricIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := map[string]bool{}
-	for _, match := range regexp.MustCompile("`(qos_\\w+)").FindAllStringSubmatch(string(page), -1) {
+	for _, match := range regexp.MustCompile("`(qos_\\w+|container_(?:llc|memory)_\\w+)").FindAllStringSubmatch(string(page), -1) {
 		documented[match[1]] = true
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(exported)), slices.Sorted(maps.Keys(documented))); diff != "" {

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -12,31 +13,39 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// usageCollector measures the usage of all classes at each scrape. A series that the kernel does not measure now is missing.
+// usageCollector measures the usage of all classes and monitored containers at each scrape. A series that the kernel does not measure
+// now is missing.
 type usageCollector struct {
 	node *node.Node
-	// descs has the description of each measure, by the name of the measure.
-	descs map[string]*prometheus.Desc
+	// classes and containers have the description of each measure, by the name of the measure.
+	classes, containers map[string]*prometheus.Desc
 }
 
 func newUsageCollector(n *node.Node, kinds []classes.Kind) usageCollector {
-	c := usageCollector{node: n, descs: map[string]*prometheus.Desc{}}
+	c := usageCollector{node: n, classes: map[string]*prometheus.Desc{}, containers: map[string]*prometheus.Desc{}}
 	for _, kind := range kinds {
-		for _, measure := range kind.Measures {
-			labels := []string{"resource", "class"}
-			if measure.Part != "" {
-				labels = append(labels, measure.Part)
-			}
-			c.descs[measure.Name] = prometheus.NewDesc("qos_class_"+measure.Name, measure.Help, labels, nil)
-		}
+		describe(c.classes, "qos_class_", kind.Measures, "resource", "class")
+		describe(c.containers, "container_", kind.Monitored, "namespace", "pod", "container", "class")
 	}
 	return c
 }
 
+func describe(descs map[string]*prometheus.Desc, prefix string, measures []classes.Measure, labels ...string) {
+	for _, measure := range measures {
+		all := slices.Clone(labels)
+		if measure.Part != "" {
+			all = append(all, measure.Part)
+		}
+		descs[measure.Name] = prometheus.NewDesc(prefix+measure.Name, measure.Help, all, nil)
+	}
+}
+
 // Describe implements prometheus.Collector.
 func (c usageCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, desc := range c.descs {
-		ch <- desc
+	for _, descs := range []map[string]*prometheus.Desc{c.classes, c.containers} {
+		for _, desc := range descs {
+			ch <- desc
+		}
 	}
 }
 
@@ -48,17 +57,30 @@ func (c usageCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 
 	for _, class := range sample.Classes {
-		for series, value := range class.Reading {
-			labels, kind := []string{class.Resource, class.Class}, prometheus.GaugeValue
-			if series.Part != "" {
-				labels = append(labels, series.Part)
-			}
-			if series.Cumulative() {
-				kind = prometheus.CounterValue
-			}
-			if desc, known := c.descs[series.Measure]; known {
-				ch <- constMetric(desc, kind, value, labels)
-			}
+		collect(ch, c.classes, class.Reading, class.Resource, class.Class)
+	}
+
+	seen := map[[4]string]bool{}
+	for _, h := range sample.Holders {
+		// Two containers of the same name can run for a moment, and a scrape with a series twice fails as a whole.
+		if name := [4]string{h.Resource, h.PodNamespace, h.PodName, h.Container}; !seen[name] {
+			seen[name] = true
+			collect(ch, c.containers, h.Reading, h.PodNamespace, h.PodName, h.Container, h.Class)
+		}
+	}
+}
+
+func collect(ch chan<- prometheus.Metric, descs map[string]*prometheus.Desc, reading classes.Reading, names ...string) {
+	for series, value := range reading {
+		labels, kind := slices.Clone(names), prometheus.GaugeValue
+		if series.Part != "" {
+			labels = append(labels, series.Part)
+		}
+		if series.Cumulative() {
+			kind = prometheus.CounterValue
+		}
+		if desc, known := descs[series.Measure]; known {
+			ch <- constMetric(desc, kind, value, labels)
 		}
 	}
 }

@@ -26,6 +26,8 @@ type Kind struct {
 	New func(resource string, scope Scope) Backend
 	// Measures has what the backends measure, if they are a ClassMeter or a HolderMeter.
 	Measures []Measure
+	// Monitored has what the backends measure of monitored containers, if they are a Monitor.
+	Monitored []Measure
 }
 
 // BackendConfig is the result of Kind.Parse.

@@ -42,3 +42,18 @@ type HolderMeter interface {
 	// MeasureHolder reads the values of a running target, in any class.
 	MeasureHolder(ctx context.Context, target Holder) (Reading, error)
 }
+
+// Monitor is a ClassMeter that also measures single containers, but only those that are monitored: the kernel can monitor few, and a
+// configuration selects their classes. Its methods may be called at any time.
+type Monitor interface {
+	ClassMeter
+	// Monitors reports whether the live configuration selects the containers of a class. It does no I/O.
+	Monitors(class string) bool
+	// Monitor begins to monitor a container of the class, if the configuration selects the class, and ends the monitoring otherwise. A
+	// container that cannot be monitored runs as before, and Status reports how many there are, and why.
+	Monitor(ctx context.Context, container Holder, class string)
+	// Unmonitor ends the monitoring of the containers for whose IDs keep returns false.
+	Unmonitor(keep func(id string) bool)
+	// MeasureContainer reads the values of a container. The reading is empty if the container is not monitored.
+	MeasureContainer(ctx context.Context, container Holder) (Reading, error)
+}

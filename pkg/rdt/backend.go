@@ -36,6 +36,8 @@ type Backend struct {
 
 	// live is replaced as a whole, so that hooks never wait for a change of configuration.
 	live atomic.Pointer[live]
+
+	monitors monitors
 }
 
 // New returns a backend. It does no I/O.
@@ -46,6 +48,9 @@ func New(opts Options) *Backend {
 	}
 
 	b := &Backend{host: opts.FS, threads: opts.Threads, mount: opts.MountResctrl, log: log}
+	b.monitors = monitors{
+		groups: map[string]string{}, missing: map[string]error{}, counted: map[string]classes.Reading{}, left: map[string]classes.Reading{},
+	}
 	b.live.Store(&live{})
 	return b
 }
@@ -181,6 +186,10 @@ func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 		b.root = before[rootGroup].restrictedTo(wanted[rootGroup])
 	}
 	b.activate(next, reclaim)
+	b.findMonitors(next.machine)
+	if !config.monitored.enabled() {
+		b.Unmonitor(func(string) bool { return false })
+	}
 	return nil
 }
 
@@ -268,7 +277,14 @@ func (b *Backend) Adjust(from, to string) (classes.Adjustment, error) {
 }
 
 // Status implements classes.Backend.
-func (b *Backend) Status() classes.BackendStatus { return b.live.Load().status() }
+func (b *Backend) Status() classes.BackendStatus {
+	now := b.live.Load()
+	status := now.status()
+	if now.machine != nil {
+		status.Conditions = append(status.Conditions, b.monitors.conditions(now.config, now.machine.info)...)
+	}
+	return status
+}
 
 // Schemata returns the kernel's values of each class, one line per schema. The system default is included if the
 // configuration sets the root group.
@@ -287,6 +303,7 @@ type FS interface {
 	WriteFile(path string, data []byte) error
 	Mkdir(path string) error
 	Remove(path string) error
+	Rename(from, to string) error
 	ReadDir(path string) ([]string, error)
 	Mount(source, target, fstype, options string) error
 }
@@ -316,6 +333,7 @@ func Kind(opts Options) classes.Kind {
 		Parse:   ParseConfig,
 		New:     func(string, classes.Scope) classes.Backend { return New(opts) },
 
-		Measures: measures(),
+		Measures:  measures("a class"),
+		Monitored: measures("a container"),
 	}
 }

@@ -38,6 +38,8 @@ type Config struct {
 	partitions []partition
 	// denials has the classes with denyPodAnnotation or denyContainerAnnotation.
 	denials []string
+	// monitored selects the containers that are monitored.
+	monitored monitored
 }
 
 type partition struct {

@@ -11,7 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Enforce implements classes.Backend. It moves all threads of the target to the group, and moves them back if that fails.
+// Enforce implements classes.Backend. It moves all threads of the target to the group, and moves them back if that fails. If the target
+// has a monitoring group, one system call moves the threads in it; the other threads, such as those of "kubectl exec", are moved singly.
 // Before the first instruction of a container, it moves threads only if the runtime has not put the first process into the
 // group, e.g. because its NRI does not support RDT.
 func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to string) error {
@@ -27,12 +28,23 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 		return nil
 	}
 	move := b.newMove(m.tree, target, to)
-	err := move.run(ctx, maxPasses)
+	followed := b.follow(m, target.ID, GroupOf(to))
+	var err error
+	if !followed || !move.done(to) {
+		err = move.run(ctx, maxPasses)
+	}
 	if err == nil && target.Starting {
 		err = move.hasFirst(target)
 	}
+	if err != nil && followed {
+		b.follow(m, target.ID, GroupOf(from))
+	}
 	if err != nil {
 		return move.undo(err, GroupOf(from))
+	}
+
+	if !target.Starting {
+		b.Monitor(ctx, target, to)
 	}
 	if move.begun && target.Starting {
 		b.log.Info("moved a container to its resctrl group, because the container runtime did not", "class", to, "container", target.String())

@@ -24,6 +24,8 @@ const (
 type Info struct {
 	// CLOSIDs is the maximum number of control groups, including the root group. It is the smallest num_closids of all resources.
 	CLOSIDs int
+	// RMIDs is the maximum number of control groups and monitoring groups together. It is 0 if the CPU cannot monitor caches.
+	RMIDs int
 	// Caches has one schema for each cache level that resctrl can divide. Under the mount options cdp and cdpl2, a
 	// level has the CODE and the DATA schema instead.
 	Caches map[Schema]CacheInfo
@@ -91,12 +93,15 @@ func ParseInfo(files map[string][]byte, root Schemata, mbps bool) (Info, error) 
 			if n := parse.count(file); info.CLOSIDs == 0 || n < info.CLOSIDs {
 				info.CLOSIDs = n
 			}
+		case file == "L3_MON/num_rmids":
+			info.RMIDs = parse.count(file)
 		case name == "cbm_mask" && schema.Level() != "":
 			info.Caches[schema] = parse.cache(schema, root.ids(schema))
 		case name == "min_bandwidth" && schema == MB:
 			info.Bandwidth = parse.bandwidth(root, mbps)
 		}
 	}
+	info.CLOSIDs = max(1, info.CLOSIDs) // a CPU that can only monitor has just the root group
 	return info, errors.Join(parse.problems...)
 }
 

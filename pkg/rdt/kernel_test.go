@@ -61,7 +61,7 @@ func (p processes) Threads(classes.Holder) ([]int, error) {
 	return tids, nil
 }
 
-func sleeping(t *testing.T) int {
+func sleeping(t testing.TB) int {
 	t.Helper()
 	sleep := exec.Command("sleep", "10000")
 	must(t, sleep.Start())

@@ -138,8 +138,8 @@ func readMachine(t tree) (*machine, error) {
 	if m.info, err = ParseInfo(files, m.largestBandwidth(), slices.Contains(t.options, "mba_MBps")); err != nil {
 		return nil, err
 	}
-	if len(m.info.Caches) == 0 && m.info.Bandwidth == nil {
-		return nil, unavailable(NoCPUSupport, "resctrl is mounted, but the CPU can neither divide its caches nor limit memory bandwidth")
+	if len(m.info.Caches) == 0 && m.info.Bandwidth == nil && m.info.RMIDs == 0 {
+		return nil, unavailable(NoCPUSupport, "resctrl is mounted, but the CPU can neither divide its caches, nor limit memory bandwidth, nor monitor them")
 	}
 	return m, nil
 }
@@ -153,7 +153,7 @@ func (t tree) readInfo() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, resource := range resources {
 		for _, file := range []string{ // no machine has all of these files
-			"num_closids", "cbm_mask", "min_cbm_bits", "shareable_bits", "sparse_masks", "min_bandwidth", "bandwidth_gran",
+			"num_closids", "cbm_mask", "min_cbm_bits", "shareable_bits", "sparse_masks", "min_bandwidth", "bandwidth_gran", "num_rmids",
 		} {
 			data, err := t.host.ReadFile(t.path("info", resource, file))
 			if err == nil {

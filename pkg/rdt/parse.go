@@ -16,7 +16,7 @@ import (
 // ParseConfig reads an RDT configuration in goresctrl's format. It reports the problems that do not depend on the CPU.
 func ParseConfig(section *classes.Field) classes.BackendConfig {
 	r := reader{config: &Config{}, classes: map[string]int{}}
-	fields := section.Fields("options", "partitions")
+	fields := section.Fields("options", "partitions", "monitoring")
 
 	options := fields["options"].Fields("l2", "l3", "mb")
 	r.config.options.L2.Optional = parseBool(options["l2"].Fields("optional")["optional"])
@@ -25,6 +25,7 @@ func ParseConfig(section *classes.Field) classes.BackendConfig {
 	for _, p := range fields["partitions"].Entries() {
 		r.partition(p)
 	}
+	r.config.monitored = r.monitoring(fields["monitoring"])
 
 	slices.SortFunc(r.config.partitions, func(a, b partition) int { return cmp.Compare(a.name, b.name) })
 	slices.Sort(r.config.denials)

@@ -130,14 +130,14 @@ func TestParseTaskGroup(t *testing.T) {
 	for text, want := range map[string]string{
 		"res:/\nmon:\n": "", "res:qos-gold\nmon:\n": "qos-gold", "res:/qos-gold\nmon:m\n": "qos-gold", "res:g\nmon:m\n": "g",
 	} {
-		if got, err := ParseTaskGroup([]byte(text)); got != want || err != nil {
+		if got, _, err := ParseTaskGroup([]byte(text)); got != want || err != nil {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}
-	if _, err := ParseTaskGroup([]byte("res:\nmon:\n")); !errors.Is(err, errUnmounted) {
+	if _, _, err := ParseTaskGroup([]byte("res:\nmon:\n")); !errors.Is(err, errUnmounted) {
 		t.Errorf("unmounted: %v", err)
 	}
-	if _, err := ParseTaskGroup([]byte("0::/\n")); err == nil {
+	if _, _, err := ParseTaskGroup([]byte("0::/\n")); err == nil {
 		t.Error("took something else")
 	}
 }
@@ -146,7 +146,7 @@ func FuzzParseTaskGroup(f *testing.F) {
 	f.Add([]byte("res:/\nmon:\n"))
 	f.Add([]byte("res:qos-gold\nmon:m\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if group, err := ParseTaskGroup(data); strings.Contains(group, "\n") || errors.Is(err, errUnmounted) && group != "" {
+		if group, _, err := ParseTaskGroup(data); strings.Contains(group, "\n") || errors.Is(err, errUnmounted) && group != "" {
 			t.Errorf("%q: %q, %v", data, group, err)
 		}
 	})

@@ -116,7 +116,7 @@ func TestCLOSIDsOfEmptyGroupsAreReused(t *testing.T) {
 
 func TestUnavailableNamesReasonAndRemedy(t *testing.T) {
 	no, unmounted, readOnly, mbps, noKernel := sim.IntelSpec(), sim.IntelSpec(), sim.IntelSpec(), sim.IntelSpec(), sim.IntelSpec()
-	no.L2, no.L3, no.MB = nil, nil, nil
+	no.L2, no.L3, no.MB, no.RMIDs = nil, nil, nil, 0
 	no.Unmounted, unmounted.Unmounted, noKernel.NoKernel = true, true, true
 	readOnly.ReadOnly, mbps.Options = true, "mba_MBps"
 	amd := sim.AMDSpec()

@@ -19,13 +19,17 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.live.Load()
-	if len(now.effective) == 0 { // no class is configured or draining
+	monitored := now.config != nil && now.config.monitored.enabled()
+	if len(now.effective) == 0 && !monitored { // no class is configured or draining
 		return classes.Drift{}, nil
 	}
 
 	found, err := b.drift(now)
-	if err == nil && len(found) > 0 {
+	switch {
+	case err == nil && len(found) > 0:
 		err = b.reapply(now)
+	case err == nil && monitored:
+		b.findMonitors(now.machine)
 	}
 	if err != nil {
 		b.live.Store(now.refused(err))

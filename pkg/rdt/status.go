@@ -24,6 +24,7 @@ const (
 	ConditionCodeAndData = "CodeAndDataApart"
 	ConditionBandwidth   = "BandwidthExact"
 	ConditionDenials     = "AnnotationDenials"
+	ConditionMonitored   = "ContainersMonitored"
 )
 
 // live is the applied state. It is immutable.

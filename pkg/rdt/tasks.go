@@ -35,35 +35,45 @@ var (
 )
 
 // ParseTaskGroup reads /proc/PID/cpu_resctrl_groups (proc_resctrl_show in the kernel). It returns the name of the
-// thread's control group, which is "" for the root group.
-func ParseTaskGroup(data []byte) (string, error) {
-	line, _, _ := strings.Cut(string(data), "\n")
+// thread's control group, which is "" for the root group, and the name of its monitoring group, which is "" if it has none.
+func ParseTaskGroup(data []byte) (group, monitoring string, err error) {
+	line, rest, _ := strings.Cut(string(data), "\n")
 	group, found := strings.CutPrefix(line, "res:")
 	if !found {
-		return "", fmt.Errorf("cpu_resctrl_groups: %q is not of the form res:GROUP", line)
+		return "", "", fmt.Errorf("cpu_resctrl_groups: %q is not of the form res:GROUP", line)
 	}
 	if group == "" {
-		return "", errUnmounted
+		return "", "", errUnmounted
 	}
-	return strings.TrimPrefix(group, "/"), nil
+
+	line, _, _ = strings.Cut(rest, "\n")
+	return strings.TrimPrefix(group, "/"), strings.TrimPrefix(line, "mon:"), nil
 }
 
 func (t tree) groupOfTask(tid int) (string, error) {
+	group, _, err := t.groupsOfTask(tid)
+	return group, err
+}
+
+// groupsOfTask returns the control group and the monitoring group of a thread. A kernel without CONFIG_PROC_CPU_RESCTRL does not show
+// the monitoring group.
+func (t tree) groupsOfTask(tid int) (group, monitoring string, err error) {
 	proc := path.Join("/proc", strconv.Itoa(tid))
 	data, err := t.host.ReadFile(path.Join(proc, "cpu_resctrl_groups"))
 	switch {
 	case err == nil:
 		return ParseTaskGroup(data)
 	case errors.Is(err, syscall.ESRCH):
-		return "", errEnded
+		return "", "", errEnded
 	case !errors.Is(err, fs.ErrNotExist):
-		return "", err
+		return "", "", err
 	}
 
 	if _, err := t.host.ReadFile(path.Join(proc, "stat")); err != nil {
-		return "", errEnded
+		return "", "", errEnded
 	}
-	return t.scanFor(tid)
+	group, err = t.scanFor(tid)
+	return group, "", err
 }
 
 // scanFor searches the tasks of all groups for a thread. It is for kernels without CONFIG_PROC_CPU_RESCTRL.

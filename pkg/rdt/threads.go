@@ -136,6 +136,16 @@ func (m *move) run(ctx context.Context, passes int) error {
 	return fmt.Errorf("%w %s after %d passes", ErrUnsettled, m.to, passes)
 }
 
+// done reports whether all threads are in the group of the class.
+func (m *move) done(class string) bool {
+	tids, err := m.list()
+	if err != nil {
+		return false
+	}
+	outside, err := m.outside(class)
+	return err == nil && !slices.ContainsFunc(tids, outside)
+}
+
 // pass moves the movable threads that are outside the group m.to. It returns the number of moved threads.
 func (m *move) pass(ctx context.Context) (moved int, err error) {
 	err = m.each(func(tid int, group string) error {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -19,34 +20,63 @@ type counter struct {
 	measure classes.Measure
 }
 
-func counters() []counter {
+// counters returns the counters of what, e.g. "a class".
+func counters(what string) []counter {
 	const cache = "cache_id"
 	return []counter{
-		{"llc_occupancy", classes.Measure{Name: "llc_occupancy_bytes", Part: cache, Help: "Bytes of a last level cache that a class occupies."}},
+		{"llc_occupancy", classes.Measure{Name: "llc_occupancy_bytes", Part: cache, Help: "Bytes of a last level cache that " + what + " occupies."}},
 		{"mbm_total_bytes", classes.Measure{Name: "memory_bandwidth_bytes_total", Part: cache,
-			Help: "Bytes that a class has transferred between a last level cache and memory."}},
+			Help: "Bytes that " + what + " has transferred between a last level cache and memory."}},
 		{"mbm_local_bytes", classes.Measure{Name: "memory_bandwidth_local_bytes_total", Part: cache,
-			Help: "Bytes that a class has transferred between a last level cache and the memory of the same NUMA node."}},
+			Help: "Bytes that " + what + " has transferred between a last level cache and the memory of the same NUMA node."}},
 	}
 }
 
-func measures() (all []classes.Measure) {
-	for _, c := range counters() {
+func measures(what string) (all []classes.Measure) {
+	for _, c := range counters(what) {
 		all = append(all, c.measure)
 	}
 	return all
 }
 
-var _ classes.ClassMeter = (*Backend)(nil)
-
 // MeasureClass implements classes.ClassMeter. The system default is the root group, which has all processes of the host that are in
 // no other group. The reading is empty if the CPU cannot monitor caches, or if the class has no group.
 func (b *Backend) MeasureClass(_ context.Context, class string) (classes.Reading, error) {
+	b.monitors.counting.RLock()
+	defer b.monitors.counting.RUnlock()
 	m := b.live.Load().machine
 	if m == nil {
 		return nil, nil
 	}
-	return m.measure(GroupOf(class))
+
+	reading, err := m.measure(GroupOf(class))
+	for _, id := range b.monitors.in(GroupOf(class)) {
+		part, _ := b.measureMonitor(m, GroupOf(class), id)
+		maps.DeleteFunc(reading, func(series classes.Series, _ float64) bool {
+			_, has := part[series]
+			return !has && b.monitors.has(id, series) // the kernel has left it out of the sum
+		})
+	}
+	b.monitors.addLeft(GroupOf(class), reading)
+	return reading, err
+}
+
+// MeasureContainer implements classes.Monitor. Cumulative values count from the moment at which the container is monitored.
+func (b *Backend) MeasureContainer(_ context.Context, container classes.Holder) (classes.Reading, error) {
+	b.monitors.counting.RLock()
+	defer b.monitors.counting.RUnlock()
+	m := b.live.Load().machine
+	control, exists := b.monitors.of(container.ID)
+	if m == nil || !exists {
+		return nil, nil
+	}
+	return b.measureMonitor(m, control, container.ID)
+}
+
+func (b *Backend) measureMonitor(m *machine, control, id string) (classes.Reading, error) {
+	reading, err := m.measure(monitorPath(control, id))
+	b.monitors.count(id, reading)
+	return reading, err
 }
 
 func (t tree) measure(group string) (classes.Reading, error) {
@@ -66,7 +96,7 @@ func (t tree) measure(group string) (classes.Reading, error) {
 		if !isL3 || err != nil {
 			continue // e.g. counters of energy
 		}
-		for _, c := range counters() {
+		for _, c := range counters("") {
 			data, err := t.host.ReadFile(t.path(group, "mon_data", domain, c.file))
 			if err != nil && !notExist(err) { // the CPU may lack a counter, and a cache disappears with its CPUs
 				problems = append(problems, fmt.Errorf("%s: %w", groupText(group), err))

@@ -53,7 +53,7 @@ func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.C
 		return nil, err
 	}
 	h.meter.Started(e)
-	return h.enforcement(append(volumes, e)...), nil
+	return h.monitoring(e, h.enforcement(append(volumes, e)...)), nil
 }
 
 // Kill ends a container whose start was refused, before its first instruction. Some runtimes start a container although a
@@ -81,10 +81,12 @@ func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error,
 }
 
 // Stop frees the slots of a container that has stopped or is removed. It may be called several times for the same ID, and
-// for unknown IDs. It first reads what the container has used, and waits 0.2 s at most for the kernel.
+// for unknown IDs. It first reads what the container has used, and then ends its monitoring. For each of the two, it waits 0.2 s at most
+// for the kernel.
 func (h *Hooks) Stop(id string) {
 	h.meter.Last(id)
 	h.store.Release(id)
+	reconcile.Unmonitor(h.store)
 }
 
 // StopPod frees the slots of a pod sandbox that has stopped or is removed, and of its containers. It may be called several
@@ -92,6 +94,7 @@ func (h *Hooks) Stop(id string) {
 func (h *Hooks) StopPod(sandboxID string) {
 	h.meter.Last(sandboxID)
 	h.store.ReleasePod(sandboxID)
+	reconcile.Unmonitor(h.store)
 }
 
 // enforcement returns the function that enforces the classes of holders. The function returns the first error, and records all
@@ -109,6 +112,23 @@ func (h *Hooks) enforcement(entries ...state.Entry) func(context.Context) error 
 			}
 		}
 		return first
+	}
+}
+
+// monitoring returns the function that calls enforce, which may be nil, and then begins to monitor a container. It returns enforce itself
+// if the container is not to be monitored.
+func (h *Hooks) monitoring(e state.Entry, enforce func(context.Context) error) func(context.Context) error {
+	if !reconcile.Monitored(h.store, e) {
+		return enforce
+	}
+	return func(ctx context.Context) error {
+		if enforce != nil {
+			if err := enforce(ctx); err != nil {
+				return err
+			}
+		}
+		reconcile.Monitor(ctx, h.store, e)
+		return nil
 	}
 }
 

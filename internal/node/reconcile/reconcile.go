@@ -38,6 +38,7 @@ func (r *Reconciler) reconcileAll(ctx context.Context, moved func(state.Entry, [
 		r.store.Refresh(id)
 		r.reconcile(ctx, id, moved)
 	}
+	r.monitor(ctx)
 
 	if r.runtimeErr != nil && ctx.Err() == nil {
 		r.log.Warn("the runtime does not update containers; retrying", "error", r.runtimeErr)

@@ -41,11 +41,18 @@ func (m *Meter) measure(ctx context.Context) Sample {
 
 func (m *Meter) measureResource(ctx context.Context, resource state.ResourceStatus, entries []state.Entry) (part Sample) {
 	backend, _ := m.store.Resource(resource.Name)
-	switch backend.Backend.(type) {
+	switch meter := backend.Backend.(type) {
+	case classes.Monitor:
+		part.Classes = m.measureClasses(ctx, resource)
+		part.Holders = holdersOf(resource.Name, entries, func(e state.Entry) (classes.Reading, bool) {
+			return m.measureContainer(ctx, meter, e.Holder, resource.Name)
+		})
 	case classes.ClassMeter:
 		part.Classes = m.measureClasses(ctx, resource)
 	case classes.HolderMeter:
-		part.Holders = m.measureHolders(ctx, resource.Name, entries)
+		part.Holders = holdersOf(resource.Name, entries, func(e state.Entry) (classes.Reading, bool) {
+			return m.count(ctx, e.Holder, resource.Name, e.ObservedClass(resource.Name))
+		})
 		part.Classes = m.totalsOf(resource)
 	}
 	return part
@@ -88,16 +95,23 @@ func (m *Meter) measureClasses(ctx context.Context, resource state.ResourceStatu
 	return all
 }
 
-// measureHolders measures the running holders that have a class of a resource.
-func (m *Meter) measureHolders(ctx context.Context, resource string, entries []state.Entry) (all []Holder) {
+// measureContainer measures a container. ok is false if the container is not monitored.
+func (m *Meter) measureContainer(ctx context.Context, monitor classes.Monitor, h classes.Holder, resource string) (_ classes.Reading, ok bool) {
+	call := state.Call{Resource: "usage of " + resource, HolderID: h.ID}
+	what := fmt.Sprintf("measure %s of %s", resource, h)
+	reading, _ := read(ctx, m.store, call, what, func(ctx context.Context) (classes.Reading, error) { return monitor.MeasureContainer(ctx, h) })
+	return reading, len(reading) > 0
+}
+
+// holdersOf measures the running holders that have a class of a resource, in the order of their names.
+func holdersOf(resource string, entries []state.Entry, measure func(state.Entry) (classes.Reading, bool)) (all []Holder) {
 	for _, e := range entries {
 		assigned := slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return a.Resource == resource })
 		if !assigned || !e.Started {
 			continue
 		}
-		class := e.ObservedClass(resource)
-		if reading, ok := m.count(ctx, e.Holder, resource, class); ok {
-			all = append(all, Holder{e.Holder, resource, class, reading})
+		if reading, ok := measure(e); ok {
+			all = append(all, Holder{e.Holder, resource, e.ObservedClass(resource), reading})
 		}
 	}
 	slices.SortFunc(all, func(a, b Holder) int {

@@ -72,6 +72,7 @@ func nodeCases() []nodeCase {
 		{name: "volumes have the limits of their classes, from the start of a container until its end", test: volumes, on: intelV2},
 		{name: "weights stand in the kernel, and the status says whether a disk acts on them", test: weights, on: containerd | crioIntel},
 		{name: "what classes use is what the kernel counts", test: usage, on: containerd},
+		{name: "a monitored container is measured by itself", test: monitored, on: intelV2 | amdV2},
 		{name: "an unknown class or resource is refused with what there is", test: unknownClass, on: everywhere},
 		{name: "a full class is refused until a slot is free", test: fullClass, on: everywhere},
 		{name: "a restarted container is not refused against itself", test: restartedContainer, on: containerd | crioIntel},

@@ -33,7 +33,7 @@ func counterFile(cache int, counter string) string {
 
 // counters returns the files below mon_data of each group.
 func (f *FS) counters() (files []string) {
-	if f.spec.L3 == nil || f.spec.RMIDs == 0 {
+	if f.spec.RMIDs == 0 {
 		return nil
 	}
 	for _, id := range f.spec.Domains {

@@ -108,7 +108,7 @@ func (f *FS) mount(options string) error {
 			return syscall.EINVAL
 		}
 	}
-	if spec.NoKernel || spec.L2 == nil && spec.L3 == nil && spec.MB == nil {
+	if spec.NoKernel || spec.L2 == nil && spec.L3 == nil && spec.MB == nil && spec.RMIDs == 0 {
 		return syscall.ENODEV
 	}
 	m := &mounted{options: strings.Join(wanted, ","), groups: map[string]*group{}}
@@ -119,7 +119,7 @@ func (f *FS) mount(options string) error {
 	}
 	m.addCache("L2", spec.L2, has("cdpl2"))
 	m.addCache("L3", spec.L3, has("cdp"))
-	least := math.MaxInt
+	least := 1 << 16
 	for _, s := range m.schemas {
 		least = min(least, s.closids)
 	}

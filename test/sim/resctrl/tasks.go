@@ -169,7 +169,7 @@ func (f *FS) readProc(elements []string) (string, error) {
 	case "self/mountinfo", "1/mountinfo":
 		return f.mountinfo(), nil
 	case "filesystems":
-		if f.spec.NoKernel || f.spec.L2 == nil && f.spec.L3 == nil && f.spec.MB == nil {
+		if f.spec.NoKernel || f.spec.L2 == nil && f.spec.L3 == nil && f.spec.MB == nil && f.spec.RMIDs == 0 {
 			return "nodev\tsysfs\n", nil
 		}
 		return "nodev\tsysfs\nnodev\tresctrl\n", nil

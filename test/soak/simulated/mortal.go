@@ -92,6 +92,10 @@ func (m *mortal) Remove(path string) error {
 	return m.write("remove", path, func() error { return m.machine.Remove(path) })
 }
 
+func (m *mortal) Rename(from, to string) error {
+	return m.write("rename", from, func() error { return m.machine.Rename(from, to) })
+}
+
 func (m *mortal) Mount(source, target, fstype, options string) error {
 	return m.write("mount", target, func() error { return m.machine.Mount(source, target, fstype, options) })
 }

@@ -1,0 +1,115 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/sim"
+	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+const monitoringFiles = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: k8s.io/rdt
+  rdt: {monitoring: containers}
+`
+
+// monitored returns the threads of each monitoring group, by its path.
+func (f *machine) monitored() map[string]string {
+	groups := map[string]string{}
+	for path, tasks := range f.host.Resctrl().Dump() {
+		if strings.Contains(path, "/mon_groups/") {
+			groups[strings.TrimSuffix(strings.TrimPrefix(path, resctrl.MountPoint+"/"), "/tasks")] = strings.TrimSpace(tasks)
+		}
+	}
+	return groups
+}
+
+func (f *machine) wantMonitored(t *testing.T, when string, want map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(want, f.monitored()); diff != "" {
+		t.Errorf("%s, monitoring groups and their threads (-want +got):\n%s", when, diff)
+	}
+}
+
+// newMonitored creates a container, with its process, and starts it.
+func newMonitored(t *testing.T, files, request string) *machine {
+	t.Helper()
+	spec := resctrl.IntelSpec()
+	f := newMachine(t, sim.New(sim.Options{RDT: &spec}), func(host crashHost) classes.Kind { return rdtOn(t, host) }, files, request)
+	f.restart(t)
+	adjustment := f.create(t, 100)
+	f.host.Cgroups().AddCgroup(machinePath)
+	f.host.Cgroups().AddProcess(machinePath, 100)
+	f.host.Resctrl().AddTask(100, adjustment.ClosID)
+	f.start(t)
+	return f
+}
+
+// TestAContainerIsMonitoredFromItsStartToItsEnd has no classes, and a plugin that is restarted.
+func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
+	f := newMonitored(t, monitoringFiles, "")
+	group := map[string]string{"mon_groups/qos-c1": "100"}
+	f.wantMonitored(t, "after the start", group)
+	f.host.Resctrl().Count("mon_groups/qos-c1", 0, "llc_occupancy", "65536")
+	sample, err := f.Usage(t.Context())
+	if err != nil || len(sample.Holders) != 1 {
+		t.Fatalf("usage of containers: %+v, %v", sample.Holders, err)
+	}
+	if got := sample.Holders[0].Reading[classes.Series{Measure: "llc_occupancy_bytes", Part: "0"}]; got != 65536 || sample.Holders[0].ID != "c1" {
+		t.Errorf("container %s occupies %v bytes", sample.Holders[0].ID, got)
+	}
+
+	f.recover(t)
+	f.wantMonitored(t, "after a restart", group)
+	f.Stop("c1")
+	f.wantMonitored(t, "after the end", map[string]string{})
+
+	f.start(t)
+	f.wantMonitored(t, "after another start", group)
+	f.restart(t)
+	f.Synchronize(nil, nil)
+	f.Reconcile(t.Context())
+	f.wantMonitored(t, "after a restart without the container", map[string]string{})
+}
+
+// TestAContainerThatCannotBeMonitoredStarts has a CPU whose RMIDs are all kept for classes.
+func TestAContainerThatCannotBeMonitoredStarts(t *testing.T) {
+	spec := resctrl.IntelSpec()
+	spec.RMIDs = 8 // one for each class
+	m := sim.New(sim.Options{RDT: &spec})
+	f := newMachine(t, m, func(host crashHost) classes.Kind { return rdtOn(t, host) }, monitoringFiles, "")
+	f.restart(t)
+	f.create(t, 100)
+	f.host.Cgroups().AddCgroup(machinePath)
+	f.host.Cgroups().AddProcess(machinePath, 100)
+	f.host.Resctrl().AddTask(100, "")
+	f.start(t)
+	f.wantMonitored(t, "without RMIDs", map[string]string{})
+
+	resource, _ := f.Resource("k8s.io/rdt")
+	conditions := resource.Status().Conditions
+	if last := conditions[len(conditions)-1]; last.Healthy || !strings.Contains(last.Message, "not monitored: 1") {
+		t.Errorf("status is %+v", conditions)
+	}
+}
+
+// TestAMonitoredContainerIsMonitoredInItsNewClass changes the class of a running container.
+func TestAMonitoredContainerIsMonitoredInItsNewClass(t *testing.T) {
+	f := newMonitored(t, strings.Replace(rdtFiles, "rdt: {", "rdt: {monitoring: containers, ", 1), "rdt=gold")
+	f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
+	f.wantMonitored(t, "after the start", map[string]string{"qos-gold/mon_groups/qos-c1": "100"})
+	f.mustUpdate(t, ownerA, map[string]string{"rdt": "silver"})
+	f.wantMonitored(t, "after an update", map[string]string{"qos-silver/mon_groups/qos-c1": "100"})
+	f.Repair(t.Context())
+	f.wantMonitored(t, "after a repair", map[string]string{"qos-silver/mon_groups/qos-c1": "100"})
+}

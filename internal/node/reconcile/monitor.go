@@ -1,0 +1,107 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// monitorTime limits how long a hook waits until the monitoring of a container has begun or ended. The kernel may take longer; the hook
+// then succeeds without it.
+const monitorTime = 200 * time.Millisecond
+
+// monitors returns the available resources that can monitor containers.
+func monitors(store *state.Store) map[string]classes.Monitor {
+	found := map[string]classes.Monitor{}
+	for _, name := range store.ResourceNames() {
+		resource, _ := store.Resource(name)
+		if monitor, ok := resource.Backend.(classes.Monitor); ok && resource.Unavailable == nil {
+			found[name] = monitor
+		}
+	}
+	return found
+}
+
+// Monitored reports whether a container is to be monitored.
+func Monitored(store *state.Store, e state.Entry) bool {
+	for name, monitor := range monitors(store) {
+		if monitor.Monitors(e.Class(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Monitor begins to monitor a container that is about to start in its classes. It never fails, and waits monitorTime at most.
+func Monitor(ctx context.Context, store *state.Store, e state.Entry) {
+	for name, monitor := range monitors(store) {
+		briefly(ctx, store, state.Call{Resource: "monitoring of " + name, HolderID: e.ID}, func(ctx context.Context) {
+			monitor.Monitor(ctx, e.Holder, e.Class(name))
+		})
+	}
+}
+
+// Unmonitor ends the monitoring of all containers that the store has released. It waits monitorTime at most.
+func Unmonitor(store *state.Store) {
+	for name, monitor := range monitors(store) {
+		briefly(context.Background(), store, state.Call{Resource: "monitoring of " + name}, func(context.Context) { monitor.Unmonitor(known(store)) })
+	}
+}
+
+// briefly makes a call into the kernel, and returns after monitorTime even if the kernel has not answered.
+func briefly(ctx context.Context, store *state.Store, call state.Call, do func(context.Context)) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), observeTime)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer cancel()
+		// The answer does not matter: the next round of the reconciler tries again.
+		_, _ = Await(ctx, store, call, call.Resource, func() (struct{}, error) {
+			do(ctx)
+			return struct{}{}, nil
+		})
+	}()
+	select {
+	case <-done:
+	case <-time.After(monitorTime):
+	}
+}
+
+func known(store *state.Store) func(id string) bool {
+	return func(id string) bool {
+		_, known := store.Get(id)
+		return known
+	}
+}
+
+// monitor brings the monitoring of all running containers into the state that the configuration defines. If not all can be monitored,
+// those that were created first are.
+func (r *Reconciler) monitor(ctx context.Context) {
+	var running []state.Entry
+	for _, id := range r.store.Started() {
+		if e, known := r.store.Get(id); known && e.Scope() == classes.ContainerScope {
+			running = append(running, e)
+		}
+	}
+	slices.SortFunc(running, func(a, b state.Entry) int { return cmp.Compare(a.Number, b.Number) })
+
+	for name, monitor := range monitors(r.store) {
+		call := state.Call{Resource: "monitoring of " + name}
+		_, _ = await(ctx, r, changeTime, call, call.Resource, func(ctx context.Context) (struct{}, error) {
+			monitor.Unmonitor(known(r.store))
+			for _, e := range running {
+				if ctx.Err() == nil {
+					monitor.Monitor(ctx, e.Holder, e.ObservedClass(name))
+				}
+			}
+			return struct{}{}, nil
+		})
+	}
+}

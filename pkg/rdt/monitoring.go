@@ -1,0 +1,380 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// These are the reasons why a container is not monitored.
+var (
+	errNoRMID  = errors.New("all RMIDs for containers are in use")
+	errLimbo   = errors.New("the RMIDs of removed groups are not free yet")
+	errForeign = errors.New("another program has put the container into a resctrl group")
+)
+
+var _ classes.Monitor = (*Backend)(nil)
+
+// monitors has the monitoring groups of this program. Each has the threads of one container, and is in the control group of the
+// container's class. Its name is GroupPrefix with the container's ID.
+type monitors struct {
+	// counting is held for writing while a group is created, moved or removed, and for reading while groups are measured: the counters of
+	// a control group include those of its monitoring groups.
+	counting sync.RWMutex
+
+	mu sync.Mutex // guards the fields below, and is never held during I/O
+	// groups has the control group of each monitoring group, by container ID.
+	groups map[string]string
+	// missing has the reason for each container that should be monitored and is not, by container ID.
+	missing map[string]error
+	// foreign is the number of monitoring groups of other programs.
+	foreign int
+	// counted has the last values of each monitoring group, by container ID.
+	counted map[string]classes.Reading
+	// left has for each control group the cumulative values of the monitoring groups that have left it, less those that came to it.
+	left map[string]classes.Reading
+}
+
+// monitorName returns the name of a container's monitoring group. ok is false if no directory can have the name.
+func monitorName(id string) (name string, ok bool) {
+	return GroupPrefix + id, id != "" && !strings.ContainsAny(id, "/\n") && len(GroupPrefix+id) <= maxFileName
+}
+
+// monitorPath returns the path of a container's monitoring group below resctrl's mount point.
+func monitorPath(control, id string) string { return path.Join(control, "mon_groups", GroupPrefix+id) }
+
+func (m *monitors) of(id string) (control string, exists bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	control, exists = m.groups[id]
+	return control, exists
+}
+
+func (m *monitors) exists(id string) bool {
+	_, exists := m.of(id)
+	return exists
+}
+
+// differs reports whether a container is not monitored as it should be: in the control group to if it is selected, and else not at all.
+func (m *monitors) differs(id string, selected bool, to string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	control, exists := m.groups[id]
+	_, missing := m.missing[id]
+	return exists != selected || exists && control != to || missing
+}
+
+func (m *monitors) set(id, control string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.groups[id] = control
+	delete(m.missing, id)
+}
+
+// drop forgets a container that is not monitored any more. If why is not nil, the container should be monitored.
+func (m *monitors) drop(id string, why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.groups, id)
+	delete(m.counted, id)
+	delete(m.missing, id)
+	if why != nil {
+		m.missing[id] = why
+	}
+}
+
+// free returns the number of RMIDs that monitoring groups of this program can still use. One RMID is kept for each control group that the
+// CPU can have, so that monitoring never prevents a class.
+func (m *monitors) free(info Info) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return info.RMIDs - info.CLOSIDs - m.foreign - len(m.groups)
+}
+
+// Monitors implements classes.Monitor.
+func (b *Backend) Monitors(class string) bool {
+	now := b.live.Load()
+	return now.config != nil && now.config.monitored.has(class)
+}
+
+// Monitor implements classes.Monitor. It begins anew if the group of the container is in the control group of another class.
+func (b *Backend) Monitor(_ context.Context, container classes.Holder, class string) {
+	selected, to := b.Monitors(class), GroupOf(class)
+	if !b.monitors.differs(container.ID, selected, to) {
+		return
+	}
+
+	b.monitors.counting.Lock()
+	defer b.monitors.counting.Unlock()
+	b.unmonitor(container.ID)
+	m := b.live.Load().machine
+	if !selected || m == nil || m.info.RMIDs == 0 {
+		return
+	}
+	if err := b.beginMonitoring(m, container, to); err != nil {
+		b.monitors.drop(container.ID, err)
+		b.log.Debug("cannot monitor a container; retrying", "container", container.String(), "error", err)
+		return
+	}
+	b.monitors.set(container.ID, to)
+}
+
+// beginMonitoring creates the monitoring group of a container and moves all threads of the container to the group.
+func (b *Backend) beginMonitoring(m *machine, container classes.Holder, control string) error {
+	name, ok := monitorName(container.ID)
+	group, monitoring, err := m.groupsOfTask(container.PID)
+	switch {
+	case !ok:
+		return fmt.Errorf("container ID %q cannot be a directory name", container.ID)
+	case err != nil:
+		return fmt.Errorf("process %d: %w", container.PID, err)
+	case group != control, monitoring != "" && monitoring != name:
+		return fmt.Errorf("%w: %s", errForeign, path.Join(group, "mon_groups", monitoring))
+	case b.monitors.free(m.info) <= 0:
+		return errNoRMID
+	}
+
+	group = monitorPath(control, container.ID)
+	if err := m.do(Op{Kind: Create, Group: group}); err != nil && !errors.Is(err, fs.ErrExist) {
+		return orNoRMID(err)
+	}
+	if err := b.fill(m.tree, container, group); err != nil {
+		return errors.Join(err, m.do(Op{Kind: Remove, Group: group}))
+	}
+	return nil
+}
+
+// orNoRMID returns errLimbo or errNoRMID if err is the kernel's error for that.
+func orNoRMID(err error) error {
+	switch {
+	case errors.Is(err, syscall.EBUSY):
+		return fmt.Errorf("%w: %w", errLimbo, err)
+	case errors.Is(err, syscall.ENOSPC):
+		return fmt.Errorf("%w: %w", errNoRMID, err)
+	}
+	return err
+}
+
+// fill moves the threads of a container to its monitoring group, and repeats this until there is no new thread. The kernel refuses
+// threads of other control groups; they stay there.
+func (b *Backend) fill(t tree, container classes.Holder, group string) error {
+	tried := map[int]bool{}
+	list := b.newMove(t, container, "").list
+	for range maxPasses {
+		tids, err := list()
+		if err != nil {
+			return err
+		}
+
+		fresh := slices.DeleteFunc(tids, func(tid int) bool { return tried[tid] })
+		for _, tid := range fresh {
+			tried[tid] = true
+			if err := t.moveTask(tid, group); err != nil && !errors.Is(err, errEnded) && !errors.Is(err, syscall.EINVAL) {
+				return err
+			}
+		}
+		if len(fresh) == 0 {
+			return nil
+		}
+	}
+	return nil // the threads that this container creates all the time have parents in the group
+}
+
+// unmonitor removes the monitoring group of a container. The kernel moves its threads to the control group. The caller holds counting.
+func (b *Backend) unmonitor(id string) {
+	control, exists := b.monitors.of(id)
+	if m := b.live.Load().machine; exists && m != nil {
+		last, _ := m.measure(monitorPath(control, id))
+		err := m.host.Remove(m.path(monitorPath(control, id)))
+		if err != nil && !notExist(err) {
+			b.log.Debug("cannot remove a monitoring group; retrying", "group", monitorPath(control, id), "error", err)
+			return
+		}
+		b.monitors.count(id, last)
+		b.monitors.leave(control, id, 1)
+	}
+	b.monitors.drop(id, nil)
+}
+
+// follow moves the monitoring group of a container to another control group. This one system call also moves all threads in the group.
+// moved is false if there is no group, or if the kernel is older than Linux 6.5 and refuses the move.
+func (b *Backend) follow(m *machine, id, to string) (moved bool) {
+	if !b.monitors.exists(id) {
+		return false
+	}
+	b.monitors.counting.Lock()
+	defer b.monitors.counting.Unlock()
+	from, exists := b.monitors.of(id)
+	if !exists || from == to {
+		return false
+	}
+	if err := m.host.Rename(m.path(monitorPath(from, id)), m.path(monitorPath(to, id))); err != nil {
+		b.log.Debug("cannot move a monitoring group; moving its threads instead", "group", monitorPath(from, id), "error", m.explain(err, ""))
+		return false
+	}
+
+	now, _ := m.measure(monitorPath(to, id))
+	b.monitors.set(id, to)
+	b.monitors.count(id, now)
+	b.monitors.leave(from, id, 1)
+	b.monitors.leave(to, id, -1)
+	return true
+}
+
+// count records the last values of a monitoring group. A value that is missing keeps its last value.
+func (m *monitors) count(id string, reading classes.Reading) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.counted[id] == nil {
+		m.counted[id] = classes.Reading{}
+	}
+	maps.Copy(m.counted[id], reading)
+}
+
+// has reports whether a series of a monitoring group has been counted.
+func (m *monitors) has(id string, series classes.Series) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, counted := m.counted[id][series]
+	return counted
+}
+
+// leave adds the last values of a monitoring group to those that have left a control group. The sign of a group that comes to it is -1.
+func (m *monitors) leave(control, id string, sign float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.left[control] == nil {
+		m.left[control] = classes.Reading{}
+	}
+	for series, value := range m.counted[id] {
+		if series.Cumulative() {
+			m.left[control][series] += sign * value
+		}
+	}
+}
+
+// addLeft adds to the reading of a control group what the monitoring groups that have left it had counted there.
+func (m *monitors) addLeft(control string, reading classes.Reading) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for series := range reading {
+		reading[series] += m.left[control][series]
+	}
+}
+
+// Unmonitor implements classes.Monitor.
+func (b *Backend) Unmonitor(keep func(id string) bool) {
+	for _, id := range b.monitors.ids() {
+		if !keep(id) {
+			b.monitors.counting.Lock()
+			b.unmonitor(id)
+			b.monitors.counting.Unlock()
+		}
+	}
+}
+
+// in returns the IDs of the containers whose monitoring groups are in a control group.
+func (m *monitors) in(control string) (ids []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, at := range m.groups {
+		if at == control {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (m *monitors) ids() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Concat(slices.Collect(maps.Keys(m.groups)), slices.Collect(maps.Keys(m.missing)))
+}
+
+// findMonitors records all monitoring groups that exist: those of a former run of this program, and those that other programs have left.
+// A group in a control group of another program is not ours, whatever its name is.
+func (b *Backend) findMonitors(m *machine) {
+	b.monitors.counting.Lock()
+	defer b.monitors.counting.Unlock()
+	controls, err := m.groupNames()
+	groups, foreign := map[string]string{}, 0
+	for _, control := range controls {
+		names, listErr := m.host.ReadDir(m.path(control, "mon_groups"))
+		if listErr != nil && !notExist(listErr) {
+			err = errors.Join(err, listErr)
+		}
+		for _, name := range names {
+			if id, ours := strings.CutPrefix(name, GroupPrefix); ours && id != "" && (control == rootGroup || isManaged(control)) {
+				groups[id] = control
+			} else {
+				foreign++
+			}
+		}
+	}
+
+	if err != nil {
+		b.log.Debug("cannot list the monitoring groups; retrying", "error", err)
+		return
+	}
+	b.monitors.replace(groups, foreign)
+}
+
+func (m *monitors) replace(groups map[string]string, foreign int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.groups, m.foreign = groups, foreign
+	maps.DeleteFunc(m.counted, func(id string, _ classes.Reading) bool { _, exists := groups[id]; return !exists })
+}
+
+// conditions reports how many containers are monitored, and why others are not.
+func (m *monitors) conditions(config *Config, info Info) []classes.Condition {
+	if config == nil || !config.monitored.enabled() {
+		return nil
+	}
+	condition := classes.Condition{Type: ConditionMonitored, Reason: "CannotMonitor", Message: "the CPU or the kernel cannot monitor caches (info/L3_MON)"}
+	if info.RMIDs == 0 {
+		return []classes.Condition{condition}
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	condition.Healthy, condition.Reason = true, "Monitored"
+	condition.Message = "containers monitored: " + strconv.Itoa(len(m.groups))
+	if len(m.missing) > 0 {
+		reasons := map[string]int{}
+		for _, err := range m.missing {
+			reasons[missingReason(err)]++
+		}
+		var texts []string
+		for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+			texts = append(texts, fmt.Sprintf("%s: %d", reason, reasons[reason]))
+		}
+		condition.Healthy, condition.Reason = false, "NotAllMonitored"
+		condition.Message += fmt.Sprintf("; not monitored: %d (%s); of %d RMIDs, %d are kept for classes, and monitoring groups of other programs use %d",
+			len(m.missing), strings.Join(texts, "; "), info.RMIDs, info.CLOSIDs, m.foreign)
+	}
+	return []classes.Condition{condition}
+}
+
+// missingReason returns the part of an error that is the same for all containers.
+func missingReason(err error) string {
+	for _, reason := range []error{errNoRMID, errLimbo, errForeign, errEnded} {
+		if errors.Is(err, reason) {
+			return reason.Error()
+		}
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}

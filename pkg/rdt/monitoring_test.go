@@ -1,0 +1,398 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+const monitorAll = twoPartitions + "monitoring: containers\n"
+
+// several are simulated containers with one thread each, whose ID is the PID.
+type several struct{ ended map[int]bool }
+
+func (s *several) Threads(h classes.Holder) ([]int, error) {
+	if s.ended[h.PID] {
+		return nil, nil
+	}
+	return []int{h.PID}, nil
+}
+
+// newMonitored applies a configuration, and starts containers "c1" to "cN" with the PIDs 1 to N in a group.
+func newMonitored(t *testing.T, spec sim.Spec, text, group string, n int) (*sim.FS, *Backend, []classes.Holder) {
+	t.Helper()
+	fs := sim.New(spec)
+	b := newBackend(fs, &several{})
+	apply(t, b, text)
+	var containers []classes.Holder
+	for pid := 1; pid <= n; pid++ {
+		fs.AddTask(pid, group)
+		containers = append(containers, classes.Holder{ID: fmt.Sprint("c", pid), Container: "main", PID: pid})
+	}
+	return fs, b, containers
+}
+
+// monitorGroups returns the threads of each monitoring group.
+func monitorGroups(fs *sim.FS) map[string]string {
+	groups := map[string]string{}
+	for path, tasks := range fs.Dump() {
+		if group := strings.TrimSuffix(strings.TrimPrefix(path, sim.MountPoint+"/"), "/tasks"); strings.Contains(group, "mon_groups/") {
+			groups[group] = strings.ReplaceAll(strings.TrimSpace(tasks), "\n", " ")
+		}
+	}
+	return groups
+}
+
+func wantGroups(t *testing.T, fs *sim.FS, want map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(want, monitorGroups(fs)); diff != "" {
+		t.Errorf("monitoring groups and their threads (-want +got):\n%s", diff)
+	}
+}
+
+func containerUses(t *testing.T, b *Backend, h classes.Holder, measure string) any {
+	t.Helper()
+	reading, err := b.MeasureContainer(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if value, has := reading[classes.Series{Measure: measure, Part: "0"}]; has {
+		return value
+	}
+	return nil
+}
+
+func monitoredCondition(t *testing.T, b *Backend) classes.Condition {
+	t.Helper()
+	conditions := b.Status().Conditions
+	at := slices.IndexFunc(conditions, func(c classes.Condition) bool { return c.Type == ConditionMonitored })
+	if at < 0 {
+		t.Fatalf("no condition in %+v", conditions)
+	}
+	return conditions[at]
+}
+
+func TestAMonitoredContainerHasAGroupOfItsOwn(t *testing.T) {
+	for name, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec()} {
+		t.Run(name, func(t *testing.T) {
+			c, b := newContainer(t, spec, "qos-gold")
+			apply(t, b, monitorAll)
+			c.listed = func(c *container, n int) {
+				if n == 0 {
+					c.fork(11, 12) // after the listing
+				}
+			}
+			b.Monitor(t.Context(), target, "gold")
+			wantGroups(t, c.fs, map[string]string{"qos-gold/mon_groups/qos-c": "10 11 12"})
+
+			c.fs.Count("qos-gold/mon_groups/qos-c", 0, "llc_occupancy", "65536")
+			if got := containerUses(t, b, target, "llc_occupancy_bytes"); got != 65536.0 {
+				t.Errorf("the container occupies %v bytes", got)
+			}
+			c.fs.Count("qos-gold/mon_groups/qos-c", 0, "llc_occupancy", "Unavailable")
+			if got := containerUses(t, b, target, "llc_occupancy_bytes"); got != nil {
+				t.Errorf("the container occupies %v bytes, which the kernel does not show", got)
+			}
+			if got := monitoredCondition(t, b); !got.Healthy || got.Message != "containers monitored: 1" {
+				t.Errorf("status is %+v", got)
+			}
+
+			b.Unmonitor(nobody)
+			wantGroups(t, c.fs, map[string]string{})
+			if got := containerUses(t, b, target, "llc_occupancy_bytes"); got != nil {
+				t.Errorf("without a group, the container occupies %v bytes", got)
+			}
+			if got := c.groups(); got[10] != "qos-gold" || got[12] != "qos-gold" {
+				t.Errorf("the threads are in %v", got)
+			}
+		})
+	}
+}
+
+// TestMonitoringFollowsTheConfiguration changes which classes are monitored while containers run.
+func TestMonitoringFollowsTheConfiguration(t *testing.T) {
+	fs, b, cs := newMonitored(t, sim.IntelSpec(), twoPartitions+"monitoring: {containers: [bronze]}", "qos-gold", 1)
+	for _, step := range []struct {
+		text string
+		want map[string]string
+	}{
+		{"monitoring: {containers: [bronze]}", map[string]string{}},
+		{"monitoring: {containers: [bronze, gold]}", map[string]string{"qos-gold/mon_groups/qos-c1": "1"}},
+		{"monitoring: {containers: [system/default]}", map[string]string{}},
+		{"monitoring: containers", map[string]string{"qos-gold/mon_groups/qos-c1": "1"}},
+		{"", map[string]string{}},
+	} {
+		apply(t, b, twoPartitions+step.text)
+		b.Monitor(t.Context(), cs[0], "gold")
+		t.Log(step.text)
+		wantGroups(t, fs, step.want)
+	}
+}
+
+// TestMonitoringNeedsNoClass has a CPU that can only monitor.
+func TestMonitoringNeedsNoClass(t *testing.T) {
+	spec := sim.IntelSpec()
+	spec.L2, spec.L3, spec.MB = nil, nil, nil
+	for name, spec := range map[string]sim.Spec{"the CPU can allocate": sim.IntelSpec(), "the CPU can only monitor": spec} {
+		t.Run(name, func(t *testing.T) {
+			fs, b, cs := newMonitored(t, spec, "monitoring: containers", "", 1)
+			b.Monitor(t.Context(), cs[0], classes.SystemDefault)
+			wantGroups(t, fs, map[string]string{"mon_groups/qos-c1": "1"})
+
+			fs.Unmount()
+			if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) != 1 {
+				t.Fatalf("unmounted: %+v, %v", drift, err)
+			}
+			b.Monitor(t.Context(), cs[0], classes.SystemDefault)
+			wantGroups(t, fs, map[string]string{"mon_groups/qos-c1": "1"})
+			if err := b.Withdraw(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			wantGroups(t, fs, map[string]string{})
+		})
+	}
+}
+
+// TestWithoutFreeRMIDsContainersRunUnmonitored has a CPU with 11 RMIDs, of which 8 are kept for classes, and another program uses one.
+func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
+	for name, limbo := range map[string]bool{"RMIDs become free at once": false, "RMIDs are in limbo for a while": true} {
+		t.Run(name, func(t *testing.T) {
+			spec := sim.IntelSpec()
+			spec.RMIDs, spec.Limbo = 11, limbo
+			fs, b, cs := newMonitored(t, spec, monitorAll, "qos-gold", 4)
+			if err := fs.Mkdir(sim.MountPoint + "/qos-gold/mon_groups/theirs"); err != nil {
+				t.Fatal(err)
+			}
+			repair := func() {
+				if _, err := b.Repair(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for _, c := range cs {
+					b.Monitor(t.Context(), c, "gold")
+				}
+			}
+			repair()
+			theirs := "qos-gold/mon_groups/theirs"
+			wantGroups(t, fs, map[string]string{theirs: "", "qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/qos-c2": "2"})
+			want := classes.Condition{Type: ConditionMonitored, Reason: "NotAllMonitored", Message: "containers monitored: 2; " +
+				"not monitored: 2 (all RMIDs for containers are in use: 2); " +
+				"of 11 RMIDs, 8 are kept for classes, and monitoring groups of other programs use 1"}
+			if diff := cmp.Diff(want, monitoredCondition(t, b)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+
+			// One container ends, and the oldest of the waiting containers gets its RMID.
+			cs = cs[1:]
+			b.Unmonitor(func(id string) bool { return id != "c1" })
+			for i := 0; limbo && i < 5; i++ { // others use up the RMIDs that are kept
+				_ = fs.Mkdir(fmt.Sprintf("%s/x%d", sim.MountPoint, i))
+			}
+			repair()
+			if limbo {
+				if got := monitoredCondition(t, b).Message; !strings.Contains(got, "the RMIDs of removed groups are not free yet: 2") {
+					t.Errorf("in limbo: %s", got)
+				}
+				fs.Drain()
+				repair()
+			}
+			wantGroups(t, fs, map[string]string{theirs: "", "qos-gold/mon_groups/qos-c2": "2", "qos-gold/mon_groups/qos-c3": "3"})
+		})
+	}
+}
+
+// TestARestartAdoptsMonitoringGroups makes a new backend. One of the containers has ended meanwhile.
+func TestARestartAdoptsMonitoringGroups(t *testing.T) {
+	fs, b, cs := newMonitored(t, sim.IntelSpec(), monitorAll, "qos-gold", 2)
+	for _, c := range cs {
+		b.Monitor(t.Context(), c, "gold")
+	}
+	fs.Count("qos-gold/mon_groups/qos-c1", 0, "mbm_total_bytes", "4096")
+	for _, group := range []string{"theirs", "theirs/mon_groups/qos-c7", "qos-gold/mon_groups/c1"} {
+		if err := fs.Mkdir(sim.MountPoint + "/" + group); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	restarted := newBackend(fs, &several{})
+	apply(t, restarted, monitorAll)
+	fs.Inject(nil)
+	restarted.Monitor(t.Context(), cs[0], "gold")
+	if got := containerUses(t, restarted, cs[0], "memory_bandwidth_bytes_total"); got != 4096.0 || fs.Calls() != 0 {
+		t.Errorf("after %d changes, the container has transferred %v bytes", fs.Calls(), got)
+	}
+	restarted.Unmonitor(func(id string) bool { return id == "c1" })
+	wantGroups(t, fs, map[string]string{"qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/c1": "", "theirs/mon_groups/qos-c7": ""})
+}
+
+// TestGroupsThatOthersRemoveAreMadeAgain also has a container that another program monitors.
+func TestGroupsThatOthersRemoveAreMadeAgain(t *testing.T) {
+	fs, b, cs := newMonitored(t, sim.IntelSpec(), monitorAll, "qos-gold", 1)
+	for _, group := range []string{"qos-gold/mon_groups/watched", "theirs"} {
+		if err := fs.Mkdir(sim.MountPoint + "/" + group); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fs.AddTask(2, "qos-gold/mon_groups/watched")
+	fs.AddTask(3, "theirs")
+	cs = append(cs, classes.Holder{ID: "c2", PID: 2}, classes.Holder{ID: "c3", PID: 3})
+	for range 2 {
+		for _, c := range cs {
+			b.Monitor(t.Context(), c, map[string]string{"c3": classes.SystemDefault, "c2": "gold", "c1": "gold"}[c.ID])
+		}
+		wantGroups(t, fs, map[string]string{"qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/watched": "2"})
+
+		if err := fs.Remove(sim.MountPoint + "/qos-gold/mon_groups/qos-c1"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Repair(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := monitoredCondition(t, b).Message; !strings.Contains(got, "another program has put the container into a resctrl group: 2") {
+		t.Error(got)
+	}
+}
+
+// TestAClassCountsWhatMonitoredContainersUse has containers that end or change their class, and counters that are unavailable.
+func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
+	fs, b, cs := newMonitored(t, sim.IntelSpec(), monitorAll, "qos-gold", 2)
+	count := func(group, value string) { fs.Count(group, 0, "mbm_total_bytes", value) }
+	want := func(gold, bronze any) {
+		t.Helper()
+		for class, want := range map[string]any{"gold": gold, "bronze": bronze} {
+			value, has := measured(t, b, class)[classes.Series{Measure: "memory_bandwidth_bytes_total", Part: "0"}]
+			if want == nil && has || want != nil && value != want {
+				t.Errorf("%s has %v, %v; want %v", class, value, has, want)
+			}
+		}
+	}
+	for _, c := range cs {
+		b.Monitor(t.Context(), c, "gold")
+	}
+	count("qos-gold", "1000")
+	count("qos-gold/mon_groups/qos-c1", "200")
+	count("qos-gold/mon_groups/qos-c2", "30")
+	want(1230.0, 0.0)
+
+	count("qos-gold/mon_groups/qos-c2", "Unavailable") // the kernel leaves it out of the sum
+	want(nil, 0.0)
+	count("qos-gold/mon_groups/qos-c2", "40")
+	want(1240.0, 0.0)
+
+	if err := b.Enforce(t.Context(), cs[0], "gold", "bronze"); err != nil {
+		t.Fatal(err)
+	}
+	want(1240.0, 0.0)
+	if got := containerUses(t, b, cs[0], "memory_bandwidth_bytes_total"); got != 200.0 {
+		t.Errorf("after the change of its class, the container has transferred %v bytes", got)
+	}
+	count("qos-bronze/mon_groups/qos-c1", "205")
+	want(1240.0, 5.0)
+
+	b.Unmonitor(nobody)
+	want(1240.0, 5.0)
+}
+
+func calls(fs *sim.FS, fault func(sim.Call) *sim.Fault) *[]string {
+	made := &[]string{}
+	fs.Inject(func(c sim.Call) *sim.Fault {
+		*made = append(*made, strings.TrimSpace(c.Op+" "+c.Path+" "+c.Data))
+		if fault == nil {
+			return nil
+		}
+		return fault(c)
+	})
+	return made
+}
+
+// TestAMonitoredContainerChangesItsClassByOneRename has a second process that was started by "kubectl exec" in the old class.
+func TestAMonitoredContainerChangesItsClassByOneRename(t *testing.T) {
+	c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
+	apply(t, b, monitorAll)
+	b.Monitor(t.Context(), target, "gold")
+	c.fork(10, 12)
+	made := calls(c.fs, nil)
+	if err := b.Enforce(t.Context(), target, "gold", "bronze"); err != nil {
+		t.Fatal(err)
+	}
+	wantGroups(t, c.fs, map[string]string{"qos-bronze/mon_groups/qos-c": "10 11 12"})
+	from, to := sim.MountPoint+"/qos-gold/mon_groups/qos-c", sim.MountPoint+"/qos-bronze/mon_groups/qos-c"
+	if diff := cmp.Diff([]string{"rename " + from + " " + to}, *made); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
+	}
+
+	c.fs.AddTask(20, "qos-bronze")
+	c.tids = append(c.tids, 20)
+	if err := b.Enforce(t.Context(), target, "bronze", "gold"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"qos-gold"}, slices.Compact(slices.Sorted(maps.Values(c.groups())))); diff != "" {
+		t.Errorf("groups of the threads (-want +got):\n%s", diff)
+	}
+}
+
+// TestWithoutRenameTheThreadsAreMovedSingly has a kernel before Linux 6.5.
+func TestWithoutRenameTheThreadsAreMovedSingly(t *testing.T) {
+	c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
+	apply(t, b, monitorAll)
+	b.Monitor(t.Context(), target, "gold")
+	calls(c.fs, func(call sim.Call) *sim.Fault {
+		if call.Op == "rename" {
+			return &sim.Fault{Errno: syscall.EPERM}
+		}
+		return nil
+	})
+	if err := b.Enforce(t.Context(), target, "gold", "bronze"); err != nil {
+		t.Fatal(err)
+	}
+	wantGroups(t, c.fs, map[string]string{"qos-bronze/mon_groups/qos-c": "10 11"})
+}
+
+// TestAFailedChangeOfClassMovesTheGroupBack has a thread outside of the monitoring group that the kernel does not move.
+func TestAFailedChangeOfClassMovesTheGroupBack(t *testing.T) {
+	c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
+	apply(t, b, monitorAll)
+	b.Monitor(t.Context(), target, "gold")
+	c.fs.AddTask(20, "qos-gold")
+	c.tids = append(c.tids, 20)
+	calls(c.fs, func(call sim.Call) *sim.Fault {
+		if call.Op == "write" {
+			return &sim.Fault{Errno: syscall.EPERM}
+		}
+		return nil
+	})
+	if err := b.Enforce(t.Context(), target, "gold", "bronze"); err == nil {
+		t.Error("no error")
+	}
+	wantGroups(t, c.fs, map[string]string{"qos-gold/mon_groups/qos-c": "10 11"})
+}
+
+func TestMonitoringIsConfiguredByClass(t *testing.T) {
+	for text, want := range map[string]string{
+		"monitoring: yes":                        `monitoring: is "yes"`,
+		"monitoring: pods":                       `monitoring: is "pods"; write containers for all containers`,
+		"monitoring: {pods: [gold]}":             "monitoring.pods",
+		"monitoring: {containers: []}":           "monitoring: selects no container",
+		"monitoring: {}":                         "monitoring: selects no container",
+		"monitoring:":                            "monitoring: selects no container",
+		"monitoring: [gold]":                     "monitoring",
+		"monitoring: {containers: gold}":         "monitoring.containers",
+		"monitoring: {containers: [silver]}":     `monitoring.containers[0]: "silver" is no class of this section`,
+		"monitoring: {containers: [gold, gold]}": "monitoring.containers[1]: lists the class a second time",
+	} {
+		if _, err := parseConfig(twoPartitions + text); err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "\n") > 0 {
+			t.Errorf("%s: %v, want one problem with %q", text, err, want)
+		}
+	}
+}
