@@ -1,0 +1,107 @@
+{{- /*
+A node belongs to the pool whose nodeLabels it has. Of two such pools the more specific one counts: the one that has all labels of
+the other one, and more. Nodes of no pool belong to the pool "default", which has no labels.
+*/}}
+
+{{- /* qos.has returns "true" if the labels .all have each of the labels .some. */}}
+{{- define "qos.has" }}
+{{- $has := true }}
+{{- range $key, $value := .some }}
+{{- if not (and (hasKey $.all $key) (eq (get $.all $key) $value)) }}{{ $has = false }}{{ end }}
+{{- end }}
+{{- ternary "true" "" $has }}
+{{- end }}
+
+{{- /* qos.checkPools fails if two pools have the same name, or if a node can fit two pools of which neither is more specific. */}}
+{{- define "qos.checkPools" }}
+{{- range $i, $a := .Values.pools }}
+{{- range $b := slice $.Values.pools (add1 $i) }}
+{{- if eq $a.name $b.name }}{{ fail (printf "pools: two pools have the name %q; rename one of them" $a.name) }}{{ end }}
+{{- $both := merge (dict) $a.nodeLabels $b.nodeLabels }}
+{{- $fits := include "qos.has" (dict "all" $both "some" $b.nodeLabels) }}
+{{- $same := and (eq (len $both) (len $a.nodeLabels)) (eq (len $both) (len $b.nodeLabels)) }}
+{{- $decided := false }}
+{{- range $.Values.pools }}
+{{- if and (eq (len .nodeLabels) (len $both)) (include "qos.has" (dict "all" $both "some" .nodeLabels)) }}{{ $decided = true }}{{ end }}
+{{- end }}
+{{- if and $fits (or $same (not $decided)) }}
+{{- $labels := list }}
+{{- range $key, $value := $both }}{{ $labels = append $labels (printf "%s=%s" $key $value) }}{{ end }}
+{{- fail (printf "pools: a node with the labels %s fits both %q and %q, and neither pool is more specific; give one of them all nodeLabels of the other and one more, or add a pool with exactly these labels" (join ", " $labels) $a.name $b.name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /*
+qos.affinity returns the node affinity that leaves the nodes of more specific pools to these: {"terms": […]}. A term of an affinity
+is a conjunction, and a node must match one term. For each more specific pool, each term gets one of the labels that the node must
+not have.
+*/}}
+{{- define "qos.affinity" }}
+{{- $labels := .labels }}
+{{- $terms := list (list) }}
+{{- range .pools }}
+{{- if and (gt (len .nodeLabels) (len $labels)) (include "qos.has" (dict "all" .nodeLabels "some" $labels)) }}
+{{- $more := omit .nodeLabels "" }}
+{{- range $key, $_ := $labels }}{{ $more = omit $more $key }}{{ end }}
+{{- $next := list }}
+{{- range $term := $terms }}
+{{- $excluded := false }}
+{{- range $key, $value := $more }}
+{{- if has (dict "key" $key "operator" "NotIn" "values" (list $value)) $term }}{{ $excluded = true }}{{ end }}
+{{- end }}
+{{- if $excluded }}
+{{- $next = append $next $term }}
+{{- else }}
+{{- range $key, $value := $more }}
+{{- $next = append $next (append $term (dict "key" $key "operator" "NotIn" "values" (list $value))) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $terms = $next }}
+{{- end }}
+{{- end }}
+{{- $selectors := list }}
+{{- range $terms }}
+{{- if . }}{{ $selectors = append $selectors (dict "matchExpressions" .) }}{{ end }}
+{{- end }}
+{{- dict "terms" $selectors | toJson }}
+{{- end }}
+
+{{- /* qos.plugin prints the DaemonSet and the class files of the pool .pool. */}}
+{{- define "qos.plugin" }}
+{{- $values := .root.Values }}
+{{- $suffix := ternary "" (printf "-%s" .pool.name) (eq .pool.name "default") }}
+{{- $nodes := dict "qos.noderesource.dev/nodes" .pool.name }}
+
+{{- $files := .pool.classFiles | default (dict "classes.yaml" (.root.Files.Get "files/kubernetes/classes.yaml")) }}
+{{- if $values.resetClasses }}
+{{- $files = (index (include "qos.objects" (dict "root" .root "file" "uninstall/no-classes.yaml") | fromJson).items 0).data }}
+{{- end }}
+{{- $classes := dict "apiVersion" "v1" "kind" "ConfigMap" "metadata" (dict "name" (printf "qos-classes%s" $suffix)) "data" $files }}
+{{- include "qos.print" (dict "root" .root "object" $classes) }}
+
+{{- range (include "qos.objects" (dict "root" .root "file" "kubernetes/daemonset.yaml") | fromJson).items }}
+{{- $pod := .spec.template }}
+{{- $_ := set .metadata "name" (printf "%s%s" .metadata.name $suffix) }}
+{{- $_ = set .metadata "labels" (merge (dict) .metadata.labels $nodes) }}
+{{- $_ = set .spec.selector "matchLabels" (merge (dict) .spec.selector.matchLabels $nodes) }}
+{{- $_ = set $pod.metadata "labels" (merge (dict) $pod.metadata.labels $nodes) }}
+{{- include "qos.daemonset" (dict "root" $.root "object" .) }}
+{{- include "qos.kubelet" (dict "root" $.root "volumes" $pod.spec.volumes) }}
+{{- $_ = set $pod.spec "nodeSelector" (merge (dict) $.pool.nodeLabels $pod.spec.nodeSelector) }}
+{{- with (include "qos.affinity" (dict "labels" $.pool.nodeLabels "pools" $values.pools) | fromJson).terms }}
+{{- $_ = set $pod.spec "affinity" (dict "nodeAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" .))) }}
+{{- end }}
+{{- range $pod.spec.volumes }}
+{{- if eq .name "classes" }}{{ $_ = set .configMap "name" $classes.metadata.name }}{{ end }}
+{{- end }}
+{{- if $values.followAnnotations }}
+{{- range $pod.spec.containers }}
+{{- if eq .name "plugin" }}{{ $_ = set . "args" (append .args "--api-socket-group=65521") }}{{ end }}
+{{- end }}
+{{- end }}
+{{- include "qos.print" (dict "root" $.root "object" .) }}
+{{- end }}
+{{- end }}

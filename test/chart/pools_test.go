@@ -1,0 +1,184 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// pools are the labels of node pools, by name.
+type pools map[string]map[string]string
+
+// values returns the values of the chart with these pools, whose class files have their names.
+func (p pools) values(t *testing.T) string {
+	t.Helper()
+	var list []any
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		list = append(list, map[string]any{"name": name, "nodeLabels": p[name], "classFiles": map[string]string{"classes.yaml": "# " + name}})
+	}
+	values, err := json.Marshal(map[string]any{"pools": list, "nodeSelector": map[string]string{"all": "yes"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(values)
+}
+
+// pluginDaemons returns the DaemonSets of the plugin by their pools.
+func (o objects) pluginDaemons(t *testing.T) map[string]*appsv1.DaemonSet {
+	t.Helper()
+	found := map[string]*appsv1.DaemonSet{}
+	for name, object := range o {
+		if !strings.HasPrefix(name, "DaemonSet qos-nri-plugin") {
+			continue
+		}
+		daemons := &appsv1.DaemonSet{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, daemons, true); err != nil {
+			t.Fatal(err)
+		}
+		found[daemons.Labels["qos.noderesource.dev/nodes"]] = daemons
+	}
+	return found
+}
+
+// runsOn reports whether the pods of a DaemonSet may run on a node with labels, as the DaemonSet controller decides it.
+func runsOn(t *testing.T, daemons *appsv1.DaemonSet, node map[string]string) bool {
+	t.Helper()
+	matches, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: daemons.Spec.Template.Spec}).Match(
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: node}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return matches
+}
+
+// nodes returns nodes with each combination of the labels of the pools, another value of each and none.
+func (p pools) nodes() []map[string]string {
+	values := map[string][]string{}
+	for _, labelled := range p {
+		for key, value := range labelled {
+			if !slices.Contains(values[key], value) {
+				values[key] = append(values[key], value)
+			}
+		}
+	}
+	all := []map[string]string{{"kubernetes.io/os": "linux", "all": "yes"}}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		for _, node := range slices.Clone(all) {
+			for _, value := range append(values[key], "other") {
+				next := maps.Clone(node)
+				next[key] = value
+				all = append(all, next)
+			}
+		}
+	}
+	return all
+}
+
+// most returns the pool with the most labels of those that a node fits.
+func (p pools) most(node map[string]string) string {
+	found := "default"
+	for name, labelled := range p {
+		if labels.SelectorFromSet(labelled).Matches(labels.Set(node)) && len(labelled) > len(p[found]) {
+			found = name
+		}
+	}
+	return found
+}
+
+func TestEachNodeBelongsToTheMostSpecificPool(t *testing.T) {
+	for name, p := range map[string]pools{
+		"none":  {},
+		"one":   {"large": {"kind": "large"}},
+		"apart": {"large": {"kind": "large"}, "small": {"kind": "small"}},
+		"nested": {"large": {"kind": "large"}, "disks": {"kind": "large", "disk": "nvme"},
+			"one": {"kind": "large", "disk": "nvme", "host": "a"}},
+		"two more labels":             {"large": {"kind": "large"}, "disks": {"kind": "large", "disk": "nvme", "zone": "a"}},
+		"pairs":                       {"a": {"kind": "large", "disk": "nvme"}, "b": {"kind": "large", "disk": "hdd"}, "c": {"kind": "small", "disk": "nvme"}},
+		"the pool of both is there":   {"large": {"kind": "large"}, "disks": {"disk": "nvme"}, "both": {"kind": "large", "disk": "nvme"}},
+		"an empty value and no label": {"empty": {"kind": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			daemons := chartObjects(t, namespace, p.values(t)).pluginDaemons(t)
+			if len(daemons) != len(p)+1 {
+				t.Fatalf("there are %d DaemonSets", len(daemons))
+			}
+			for _, node := range p.nodes() {
+				var got []string
+				for _, pool := range slices.Sorted(maps.Keys(daemons)) {
+					if runsOn(t, daemons[pool], node) {
+						got = append(got, pool)
+					}
+				}
+				if want := p.most(node); !slices.Equal(got, []string{want}) {
+					t.Errorf("a node with %v gets the plugin from the pools %q, want %s", node, got, want)
+				}
+			}
+			for pool, d := range daemons {
+				if runsOn(t, d, map[string]string{"kubernetes.io/os": "windows", "all": "yes"}) || runsOn(t, d, map[string]string{"kubernetes.io/os": "linux"}) {
+					t.Errorf("the DaemonSet of %s runs on nodes that nodeSelector does not select", pool)
+				}
+			}
+		})
+	}
+}
+
+func TestEachPoolHasItsOwnClassFilesAndPods(t *testing.T) {
+	p := pools{"large": {"kind": "large"}, "small": {"kind": "small"}}
+	found := chartObjects(t, namespace, p.values(t))
+	daemons := found.pluginDaemons(t)
+	for pool, suffix := range map[string]string{"default": "", "large": "-large", "small": "-small"} {
+		d := daemons[pool]
+		at := slices.IndexFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "classes" })
+		files := found["ConfigMap "+d.Spec.Template.Spec.Volumes[at].ConfigMap.Name]
+		data, err := json.Marshal(files.Object["data"])
+		if err != nil || files.GetName() != "qos-classes"+suffix || pool != "default" && !strings.Contains(string(data), "# "+pool) {
+			t.Errorf("the pool %s has class files %s: %s (%v)", pool, files.GetName(), data, err)
+		}
+		selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+		for other, o := range daemons {
+			if matches := selector.Matches(labels.Set(o.Spec.Template.Labels)); err != nil || matches != (other == pool) {
+				t.Errorf("the DaemonSet of %s selects pods of %s: %t (%v)", pool, other, matches, err)
+			}
+		}
+	}
+}
+
+func TestPoolsThatANodeCouldFitAlikeAreRefused(t *testing.T) {
+	const remedy = "neither pool is more specific; give one of them all nodeLabels of the other and one more, or add a pool with exactly these labels"
+	for name, test := range map[string]struct {
+		pools
+		labels string
+	}{
+		"different labels": {pools{"a": {"kind": "large"}, "b": {"disk": "nvme"}}, "disk=nvme, kind=large"},
+		"the same labels":  {pools{"a": {"kind": "large"}, "b": {"kind": "large"}}, "kind=large"},
+		"some in common":   {pools{"a": {"kind": "large", "zone": "a"}, "b": {"kind": "large", "disk": "nvme"}}, "disk=nvme, kind=large, zone=a"},
+		"the third is more specific than both need": {
+			pools{"a": {"kind": "large"}, "b": {"disk": "nvme"}, "c": {"kind": "large", "disk": "nvme", "zone": "a"}}, "disk=nvme, kind=large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := helmTemplate(t, namespace, test.values(t))
+			want := fmt.Sprintf("pools: a node with the labels %s fits both %q and %q, and %s", test.labels, "a", "b", remedy)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("the error is %v, want %s", err, want)
+			}
+		})
+	}
+	_, err := helmTemplate(t, namespace, `{pools: [
+		{name: a, nodeLabels: {kind: large}, classFiles: {a.yaml: x}}, {name: a, nodeLabels: {kind: small}, classFiles: {a.yaml: x}}]}`)
+	if err == nil || !strings.Contains(err.Error(), `pools: two pools have the name "a"; rename one of them`) {
+		t.Errorf("two pools of one name: %v", err)
+	}
+}

@@ -1,0 +1,216 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package chart_test
+
+import (
+	"bytes"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	chartv2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// root is the checkout.
+const root = "../.."
+
+// namespace is that of the manifests.
+const namespace = "qos-system"
+
+// objects are manifests by kind and name.
+type objects map[string]*unstructured.Unstructured
+
+func (o objects) add(t *testing.T, manifest []byte) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict(manifest, &object.Object); err != nil {
+		t.Fatalf("%v:\n%s", err, manifest)
+	}
+	if object.Object == nil {
+		return
+	}
+	name := object.GetKind() + " " + object.GetName()
+	if o[name] != nil {
+		t.Errorf("%s is there twice", name)
+	}
+	o[name] = object
+}
+
+// loadChart reads the chart, once.
+var loadChart = sync.OnceValues(func() (*chartv2.Chart, error) {
+	slog.SetLogLoggerLevel(slog.LevelWarn) // Helm logs each symbolic link
+	return loader.LoadDir(filepath.Join(root, "deploy/chart"))
+})
+
+// helmTemplate renders the chart into files, like "helm template" with a file of values.
+func helmTemplate(t *testing.T, inNamespace, values string) (map[string]string, error) {
+	t.Helper()
+	given := map[string]any{}
+	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := loadChart()
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := common.ReleaseOptions{Name: "qos", Namespace: inNamespace, IsInstall: true}
+	all, err := util.ToRenderValues(loaded, given, release, common.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(loaded, all)
+}
+
+// chartObjects returns the objects that the chart installs with values. Those of "helm test" are none of them.
+func chartObjects(t *testing.T, inNamespace, values string) objects {
+	t.Helper()
+	files, err := helmTemplate(t, inNamespace, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := objects{}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasSuffix(name, "NOTES.txt") || strings.Contains(name, "/tests/") {
+			continue
+		}
+		for manifest := range strings.SplitSeq(files[name], "\n---\n") {
+			found.add(t, []byte(manifest))
+		}
+	}
+	return found
+}
+
+// kustomized returns the objects of kustomizations.
+func kustomized(t *testing.T, dirs ...string) objects {
+	t.Helper()
+	found := objects{}
+	for _, dir := range dirs {
+		resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "deploy", dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, resource := range resources.Resources() {
+			data, err := resource.AsYAML()
+			if err != nil {
+				t.Fatal(err)
+			}
+			found.add(t, data)
+		}
+	}
+	return found
+}
+
+// asTheChart makes the differences that are meant: Helm creates the namespace, a DaemonSet is for the nodes of one pool, and Helm keeps
+// the CRDs.
+func (o objects) asTheChart() objects {
+	delete(o, "Namespace qos-system")
+	if daemons := o["DaemonSet qos-nri-plugin"]; daemons != nil {
+		for _, path := range []string{"metadata.labels", "spec.selector.matchLabels", "spec.template.metadata.labels"} {
+			fields := append(strings.Split(path, "."), "qos.noderesource.dev/nodes")
+			_ = unstructured.SetNestedField(daemons.Object, "default", fields...)
+		}
+	}
+	for _, object := range o {
+		if object.GetKind() == "CustomResourceDefinition" {
+			annotations := map[string]string{"helm.sh/resource-policy": "keep"}
+			maps.Copy(annotations, object.GetAnnotations())
+			object.SetAnnotations(annotations)
+		}
+	}
+	return o
+}
+
+// text returns the objects as YAML, in the order of their kinds and names.
+func (o objects) text(t *testing.T) string {
+	t.Helper()
+	var text bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		data, err := yaml.Marshal(o[name].Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text.WriteString("# " + name + "\n" + string(data) + "---\n")
+	}
+	return text.String()
+}
+
+// sameText compares texts without empty lines: kustomize puts some into texts that it prints in several lines.
+var sameText = cmp.Comparer(func(a, b string) bool {
+	empty := regexp.MustCompile(`\n+`)
+	return a == b || empty.ReplaceAllString(a, "\n") == empty.ReplaceAllString(b, "\n")
+})
+
+// The values that have the effect of further kustomizations.
+func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
+	for values, dirs := range map[string][]string{
+		"":                                {"kubernetes"},
+		"{evictions: true}":               {"kubernetes", "kubernetes-eviction"},
+		"{followAnnotations: true}":       {"kubernetes-follow-annotations"},
+		"{metricsProxy: {enabled: true}}": {"kubernetes", "kubernetes-metrics"},
+		"{policies: {enabled: true}}":     {"kubernetes", "policies"},
+		"{policies: {enabled: true, namespaces: labelled}}": {"kubernetes", "policies-opt-in"},
+		"{policies: {boundEnvironments: true}}":             {"kubernetes", "policies-environments"},
+	} {
+		t.Run(values, func(t *testing.T) {
+			want, got := kustomized(t, dirs...).asTheChart(), chartObjects(t, namespace, values)
+			if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
+				t.Errorf("objects (-kustomize +chart):\n%s", diff)
+			}
+			for name, object := range want {
+				if got[name] == nil {
+					continue
+				}
+				if diff := cmp.Diff(object.Object, got[name].Object, sameText); diff != "" {
+					t.Errorf("%s (-kustomize +chart):\n%s", name, diff)
+				}
+			}
+		})
+	}
+}
+
+// Objects, subjects of bindings and the namespaces that policies leave out are those of the release.
+func TestTheChartIsInstalledIntoAnyNamespace(t *testing.T) {
+	const all = "{evictions: true, metricsProxy: {enabled: true}, policies: {enabled: true}, podMonitor: {enabled: true}, dashboard: {enabled: true}}"
+	usual, other := chartObjects(t, namespace, all).text(t), chartObjects(t, "elsewhere", all).text(t)
+	if diff := cmp.Diff(strings.ReplaceAll(usual, namespace, "elsewhere"), other); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestHelmTestAsksThePluginWithoutRights(t *testing.T) {
+	files, err := helmTemplate(t, namespace, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := objects{}
+	pod.add(t, []byte(files["qos-nri-plugin/templates/tests/status.yaml"]))
+	spec, _, _ := unstructured.NestedMap(pod["Pod qos-test-status"].Object, "spec")
+	if spec["automountServiceAccountToken"] != false || spec["hostPID"] != nil {
+		t.Errorf("the pod has rights: %v", spec)
+	}
+	publisher, _, _ := unstructured.NestedSlice(chartObjects(t, namespace, "")["DaemonSet qos-publisher"].Object, "spec", "template", "spec", "containers")
+	container := spec["containers"].([]any)[0].(map[string]any)
+	for _, key := range []string{"image", "imagePullPolicy"} {
+		if want := publisher[0].(map[string]any)[key]; container[key] != want {
+			t.Errorf("%s is %v, want %v", key, container[key], want)
+		}
+	}
+	if !slices.Contains(container["command"].([]any), "--api-socket=/run/qos-nri-plugin/read/qos.sock") {
+		t.Errorf("the command is %v", container["command"])
+	}
+}
