@@ -25,6 +25,7 @@ const clusters = 2
 // seconds is about how long the slow tests take. Others take seconds.
 var seconds = map[string]int{
 	"TestDaemonSet": 380, "TestPrograms": 370, "TestNoOrderStopsPodsThatAskForNothing": 300, "TestRequests": 90, "TestTheShimIsSmall": 80,
+	"TestChart": 80,
 }
 
 // divide returns the tests of each of n clusters, so that all clusters take about the same time. There are fewer clusters than n if
