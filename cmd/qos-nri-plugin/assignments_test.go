@@ -52,6 +52,7 @@ pods:
       name: k8s.io/blockio
       requestedBy: ""
       source: SOURCE_UNSPECIFIED
+    volumes: []
   name: web
   namespace: default
   qosResources:

@@ -58,6 +58,7 @@ container:
     name: k8s.io/blockio
     requestedBy: ""
     source: SOURCE_UNSPECIFIED
+  volumes: []
 `}},
 		{"names the containers of a pod for a wrong one", []string{"kube-system/agent", "mian", "rdt=bronze"}, answer{
 			Code: 1, Errors: "Error: pod kube-system/agent has no container \"mian\"; its containers: main, side\n",
