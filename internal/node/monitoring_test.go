@@ -69,6 +69,9 @@ func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
 		t.Errorf("container %s occupies %v bytes", sample.Holders[0].ID, got)
 	}
 
+	f.restart(t)
+	f.Reconcile(t.Context())
+	f.wantMonitored(t, "after a restart, before the runtime has reported its containers", group)
 	f.recover(t)
 	f.wantMonitored(t, "after a restart", group)
 	f.Stop("c1")

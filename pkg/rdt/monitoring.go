@@ -96,12 +96,21 @@ func (m *monitors) drop(id string, why error) {
 	}
 }
 
-// free returns the number of RMIDs that monitoring groups of this program can still use. One RMID is kept for each control group that the
-// CPU can have, so that monitoring never prevents a class.
-func (m *monitors) free(info Info) int {
+// free returns the number of RMIDs that the monitoring group of a container can still use. One RMID is kept for each control group that
+// the CPU can have, for classes. Another one is kept for each container that waits for an RMID, if this container does not.
+func (m *monitors) free(info Info, id string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return info.RMIDs - info.CLOSIDs - m.foreign - len(m.groups)
+	free := info.RMIDs - info.CLOSIDs - m.foreign - len(m.groups)
+	if m.missing[id] != nil {
+		return free
+	}
+	for _, why := range m.missing {
+		if errors.Is(why, errNoRMID) || errors.Is(why, errLimbo) {
+			free--
+		}
+	}
+	return free
 }
 
 // Monitors implements classes.Monitor.
@@ -117,23 +126,53 @@ func (b *Backend) Monitor(_ context.Context, container classes.Holder, class str
 		return
 	}
 
-	b.monitors.counting.Lock()
-	defer b.monitors.counting.Unlock()
-	b.unmonitor(container.ID)
-	m := b.live.Load().machine
-	if !selected || m == nil || m.info.RMIDs == 0 {
-		return
+	m, err := b.setMonitored(container, selected, to)
+	if err == nil && m != nil { // without the lock, because a container can have many threads, and the sums of classes stay the same
+		err = b.fill(m.tree, container, monitorPath(to, container.ID))
 	}
-	if err := b.beginMonitoring(m, container, to); err != nil {
-		b.monitors.drop(container.ID, err)
+	if err != nil {
+		b.withoutMonitoring(container.ID, to, err)
 		b.log.Debug("cannot monitor a container; retrying", "container", container.String(), "error", err)
-		return
 	}
-	b.monitors.set(container.ID, to)
 }
 
-// beginMonitoring creates the monitoring group of a container and moves all threads of the container to the group.
-func (b *Backend) beginMonitoring(m *machine, container classes.Holder, control string) error {
+// setMonitored creates the monitoring group of a container if the container is selected, and else removes it. m is nil if no group was
+// created.
+func (b *Backend) setMonitored(container classes.Holder, selected bool, to string) (m *machine, err error) {
+	b.monitors.counting.Lock()
+	defer b.monitors.counting.Unlock()
+	m = b.live.Load().machine
+	if !b.monitors.differs(container.ID, selected, to) { // another caller was faster
+		return nil, nil
+	}
+	if !selected || b.monitors.exists(container.ID) {
+		b.unmonitor(container.ID)
+	}
+	if !selected || m == nil || m.info.RMIDs == 0 {
+		return nil, nil
+	}
+
+	if err := b.createMonitor(m, container, to); err != nil {
+		return nil, err
+	}
+	b.monitors.set(container.ID, to)
+	return m, nil
+}
+
+// withoutMonitoring removes the monitoring group that a container has in a control group, and records why.
+func (b *Backend) withoutMonitoring(id, control string, why error) {
+	b.monitors.counting.Lock()
+	defer b.monitors.counting.Unlock()
+	if at, exists := b.monitors.of(id); exists && at == control {
+		b.unmonitor(id)
+	}
+	if !b.monitors.exists(id) {
+		b.monitors.drop(id, why)
+	}
+}
+
+// createMonitor creates the monitoring group of a container.
+func (b *Backend) createMonitor(m *machine, container classes.Holder, control string) error {
 	name, ok := monitorName(container.ID)
 	group, monitoring, err := m.groupsOfTask(container.PID)
 	switch {
@@ -143,18 +182,15 @@ func (b *Backend) beginMonitoring(m *machine, container classes.Holder, control 
 		return fmt.Errorf("process %d: %w", container.PID, err)
 	case group != control, monitoring != "" && monitoring != name:
 		return fmt.Errorf("%w: %s", errForeign, path.Join(group, "mon_groups", monitoring))
-	case b.monitors.free(m.info) <= 0:
+	case b.monitors.free(m.info, container.ID) <= 0:
 		return errNoRMID
 	}
 
-	group = monitorPath(control, container.ID)
-	if err := m.do(Op{Kind: Create, Group: group}); err != nil && !errors.Is(err, fs.ErrExist) {
-		return orNoRMID(err)
+	err = m.do(Op{Kind: Create, Group: monitorPath(control, container.ID)})
+	if errors.Is(err, fs.ErrExist) {
+		return nil
 	}
-	if err := b.fill(m.tree, container, group); err != nil {
-		return errors.Join(err, m.do(Op{Kind: Remove, Group: group}))
-	}
-	return nil
+	return orNoRMID(err)
 }
 
 // orNoRMID returns errLimbo or errNoRMID if err is the kernel's error for that.

@@ -170,7 +170,9 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := sim.IntelSpec()
 			spec.RMIDs, spec.Limbo = 11, limbo
-			fs, b, cs := newMonitored(t, spec, monitorAll, "qos-gold", 4)
+			fs, b, cs := newMonitored(t, spec, monitorAll, "qos-gold", 5)
+			late := cs[4]
+			cs = cs[:4]
 			if err := fs.Mkdir(sim.MountPoint + "/qos-gold/mon_groups/theirs"); err != nil {
 				t.Fatal(err)
 			}
@@ -192,9 +194,10 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 
-			// One container ends, and the oldest of the waiting containers gets its RMID.
+			// One container ends, and the oldest of the waiting containers gets its RMID, not one that starts now.
 			cs = cs[1:]
 			b.Unmonitor(func(id string) bool { return id != "c1" })
+			b.Monitor(t.Context(), late, "gold")
 			for i := 0; limbo && i < 5; i++ { // others use up the RMIDs that are kept
 				_ = fs.Mkdir(fmt.Sprintf("%s/x%d", sim.MountPoint, i))
 			}

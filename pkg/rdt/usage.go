@@ -41,7 +41,7 @@ func measures(what string) (all []classes.Measure) {
 
 // MeasureClass implements classes.ClassMeter. The system default is the root group, which has all processes of the host that are in
 // no other group. The reading is empty if the CPU cannot monitor caches, or if the class has no group.
-func (b *Backend) MeasureClass(_ context.Context, class string) (classes.Reading, error) {
+func (b *Backend) MeasureClass(ctx context.Context, class string) (classes.Reading, error) {
 	b.monitors.counting.RLock()
 	defer b.monitors.counting.RUnlock()
 	m := b.live.Load().machine
@@ -51,6 +51,9 @@ func (b *Backend) MeasureClass(_ context.Context, class string) (classes.Reading
 
 	reading, err := m.measure(GroupOf(class))
 	for _, id := range b.monitors.in(GroupOf(class)) {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		part, _ := b.measureMonitor(m, GroupOf(class), id)
 		maps.DeleteFunc(reading, func(series classes.Series, _ float64) bool {
 			_, has := part[series]

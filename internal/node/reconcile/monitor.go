@@ -42,7 +42,7 @@ func Monitored(store *state.Store, e state.Entry) bool {
 // Monitor begins to monitor a container that is about to start in its classes. It never fails, and waits monitorTime at most.
 func Monitor(ctx context.Context, store *state.Store, e state.Entry) {
 	for name, monitor := range monitors(store) {
-		briefly(ctx, store, state.Call{Resource: "monitoring of " + name, HolderID: e.ID}, func(ctx context.Context) {
+		briefly(ctx, store, state.Call{Resource: "monitoring of " + name}, func(ctx context.Context) {
 			monitor.Monitor(ctx, e.Holder, e.Class(name))
 		})
 	}
@@ -74,7 +74,11 @@ func briefly(ctx context.Context, store *state.Store, call state.Call, do func(c
 	}
 }
 
+// known returns a function that reports whether a container may exist. Before the runtime has reported its containers, each may.
 func known(store *state.Store) func(id string) bool {
+	if !store.EverSynchronized() {
+		return func(string) bool { return true }
+	}
 	return func(id string) bool {
 		_, known := store.Get(id)
 		return known
