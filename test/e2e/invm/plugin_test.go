@@ -153,20 +153,25 @@ func (c *container) inGroup(group string) error {
 	if err != nil {
 		return err
 	}
-	if len(strings.Fields(string(processes))) == 0 {
-		return fmt.Errorf("no processes in %s", c.cgroup())
-	}
+	alive := 0
 	for _, process := range strings.Fields(string(processes)) {
 		groups, err := os.ReadFile(filepath.Join("/proc", process, "cpu_resctrl_groups"))
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has ended, as those do that the OCI runtime starts
+		}
 		if err != nil {
 			return err
 		}
+		alive++
 		if first, _, _ := strings.Cut(string(groups), "\n"); first != groupLine(group) {
 			return fmt.Errorf("process %s: %q, want %q", process, first, groupLine(group))
 		}
 		if err := threadsInGroup(process, group); err != nil {
 			return err
 		}
+	}
+	if alive == 0 {
+		return fmt.Errorf("no processes in %s", c.cgroup())
 	}
 	return nil
 }
@@ -175,6 +180,9 @@ func (c *container) inGroup(group string) error {
 func threadsInGroup(process, group string) error {
 	directory := filepath.Join("/proc", process, "task")
 	threads, err := os.ReadDir(directory)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // the process has ended
+	}
 	if err != nil {
 		return err
 	}
