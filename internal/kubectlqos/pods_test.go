@@ -138,14 +138,14 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"its annotation has a key that is not known", aPod("p").on("n1").annotated("qos.noderesource.dev/pods", "rdt=gold").running().
 			reported(corev1.ConditionFalse, "AnnotationIgnored", "annotation …; in effect: main: k8s.io/rdt bronze (default)", "12:55:00"), "main=bronze/default", nil,
 			"p | main | k8s.io/rdt | - | bronze | default\n" +
-				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods requests nothing; write qos.noderesource.dev/pod or container.qos.noderesource.dev/<container>"},
+				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods requests nothing; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"},
 		{"its class is another one, which is not because of the annotation with the key that is not known", aPod("p").on("n1").
 			annotated("qos.noderesource.dev/pods", "rdt=gold").annotated(podKey, "vendor.example/disk=fast").running().
 			reported(corev1.ConditionFalse, "AnnotationIgnored", "annotation …; in effect: main: k8s.io/rdt bronze (default)", "12:40:00"), "main=bronze/default",
 			func(t *testing.T, r *rig) { r.addPodResource(t, "vendor.example/disk", true) },
 			"p | <pod> | vendor.example/disk | fast | <system default> | pod | NotFollowed: the class was requested after the container started, and is not applied yet\n" +
 				"p | main | k8s.io/rdt | - | bronze | default\n" +
-				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods requests nothing; write qos.noderesource.dev/pod or container.qos.noderesource.dev/<container>"},
+				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods requests nothing; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"},
 		{"its annotation changed, and nobody follows", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
 			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)["followsAnnotations"] = false })
 		}, "p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the container started; without --follow-annotations of qos-kubelet-shim, the request applies only to new pods"},

@@ -118,7 +118,7 @@ func TestCondition(t *testing.T) {
 			"an annotation with an unknown key is reported, also without any class",
 			observed{pod: annotated(podWith("main"), "qos.noderesource.dev/pods"), assignments: assigned()},
 			"False AnnotationIgnored: annotation qos.noderesource.dev/pods requests nothing; " +
-				"write qos.noderesource.dev/pod or container.qos.noderesource.dev/<container>",
+				"write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>",
 		},
 		{
 			"an annotation for an ephemeral container is not reported",

@@ -13,11 +13,13 @@ import (
 
 func TestAnnotationsThatRequestNothing(t *testing.T) {
 	const noContainer, noRequest = " names no container of the pod; its containers are main, side",
-		" requests nothing; write qos.noderesource.dev/pod or container.qos.noderesource.dev/<container>"
+		" requests nothing; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"
 	for _, c := range []struct{ key, container, want string }{
 		{"container.qos.noderesource.dev/main", "", ""},
 		{"container.qos.noderesource.dev/mian", "mian", noContainer},
 		{"containers.qos.noderesource.dev/main", "", noRequest},
+		{"volumes.qos.noderesource.dev/main", "", ""},
+		{"volumes.qos.noderesource.dev/mian", "mian", noContainer},
 		{"qos.noderesource.dev/pod", "", ""},
 		{"qos.noderesource.dev/pods", "", noRequest},
 		{"qos.noderesource.dev/main", "", noRequest},
