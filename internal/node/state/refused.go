@@ -45,7 +45,7 @@ type Refused struct {
 	First, Last time.Time
 }
 
-// Refused returns recent refusals, sorted by namespace, pod and container.
+// Refused returns recent refusals, sorted by namespace, pod, container and volume.
 func (s *Store) Refused() []Refused {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,6 +54,7 @@ func (s *Store) Refused() []Refused {
 		return cmp.Or(
 			strings.Compare(a.PodNamespace, b.PodNamespace), strings.Compare(a.PodName, b.PodName),
 			strings.Compare(a.Owner.PodUID, b.Owner.PodUID), strings.Compare(a.Owner.Container, b.Owner.Container),
+			strings.Compare(a.Owner.Volume, b.Owner.Volume),
 		)
 	})
 }

@@ -98,6 +98,24 @@ func TestTheNewestThousandRefusalsAreReported(t *testing.T) {
 	}
 }
 
+func TestRefusalsOfVolumesAreSorted(t *testing.T) {
+	f := newFixture()
+	for _, path := range []string{"/d", "/b", "/a", "/c"} {
+		volume := container("a-1", "")
+		volume.Volume = path
+		_ = f.Refuse(volume, classes.ErrSharedDisk)
+	}
+	for range 20 {
+		paths := ""
+		for _, r := range f.Refused() {
+			paths += r.Owner.Volume
+		}
+		if paths != "/a/b/c/d" {
+			t.Fatalf("volumes in the order %s", paths)
+		}
+	}
+}
+
 func TestTheMessageOfARefusalIsOneLine(t *testing.T) {
 	f := newFixture()
 	e, err := f.AdmitPod(pod("a-1", "net=high"))
