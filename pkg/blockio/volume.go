@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"regexp"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/moby/sys/mountinfo"
@@ -18,10 +19,22 @@ import (
 
 // volume is a volume as the container has it.
 type volume struct {
-	path  string
-	mount *mountinfo.Info
-	disks []disk
+	target classes.Holder
+	mount  *mountinfo.Info
+	disks  []disk
 }
+
+// isWhole reports whether the volume is, or is a directory of, a volume of the pod that is a whole filesystem. The kubelet mounts the
+// whole filesystem for the pod before it mounts a subPath of it. The argument has the mounts of PID 1.
+func (v volume) isWhole(mounts []*mountinfo.Info) bool {
+	dir := "/pods/" + v.target.PodUID + "/volumes/"
+	return v.mount.Root == "/" || slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool {
+		return isSame(m, v.mount) && m.Root == "/" && strings.Contains(m.Mountpoint, dir)
+	})
+}
+
+// isSame reports whether two mounts have the same filesystem.
+func isSame(a, b *mountinfo.Info) bool { return a.Major == b.Major && a.Minor == b.Minor }
 
 // limit returns limits for each disk of the volume.
 func (v volume) limit(limits value) values {
@@ -80,7 +93,7 @@ func (f *finder) find(target classes.Holder) (volume, error) {
 		return volume{}, fmt.Errorf("find the disk of the volume: %w", err)
 	}
 
-	found := volume{path: target.Volume}
+	found := volume{target: target}
 	for _, mount := range mounts {
 		if mount.Mountpoint == target.Volume {
 			found.mount = mount // the last one hides the others
@@ -109,13 +122,13 @@ var volumeDir = regexp.MustCompile(`/pods/[^/]+/(?:volumes|volume-subpaths)/|/pl
 func (f *finder) checkShared(v volume) error {
 	mounts, err := f.mountsOf(1)
 	if err != nil {
-		return fmt.Errorf("find what shares the disk of %s: %w", v.path, err)
+		return fmt.Errorf("find what shares the disk of %s: %w", v.target.Volume, err)
 	}
-	ofNode := mountsOfNode(f.host, mounts)
+	ofNode, isWhole := mountsOfNode(f.host, mounts), v.isWhole(mounts)
 
 	for _, other := range mounts {
-		isWhole := other.Major == v.mount.Major && other.Minor == v.mount.Minor && v.mount.Root == "/" && !slices.Contains(ofNode, other)
-		if isWhole || volumeDir.MatchString(other.Mountpoint) {
+		isVolume := isWhole && isSame(other, v.mount) && !slices.Contains(ofNode, other)
+		if isVolume || volumeDir.MatchString(other.Mountpoint) {
 			continue
 		}
 		disks, err := f.disksOf(other)
@@ -125,7 +138,7 @@ func (f *finder) checkShared(v volume) error {
 		for _, disk := range disks {
 			if slices.Contains(v.disks, disk) {
 				return fmt.Errorf("%w: disk %s of %s also has %s of the node; use a class with sharedDisk: limit, or remove the request",
-					classes.ErrSharedDisk, disk, v.path, other.Mountpoint)
+					classes.ErrSharedDisk, disk, v.target.Volume, other.Mountpoint)
 			}
 		}
 	}
