@@ -207,7 +207,9 @@ func (v *podView) volumeRows(c containerView) (rows []podRow) {
 	volumes, err := classes.Volumes(requestOf(v.offers, v.pod, c))
 	var refused *classes.RequestError
 	if errors.As(err, &refused) {
-		return []podRow{v.refusedRow(c, refused.Resource, refused)}
+		row := v.refusedRow(c, refused.Resource, refused)
+		row.RequestedBy = keyText(refused.Key)
+		return []podRow{row}
 	}
 
 	for _, volume := range volumes {

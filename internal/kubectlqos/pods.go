@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 type podsCommand struct {
@@ -67,7 +69,8 @@ func newVolumesCommand(c *cluster) *cobra.Command {
 		Aliases: []string{"volume", "vol"},
 		Short:   "Show the classes of volumes, and the devices that have their limits",
 		Long: `volumes shows a line for each volume for which a pod requests a class: the requested class, the class whose limits are
-in force, the numbers of the devices that have them, since when, and why the two classes differ.
+in force, the numbers of the devices that have them, since when, and why the two classes differ. A request that the node refuses as a
+whole has one line without a volume.
 
 Documents (-o json, yaml, …) have the "items" of "kubectl qos pods" with volume, device and since.`,
 		Example: `  kubectl qos volumes -A
@@ -206,7 +209,9 @@ func (o *podsCommand) showFirst(rows []podRow, namespace string) error {
 
 func (o *podsCommand) changed(rows []podRow) []podRow {
 	if o.volumes {
-		rows = slices.DeleteFunc(rows, func(row podRow) bool { return row.Volume == "" })
+		rows = slices.DeleteFunc(rows, func(row podRow) bool {
+			return row.Volume == "" && !strings.HasPrefix(row.RequestedBy, classes.VolumeKeyPrefix) // has no request, not even a wrong one
+		})
 	}
 	return changed(&o.shown, rows, func(row *podRow) (key, text string) {
 		return fmt.Sprint(row.Namespace, "/", row.Pod, " ", row.Container, " ", row.Volume, " ", row.Resource), fmt.Sprint(o.cells(row))
@@ -245,7 +250,7 @@ func (o *podsCommand) cells(row *podRow) []string {
 	}
 	if o.volumes {
 		cells = []string{
-			row.Pod, row.Container, row.Volume, classText(row.Requested), effective, orNothing(row.Device), sinceText(row.Since),
+			row.Pod, row.Container, orNothing(row.Volume), classText(row.Requested), effective, orNothing(row.Device), sinceText(row.Since),
 			orNothing(row.Resource), orNothing(row.Node), why,
 		}
 	}
