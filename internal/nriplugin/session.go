@@ -115,8 +115,9 @@ func (s *session) CreateContainer(
 		return nil, nil, err
 	}
 	adjust, err = adjustmentOf(adjustment, assignments)
-	if adjust != nil && s.leaving.Err() != nil {
-		err = fmt.Errorf("%s: %w", containerOf(p, c), errLeaving) // there is no hook StartContainer to enforce its classes
+	volumes, _ := classes.Volumes(h)
+	if s.leaving.Err() != nil && (adjust != nil || len(volumes) > 0) {
+		err = fmt.Errorf("%s: %w", h, errLeaving) // there is no hook StartContainer to enforce its classes
 	}
 	if err != nil {
 		s.plugin.node.Stop(c.GetId())
