@@ -96,6 +96,9 @@ func (s *Store) adoptVolumes(c Existing) (failed []FailedAdoption) {
 
 	for _, volume := range volumes {
 		wanted, err := s.catalog.Resolve(volume)
+		if err != nil && !c.Started {
+			continue // StartVolumes refuses the start
+		}
 		s.ledger.Adopt(holding(volume, wanted))
 		s.trackVolume(volume.ID, c.Started)
 		if err := s.postpone(volume, err); err != nil {

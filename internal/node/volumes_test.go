@@ -1,0 +1,53 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package node_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
+)
+
+const (
+	volumeIO    = "test.example/volume"
+	volumeFiles = `
+apiVersion: qos.noderesource.dev/v1alpha1
+kind: QOSClassConfig
+resources:
+- name: test.example/cache
+  classes: [{name: gold}]
+  test: {names: [gold]}
+- name: test.example/volume
+  scope: volume
+  classes: [{name: gold}, {name: rare, capacity: 1}]
+  test: {names: [gold, rare]}
+`
+)
+
+// newVolumeFixture returns a node with classes for containers and for volumes, and the backend for volumes.
+func newVolumeFixture(t *testing.T) (*fixture, *nodetest.Backend) {
+	t.Helper()
+	backends := map[string]*nodetest.Backend{cache: nodetest.NewBackend(), volumeIO: nodetest.NewBackend()}
+	f := newFixtureOf(t, nodetest.Kind("test", []classes.Scope{classes.ContainerScope, classes.VolumeScope}, backends))
+	f.restart(t)
+	f.mustConfigure(t, volumeFiles)
+	return f, backends[volumeIO]
+}
+
+// withVolumes returns a container of a pod that requests classes for the volumes of the container.
+func withVolumes(id, request string) classes.Holder {
+	return in(pod("p-"+id, map[string]string{classes.VolumeKeyPrefix + "main": request}), container(id))
+}
+
+func TestAContainerThatWasCreatedBeforeDoesNotStartWithAVolumeOfUnknownClass(t *testing.T) {
+	f, _ := newVolumeFixture(t)
+	c := withVolumes("c1", "/data=lead")
+	f.Synchronize(nil, []state.Existing{{Holder: c}})
+	if _, err := f.StartContainer(c); !errors.Is(err, classes.ErrUnknownClass) {
+		t.Errorf("the start returned %v", err)
+	}
+}
