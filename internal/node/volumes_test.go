@@ -7,6 +7,8 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
@@ -49,5 +51,31 @@ func TestAContainerThatWasCreatedBeforeDoesNotStartWithAVolumeOfUnknownClass(t *
 	f.Synchronize(nil, []state.Existing{{Holder: c}})
 	if _, err := f.StartContainer(c); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Errorf("the start returned %v", err)
+	}
+}
+
+func TestVolumesOfARefusedStartAreEnforcedIfTheContainerRuns(t *testing.T) {
+	f, volumes := newVolumeFixture(t)
+	c := withVolumes("c1", "/data=gold")
+	c.PID = 1
+	c.PodAnnotations[classes.ContainerKeyPrefix+"main"] = "test.example/cache=lead"
+	f.Synchronize(nil, nil)
+	if _, err := f.StartContainer(c); !errors.Is(err, classes.ErrUnknownClass) {
+		t.Fatalf("the start returned %v", err)
+	}
+	f.Reconcile(t.Context())
+	if diff := cmp.Diff(map[string]string{"c1:/data": "gold"}, volumes.Enforced()); diff != "" {
+		t.Errorf("classes of volumes (-want +got):\n%s", diff)
+	}
+}
+
+func TestARefusedVolumeFreesTheOtherVolumesOfItsContainer(t *testing.T) {
+	f, _ := newVolumeFixture(t)
+	f.Synchronize(nil, nil)
+	if _, err := f.StartContainer(withVolumes("c1", "/a=rare,/b=lead")); !errors.Is(err, classes.ErrUnknownClass) {
+		t.Errorf("the start returned %v", err)
+	}
+	if got := f.InUse(volumeIO, "rare"); got != 0 {
+		t.Errorf("%d slots are in use", got)
 	}
 }

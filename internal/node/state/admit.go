@@ -101,6 +101,7 @@ func (s *Store) Start(h classes.Holder) (Entry, error) {
 		s.adoptRecorded(Existing{Holder: h}, has)
 	} else if !known {
 		if err := s.adoptStarting(h); err != nil {
+			s.endEnforcing(h.ID)
 			return Entry{}, err
 		}
 	}

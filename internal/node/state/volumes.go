@@ -59,7 +59,7 @@ func (s *Store) admitVolumes(container classes.Holder) error {
 
 // StartVolumes records the process of a container that is about to start, for the volumes of the container. The caller must then
 // enforce the classes of the volumes and call Finish for each of them. If the container was created while the plugin was away,
-// StartVolumes admits its volumes first.
+// StartVolumes admits its volumes first, all of them or none.
 func (s *Store) StartVolumes(container classes.Holder) ([]Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,6 +72,7 @@ func (s *Store) StartVolumes(container classes.Holder) ([]Entry, error) {
 	for _, volume := range volumes {
 		if _, known := s.ledger.Get(volume.ID); !known {
 			if _, err := s.admit(volume); err != nil {
+				s.releaseVolumes(container.ID)
 				return nil, s.refuse(volume, err)
 			}
 			s.trackVolume(volume.ID, false)
@@ -124,6 +125,16 @@ func (s *Store) NotEnforced(e Entry, err error) {
 	if _, known := s.records[e.ID]; known && e.Volume != "" {
 		s.refuseAgain(e.Holder, fmt.Errorf("%s: %w", e, err))
 		s.modify(e.ID, func(r *record) { r.refused = true })
+	}
+}
+
+// endEnforcing records that no hook enforces the classes of a container's volumes. The reconciler enforces them if the runtime starts
+// the container nevertheless. The caller holds mu.
+func (s *Store) endEnforcing(containerID string) {
+	for id := range s.records {
+		if classes.IsVolumeOf(id, containerID) {
+			s.modify(id, func(r *record) { r.enforcing = false })
+		}
 	}
 }
 
