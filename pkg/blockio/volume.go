@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,6 +51,8 @@ type finder struct {
 	host   FS
 	mounts map[int][]*mountinfo.Info
 	disks  map[*mountinfo.Info]disksFound
+	// ofNode has the mounts with the node's own directories. It is nil until checkShared needs it.
+	ofNode []*mountinfo.Info
 }
 
 type disksFound struct {
@@ -58,7 +61,13 @@ type disksFound struct {
 }
 
 func newFinder(host FS) *finder {
-	return &finder{host, map[int][]*mountinfo.Info{}, map[*mountinfo.Info]disksFound{}}
+	return &finder{host: host, mounts: map[int][]*mountinfo.Info{}, disks: map[*mountinfo.Info]disksFound{}}
+}
+
+// next makes the finder ready for another pod. It keeps only the mounts of PID 1: another process may have the number of a process that
+// has ended. Outdated mounts of PID 1 remove no limit. At worst, they make a disk count as shared, which keeps all limits of a pod.
+func (f *finder) next() {
+	maps.DeleteFunc(f.mounts, func(pid int, _ []*mountinfo.Info) bool { return pid != 1 })
 }
 
 func (f *finder) mountsOf(pid int) ([]*mountinfo.Info, error) {
@@ -124,10 +133,13 @@ func (f *finder) checkShared(v volume) error {
 	if err != nil {
 		return fmt.Errorf("find what shares the disk of %s: %w", v.target.Volume, err)
 	}
-	ofNode, isWhole := mountsOfNode(f.host, mounts), v.isWhole(mounts)
+	if f.ofNode == nil {
+		f.ofNode = mountsOfNode(f.host, mounts)
+	}
+	isWhole := v.isWhole(mounts)
 
 	for _, other := range mounts {
-		isVolume := isWhole && isSame(other, v.mount) && !slices.Contains(ofNode, other)
+		isVolume := isWhole && isSame(other, v.mount) && !slices.Contains(f.ofNode, other)
 		if isVolume || volumeDir.MatchString(other.Mountpoint) {
 			continue
 		}

@@ -296,11 +296,13 @@ func (b *VolumeBackend) Repair(ctx context.Context) (classes.Drift, error) {
 
 	holdings, _ := b.pods.in("")
 	b.forgetDevices(holdings)
+	finder := newFinder(b.opts.FS)
 	for _, h := range holdings {
 		if h.Scope() != classes.PodScope || ctx.Err() != nil {
 			continue
 		}
-		if err := b.removeUnused(h.Holder); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, cgroup.ErrNoCgroup) {
+		finder.next()
+		if err := b.removeUnused(finder, h.Holder); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, cgroup.ErrNoCgroup) {
 			b.opts.Log.Warn("cannot remove the limits of a volume; retrying", "holder", h.String(), "error", err)
 		}
 	}
@@ -309,7 +311,7 @@ func (b *VolumeBackend) Repair(ctx context.Context) (classes.Drift, error) {
 
 // removeUnused removes the limits in a pod's cgroup that a class of volumes has set and no holder has any more. It does not change
 // limits that no class has, because another program has set them.
-func (b *VolumeBackend) removeUnused(pod classes.Holder) error {
+func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	defer b.pods.lock(pod)()
 	group, err := b.open(pod)
 	if err != nil {
@@ -324,7 +326,7 @@ func (b *VolumeBackend) removeUnused(pod classes.Holder) error {
 	}
 
 	pod.ID = "" // includes the pod's own classes
-	wanted := b.pods.limitsOfOthers(newFinder(b.opts.FS), pod, state)
+	wanted := b.pods.limitsOfOthers(f, pod, state)
 	change := values{}
 	for s, limits := range state {
 		if limits != wanted[s] && b.hasSet(limits, wanted[s]) {

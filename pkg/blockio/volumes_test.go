@@ -34,11 +34,17 @@ type volumes struct {
 
 func newVolumes(t *testing.T, m *simcgroup.Machine) *volumes {
 	t.Helper()
+	return newVolumesOn(t, m, m, slog.DiscardHandler)
+}
+
+// newVolumesOn is newVolumes with a host that does what the machine does, and more.
+func newVolumesOn(t *testing.T, host FS, m *simcgroup.Machine, log slog.Handler) *volumes {
+	t.Helper()
 	tree, err := cgroup.Detect(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kinds := Kinds(Options{FS: m, Tree: tree, Log: slog.New(slog.DiscardHandler)})
+	kinds := Kinds(Options{FS: host, Tree: tree, Log: slog.New(log)})
 	pod, _ := kinds[0].New("pod-blockio", classes.PodScope).(*Backend)
 	v := &volumes{fixture: fixture{t, m, pod}, kind: kinds[1], volume: kinds[1].New("volume-io", classes.VolumeScope)}
 	for _, backend := range []classes.Backend{pod, v.volume} {

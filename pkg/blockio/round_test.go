@@ -1,0 +1,73 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
+)
+
+// counting is a host that counts how often each file is read.
+type counting struct {
+	*simcgroup.Machine
+	reads map[string]int
+}
+
+func (c counting) ReadFile(path string) ([]byte, error) {
+	c.reads[path]++
+	return c.Machine.ReadFile(path)
+}
+
+func (c counting) Readlink(path string) (string, error) {
+	c.reads[path]++
+	return c.Machine.Readlink(path)
+}
+
+// addIn adds another pod, with a volume of its container.
+func (v *volumes) addIn(pod string, pid int, path, class string) classes.Holder {
+	v.machine.AddCgroup("/kubepods/pod" + pod + "/c1")
+	h := v.hold(pid, path, class)
+	h.PodUID, h.CgroupsPath = pod, "/kubepods/pod"+pod
+	v.holdings[len(v.holdings)-1].Holder = h
+	v.holdings = append(v.holdings, classes.Holding{Holder: classes.Holder{ID: "sandbox" + pod, PodUID: pod, CgroupsPath: h.CgroupsPath}})
+	return h
+}
+
+func TestRepairReadsTheMountsOfTheNodeOnceForAllVolumes(t *testing.T) {
+	host := counting{withMounts("50 40 8:16 / /a rw - ext4 /dev/sdb rw", "51 40 7:0 / /b rw - ext4 /dev/loop0 rw"), map[string]int{}}
+	v := newVolumesOn(t, host, host.Machine, slog.DiscardHandler)
+	v.holdPod()
+	v.mustStart(10, "/a", "silver")
+	v.mustStart(10, "/b", "silver")
+	if err := v.volume.Enforce(t.Context(), v.addIn("2", 11, "/a", "silver"), "silver", "silver"); err != nil {
+		t.Fatal(err)
+	}
+
+	clear(host.reads)
+	v.repair()
+	// The node's own directories are three directories below /var.
+	for path, want := range map[string]int{"/proc/1/mountinfo": 1, "/proc/10/mountinfo": 1, "/proc/11/mountinfo": 1, "/var": 3} {
+		if got := host.reads[path]; got != want {
+			t.Errorf("%s was read %d times, want %d", path, got, want)
+		}
+	}
+}
+
+// TestTheNextPodIsFoundInMountsOfItsOwn has a process of another pod with the number of a process that has ended since.
+func TestTheNextPodIsFoundInMountsOfItsOwn(t *testing.T) {
+	m := withMounts("50 40 8:16 / /a rw - ext4 /dev/sdb rw")
+	f := newFinder(m)
+	for _, mount := range []string{"8:16 / /a rw - ext4 /dev/sdb rw", "7:0 / /a rw - ext4 /dev/loop0 rw"} {
+		m.AddFile("/proc/10/mountinfo", "50 40 "+mount+"\n")
+		f.next()
+		found, err := f.find(classes.Holder{PID: 10, Volume: "/a"})
+		if err != nil || !strings.HasPrefix(mount, found.disks[0].device.String()+" ") {
+			t.Errorf("%s: disks %v, %v", mount, found.disks, err)
+		}
+	}
+}
