@@ -49,9 +49,13 @@ func (p *pods) shareWith(holdings func(podUID string) []classes.Holding) {
 
 // lock begins a change of a pod's cgroup, and returns the function that ends it.
 func (p *pods) lock(pod classes.Holder) (unlock func()) {
-	lock := &p.cgroups[maphash.String(p.seed, pod.CgroupsPath)%uint64(len(p.cgroups))]
+	lock := p.lockOf(pod)
 	lock.Lock()
 	return lock.Unlock
+}
+
+func (p *pods) lockOf(pod classes.Holder) *sync.Mutex {
+	return &p.cgroups[maphash.String(p.seed, pod.CgroupsPath)%uint64(len(p.cgroups))]
 }
 
 // in returns the holdings of a pod, or of all pods if podUID is empty. It also returns the backends that enforce their classes.

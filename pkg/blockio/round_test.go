@@ -4,6 +4,7 @@
 package blockio
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -69,5 +70,51 @@ func TestTheNextPodIsFoundInMountsOfItsOwn(t *testing.T) {
 		if err != nil || !strings.HasPrefix(mount, found.disks[0].device.String()+" ") {
 			t.Errorf("%s: disks %v, %v", mount, found.disks, err)
 		}
+	}
+}
+
+// stuck is a host on which a write of a file does not return until released is closed.
+type stuck struct {
+	*simcgroup.Machine
+	file              string
+	reached, released chan struct{}
+}
+
+func (s *stuck) WriteFile(path string, data []byte) error {
+	if path == s.file {
+		close(s.reached)
+		<-s.released
+	}
+	return s.Machine.WriteFile(path, data)
+}
+
+// otherLock returns the UID of a pod whose cgroup does not share its lock with the cgroup of pod 1.
+func otherLock(v *volumes) string {
+	shared := v.backend.pods
+	for i := 2; ; i++ {
+		uid := fmt.Sprint(i)
+		if shared.lockOf(classes.Holder{CgroupsPath: "/kubepods/pod" + uid}) != shared.lockOf(classes.Holder{CgroupsPath: "/kubepods/pod1"}) {
+			return uid
+		}
+	}
+}
+
+func TestRepairDoesNotWaitForAWriteThatHangsInTheKernel(t *testing.T) {
+	host := &stuck{Machine: withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"), reached: make(chan struct{}), released: make(chan struct{})}
+	v := newVolumesOn(t, host, host.Machine, slog.DiscardHandler)
+	v.holdPod()
+	v.mustStart(10, "/data", "silver")
+	v.release(classes.VolumeID("c10", "/data"))
+
+	h := v.addIn(otherLock(v), 11, "/data", "silver")
+	host.file = "/sys/fs/cgroup" + h.CgroupsPath + "/io.max"
+	done := make(chan error, 1)
+	go func() { done <- v.volume.Enforce(t.Context(), h, "silver", "silver") }()
+	<-host.reached
+	v.repair()
+	v.want(podMax, "")
+	close(host.released)
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -310,9 +310,14 @@ func (b *VolumeBackend) Repair(ctx context.Context) (classes.Drift, error) {
 }
 
 // removeUnused removes the limits in a pod's cgroup that a class of volumes has set and no holder has any more. It does not change
-// limits that no class has, because another program has set them.
+// limits that no class has, because another program has set them. If the cgroup is being changed, it leaves the pod to the next
+// Repair: the change may hang in the kernel.
 func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
-	defer b.pods.lock(pod)()
+	lock := b.pods.lockOf(pod)
+	if !lock.TryLock() {
+		return nil
+	}
+	defer lock.Unlock()
 	group, err := b.open(pod)
 	if err != nil {
 		return err
