@@ -4,6 +4,7 @@
 package blockio
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -116,5 +117,26 @@ func TestRepairDoesNotWaitForAWriteThatHangsInTheKernel(t *testing.T) {
 	close(host.released)
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+func TestTheRemovalOfLimitsIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	m := withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw")
+	v := newVolumesOn(t, m, m, slog.NewTextHandler(&log, nil))
+	v.holdPod()
+	v.holdings[0].PodNamespace, v.holdings[0].PodName = "ns", "db"
+	v.mustStart(10, "/data", "silver")
+	v.repair()
+	if log.Len() > 0 {
+		t.Errorf("log while the volume is limited:\n%s", &log)
+	}
+	v.release(classes.VolumeID("c10", "/data"))
+	v.repair()
+	v.repair()
+	for _, want := range []string{`holder="pod ns/db"`, "7:0 rbps=10000000 wbps=5000000"} {
+		if strings.Count(log.String(), want) != 1 {
+			t.Errorf("no %q, or several, in the log:\n%s", want, &log)
+		}
 	}
 }

@@ -332,10 +332,11 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 
 	pod.ID = "" // includes the pod's own classes
 	wanted := b.pods.limitsOfOthers(f, pod, state)
-	change := values{}
+	change, removed := values{}, []string{}
 	for s, limits := range state {
 		if limits != wanted[s] && b.hasSet(limits, wanted[s]) {
 			change[s] = wanted[s]
+			removed = append(removed, ioMaxLine(s.device, limits))
 		}
 	}
 
@@ -345,7 +346,11 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil || len(removed) == 0 {
+		return err
+	}
+	b.opts.Log.Info("removed limits that no class of the pod or of its volumes sets any more", "holder", pod.String(), "limits", removed)
+	return nil
 }
 
 // hasSet reports whether limits are the lowest limits of some classes, and of the wanted limits.
