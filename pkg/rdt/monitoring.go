@@ -270,47 +270,6 @@ func (b *Backend) follow(m *machine, id, to string) (moved bool) {
 	return true
 }
 
-// count records the last values of a monitoring group. A value that is missing keeps its last value.
-func (m *monitors) count(id string, reading classes.Reading) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.counted[id] == nil {
-		m.counted[id] = classes.Reading{}
-	}
-	maps.Copy(m.counted[id], reading)
-}
-
-// has reports whether a series of a monitoring group has been counted.
-func (m *monitors) has(id string, series classes.Series) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, counted := m.counted[id][series]
-	return counted
-}
-
-// leave adds the last values of a monitoring group to those that have left a control group. The sign of a group that comes to it is -1.
-func (m *monitors) leave(control, id string, sign float64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.left[control] == nil {
-		m.left[control] = classes.Reading{}
-	}
-	for series, value := range m.counted[id] {
-		if series.Cumulative() {
-			m.left[control][series] += sign * value
-		}
-	}
-}
-
-// addLeft adds to the reading of a control group what the monitoring groups that have left it had counted there.
-func (m *monitors) addLeft(control string, reading classes.Reading) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for series := range reading {
-		reading[series] += m.left[control][series]
-	}
-}
-
 // Unmonitor implements classes.Monitor.
 func (b *Backend) Unmonitor(keep func(id string) bool) {
 	for _, id := range b.monitors.ids() {

@@ -170,9 +170,8 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := sim.IntelSpec()
 			spec.RMIDs, spec.Limbo = 11, limbo
-			fs, b, cs := newMonitored(t, spec, monitorAll, "qos-gold", 5)
-			late := cs[4]
-			cs = cs[:4]
+			fs, b, all := newMonitored(t, spec, monitorAll, "qos-gold", 5)
+			cs, late := all[:4], all[4]
 			if err := fs.Mkdir(sim.MountPoint + "/qos-gold/mon_groups/theirs"); err != nil {
 				t.Fatal(err)
 			}
