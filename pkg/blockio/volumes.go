@@ -52,11 +52,17 @@ func volumeKind(opts Options, shared *pods) classes.Kind {
 	}
 }
 
-func (b *VolumeBackend) inspect(config classes.BackendConfig) (*VolumeConfig, machine, error) {
+func (b *VolumeBackend) resolve(config classes.BackendConfig) (*VolumeConfig, machine, error) {
 	own, ok := config.(*VolumeConfig)
 	if !ok {
 		return nil, machine{}, fmt.Errorf("configuration is a %T, not a %T", config, own)
 	}
+	m, err := b.inspect()
+	return own, m, err
+}
+
+// inspect inspects the machine, and records whether classes of volumes are available on it.
+func (b *VolumeBackend) inspect() (machine, error) {
 	m, err := inspect(b.opts.FS, b.opts.Tree)
 	if err == nil && m.version == 1 {
 		err = &classes.Unavailable{Reason: "NoHierarchyInV1", Message: "cgroup v1 does not apply the limits of a pod's cgroup " +
@@ -68,18 +74,18 @@ func (b *VolumeBackend) inspect(config classes.BackendConfig) (*VolumeConfig, ma
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.unavailable = unavailable
-	return own, m, err
+	return m, err
 }
 
 // Check implements classes.Backend.
 func (b *VolumeBackend) Check(_ context.Context, config classes.BackendConfig) error {
-	_, _, err := b.inspect(config)
+	_, _, err := b.resolve(config)
 	return err
 }
 
 // Apply implements classes.Backend.
 func (b *VolumeBackend) Apply(_ context.Context, config classes.BackendConfig) error {
-	own, m, err := b.inspect(config)
+	own, m, err := b.resolve(config)
 	if err != nil {
 		return err
 	}
@@ -286,7 +292,7 @@ func (b *VolumeBackend) Repair(ctx context.Context) (classes.Drift, error) {
 	if !used {
 		return classes.Drift{}, nil
 	}
-	_, m, err := b.inspect(&VolumeConfig{})
+	m, err := b.inspect()
 	if err != nil {
 		return classes.Drift{}, err
 	}
