@@ -207,8 +207,8 @@ func (b *Backend) mounted(config *Config) (tree, error) {
 	return locate(b.host)
 }
 
-// activate makes an applied configuration the live one. It records the managed groups without a configured class as
-// draining. A group of a former run of this program is draining too, because a container may be about to start in it.
+// activate makes an applied configuration the live one. It records each managed group whose class is not configured as
+// draining. This includes groups of a former run of this program, because a container may be about to start in such a group.
 func (b *Backend) activate(next *live, removed []string) {
 	for _, name := range next.machine.surplus(next.resolution.Groups) {
 		if next.effective[name] == nil && !slices.Contains(removed, name) {

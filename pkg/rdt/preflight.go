@@ -19,8 +19,8 @@ var ErrNoCLOSID = errors.New("out of CLOSIDs")
 // ErrExclusive is the error for a mask that overlaps the cache of an exclusive group.
 var ErrExclusive = errors.New("overlaps an exclusive group")
 
-// orWrongMount adds an *Unavailable error to err if the only problem is that resctrl is mounted for the other unit of
-// memory bandwidth. MBps needs the mount option mba_MBps, and per cent needs a mount without it.
+// orWrongMount adds an *Unavailable error to err if err has only problems of kind ErrBandwidthUnit. A configuration
+// in MBps needs the mount option mba_MBps, and one in per cent needs a mount without this option.
 func orWrongMount(err error, info Info) error {
 	otherProblem := func(err error) bool { return !errors.Is(err, ErrBandwidthUnit) }
 	if slices.ContainsFunc(classes.SplitErrors(err), otherProblem) {

@@ -14,13 +14,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// counter is a file in mon_data/mon_L3_*, with the measure that it has (Documentation/filesystems/resctrl.rst).
+// counter is a file in mon_data/mon_L3_*, and the measure that the file reports (Documentation/filesystems/resctrl.rst).
 type counter struct {
 	file    string
 	measure classes.Measure
 }
 
-// counters returns the counters of what, e.g. "a class".
+// counters returns all counters. The parameter what names the measured thing in help texts, e.g. "a class".
 func counters(what string) []counter {
 	const cache = "cache_id"
 	return []counter{
@@ -137,7 +137,8 @@ func (m *monitors) has(id string, series classes.Series) bool {
 	return counted
 }
 
-// leave adds the last values of a monitoring group to those that have left a control group. The sign of a group that comes to it is -1.
+// leave adds the last cumulative values of a monitoring group to m.left[control]. sign is 1 if the group leaves
+// control, -1 if it joins.
 func (m *monitors) leave(control, id string, sign float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,7 +152,8 @@ func (m *monitors) leave(control, id string, sign float64) {
 	}
 }
 
-// addLeft adds to the reading of a control group what the monitoring groups that have left it had counted there.
+// addLeft adds m.left[control], which former monitoring groups of a control group had counted, to the reading of the
+// control group.
 func (m *monitors) addLeft(control string, reading classes.Reading) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

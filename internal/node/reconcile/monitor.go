@@ -74,7 +74,8 @@ func briefly(ctx context.Context, store *state.Store, call state.Call, do func(c
 	}
 }
 
-// known returns a function that reports whether a container may exist. Before the runtime has reported its containers, each may.
+// known returns a function that reports whether a container may exist. Until the runtime has reported its containers,
+// the function returns true for every ID.
 func known(store *state.Store) func(id string) bool {
 	if !store.EverSynchronized() {
 		return func(string) bool { return true }

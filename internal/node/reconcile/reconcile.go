@@ -234,9 +234,9 @@ func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 	}
 }
 
-// storedSteps returns the steps that replace the values that the runtime has stored for a container. A step enforces the
-// desired class again. If that is the system default, the step starts from the class in which the container was created, or
-// from the class of a change that the runtime may have made.
+// storedSteps returns the steps that replace the values that the runtime has stored for a container. A step enforces
+// the desired class again. To replace values by those of the system default, a step starts from the class at the
+// container's creation or, if there was none, from the class of a change that the runtime may have made.
 func storedSteps(e state.Entry) (steps []Step) {
 	for _, a := range e.Assignments {
 		from := a.Class

@@ -135,9 +135,9 @@ func (r *Reconciler) unified(steps []Step) (map[string]string, error) {
 	return all.Unified, errors.Join(errs...)
 }
 
-// updateRuntime sets cgroup v2 values through the runtime. If the plugin is not connected or the runtime does not
-// answer, updateRuntime does not call the runtime again in this round, because each call could wait for the timeout. If the runtime
-// may carry out the call later, the holder is stale until another call has replaced the values.
+// updateRuntime sets cgroup v2 values through the runtime. After it found that the plugin is not connected or that
+// the runtime does not answer, further calls in this round fail at once, because each could wait for the timeout. If
+// the runtime may carry out a call later, the holder is stale until another call has replaced the values.
 func (r *Reconciler) updateRuntime(ctx context.Context, h classes.Holder, unified map[string]string) error {
 	if len(unified) == 0 {
 		return nil

@@ -263,8 +263,8 @@ func (s *Store) SetForeign(id, resource, text string) {
 	s.notify()
 }
 
-// with returns a copy of values in which a key has a value, or is missing if keep is false. It does not modify values, because
-// copies of an entry may share them.
+// with returns a copy of values that has the key with this value if keep is true, and lacks the key if keep is false.
+// It does not modify values, because copies of an entry may share the map.
 func with(values map[string]string, key, value string, keep bool) map[string]string {
 	values = maps.Clone(values)
 	if !keep {

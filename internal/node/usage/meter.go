@@ -61,8 +61,8 @@ type Sample struct {
 	Holders []Holder
 }
 
-// Class is the usage of a class. Cumulative values count from the start of this process. The values of a class whose holders are
-// measured include those of ended holders.
+// Class is the usage of a class. Cumulative values count from the start of this process. If they are the sum of the
+// holders' values, the sum includes holders that have ended.
 type Class struct {
 	Resource, Class string
 	Reading         classes.Reading
@@ -160,8 +160,9 @@ func (m *Meter) Before(ctx context.Context, h classes.Holder, resource, from str
 	}
 }
 
-// count reads the usage of a holder, and adds what is new to the totals of a class. A value that has decreased adds nothing: the
-// kernel began to count anew, e.g. because the disk was removed and added again. ok is false if there is no reading.
+// count reads the usage of a holder, and adds the growth since the last reading to the totals of a class. A value
+// that has decreased adds nothing: the kernel restarted it, e.g. when a disk was removed and added again. ok is false
+// if there is no reading.
 func (m *Meter) count(ctx context.Context, h classes.Holder, resource, name string) (reading classes.Reading, ok bool) {
 	meter := m.holderMeter(resource)
 	if meter == nil {
