@@ -119,7 +119,8 @@ func (b *Backend) Monitors(class string) bool {
 	return now.config != nil && now.config.monitored.has(class)
 }
 
-// Monitor implements classes.Monitor. It begins anew if the group of the container is in the control group of another class.
+// Monitor implements classes.Monitor. If the container's monitoring group is in the control group of another class,
+// Monitor replaces the monitoring group.
 func (b *Backend) Monitor(_ context.Context, container classes.Holder, class string) {
 	selected, to := b.Monitors(class), GroupOf(class)
 	if !b.monitors.differs(container.ID, selected, to) {
@@ -364,7 +365,7 @@ func (m *monitors) conditions(config *Config, info Info) []classes.Condition {
 	return []classes.Condition{condition}
 }
 
-// missingReason returns the part of an error that is the same for all containers.
+// missingReason returns why a container is not monitored, without details that differ between containers.
 func missingReason(err error) string {
 	for _, reason := range []error{errNoRMID, errLimbo, errForeign, errEnded} {
 		if errors.Is(err, reason) {

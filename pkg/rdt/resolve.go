@@ -27,7 +27,7 @@ type ConfigError struct {
 	Of, Name string
 	// Problem describes the error and its remedy.
 	Problem string
-	// Err is a sentinel, or nil.
+	// Err is the sentinel that errors.Is finds in this error, e.g. ErrBandwidthUnit, or nil.
 	Err error
 }
 
@@ -35,7 +35,7 @@ func (e *ConfigError) Error() string { return fmt.Sprintf("%s %q: %s", e.Of, e.N
 
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// ErrBandwidthUnit is the error for memory bandwidth that is not configured in the unit for which resctrl is mounted.
+// ErrBandwidthUnit is the error for a configuration that lacks memory bandwidth in the unit for which resctrl is mounted.
 var ErrBandwidthUnit = errors.New("resctrl is mounted for another unit of memory bandwidth")
 
 // Resolve converts the shares in a configuration to the values of groups on this CPU, as goresctrl does. The returned
@@ -91,7 +91,7 @@ func (r *resolver) unsupported(setting, option string, optional bool, isSet func
 	}
 }
 
-// These are the kinds of use of a cache, with the names that goresctrl's configuration has for them.
+// A share of a cache is for code, for data, or for both (unified). The names are those of goresctrl's configuration.
 const (
 	unified = "unified"
 	code    = "code"

@@ -51,8 +51,8 @@ func backendOf(store *state.Store, resource string) (classes.Backend, error) {
 }
 
 // make carries out the steps. It first sets the cgroup v2 values of the new classes through the runtime, which stores
-// them, and then enforces and verifies the classes with the backends. If a step fails, make undoes all steps as far as
-// possible. If the runtime has not answered, there is nothing to undo yet.
+// them, and then enforces and verifies the classes with the backends. If a step fails, make undoes all steps as far
+// as possible. If the runtime does not answer, make has enforced nothing yet, and undoes nothing.
 func (r *Reconciler) make(ctx context.Context, h classes.Holder, steps []Step) error {
 	unified, err := r.unified(steps)
 	if err != nil {

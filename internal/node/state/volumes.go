@@ -128,8 +128,8 @@ func (s *Store) NotEnforced(e Entry, err error) {
 	}
 }
 
-// endEnforcing records that no hook enforces the classes of a container's volumes. The reconciler enforces them if the runtime starts
-// the container nevertheless. The caller holds mu.
+// endEnforcing records that no hook will enforce the classes of a container's volumes. If the runtime starts the
+// container nevertheless, the reconciler enforces these classes. The caller holds mu.
 func (s *Store) endEnforcing(containerID string) {
 	for id := range s.records {
 		if classes.IsVolumeOf(id, containerID) {
