@@ -119,7 +119,7 @@ func ParseCounter(data []byte) (value float64, ok bool) {
 	return float64(number), err == nil
 }
 
-// count records the last values of a monitoring group. A value that is missing keeps its last value.
+// count records the values of a monitoring group. If reading lacks a series, count keeps the earlier value of this series.
 func (m *monitors) count(id string, reading classes.Reading) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -250,8 +250,8 @@ func (s *Store) observe(id, resource, class string) {
 	s.modify(id, func(r *record) { r.observed = with(r.observed, resource, class, class != h.Class(resource)) })
 }
 
-// SetForeign records what another program has set for a holder that has no class of a resource. text is empty if there is
-// nothing.
+// SetForeign records what another program has set for a holder that has no class of a resource. text is empty if no
+// other program has set anything.
 func (s *Store) SetForeign(id, resource, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -128,7 +128,7 @@ func (s *Store) Disconnect() {
 	s.notify()
 }
 
-// SyncFailed records why the runtime did not synchronize the plugin. nil means that it did.
+// SyncFailed records why the runtime did not synchronize the plugin. If the runtime did synchronize it, why is nil.
 func (s *Store) SyncFailed(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ type Existing struct {
 	classes.Holder
 	// Started is false if the first process of the container has not been started yet.
 	Started bool
-	// Stored holds the cgroup v2 files and their values that the runtime has stored for the container.
+	// Stored maps the name of each cgroup v2 file to the value that the runtime has stored for the container.
 	Stored map[string]string
 }
 

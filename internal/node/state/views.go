@@ -127,7 +127,7 @@ type PodAssignments struct {
 type Reported struct {
 	classes.Assignment
 	// Foreign describes what another program has set in place of the system default, e.g. "resctrl group batch". It is
-	// empty if the class is not the system default, or if there is nothing.
+	// empty if the class is not the system default, or if no other program has set anything.
 	Foreign string
 }
 

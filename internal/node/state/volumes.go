@@ -57,9 +57,9 @@ func (s *Store) admitVolumes(container classes.Holder) error {
 	return err
 }
 
-// StartVolumes records the process of a container that is about to start, for the volumes of the container. The caller must then
-// enforce the classes of the volumes and call Finish for each of them. If the container was created while the plugin was away,
-// StartVolumes admits its volumes first, all of them or none.
+// StartVolumes records, with each volume of a container that is about to start, the process of the container. The
+// caller must then enforce the classes of the volumes and call Finish for each of them. If the container was created
+// while the plugin was away, StartVolumes admits its volumes first, all of them or none.
 func (s *Store) StartVolumes(container classes.Holder) ([]Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

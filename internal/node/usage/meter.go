@@ -222,7 +222,7 @@ func (m *Meter) add(k key, c class, reading classes.Reading) {
 		}
 	}
 
-	// A value that is missing in this reading keeps its base.
+	// A series without a value in this reading keeps its earlier base.
 	merged := maps.Clone(base)
 	if merged == nil {
 		merged = classes.Reading{}
