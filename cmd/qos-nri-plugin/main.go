@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command qos-nri-plugin assigns to the containers and pods of this node the QoS classes that they request.
+// Command qos-nri-plugin assigns QoS classes to the containers and pods of this node that request them.
 package main
 
 import (

@@ -115,8 +115,8 @@ func (t tree) restore(cause error, before, wanted map[string]Schemata) error {
 	return cause
 }
 
-// rounded returns the values as the kernel rounds them: memory bandwidth up to a multiple of the granularity
-// (bw_validate). With mba_MBps, only some kernels round, so rounded changes nothing, and readBack accepts both results.
+// rounded rounds memory bandwidth up to a multiple of the granularity, as the kernel does (bw_validate). With mba_MBps,
+// only some kernels round. In this case rounded changes nothing, and readBack accepts rounded and exact values.
 func (i Info) rounded(groups map[string]Schemata) map[string]Schemata {
 	result := make(map[string]Schemata, len(groups))
 	for name, schemata := range groups {

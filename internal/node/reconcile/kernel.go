@@ -18,7 +18,8 @@ import (
 const (
 	// observeTime limits a call that reads the class of one container or pod, or moves the threads of one class.
 	observeTime = 2 * time.Second
-	// changeTime limits every other call into the kernel. It is long enough for a node that has little CPU time left.
+	// changeTime limits each call into the kernel that observeTime does not limit. It is long enough for a node with
+	// little free CPU time.
 	changeTime = 10 * time.Second
 	// roundTime limits a call to the runtime in a round that repairs all containers, because the next round makes the call again.
 	roundTime = 5 * time.Second

@@ -37,7 +37,7 @@ const (
 type Meter struct {
 	store *state.Store
 	now   func() time.Time
-	// sampling serializes the samples. It guards sample.
+	// sampling lets one caller at a time take a sample. It guards the field sample.
 	sampling *semaphore.Weighted
 	sample   Sample
 
