@@ -29,11 +29,12 @@ import (
 // of their container if the container's class was changed.
 const threadsInterval = 500 * time.Millisecond
 
-// lastThreads is the longest time between two calls of MoveThreads. The last one may have waited for other changes.
+// lastThreads is the longest pause between two calls of MoveThreads. A call may have taken long only because it
+// waited for other changes.
 const lastThreads = 15 * time.Second
 
-// untilThreads returns the time until the next call of MoveThreads, from how long the last one took. It limits the calls to 2% of
-// the time: with hundreds of changed containers, or on a CPU that is busy, they are fewer.
+// untilThreads returns the pause before the next call of MoveThreads, given how long the last call took. The calls
+// take at most 2% of the time, so they are less frequent with hundreds of changed containers or on a busy CPU.
 func untilThreads(took time.Duration) time.Duration {
 	return min(max(threadsInterval, 49*took), lastThreads)
 }

@@ -85,7 +85,7 @@ func collect(ch chan<- prometheus.Metric, descs map[string]*prometheus.Desc, rea
 	}
 }
 
-// constMetric returns a metric or, for labels that do not fit, one that makes the scrape report the error.
+// constMetric returns a metric. If the labels do not fit the description, the scrape reports the error.
 func constMetric(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string) prometheus.Metric {
 	metric, err := prometheus.NewConstMetric(desc, kind, value, labels...)
 	if err != nil {

@@ -179,8 +179,8 @@ func (s *Store) Release(id string) {
 	s.release(id)
 }
 
-// ReleasePod frees the slots of a pod sandbox that has stopped or is removed, and of its containers. CRI-O does not report the end of
-// a container whose creation its OCI runtime refused.
+// ReleasePod frees the slots of a pod sandbox that has stopped or is removed, and of its containers. This also
+// releases containers whose creation the OCI runtime refused, because CRI-O does not report their end.
 func (s *Store) ReleasePod(sandboxID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
