@@ -45,8 +45,8 @@ func settling() []time.Duration {
 	return []time.Duration{100 * time.Millisecond, time.Second, 2 * time.Second}
 }
 
-// repair corrects drift periodically, and after disks were added or removed or resctrl groups were removed. It calls watch after
-// each repair.
+// repair corrects drift periodically, after a disk was added or removed, and after a resctrl group was removed. It
+// calls watch after each repair.
 func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{}, watch func()) error {
 	repair, moveThreads := time.NewTicker(a.options.RepairInterval), time.NewTimer(threadsInterval)
 	defer repair.Stop()

@@ -44,7 +44,8 @@ type monitors struct {
 	foreign int
 	// counted has the last values of each monitoring group, by container ID.
 	counted map[string]classes.Reading
-	// left has for each control group the cumulative values of the monitoring groups that have left it, less those that came to it.
+	// left has for each control group the sum of the cumulative values of the monitoring groups that have left it, minus
+	// those of the monitoring groups that have joined it.
 	left map[string]classes.Reading
 }
 

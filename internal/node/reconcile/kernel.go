@@ -85,8 +85,8 @@ func await[T any](
 	return answer, err
 }
 
-// awaitResource calls do for a resource as a whole, not for one container or class. It returns an error if an earlier
-// such call for the resource is still blocked.
+// awaitResource calls do for a resource as a whole, not for one container or class. If an earlier call of do for the
+// same resource is still blocked, awaitResource returns an error.
 func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, do func(context.Context) error) error {
 	call := state.Call{Resource: resource}
 	_, err := await(ctx, r, changeTime, call, what+" "+resource, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })

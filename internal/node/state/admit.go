@@ -46,7 +46,7 @@ func (s *Store) releaseOthers(held classes.Holding, is func(record) bool) {
 	}
 }
 
-// admit assigns to a holder the classes that it requests, if all of these classes have a free slot. The caller holds mu.
+// admit assigns the requested classes to a holder if each of these classes has a free slot. The caller holds mu.
 func (s *Store) admit(h classes.Holder) (classes.Holding, error) {
 	assignments, err := s.catalog.Resolve(h)
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 	// may take.
 	sampleTime = 2500 * time.Millisecond
 	readTime   = 2 * time.Second
-	// lastTime limits the last reading of a container, for which the runtime waits.
+	// lastTime limits the last reading of a container's usage, because the runtime waits for it.
 	lastTime = 200 * time.Millisecond
 )
 
@@ -96,7 +96,7 @@ func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 	defer m.sampling.Release(1)
 
 	if age := m.now().Sub(m.sample.Time); age >= minAge || age < 0 {
-		// Other clients get this sample too, so it does not end with the client that has caused it.
+		// Other clients wait for this sample too, so the end of the first client's request does not cancel it.
 		measuring, stop := context.WithTimeout(context.WithoutCancel(ctx), sampleTime)
 		defer stop()
 		m.sample = m.measure(measuring)
