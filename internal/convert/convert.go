@@ -62,7 +62,7 @@ type place struct {
 	object, field string
 }
 
-// at returns the place of node n, which is in the object of p. The field of this place is the field of p with path
+// at returns the place of the YAML node n. n is in the same object as p, and its field is the field of p with path
 // appended.
 func (p place) at(n *yaml.Node, path string) place {
 	p.line = n.Line

@@ -22,7 +22,7 @@ type Known struct {
 
 type knownResource struct {
 	scope classes.Scope
-	// classes is nil if the classes are unknown, because the resource is configured but no machine has it.
+	// classes is nil if the classes are unknown. They are unknown if a resource is configured but no machine has it.
 	classes []string
 }
 
@@ -72,7 +72,7 @@ func classNames(infos []v1alpha1.QOSResourceClassInfo) []string {
 	return names
 }
 
-// add adds the classes of a resource on a node. names is nil if the classes are unknown.
+// add adds the classes in names, which a node has for a resource. names is nil if the classes are unknown.
 func (k *Known) add(node, resource string, scope classes.Scope, names []string) error {
 	known, seen := k.resources[resource]
 	if seen && known.scope != scope {

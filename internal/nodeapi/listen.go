@@ -76,8 +76,8 @@ func permit(path string, allowed peers, log *slog.Logger) error {
 }
 
 // permitDirectory lets the group gid enter the directory of the socket. It changes the group of the directory to gid
-// only if the directory belongs to the plugin's user and has g+x but not o+x. Otherwise it logs a warning with the
-// remedy if the group cannot enter the directory.
+// only if the directory belongs to the plugin's user and has g+x but not o+x. If the group still cannot enter the
+// directory, permitDirectory logs a warning with the remedy.
 func permitDirectory(dir string, gid int, log *slog.Logger) error {
 	info, err := os.Stat(dir)
 	if err != nil {

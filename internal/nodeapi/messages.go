@@ -22,7 +22,7 @@ const (
 	ConfigurationApplied = "ConfigurationApplied"
 	// RuntimeRegistered is healthy while the plugin is registered with the container runtime and synchronized with it.
 	RuntimeRegistered = "RuntimeRegistered"
-	// KernelAnswers is healthy if the kernel has answered all calls of the plugin.
+	// KernelAnswers is healthy while no call of the plugin into the kernel is blocked.
 	KernelAnswers = "KernelAnswers"
 )
 

@@ -23,8 +23,8 @@ import (
 // plugins set the same field, the runtime does not create the container, and does not report the reason to the plugins.
 type neighbours struct {
 	mu sync.Mutex
-	// creations has, by ID, the containers for which the plugin has set fields. The entry of a container is removed when
-	// the runtime has merged the fields of all plugins, or when the creation has failed.
+	// creations has the containers for which the plugin has set fields. The key is the container's ID. The entry of a
+	// container is removed when the runtime has merged the fields of all plugins, or when the creation has failed.
 	creations map[string]creation
 	// plugins lists the NRI plugins that the runtime called for the most recent creation of a container, e.g. "90-balloons".
 	plugins []string
@@ -33,7 +33,7 @@ type neighbours struct {
 type creation struct {
 	holder classes.Holder
 	fields fields
-	// taken lists the fields that already had a value when the runtime called the plugin.
+	// taken lists the fields of the container that already had a value when the runtime called the plugin.
 	taken []string
 }
 

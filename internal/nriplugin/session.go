@@ -40,7 +40,7 @@ type session struct {
 	events api.EventMask
 	// decodes lists the fields that the session decodes in requests.
 	decodes fieldNumbers
-	// synchronized receives a value after Synchronize.
+	// The session sends a value to synchronized after each call of Synchronize.
 	synchronized chan struct{}
 	listing      listing
 	neighbours   neighbours

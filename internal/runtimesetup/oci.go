@@ -18,7 +18,7 @@ import (
 const capable = "runc 1.2 or later, or crun 1.18 or later"
 
 // Features executes the command "features" of an OCI runtime, which prints a document of the OCI runtime specification.
-// Since runc 1.1 and crun 1.8.6 they have this command.
+// runc has this command since 1.1, and crun since 1.8.6.
 func Features(ctx context.Context, program string) ([]byte, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, "features")

@@ -89,7 +89,7 @@ func (r *runtime) readInfo(info map[string]string) {
 	}
 }
 
-// runcShim is containerd's type of a runtime that calls the program runc, or a program with the same command line.
+// runcShim is the runtime_type in containerd's configuration for runc, and for programs with the command line of runc.
 const runcShim = "io.containerd.runc.v2"
 
 func (r runtime) family() string {

@@ -39,8 +39,8 @@ func Listen() (*Listener, error) {
 	return &Listener{socket: os.NewFile(uintptr(fd), "uevents")}, nil
 }
 
-// Follow calls the function changed for every message about a device of the subsystem, and also if messages were lost.
-// It returns when ctx ends or when reading fails.
+// Follow calls changed() for every message about a device of the subsystem, and also if messages were lost. It returns
+// when ctx ends or when reading fails.
 func (l *Listener) Follow(ctx context.Context, subsystem string, changed func()) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.socket.Close() })
 	defer func() {

@@ -55,7 +55,7 @@ func Kinds(opts Options) []classes.Kind {
 	return []classes.Kind{kind(opts, shared), volumeKind(opts, shared)}
 }
 
-// Kind returns the kind of the field "blockio" alone.
+// Kind returns the kind that class files configure in the field "blockio".
 func Kind(opts Options) classes.Kind { return Kinds(opts)[0] }
 
 func kind(opts Options, shared *pods) classes.Kind {

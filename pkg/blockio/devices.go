@@ -24,7 +24,7 @@ func (d disk) String() string { return fmt.Sprintf("%s (%s)", d.name, d.device) 
 
 type match struct {
 	disks []disk
-	// partitions names the matched files that are partitions. ignored names the files that are ignored, and why.
+	// partitions names the matched files that are partitions. ignored has the names of ignored files, with the reasons.
 	partitions, ignored []string
 }
 

@@ -26,8 +26,8 @@ const (
 func isAlias(name string) bool { return name == aliasRootFS || name == aliasEphemeral }
 
 var (
-	// layerDir matches the writable layer of an overlay mount, by the layout of containerd's snapshotters and of the storage
-	// library of CRI-O.
+	// layerDir matches the directory of an overlay mount's writable layer, as containerd's snapshotters and CRI-O's
+	// storage library name it.
 	layerDir = regexp.MustCompile(`^(/.+/(?:io\.containerd\.snapshotter\.v1\.\w+/snapshots|overlay))/[^/]+/(?:fs|diff)$`)
 	// kubeletDir matches the mount point of a volume of a pod.
 	kubeletDir = regexp.MustCompile(`^(/.+/pods)/[^/]+/volumes/`)

@@ -12,12 +12,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// pods joins the classes of pods and of their volumes, which share the limits of the pod's cgroup. A disk has the lowest of all
-// limits. The classes come from the holdings of the node, so that nothing must be restored after a restart.
+// pods combines the limits of a pod's class with those of its volumes' classes, because all of them are set in one
+// cgroup. A disk gets the lowest limit. pods stores no classes: it gets them from the function holdings.
 type pods struct {
 	seed maphash.Seed
-	// cgroups serializes changes of a cgroup. Cgroups share a lock if their hashes are equal, so that a call into the kernel that
-	// does not return stops only a few cgroups.
+	// cgroups are locks that serialize the changes of a cgroup. The hash of the cgroup selects the lock, so a call into
+	// the kernel that does not return blocks only the few cgroups with the same lock.
 	cgroups [64]sync.Mutex
 
 	// mu guards the fields below.
@@ -70,9 +70,9 @@ func (p *pods) in(podUID string) ([]classes.Holding, map[string]limiter) {
 	return holdings(podUID), byResource
 }
 
-// limitsOfOthers returns the limits of the other holders in the cgroup of a pod. If it cannot find the disks of a holder, each limit
-// in state may be that of this holder, and counts as one: a limit is never lost because a volume cannot be found, not
-// even if the container itself hides the mount.
+// limitsOfOthers returns the limits of the other holders in the cgroup of a pod. If it cannot find the disks of a
+// holder, it assumes that this holder needs each limit in state. So no limit is lost if a volume cannot be found, e.g.
+// because the container hides the mount.
 func (p *pods) limitsOfOthers(f *finder, target classes.Holder, state values) values {
 	holdings, byResource := p.in(target.PodUID)
 	limits, foundAll := values{}, true

@@ -13,7 +13,7 @@ import (
 type setting struct {
 	// file is the file in which a weight is set. If the setting is the limits of a device, file is empty.
 	file weightFile
-	// device is zero for the default weight of a file.
+	// device is the disk. It is zero if the setting is the default weight of the file.
 	device device
 }
 

@@ -25,8 +25,8 @@ type volume struct {
 	disks  []disk
 }
 
-// isWhole reports whether the volume is, or is a directory of, a volume of the pod that is a whole filesystem. The kubelet mounts the
-// whole filesystem for the pod before it mounts a subPath of it. The argument has the mounts of PID 1.
+// isWhole reports whether the volume is a whole filesystem, or a directory of a filesystem that the kubelet mounts for
+// the pod as a whole. The kubelet does that before it mounts a subPath. The argument has the mounts of PID 1.
 func (v volume) isWhole(mounts []*mountinfo.Info) bool {
 	dir := "/pods/" + v.target.PodUID + "/volumes/"
 	return v.mount.Root == "/" || slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool {
@@ -51,7 +51,7 @@ type finder struct {
 	host   FS
 	mounts map[int][]*mountinfo.Info
 	disks  map[*mountinfo.Info]disksFound
-	// ofNode has the mounts with the node's own directories. It is nil until checkShared needs it.
+	// ofNode has the mounts that contain the node's own directories. checkShared fills it at its first call.
 	ofNode []*mountinfo.Info
 }
 

@@ -102,8 +102,8 @@ type StoredValueChecker interface {
 // Sharer is a Backend that enforces classes of several holders in one cgroup: those of a pod and of its volumes.
 type Sharer interface {
 	Backend
-	// ShareWith sets the function that returns a pod and its volumes with their desired classes, in any order. If podUID is empty,
-	// the function returns all pods and volumes of the node. It does no I/O.
+	// ShareWith sets the function that returns a pod and its volumes with their desired classes, in any order. If
+	// podUID is empty, the function returns all pods and volumes of the node. ShareWith does no I/O.
 	ShareWith(holdings func(podUID string) []Holding)
 }
 
@@ -144,7 +144,7 @@ type Adjustment struct {
 	Unified map[string]string
 }
 
-// Merge returns a with the settings of other added. If both set ClosID or the same file, the value of other wins.
+// Merge returns the union of the settings of a and other. If both set ClosID or the same file, the value of other wins.
 func (a Adjustment) Merge(other Adjustment) Adjustment {
 	if other.ClosID != "" {
 		a.ClosID = other.ClosID

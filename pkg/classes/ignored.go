@@ -14,7 +14,7 @@ import (
 // annotations.
 const maxIgnored = 8
 
-// IgnoredAnnotation is an annotation of a pod that requests nothing, although its key has the domain of this project or of the KEP.
+// IgnoredAnnotation is a pod annotation that requests nothing, although its key has the domain of this project or of the KEP.
 type IgnoredAnnotation struct {
 	Key string
 	// Container is the container name that the key has. It is empty if the key has none.

@@ -118,7 +118,7 @@ func (l *Ledger) Settle(id, resource string) (ended []Assignment) {
 	return ended
 }
 
-// CopyReserved copies the reservations of a holder from another ledger.
+// CopyReserved adds the reservations that another ledger has for a holder.
 func (l *Ledger) CopyReserved(from *Ledger, id string) {
 	r, ok := from.reserved[id]
 	if !ok {

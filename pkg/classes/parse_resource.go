@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// maxCapacity limits the size of the message in which the device plugin reports a device for each slot of a class.
+// maxCapacity is the highest capacity of a class. It bounds the message in which a device plugin lists a device for each slot.
 const maxCapacity = 100_000
 
 func (p *parser) readResource(f *Field) {

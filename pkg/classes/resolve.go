@@ -266,8 +266,8 @@ func decideOne(offer *Offer, requests *asks, decided *Assignment) error {
 	return nil
 }
 
-// checkAllocatedPod checks a container that was allocated a class of a pod-scope resource. The pod's annotation must
-// request the same class, because the pod gets its class before its containers exist.
+// checkAllocatedPod checks the requests of a container to which the kubelet allocated a class of a pod-scope resource.
+// The pod's annotation must request this class, because the pod gets its class before its containers exist.
 func checkAllocatedPod(offer *Offer, requests *asks) error {
 	allocated, pod := requests[allocatedLevel], requests[podLevel]
 	if allocated.key != "" && pod.key == "" {

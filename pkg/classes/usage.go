@@ -47,12 +47,13 @@ type HolderMeter interface {
 // configuration selects their classes. Its methods may be called at any time.
 type Monitor interface {
 	ClassMeter
-	// Monitors reports whether the live configuration selects the containers of a class. It does no I/O.
+	// Monitors reports whether the live configuration selects a class for monitoring. It does no I/O.
 	Monitors(class string) bool
-	// Monitor begins to monitor a container of the class, if the configuration selects the class, and ends the monitoring otherwise. A
-	// container that cannot be monitored runs as before, and Status reports how many there are, and why.
+	// Monitor begins to monitor a container of the class, if the configuration selects the class, and ends the
+	// monitoring otherwise. Containers that cannot be monitored run as before. Status reports their number and the
+	// reasons.
 	Monitor(ctx context.Context, container Holder, class string)
-	// Unmonitor ends the monitoring of the containers for whose IDs keep returns false.
+	// Unmonitor ends the monitoring of a container if keep(id) is false for its ID.
 	Unmonitor(keep func(id string) bool)
 	// MeasureContainer reads the values of a container. The reading is empty if the container is not monitored.
 	MeasureContainer(ctx context.Context, container Holder) (Reading, error)

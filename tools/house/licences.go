@@ -15,18 +15,18 @@ import (
 // module is a module that is linked into the programs.
 type module struct {
 	path, version string
-	// dir has its files.
+	// dir is the directory with the module's files.
 	dir string
 }
 
 // licence is a licence that is compatible with Apache-2.0 and requires only its text in the distribution.
 type licence struct {
 	name string
-	// phrases are unique to its text; in lower case, with one space between words.
+	// phrases occur only in the text of this licence. They are in lower case, with one space between words.
 	phrases []string
 }
 
-// allowed returns the permitted licences, specific ones first: the phrases of BSD-2-Clause are in BSD-3-Clause too.
+// allowed returns the permitted licences. BSD-3-Clause comes before BSD-2-Clause, because its text has the phrases of both.
 func allowed() []licence {
 	return []licence{
 		{"Apache-2.0", []string{"apache license", "version 2.0, january 2004"}},
