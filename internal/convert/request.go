@@ -21,12 +21,12 @@ type request struct {
 	element, name *yaml.Node
 }
 
-// elementFields describes the fields of an element of qosResources. They depend on the kind of the object.
+// elementFields describes the fields of an element of qosResources. They differ between pods, LimitRanges and ResourceQuotas.
 type elementFields struct {
 	names []string
 	// class is the name of the field that has the class. It is empty if the element has no such field.
 	class string
-	// pods is the remedy in the error about a resource of pod scope that is requested for a container.
+	// pods is the remedy in the error for a container that requests a pod-scope resource.
 	pods string
 }
 

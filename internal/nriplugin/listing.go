@@ -43,9 +43,9 @@ func (l *listing) accept() {
 // failure returns why the runtime disconnected the plugin before the synchronization was complete, or nil if the plugin
 // was synchronized. timeout is how long the runtime waits until the plugin has processed the whole list.
 //
-// The runtime does not report its reason, so failure infers it. Unless the runtime has stopped, there are two reasons.
-// If the plugin has the complete list, or the list began at least timeout ago, the plugin was too slow. Otherwise the
-// next part of the list was too large: a part has at least 8 pods and containers, and must fit into 4 MiB.
+// The runtime does not report its reason, so failure infers it. Unless the runtime has stopped, there are two possible reasons.
+// If the plugin has the complete list, or the list began at least timeout ago, the plugin was too slow. Otherwise the next part
+// of the list was too large: a part has at least 8 pods and containers, and must fit into 4 MiB.
 func (l *listing) failure(timeout time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -51,8 +51,8 @@ func (p *Plugin) Run(ctx context.Context) error {
 }
 
 // connect opens a new connection, registers the plugin with a new stub, and serves until the connection or ctx ends. It
-// returns an error if the runtime disconnects the plugin before the plugin is synchronized. Run then keeps its backoff,
-// because the runtime lists all containers at each registration.
+// returns an error if the runtime disconnects the plugin before the plugin is synchronized. After such an error Run
+// does not reset its backoff, because each registration makes the runtime list all containers.
 func (p *Plugin) connect(ctx context.Context) error {
 	conn, err := p.dial(ctx)
 	if err != nil {

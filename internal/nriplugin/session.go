@@ -141,8 +141,8 @@ func (s *session) StartContainer(ctx context.Context, p *api.PodSandbox, c *api.
 	return err
 }
 
-// kill ends a container whose start the plugin refuses, before its first instruction: the runtime waits for the hook.
-// If ctx has ended, kill ends nothing, because the runtime may have started the container.
+// kill ends a container whose start the plugin refuses. While the runtime waits for the hook, the container has
+// executed no instruction. If ctx has ended, kill ends nothing, because the runtime may have started the container.
 func (s *session) kill(ctx context.Context, container classes.Holder) {
 	if ctx.Err() != nil {
 		return

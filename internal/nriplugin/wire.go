@@ -31,8 +31,8 @@ func decodedFields() fieldNumbers {
 	}
 }
 
-// pick appends the listed fields of an encoded message to dst, and overwrites the message. dst may share the memory of the
-// message from its beginning, because pick never appends more bytes than it has read.
+// pick appends the fields of an encoded message that f lists to dst. It may overwrite the memory of the message. dst
+// may begin where the message begins in memory, because pick never appends more bytes than it has read.
 func (f fieldNumbers) pick(dst, message []byte) ([]byte, error) {
 	for len(message) > 0 {
 		number, kind, tag := protowire.ConsumeTag(message)

@@ -54,8 +54,8 @@ type Options struct {
 	NRISocket string
 	// Files are the host's files.
 	Files Files
-	// Features asks an OCI runtime for its features. It is nil if Inspect does not run on the host itself, because Inspect
-	// executes no program of the host in a container.
+	// Features asks an OCI runtime for its features. It is nil if Inspect runs in a container, because Inspect does not
+	// execute programs of the host there.
 	Features func(ctx context.Context, program string) ([]byte, error)
 }
 

@@ -84,7 +84,7 @@ type Backend struct {
 	scope    classes.Scope
 	log      *slog.Logger
 	live     atomic.Pointer[snapshot]
-	// pods has the limits of volumes in the cgroups of pods. It is nil in container scope.
+	// pods combines the limits of pods and of their volumes. It is nil in container scope.
 	pods *pods
 	// replacing serializes the replacement of live. Hooks do not take this lock.
 	replacing sync.Mutex

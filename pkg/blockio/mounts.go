@@ -109,7 +109,7 @@ func matchAlias(host FS, alias string) (match, error) {
 	return found, nil
 }
 
-// disksOfDir returns the disks of the filesystem that has a directory.
+// disksOfDir returns the disks of the filesystem that contains a directory.
 func disksOfDir(host FS, mounts []*mountinfo.Info, dir string) ([]disk, error) {
 	mount := mountOf(host, mounts, dir)
 	if mount == nil {
@@ -122,7 +122,7 @@ func disksOfDir(host FS, mounts []*mountinfo.Info, dir string) ([]disk, error) {
 	return disks, nil
 }
 
-// mountOf returns the mount that has a directory, or nil.
+// mountOf returns the mount that contains a directory, or nil.
 func mountOf(host FS, mounts []*mountinfo.Info, dir string) *mountinfo.Info {
 	if target, err := followSymlinks(host, dir); err == nil {
 		dir = target // in a container, directories of the host may be missing

@@ -29,7 +29,7 @@ type pods struct {
 
 // limiter is a backend of pod scope or of volume scope.
 type limiter interface {
-	// limitsFor returns the limits that a class sets for a holder, by device. A holder that has ended has none.
+	// limitsFor returns the limits that a class sets for a holder, by device. It returns no limits if the holder has ended.
 	limitsFor(f *finder, h classes.Holder, class string) (values, error)
 }
 
@@ -96,8 +96,8 @@ func (p *pods) limitsOfOthers(f *finder, target classes.Holder, state values) va
 	return limits
 }
 
-// tighten returns a change of a pod's cgroup that observes the limits of the other holders in the cgroup, too. state has the present
-// limits of the cgroup.
+// tighten lowers the limits in change to those that other holders need in the pod's cgroup, and returns the result.
+// state has the present limits of the cgroup.
 func (p *pods) tighten(f *finder, target classes.Holder, change, state values) values {
 	others := p.limitsOfOthers(f, target, state)
 	return change.lowest(others.only(change.has))
@@ -149,7 +149,7 @@ func (b *VolumeBackend) limitsFor(f *finder, target classes.Holder, name string)
 
 func (s setting) isLimit() bool { return s.file == "" }
 
-// lowest returns the settings of v and other. Limits that are in both get the lower value of each kind.
+// lowest returns the union of v and other. If both have limits for a device, the lower limit of each kind wins.
 func (v values) lowest(other values) values {
 	merged := v.merge(other)
 	for s, limits := range other {

@@ -23,7 +23,7 @@ type snapshot struct {
 	status  classes.BackendStatus
 	// former has the values that runtimes have stored for containers, but that no class has any more.
 	former values
-	// named has the former values and the values of all classes. A running container may have any of these values,
+	// named has the values of all classes, and the values in former. A running container may have any of these values,
 	// because this program may have been killed while it changed the container's class.
 	named values
 }

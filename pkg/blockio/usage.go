@@ -61,8 +61,8 @@ func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (class
 	return reading, errors.Join(problems...)
 }
 
-// partName returns the name of a disk. It is "" for a disk that was added after the last inspection of the machine: a value under
-// its number would count again under its name.
+// partName returns the name of a disk. It is "" for a disk that was added after the last inspection of the machine. If
+// the disk's value were reported under its number now, it would be counted again under its name later.
 func (m *machine) partName(dev device) string { return m.names[dev] }
 
 // usageFile is a file with usage. parse adds its values to a reading, and skips disks without a name.

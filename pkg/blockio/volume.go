@@ -18,7 +18,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// volume is a volume as the container has it.
 type volume struct {
 	target classes.Holder
 	mount  *mountinfo.Info
@@ -46,7 +45,7 @@ func (v volume) limit(limits value) values {
 	return all
 }
 
-// finder finds the disks of volumes. It reads the mounts of a process and the disks of a mount only once, so it serves one operation.
+// finder finds the disks of volumes. It reads mounts and disks only once, so each operation needs a new finder.
 type finder struct {
 	host   FS
 	mounts map[int][]*mountinfo.Info
@@ -64,8 +63,8 @@ func newFinder(host FS) *finder {
 	return &finder{host: host, mounts: map[int][]*mountinfo.Info{}, disks: map[*mountinfo.Info]disksFound{}}
 }
 
-// next makes the finder ready for another pod. It keeps only the mounts of PID 1: another process may have the number of a process that
-// has ended. Outdated mounts of PID 1 remove no limit. At worst, they make a disk count as shared, which keeps all limits of a pod.
+// next makes the finder ready for another pod. It drops all mounts but those of PID 1, because a new process may have
+// the PID of an ended one. If the mounts of PID 1 are outdated, no limit is lost: at worst, a pod keeps all its limits.
 func (f *finder) next() {
 	maps.DeleteFunc(f.mounts, func(pid int, _ []*mountinfo.Info) bool { return pid != 1 })
 }
@@ -90,9 +89,9 @@ func (f *finder) disksOf(mount *mountinfo.Info) ([]disk, error) {
 	return found.disks, found.err
 }
 
-// find finds the mount of a volume and its disks. The mount is that of the container's own process, so it does not matter how the
-// filesystem came there. The error is classes.ErrNoBlockDevice if the filesystem has no block device, and classes.ErrEnded if the
-// process has ended.
+// find finds the mount of a volume and its disks. It looks in the mounts of the container's own process, so it does not
+// matter who mounted the filesystem. The error is classes.ErrNoBlockDevice if the filesystem has no block device, and
+// classes.ErrEnded if the process has ended.
 func (f *finder) find(target classes.Holder) (volume, error) {
 	mounts, err := f.mountsOf(target.PID)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) { // EINVAL is the error of a zombie (fs/proc_namespace.c)
@@ -125,9 +124,9 @@ func (f *finder) find(target classes.Holder) (volume, error) {
 // volumeDir matches the directories in which the kubelet mounts volumes.
 var volumeDir = regexp.MustCompile(`/pods/[^/]+/(?:volumes|volume-subpaths)/|/plugins/kubernetes\.io/`)
 
-// checkShared returns classes.ErrSharedDisk if a disk of the volume has other data than the volume: a filesystem that is mounted on the
-// host and not for pods, or the rest of a filesystem of which the volume is a directory. A limit would then also limit
-// what the pod does with the other data.
+// checkShared returns classes.ErrSharedDisk if a disk of the volume has data outside of the volume: a filesystem that
+// the host has mounted for itself, or, if the volume is a directory, the rest of its filesystem. A limit would then
+// also apply to the pod's I/O to this data.
 func (f *finder) checkShared(v volume) error {
 	mounts, err := f.mountsOf(1)
 	if err != nil {
@@ -157,7 +156,8 @@ func (f *finder) checkShared(v volume) error {
 	return nil
 }
 
-// mountsOfNode returns the mounts with the node's own directories. A container that has one of them as a volume shares it.
+// mountsOfNode returns the mounts that contain the node's own directories. A volume on such a mount shares its disk
+// with the node.
 func mountsOfNode(host FS, mounts []*mountinfo.Info) []*mountinfo.Info {
 	dirs := []string{"/"}
 	for _, alias := range []string{aliasRootFS, aliasEphemeral} {

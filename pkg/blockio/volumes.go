@@ -315,9 +315,9 @@ func (b *VolumeBackend) Repair(ctx context.Context) (classes.Drift, error) {
 	return classes.Drift{}, nil
 }
 
-// removeUnused removes the limits in a pod's cgroup that a class of volumes has set and no holder has any more. It does not change
-// limits that no class has, because another program has set them. If the cgroup is being changed, it leaves the pod to the next
-// Repair: the change may hang in the kernel.
+// removeUnused removes limits of volume classes from a pod's cgroup if no holder needs them any more. It keeps limits
+// that no class sets, because another program has set them. If the cgroup is locked for a change, removeUnused does
+// nothing, because the change may hang in the kernel. The next Repair tries again.
 func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	lock := b.pods.lockOf(pod)
 	if !lock.TryLock() {
@@ -359,7 +359,8 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	return nil
 }
 
-// hasSet reports whether limits are the lowest limits of some classes, and of the wanted limits.
+// hasSet reports whether this backend can have set limits: they must be the lowest of wanted and some present or former
+// classes.
 func (b *VolumeBackend) hasSet(limits, wanted value) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -24,8 +24,8 @@ const (
 	AllocatedKeyPrefix = "allocated." + Domain + "/"
 )
 
-// family has the annotation keys for one official resource that the KEP ("Pod annotations"), containerd and CRI-O
-// define. The value of such an annotation is a class.
+// family has the annotation keys that the KEP ("Pod annotations"), containerd and CRI-O define for one official
+// resource. The value of such an annotation is a class.
 type family struct {
 	resource string
 	// offer is the index of the resource's offer in the catalog. It is -1 if no offer in container scope has the resource.

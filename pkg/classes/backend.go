@@ -24,9 +24,9 @@ type Kind struct {
 	Parse func(section *Field) BackendConfig
 	// New makes the backend of one resource. It does no I/O.
 	New func(resource string, scope Scope) Backend
-	// Measures has what the backends measure, if they are a ClassMeter or a HolderMeter.
+	// Measures has the measures of the backends, if each backend is a ClassMeter or a HolderMeter.
 	Measures []Measure
-	// Monitored has what the backends measure of monitored containers, if they are a Monitor.
+	// Monitored has the measures of monitored containers, if each backend is a Monitor.
 	Monitored []Measure
 }
 
@@ -115,7 +115,7 @@ type Locator interface {
 	Device(volumeID string) string
 }
 
-// Observation is what the kernel shows of the class of a target.
+// Observation is what the kernel shows about the class of a target.
 type Observation struct {
 	// Class is the class of the target, if Known is true. Known is false if the kernel does not show a class.
 	Class string

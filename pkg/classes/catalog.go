@@ -49,8 +49,8 @@ type Resource struct {
 	Mutable bool
 	// DefaultClass is assigned to containers or pods that request nothing. It is SystemDefault if the resource has no default.
 	DefaultClass string
-	// OnClassRemoved applies to holders that requested their class. Holders of a default class get the new default
-	// instead.
+	// OnClassRemoved applies to holders that requested a class that is removed. A holder of a removed default class
+	// gets the new default.
 	OnClassRemoved Removal
 	// Classes has the classes in the order of the class file.
 	Classes []Class
@@ -117,7 +117,7 @@ func NewCatalog(offers []Offer) *Catalog {
 	return c
 }
 
-// Offers returns every configured resource, in the order of the class files. It is read-only.
+// Offers returns every configured resource, in the order of the class files. The result is read-only.
 func (c *Catalog) Offers() []Offer { return slices.Clip(c.offers) }
 
 // Lookup returns the offer of a resource by its canonical or short name. The offer is read-only.

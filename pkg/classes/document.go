@@ -114,7 +114,7 @@ const (
 )
 
 // builder builds Fields from YAML nodes. It follows aliases and adds the fields of merge keys. It reports duplicate
-// keys; the first of several equal keys counts.
+// keys, and uses the first of several equal keys.
 type builder struct {
 	values int
 	// stopped is true if the file exceeds maxDepth or maxValues. The builder then ignores the rest of the file.

@@ -45,7 +45,7 @@ type Holder struct {
 	// PodCgroupsPath is the pod's cgroup parent.
 	PodCgroupsPath string
 	// PID is the ID of the holder's first process in the host's PID namespace. It is 0 if there is no process yet, or
-	// if its ID is unknown. In volume scope it is that of the container.
+	// if its ID is unknown. In volume scope, PID is the PID of the container.
 	PID int
 	// Starting is true from the creation of the container's first process until this process executes its first
 	// instruction. At that time the runtime has applied all settings, and the container has no other processes yet.

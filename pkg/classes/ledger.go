@@ -17,7 +17,7 @@ type Ledger struct {
 	// slots has the number of holders and reservations, by class and owner. However many holders an owner has, the
 	// owner occupies one slot of the class. The system default is not in slots.
 	slots map[slot]map[Owner]int
-	// reserved has the slots that a holder occupies in addition to the slots of its assignments, by the holder's ID.
+	// reserved maps the ID of a holder to the slots that it occupies in addition to those of its assignments.
 	reserved map[string]reservation
 }
 

@@ -13,7 +13,7 @@ type Measure struct {
 	// Name is the name in metrics, without a prefix. It follows the conventions of Prometheus, and ends in "_total" if the
 	// measure is cumulative. Help is the description in metrics.
 	Name, Help string
-	// Part is what has a value of its own, as the name of a label, e.g. "device". It is empty if there is only one value.
+	// Part is the label that tells the values of the measure apart, e.g. "device". It is empty if there is one value.
 	Part string
 }
 
@@ -43,8 +43,8 @@ type HolderMeter interface {
 	MeasureHolder(ctx context.Context, target Holder) (Reading, error)
 }
 
-// Monitor is a ClassMeter that also measures single containers, but only those that are monitored: the kernel can monitor few, and a
-// configuration selects their classes. Its methods may be called at any time.
+// Monitor is a ClassMeter that also measures single containers, but not all: the kernel can monitor few of them, so the
+// configuration selects classes whose containers are monitored. The methods may be called at any time.
 type Monitor interface {
 	ClassMeter
 	// Monitors reports whether the live configuration selects a class for monitoring. It does no I/O.

@@ -12,7 +12,6 @@ import (
 	"strings"
 )
 
-// module is a module that is linked into the programs.
 type module struct {
 	path, version string
 	// dir is the directory with the module's files.
@@ -113,7 +112,7 @@ func licenceFiles(dir string) ([]string, error) {
 	return files, nil
 }
 
-// classify returns the name of the permitted licence of a text, or "".
+// classify returns the name of the permitted licence that a text contains, or "".
 func classify(text string) string {
 	text = strings.Join(strings.Fields(strings.ToLower(text)), " ")
 	text = strings.NewReplacer("“", `"`, "”", `"`).Replace(text)

@@ -45,8 +45,8 @@ func save(output string, s spec, image v1.Image) (int64, error) {
 	return int64(archive.Len()), nil
 }
 
-// writeLayout writes an OCI image layout with docker's manifest.json beside it. containerd reads the full name from its
-// annotation; other tools read the tag from the annotation of the OCI specification.
+// writeLayout writes an OCI image layout with docker's manifest.json beside it. containerd reads the full name of the
+// image from the annotation io.containerd.image.name. Other tools read the tag from org.opencontainers.image.ref.name.
 func writeLayout(dir string, s spec, image v1.Image) error {
 	target, err := layout.Write(dir, empty.Index)
 	if err != nil {

@@ -34,7 +34,7 @@ func checkProgram(path string, platform v1.Platform) error {
 	return nil
 }
 
-// machineOf returns ELF's name of a platform's architecture. Programs for other architectures are not checked.
+// machineOf returns the ELF machine type of a platform, or false for an architecture whose programs are not checked.
 func machineOf(platform v1.Platform) (elf.Machine, bool) {
 	machine, known := map[string]elf.Machine{
 		"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "riscv64": elf.EM_RISCV, "ppc64le": elf.EM_PPC64, "s390x": elf.EM_S390,
@@ -42,7 +42,7 @@ func machineOf(platform v1.Platform) (elf.Machine, bool) {
 	return machine, known
 }
 
-// checkPrograms checks every program, and that the entrypoint is one of them.
+// checkPrograms checks every program. It returns an error if the entrypoint is not one of the programs.
 func checkPrograms(s spec) error {
 	var names []string
 	for _, path := range s.programs {

@@ -12,7 +12,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// spec describes an image.
 type spec struct {
 	name     imageName
 	platform v1.Platform
@@ -21,7 +20,6 @@ type spec struct {
 
 	title, source, version, revision, licenses string
 
-	// entrypoint is the name of the program to start.
 	entrypoint string
 	// programs and documents are files for the image, which has them under their base names.
 	programs, documents []string
