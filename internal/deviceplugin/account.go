@@ -17,8 +17,8 @@ type usage struct {
 	// accounted is the number of devices that kubelet has allocated. If kubelet does not answer, accounted is computed
 	// from the assignments and the cached devices.
 	accounted int
-	// granted has the devices that Allocate has granted and that kubelet has not reported. The latest grant is first.
-	// unreported is the number of these devices that kubelet may have allocated, e.g. to init containers.
+	// granted has the devices that Allocate has granted, but that kubelet has not reported yet. The latest grant is
+	// first. unreported is how many of the granted devices kubelet may have allocated, e.g. to init containers.
 	granted    []string
 	unreported int
 	// unaccounted is the number of owners that have a class with a capacity but have no device of that class.

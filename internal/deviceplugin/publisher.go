@@ -23,7 +23,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
-// Cache provides the plugin's state. The channel changed is closed when the state changes next.
+// Cache provides the plugin's state, and a channel that is closed when the state changes.
 type Cache interface {
 	Get() (state nodecache.State, changed <-chan struct{})
 }

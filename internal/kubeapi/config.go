@@ -74,7 +74,7 @@ func load(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// maxMessage is the maximum size that is read of a response with a Retry-After header, in bytes.
+// maxMessage limits how many bytes of an error response are read if the response has a Retry-After header.
 const maxMessage = 16 << 10
 
 // disableClientRetry turns every error response with a Retry-After header into a Go error. Otherwise client-go would

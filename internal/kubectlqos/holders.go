@@ -25,8 +25,8 @@ type assignment struct {
 	evicted string
 }
 
-// holdings has the classes of one resource that a node reports for one container, or for a pod. It has two classes if
-// the runtime still has the predecessor of a container and this predecessor had another class.
+// holdings has what a node reports for one resource and one container or pod. It has two assignments if the runtime
+// still has the previous instance of a container, and this instance has another class.
 type holdings struct {
 	assignments []assignment
 	// omitted means that the node does not list all holders. A container or pod that is not listed may then have a class.

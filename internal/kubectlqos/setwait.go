@@ -90,7 +90,7 @@ func over(ctx context.Context) bool {
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// look gets the pod, and stores its node in the plan.
+// look gets the pod, and stores the pod's node in the plan.
 func (o *setCommand) look(ctx context.Context, api *clients, plan *settingPlan) (*corev1.Pod, error) {
 	pod, err := api.core.CoreV1().Pods(plan.pod.Namespace).Get(ctx, plan.pod.Name, metav1.GetOptions{})
 	switch {

@@ -27,7 +27,7 @@ const (
 // reportTime is the maximum time until a node reports the class of a new container.
 const reportTime = time.Minute
 
-// effective returns the class of a resource that a container or pod has, and whether this class is known. If the node
+// effective returns which class of the resource a container or pod has, and whether this class is known. If the node
 // reports no class and its report is complete, the class is the system default. If the node reports two classes,
 // effective prefers the wanted class.
 func (v *podView) effective(c containerView, resource, wanted string) (assignment, state) {

@@ -74,7 +74,7 @@ type Publisher struct {
 	observed observed
 	problems problems
 
-	// Only the goroutine that calls work uses the following fields.
+	// The following fields are used only by the goroutine that runs the method work.
 	retry   kubeapi.Retry
 	owner   types.UID // UID of the Node when the Node was last read
 	applied applied

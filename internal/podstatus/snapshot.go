@@ -68,9 +68,9 @@ func (s *snapshot) observe(pod *corev1.Pod) observed {
 	return o
 }
 
-// differs returns the pods, as namespace/name, whose state differs from their state in before. If the configuration
-// has changed, differs returns all pods, because the new configuration may accept changes that the former
-// configuration refused.
+// differs returns the pods whose state differs from their state in the snapshot before. Each pod is a namespace/name.
+// If the configuration has changed, differs returns all pods, because the new configuration may accept changes that the
+// former configuration refused.
 func (s *snapshot) differs(before *snapshot) []string {
 	var keys []string
 	all := s.status.GetConfig().GetHash() != before.status.GetConfig().GetHash()

@@ -28,7 +28,8 @@ func NewVersionCommand(name, linked string) *cobra.Command {
 	}
 }
 
-// Version returns linked or, if linked is empty, the version from the build information of the Go toolchain.
+// Version returns its argument. If the argument is empty, it returns the version from the build information of the Go
+// toolchain.
 func Version(linked string) string {
 	info, _ := debug.ReadBuildInfo()
 	return versionOf(linked, info)
