@@ -25,8 +25,8 @@ type class struct {
 	capacity       uint64 // 0 if the class has no limit
 	podScope       bool
 	draining       bool
-	// others has the classes with the same extended resource, which are not published. An example is a renamed class
-	// that drains.
+	// others has the other classes with the same extended resource, e.g. a draining class that was renamed. They have
+	// no devices of their own.
 	others []class
 }
 
@@ -73,8 +73,8 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	return list
 }
 
-// insert adds c to list. Of two classes with the same extended resource, list has only one, and the field others of this
-// class has the other.
+// insert adds c to list. If list already has a class with the same extended resource, insert keeps only one of the two
+// in list, and adds the other one to its field others.
 func insert(list []class, c class) []class {
 	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
 	if i < 0 {
@@ -120,8 +120,8 @@ func planWithheld(c class, u usage) []device {
 	return plan(c, u)
 }
 
-// candidates returns device IDs: as many as size, or all allocated devices if there are more. Allocated devices come
-// first, then devices that Allocate has granted, then other devices.
+// candidates returns device IDs. Their number is size, or the number of allocated devices if that is larger. Allocated
+// devices come first, then devices that Allocate has granted, then other devices.
 func candidates(c class, u usage, size int) []string {
 	ids := slices.Clone(u.allocated)
 	slices.SortFunc(ids, compareIDs)

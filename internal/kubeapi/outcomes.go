@@ -20,8 +20,9 @@ type OutcomeLog struct {
 	last error
 }
 
-// Record logs the outcome of an attempt if it differs from the previous attempt's outcome. It also logs a failure whose
-// message has changed. The messages of other outcomes do not matter, because each of these outcomes has only one remedy.
+// Record logs the outcome of an attempt if it differs from the previous attempt's outcome. It also logs the outcome
+// Failed if only its message has changed. For other outcomes the message does not matter, because each has only one
+// remedy.
 func (l *OutcomeLog) Record(err error) {
 	outcome, last := OutcomeOf(err), OutcomeOf(l.last)
 	switch {

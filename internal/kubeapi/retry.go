@@ -72,7 +72,7 @@ func needsPerson(err error) bool {
 
 // Breaker is a rate limit and a circuit breaker for the requests of one node. It opens when the API server cannot serve
 // any request. Backoffs of single objects would not be enough, because all objects of a node together could still use
-// its whole rate limit. Breaker is safe for concurrent use.
+// the whole rate limit. Breaker is safe for concurrent use.
 type Breaker struct {
 	limit flowcontrol.RateLimiter
 

@@ -16,7 +16,7 @@ import (
 
 type manifest struct {
 	name string
-	// path is name with its symbolic links resolved. It is empty for standard input.
+	// path is the file's path without symbolic links. It is empty for standard input.
 	path string
 	text []byte
 }
@@ -63,8 +63,8 @@ func readManifest(name string) (manifest, error) {
 	return manifest{name, path, text}, err
 }
 
-// manifestFiles returns name if it is a file, or the manifests in name if it is a directory. It skips symbolic links in
-// the directory, because they may lead out of the directory.
+// manifestFiles returns the named file or, for a directory, the manifests in it. It skips symbolic links in the
+// directory, because they may lead out of the directory.
 func manifestFiles(name string, recursive bool) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {

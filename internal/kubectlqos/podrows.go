@@ -42,7 +42,8 @@ type podRow struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 	Node    string `json:"node"`
-	// Device and Since are where and since when the limits of a volume are in force, if they are.
+	// Device is the device on which the limits of a volume are in force. Since is the time since which they are in
+	// force.
 	Device string       `json:"device,omitempty"`
 	Since  *metav1.Time `json:"since,omitempty"`
 	// unknown means that the class in which the container or pod runs is unknown.
@@ -148,8 +149,8 @@ func (c containerView) scope() classes.Scope {
 	return classes.Holder{Container: c.name, Volume: c.volume}.Scope()
 }
 
-// containersOf returns the containers of a pod in order. It leaves out init containers that have completed and
-// ephemeral containers that do not run.
+// containersOf returns the containers of a pod in order. It leaves out completed init containers, and ephemeral
+// containers that do not run.
 func containersOf(pod *corev1.Pod) []containerView {
 	var all []containerView
 	for i := range pod.Spec.InitContainers {
@@ -202,7 +203,7 @@ func (v *podView) rows() []podRow {
 	return rows
 }
 
-// volumeRows returns a row for each volume of a container for which the pod requests a class.
+// volumeRows returns the rows of a container's volumes. A volume has a row if the pod requests a class for the volume.
 func (v *podView) volumeRows(c containerView) (rows []podRow) {
 	volumes, err := classes.Volumes(requestOf(v.offers, v.pod, c))
 	var refused *classes.RequestError

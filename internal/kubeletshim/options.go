@@ -13,8 +13,7 @@ import (
 
 // These are the values of the flag --publish.
 const (
-	// DevicePlugin publishes classes and capacities to the kubelet. Only this value requires access to the kubelet's
-	// directories.
+	// DevicePlugin publishes classes and capacities to the kubelet. It alone needs access to the kubelet's directories.
 	DevicePlugin = "device-plugin"
 	// NodeObject publishes the NodeQOSResources object of the node.
 	NodeObject = "node-object"

@@ -41,8 +41,8 @@ func (o *observed) set(object *unstructured.Unstructured, deleted bool) {
 	}
 }
 
-// problems has the latest errors of the watch and of writes. It logs a write's error only if the watch has no error,
-// because both fail if the API server does not answer.
+// problems has the latest errors of the watch and of writes. It logs errors of writes only while the watch has no
+// error. If the API server does not answer, the watch and the writes fail, and one message is enough.
 type problems struct {
 	mu           sync.Mutex // guards the fields below
 	outcomes     kubeapi.OutcomeLog

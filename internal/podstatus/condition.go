@@ -27,7 +27,7 @@ const maxMessage = 4096
 // observed is the state of one pod at one moment.
 type observed struct {
 	pod *corev1.Pod
-	// assignments is nil if the plugin does not have the pod.
+	// assignments is nil if the plugin does not know the pod.
 	assignments *qosv1alpha1.PodAssignments
 	// refusals has a record for each container or pod that was not created. refusedChanges has a record for each
 	// refused change of a running container or pod. The field Series of a record is the reason.

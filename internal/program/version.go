@@ -28,8 +28,7 @@ func NewVersionCommand(name, linked string) *cobra.Command {
 	}
 }
 
-// Version returns its argument. If the argument is empty, it returns the version from the build information of the Go
-// toolchain.
+// Version returns its argument, or the version in the build information of the Go toolchain if the argument is empty.
 func Version(linked string) string {
 	info, _ := debug.ReadBuildInfo()
 	return versionOf(linked, info)

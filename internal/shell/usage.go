@@ -89,7 +89,7 @@ func idOfClass(c *qosv1alpha1.ClassUsage) string { return c.GetResource() + "=" 
 
 func idOfContainer(c *qosv1alpha1.ContainerUsage) string { return c.GetResource() + " " + c.GetId() }
 
-// series is a value of a measure for a disk or cache.
+// series identifies the values of one measure for one disk or cache.
 type series struct{ measure, part string }
 
 func valuesByID(message *qosv1alpha1.WatchUsageResponse) map[string]map[series]float64 {
