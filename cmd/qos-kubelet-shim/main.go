@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command qos-kubelet-shim publishes to Kubernetes the QoS classes of this node, and the pods and containers that
-// have these classes.
+// Command qos-kubelet-shim publishes to Kubernetes which QoS classes this node has, and which pods and containers have
+// them.
 package main
 
 import (

@@ -63,7 +63,7 @@ func newEndpoint(extended string, e events) *endpoint {
 	return p
 }
 
-// look returns the present state. The channel in the state's field changed is closed at the next change.
+// look returns the present state, which includes a channel that is closed when the state changes.
 func (p *endpoint) look() endpointState {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -125,7 +125,7 @@ func assumed(pod *corev1.Pod) []classes.Offer {
 	return append(offers, classes.Offer{Resource: classes.Resource{Scope: classes.VolumeScope, Classes: volumeClasses(pod)}})
 }
 
-// volumeClasses returns the classes that a pod requests for volumes. The name of their resource is not in the pod.
+// volumeClasses returns the classes that a pod requests for volumes. A pod does not name the resource of these classes.
 func volumeClasses(pod *corev1.Pod) (all []classes.Class) {
 	for _, c := range containersOf(pod) {
 		volumes, _ := classes.Volumes(requestOf(nil, pod, c))
@@ -265,7 +265,7 @@ func (v *podView) row(c containerView, resource string, want *classes.Assignment
 	return row
 }
 
-// refusedRow returns the row of a resource for which the node would refuse the request of the container.
+// refusedRow returns the row of a resource whose request by this container the node would refuse.
 func (v *podView) refusedRow(c containerView, resource string, refused *classes.RequestError) podRow {
 	row, _, _ := v.effectiveRow(c, resource, classes.Assignment{})
 	if refused.Resource != "" {

@@ -26,8 +26,8 @@ import (
 // example, a change of a pod and a change of its node are related.
 const settleTime = 200 * time.Millisecond
 
-// refreshInterval is how often follow calls show while nothing changes. The output may differ even then, because a
-// node's state becomes outdated after some time.
+// refreshInterval is how often follow calls the function show while nothing changes. The output may differ even then,
+// because a node's state becomes outdated after some time.
 const refreshInterval = time.Minute
 
 type liveView struct {

@@ -14,8 +14,8 @@ import (
 // interval is the minimum time between two writes of one event.
 const interval = 5 * time.Minute
 
-// Series has those event series of one pod that are not written yet or were written recently. The zero value is empty.
-// A Series is not safe for concurrent use.
+// Series has the event series of one pod. It keeps a series until it is written, and for some time after that. The zero
+// value is empty. A Series is not safe for concurrent use.
 type Series struct{ all []*series }
 
 type series struct {

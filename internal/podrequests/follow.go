@@ -56,8 +56,8 @@ type task struct {
 	first bool
 	// tried is true after follow has compared the annotations of this task with the container's classes.
 	tried bool
-	// done is true if Follow has nothing to do until the annotations change. After a refusal, a change of the
-	// configuration also ends this state.
+	// done is true if Follow has nothing to do until the annotations change or, after a refusal, the configuration
+	// changes.
 	done bool
 	// config is the hash of the plugin's configuration at the latest try.
 	config  string

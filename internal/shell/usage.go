@@ -176,7 +176,7 @@ func (t *usageTable) table(sortBy string) table {
 	return rows
 }
 
-// columns returns the columns that have values: first the known ones, then those of other measures by name.
+// columns returns the columns that have values: first the known columns, then the other measures, sorted by name.
 func (t *usageTable) columns() []usageColumn {
 	measured := map[string]bool{}
 	for _, r := range t.rows {
