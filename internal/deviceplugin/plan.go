@@ -146,8 +146,9 @@ func candidates(c class, u usage, size int) []string {
 	return ids
 }
 
-// phaseOut returns the wanted devices, and as unhealthy devices those listed devices that stopped being wanted less than
-// ttl ago. Kubelet reads a device in its list again after it has called Allocate, and panics if the device is missing.
+// phaseOut returns the wanted devices. It adds each listed device that stopped being wanted less than ttl ago, as an
+// unhealthy device: kubelet reads a device in its list again after it has called Allocate, and panics if the device is
+// missing.
 //
 // leaving has the time at which each device stopped being wanted; phaseOut updates it. phaseOut must be called again
 // after the second result; 0 means never.

@@ -23,9 +23,9 @@ type ListerWatcher[L runtime.Object] interface {
 // NewInformer returns an informer for objects that have the type of example and match a field selector. The caller must
 // run the informer until ctx ends.
 //
-// The informer calls done with the error of each failed list or watch request, and with nil when a watch begins.
-// client-go's error handler would miss some failures. After a failure, the informer waits as Retry does, in addition to
-// client-go's backoff.
+// After each failed list or watch request, the informer passes the error to the function done. When a watch begins, it
+// passes nil. client-go's error handler would miss some failures. After a failure, the informer waits as Retry does, in
+// addition to client-go's backoff.
 func NewInformer[L runtime.Object](
 	ctx context.Context, client ListerWatcher[L], fieldSelector string, example runtime.Object, done func(error),
 ) cache.SharedIndexInformer {

@@ -109,8 +109,8 @@ func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResour
 	return p.applied.at.Add(pause).Sub(p.now())
 }
 
-// withHoldersOf returns a copy of status with the holders from other. A class keeps the holders from status if its
-// holders with the source "update" differ: that difference must be written soon, because "kubectl qos set" waits for it.
+// withHoldersOf returns a copy of status with the holders from other. If the holders with the source "update" differ,
+// the class keeps its holders from status, because "kubectl qos set" waits until this difference is written.
 func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	mixed := *status.DeepCopy()
 	copyHolders(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)

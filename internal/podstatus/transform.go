@@ -72,8 +72,8 @@ func strippedAnnotations(pod *corev1.Pod) map[string]string {
 	return kept
 }
 
-// strippedContainers keeps only the name, the restart policy and the limits of extended resources of each container.
-// It recognizes an extended resource by the "/" in the name.
+// strippedContainers reduces each container to its name, its restart policy and its limits of extended resources. It
+// recognizes an extended resource by the "/" in the name.
 func strippedContainers(containers []corev1.Container) []corev1.Container {
 	kept := make([]corev1.Container, 0, len(containers))
 	for i := range containers {
