@@ -29,8 +29,8 @@ import (
 // of their container if the container's class was changed.
 const threadsInterval = 500 * time.Millisecond
 
-// lastThreads is the longest pause between two calls of MoveThreads. A call may have taken long only because it
-// waited for other changes.
+// lastThreads is the longest pause between two calls of MoveThreads. It applies after a long call, which may only
+// have waited for other changes.
 const lastThreads = 15 * time.Second
 
 // untilThreads returns the pause before the next call of MoveThreads, given how long the last call took. The calls
@@ -76,8 +76,8 @@ func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{
 	}
 }
 
-// followDisks starts to listen for kernel events, and sends to the channel changed when disks were added or removed. If
-// kernel events are not available, the next periodic repair finds the disks.
+// followDisks listens for kernel events. After a disk was added or removed, it sends a signal to the channel changed.
+// If kernel events are not available, the next periodic repair finds the disks.
 func (a *Agent) followDisks(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) {
 	listener, err := uevent.Listen()
 	if err != nil {
@@ -106,9 +106,9 @@ func signalTo(c chan<- struct{}) {
 	}
 }
 
-// followGroups sends to the channel changed when another program removes a resctrl group of the plugin, as CRI-O does
-// when it starts with rdt_config_file. The function watch must be called when resctrl may have been mounted. Without
-// inotify, the next periodic repair finds that groups are missing.
+// followGroups watches resctrl. After another program removed a group of the plugin, as CRI-O does when it starts
+// with rdt_config_file, it sends a signal to the channel changed. The function watch must be called when resctrl may
+// have been mounted. Without inotify, the next periodic repair finds that groups are missing.
 func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) (watch func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -149,9 +149,9 @@ func newSettler(delays []time.Duration) *settler {
 	return s
 }
 
-// begin is called at each event. It starts the first delay. If a delay after the second runs, begin starts the second
-// one instead. During the first two delays it changes nothing, so repeated events neither postpone the timer nor make it
-// fire all the time.
+// begin is called at each event. If no delay runs, it starts the first delay. If a delay after the second one runs,
+// it goes back to the second. During the first two delays it changes nothing, so repeated events neither postpone the
+// timer nor make it fire all the time.
 func (s *settler) begin() {
 	switch {
 	case s.at == len(s.delays):

@@ -62,7 +62,7 @@ func (c usageCollector) Collect(ch chan<- prometheus.Metric) {
 
 	seen := map[[4]string]bool{}
 	for _, h := range sample.Holders {
-		// Two containers of the same name can run for a moment, and a scrape with a series twice fails as a whole.
+		// Two containers of the same name can run for a moment. A scrape that has a series twice fails as a whole.
 		if name := [4]string{h.Resource, h.PodNamespace, h.PodName, h.Container}; !seen[name] {
 			seen[name] = true
 			collect(ch, c.containers, h.Reading, h.PodNamespace, h.PodName, h.Container, h.Class)

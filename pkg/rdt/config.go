@@ -37,8 +37,7 @@ type Config struct {
 	// partitions are sorted by name.
 	partitions []partition
 	// denials has the classes with denyPodAnnotation or denyContainerAnnotation.
-	denials []string
-	// monitored selects the containers that are monitored.
+	denials   []string
 	monitored monitored
 }
 
@@ -56,7 +55,6 @@ type class struct {
 
 // allocation is the share of each resource that a partition or class gets. A setting that the configuration lacks is nil.
 type allocation struct {
-	// caches has the settings of each cache level.
 	caches map[string][]setting[share]
 	mb     []setting[bandwidth]
 }

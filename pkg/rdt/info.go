@@ -35,7 +35,7 @@ type Info struct {
 
 // CacheInfo describes the valid masks of a cache schema.
 type CacheInfo struct {
-	// Mask has all bits that can be allocated. Shareable has those bits of the cache that other hardware uses, too.
+	// Mask has all bits that can be allocated. Shareable has the bits of Mask that other hardware may use too.
 	Mask, Shareable uint64
 	// MinBits is the minimum number of bits of a mask. It is 0 on AMD.
 	MinBits int

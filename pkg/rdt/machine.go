@@ -166,8 +166,8 @@ func (t tree) readInfo() (map[string][]byte, error) {
 	return files, nil
 }
 
-// largestBandwidth returns the root group's schemata with the largest bandwidth that any group has, from which ParseInfo
-// derives the maximum. The root group's own bandwidth may be limited.
+// largestBandwidth returns the root group's schemata, with each bandwidth raised to the largest value of any group.
+// ParseInfo derives the maximum from this value. The root group's own bandwidth may be limited.
 func (m *machine) largestBandwidth() Schemata {
 	root := maps.Clone(m.groups[rootGroup].schemata)
 	for _, g := range m.groups {

@@ -19,7 +19,8 @@ func (m monitored) enabled() bool { return m.all || len(m.classes) > 0 }
 
 func (m monitored) has(class string) bool { return m.all || slices.Contains(m.classes, class) }
 
-// monitoring reads which containers are monitored: "containers" for all, or a mapping with the list "containers" of their classes.
+// monitoring reads which containers are monitored. The field is the word "containers" (all), or a mapping from
+// "containers" to a list of classes.
 func (r *reader) monitoring(f *classes.Field) (m monitored) {
 	if f == nil {
 		return m

@@ -69,7 +69,8 @@ func (m *monitors) exists(id string) bool {
 	return exists
 }
 
-// differs reports whether a container is not monitored as it should be: in the control group to if it is selected, and else not at all.
+// differs reports whether the monitoring of a container must change. A selected container needs a monitoring group in
+// the control group named by the parameter to, and another container needs none.
 func (m *monitors) differs(id string, selected bool, to string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -85,7 +86,8 @@ func (m *monitors) set(id, control string) {
 	delete(m.missing, id)
 }
 
-// drop forgets a container that is not monitored any more. If why is not nil, the container should be monitored.
+// drop forgets the monitoring group of a container. The parameter why is nil, or the reason why a container that
+// should be monitored is not.
 func (m *monitors) drop(id string, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,8 +99,9 @@ func (m *monitors) drop(id string, why error) {
 	}
 }
 
-// free returns the number of RMIDs that the monitoring group of a container can still use. One RMID is kept for each control group that
-// the CPU can have, for classes. Another one is kept for each container that waits for an RMID, if this container does not.
+// free returns the number of RMIDs that are left for the monitoring group of a container. It reserves one RMID for
+// each control group that the CPU can have. If the container itself does not wait for an RMID, free also reserves one
+// for each waiting container.
 func (m *monitors) free(info Info, id string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +124,7 @@ func (b *Backend) Monitors(class string) bool {
 }
 
 // Monitor implements classes.Monitor. If the container's monitoring group is in the control group of another class,
-// Monitor replaces the monitoring group.
+// Monitor replaces it.
 func (b *Backend) Monitor(_ context.Context, container classes.Holder, class string) {
 	selected, to := b.Monitors(class), GroupOf(class)
 	if !b.monitors.differs(container.ID, selected, to) {
@@ -173,7 +176,6 @@ func (b *Backend) withoutMonitoring(id, control string, why error) {
 	}
 }
 
-// createMonitor creates the monitoring group of a container.
 func (b *Backend) createMonitor(m *machine, container classes.Holder, control string) error {
 	name, ok := monitorName(container.ID)
 	group, monitoring, err := m.groupsOfTask(container.PID)
@@ -195,7 +197,7 @@ func (b *Backend) createMonitor(m *machine, container classes.Holder, control st
 	return orNoRMID(err)
 }
 
-// orNoRMID returns errLimbo or errNoRMID if err is the kernel's error for that.
+// orNoRMID adds errLimbo or errNoRMID to a kernel error that means that no RMID is free. It returns other errors unchanged.
 func orNoRMID(err error) error {
 	switch {
 	case errors.Is(err, syscall.EBUSY):

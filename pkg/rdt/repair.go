@@ -90,7 +90,6 @@ func (b *Backend) drift(now *live) (found []string, err error) {
 	return found, nil
 }
 
-// String describes the mount.
 func (t tree) String() string {
 	return fmt.Sprintf("at %s with %s", t.point, strings.Join(slices.Sorted(slices.Values(t.options)), ","))
 }

@@ -124,9 +124,8 @@ func dividePercent(requests []request, cache CacheInfo) (map[string]uint64, erro
 	return masks, nil
 }
 
-// sizesOf returns the number of bits of each partition. total is the sum of the requests in per cent. From the smallest
-// request up, sizesOf rounds each number down, but not below the CPU's minimum. The largest request gets the remaining
-// bits.
+// sizesOf returns the number of bits of each partition. total is the sum of the requests in per cent. Beginning with the
+// smallest request, sizesOf rounds each number down, but not below the CPU's minimum. The largest request gets the rest.
 func sizesOf(requests []request, total uint64, cache CacheInfo) (map[string]uint64, error) {
 	ascending := slices.Clone(requests)
 	slices.SortStableFunc(ascending, func(a, b request) int { return cmp.Compare(a.high, b.high) })

@@ -99,7 +99,6 @@ func (t tree) scanFor(tid int) (string, error) {
 	return "", errEnded
 }
 
-// tasks returns the IDs of the threads in a group.
 func (t tree) tasks(group string) ([]int, error) {
 	data, err := t.host.ReadFile(t.path(group, "tasks"))
 	if err != nil {

@@ -152,8 +152,7 @@ func (m *monitors) leave(control, id string, sign float64) {
 	}
 }
 
-// addLeft adds m.left[control], which former monitoring groups of a control group had counted, to the reading of the
-// control group.
+// addLeft adds m.left[control], the counts of former monitoring groups of a control group, to the control group's reading.
 func (m *monitors) addLeft(control string, reading classes.Reading) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

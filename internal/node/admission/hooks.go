@@ -36,10 +36,9 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 	return h.store.Admit(container)
 }
 
-// StartContainer records the process of a container that is about to start. It returns the function enforce, which
-// enforces and verifies the container's classes. If enforce is not nil, the caller must call it. If StartContainer or
-// enforce returns an error, the caller must not start the container, and must call Kill while the runtime still waits
-// for the hook.
+// StartContainer records the process of a container that is about to start. It returns the function enforce, which enforces
+// and verifies the container's classes. If enforce is not nil, the caller must call it. If StartContainer or enforce returns
+// an error, the caller must not start the container, and must call Kill while the runtime still waits for the hook.
 //
 // A container that was created while the plugin was away has no classes. StartContainer then admits it to the classes
 // that it requests.
@@ -115,8 +114,8 @@ func (h *Hooks) enforcement(entries ...state.Entry) func(context.Context) error 
 	}
 }
 
-// monitoring returns the function that calls enforce, which may be nil, and then begins to monitor a container. It returns enforce itself
-// if the container is not to be monitored.
+// monitoring returns a function that calls enforce, unless enforce is nil, and then begins to monitor the container.
+// If the container is not to be monitored, monitoring returns enforce itself.
 func (h *Hooks) monitoring(e state.Entry, enforce func(context.Context) error) func(context.Context) error {
 	if !reconcile.Monitored(h.store, e) {
 		return enforce

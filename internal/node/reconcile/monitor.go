@@ -13,8 +13,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// monitorTime limits how long a hook waits until the monitoring of a container has begun or ended. The kernel may take longer; the hook
-// then succeeds without it.
+// monitorTime limits how long a hook waits until the monitoring of a container has begun or ended. If the kernel
+// takes longer, the hook does not wait for it and succeeds.
 const monitorTime = 200 * time.Millisecond
 
 // monitors returns the available resources that can monitor containers.
@@ -86,8 +86,8 @@ func known(store *state.Store) func(id string) bool {
 	}
 }
 
-// monitor brings the monitoring of all running containers into the state that the configuration defines. If not all can be monitored,
-// those that were created first are.
+// monitor brings the monitoring of all running containers into the state that the configuration defines. If not all
+// can be monitored, monitor selects the containers that were created first.
 func (r *Reconciler) monitor(ctx context.Context) {
 	var running []state.Entry
 	for _, id := range r.store.Started() {

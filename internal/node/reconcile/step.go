@@ -29,7 +29,7 @@ func Enforcement(e state.Entry) (steps []Step) {
 	return steps
 }
 
-// Enforce makes the steps with the backends only, without calling the runtime. It stops at the first error.
+// Enforce carries out the steps with the backends only, without a call to the runtime. It stops at the first error.
 func Enforce(ctx context.Context, store *state.Store, h classes.Holder, steps []Step) error {
 	for _, s := range steps {
 		backend, err := backendOf(store, s.Resource)
@@ -135,7 +135,7 @@ func (r *Reconciler) unified(steps []Step) (map[string]string, error) {
 	return all.Unified, errors.Join(errs...)
 }
 
-// updateRuntime sets cgroup v2 values through the runtime. After it found that the plugin is not connected or that
+// updateRuntime sets cgroup v2 values through the runtime. Once a call shows that the plugin is not connected or that
 // the runtime does not answer, further calls in this round fail at once, because each could wait for the timeout. If
 // the runtime may carry out a call later, the holder is stale until another call has replaced the values.
 func (r *Reconciler) updateRuntime(ctx context.Context, h classes.Holder, unified map[string]string) error {

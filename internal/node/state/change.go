@@ -19,9 +19,9 @@ var (
 	ErrNotRunning   = errors.New("not running yet")
 	ErrImmutable    = errors.New("the class of a running container or pod cannot be changed")
 	ErrNotConnected = errors.New("not connected to the container runtime")
-	// ErrRuntimeBusy means that the runtime did not get a request.
+	// ErrRuntimeBusy means that a request was not sent to the runtime.
 	ErrRuntimeBusy = errors.New("the container runtime has not answered an earlier request")
-	// ErrUnanswered means that the runtime got a request. It may carry out the request later.
+	// ErrUnanswered means that the runtime got a request but has not answered. It may carry out the request later.
 	ErrUnanswered = errors.New("the container runtime has not answered, and may still make the change")
 )
 

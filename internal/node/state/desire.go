@@ -130,8 +130,8 @@ func isRequested(a classes.Assignment) bool {
 	return a.Source != classes.SourceDefault && a.Source != classes.SourceNone
 }
 
-// Verified records which adopted pods are in the classes that they request (inClass), and which are not (elsewhere). If there is
-// room, it assigns the requested classes to the pods that are not. It returns the pods that did not get these classes.
+// Verified records which adopted pods are in the classes that they request (inClass), and which are not (elsewhere). If there
+// is room, it assigns the requested classes to the pods in elsewhere. It returns the pods that did not get these classes.
 func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,7 +31,7 @@ func (s *Store) drains(a classes.Assignment) bool {
 // Drained returns a channel that receives a value when a holder has left a class that is no longer offered.
 func (s *Store) Drained() <-chan struct{} { return s.drained }
 
-// signalDrained sends to the channel drained if an ended assignment has a removed class. The caller holds mu.
+// signalDrained sends a signal to s.drained if one of the ended assignments has a removed class. The caller holds mu.
 func (s *Store) signalDrained(ended []classes.Assignment) {
 	for _, a := range ended {
 		if s.drains(a) {

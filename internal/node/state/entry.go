@@ -16,8 +16,7 @@ import (
 type record struct {
 	// number orders the holders of one owner. The newest holder has the highest number.
 	number uint64
-	// since is the time at which the record was created.
-	since time.Time
+	since  time.Time
 	// started becomes true when the first process of the holder is about to run. enforcing is true while a hook enforces
 	// the classes.
 	started, enforcing bool
@@ -250,8 +249,8 @@ func (s *Store) observe(id, resource, class string) {
 	s.modify(id, func(r *record) { r.observed = with(r.observed, resource, class, class != h.Class(resource)) })
 }
 
-// SetForeign records what another program has set for a holder that has no class of a resource. text is empty if no
-// other program has set anything.
+// SetForeign records what another program has set for a holder that has no class of a resource. If there is no such
+// setting, text is empty.
 func (s *Store) SetForeign(id, resource, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -81,8 +81,8 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 	return failed
 }
 
-// countAdopted adds to s.adopted the running containers that request classes and have no RecordAnnotation. It does not count
-// containers that are already in before, the ledger from before the synchronization. The caller holds mu.
+// countAdopted adds to s.adopted the running containers that request classes and have no RecordAnnotation. It does not
+// count containers in the ledger before, which is the ledger as it was before the synchronization. The caller holds mu.
 func (s *Store) countAdopted(before *classes.Ledger) {
 	for id, r := range s.records {
 		_, known := before.Get(id)
@@ -268,9 +268,8 @@ func (s *Store) DevicesLost(resource string) {
 	}
 }
 
-// RecordAnnotation is the annotation in which the plugin lists the assignments of a container when the container is
-// created. The runtime returns it to a plugin that has restarted. It is not a request for classes: only Synchronize
-// reads it.
+// RecordAnnotation is the annotation in which the plugin lists the assignments of a container when the container is created.
+// The runtime returns it to a plugin that has restarted. It is not a request for classes: only Synchronize reads it.
 const RecordAnnotation = "assigned." + classes.Domain
 
 // Record returns the value of RecordAnnotation. The value is empty if no class is assigned.

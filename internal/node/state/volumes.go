@@ -21,7 +21,6 @@ type VolumeAssignments struct {
 	InForce time.Time
 }
 
-// reportVolume returns what is reported for a volume.
 func (s *Store) reportVolume(e Entry, offers []classes.Offer) VolumeAssignments {
 	v := VolumeAssignments{Path: e.Volume, Assignments: e.report(offers).Assignments}
 	if len(e.Observed) > 0 {
@@ -57,9 +56,9 @@ func (s *Store) admitVolumes(container classes.Holder) error {
 	return err
 }
 
-// StartVolumes records, with each volume of a container that is about to start, the process of the container. The
-// caller must then enforce the classes of the volumes and call Finish for each of them. If the container was created
-// while the plugin was away, StartVolumes admits its volumes first, all of them or none.
+// StartVolumes records the process of a container that is about to start in the records of the container's volumes.
+// The caller must then enforce the classes of the volumes and call Finish for each of them. If the container was
+// created while the plugin was away, StartVolumes admits its volumes first, all of them or none.
 func (s *Store) StartVolumes(container classes.Holder) ([]Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +115,8 @@ func (s *Store) trackVolume(id string, started bool) {
 	s.observeAll(id, func(string) string { return classes.SystemDefault })
 }
 
-// NotEnforced records why the class of a running volume is not in force. It is reported as a refusal until the class is in force.
-// Containers and pods are reported in their observed class instead.
+// NotEnforced records why the class of a running volume is not in force. The store reports this reason as a refusal
+// until the class is in force. For containers and pods, it reports the observed class instead.
 func (s *Store) NotEnforced(e Entry, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,17 +23,17 @@ import (
 const (
 	// minAge is the age from which a sample is measured again. A sample of 500 containers makes about 1000 system calls.
 	minAge = time.Second
-	// sampleTime is the time in which a sample begins its readings, and readTime limits the reading of one class or container. For each
-	// cache, resctrl waits for one of the cache's CPUs, which takes long on a busy node. Together they are shorter than a scrape
-	// may take.
+	// sampleTime is the time in which a sample begins its readings. readTime limits the reading of one class or
+	// container: for each cache, resctrl waits for one of the cache's CPUs, which takes long on a busy node. The sum of
+	// both times is shorter than a scrape may take.
 	sampleTime = 2500 * time.Millisecond
 	readTime   = 2 * time.Second
 	// lastTime limits the last reading of a container's usage, because the runtime waits for it.
 	lastTime = 200 * time.Millisecond
 )
 
-// Meter measures usage. It reads nothing from the kernel by itself: Usage reads all values. Last and Before read those of one
-// container, because they are lost or count for another class later. Meter is safe for concurrent use.
+// Meter measures usage. It reads from the kernel only in calls of its methods. Usage reads all values. Last and Before
+// read the values of one holder that would later be lost or count for another class. Meter is safe for concurrent use.
 type Meter struct {
 	store *state.Store
 	now   func() time.Time
@@ -85,8 +85,8 @@ func New(store *state.Store, now func() time.Time) *Meter {
 	}
 }
 
-// Usage returns the usage of all classes, containers and pods. It returns the last sample if that is younger than a second, and
-// measures otherwise. What the kernel does not answer in time is missing in the sample.
+// Usage returns the usage of all classes, containers and pods. It returns the last sample if that is younger than a
+// second, and measures otherwise. The sample lacks values for which the kernel does not answer in time.
 func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 	waiting, cancel := context.WithTimeout(ctx, sampleTime+readTime)
 	defer cancel()
@@ -104,8 +104,8 @@ func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 	return m.sample, nil
 }
 
-// Started records that all of the usage of a container belongs to its class. The caller must call it before the container's first
-// instruction. The usage of other containers counts from their first reading, because their earlier classes are unknown.
+// Started records that a container's usage counts from 0 for its class. The caller must call it before the container's first
+// instruction. Without this record, the usage counts from the first reading, because the container's earlier classes are unknown.
 func (m *Meter) Started(e state.Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,7 +139,6 @@ func (m *Meter) Last(id string) {
 	}
 }
 
-// drop removes the readings of a holder.
 func (m *Meter) drop(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,7 +160,7 @@ func (m *Meter) Before(ctx context.Context, h classes.Holder, resource, from str
 }
 
 // count reads the usage of a holder, and adds the growth since the last reading to the totals of a class. A value
-// that has decreased adds nothing: the kernel restarted it, e.g. when a disk was removed and added again. ok is false
+// that has decreased adds nothing: it has restarted at 0, e.g. when a disk was removed and added again. ok is false
 // if there is no reading.
 func (m *Meter) count(ctx context.Context, h classes.Holder, resource, name string) (reading classes.Reading, ok bool) {
 	meter := m.holderMeter(resource)
@@ -190,8 +189,8 @@ func (m *Meter) holderMeter(resource string) classes.HolderMeter {
 	return meter
 }
 
-// read makes a call into the kernel, unless ctx has ended. The call has readTime, even if ctx ends meanwhile: a call that is given
-// up early would be reported as one for which the kernel hangs.
+// read makes a call into the kernel, unless ctx has ended. The call may take readTime even if ctx ends earlier,
+// because a call that is given up early would be reported as blocked in the kernel.
 func read(
 	ctx context.Context, store *state.Store, call state.Call, what string, do func(context.Context) (classes.Reading, error),
 ) (classes.Reading, error) {

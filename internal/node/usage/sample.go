@@ -69,7 +69,7 @@ func namesOf(resource state.ResourceStatus) []string {
 	return slices.Compact(names)
 }
 
-// measureClasses measures the classes of a resource as a whole. A class has only the series that the kernel shows now.
+// measureClasses measures each class as a whole, not by its holders. A class has only the series that the kernel shows now.
 func (m *Meter) measureClasses(ctx context.Context, resource state.ResourceStatus) (all []Class) {
 	backend, _ := m.store.Resource(resource.Name)
 	meter, _ := backend.Backend.(classes.ClassMeter)
