@@ -77,7 +77,8 @@ func kind(opts Options, shared *pods) classes.Kind {
 	}
 }
 
-// Backend enforces the classes of one resource. It reads a snapshot that Apply replaces as a whole, and takes no lock for it.
+// Backend enforces the classes of one resource. Its methods read a snapshot without a lock, because Apply replaces the
+// snapshot as a whole.
 type Backend struct {
 	opts     Options
 	resource string
@@ -89,7 +90,7 @@ type Backend struct {
 	// replacing serializes the replacement of live. Hooks do not take this lock.
 	replacing sync.Mutex
 	// devicesGone is true when Apply has found that the machine lost disks for which containers have values. Repair
-	// reports and clears it.
+	// reports this and sets devicesGone to false.
 	devicesGone atomic.Bool
 	// unavailable is the error of the last inspection if the inspection found no io controller. Otherwise it is nil.
 	unavailable atomic.Pointer[classes.Unavailable]
@@ -132,7 +133,7 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	return nil
 }
 
-// goLive replaces the live snapshot now with next(now). It changes only the memory of this process.
+// goLive passes the live snapshot to next, and makes the result the live snapshot. It changes only memory.
 func (b *Backend) goLive(next func(now *snapshot) *snapshot) {
 	b.replacing.Lock()
 	defer b.replacing.Unlock()
@@ -213,8 +214,8 @@ func (b *Backend) Status() classes.BackendStatus {
 	return status
 }
 
-// Effective returns the values of each offered class on this machine, in the format of cgroup files. The keys of the
-// result are the class, then the file.
+// Effective returns the values of each offered class on this machine. It maps each class to cgroup files, and each file
+// to its text.
 func (b *Backend) Effective() map[string]map[string]string {
 	s := b.live.Load()
 	effective := map[string]map[string]string{}

@@ -19,7 +19,7 @@ type layout interface {
 	files(weights []weightFile) []string
 	// parse adds the content of a file to a state.
 	parse(state values, file string, data []byte) error
-	// usage returns the parser of each file that counts I/O.
+	// usage returns the files that count I/O, with their parsers.
 	usage() []usageFile
 }
 

@@ -17,9 +17,9 @@ import (
 
 // An alias is an entry of Devices that names disks by their use. The disks can differ between nodes.
 const (
-	// aliasRootFS names the disks below the writable layers of containers.
+	// aliasRootFS selects the disks that contain the writable layers of containers.
 	aliasRootFS = "rootfs"
-	// aliasEphemeral names the disks below the kubelet's directory, which has the emptyDir volumes.
+	// aliasEphemeral selects the disks that contain the kubelet's directory, where the emptyDir volumes are.
 	aliasEphemeral = "ephemeral"
 )
 
@@ -29,7 +29,7 @@ var (
 	// layerDir matches the directory of an overlay mount's writable layer, as containerd's snapshotters and CRI-O's
 	// storage library name it.
 	layerDir = regexp.MustCompile(`^(/.+/(?:io\.containerd\.snapshotter\.v1\.\w+/snapshots|overlay))/[^/]+/(?:fs|diff)$`)
-	// kubeletDir matches the mount point of a volume of a pod.
+	// kubeletDir matches the mount point of a pod's volume.
 	kubeletDir = regexp.MustCompile(`^(/.+/pods)/[^/]+/volumes/`)
 )
 
@@ -142,7 +142,8 @@ func mountOf(host FS, mounts []*mountinfo.Info, dir string) *mountinfo.Info {
 var errNoBlockDevice = errors.New("this filesystem has no block device")
 
 // disksOfMount returns the disks with the data of a mounted filesystem. The data of overlay, tmpfs, FUSE and network
-// filesystems is on no block device, or on one that these filesystems do not name. Their device numbers have the major number 0.
+// filesystems is on no block device, or on one that these filesystems do not name. The mounts of these filesystems have
+// the major device number 0.
 func disksOfMount(host FS, m *mountinfo.Info) ([]disk, error) {
 	switch {
 	case m.FSType == "btrfs":

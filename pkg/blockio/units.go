@@ -56,12 +56,12 @@ func parseQuantity(f *classes.Field, text string, least, most uint64) uint64 {
 type weightFile string
 
 const (
-	// ioWeight has the weights of iocost.
+	// ioWeight is the weight file of iocost.
 	ioWeight weightFile = "io.weight"
-	// ioBFQWeight is the file of the bfq scheduler in cgroup v2, and blkioBFQWeight is its file in v1.
+	// ioBFQWeight is the weight file of the bfq scheduler in cgroup v2, and blkioBFQWeight is the one in cgroup v1.
 	ioBFQWeight    weightFile = "io.bfq.weight"
 	blkioBFQWeight weightFile = "blkio.bfq.weight"
-	// blkioWeight is the file of the cfq scheduler in v1. Linux 5.0 removed this scheduler.
+	// blkioWeight is the weight file of the cfq scheduler in cgroup v1. Linux 5.0 removed this scheduler.
 	blkioWeight weightFile = "blkio.weight"
 )
 

@@ -65,7 +65,7 @@ func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (class
 // the disk's value were reported under its number now, it would be counted again under its name later.
 func (m *machine) partName(dev device) string { return m.names[dev] }
 
-// usageFile is a file with usage. parse adds its values to a reading, and skips disks without a name.
+// usageFile is a cgroup file that counts I/O. parse adds the values in the file to a reading, and skips disks without a name.
 type usageFile struct {
 	name  string
 	parse func(reading classes.Reading, data []byte, name func(device) string)
@@ -98,7 +98,7 @@ func parseIOStat(reading classes.Reading, data []byte, name func(device) string)
 	}
 }
 
-// parsePressure reads io.pressure (Documentation/accounting/psi.rst), whose totals are microseconds.
+// parsePressure reads io.pressure (Documentation/accounting/psi.rst). The totals in this file are microseconds.
 func parsePressure(reading classes.Reading, data []byte, _ func(device) string) {
 	measures := map[string]string{"some": waiting, "full": stalled}
 	for line := range strings.Lines(string(data)) {

@@ -36,7 +36,7 @@ func (v volume) isWhole(mounts []*mountinfo.Info) bool {
 // isSame reports whether two mounts have the same filesystem.
 func isSame(a, b *mountinfo.Info) bool { return a.Major == b.Major && a.Minor == b.Minor }
 
-// limit returns limits for each disk of the volume.
+// limit returns values that set the same limits on each disk of the volume.
 func (v volume) limit(limits value) values {
 	all := values{}
 	for _, disk := range v.disks {

@@ -17,7 +17,7 @@ type VolumeConfig struct{ classes []volumeClass }
 type volumeClass struct {
 	name   string
 	limits value
-	// limitsSharedDisks is true if the class may limit a disk that has other data than the volume.
+	// limitsSharedDisks is true if the class may limit a disk on which the volume is not the only data.
 	limitsSharedDisks bool
 }
 

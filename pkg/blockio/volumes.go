@@ -28,9 +28,9 @@ type VolumeBackend struct {
 	mu      sync.Mutex
 	machine machine
 	classes map[string]volumeClass
-	// former has the limits of classes before changes of the configuration. Cgroups may still have them.
+	// former has limits that classes had in former configurations. Cgroups may still have these limits.
 	former map[value]bool
-	// devices has the numbers of the devices of volumes, by the ID of the volume.
+	// devices maps the ID of a volume to the numbers of its devices.
 	devices map[string]string
 	// offered has the classes of the live configuration. Other classes are kept while they are in use.
 	offered     map[string]bool
@@ -111,7 +111,7 @@ func (b *VolumeBackend) Withdraw(context.Context) error {
 	return nil
 }
 
-// Release implements classes.Backend. A released class may have left limits in a cgroup, which Repair removes.
+// Release implements classes.Backend. A released class may have left limits in cgroups. Repair removes these limits.
 func (b *VolumeBackend) Release(_ context.Context, inUse func(class string) bool) error {
 	b.mu.Lock()
 	var unused []string
@@ -208,8 +208,9 @@ func (b *VolumeBackend) open(target classes.Holder) (group, error) {
 	return group{host: b.opts.FS, machine: m, layout: layoutOf(version), dir: dir}, nil
 }
 
-// Enforce implements classes.Backend. It writes the limits of the class for each disk of the volume, or the lower limits that the pod
-// or another volume has on the disk. For the system default it does nothing: Repair removes limits that no holder has.
+// Enforce implements classes.Backend. It writes the limits of the class for each disk of the volume, or lower ones if
+// the pod or another volume has lower limits on the disk. For the system default it does nothing, because Repair
+// removes limits that no holder needs.
 func (b *VolumeBackend) Enforce(ctx context.Context, target classes.Holder, _, to string) error {
 	if to == classes.SystemDefault {
 		return nil
@@ -348,7 +349,7 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 
 	var errs []error
 	for _, w := range group.layout.writes(change) {
-		if err := group.write(w); !errors.Is(err, syscall.ENODEV) { // a device that is gone takes its limits along
+		if err := group.write(w); !errors.Is(err, syscall.ENODEV) { // the kernel has dropped the limits of a removed device
 			errs = append(errs, err)
 		}
 	}

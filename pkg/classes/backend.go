@@ -57,15 +57,15 @@ type Backend interface {
 	// enforced until Release. Withdraw is idempotent, and may be called before Apply.
 	Withdraw(ctx context.Context) error
 
-	// Release removes what the backend keeps for classes that are neither configured nor in use.
+	// Release removes the state that the backend keeps for classes that are neither configured nor in use.
 	Release(ctx context.Context, inUse func(class string) bool) error
 
 	// Adjust returns what the runtime must set to move a container from one class to another. When a container is
 	// created, from is SystemDefault. Adjust does no I/O and must be fast, because hooks wait for it.
 	Adjust(from, to string) (Adjustment, error)
 
-	// Enforce moves the target from one class to another, except for what the runtime sets because of Adjust, and reads
-	// the class back from the kernel. If Enforce returns an error, the target is as it was before.
+	// Enforce moves the target from one class to another, and reads the class back from the kernel. It does not write
+	// what the runtime sets because of Adjust. If Enforce returns an error, the target is as it was before.
 	//
 	// Enforce is called before a container's first instruction, with SystemDefault as from, and when the class of a
 	// running container changes.
@@ -99,7 +99,7 @@ type StoredValueChecker interface {
 	IsStale(class string, stored map[string]string) bool
 }
 
-// Sharer is a Backend that enforces classes of several holders in one cgroup: those of a pod and of its volumes.
+// Sharer is a Backend that enforces the classes of a pod and of the pod's volumes in one cgroup.
 type Sharer interface {
 	Backend
 	// ShareWith sets the function that returns a pod and its volumes with their desired classes, in any order. If
@@ -107,11 +107,11 @@ type Sharer interface {
 	ShareWith(holdings func(podUID string) []Holding)
 }
 
-// Locator is a Backend that enforces classes of volumes.
+// Locator is a Backend that reports the devices of volumes.
 type Locator interface {
 	Backend
-	// Device returns the numbers of the devices on which the class of a volume was last enforced or observed, e.g. "253:3". It works
-	// in memory only.
+	// Device returns the numbers of the devices on which the class of a volume was last enforced or observed, e.g.
+	// "253:3". It does no I/O.
 	Device(volumeID string) string
 }
 
@@ -120,8 +120,8 @@ type Observation struct {
 	// Class is the class of the target, if Known is true. Known is false if the kernel does not show a class.
 	Class string
 	Known bool
-	// Foreign describes what another program has set for a target that has no class, e.g. `resctrl group "batch"`. It is
-	// empty if there is nothing.
+	// Foreign describes what another program has set for a target that has no class, e.g. `resctrl group "batch"`. It
+	// is empty if no other program has set anything.
 	Foreign string
 }
 
@@ -169,7 +169,7 @@ type BackendStatus struct {
 	Degraded map[string]string
 }
 
-// Condition is an observation for users.
+// Condition is one fact about the state of the resource, for users.
 type Condition struct {
 	// Type is in CamelCase, e.g. "WeightsEffective".
 	Type string

@@ -81,7 +81,7 @@ func (o *Offer) Default() Assignment {
 	return Assignment{Resource: o.Name, Class: o.DefaultClass, Source: SourceDefault}
 }
 
-// Catalog is what a node offers. It is immutable and safe for concurrent use.
+// Catalog has the resources that a node offers. It is immutable and safe for concurrent use.
 type Catalog struct {
 	offers []Offer
 	// index maps the canonical name of a resource to the position of its offer in offers.

@@ -29,7 +29,7 @@ type Field struct {
 	index int
 	// line is the line of the key in a mapping, or of the element in a list.
 	line int
-	// node is the value. It is never an alias.
+	// node is the YAML node of the value. It is never an alias.
 	node *yaml.Node
 	// children has the values of a mapping or list, in the order of the file.
 	children []*Field

@@ -17,7 +17,7 @@ const maxIgnored = 8
 // IgnoredAnnotation is a pod annotation that requests nothing, although its key has the domain of this project or of the KEP.
 type IgnoredAnnotation struct {
 	Key string
-	// Container is the container name that the key has. It is empty if the key has none.
+	// Container is the container that the key names. It is empty if the key names no container.
 	Container string
 	// Problem is one line for users. It names the key, the reason and the remedy.
 	Problem string

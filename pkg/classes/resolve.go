@@ -161,7 +161,7 @@ func (s *resolver) readContainer() error {
 			allocated = append(allocated, key)
 		}
 	}
-	slices.Sort(allocated) // so that it is always the same problem that is reported
+	slices.Sort(allocated) // if there are several problems, always report the same one
 	for _, key := range allocated {
 		if err := s.readPairs(allocatedLevel, annotations, key); err != nil {
 			return err

@@ -17,9 +17,9 @@ type Measure struct {
 	Part string
 }
 
-// Series is one value of a measure.
+// Series identifies one value of a measure.
 type Series struct {
-	// Measure is the name of the measure. Part is the part that has the value, e.g. "sda".
+	// Measure is the name of the measure. Part is the value of the label Measure.Part, e.g. "sda".
 	Measure, Part string
 }
 
@@ -29,14 +29,14 @@ func (s Series) Cumulative() bool { return strings.HasSuffix(s.Measure, "_total"
 // Reading has the values that the kernel shows at one moment. It lacks the values that the kernel does not measure now.
 type Reading map[Series]float64
 
-// ClassMeter is a Backend whose classes the kernel measures as a whole.
+// ClassMeter is a Backend that measures each class as a whole.
 type ClassMeter interface {
 	Backend
 	// MeasureClass reads the values of a class, which may be the system default.
 	MeasureClass(ctx context.Context, class string) (Reading, error)
 }
 
-// HolderMeter is a Backend for which the kernel measures each container or pod. All of its measures are cumulative.
+// HolderMeter is a Backend that measures single containers or pods. All of its measures are cumulative.
 type HolderMeter interface {
 	Backend
 	// MeasureHolder reads the values of a running target, in any class.

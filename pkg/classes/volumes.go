@@ -85,7 +85,7 @@ func volumeRequests(container Holder) (requests []volumeRequest, err error) {
 	return requests, nil
 }
 
-// resolveVolume returns the class that is requested for a volume. A node has one resource of volume scope.
+// resolveVolume returns the class that is requested for a volume. At most one resource of a node has volume scope.
 func (c *Catalog) resolveVolume(volume *Holder) ([]Assignment, error) {
 	class := VolumeClass(*volume)
 	if class == SystemDefault {
