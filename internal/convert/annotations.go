@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// annotation is a request for a class in an annotation of the pod. The annotation exists, or is to be added.
+// annotation is a request for a class in an annotation of the pod. The pod has the annotation, or the conversion adds it.
 type annotation struct{ key, resource, class string }
 
 // containerKeys returns the keys of the annotations that request a class of a resource for a container. The value of the

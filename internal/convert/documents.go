@@ -38,7 +38,7 @@ type document struct {
 	lists   map[*yaml.Node]*yaml.Node
 	handled map[*yaml.Node]bool
 
-	// edits has functions that change root. added has the documents that are to be written after this one.
+	// edits has functions that change root. added has new documents, which are written after this one.
 	edits []func()
 	added []*yaml.Node
 }
@@ -157,7 +157,7 @@ func (d *document) content() *yaml.Node {
 func parseText(text []byte, isJSON bool) (*yaml.Node, error) {
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("%")) {
-		return nil, nil // directives: the content begins after the next marker
+		return nil, nil // a document of directives: the content begins after the next marker
 	}
 	if isJSON {
 		text = escapeForYAML(text)

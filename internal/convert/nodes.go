@@ -74,7 +74,7 @@ type entry struct {
 	key, node, value *yaml.Node
 }
 
-// entry finds a field. It reports a field that occurs twice or that comes from a merge key.
+// entry finds a field. It reports a problem if the field occurs twice or comes from a merge key.
 func (d *document) entry(m *yaml.Node, name string, at place) entry {
 	e := entry{place: at.at(m, "."+name)}
 	for key, value := range fields(m) {

@@ -22,7 +22,7 @@ type pod struct {
 	annotations, qos entry
 	requests         []request
 	containers       []*container
-	// annotate has the annotations that are to be added.
+	// annotate has the annotations that the conversion adds.
 	annotate []annotation
 }
 

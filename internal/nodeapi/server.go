@@ -38,7 +38,7 @@ const (
 	readRequestBurst      = 20
 )
 
-// Options of a Server.
+// Options has the settings of a Server.
 type Options struct {
 	// Socket is the path of the unix socket. If the directory of this path does not exist, the server creates it.
 	Socket string
@@ -69,7 +69,7 @@ func New(n Node, o Options) *Server {
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // Run serves until ctx ends. It then ends all streams with UNAVAILABLE, and lets other requests continue for a short
-// time. It must be called only once.
+// time. Run must be called only once.
 func (s *Server) Run(ctx context.Context) error {
 	endpoints, err := s.open(ctx)
 	if err != nil {

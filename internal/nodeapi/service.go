@@ -133,8 +133,8 @@ func (s *service) UpdateContainerQOSResources(
 	return &qosv1alpha1.UpdateContainerQOSResourcesResponse{Container: containerOf(ctr)}, nil
 }
 
-// requestsOf checks whether a change is well-formed, and returns its classes by canonical resource name. It does not check
-// whether the node offers these classes, because the node checks this when it changes the classes.
+// requestsOf checks whether a change is well-formed, and maps the canonical names of its resources to the requested classes. It
+// does not check whether the node offers these classes, because the node checks this when it changes the classes.
 func requestsOf(r *qosv1alpha1.UpdateContainerQOSResourcesRequest) (map[string]string, error) {
 	switch {
 	case r.GetPodUid() == "":
@@ -154,7 +154,7 @@ func requestsOf(r *qosv1alpha1.UpdateContainerQOSResourcesRequest) (map[string]s
 	return requests, nil
 }
 
-// statusError converts the error of a change into a gRPC error with the code that the API documents. Its message is one line.
+// statusError converts the error of a change into a gRPC error with the code that the API documents, and a message of one line.
 func statusError(err error) error {
 	return status.Error(codeOf(err), strings.ReplaceAll(err.Error(), "\n", "; "))
 }

@@ -37,7 +37,7 @@ type creation struct {
 	taken []string
 }
 
-// fields are fields of the OCI specification of a container, with their values.
+// fields maps fields of a container's OCI specification to their values.
 type fields map[string]string
 
 const closID = "linux.intelRdt.closID"

@@ -25,7 +25,7 @@ const Name = "qos-nri-plugin"
 // timeout (NRI before 0.8).
 const defaultRequestTimeout = 2 * time.Second
 
-// Options of a Plugin.
+// Options has the settings of a Plugin.
 type Options struct {
 	// Socket is the runtime's NRI socket. Index is the plugin's two-digit NRI index, which determines the plugin's place
 	// among all NRI plugins.

@@ -97,7 +97,7 @@ func (s *session) newStub(conn net.Conn) (stub.Stub, error) {
 // close closes the connection, which ends a pending call to the runtime. It then waits until this call has returned.
 func (s *session) close(conn *watchedConn) {
 	conn.close()
-	_ = s.updating.Acquire(context.Background(), 1) // fails only with the context
+	_ = s.updating.Acquire(context.Background(), 1) // fails only if the context ends
 	s.updating.Release(1)
 }
 

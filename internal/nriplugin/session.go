@@ -218,8 +218,8 @@ func (s *session) SetUnified(ctx context.Context, id string, unified map[string]
 // update asks the runtime to update containers, and waits for the answer until ctx ends. The runtime answers only when it calls no
 // hook at the same time.
 func (s *session) update(ctx context.Context, updates []*api.ContainerUpdate) error {
-	// One call is made at a time, so that blocked goroutines do not accumulate: a call that the runtime does not answer blocks its
-	// goroutine until the connection ends.
+	// A call that the runtime does not answer blocks its goroutine until the connection ends. The session makes one
+	// call at a time, so that such goroutines do not accumulate.
 	if s.updating.Acquire(ctx, 1) != nil {
 		return state.ErrRuntimeBusy
 	}

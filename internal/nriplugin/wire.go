@@ -31,8 +31,8 @@ func decodedFields() fieldNumbers {
 	}
 }
 
-// pick appends the fields of an encoded message that f lists to dst. It may overwrite the memory of the message. dst
-// may begin where the message begins in memory, because pick never appends more bytes than it has read.
+// pick copies an encoded message without the fields that f does not list, and appends this copy to dst. dst may use the
+// memory of the message from its beginning, because pick never appends more bytes than it has read.
 func (f fieldNumbers) pick(dst, message []byte) ([]byte, error) {
 	for len(message) > 0 {
 		number, kind, tag := protowire.ConsumeTag(message)
@@ -77,7 +77,7 @@ func (s *session) interceptRequest(ctx context.Context, unmarshal ttrpc.Unmarsha
 			return nil
 		case *api.CreateContainerRequest, *api.StartContainerRequest, *api.StopContainerRequest, *api.RemoveContainerRequest,
 			*api.ValidateContainerAdjustmentRequest, *api.RunPodSandboxRequest, *api.StopPodSandboxRequest, *api.RemovePodSandboxRequest:
-			message, _ := request.(proto.Message) // all of these are messages
+			message, _ := request.(proto.Message) // every request is a message
 			return s.decodes.decode(message, unmarshal)
 		}
 		return unmarshal(request)

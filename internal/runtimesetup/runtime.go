@@ -112,7 +112,7 @@ func (r runtime) nriRemedy() string {
 	return "enable NRI in the runtime's configuration"
 }
 
-// withoutGroup is the effect of a runtime that does not put containers into RDT groups.
+// withoutGroup describes what happens if the runtime does not put containers into RDT groups.
 const withoutGroup = "the plugin moves containers before their first instruction, but processes of exec and of probes start in " +
 	"the root group, and are moved within 15 s"
 
@@ -158,8 +158,8 @@ func ownAnnotations(r runtime) []Finding {
 	return nil
 }
 
-// crioAnnotations follows CRI-O 1.34 to 1.37: without rdt_config_file, internal/config/rdt refuses a container that requests
-// an RDT class. Without blockio_config_file, specSetBlockioClass ignores the request.
+// crioAnnotations follows the source code of CRI-O 1.34 to 1.37. Without rdt_config_file, internal/config/rdt refuses a
+// container that requests an RDT class. Without blockio_config_file, specSetBlockioClass ignores the request.
 func crioAnnotations(r runtime) []Finding {
 	var findings []Finding
 	if r.own[rdtFileKey] == "" {
