@@ -2,6 +2,8 @@ module github.com/qos-nri/qos-nri-plugin
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/containerd/cgroups/v3 v3.1.3
 	github.com/containerd/nri v0.12.5

@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/tools/image/oci"
 )
 
 func main() {
@@ -31,7 +33,7 @@ func run(args []string, out, usage io.Writer) error {
 	if err != nil {
 		return err
 	}
-	image, err := build(s)
+	image, err := oci.Build(s)
 	if err != nil {
 		return err
 	}
@@ -40,18 +42,18 @@ func run(args []string, out, usage io.Writer) error {
 		return err
 	}
 
-	size, err := save(output, s, image)
+	size, err := oci.Save(output, s, image)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", output, err)
 	}
 	fmt.Fprintf(out, "name:     %s\ndigest:   %s\nplatform: %s\nsize:     %.1f MB in %s\n",
-		s.name.Name(), digest, s.platform, float64(size)/1e6, output)
+		s.Name.Name(), digest, s.Platform, float64(size)/1e6, output)
 	return nil
 }
 
 // parse returns the image that the command line describes, and the archive to write.
-func parse(args []string, usage io.Writer) (spec, string, error) {
-	var s spec
+func parse(args []string, usage io.Writer) (oci.Spec, string, error) {
+	var s oci.Spec
 	var name, platform, documents string
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	flags.SetOutput(usage)
@@ -59,32 +61,32 @@ func parse(args []string, usage io.Writer) (spec, string, error) {
 	flags.StringVar(&name, "name", "", "name of the image, as registry/name:tag")
 	flags.StringVar(&platform, "platform", "", "platform that the programs are built for, e.g. linux/amd64")
 	epoch := flags.Int64("epoch", 0, "time of the image and of its files, in seconds since 1970")
-	flags.StringVar(&documents, "documents", "", "files to put into "+documentsDir+", separated by commas")
-	flags.StringVar(&s.title, "title", "", "title of the image")
-	flags.StringVar(&s.source, "source", "", "URL of the source")
-	flags.StringVar(&s.version, "version", "", "version of the programs")
-	flags.StringVar(&s.revision, "revision", "", "commit that the programs are built from")
-	flags.StringVar(&s.licenses, "licenses", "", "licences as an SPDX expression")
-	flags.StringVar(&s.entrypoint, "entrypoint", "", "name of the program to start; the first one if empty")
+	flags.StringVar(&documents, "documents", "", "files to put into "+oci.DocumentsDir+", separated by commas")
+	flags.StringVar(&s.Title, "title", "", "title of the image")
+	flags.StringVar(&s.Source, "source", "", "URL of the source")
+	flags.StringVar(&s.Version, "version", "", "version of the programs")
+	flags.StringVar(&s.Revision, "revision", "", "commit that the programs are built from")
+	flags.StringVar(&s.Licenses, "licenses", "", "licences as an SPDX expression")
+	flags.StringVar(&s.Entrypoint, "entrypoint", "", "name of the program to start; the first one if empty")
 	if err := flags.Parse(args); err != nil {
 		return s, "", fmt.Errorf("%w; see -help", err)
 	}
 
-	s.created, s.programs = time.Unix(*epoch, 0).UTC(), flags.Args()
+	s.Created, s.Programs = time.Unix(*epoch, 0).UTC(), flags.Args()
 	if documents != "" {
-		s.documents = strings.Split(documents, ",")
+		s.Documents = strings.Split(documents, ",")
 	}
-	if len(s.programs) == 0 {
+	if len(s.Programs) == 0 {
 		return s, "", fmt.Errorf("no program is named; name the files for the image after the flags")
 	}
-	if s.entrypoint == "" {
-		s.entrypoint = filepath.Base(s.programs[0])
+	if s.Entrypoint == "" {
+		s.Entrypoint = filepath.Base(s.Programs[0])
 	}
 
 	var err error
-	if s.name, err = parseName(name); err != nil {
+	if s.Name, err = oci.ParseName(name); err != nil {
 		return s, "", err
 	}
-	s.platform, err = parsePlatform(platform)
+	s.Platform, err = oci.ParsePlatform(platform)
 	return s, *output, err
 }

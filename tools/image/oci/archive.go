@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package oci
 
 import (
 	"archive/tar"
@@ -19,8 +19,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
-// save writes the archive completely or not at all, and returns its size in bytes.
-func save(output string, s spec, image v1.Image) (int64, error) {
+// Save writes the archive completely or not at all, and returns its size in bytes.
+func Save(output string, s Spec, image v1.Image) (int64, error) {
 	dir, err := os.MkdirTemp("", "image")
 	if err != nil {
 		return 0, err
@@ -47,14 +47,14 @@ func save(output string, s spec, image v1.Image) (int64, error) {
 
 // writeLayout writes an OCI image layout with docker's manifest.json beside it. containerd reads the full name of the
 // image from the annotation io.containerd.image.name. Other tools read the tag from org.opencontainers.image.ref.name.
-func writeLayout(dir string, s spec, image v1.Image) error {
+func writeLayout(dir string, s Spec, image v1.Image) error {
 	target, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return err
 	}
-	err = target.AppendImage(image, layout.WithPlatform(s.platform), layout.WithAnnotations(map[string]string{
-		"io.containerd.image.name":          s.name.Name(),
-		"org.opencontainers.image.ref.name": s.name.TagStr(),
+	err = target.AppendImage(image, layout.WithPlatform(s.Platform), layout.WithAnnotations(map[string]string{
+		"io.containerd.image.name":          s.Name.Name(),
+		"org.opencontainers.image.ref.name": s.Name.TagStr(),
 	}))
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func writeLayout(dir string, s spec, image v1.Image) error {
 
 // dockerManifest returns manifest.json, which "docker load" before version 25 reads instead of index.json. The library's
 // tarball package writes that format too, but not into an image layout.
-func dockerManifest(s spec, image v1.Image) ([]byte, error) {
+func dockerManifest(s Spec, image v1.Image) ([]byte, error) {
 	manifest, err := image.Manifest()
 	if err != nil {
 		return nil, err
@@ -81,12 +81,12 @@ func dockerManifest(s spec, image v1.Image) ([]byte, error) {
 		layers = append(layers, blobPath(layer))
 	}
 	return json.Marshal([]map[string]any{{
-		"Config": blobPath(manifest.Config), "RepoTags": []string{s.name.Name()}, "Layers": layers,
+		"Config": blobPath(manifest.Config), "RepoTags": []string{s.Name.Name()}, "Layers": layers,
 	}})
 }
 
 // archiveDir writes the files below dir in lexical order, with the time of the image.
-func archiveDir(w io.Writer, s spec, dir string) error {
+func archiveDir(w io.Writer, s Spec, dir string) error {
 	archive := tar.NewWriter(w)
 	err := filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -100,7 +100,7 @@ func archiveDir(w io.Writer, s spec, dir string) error {
 		if err != nil {
 			return err
 		}
-		return addFile(archive, filepath.ToSlash(name), 0o644, s.created, data)
+		return addFile(archive, filepath.ToSlash(name), 0o644, s.Created, data)
 	})
 	return errors.Join(err, archive.Close())
 }

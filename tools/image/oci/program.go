@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package oci
 
 import (
 	"debug/elf"
@@ -43,10 +43,10 @@ func machineOf(platform v1.Platform) (elf.Machine, bool) {
 }
 
 // checkPrograms checks every program. It returns an error if the entrypoint is not one of the programs.
-func checkPrograms(s spec) error {
+func checkPrograms(s Spec) error {
 	var names []string
-	for _, path := range s.programs {
-		if err := checkProgram(path, s.platform); err != nil {
+	for _, path := range s.Programs {
+		if err := checkProgram(path, s.Platform); err != nil {
 			return err
 		}
 		name := filepath.Base(path)
@@ -56,8 +56,8 @@ func checkPrograms(s spec) error {
 		names = append(names, name)
 	}
 
-	if !slices.Contains(names, s.entrypoint) {
-		return fmt.Errorf("-entrypoint %s is not among the programs %v; name one of them", s.entrypoint, names)
+	if !slices.Contains(names, s.Entrypoint) {
+		return fmt.Errorf("-entrypoint %s is not among the programs %v; name one of them", s.Entrypoint, names)
 	}
 	return nil
 }

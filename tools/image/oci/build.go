@@ -1,7 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package oci builds OCI images of static programs, and image indexes with their SBOMs and provenance. The content depends only on
+// the files and the Spec: the same input results in the same digest.
+package oci
 
 import (
 	"archive/tar"
@@ -21,23 +23,23 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// documentsDir is the directory of the licences.
-const documentsDir = "/usr/share/doc/qos-nri-plugin"
+// DocumentsDir is the directory of the licences in the image.
+const DocumentsDir = "/usr/share/doc/qos-nri-plugin"
 
-// build returns the image. The documents are one layer and each program is another, so that nodes fetch only what changed.
-func build(s spec) (v1.Image, error) {
+// Build returns the image. The documents are one layer and each program is another, so that nodes fetch only what changed.
+func Build(s Spec) (v1.Image, error) {
 	if err := checkPrograms(s); err != nil {
 		return nil, err
 	}
 
 	image, err := mutate.ConfigFile(mutate.MediaType(empty.Image, types.OCIManifestSchema1), &v1.ConfigFile{
-		Architecture: s.platform.Architecture,
-		OS:           s.platform.OS,
-		Variant:      s.platform.Variant,
-		Created:      v1.Time{Time: s.created},
+		Architecture: s.Platform.Architecture,
+		OS:           s.Platform.OS,
+		Variant:      s.Platform.Variant,
+		Created:      v1.Time{Time: s.Created},
 		RootFS:       v1.RootFS{Type: "layers"},
 		Config: v1.Config{
-			Entrypoint: []string{"/" + s.entrypoint},
+			Entrypoint: []string{"/" + s.Entrypoint},
 			Env:        []string{"PATH=/"},
 			Labels:     s.labels(),
 			User:       "0:0",
@@ -49,10 +51,10 @@ func build(s spec) (v1.Image, error) {
 	}
 
 	image = mutate.ConfigMediaType(image, types.OCIConfigJSON)
-	if image, err = appendLayer(image, s, documentsDir, 0o644, s.documents); err != nil {
+	if image, err = appendLayer(image, s, DocumentsDir, 0o644, s.Documents); err != nil {
 		return nil, err
 	}
-	for _, program := range s.programs {
+	for _, program := range s.Programs {
 		if image, err = appendLayer(image, s, "/", 0o755, []string{program}); err != nil {
 			return nil, err
 		}
@@ -61,11 +63,11 @@ func build(s spec) (v1.Image, error) {
 }
 
 // appendLayer adds a layer with files of the same mode in one directory of the image.
-func appendLayer(image v1.Image, s spec, dir string, mode int64, files []string) (v1.Image, error) {
+func appendLayer(image v1.Image, s Spec, dir string, mode int64, files []string) (v1.Image, error) {
 	if len(files) == 0 {
 		return image, nil
 	}
-	archive, err := layerArchive(dir, mode, s.created, files)
+	archive, err := layerArchive(dir, mode, s.Created, files)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +78,7 @@ func appendLayer(image v1.Image, s spec, dir string, mode int64, files []string)
 		return nil, err
 	}
 	return mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{
-		Created: v1.Time{Time: s.created}, CreatedBy: "tools/image", Comment: path.Join(dir, baseNames(files)),
+		Created: v1.Time{Time: s.Created}, CreatedBy: "tools/image", Comment: path.Join(dir, baseNames(files)),
 	}})
 }
 

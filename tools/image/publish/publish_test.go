@@ -1,0 +1,235 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
+)
+
+// startRegistry returns the name of an empty registry in this process.
+func startRegistry(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo))))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://") + "/qos"
+}
+
+// build builds the programs of both platforms into a new directory, from a copy of the source in another new directory.
+func build(t *testing.T) string {
+	t.Helper()
+	source, programs := t.TempDir(), t.TempDir()
+	for from, to := range map[string]string{"../go.mod": "go.mod", "../go.sum": "go.sum", "testdata/plugin/main.go": "plugin/main.go"} {
+		data, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(source, to), string(data))
+	}
+	for _, arch := range []string{"amd64", "arm64"} {
+		command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(programs, "linux", arch)+"/", "./plugin")
+		command.Dir, command.Env = source, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
+	}
+	return programs
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publish runs the command with the chart of the project, and returns what it printed.
+func publish(t *testing.T, registry, programs string, more ...string) (string, error) {
+	t.Helper()
+	licence := filepath.Join(t.TempDir(), "LICENSE")
+	write(t, licence, "all of it\n")
+	var out bytes.Buffer
+	err := run(t.Context(), append([]string{"-registry", registry, "-programs", programs, "-platforms", "linux/amd64,linux/arm64", "-name", "qos-nri-plugin",
+		"-version", "v1.2.3", "-revision", "abc", "-epoch", "1700000000", "-source", "https://git.example/qos", "-licenses", "Apache-2.0", "-documents", licence,
+		"-entrypoint", "plugin", "-builder", "https://ci.example/1", "-chart", "../../../deploy/chart"}, more...), &out, io.Discard)
+	return out.String(), err
+}
+
+// published returns the digest that the command printed for the image or the chart.
+func published(t *testing.T, printed, kind string) name.Digest {
+	t.Helper()
+	for line := range strings.Lines(printed) {
+		if text, found := strings.CutPrefix(line, kind+": "); found {
+			digest, err := name.NewDigest(strings.TrimSpace(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return digest
+		}
+	}
+	t.Fatalf("no %s in %q", kind, printed)
+	return name.Digest{}
+}
+
+func TestTheIndexHasAnImageAndItsAttestationsForEachPlatform(t *testing.T) {
+	printed, err := publish(t, startRegistry(t), build(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := published(t, printed, "image")
+	index, err := remote.Index(digest.Context().Tag("v1.2.3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var platforms []string
+	for i, descriptor := range manifest.Manifests {
+		platforms = append(platforms, descriptor.Platform.String())
+		if i%2 == 1 {
+			about := manifest.Manifests[i-1].Digest
+			if descriptor.Annotations["vnd.docker.reference.digest"] != about.String() {
+				t.Errorf("annotations of the attestations are %v", descriptor.Annotations)
+			}
+			checkAttestations(t, index, descriptor.Digest, about)
+			continue
+		}
+		if image, err := index.Image(descriptor.Digest); err != nil || validate.Image(image) != nil {
+			t.Errorf("the image for %s is not valid: %v, %v", descriptor.Platform, err, validate.Image(image))
+		}
+	}
+	if !slices.Equal(platforms, []string{"linux/amd64", "unknown/unknown", "linux/arm64", "unknown/unknown"}) {
+		t.Errorf("platforms are %v", platforms)
+	}
+}
+
+// statement is an in-toto statement.
+type statement struct {
+	Subject       []struct{ Digest map[string]string }
+	PredicateType string
+	Predicate     json.RawMessage
+}
+
+// checkAttestations checks that an image has an SBOM and a provenance of another image.
+func checkAttestations(t *testing.T, index v1.ImageIndex, digest, about v1.Hash) {
+	t.Helper()
+	image, err := index.Image(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := image.Layers()
+	if err != nil || len(layers) != 2 {
+		t.Fatalf("%d statements (%v), want 2", len(layers), err)
+	}
+	for i, layer := range layers {
+		var s statement
+		read(t, layer, &s)
+		if len(s.Subject) != 1 || s.Subject[0].Digest["sha256"] != about.Hex {
+			t.Errorf("the statement is about %v, want %s", s.Subject, about)
+		}
+		switch i {
+		case 0:
+			checkSBOM(t, s)
+		case 1:
+			checkProvenance(t, s)
+		}
+	}
+}
+
+func read(t *testing.T, layer v1.Layer, into any) {
+	t.Helper()
+	content, err := layer.Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	if err := json.NewDecoder(content).Decode(into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkSBOM(t *testing.T, s statement) {
+	t.Helper()
+	var document spdx.Document
+	if err := json.Unmarshal(s.Predicate, &document); err != nil || s.PredicateType != "https://spdx.dev/Document" {
+		t.Fatalf("%s: %v", s.PredicateType, err)
+	}
+	var names, urls []string
+	for _, p := range document.Packages {
+		names = append(names, p.PackageName)
+		for _, reference := range p.PackageExternalReferences {
+			url, version, _ := strings.Cut(reference.Locator, "@")
+			if version == "" {
+				t.Errorf("%s has no version", reference.Locator)
+			}
+			urls = append(urls, url)
+		}
+	}
+	if diff := cmp.Diff([]string{"plugin", "stdlib", "golang.org/x/sync"}, names); diff != "" {
+		t.Errorf("packages (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"pkg:golang/stdlib", "pkg:golang/golang.org/x/sync"}, urls); diff != "" {
+		t.Errorf("package URLs (-want +got):\n%s", diff)
+	}
+	if sum := document.Packages[2].PackageChecksums; len(sum) != 1 || len(sum[0].Value) != 64 {
+		t.Errorf("checksums of the module are %v", sum)
+	}
+	if len(document.Relationships) != 3 {
+		t.Errorf("relationships are %+v; want that the document describes the program, which depends on two packages", document.Relationships)
+	}
+}
+
+func checkProvenance(t *testing.T, s statement) {
+	t.Helper()
+	var predicate struct {
+		BuildDefinition struct {
+			ResolvedDependencies []struct{ Digest map[string]string }
+			InternalParameters   struct{ Settings map[string]string }
+		}
+		RunDetails struct{ Builder struct{ ID string } }
+	}
+	if err := json.Unmarshal(s.Predicate, &predicate); err != nil || s.PredicateType != "https://slsa.dev/provenance/v1" {
+		t.Fatalf("%s: %v", s.PredicateType, err)
+	}
+	definition := predicate.BuildDefinition
+	if len(definition.ResolvedDependencies) != 1 || definition.ResolvedDependencies[0].Digest["gitCommit"] != "abc" ||
+		definition.InternalParameters.Settings["-trimpath"] != "true" || predicate.RunDetails.Builder.ID != "https://ci.example/1" {
+		t.Errorf("the provenance is %s", s.Predicate)
+	}
+}
+
+func TestBuildsInDifferentDirectoriesHaveTheSameDigests(t *testing.T) {
+	registry := startRegistry(t)
+	first, err := publish(t, registry, build(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := publish(t, registry, build(t))
+	if err != nil || first != second {
+		t.Errorf("first %q, then %q (%v)", first, second, err)
+	}
+}

@@ -1,0 +1,80 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
+	"github.com/sigstore/sigstore/pkg/signature/payload"
+)
+
+// readKey returns the private key in a file of cosign, which is encrypted with a password.
+func readKey(file string, password []byte) (crypto.Signer, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w; make a key with cosign generate-key-pair", err)
+	}
+	block, _ := pem.Decode(data)
+	if block == nil || block.Type != "ENCRYPTED SIGSTORE PRIVATE KEY" {
+		return nil, fmt.Errorf("%s is not a private key of cosign; make one with cosign generate-key-pair", file)
+	}
+
+	decrypted, err := encrypted.Decrypt(block.Bytes, password)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; set COSIGN_PASSWORD to the password of the key", file, err)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(decrypted)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, errors.New(file + " cannot sign")
+	}
+	return signer, nil
+}
+
+// sign pushes a signature as cosign does, an image beside the signed one:
+// https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md
+func sign(ctx context.Context, signer crypto.Signer, signed name.Digest) error {
+	claim, err := json.Marshal(payload.Cosign{Image: signed})
+	if err != nil {
+		return err
+	}
+	hash := sha256.Sum256(claim)
+	signature, err := signer.Sign(rand.Reader, hash[:], crypto.SHA256)
+	if err != nil {
+		return err
+	}
+
+	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err = mutate.Append(image, mutate.Addendum{
+		Layer:       static.NewLayer(claim, "application/vnd.dev.cosign.simplesigning.v1+json"),
+		Annotations: map[string]string{"dev.cosignproject.cosign/signature": base64.StdEncoding.EncodeToString(signature)},
+	})
+	if err != nil {
+		return err
+	}
+	tag := signed.Context().Tag(strings.Replace(signed.DigestStr(), ":", "-", 1) + ".sig")
+	return remote.Write(tag, image, remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithContext(ctx))
+}

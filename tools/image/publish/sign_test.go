@@ -1,0 +1,130 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
+	"github.com/sigstore/sigstore/pkg/signature/payload"
+)
+
+// newKey returns a key, and the file that "cosign generate-key-pair" writes for it with the password "secret".
+func newKey(t *testing.T) (*ecdsa.PrivateKey, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err = encrypted.Encrypt(data, []byte("secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "cosign.key")
+	write(t, file, string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED SIGSTORE PRIVATE KEY", Bytes: data})))
+	return key, file
+}
+
+func TestImageAndChartAreSignedWithTheKey(t *testing.T) {
+	key, file := newKey(t)
+	t.Setenv("COSIGN_PASSWORD", "secret")
+	printed, err := publish(t, startRegistry(t), build(t), "-key", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"image", "chart"} {
+		signed := published(t, printed, kind)
+		claim, signature := signatureOf(t, signed)
+		hash := sha256.Sum256(claim)
+		if !ecdsa.VerifyASN1(&key.PublicKey, hash[:], signature) {
+			t.Errorf("the signature of the %s is not by the key", kind)
+		}
+
+		var claimed payload.Cosign
+		if err := json.Unmarshal(claim, &claimed); err != nil || claimed.Image != signed {
+			t.Errorf("the signature is for %s (%v), want %s", claimed.Image, err, signed)
+		}
+	}
+}
+
+// signatureOf returns the claim about an image and its signature, from where cosign looks for them.
+func signatureOf(t *testing.T, signed name.Digest) (claim, signature []byte) {
+	t.Helper()
+	image, err := remote.Image(signed.Context().Tag(strings.Replace(signed.DigestStr(), ":", "-", 1) + ".sig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := image.Manifest()
+	if err != nil || len(manifest.Layers) != 1 {
+		t.Fatalf("the manifest is %+v (%v)", manifest, err)
+	}
+	signature, err = base64.StdEncoding.DecodeString(manifest.Layers[0].Annotations["dev.cosignproject.cosign/signature"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer, err := image.LayerByDigest(manifest.Layers[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := layer.Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer content.Close()
+	claim, err = io.ReadAll(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return claim, signature
+}
+
+func TestWhatCannotBePublishedIsRefusedWithARemedy(t *testing.T) {
+	_, key := newKey(t)
+	t.Setenv("COSIGN_PASSWORD", "wrong")
+	programs, registry := build(t), startRegistry(t)
+	if _, err := publish(t, registry, programs); err != nil {
+		t.Fatal(err)
+	}
+	pem := filepath.Join(t.TempDir(), "key.pem")
+	write(t, pem, "-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n")
+	for name, test := range map[string]struct {
+		registry string
+		more     []string
+		want     string
+	}{
+		"a registry that does not run":          {"127.0.0.1:1", nil, "check the name, that the registry runs"},
+		"a registry that does not run, checked": {"127.0.0.1:1", []string{"-check"}, "check the name, that the registry runs"},
+		"no registry":                           {"", nil, "registry/name:tag"},
+		"other content of the same version":     {registry, []string{"-revision", "def"}, "release another version"},
+		"a wrong password":                      {registry, []string{"-key", key}, "set COSIGN_PASSWORD"},
+		"a key that is not cosign's":            {registry, []string{"-key", pem}, "is not a private key of cosign"},
+		"a key that is not there":               {registry, []string{"-key", "/none"}, "cosign generate-key-pair"},
+		"a platform without programs":           {registry, []string{"-platforms", "linux/s390x"}, "build them first"},
+		"another chart":                         {registry, []string{"-chart", "testdata"}, "Chart.yaml of the chart does not have"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := publish(t, test.registry, programs, test.more...)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
