@@ -132,9 +132,9 @@ func parseIDs(data []byte) ([]int, error) {
 	return ids, nil
 }
 
-// StatField returns a field of /proc/PID/stat, by its number in proc_pid_stat(5), which is at least 3. It returns
-// nothing if there is no such field. It counts from the last ")", because field 2, the name of the process, may have any
-// characters.
+// StatField returns the field of /proc/PID/stat that has a number in proc_pid_stat(5). The number is at least 3. If
+// there is no such field, the result is empty. StatField counts from the last ")", because field 2, the process name,
+// may have any characters.
 func StatField(stat []byte, number int) string {
 	const first = 3
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])

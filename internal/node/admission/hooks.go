@@ -79,9 +79,9 @@ func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error,
 	return h.enforcement(e), nil
 }
 
-// Stop frees the slots of a container that has stopped or is removed. It may be called several times for the same ID, and
-// for unknown IDs. It first reads what the container has used, and then ends its monitoring. For each of the two, it waits 0.2 s at most
-// for the kernel.
+// Stop frees the slots of a container that has stopped or is removed. It may be called several times for the same ID,
+// and for unknown IDs. It first reads what the container has used, and then ends its monitoring. Each of these two
+// steps waits 0.2 s at most for the kernel.
 func (h *Hooks) Stop(id string) {
 	h.meter.Last(id)
 	h.store.Release(id)
@@ -96,8 +96,8 @@ func (h *Hooks) StopPod(sandboxID string) {
 	reconcile.Unmonitor(h.store)
 }
 
-// enforcement returns the function that enforces the classes of holders. The function returns the first error, and records all
-// of them. enforcement returns nil if there is nothing to enforce.
+// enforcement returns the function that enforces the classes of holders. The function records all errors, and returns
+// the first one. enforcement returns nil if there is nothing to enforce.
 func (h *Hooks) enforcement(entries ...state.Entry) func(context.Context) error {
 	entries = slices.DeleteFunc(entries, func(e state.Entry) bool { return len(reconcile.Enforcement(e)) == 0 })
 	if len(entries) == 0 {
@@ -131,9 +131,9 @@ func (h *Hooks) monitoring(e state.Entry, enforce func(context.Context) error) f
 	}
 }
 
-// enforce makes the steps of a hook. It returns when ctx ends, even if the kernel has not answered. The hook then fails, and
-// the container or sandbox ends. A system call that returns later can change only the ended objects, or leave limits of a volume in
-// the pod's cgroup, which Repair removes.
+// enforce carries out the steps of a hook. It returns when ctx ends, even if the kernel has not answered. The hook
+// then fails, and the container or sandbox ends. A system call that returns later can change only the ended objects,
+// or leave limits of a volume in the pod's cgroup, which Repair removes.
 func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reconcile.Step) error {
 	call := state.Call{HolderID: holder.ID}
 	_, err := reconcile.Await(ctx, h.store, call, "enforce the classes of "+holder.String(), func() (struct{}, error) {

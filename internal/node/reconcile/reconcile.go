@@ -45,8 +45,8 @@ func (r *Reconciler) reconcileAll(ctx context.Context, moved func(state.Entry, [
 	}
 }
 
-// reconcile compares the desired classes of one holder with its observed classes, and makes the steps that bring the
-// holder into the desired classes.
+// reconcile compares the desired classes of one holder with its observed classes, and carries out the steps that
+// bring the holder into the desired classes.
 func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.Entry, []Step)) {
 	e, known := r.store.Get(id)
 	if !known {

@@ -88,9 +88,9 @@ func (s *Store) AdmitPod(h classes.Holder) (Entry, error) {
 	return s.begin(held), nil
 }
 
-// Start records the process of a container that is about to start. The caller must then enforce the container's
-// classes and call Finish. A container that was created while the plugin was away is admitted to the classes that it requests.
-// If that fails, Start returns an error. Some runtimes start the container nevertheless, so its request is pending until it ends.
+// Start records the process of a container that is about to start. The caller must then enforce the container's classes and call
+// Finish. A container that was created while the plugin was away is admitted to the classes that it requests. If that fails,
+// Start returns an error. Some runtimes start the container nevertheless, so its request stays pending until the container ends.
 func (s *Store) Start(h classes.Holder) (Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

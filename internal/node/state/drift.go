@@ -17,7 +17,7 @@ const (
 	// AssignmentDrift means that a container or pod was not in its class.
 	AssignmentDrift = "assignment"
 	// ThreadDrift means that threads of a container were not in the container's class, e.g. the threads of a process
-	// that was started later.
+	// that "kubectl exec" started.
 	ThreadDrift = "threads"
 )
 

@@ -108,8 +108,8 @@ func (s *Store) adoptVolumes(c Existing) (failed []FailedAdoption) {
 	return failed
 }
 
-// trackVolume creates the record of a volume. It is reported without its class until a hook or the reconciler has enforced or observed
-// the limits. The caller holds mu.
+// trackVolume creates the record of a volume. The volume is reported without its class until a hook or the reconciler
+// has enforced or observed the limits. The caller holds mu.
 func (s *Store) trackVolume(id string, started bool) {
 	s.track(id, record{started: started})
 	s.observeAll(id, func(string) string { return classes.SystemDefault })
