@@ -64,7 +64,8 @@ func (b *Backend) MeasureClass(ctx context.Context, class string) (classes.Readi
 	return reading, err
 }
 
-// MeasureContainer implements classes.Monitor. Cumulative values count from the moment at which the container is monitored.
+// MeasureContainer implements classes.Monitor. Cumulative values count from the moment at which the monitoring of the
+// container begins.
 func (b *Backend) MeasureContainer(_ context.Context, container classes.Holder) (classes.Reading, error) {
 	b.monitors.counting.RLock()
 	defer b.monitors.counting.RUnlock()

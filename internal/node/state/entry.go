@@ -57,7 +57,7 @@ type Entry struct {
 	Observed map[string]string
 	// Foreign describes for each resource what another program has set, if the holder has no class of the resource.
 	Foreign map[string]string
-	// InForce is when the classes of the holder were last enforced. It is zero if a former process did that.
+	// InForce is when the classes of the holder were last enforced. It is zero if a former process enforced them.
 	InForce time.Time
 	// Number orders the holders of one owner. The newest holder has the highest number.
 	Number uint64

@@ -117,8 +117,8 @@ func (s *Store) AdoptPod(pod classes.Holder) {
 	}
 }
 
-// HasPodScope reports whether a resource of pod scope or volume scope is configured, or was removed but is still in use. The classes of
-// both are enforced in the cgroups of pods.
+// HasPodScope reports whether a resource of pod scope or volume scope is configured, or was removed but is still in
+// use. Classes of both scopes are enforced in the cgroups of pods.
 func (s *Store) HasPodScope() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

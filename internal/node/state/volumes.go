@@ -17,7 +17,7 @@ type VolumeAssignments struct {
 	Assignments []Reported
 	// Device has the numbers of the devices that have the limits, e.g. "253:3". It is empty while the limits are not in force.
 	Device string
-	// InForce is when the limits were put in force. It is zero if they are not in force, or if a former process did that.
+	// InForce is when the limits were put in force. It is zero if they are not in force, or if a former process put them in force.
 	InForce time.Time
 }
 
