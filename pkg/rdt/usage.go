@@ -64,8 +64,7 @@ func (b *Backend) MeasureClass(ctx context.Context, class string) (classes.Readi
 	return reading, err
 }
 
-// MeasureContainer implements classes.Monitor. Cumulative values count from the moment at which the monitoring of the
-// container begins.
+// MeasureContainer implements classes.Monitor. Cumulative values count from the start of the container's monitoring.
 func (b *Backend) MeasureContainer(_ context.Context, container classes.Holder) (classes.Reading, error) {
 	b.monitors.counting.RLock()
 	defer b.monitors.counting.RUnlock()

@@ -153,8 +153,7 @@ func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) 
 	return failed
 }
 
-// readmit admits a pod to the classes that it requests. If the admission fails, the pod gets the defaults. The caller
-// holds mu.
+// readmit admits a pod to the classes that it requests. If the admission fails, the pod gets the defaults. The caller holds mu.
 func (s *Store) readmit(held classes.Holding) (failed []FailedAdoption) {
 	request := held.Holder
 	if r := s.records[held.ID]; r.request != nil {
