@@ -4,6 +4,7 @@
 package node_test
 
 import (
+	"path"
 	"strings"
 	"testing"
 
@@ -44,8 +45,13 @@ func (f *machine) wantMonitored(t *testing.T, when string, want map[string]strin
 // newMonitored creates a container, with its process, and starts it.
 func newMonitored(t *testing.T, files, request string) *machine {
 	t.Helper()
+	return newMonitoredOn(t, func(host crashHost) classes.Kind { return rdtOn(t, host) }, files, request)
+}
+
+func newMonitoredOn(t *testing.T, kindOn func(crashHost) classes.Kind, files, request string) *machine {
+	t.Helper()
 	spec := resctrl.IntelSpec()
-	f := newMachine(t, sim.New(sim.Options{RDT: &spec}), func(host crashHost) classes.Kind { return rdtOn(t, host) }, files, request)
+	f := newMachine(t, sim.New(sim.Options{RDT: &spec}), kindOn, files, request)
 	f.restart(t)
 	adjustment := f.create(t, 100)
 	f.host.Cgroups().AddCgroup(machinePath)
@@ -115,4 +121,39 @@ func TestAMonitoredContainerIsMonitoredInItsNewClass(t *testing.T) {
 	f.wantMonitored(t, "after an update", map[string]string{"qos-silver/mon_groups/qos-c1": "100"})
 	f.Repair(t.Context())
 	f.wantMonitored(t, "after a repair", map[string]string{"qos-silver/mon_groups/qos-c1": "100"})
+}
+
+// readCounter counts how often each file is read.
+type readCounter struct {
+	crashHost
+	reads map[string]int
+}
+
+func (r *readCounter) ReadFile(path string) ([]byte, error) {
+	r.reads[path]++
+	return r.crashHost.ReadFile(path)
+}
+
+func TestASampleReadsEachCounterOnce(t *testing.T) {
+	counter := &readCounter{reads: map[string]int{}}
+	f := newMonitoredOn(t, func(host crashHost) classes.Kind {
+		counter.crashHost = host
+		return rdtOn(t, counter)
+	}, monitoringFiles, "")
+	clear(counter.reads)
+	if sample, err := f.Usage(t.Context()); err != nil || len(sample.Holders) != 1 || len(sample.Classes) != 1 {
+		t.Fatalf("sample %+v, error %v", sample, err)
+	}
+
+	want := map[string]int{}
+	for _, group := range []string{"", "mon_groups/qos-c1"} {
+		for _, cache := range []string{"mon_L3_00", "mon_L3_01"} {
+			for _, file := range []string{"llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"} {
+				want[path.Join(resctrl.MountPoint, group, "mon_data", cache, file)] = 1
+			}
+		}
+	}
+	if diff := cmp.Diff(want, counter.reads); diff != "" {
+		t.Errorf("readings (-want +got):\n%s", diff)
+	}
 }

@@ -32,8 +32,15 @@ type Reading map[Series]float64
 // ClassMeter is a Backend that measures each class as a whole.
 type ClassMeter interface {
 	Backend
-	// MeasureClass reads the values of a class, which may be the system default.
-	MeasureClass(ctx context.Context, class string) (Reading, error)
+	// MeasureClass reads the values of a class, which may be the system default, and those of its containers if the backend is a Monitor.
+	MeasureClass(ctx context.Context, class string) (ClassReading, error)
+}
+
+// ClassReading has the values of a class at one moment.
+type ClassReading struct {
+	Class Reading
+	// Containers has the values of the monitored containers in the class, by container ID.
+	Containers map[string]Reading
 }
 
 // HolderMeter is a Backend that measures single containers or pods. All of its measures are cumulative.
@@ -55,6 +62,4 @@ type Monitor interface {
 	Monitor(ctx context.Context, container Holder, class string)
 	// Unmonitor ends the monitoring of a container if keep(id) is false for its ID.
 	Unmonitor(keep func(id string) bool)
-	// MeasureContainer reads the values of a container. The reading is empty if the container is not monitored.
-	MeasureContainer(ctx context.Context, container Holder) (Reading, error)
 }

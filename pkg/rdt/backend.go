@@ -38,6 +38,7 @@ type Backend struct {
 	live atomic.Pointer[live]
 
 	monitors monitors
+	counts   counts
 }
 
 // New returns a backend. It does no I/O.
@@ -48,9 +49,8 @@ func New(opts Options) *Backend {
 	}
 
 	b := &Backend{host: opts.FS, threads: opts.Threads, mount: opts.MountResctrl, log: log}
-	b.monitors = monitors{
-		groups: map[string]string{}, missing: map[string]error{}, counted: map[string]classes.Reading{}, left: map[string]classes.Reading{},
-	}
+	b.monitors = monitors{groups: map[string]string{}, missing: map[string]error{}}
+	b.counts = counts{controls: map[string]*controlCount{}}
 	b.live.Store(&live{})
 	return b
 }
@@ -177,6 +177,11 @@ func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 	if err != nil {
 		return err
 	}
+	for _, op := range ops {
+		if op.Kind == Create {
+			b.counts.created(op.Group)
+		}
+	}
 
 	switch {
 	case !rootConfigured:
@@ -203,6 +208,7 @@ func (b *Backend) mounted(config *Config) (tree, error) {
 	if err := mountFor(b.host, config); err != nil {
 		return tree{}, err
 	}
+	b.counts.mounted()
 	b.log.Info("mounted resctrl", "path", DefaultMountPoint)
 	return locate(b.host)
 }

@@ -42,11 +42,6 @@ type monitors struct {
 	missing map[string]error
 	// foreign is the number of monitoring groups of other programs.
 	foreign int
-	// counted has the last values of each monitoring group, by container ID.
-	counted map[string]classes.Reading
-	// left has for each control group the sum of the cumulative values of the monitoring groups that have left it, minus
-	// those of the monitoring groups that have joined it.
-	left map[string]classes.Reading
 }
 
 // monitorName returns the name of a container's monitoring group. ok is false if no directory can have the name.
@@ -92,7 +87,6 @@ func (m *monitors) drop(id string, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.groups, id)
-	delete(m.counted, id)
 	delete(m.missing, id)
 	if why != nil {
 		m.missing[id] = why
@@ -191,7 +185,10 @@ func (b *Backend) createMonitor(m *machine, container classes.Holder, control st
 	}
 
 	err = m.do(Op{Kind: Create, Group: monitorPath(control, container.ID)})
-	if errors.Is(err, fs.ErrExist) {
+	switch {
+	case err == nil:
+		b.counts.createdPart(control, name)
+	case errors.Is(err, fs.ErrExist):
 		return nil
 	}
 	return orNoRMID(err)
@@ -243,8 +240,7 @@ func (b *Backend) unmonitor(id string) {
 			b.log.Debug("cannot remove a monitoring group; retrying", "group", monitorPath(control, id), "error", err)
 			return
 		}
-		b.monitors.count(id, last)
-		b.monitors.leave(control, id, 1)
+		b.counts.removePart(control, GroupPrefix+id, last)
 	}
 	b.monitors.drop(id, nil)
 }
@@ -268,9 +264,7 @@ func (b *Backend) follow(m *machine, id, to string) (moved bool) {
 
 	now, _ := m.measure(monitorPath(to, id))
 	b.monitors.set(id, to)
-	b.monitors.count(id, now)
-	b.monitors.leave(from, id, 1)
-	b.monitors.leave(to, id, -1)
+	b.counts.movePart(from, to, GroupPrefix+id, now)
 	return true
 }
 
@@ -285,16 +279,19 @@ func (b *Backend) Unmonitor(keep func(id string) bool) {
 	}
 }
 
-// in returns the IDs of the containers whose monitoring groups are in a control group.
-func (m *monitors) in(control string) (ids []string) {
+// containers returns the readings of the containers whose monitoring groups are in a control group, by container ID. It gets the readings
+// of all monitoring groups that are there.
+func (m *monitors) containers(control string, parts map[string]classes.Reading) map[string]classes.Reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for id, at := range m.groups {
-		if at == control {
-			ids = append(ids, id)
+	found := map[string]classes.Reading{}
+	for name, reading := range parts {
+		id, ours := strings.CutPrefix(name, GroupPrefix)
+		if at, exists := m.groups[id]; ours && exists && at == control {
+			found[id] = reading
 		}
 	}
-	return ids
+	return found
 }
 
 func (m *monitors) ids() []string {
@@ -335,7 +332,6 @@ func (m *monitors) replace(groups map[string]string, foreign int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.groups, m.foreign = groups, foreign
-	maps.DeleteFunc(m.counted, func(id string, _ classes.Reading) bool { _, exists := groups[id]; return !exists })
 }
 
 // conditions reports how many containers are monitored, and why others are not.

@@ -61,13 +61,14 @@ func wantGroups(t *testing.T, fs *sim.FS, want map[string]string) {
 	}
 }
 
-func containerUses(t *testing.T, b *Backend, h classes.Holder, measure string) any {
+// containerUses returns a value of a container in the class gold, or in another class if there is one.
+func containerUses(t *testing.T, b *Backend, h classes.Holder, measure string, class ...string) any {
 	t.Helper()
-	reading, err := b.MeasureContainer(t.Context(), h)
+	reading, err := b.MeasureClass(t.Context(), append(class, "gold")[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if value, has := reading[classes.Series{Measure: measure, Part: "0"}]; has {
+	if value, has := reading.Containers[h.ID][classes.Series{Measure: measure, Part: "0"}]; has {
 		return value
 	}
 	return nil
@@ -264,46 +265,6 @@ func TestGroupsThatOthersRemoveAreMadeAgain(t *testing.T) {
 	if got := monitoredCondition(t, b).Message; !strings.Contains(got, "another program has put the container into a resctrl group: 2") {
 		t.Error(got)
 	}
-}
-
-// TestAClassCountsWhatMonitoredContainersUse has containers that end or change their class, and counters that are unavailable.
-func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
-	fs, b, cs := newMonitored(t, sim.IntelSpec(), monitorAll, "qos-gold", 2)
-	count := func(group, value string) { fs.Count(group, 0, "mbm_total_bytes", value) }
-	want := func(gold, bronze any) {
-		t.Helper()
-		for class, want := range map[string]any{"gold": gold, "bronze": bronze} {
-			value, has := measured(t, b, class)[classes.Series{Measure: "memory_bandwidth_bytes_total", Part: "0"}]
-			if want == nil && has || want != nil && value != want {
-				t.Errorf("%s has %v, %v; want %v", class, value, has, want)
-			}
-		}
-	}
-	for _, c := range cs {
-		b.Monitor(t.Context(), c, "gold")
-	}
-	count("qos-gold", "1000")
-	count("qos-gold/mon_groups/qos-c1", "200")
-	count("qos-gold/mon_groups/qos-c2", "30")
-	want(1230.0, 0.0)
-
-	count("qos-gold/mon_groups/qos-c2", "Unavailable") // the kernel leaves it out of the sum
-	want(nil, 0.0)
-	count("qos-gold/mon_groups/qos-c2", "40")
-	want(1240.0, 0.0)
-
-	if err := b.Enforce(t.Context(), cs[0], "gold", "bronze"); err != nil {
-		t.Fatal(err)
-	}
-	want(1240.0, 0.0)
-	if got := containerUses(t, b, cs[0], "memory_bandwidth_bytes_total"); got != 200.0 {
-		t.Errorf("after the change of its class, the container has transferred %v bytes", got)
-	}
-	count("qos-bronze/mon_groups/qos-c1", "205")
-	want(1240.0, 5.0)
-
-	b.Unmonitor(nobody)
-	want(1240.0, 5.0)
 }
 
 func calls(fs *sim.FS, fault func(sim.Call) *sim.Fault) *[]string {

@@ -63,6 +63,7 @@ func (b *Backend) drift(now *live) (found []string, err error) {
 		return nil, err
 	case t.String() != now.machine.String():
 		b.root = nil // the original values of the root group do not apply under other options
+		b.counts.mounted()
 		return []string{fmt.Sprintf("resctrl was remounted: %s instead of %s", t, now.machine.tree)}, nil
 	}
 

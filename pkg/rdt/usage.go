@@ -7,7 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"path"
 	"strconv"
 	"strings"
 
@@ -40,46 +40,46 @@ func measures(what string) (all []classes.Measure) {
 }
 
 // MeasureClass implements classes.ClassMeter. The system default is the root group, which has all processes of the host that are in
-// no other group. The reading is empty if the CPU cannot monitor caches, or if the class has no group.
-func (b *Backend) MeasureClass(ctx context.Context, class string) (classes.Reading, error) {
+// no other group. The reading is empty if the CPU cannot monitor caches, or if the class has no group. Cumulative values of a class count
+// from its first reading, and those of a container from the moment at which its monitoring begins.
+func (b *Backend) MeasureClass(ctx context.Context, class string) (classes.ClassReading, error) {
 	b.monitors.counting.RLock()
 	defer b.monitors.counting.RUnlock()
-	m := b.live.Load().machine
+	m, control := b.live.Load().machine, GroupOf(class)
 	if m == nil {
-		return nil, nil
+		return classes.ClassReading{}, nil
 	}
 
-	reading, err := m.measure(GroupOf(class))
-	for _, id := range b.monitors.in(GroupOf(class)) {
+	group := b.counts.of(control)
+	shown, err := m.measure(control)
+	if len(shown) == 0 {
+		return classes.ClassReading{}, err
+	}
+	parts, partsErr := m.measureParts(ctx, control) // after the group, as counts.add requires
+	if partsErr != nil {
+		return classes.ClassReading{}, partsErr
+	}
+	return classes.ClassReading{Class: b.counts.add(control, group, shown, parts), Containers: b.monitors.containers(control, parts)}, err
+}
+
+// measureParts reads the monitoring groups of a control group by their directories. A group of which no value can be read has an empty
+// reading.
+func (t tree) measureParts(ctx context.Context, control string) (map[string]classes.Reading, error) {
+	names, err := t.host.ReadDir(t.path(control, "mon_groups"))
+	if err != nil && !notExist(err) {
+		return nil, fmt.Errorf("%s: list the monitoring groups: %w", groupText(control), err)
+	}
+
+	parts := map[string]classes.Reading{}
+	for _, name := range names {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		part, _ := b.measureMonitor(m, GroupOf(class), id)
-		maps.DeleteFunc(reading, func(series classes.Series, _ float64) bool {
-			_, has := part[series]
-			return !has && b.monitors.has(id, series) // the kernel has left it out of the sum
-		})
+		if reading, _ := t.measure(path.Join(control, "mon_groups", name)); reading != nil { // else it was removed meanwhile
+			parts[name] = reading
+		}
 	}
-	b.monitors.addLeft(GroupOf(class), reading)
-	return reading, err
-}
-
-// MeasureContainer implements classes.Monitor. Cumulative values count from the start of the container's monitoring.
-func (b *Backend) MeasureContainer(_ context.Context, container classes.Holder) (classes.Reading, error) {
-	b.monitors.counting.RLock()
-	defer b.monitors.counting.RUnlock()
-	m := b.live.Load().machine
-	control, exists := b.monitors.of(container.ID)
-	if m == nil || !exists {
-		return nil, nil
-	}
-	return b.measureMonitor(m, control, container.ID)
-}
-
-func (b *Backend) measureMonitor(m *machine, control, id string) (classes.Reading, error) {
-	reading, err := m.measure(monitorPath(control, id))
-	b.monitors.count(id, reading)
-	return reading, err
+	return parts, nil
 }
 
 func (t tree) measure(group string) (classes.Reading, error) {
@@ -117,46 +117,4 @@ func (t tree) measure(group string) (classes.Reading, error) {
 func ParseCounter(data []byte) (value float64, ok bool) {
 	number, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
 	return float64(number), err == nil
-}
-
-// count records the values of a monitoring group. If reading lacks a series, count keeps the earlier value of this series.
-func (m *monitors) count(id string, reading classes.Reading) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.counted[id] == nil {
-		m.counted[id] = classes.Reading{}
-	}
-	maps.Copy(m.counted[id], reading)
-}
-
-// has reports whether a series of a monitoring group has been counted.
-func (m *monitors) has(id string, series classes.Series) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, counted := m.counted[id][series]
-	return counted
-}
-
-// leave adds the last cumulative values of a monitoring group to m.left[control]. sign is 1 if the group leaves
-// control, -1 if it joins.
-func (m *monitors) leave(control, id string, sign float64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.left[control] == nil {
-		m.left[control] = classes.Reading{}
-	}
-	for series, value := range m.counted[id] {
-		if series.Cumulative() {
-			m.left[control][series] += sign * value
-		}
-	}
-}
-
-// addLeft adds m.left[control], the counts of former monitoring groups of a control group, to the control group's reading.
-func (m *monitors) addLeft(control string, reading classes.Reading) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for series := range reading {
-		reading[series] += m.left[control][series]
-	}
 }

@@ -18,7 +18,7 @@ func measured(t *testing.T, b *Backend, class string) classes.Reading {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reading
+	return reading.Class
 }
 
 // TestAClassIsMeasuredByItsGroup reads each class and the system default, with and without separate code and data.
@@ -30,6 +30,7 @@ func TestAClassIsMeasuredByItsGroup(t *testing.T) {
 			fs := sim.New(spec)
 			b := newBackend(fs, nil)
 			apply(t, b, twoPartitions)
+			measured(t, b, classes.SystemDefault) // the root group counts from its first reading
 			fs.Count("qos-gold", 0, "llc_occupancy", "1048576")
 			fs.Count("qos-gold", 1, "mbm_total_bytes", "4096")
 			fs.Count("", 1, "mbm_local_bytes", "2048")

@@ -191,15 +191,15 @@ func (m *Meter) holderMeter(resource string) classes.HolderMeter {
 
 // read makes a call into the kernel, unless ctx has ended. The call may take readTime even if ctx ends earlier,
 // because a call that is given up early would be reported as blocked in the kernel.
-func read(
-	ctx context.Context, store *state.Store, call state.Call, what string, do func(context.Context) (classes.Reading, error),
-) (classes.Reading, error) {
+func read[T any](
+	ctx context.Context, store *state.Store, call state.Call, what string, do func(context.Context) (T, error),
+) (reading T, err error) {
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return reading, ctx.Err()
 	}
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), readTime, errors.New("the kernel did not answer in time"))
 	defer cancel()
-	return reconcile.Await(ctx, store, call, what, func() (classes.Reading, error) { return do(ctx) })
+	return reconcile.Await(ctx, store, call, what, func() (T, error) { return do(ctx) })
 }
 
 // add adds the growth of cumulative values since the last reading to the totals of a class.

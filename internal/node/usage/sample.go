@@ -42,13 +42,13 @@ func (m *Meter) measure(ctx context.Context) Sample {
 func (m *Meter) measureResource(ctx context.Context, resource state.ResourceStatus, entries []state.Entry) (part Sample) {
 	backend, _ := m.store.Resource(resource.Name)
 	switch meter := backend.Backend.(type) {
-	case classes.Monitor:
-		part.Classes = m.measureClasses(ctx, resource)
-		part.Holders = holdersOf(resource.Name, entries, func(e state.Entry) (classes.Reading, bool) {
-			return m.measureContainer(ctx, meter, e.Holder, resource.Name)
-		})
 	case classes.ClassMeter:
-		part.Classes = m.measureClasses(ctx, resource)
+		var containers map[string]classes.Reading
+		part.Classes, containers = m.measureClasses(ctx, meter, resource)
+		part.Holders = holdersOf(resource.Name, entries, func(e state.Entry) (classes.Reading, bool) {
+			reading := containers[e.ID]
+			return reading, len(reading) > 0
+		})
 	case classes.HolderMeter:
 		part.Holders = holdersOf(resource.Name, entries, func(e state.Entry) (classes.Reading, bool) {
 			return m.count(ctx, e.Holder, resource.Name, e.ObservedClass(resource.Name))
@@ -69,16 +69,20 @@ func namesOf(resource state.ResourceStatus) []string {
 	return slices.Compact(names)
 }
 
-// measureClasses measures each class as a whole, not by its holders. A class has only the series that the kernel shows now.
-func (m *Meter) measureClasses(ctx context.Context, resource state.ResourceStatus) (all []Class) {
-	backend, _ := m.store.Resource(resource.Name)
-	meter, _ := backend.Backend.(classes.ClassMeter)
+// measureClasses measures the classes of a resource as a whole, and their containers, by container ID. A class has only the series that the
+// kernel shows now.
+func (m *Meter) measureClasses(
+	ctx context.Context, meter classes.ClassMeter, resource state.ResourceStatus,
+) (all []Class, containers map[string]classes.Reading) {
+	containers = map[string]classes.Reading{}
 	for _, name := range namesOf(resource) {
 		call := state.Call{Resource: "usage of " + resource.Name, Class: name}
 		what := fmt.Sprintf("measure class %q of %s", name, resource.Name)
-		reading, _ := read(ctx, m.store, call, what, func(ctx context.Context) (classes.Reading, error) {
+		measured, _ := read(ctx, m.store, call, what, func(ctx context.Context) (classes.ClassReading, error) {
 			return meter.MeasureClass(ctx, name)
 		})
+		maps.Copy(containers, measured.Containers)
+		reading := measured.Class
 		if len(reading) == 0 {
 			continue // the next sample tries again
 		}
@@ -92,15 +96,7 @@ func (m *Meter) measureClasses(ctx context.Context, resource state.ResourceStatu
 		}
 		all = append(all, Class{resource.Name, name, reading})
 	}
-	return all
-}
-
-// measureContainer measures a container. ok is false if the container is not monitored.
-func (m *Meter) measureContainer(ctx context.Context, monitor classes.Monitor, h classes.Holder, resource string) (_ classes.Reading, ok bool) {
-	call := state.Call{Resource: "usage of " + resource, HolderID: h.ID}
-	what := fmt.Sprintf("measure %s of %s", resource, h)
-	reading, _ := read(ctx, m.store, call, what, func(ctx context.Context) (classes.Reading, error) { return monitor.MeasureContainer(ctx, h) })
-	return reading, len(reading) > 0
+	return all, containers
 }
 
 // holdersOf measures the running holders that have a class of a resource, in the order of their names.

@@ -4,15 +4,18 @@
 package resctrl
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 )
 
 // Count sets what a counter of a group shows, e.g. "mbm_total_bytes". The group's name is its path below the mount point. A control
-// group shows the sum of its own count and those of its monitoring groups, unless its own is no number. It panics when the group does
+// group shows the sum of its own count and those of its monitoring groups, without those that are no number. It panics when the group does
 // not exist, which is an error of the test.
 func (f *FS) Count(group string, cache int, counter, text string) {
 	f.mu.Lock()
@@ -63,15 +66,20 @@ func (f *FS) listCounters(dir string) ([]string, error) {
 	return names, nil
 }
 
+// count is mon_event_count and rdtgroup_mondata_show (fs/resctrl/monitor.c and ctrlmondata.c, in Linux 6.12 in
+// arch/x86/kernel/cpu/resctrl): the errors of single counters are discarded if any counter of the group can be read.
 func (g *group) count(file string) string {
-	sum, err := strconv.ParseUint(g.counts[file], 10, 64)
-	if err != nil && g.counts[file] != "" {
-		return g.counts[file]
-	}
-	for _, mon := range g.mons {
-		if number, err := strconv.ParseUint(mon.counts[file], 10, 64); err == nil {
+	var sum uint64
+	shown := ""
+	for _, counted := range append(slices.Collect(maps.Values(g.mons)), g) {
+		number, err := strconv.ParseUint(cmp.Or(counted.counts[file], "0"), 10, 64)
+		switch {
+		case err == nil:
 			sum += number
+			shown = strconv.FormatUint(sum, 10)
+		case shown == "":
+			shown = counted.counts[file]
 		}
 	}
-	return strconv.FormatUint(sum, 10)
+	return shown
 }

@@ -1,0 +1,178 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// counts adds up what control groups use. For a control group, the kernel shows the sum of the group's own counters and those of its
+// monitoring groups, without the counters that it cannot read now (mon_event_count in fs/resctrl/monitor.c). This sum also decreases when a
+// monitoring group leaves. So counts adds up the growth of each counter. A counter that cannot be read adds nothing until it is read again.
+type counts struct {
+	mu sync.Mutex // guards the fields below, and is never held during I/O
+	// controls has the control groups by name. Groups that are created or mounted anew have new elements.
+	controls map[string]*controlCount
+}
+
+// controlCount has what is known about the counters of a control group and its monitoring groups.
+type controlCount struct {
+	// total has what the group has used since its first reading.
+	total classes.Reading
+	// own has the highest values of the group without its monitoring groups.
+	own *groupCount
+	// parts has the monitoring groups, also those of other programs, by directory name.
+	parts map[string]*groupCount
+}
+
+// groupCount has the last values of a group. Its first values are its growth if the backend has created the group. Otherwise it is unknown
+// when the kernel has counted them.
+type groupCount struct {
+	last    classes.Reading
+	created bool
+}
+
+func newGroupCount(created bool) *groupCount {
+	return &groupCount{last: classes.Reading{}, created: created}
+}
+
+// grow records a value, and returns its growth. A value that has decreased has no growth: the kernel has begun to count anew.
+func (g *groupCount) grow(series classes.Series, value float64) float64 {
+	last, known := g.last[series]
+	g.last[series] = value
+	if !known && !g.created {
+		return 0
+	}
+	return max(0, value-last)
+}
+
+// of returns what is known about a control group. The caller gets it before it reads the kernel, and passes it to add.
+func (c *counts) of(control string) *controlCount {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.get(control)
+}
+
+func (c *counts) get(control string) *controlCount {
+	group := c.controls[control]
+	if group == nil {
+		group = &controlCount{total: classes.Reading{}, own: newGroupCount(false), parts: map[string]*groupCount{}}
+		c.controls[control] = group
+	}
+	return group
+}
+
+// created records that the backend has created a control group.
+func (c *counts) created(control string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.controls[control] = &controlCount{total: c.get(control).total, own: newGroupCount(true), parts: map[string]*groupCount{}}
+}
+
+// mounted records that resctrl was mounted, so that the kernel counts anew.
+func (c *counts) mounted() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, group := range c.controls {
+		c.controls[name] = &controlCount{total: group.total, own: newGroupCount(false), parts: map[string]*groupCount{}}
+	}
+}
+
+// createdPart records that the backend has created a monitoring group.
+func (c *counts) createdPart(control, name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.get(control).parts[name] = newGroupCount(true)
+}
+
+// removePart records that a monitoring group was removed, and the last values that it has counted.
+func (c *counts) removePart(control, name string, last classes.Reading) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	group := c.get(control)
+	group.addPart(name, last)
+	delete(group.parts, name)
+}
+
+// movePart records that a monitoring group was moved, and the values that it had then. Its later growth counts for its new control group.
+func (c *counts) movePart(from, to, name string, now classes.Reading) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	group := c.get(from)
+	group.addPart(name, now)
+	c.get(to).parts[name] = group.parts[name]
+	delete(group.parts, name)
+}
+
+// add records a reading of a control group and later readings of all its monitoring groups. It returns the reading with what the group has
+// used, without the values that are not known now. The group must come from of; the readings of a former group are no use.
+func (c *counts) add(control string, group *controlCount, shown classes.Reading, parts map[string]classes.Reading) classes.Reading {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.controls[control] != group {
+		return nil
+	}
+
+	maps.DeleteFunc(group.parts, func(name string, _ *groupCount) bool { _, exists := parts[name]; return !exists })
+	for name, reading := range parts {
+		group.addPart(name, reading)
+	}
+	used := classes.Reading{}
+	for series, value := range shown {
+		if series.Cumulative() {
+			group.addOwn(series, value)
+			used[series] = group.total[series]
+		} else if group.complete(series, parts) {
+			used[series] = value
+		}
+	}
+	return used
+}
+
+// addPart records a reading of a monitoring group. If a counter has decreased, the kernel may have reset all counters of the cache, e.g.
+// because an administrator has changed what they count (mbm_total_bytes_config).
+func (g *controlCount) addPart(name string, reading classes.Reading) {
+	part := g.parts[name]
+	if part == nil {
+		part = newGroupCount(false)
+		g.parts[name] = part
+	}
+	for series, value := range reading {
+		reset := series.Cumulative() && value < part.last[series]
+		if by := part.grow(series, value); series.Cumulative() {
+			g.total[series] += by
+		}
+		if reset {
+			g.own = newGroupCount(false)
+		}
+	}
+}
+
+// addOwn records the sum that the kernel shows for a control group. What the sum has beyond the monitoring groups is the group's own value,
+// unless the kernel cannot read that one now. Then the sum has too little for it, as it has if a monitoring group cannot be read, or has
+// counted after the sum was read. So only a higher value is taken.
+func (g *controlCount) addOwn(series classes.Series, sum float64) {
+	own := sum
+	for _, part := range g.parts {
+		own -= part.last[series]
+	}
+	if len(g.parts) > 0 && own <= g.own.last[series] {
+		return
+	}
+	g.total[series] += g.own.grow(series, own)
+}
+
+// complete reports whether the sum that the kernel shows has the values of all monitoring groups that have had one.
+func (g *controlCount) complete(series classes.Series, parts map[string]classes.Reading) bool {
+	for name, part := range g.parts {
+		_, had := part.last[series]
+		if _, has := parts[name][series]; had && !has {
+			return false
+		}
+	}
+	return true
+}

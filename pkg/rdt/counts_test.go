@@ -1,0 +1,173 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rdt
+
+import (
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
+)
+
+// counted has the bandwidth counters of the class gold: of its control group, and of the monitoring groups of two containers.
+type counted struct {
+	own, c1, c2 string
+	want        any
+}
+
+// wantTotals sets the counters, and then measures the class.
+func wantTotals(t *testing.T, fs *sim.FS, b *Backend, steps []counted) {
+	t.Helper()
+	for _, step := range steps {
+		fs.Count("qos-gold", 0, "mbm_total_bytes", step.own)
+		fs.Count("qos-gold/mon_groups/qos-c1", 0, "mbm_total_bytes", step.c1)
+		fs.Count("qos-gold/mon_groups/qos-c2", 0, "mbm_total_bytes", step.c2)
+		if got := transferred(t, b, "gold"); got != step.want {
+			t.Errorf("%+v: the class has transferred %v bytes", step, got)
+		}
+	}
+}
+
+// transferred returns the bytes that a class has transferred, or nil if the reading lacks them.
+func transferred(t *testing.T, b *Backend, class string) any {
+	t.Helper()
+	if value, has := measured(t, b, class)[classes.Series{Measure: "memory_bandwidth_bytes_total", Part: "0"}]; has {
+		return value
+	}
+	return nil
+}
+
+// TestACounterThatCannotBeReadHidesNoOther has counters that cannot be read for a while, which is usual on AMD, and that the kernel resets.
+func TestACounterThatCannotBeReadHidesNoOther(t *testing.T) {
+	const none = "Unavailable"
+	fs, b, cs := newMonitored(t, sim.AMDSpec(), monitorAll, "qos-gold", 2)
+	for _, c := range cs {
+		b.Monitor(t.Context(), c, "gold")
+	}
+	wantTotals(t, fs, b, []counted{
+		{"1000", "200", "30", 1230.0},
+		{none, "250", "30", 1280.0},
+		{none, "300", none, 1330.0},
+		{"1000", "300", none, 1330.0},
+		{"1100", "310", "50", 1460.0},
+		{none, none, none, nil},
+		{none, none, "60", 1470.0},
+		{"1100", "310", "60", 1470.0},
+		{"3", "5", "60", 1470.0}, // reset
+		{"8", "7", "60", 1477.0},
+	})
+}
+
+// TestAfterARestartNoCounterIsAPeak has groups of which some cannot be read at first.
+func TestAfterARestartNoCounterIsAPeak(t *testing.T) {
+	fs, b, cs := newMonitored(t, sim.AMDSpec(), monitorAll, "qos-gold", 2)
+	for _, c := range cs {
+		b.Monitor(t.Context(), c, "gold")
+	}
+	restarted := newBackend(fs, &several{})
+	apply(t, restarted, monitorAll)
+	wantTotals(t, fs, restarted, []counted{
+		{"Unavailable", "500", "Unavailable", 0.0},
+		{"1000000", "510", "Unavailable", 10.0},
+		{"1000000", "510", "900000", 10.0},
+		{"1000005", "510", "900007", 22.0},
+	})
+}
+
+// TestAClassCountsWhatMonitoredContainersUse has containers that end or change their class, and a monitoring group of another program.
+func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
+	fs, b, cs := newMonitored(t, sim.IntelSpec(), monitorAll, "qos-gold", 2)
+	count := func(group, value string) { fs.Count(group, 0, "mbm_total_bytes", value) }
+	want := func(gold, bronze float64) {
+		t.Helper()
+		for class, want := range map[string]any{"gold": gold, "bronze": bronze} {
+			if got := transferred(t, b, class); got != want {
+				t.Errorf("%s has %v, want %v", class, got, want)
+			}
+		}
+	}
+	theirs := sim.MountPoint + "/qos-gold/mon_groups/theirs"
+	if err := fs.Mkdir(theirs); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cs {
+		b.Monitor(t.Context(), c, "gold")
+	}
+	count("qos-gold", "1000")
+	count("qos-gold/mon_groups/qos-c1", "200")
+	count("qos-gold/mon_groups/qos-c2", "30")
+	want(1230, 0)
+	count("qos-gold/mon_groups/theirs", "7000")
+	want(8230, 0)
+
+	count("qos-gold/mon_groups/qos-c1", "210") // counts for the class in which it was used
+	if err := b.Enforce(t.Context(), cs[0], "gold", "bronze"); err != nil {
+		t.Fatal(err)
+	}
+	count("qos-bronze/mon_groups/qos-c1", "215")
+	want(8240, 5)
+	if got := containerUses(t, b, cs[0], "memory_bandwidth_bytes_total", "bronze"); got != 215.0 {
+		t.Errorf("after the change of its class, the container has transferred %v bytes", got)
+	}
+	if err := fs.Remove(theirs); err != nil {
+		t.Fatal(err)
+	}
+	want(8240, 5)
+
+	count("qos-gold", "1001")
+	count("qos-gold/mon_groups/qos-c2", "32")
+	b.Unmonitor(nobody)
+	want(8243, 5)
+
+	if err := fs.Remove(sim.MountPoint + "/qos-gold"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Repair(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	count("qos-gold", "4")
+	want(8247, 5)
+}
+
+// TestAfterARemountTheRootGroupCountsAnew has a container without a class.
+func TestAfterARemountTheRootGroupCountsAnew(t *testing.T) {
+	fs, b, cs := newMonitored(t, sim.IntelSpec(), "monitoring: containers", "", 1)
+	b.Monitor(t.Context(), cs[0], classes.SystemDefault)
+	want := func(own, container string, want float64) {
+		t.Helper()
+		fs.Count("", 0, "mbm_total_bytes", own)
+		fs.Count("mon_groups/qos-c1", 0, "mbm_total_bytes", container)
+		if got := transferred(t, b, classes.SystemDefault); got != want {
+			t.Errorf("the system default has transferred %v bytes, want %v", got, want)
+		}
+	}
+	want("1000", "10", 10)
+	want("1001", "10", 11)
+
+	fs.Unmount()
+	if _, err := b.Repair(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.Monitor(t.Context(), cs[0], classes.SystemDefault)
+	want("5", "2", 13)
+	want("8", "2", 16)
+}
+
+// TestTheOccupancyOfAClassIsWhole leaves out the occupancy of a class while that of one of its containers cannot be read.
+func TestTheOccupancyOfAClassIsWhole(t *testing.T) {
+	fs, b, cs := newMonitored(t, sim.AMDSpec(), monitorAll, "qos-gold", 1)
+	b.Monitor(t.Context(), cs[0], "gold")
+	fs.Count("qos-gold", 0, "llc_occupancy", "100")
+	for _, step := range []struct {
+		container string
+		want      float64
+		known     bool
+	}{{"10", 110, true}, {"Unavailable", 0, false}, {"5", 105, true}} {
+		fs.Count("qos-gold/mon_groups/qos-c1", 0, "llc_occupancy", step.container)
+		got, known := measured(t, b, "gold")[classes.Series{Measure: "llc_occupancy_bytes", Part: "0"}]
+		if got != step.want || known != step.known {
+			t.Errorf("the container occupies %s: the class occupies %v, %v", step.container, got, known)
+		}
+	}
+}
