@@ -88,7 +88,6 @@ func (t tree) readGroup(name string) (g group, err error) {
 	return g, err
 }
 
-// machine is the state of resctrl on this machine.
 type machine struct {
 	tree
 	info Info

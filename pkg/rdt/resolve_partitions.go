@@ -11,7 +11,6 @@ import (
 	"strings"
 )
 
-// request is the part of one cache that a partition requests.
 type request struct {
 	partition string
 	*proportion

@@ -89,7 +89,6 @@ func (t tree) outside(class string) (func(tid int) bool, error) {
 	return func(tid int) bool { return set[tid] != inside }, nil
 }
 
-// move moves the threads of one container to a group.
 type move struct {
 	tree
 	list func() ([]int, error)
