@@ -17,7 +17,7 @@ import (
 // now is missing.
 type usageCollector struct {
 	node *node.Node
-	// classes and containers have the description of each measure, by the name of the measure.
+	// classes and containers map the name of each measure to the measure's description.
 	classes, containers map[string]*prometheus.Desc
 }
 

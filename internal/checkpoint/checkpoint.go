@@ -115,7 +115,7 @@ func (c *Changes) Forget(id string) {
 	delete(c.byID, id)
 }
 
-// Keep removes every ID for which the function live returns false.
+// Keep removes each ID unless live(id) is true.
 func (c *Changes) Keep(live func(id string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -123,7 +123,7 @@ func separator(text []byte) string {
 	return "---" + newline(text)
 }
 
-// maxNodes + maxNodesPerByte*bytes is the limit for the nodes of a document after its aliases are expanded.
+// maxNodes + maxNodesPerByte*bytes is the maximum number of nodes in a document after its aliases are expanded.
 const (
 	maxNodes        = 1 << 16
 	maxNodesPerByte = 4

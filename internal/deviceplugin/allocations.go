@@ -48,11 +48,11 @@ func compareOwners(a, b owner) int {
 
 type allocations struct {
 	pods map[owner]bool
-	// devices lists the devices of each container, by extended resource. Kubelet does not report init containers that
+	// devices maps an extended resource to the devices of each container. Kubelet does not report init containers that
 	// run to completion.
 	devices map[string]map[owner][]string
-	// granted lists the IDs of devices that Allocate has granted and that kubelet has not reported since then, by
-	// extended resource. The latest grants are first.
+	// granted maps an extended resource to the IDs of devices that Allocate has granted and kubelet has not reported
+	// since. The latest grants are first.
 	granted map[string][]string
 
 	fromCache  bool // true if some devices belong to pods that kubelet does not report

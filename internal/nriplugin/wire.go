@@ -31,8 +31,8 @@ func decodedFields() fieldNumbers {
 	}
 }
 
-// pick copies an encoded message without the fields that f does not list, and appends this copy to dst. dst may use the
-// memory of the message from its beginning, because pick never appends more bytes than it has read.
+// pick appends to dst those fields of an encoded message that f lists. dst may begin at the address of the message and
+// overwrite it, because pick never appends more bytes than it has read.
 func (f fieldNumbers) pick(dst, message []byte) ([]byte, error) {
 	for len(message) > 0 {
 		number, kind, tag := protowire.ConsumeTag(message)

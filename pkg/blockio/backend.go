@@ -102,7 +102,7 @@ func (b *Backend) Check(_ context.Context, config classes.BackendConfig) error {
 	return err
 }
 
-// Preview returns the status that a configuration would have if it were live.
+// Preview returns the status that the backend would report if config were the live configuration.
 func (b *Backend) Preview(_ context.Context, config classes.BackendConfig) (classes.BackendStatus, error) {
 	s, err := b.resolve(config)
 	if err != nil {
@@ -133,7 +133,7 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	return nil
 }
 
-// goLive passes the live snapshot to next, and makes the result the live snapshot. It changes only memory.
+// goLive passes the live snapshot to next, and makes the result the live snapshot. It does no I/O.
 func (b *Backend) goLive(next func(now *snapshot) *snapshot) {
 	b.replacing.Lock()
 	defer b.replacing.Unlock()
@@ -159,7 +159,7 @@ func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 	return s, err
 }
 
-// Release implements classes.Backend. It changes only the snapshot, because no cgroup is in a class that is not in use.
+// Release implements classes.Backend. It changes only the snapshot, because a class that is not in use has no cgroups.
 func (b *Backend) Release(_ context.Context, inUse func(class string) bool) error {
 	used := map[string]bool{}
 	for class := range b.live.Load().classes {

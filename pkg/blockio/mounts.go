@@ -138,7 +138,7 @@ func mountOf(host FS, mounts []*mountinfo.Info, dir string) *mountinfo.Info {
 	return deepest
 }
 
-// errNoBlockDevice is the error for filesystems whose I/O is not limited by limits of a block device.
+// errNoBlockDevice is the error for a filesystem whose I/O the limits of block devices do not affect.
 var errNoBlockDevice = errors.New("this filesystem has no block device")
 
 // disksOfMount returns the disks with the data of a mounted filesystem. The data of overlay, tmpfs, FUSE and network

@@ -49,7 +49,7 @@ func (b *Backend) Observe(ctx context.Context, target classes.Holder, want strin
 	return seen, nil
 }
 
-// describe lists the disks and files for which a state has other values than a new cgroup has.
+// describe lists the disks and files whose values in a state differ from those in a new cgroup.
 func (m *machine) describe(state values) string {
 	var parts []string
 	for _, s := range state.only(func(s setting) bool { return state[s] != s.initial() }).sorted() {

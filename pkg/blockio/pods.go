@@ -103,7 +103,8 @@ func (p *pods) tighten(f *finder, target classes.Holder, change, state values) v
 	return change.lowest(others.only(change.has))
 }
 
-// without returns the state that a pod's cgroup would have without the other holders in it. wanted has the limits of the pod.
+// without returns the state that a pod's cgroup would have if the other holders set no limits. wanted has the limits of
+// the pod.
 func (p *pods) without(f *finder, target classes.Holder, state, wanted values) values {
 	alone := maps.Clone(state)
 	for s, limits := range p.limitsOfOthers(f, target, state) {

@@ -39,8 +39,8 @@ func measures() []classes.Measure {
 
 var _ classes.HolderMeter = (*Backend)(nil)
 
-// MeasureHolder implements classes.HolderMeter. It includes the I/O of cgroups that the target has created below its own. On
-// machines with cgroup v1, and on kernels without pressure stall information, the reading has no pressure.
+// MeasureHolder implements classes.HolderMeter. The reading includes the I/O of cgroups that the target has created below its
+// own cgroup. On machines with cgroup v1, and on kernels without pressure stall information, the reading has no pressure.
 func (b *Backend) MeasureHolder(_ context.Context, target classes.Holder) (classes.Reading, error) {
 	group, err := b.open(b.live.Load(), target)
 	if err != nil {

@@ -24,8 +24,8 @@ type volume struct {
 	disks  []disk
 }
 
-// isWhole reports whether the volume is a whole filesystem, or a directory of a filesystem that the kubelet mounts for
-// the pod as a whole. The kubelet does that before it mounts a subPath. The argument has the mounts of PID 1.
+// isWhole reports whether the volume is a whole filesystem, or a subPath of a filesystem that belongs to the pod. For a
+// subPath, the kubelet first mounts the whole filesystem for the pod. mounts has the mounts of PID 1.
 func (v volume) isWhole(mounts []*mountinfo.Info) bool {
 	dir := "/pods/" + v.target.PodUID + "/volumes/"
 	return v.mount.Root == "/" || slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool {

@@ -18,7 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// VolumeBackend enforces classes of volumes: limits in the cgroup of the pod, for the disks of a volume.
+// VolumeBackend enforces classes of volumes. It sets limits for the disks of a volume in the cgroup of the pod.
 type VolumeBackend struct {
 	opts     Options
 	resource string
@@ -32,7 +32,7 @@ type VolumeBackend struct {
 	former map[value]bool
 	// devices maps the ID of a volume to the numbers of its devices.
 	devices map[string]string
-	// offered has the classes of the live configuration. Other classes are kept while they are in use.
+	// offered has the classes of the live configuration. Classes that are not offered stay in classes while they are in use.
 	offered     map[string]bool
 	unavailable *classes.Unavailable
 }
@@ -360,8 +360,8 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	return nil
 }
 
-// hasSet reports whether this backend can have set limits: they must be the lowest of wanted and some present or former
-// classes.
+// hasSet reports whether this backend can have set limits. If it has, they are the lowest ones of wanted and of some
+// present or former classes.
 func (b *VolumeBackend) hasSet(limits, wanted value) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

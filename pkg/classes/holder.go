@@ -55,7 +55,7 @@ type Holder struct {
 // Owner returns the owner of the holder's slots.
 func (h Holder) Owner() Owner { return Owner{h.PodUID, h.Container, h.Volume} }
 
-// Scope returns the scope of the resources whose classes the holder can have.
+// Scope returns the scope of the classes that the holder can have.
 func (h Holder) Scope() Scope {
 	switch {
 	case h.Volume != "":

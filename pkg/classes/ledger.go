@@ -77,9 +77,9 @@ func (l *Ledger) Change(id string, assignments []Assignment, c *Catalog) ([]Assi
 	return before, nil
 }
 
-// Reserve lets a holder occupy slots of these classes in addition to its own, until Settle or Release. It does not check
-// that the classes have room. Before a holder's class changes, its old and its new class are reserved, because the change
-// may fail.
+// Reserve lets a holder occupy slots of these classes in addition to its own slots, until Settle or Release is called.
+// It does not check whether the classes have room. Before a holder's class changes, its old and its new class are
+// reserved, because the change may fail.
 func (l *Ledger) Reserve(id string, assignments []Assignment) {
 	r := l.reserved[id]
 	r.owner = l.holders[id].Owner()

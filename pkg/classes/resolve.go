@@ -208,8 +208,8 @@ func (s *resolver) addPair(l level, a Assignment) error {
 	return nil
 }
 
-// add records a request for an offer. If there is a request of the same level for the offer, that one stays. The KEP's
-// annotations therefore win over the runtimes' annotations, which are read later.
+// add records a request for an offer. If the offer already has a request of the same level, the earlier request stays.
+// The KEP's annotations therefore win over the runtimes' annotations, which are read later.
 func (s *resolver) add(l level, offer int, key, class string) {
 	if s.asks == nil {
 		s.asks = make([]asks, len(s.catalog.offers))

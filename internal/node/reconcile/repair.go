@@ -120,7 +120,7 @@ func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Entr
 	}
 }
 
-// threadGroups returns the containers for which the function selected returns true, grouped by resource and class. It leaves
+// threadGroups returns each container if selected(entry, resource) is true, grouped by resource and class. It leaves
 // out containers whose threads cannot be moved now.
 func (r *Reconciler) threadGroups(selected func(e state.Entry, resource string) bool) map[threadGroup][]classes.Holder {
 	groups := map[threadGroup][]classes.Holder{}

@@ -23,7 +23,7 @@ type Changes interface {
 	Set(id string, changed []classes.Assignment) error
 	// Forget removes an ID.
 	Forget(id string)
-	// Keep removes every ID for which the function live returns false.
+	// Keep removes each ID unless live(id) is true.
 	Keep(live func(id string) bool)
 }
 
