@@ -74,7 +74,7 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 }
 
 // insert adds c to list. If list already has a class with the same extended resource, insert keeps only one of the two
-// in list, and adds the other one to its field others.
+// in list, and adds the second class to the field others of the first.
 func insert(list []class, c class) []class {
 	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
 	if i < 0 {

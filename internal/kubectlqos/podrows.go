@@ -265,7 +265,7 @@ func (v *podView) row(c containerView, resource string, want *classes.Assignment
 	return row
 }
 
-// refusedRow returns the row of a resource whose request by this container the node would refuse.
+// refusedRow returns a resource's row for a container whose request the node would refuse.
 func (v *podView) refusedRow(c containerView, resource string, refused *classes.RequestError) podRow {
 	row, _, _ := v.effectiveRow(c, resource, classes.Assignment{})
 	if refused.Resource != "" {

@@ -66,8 +66,8 @@ func volumeOf(container nodeqosv1alpha1.Holder, v *qosv1alpha1.VolumeAssignments
 	return volume
 }
 
-// keepSince copies the times at which the limits of volumes came into force from before, because the plugin does not
-// know these times after its restart.
+// keepSince restores the times at which the limits of volumes came into force, which the plugin does not know after a
+// restart.
 func keepSince(volumes, before []nodeqosv1alpha1.QOSResourceInfo) {
 	since := map[nodeqosv1alpha1.Holder]*metav1.Time{}
 	each := func(resources []nodeqosv1alpha1.QOSResourceInfo, do func(key nodeqosv1alpha1.Holder, h *nodeqosv1alpha1.Holder)) {

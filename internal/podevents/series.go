@@ -35,7 +35,7 @@ func (s *series) wait() time.Duration {
 	return max(time.Until(s.writtenAt.Add(interval)), 0)
 }
 
-// Set stores records. Each record replaces the former record of its series.
+// Set stores records. Each record replaces the previous record of its series.
 func (s *Series) Set(records ...Record) {
 	for _, r := range records {
 		s.find(r).Record = r

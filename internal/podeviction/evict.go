@@ -70,8 +70,8 @@ func (e *Evictor) check(ctx context.Context, t *target) (result, error) {
 	return gone, nil
 }
 
-// checkPod is the part of check after the pod was found by the target's name. A static pod is found as its mirror pod,
-// which has the target's UID in an annotation.
+// checkPod does what check does after it has found a pod with the target's name. A static pod is found as its mirror
+// pod, which has the target's UID in an annotation.
 func (e *Evictor) checkPod(pod *corev1.Pod, t *target) result {
 	ended := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {

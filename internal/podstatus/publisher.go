@@ -42,7 +42,8 @@ const (
 	// The rate of writes is lower than the shim's rate limit, so that the other publishers can write, too.
 	writesPerSecond = 5
 	writeBurst      = 10
-	// latestTTL is how long the publisher caches a pod that it has written if the watch does not deliver this pod.
+	// latestTTL is how long the publisher caches the response to a write of a pod, unless the watch delivers the pod
+	// earlier.
 	latestTTL = time.Hour
 )
 
