@@ -145,7 +145,6 @@ func limitRate(limit *rate.Limiter) tap.ServerInHandle {
 	}
 }
 
-// refuseChange refuses a request that is not part of the read-only API.
 func refuseChange(any, grpc.ServerStream) error {
 	return status.Error(codes.PermissionDenied,
 		"this socket of the node API is read-only; to change classes, use the socket that --api-socket of qos-nri-plugin names")

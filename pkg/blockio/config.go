@@ -36,7 +36,6 @@ type item struct {
 	rates [rateKinds]*uint64
 	// weight is the parsed weight, from 10 to 1000. It is 0 if the item does not set a weight.
 	weight uint64
-	// place is the place in the file where the item is defined.
 	place classes.FieldError
 }
 

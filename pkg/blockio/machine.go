@@ -22,7 +22,6 @@ type machine struct {
 	root    string
 	// byRuntime is true if container runtimes write values to the cgroup files of this hierarchy.
 	byRuntime bool
-	// names has the names of the disks.
 	names map[device]string
 	// weightFiles are the weight files of cgroups on this machine, sorted.
 	weightFiles []weightFile

@@ -77,7 +77,6 @@ func upperDir(m *mountinfo.Info) string {
 	return ""
 }
 
-// mountsOf returns the mounts that a process sees.
 func mountsOf(host FS, pid int) ([]*mountinfo.Info, error) {
 	file := fmt.Sprintf("/proc/%d/mountinfo", pid)
 	data, err := host.ReadFile(file)

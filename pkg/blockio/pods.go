@@ -120,7 +120,6 @@ func (p *pods) without(f *finder, target classes.Holder, state, wanted values) v
 	return alone
 }
 
-// limitsFor implements limiter for classes of pods.
 func (b *Backend) limitsFor(_ *finder, _ classes.Holder, class string) (values, error) {
 	return b.live.Load().classes[class].values.only(setting.isLimit), nil
 }
@@ -132,7 +131,6 @@ func (b *Backend) ShareWith(holdings func(podUID string) []classes.Holding) {
 	}
 }
 
-// limitsFor implements limiter for classes of volumes.
 func (b *VolumeBackend) limitsFor(f *finder, target classes.Holder, name string) (values, error) {
 	class, err := b.class(name)
 	if err != nil {

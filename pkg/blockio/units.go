@@ -52,7 +52,6 @@ func parseQuantity(f *classes.Field, text string, least, most uint64) uint64 {
 	return 0
 }
 
-// weightFile is the name of a cgroup file with weights.
 type weightFile string
 
 const (

@@ -25,7 +25,6 @@ type Field struct {
 
 	document *document
 	parent   *Field
-	// index is the position of the element in its list.
 	index int
 	// line is the line of the key in a mapping, or of the element in a list.
 	line int

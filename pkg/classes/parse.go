@@ -91,7 +91,6 @@ type parser struct {
 	kinds     []Kind
 	readFile  func(path string) ([]byte, error)
 	resources []*draft
-	// configFileErrs has the problems in the files named in configFile fields.
 	configFileErrs []error
 }
 

@@ -215,7 +215,6 @@ func (p *parser) readSection(r *draft) {
 	}
 }
 
-// readConfigFile reads the configuration of a backend from the file named in a configFile field.
 func (p *parser) readConfigFile(r *draft, f *Field) {
 	if len(r.section.children) > 1 {
 		f.Report("cannot be combined with other fields; put all of the configuration into the file")

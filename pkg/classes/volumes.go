@@ -12,7 +12,6 @@ import (
 // grows with the square of this number.
 const maxVolumes = 32
 
-// volumeRequest requests a class for the volume that a container has at a path.
 type volumeRequest struct{ path, class string }
 
 // Volumes returns the volumes of a container for which its pod requests classes. Errors are *RequestError.

@@ -50,7 +50,6 @@ func writeNotice(w io.Writer, m module) error {
 	return nil
 }
 
-// saveNotices writes the notices into a file.
 func saveNotices(name string, modules []module, goroot string) error {
 	file, err := os.Create(name)
 	if err != nil {
