@@ -36,7 +36,7 @@ type item struct {
 	rates [rateKinds]*uint64
 	// weight is the parsed weight, from 10 to 1000. It is 0 if the item does not set a weight.
 	weight uint64
-	place classes.FieldError
+	place  classes.FieldError
 }
 
 // problem returns an error about a field of the item.

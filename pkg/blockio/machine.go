@@ -22,7 +22,7 @@ type machine struct {
 	root    string
 	// byRuntime is true if container runtimes write values to the cgroup files of this hierarchy.
 	byRuntime bool
-	names map[device]string
+	names     map[device]string
 	// weightFiles are the weight files of cgroups on this machine, sorted.
 	weightFiles []weightFile
 	// accepts has the device weights that the kernel lets this program write. acts has the devices whose I/O depends on weights.

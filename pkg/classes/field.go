@@ -25,7 +25,7 @@ type Field struct {
 
 	document *document
 	parent   *Field
-	index int
+	index    int
 	// line is the line of the key in a mapping, or of the element in a list.
 	line int
 	// node is the YAML node of the value. It is never an alias.

@@ -88,9 +88,9 @@ func ParseSection(file File, parse func(section *Field) BackendConfig) (BackendC
 }
 
 type parser struct {
-	kinds     []Kind
-	readFile  func(path string) ([]byte, error)
-	resources []*draft
+	kinds          []Kind
+	readFile       func(path string) ([]byte, error)
+	resources      []*draft
 	configFileErrs []error
 }
 
