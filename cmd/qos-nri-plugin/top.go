@@ -69,7 +69,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.WatchUsa
 	return cmd
 }
 
-// run prints a table of each interval, or each message as a document.
+// run prints a table for each interval. For the formats json and yaml, it prints each message as a document.
 func (o *topOptions) run(ctx context.Context, cmd *cobra.Command, client qosv1alpha1.NodeQOSClient) error {
 	stream, err := client.WatchUsage(ctx, &qosv1alpha1.WatchUsageRequest{Interval: durationpb.New(o.interval)})
 	if err != nil {
@@ -95,7 +95,8 @@ func (o *topOptions) run(ctx context.Context, cmd *cobra.Command, client qosv1al
 	}
 }
 
-// separatorOn returns what to print between two tables: on a terminal the code that clears it, and otherwise an empty line.
+// separatorOn returns the text between two tables: a code that clears the screen if out is a terminal, and otherwise an
+// empty line.
 func separatorOn(out io.Writer) string {
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		return "\x1b[H\x1b[2J"

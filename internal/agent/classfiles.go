@@ -14,8 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// readInterval is how often the class files are read. Watching them would gain little, because the kubelet takes up to a
-// minute to update a mounted ConfigMap, and would miss changes, because the kubelet replaces a symbolic link.
+// readInterval is how often the class files are read. A watch would gain little, because the kubelet takes up to a
+// minute to update a mounted ConfigMap. A watch would also miss changes, because the kubelet replaces a symbolic link.
 const readInterval = 5 * time.Second
 
 // settleTime is the time after which changed files are read again before they are applied. A program may still be writing

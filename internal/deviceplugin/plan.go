@@ -150,8 +150,8 @@ func candidates(c class, u usage, size int) []string {
 // unhealthy device: kubelet reads a device in its list again after it has called Allocate, and panics if the device is
 // missing.
 //
-// leaving has the time at which each device stopped being wanted; phaseOut updates it. phaseOut must be called again
-// after the second result; 0 means never.
+// leaving has the time at which each device stopped being wanted; phaseOut updates it. The second result is the time
+// after which phaseOut must be called again. If it is 0, no call is needed.
 func phaseOut(listed, wanted []device, leaving map[string]time.Time, now time.Time, ttl time.Duration) ([]device, time.Duration) {
 	list := slices.Clone(wanted)
 	stays := make(map[string]bool, len(wanted))

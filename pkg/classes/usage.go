@@ -32,14 +32,15 @@ type Reading map[Series]float64
 // ClassMeter is a Backend that measures each class as a whole.
 type ClassMeter interface {
 	Backend
-	// MeasureClass reads the values of a class, which may be the system default, and those of its containers if the backend is a Monitor.
+	// MeasureClass reads the values of a class or of the system default. A Monitor also reads the values of the
+	// containers in the class.
 	MeasureClass(ctx context.Context, class string) (ClassReading, error)
 }
 
 // ClassReading has the values of a class at one moment.
 type ClassReading struct {
 	Class Reading
-	// Containers has the values of the monitored containers in the class, by container ID.
+	// Containers maps the ID of each monitored container in the class to its values.
 	Containers map[string]Reading
 }
 

@@ -14,7 +14,7 @@ const maxVolumes = 32
 
 type volumeRequest struct{ path, class string }
 
-// Volumes returns the volumes of a container for which its pod requests classes. Errors are *RequestError.
+// Volumes returns those volumes of a container for which the pod requests classes. Errors are *RequestError.
 func Volumes(container Holder) ([]Holder, error) {
 	requests, err := volumeRequests(container)
 	if err != nil {

@@ -166,7 +166,7 @@ func (g *controlCount) addOwn(series classes.Series, sum float64) {
 	g.total[series] += g.own.grow(series, own)
 }
 
-// complete reports whether the sum that the kernel shows has the values of all monitoring groups that have had one.
+// complete reports whether parts still has a value for each monitoring group that had a value of the series before.
 func (g *controlCount) complete(series classes.Series, parts map[string]classes.Reading) bool {
 	for name, part := range g.parts {
 		_, had := part.last[series]

@@ -96,7 +96,7 @@ func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 	defer m.sampling.Release(1)
 
 	if age := m.now().Sub(m.sample.Time); age >= minAge || age < 0 {
-		// Other clients wait for this sample too, so the end of the first client's request does not cancel it.
+		// Other clients wait for this sample too, so it is taken even if the request of the first client ends.
 		measuring, stop := context.WithTimeout(context.WithoutCancel(ctx), sampleTime)
 		defer stop()
 		m.sample = m.measure(measuring)
