@@ -6,12 +6,14 @@ package node_test
 import (
 	"path"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
@@ -156,4 +158,39 @@ func TestASampleReadsEachCounterOnce(t *testing.T) {
 	if diff := cmp.Diff(want, counter.reads); diff != "" {
 		t.Errorf("readings (-want +got):\n%s", diff)
 	}
+}
+
+// unmonitored records the containers whose monitoring is ended.
+type unmonitored struct {
+	*rdt.Backend
+	ids *[]string
+}
+
+func (u unmonitored) Unmonitor(id string) {
+	*u.ids = append(*u.ids, id)
+	u.Backend.Unmonitor(id)
+}
+
+// TestTheEndOfAContainerEndsOnlyItsOwnMonitoring has a group that the kernel does not remove at the end of its container.
+func TestTheEndOfAContainerEndsOnlyItsOwnMonitoring(t *testing.T) {
+	var ids []string
+	f := newMonitoredOn(t, func(host crashHost) classes.Kind {
+		kind := rdtOn(t, host)
+		kind.New = func(string, classes.Scope) classes.Backend {
+			return unmonitored{rdt.New(rdt.Options{FS: host, Threads: treeOf(t, host)}), &ids}
+		}
+		return kind
+	}, monitoringFiles, "")
+	f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
+	f.host.Resctrl().Inject(func(c resctrl.Call) *resctrl.Fault { return &resctrl.Fault{Errno: syscall.EBUSY} })
+	for _, id := range []string{"c0", "c1", "c2"} {
+		f.Stop(id)
+	}
+	if diff := cmp.Diff([]string{"c1"}, ids); diff != "" {
+		t.Errorf("containers whose monitoring was ended (-want +got):\n%s", diff)
+	}
+
+	f.host.Resctrl().Inject(nil)
+	f.Reconcile(t.Context())
+	f.wantMonitored(t, "after a round of the reconciler", map[string]string{})
 }

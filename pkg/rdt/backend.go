@@ -193,7 +193,9 @@ func (b *Backend) apply(config *Config, kept map[string]Schemata) error {
 	b.activate(next, reclaim)
 	b.findMonitors(next.machine)
 	if !config.monitored.enabled() {
-		b.Unmonitor(func(string) bool { return false })
+		for _, id := range b.Monitored() {
+			b.Unmonitor(id)
+		}
 	}
 	return nil
 }

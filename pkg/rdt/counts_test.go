@@ -117,7 +117,8 @@ func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 
 	count("qos-gold", "1001")
 	count("qos-gold/mon_groups/qos-c2", "32")
-	b.Unmonitor(nobody)
+	b.Unmonitor("c1")
+	b.Unmonitor("c2")
 	want(8243, 5)
 
 	if err := fs.Remove(sim.MountPoint + "/qos-gold"); err != nil {

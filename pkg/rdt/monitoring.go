@@ -268,15 +268,14 @@ func (b *Backend) follow(m *machine, id, to string) (moved bool) {
 	return true
 }
 
+// Monitored implements classes.Monitor.
+func (b *Backend) Monitored() []string { return b.monitors.ids() }
+
 // Unmonitor implements classes.Monitor.
-func (b *Backend) Unmonitor(keep func(id string) bool) {
-	for _, id := range b.monitors.ids() {
-		if !keep(id) {
-			b.monitors.counting.Lock()
-			b.unmonitor(id)
-			b.monitors.counting.Unlock()
-		}
-	}
+func (b *Backend) Unmonitor(id string) {
+	b.monitors.counting.Lock()
+	defer b.monitors.counting.Unlock()
+	b.unmonitor(id)
 }
 
 // containers returns the readings of the containers whose monitoring groups are in a control group, by container ID. It gets the readings

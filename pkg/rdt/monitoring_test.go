@@ -109,7 +109,7 @@ func TestAMonitoredContainerHasAGroupOfItsOwn(t *testing.T) {
 				t.Errorf("status is %+v", got)
 			}
 
-			b.Unmonitor(nobody)
+			b.Unmonitor(target.ID)
 			wantGroups(t, c.fs, map[string]string{})
 			if got := containerUses(t, b, target, "llc_occupancy_bytes"); got != nil {
 				t.Errorf("without a group, the container occupies %v bytes", got)
@@ -196,7 +196,7 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 
 			// One container ends, and the oldest of the waiting containers gets its RMID, not one that starts now.
 			cs = cs[1:]
-			b.Unmonitor(func(id string) bool { return id != "c1" })
+			b.Unmonitor("c1")
 			b.Monitor(t.Context(), late, "gold")
 			for i := 0; limbo && i < 5; i++ { // others use up the RMIDs that are kept
 				_ = fs.Mkdir(fmt.Sprintf("%s/x%d", sim.MountPoint, i))
@@ -234,7 +234,7 @@ func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 	if got := containerUses(t, restarted, cs[0], "memory_bandwidth_bytes_total"); got != 4096.0 || fs.Calls() != 0 {
 		t.Errorf("after %d changes, the container has transferred %v bytes", fs.Calls(), got)
 	}
-	restarted.Unmonitor(func(id string) bool { return id == "c1" })
+	restarted.Unmonitor("c2")
 	wantGroups(t, fs, map[string]string{"qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/c1": "", "theirs/mon_groups/qos-c7": ""})
 }
 

@@ -85,15 +85,15 @@ func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error,
 func (h *Hooks) Stop(id string) {
 	h.meter.Last(id)
 	h.store.Release(id)
-	reconcile.Unmonitor(h.store)
+	reconcile.Unmonitor(h.store, id)
 }
 
 // StopPod frees the slots of a pod sandbox that has stopped or is removed, and of its containers. It may be called several
-// times for the same ID, and for unknown IDs. Like Stop, it first reads what the pod has used.
+// times for the same ID, and for unknown IDs. Like Stop, it first reads what the pod has used. The reconciler ends the monitoring of
+// containers whose end the runtime has not reported.
 func (h *Hooks) StopPod(sandboxID string) {
 	h.meter.Last(sandboxID)
 	h.store.ReleasePod(sandboxID)
-	reconcile.Unmonitor(h.store)
 }
 
 // enforcement returns the function that enforces the classes of holders. The function records all errors, and returns

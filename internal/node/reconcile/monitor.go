@@ -48,10 +48,13 @@ func Monitor(ctx context.Context, store *state.Store, e state.Entry) {
 	}
 }
 
-// Unmonitor ends the monitoring of all containers that the store has released. It waits monitorTime at most.
-func Unmonitor(store *state.Store) {
+// Unmonitor ends the monitoring of a container that has ended, if it is monitored. It waits monitorTime at most.
+func Unmonitor(store *state.Store, id string) {
 	for name, monitor := range monitors(store) {
-		briefly(context.Background(), store, state.Call{Resource: "monitoring of " + name}, func(context.Context) { monitor.Unmonitor(known(store)) })
+		if slices.Contains(monitor.Monitored(), id) {
+			call := state.Call{Resource: "monitoring of " + name, HolderID: id}
+			briefly(context.Background(), store, call, func(context.Context) { monitor.Unmonitor(id) })
+		}
 	}
 }
 
@@ -74,16 +77,10 @@ func briefly(ctx context.Context, store *state.Store, call state.Call, do func(c
 	}
 }
 
-// known returns a function that reports whether a container may exist. Until the runtime has reported its containers,
-// the function returns true for every ID.
-func known(store *state.Store) func(id string) bool {
-	if !store.EverSynchronized() {
-		return func(string) bool { return true }
-	}
-	return func(id string) bool {
-		_, known := store.Get(id)
-		return known
-	}
+// mayExist reports whether a container may exist. Before the runtime has reported its containers, each may.
+func mayExist(store *state.Store, id string) bool {
+	_, known := store.Get(id)
+	return known || !store.EverSynchronized()
 }
 
 // monitor brings the monitoring of all running containers into the state that the configuration defines. If not all
@@ -100,7 +97,11 @@ func (r *Reconciler) monitor(ctx context.Context) {
 	for name, monitor := range monitors(r.store) {
 		call := state.Call{Resource: "monitoring of " + name}
 		_, _ = await(ctx, r, changeTime, call, call.Resource, func(ctx context.Context) (struct{}, error) {
-			monitor.Unmonitor(known(r.store))
+			for _, id := range monitor.Monitored() {
+				if !mayExist(r.store, id) {
+					monitor.Unmonitor(id)
+				}
+			}
 			for _, e := range running {
 				if ctx.Err() == nil {
 					monitor.Monitor(ctx, e.Holder, e.ObservedClass(name))
