@@ -14,6 +14,12 @@ FUZZTIME ?= 20s
 # Name and platform of the image of "make image".
 IMAGE ?= localhost/qos-nri-plugin:dev
 PLATFORM ?= linux/$(shell $(GO) env GOARCH)
+# Registry, key and platforms of "make release". BUILDER is the URI of what runs it, for the provenance.
+REGISTRY ?=
+KEY ?=
+IMAGE_PLATFORMS ?= linux/amd64 linux/arm64
+PLUGIN_PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+BUILDER ?= https://github.com/qos-nri/qos-nri-plugin/blob/main/Makefile
 # Time of everything in the image: that of the commit, so that the digest is reproducible.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 # Packages to test, e.g. make test PACKAGES=./pkg/rdt/...
@@ -60,20 +66,30 @@ help: ## Show this.
 
 .PHONY: build
 build: ## Build the programs, static, into bin/.
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/...
 
 # Static programs of the node, without kubectl's, and the licences of linked modules.
 .PHONY: image
 image: ## Build bin/image.tar, an OCI image of the node's programs; IMAGE=name:tag PLATFORM=linux/arm64.
 	mkdir -p bin/$(PLATFORM)
 	CGO_ENABLED=0 GOOS=$(firstword $(subst /, ,$(PLATFORM))) GOARCH=$(word 2,$(subst /, ,$(PLATFORM))) \
-	  $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/$(PLATFORM)/ $(addprefix ./,$(wildcard cmd/qos-*))
+	  $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/$(PLATFORM)/ $(addprefix ./,$(wildcard cmd/qos-*))
 	$(GO) -C tools/house run . -root "$(CURDIR)" -notices "$(CURDIR)/bin/third-party-licences.txt"
 	$(GO) -C tools/image run . -output "$(CURDIR)/bin/image.tar" -name '$(IMAGE)' -platform '$(PLATFORM)' \
 	  -epoch '$(SOURCE_DATE_EPOCH)' -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || true)" \
 	  -title qos-nri-plugin -source https://github.com/qos-nri/qos-nri-plugin -licenses Apache-2.0 \
 	  -documents "$(CURDIR)/LICENSE,$(CURDIR)/bin/third-party-licences.txt" -entrypoint qos-nri-plugin \
 	  $(addprefix "$(CURDIR)/bin/$(PLATFORM)"/,$(notdir $(wildcard cmd/qos-*)))
+
+.PHONY: release
+release: export VERSION := $(VERSION)
+release: export REGISTRY := $(REGISTRY)
+release: export KEY := $(KEY)
+release: export IMAGE_PLATFORMS := $(IMAGE_PLATFORMS)
+release: export PLUGIN_PLATFORMS := $(PLUGIN_PLATFORMS)
+release: export BUILDER := $(BUILDER)
+release: ## Build and publish the release of a tag; VERSION=v1.2.3 REGISTRY=registry.example/qos KEY=cosign.key.
+	scripts/release.sh
 
 # Without optimization and debug information the demo compiles in a third less time.
 QUICKLY := -gcflags='all=-N -l -dwarf=false' -ldflags='-s -w'

@@ -33,6 +33,8 @@ type release struct {
 	chartDir string
 	// signer signs image and chart, if it is not nil.
 	signer crypto.Signer
+	// publicKey is the file to write the public key of signer to.
+	publicKey string
 	// check ends the command after the registry has been checked.
 	check bool
 }
@@ -59,6 +61,7 @@ func parse(args []string, usage io.Writer) (release, error) {
 	flags.StringVar(&s.Licenses, "licenses", "", "licences as an SPDX expression")
 	flags.StringVar(&r.builder, "builder", "", "URI of what runs the build, for the provenance")
 	flags.StringVar(&key, "key", "", "file of a private key, as cosign generate-key-pair makes it; its password is in COSIGN_PASSWORD")
+	flags.StringVar(&r.publicKey, "public-key", "cosign.pub", "file to write the public key of -key to")
 	if err := flags.Parse(args); err != nil {
 		return r, fmt.Errorf("%w; see -help", err)
 	}

@@ -56,5 +56,5 @@ func run(ctx context.Context, args []string, out, usage io.Writer) error {
 			return fmt.Errorf("sign %s: %w", signed, err)
 		}
 	}
-	return nil
+	return writePublicKey(r.publicKey, r.signer)
 }

@@ -72,7 +72,7 @@ func publish(t *testing.T, registry, programs string, more ...string) (string, e
 	var out bytes.Buffer
 	err := run(t.Context(), append([]string{"-registry", registry, "-programs", programs, "-platforms", "linux/amd64,linux/arm64", "-name", "qos-nri-plugin",
 		"-version", "v1.2.3", "-revision", "abc", "-epoch", "1700000000", "-source", "https://git.example/qos", "-licenses", "Apache-2.0", "-documents", licence,
-		"-entrypoint", "plugin", "-builder", "https://ci.example/1", "-chart", "../../../deploy/chart"}, more...), &out, io.Discard)
+		"-entrypoint", "plugin", "-builder", "https://ci.example/1", "-public-key", filepath.Join(t.TempDir(), "cosign.pub"), "-chart", "../../../deploy/chart"}, more...), &out, io.Discard)
 	return out.String(), err
 }
 

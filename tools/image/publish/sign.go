@@ -54,6 +54,15 @@ func readKey(file string, password []byte) (crypto.Signer, error) {
 	return signer, nil
 }
 
+// writePublicKey writes the key that "cosign verify" needs.
+func writePublicKey(file string, signer crypto.Signer) error {
+	data, err := x509.MarshalPKIXPublicKey(signer.Public())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: data}), 0o644)
+}
+
 // sign pushes a signature as cosign does, an image beside the signed one:
 // https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md
 func sign(ctx context.Context, signer crypto.Signer, signed name.Digest) error {

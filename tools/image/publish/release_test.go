@@ -1,0 +1,233 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"sigs.k8s.io/yaml"
+)
+
+// checkout returns a copy of the files of this checkout, in a repository of its own with the tags v0.1.0 and v0.2.0.
+func checkout(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "checkout")
+	const copyFiles = `git -C ../../.. ls-files -z --cached --others --exclude-standard --deduplicate |
+		(cd ../../.. && xargs -0 sh -c 'for f; do [ ! -e "$f" ] && [ ! -L "$f" ] || printf "%s\0" "$f"; done' -) >"$1.files"
+		mkdir "$1" && tar -C ../../.. --null --files-from="$1.files" --create | tar -C "$1" --extract`
+	command(t, ".", nil, "sh", "-c", copyFiles, "-", dir)
+	git(t, dir, "init", "-q")
+	for _, commit := range [][2]string{{"Begin", "v0.1.0"}, {"rdt: allocate more", ""}, {"blockio: limit less", ""}, {"rdt: allocate less", "v0.2.0"}} {
+		git(t, dir, "add", "--all")
+		git(t, dir, "commit", "-q", "--allow-empty", "-m", commit[0])
+		if commit[1] != "" {
+			git(t, dir, "tag", commit[1])
+		}
+	}
+	return dir
+}
+
+func git(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	command(t, dir, []string{"GIT_AUTHOR_DATE=1700000000 +0000", "GIT_COMMITTER_DATE=1700000000 +0000"}, "git",
+		append([]string{"-c", "user.name=t", "-c", "user.email=t@t.example", "-c", "core.autocrlf=false"}, args...)...)
+}
+
+func command(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), name, args...)
+	c.Dir, c.Env = dir, append(os.Environ(), env...)
+	output, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, output)
+	}
+	return string(output)
+}
+
+// makeRelease runs "make release" for this machine's platform.
+func makeRelease(t *testing.T, dir string, variables ...string) (string, error) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "make", append([]string{"release", "IMAGE_PLATFORMS=linux/" + runtime.GOARCH}, variables...)...)
+	c.Dir = dir
+	output, err := c.CombinedOutput()
+	return string(output), err
+}
+
+func TestARelease(t *testing.T) {
+	key, keyFile := newKey(t)
+	t.Setenv("COSIGN_PASSWORD", "secret")
+	registry, dir := startRegistry(t), checkout(t)
+	platform := "PLUGIN_PLATFORMS=linux/" + runtime.GOARCH
+	printed, err := makeRelease(t, dir, "VERSION=v0.2.0", "REGISTRY="+registry, "KEY="+keyFile, platform)
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, printed)
+	}
+	file := func(name string) string {
+		data, err := os.ReadFile(filepath.Join(dir, "bin/release", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	archive := "kubectl-qos_linux_" + runtime.GOARCH + ".tar.gz"
+
+	t.Run("image and chart are in the registry, and signed", func(t *testing.T) {
+		for _, kind := range []string{"image", "chart"} {
+			signatureOf(t, published(t, printed, kind))
+		}
+		if _, err := remote.Index(published(t, printed, "image").Context().Tag("v0.2.0")); err != nil {
+			t.Error(err)
+		}
+		block, _ := pem.Decode([]byte(file("cosign.pub")))
+		if public, err := x509.ParsePKIXPublicKey(block.Bytes); err != nil || !key.PublicKey.Equal(public) {
+			t.Errorf("cosign.pub is another key (%v)", err)
+		}
+	})
+	t.Run("a build in another directory has the same digests", func(t *testing.T) {
+		other := checkout(t)
+		again, err := makeRelease(t, other, "VERSION=v0.2.0", "REGISTRY="+registry, "KEY=none", platform)
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, again)
+		}
+		for _, kind := range []string{"image", "chart"} {
+			if first, second := published(t, printed, kind), published(t, again, kind); first != second {
+				t.Errorf("first %s, then %s", first, second)
+			}
+		}
+		sums, err := os.ReadFile(filepath.Join(other, "bin/release/SHA256SUMS"))
+		if err != nil || string(sums) != file("SHA256SUMS") {
+			t.Errorf("SHA256SUMS is %s (%v), then %s", file("SHA256SUMS"), err, sums)
+		}
+	})
+	t.Run("kubectl-qos has its version, a checksum and an entry for krew", func(t *testing.T) {
+		unpacked := t.TempDir()
+		command(t, unpacked, nil, "tar", "-xzf", filepath.Join(dir, "bin/release", archive))
+		if version := command(t, unpacked, nil, "./kubectl-qos", "version"); !strings.Contains(version, "v0.2.0") {
+			t.Errorf("kubectl qos version prints %q", version)
+		}
+		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(file(archive))))
+		if diff := cmp.Diff(sum+"  "+archive+"\n", file("SHA256SUMS")); diff != "" {
+			t.Errorf("SHA256SUMS (-want +got):\n%s", diff)
+		}
+		checkKrew(t, file("qos.yaml"), archive, sum)
+	})
+	t.Run("the notes name image and chart, and the changes by area", func(t *testing.T) {
+		notes := file("notes.md")
+		if changes := "## v0.2.0 (2023-11-14)\n\n### blockio\n\n- limit less\n\n### rdt\n\n- allocate more\n- allocate less\n"; !strings.HasPrefix(notes, changes) {
+			t.Errorf("the notes begin with %q, want %q", notes[:min(len(notes), len(changes))], changes)
+		}
+		for _, kind := range []string{"image", "chart"} {
+			if !strings.Contains(notes, published(t, printed, kind).String()) {
+				t.Errorf("the notes do not name the %s:\n%s", kind, notes)
+			}
+		}
+		if log := file("CHANGELOG.md"); !regexp.MustCompile(`(?s)## v0.2.0 .*## v0.1.0 \(2023-11-14\)\n\nThe first release.\n`).MatchString(log) {
+			t.Errorf("the changelog is:\n%s", log)
+		}
+	})
+}
+
+// checkKrew checks the manifest for krew.
+func checkKrew(t *testing.T, text, archive, sum string) {
+	t.Helper()
+	var manifest struct {
+		Spec struct {
+			Version   string
+			Platforms []struct {
+				URI, SHA256, Bin string
+				Selector         struct{ MatchLabels map[string]string }
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(text), &manifest); err != nil {
+		t.Fatal(err)
+	}
+	platforms := manifest.Spec.Platforms
+	if manifest.Spec.Version != "v0.2.0" || len(platforms) != 1 || platforms[0].SHA256 != sum || platforms[0].Bin != "kubectl-qos" ||
+		!strings.HasSuffix(platforms[0].URI, "/v0.2.0/"+archive) || platforms[0].Selector.MatchLabels["arch"] != runtime.GOARCH {
+		t.Errorf("the manifest is %+v", manifest)
+	}
+}
+
+func TestAReleaseIsRefusedBeforeItIsBuilt(t *testing.T) {
+	dir := checkout(t)
+	right := []string{"VERSION=v0.2.0", "REGISTRY=" + startRegistry(t), "KEY=none", "PLUGIN_PLATFORMS="}
+	for name, test := range map[string]struct {
+		variables []string
+		want      string
+	}{
+		"a version without v":      {append(right, "VERSION=0.2.0"), "is not a version; write for example VERSION=v1.2.3"},
+		"a version of two numbers": {append(right, "VERSION=v0.2"), "is not a version"},
+		"no tag":                   {append(right, "VERSION=v0.3.0"), "there is no tag v0.3.0; make it with git tag"},
+		"a tag of another commit":  {append(right, "VERSION=v0.1.0"), "run git switch --detach v0.1.0"},
+		"no registry":              {append(right, "REGISTRY="), "REGISTRY is missing"},
+		"a registry that is down":  {append(right, "REGISTRY=127.0.0.1:1/qos"), "check the name, that the registry runs"},
+		"no key":                   {append(right, "KEY="), "KEY=none for a release without signatures"},
+		"a key that is not there":  {append(right, "KEY=/none"), "make a key with cosign generate-key-pair"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			output, err := makeRelease(t, dir, test.variables...)
+			if err == nil || !strings.Contains(output, test.want) {
+				t.Errorf("%v, output is %q, want %q", err, output, test.want)
+			}
+			if strings.Contains(output, "image:") {
+				t.Errorf("it was published: %q", output)
+			}
+		})
+	}
+	t.Run("files that are not in the tag", func(t *testing.T) {
+		write(t, filepath.Join(dir, "cmd/more.go"), "package cmd\n")
+		output, err := makeRelease(t, dir, right...)
+		if err == nil || !strings.Contains(output, "differs from tag v0.2.0; commit or remove: ?? cmd/more.go") {
+			t.Errorf("%v, output is %q", err, output)
+		}
+	})
+}
+
+func TestTheWorkflowOfTheForgeMakesTheRelease(t *testing.T) {
+	data, err := os.ReadFile("../../../.github/workflows/release.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workflow struct {
+		Jobs struct {
+			Release struct {
+				Env   map[string]string
+				Steps []struct{ Uses, Run string }
+			}
+		}
+	}
+	if err := yaml.Unmarshal(data, &workflow); err != nil {
+		t.Fatal(err)
+	}
+
+	job := workflow.Jobs.Release
+	for _, variable := range []string{"VERSION", "REGISTRY", "BUILDER", "COSIGN_PASSWORD"} {
+		if job.Env[variable] == "" {
+			t.Errorf("make release does not get %s", variable)
+		}
+	}
+	var commands string
+	for _, step := range job.Steps {
+		commands += step.Run
+		if step.Uses != "" {
+			t.Errorf("it runs %s, which others can change", step.Uses)
+		}
+	}
+	if !strings.Contains(commands, "make release KEY=") {
+		t.Errorf("it runs %s", commands)
+	}
+}
