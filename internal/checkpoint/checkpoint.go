@@ -21,8 +21,8 @@ import (
 // maxSize limits the size of the file that is read. A file for 500 containers has about 100 KiB.
 const maxSize = 16 << 20
 
-// Changes stores the classes that updates have assigned to containers and pods, by their IDs in the runtime. These IDs and the
-// state of the kernel are valid only for one boot of the machine, so the checkpoint file is too.
+// Changes stores the classes that updates have assigned to containers and pods, by their IDs in the runtime. The IDs
+// and the state of the kernel do not survive a reboot, so a checkpoint file is valid only for one boot of the machine.
 type Changes struct {
 	path, bootID string
 

@@ -198,8 +198,8 @@ type attempt struct {
 }
 
 // registerOne registers an endpoint. It serves the endpoint before it calls Register, because kubelet connects to the
-// endpoint before it answers the call. Kubelet tries that for up to 10 s. If kubelet restarts meanwhile and removes the
-// socket, socketRemoved cancels the attempt.
+// endpoint before it answers the call. Kubelet tries to connect for up to 10 s. If kubelet restarts meanwhile and
+// removes the socket, socketRemoved cancels the attempt.
 func (p *Publisher) registerOne(ctx context.Context, e *endpoint) error {
 	ctx, cancel := e.untilEnd(ctx)
 	defer cancel()

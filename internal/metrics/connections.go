@@ -18,9 +18,9 @@ const (
 	socketBuffer = 32 << 10
 )
 
-// connections limits the open connections of a server. If there are too many, the server closes the oldest connection of
-// the client that has the most. The server accepts every connection, because a listener that accepts no more would also
-// refuse the kubelet's probes.
+// connections limits the open connections of a server. If there are too many, the server closes the oldest connection
+// of the client with the most connections. The server accepts every connection, because a listener that accepts no more
+// would also refuse the kubelet's probes.
 type connections struct {
 	mu sync.Mutex
 	// open lists the open connections, the oldest first.

@@ -29,8 +29,8 @@ type controlCount struct {
 	parts map[string]*groupCount
 }
 
-// groupCount has the last values of a group. Its first values are its growth if the backend has created the group. Otherwise it is unknown
-// when the kernel has counted them.
+// groupCount has the last values of a group. If the backend has created the group, its first values count as growth.
+// Otherwise they do not, because the kernel may have counted them long ago.
 type groupCount struct {
 	last    classes.Reading
 	created bool
@@ -108,8 +108,9 @@ func (c *counts) movePart(from, to, name string, now classes.Reading) {
 	delete(group.parts, name)
 }
 
-// add records a reading of a control group and later readings of all its monitoring groups. It returns the reading with what the group has
-// used, without the values that are not known now. The group must come from of; the readings of a former group are no use.
+// add records a reading of a control group and later readings of all its monitoring groups. It returns the reading with
+// what the group has used, without the values that are not known now. group is a result of the method of. If it is
+// outdated, add returns nil.
 func (c *counts) add(control string, group *controlCount, shown classes.Reading, parts map[string]classes.Reading) classes.Reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,9 +153,9 @@ func (g *controlCount) addPart(name string, reading classes.Reading) {
 	}
 }
 
-// addOwn records the sum that the kernel shows for a control group. What the sum has beyond the monitoring groups is the group's own value,
-// unless the kernel cannot read that one now. Then the sum has too little for it, as it has if a monitoring group cannot be read, or has
-// counted after the sum was read. So only a higher value is taken.
+// addOwn records the sum that the kernel shows for a control group. The group's own value is the sum without the values
+// of the monitoring groups. This difference is too low if the kernel cannot read a counter now, or if a monitoring
+// group has counted after the sum was read. So addOwn ignores a difference that is not above the last one.
 func (g *controlCount) addOwn(series classes.Series, sum float64) {
 	own := sum
 	for _, part := range g.parts {

@@ -29,8 +29,8 @@ func (t tree) exists(group string) bool {
 	return err == nil
 }
 
-// notExist reports whether err means that a group does not exist. ENOTDIR counts too: newer kernels and the mount option
-// debug add files to the root directory, and groupNames takes these files for groups.
+// notExist reports whether err means that a group does not exist. ENOTDIR counts too: newer kernels and the mount
+// option debug add files to the root directory, and groupNames treats these files as groups.
 func notExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOTDIR)
 }

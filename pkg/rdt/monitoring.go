@@ -278,8 +278,8 @@ func (b *Backend) Unmonitor(id string) {
 	b.unmonitor(id)
 }
 
-// containers returns the readings of the containers whose monitoring groups are in a control group, by container ID. It gets the readings
-// of all monitoring groups that are there.
+// containers returns a map from container IDs to those readings in parts that belong to containers. parts has the
+// readings of all monitoring groups in the control group.
 func (m *monitors) containers(control string, parts map[string]classes.Reading) map[string]classes.Reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()

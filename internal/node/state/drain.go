@@ -65,7 +65,7 @@ type Eviction struct {
 // a removed class, if the class's resource has onClassRemoved: evict. Restoring a class cancels its evictions, because
 // the list is computed from the live configuration and the ledger.
 //
-// After a restart, the list lacks resources that were removed before the restart, and removed classes of pod scope.
+// After a restart, the list lacks targets for resources removed before it, and for removed classes of pod scope.
 func (s *Store) Evictions() []Eviction {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,8 +88,8 @@ func (s *Store) Evictions() []Eviction {
 
 // isEvicted reports whether the holder of an assignment is to be evicted. The caller holds mu.
 func (s *Store) isEvicted(a classes.Assignment) bool {
-	// A removed resource keeps its last configuration, including the policy OnClassRemoved. If there are no class files at
-	// all, the policy is taken as unknown, and nothing is evicted.
+	// A removed resource keeps its last configuration, including the policy OnClassRemoved. If there are no class files
+	// at all, nothing is evicted.
 	evict := len(s.config.Files) > 0 && s.resources[a.Resource].Config.OnClassRemoved == classes.Evict
 	return evict && isRequested(a) && s.drains(a)
 }

@@ -82,7 +82,7 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 }
 
 // countAdopted adds to s.adopted the running containers that request classes and have no RecordAnnotation. It does not
-// count containers in the ledger before, which is the ledger as it was before the synchronization. The caller holds mu.
+// count containers that are in before, which is the ledger as it was before the synchronization. The caller holds mu.
 func (s *Store) countAdopted(before *classes.Ledger) {
 	for id, r := range s.records {
 		_, known := before.Get(id)
@@ -197,7 +197,7 @@ func (s *Store) adoptRecorded(c Existing, has []classes.Assignment) {
 // classes that it requests or, if these cannot be assigned, the default classes. It keeps every class that an update has
 // assigned since its creation, because the update has already admitted the class.
 //
-// The error is the reason why the requested classes cannot be assigned. They are then pending.
+// If the requested classes cannot be assigned, the error has the reason, and the request is pending.
 func (s *Store) adoptUnrecorded(h classes.Holder) error {
 	wanted, err := s.catalog.Resolve(h)
 	changed, _ := s.changes.Get(h.ID)
