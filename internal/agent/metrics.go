@@ -86,7 +86,6 @@ func newCollector(n *node.Node) *collector {
 	}
 }
 
-// Describe implements prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.capacity, c.inUse, c.degraded, c.available, c.refusals, c.corrections, c.adopted, c.registered, c.reloaded, c.reloadTime, c.blocked,
@@ -95,7 +94,6 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	status := c.node.Status()
 	for _, r := range status.Resources {

@@ -40,7 +40,6 @@ func describe(descs map[string]*prometheus.Desc, prefix string, measures []class
 	}
 }
 
-// Describe implements prometheus.Collector.
 func (c usageCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, descs := range []map[string]*prometheus.Desc{c.classes, c.containers} {
 		for _, desc := range descs {
@@ -49,7 +48,6 @@ func (c usageCollector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (c usageCollector) Collect(ch chan<- prometheus.Metric) {
 	sample, err := c.node.Usage(context.Background())
 	if err != nil {

@@ -41,10 +41,8 @@ type Problem struct {
 	Err  error
 }
 
-// Error returns the message of the problem.
 func (p *Problem) Error() string { return p.Line }
 
-// Unwrap returns the server's error.
 func (p *Problem) Unwrap() error { return p.Err }
 
 // OutcomeOf classifies the error of a request.
@@ -143,10 +141,8 @@ type About struct {
 	Err  error
 }
 
-// Error returns the message of the wrapped error.
 func (a *About) Error() string { return a.Err.Error() }
 
-// Unwrap returns the wrapped error.
 func (a *About) Unwrap() error { return a.Err }
 
 func explainInvalid(err error) string {

@@ -74,7 +74,6 @@ type documentPrinter struct {
 	more bool
 }
 
-// PrintObj implements printers.ResourcePrinter.
 func (p *documentPrinter) PrintObj(object runtime.Object, w io.Writer) (err error) {
 	var printed bytes.Buffer
 	if err := p.json.PrintObj(object, &printed); err != nil {

@@ -64,7 +64,6 @@ type crashFixture struct {
 	exist  []state.Existing
 }
 
-// SetUnified is part of reconcile.Runtime.
 func (f *crashFixture) SetUnified(ctx context.Context, id string, unified map[string]string) error {
 	f.killer.step()
 	defer f.killer.step()

@@ -97,7 +97,6 @@ func (f *fixture) mustConfigure(t *testing.T, text string) {
 	}
 }
 
-// SetUnified is part of reconcile.Runtime.
 func (f *fixture) SetUnified(_ context.Context, id string, unified map[string]string) error {
 	f.unified[id] = maps.Clone(unified)
 	return nil

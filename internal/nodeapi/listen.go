@@ -104,7 +104,6 @@ type limited struct {
 	open chan struct{} // has an element for each open connection
 }
 
-// Accept implements net.Listener.
 func (l limited) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -130,7 +129,6 @@ type limitedConn struct {
 	release func()
 }
 
-// Close implements net.Conn.
 func (c *limitedConn) Close() error {
 	defer c.release()
 	return c.UnixConn.Close()

@@ -98,7 +98,6 @@ type process struct {
 	groups   []uint32
 }
 
-// AuthType implements credentials.AuthInfo.
 func (process) AuthType() string { return "peercred" }
 
 // peerCredentials attaches the client's process to each connection of a unix socket. It sends nothing over the connection.
@@ -112,7 +111,6 @@ func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.Aut
 	return conn, client, err
 }
 
-// Clone implements credentials.TransportCredentials.
 func (c peerCredentials) Clone() credentials.TransportCredentials { return c }
 
 func processOf(conn net.Conn) (client process, err error) {

@@ -52,7 +52,6 @@ func newService(n Node, version string) *service {
 	}
 }
 
-// Status implements NodeQOS.Status.
 func (s *service) Status(context.Context, *qosv1alpha1.StatusRequest) (*qosv1alpha1.StatusResponse, error) {
 	return s.status(), nil
 }
@@ -63,14 +62,12 @@ func (s *service) status() *qosv1alpha1.StatusResponse {
 	})
 }
 
-// Watch implements NodeQOS.Watch.
 func (s *service) Watch(_ *qosv1alpha1.WatchRequest, stream grpc.ServerStreamingServer[qosv1alpha1.WatchResponse]) error {
 	return watch(stream.Context(), s, s.status, func(state *qosv1alpha1.StatusResponse) error {
 		return stream.Send(&qosv1alpha1.WatchResponse{Status: state})
 	})
 }
 
-// ListAssignments implements NodeQOS.ListAssignments.
 func (s *service) ListAssignments(
 	_ context.Context, r *qosv1alpha1.ListAssignmentsRequest,
 ) (*qosv1alpha1.ListAssignmentsResponse, error) {
@@ -102,7 +99,6 @@ func (s *service) assignments(namespace, podUID string) *qosv1alpha1.ListAssignm
 	return list
 }
 
-// WatchAssignments implements NodeQOS.WatchAssignments.
 func (s *service) WatchAssignments(
 	r *qosv1alpha1.WatchAssignmentsRequest, stream grpc.ServerStreamingServer[qosv1alpha1.WatchAssignmentsResponse],
 ) error {
@@ -112,7 +108,6 @@ func (s *service) WatchAssignments(
 	})
 }
 
-// UpdateContainerQOSResources implements NodeQOS.UpdateContainerQOSResources.
 func (s *service) UpdateContainerQOSResources(
 	ctx context.Context, r *qosv1alpha1.UpdateContainerQOSResourcesRequest,
 ) (*qosv1alpha1.UpdateContainerQOSResourcesResponse, error) {

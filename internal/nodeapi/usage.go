@@ -26,7 +26,6 @@ const (
 	defaultUsageInterval = 10 * time.Second
 )
 
-// WatchUsage implements NodeQOS.WatchUsage.
 func (s *service) WatchUsage(r *qosv1alpha1.WatchUsageRequest, stream grpc.ServerStreamingServer[qosv1alpha1.WatchUsageResponse]) error {
 	interval := defaultUsageInterval
 	if r.GetInterval() != nil {

@@ -100,7 +100,6 @@ func (h host) WriteFile(path string, data []byte) error {
 	return h.Machine.WriteFile(path, data)
 }
 
-// Mkdir is part of rdt.FS.
 func (h host) Mkdir(path string) error {
 	if err := h.begin("mkdir", path); err != nil {
 		return err

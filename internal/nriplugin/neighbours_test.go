@@ -21,7 +21,6 @@ type neighbour struct {
 	adjust func(*api.ContainerAdjustment) error
 }
 
-// CreateContainer is part of stub.CreateContainerInterface.
 func (n *neighbour) CreateContainer(
 	context.Context, *api.PodSandbox, *api.Container,
 ) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {

@@ -21,7 +21,6 @@ type refusing struct {
 	refuses atomic.Bool
 }
 
-// Create is part of nriruntime.OCI.
 func (o *refusing) Create(ctx context.Context, spec nriruntime.Spec) (int, error) {
 	if o.refuses.Load() {
 		return 0, errors.New(`exec: "no-such-command": executable file not found in $PATH`)

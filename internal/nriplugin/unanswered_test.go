@@ -23,7 +23,6 @@ type slow struct {
 	reach             sync.Once
 }
 
-// Update is part of nriruntime.OCI.
 func (o *slow) Update(ctx context.Context, id string, unified map[string]string) error {
 	o.reach.Do(func() { close(o.reached) })
 	<-o.released

@@ -102,10 +102,8 @@ type encoded struct {
 	bytes []byte
 }
 
-// ProtoReflect implements proto.Message.
 func (e *encoded) ProtoReflect() protoreflect.Message { return e }
 
-// ProtoMethods implements protoreflect.Message.
 func (e *encoded) ProtoMethods() *protoiface.Methods {
 	return &protoiface.Methods{Unmarshal: func(in protoiface.UnmarshalInput) (protoiface.UnmarshalOutput, error) {
 		e.bytes = in.Buf

@@ -21,7 +21,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// These are the reasons of events.
 const (
 	// ClassRefused warns that a container or pod was not created because of its requested classes.
 	ClassRefused = "QOSClassRefused"

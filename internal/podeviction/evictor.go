@@ -44,7 +44,6 @@ type Cache interface {
 type Options struct {
 	// NodeName is the node whose pods may be evicted. Pods of other nodes are never evicted, even if the plugin reports them.
 	NodeName string
-	// Events enables events about evictions.
 	Events   bool
 	Registry prometheus.Registerer
 	Log      *slog.Logger

@@ -55,8 +55,7 @@ type Cache interface {
 // Options configure a Publisher.
 type Options struct {
 	// NodeName is the node whose pods are published. It is required.
-	NodeName string
-	// Conditions and Events select whether conditions and events are written.
+	NodeName           string
 	Conditions, Events bool
 	// FollowAnnotations lets the publisher call Update when the annotations of a running pod request other classes.
 	FollowAnnotations bool

@@ -82,7 +82,6 @@ func (e *RequestError) Error() string {
 	return text
 }
 
-// Unwrap returns the reason.
 func (e *RequestError) Unwrap() error { return e.Err }
 
 func (c *Catalog) unknownResource(a Assignment) error {

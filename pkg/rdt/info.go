@@ -164,7 +164,7 @@ func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 }
 
 // amdMaximum returns the MB value that means "no limit" on this CPU, a power of two. The kernel has no file with this
-// value, but gives it to new groups, so amdMaximum derives it from largest, the largest value of any group.
+// value, but gives it to new groups, so amdMaximum derives it from the largest value of any group.
 func amdMaximum(largest uint64) uint64 {
 	if largest <= amdMaxBandwidth {
 		return amdMaxBandwidth

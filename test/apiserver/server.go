@@ -55,7 +55,7 @@ func (s *Server) Watch() (watch.Interface, error) {
 	return w, nil
 }
 
-// Set takes the server down, which ends all watches, or brings it back, and resets the counts.
+// Set takes the server down or brings it back, and resets the counts. All watches end when the server goes down.
 func (s *Server) Set(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *Server) Set(down bool) {
 	s.watches = nil
 }
 
-// Counted returns the most requests within a second, and the number of requests by verb.
+// Counted returns the maximum number of requests within a second, and the number of requests by verb.
 func (s *Server) Counted() (peak int, byVerb map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// The resources of a Node.
+// These are the resources of a Node.
 const (
 	RDT     = "k8s.io/rdt"
 	BlockIO = "k8s.io/blockio"
@@ -43,7 +43,7 @@ resources:
   test: {names: [fast]}
 `
 
-// Node is a node whose machine has all of the resources.
+// Node is a node whose machine has all these resources.
 type Node struct {
 	*node.Node
 	Kinds    []classes.Kind

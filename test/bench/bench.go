@@ -18,7 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
-// results are samples by what was measured, then by side.
+// results has the samples by measurement, and then by side.
 type results map[string]map[string][]time.Duration
 
 func (r results) add(what string, s *side, took time.Duration) {
@@ -28,7 +28,7 @@ func (r results) add(what string, s *side, took time.Duration) {
 	r[what][s.name] = append(r[what][s.name], took)
 }
 
-// The sides, and the rows of the table.
+// These are the sides, and the rows of the table.
 const (
 	ours      = "qos-nri-plugin"
 	idleOne   = "idle"
@@ -215,7 +215,7 @@ func measureCPU(sides []*side, what string, calls int, do func() error) error {
 	return nil
 }
 
-// shuffled returns the sides in random order, so that none always follows the same other one.
+// shuffled returns the sides in random order, so that a side does not always follow the same side.
 func shuffled(sides []*side) []*side {
 	order := slices.Clone(sides)
 	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })

@@ -19,15 +19,15 @@ import (
 )
 
 type options struct {
-	// idle is the socket for the idle plugin: this process is to be one.
+	// idle is the socket of the idle plugin. If it is set, this process is the idle plugin.
 	idle string
-	// plugin is its binary; built when empty.
+	// plugin is the plugin's binary. If it is empty, bench builds the plugin.
 	plugin string
-	// rounds of creations, and of synchronizations.
+	// creations and synchronizations are the numbers of rounds.
 	creations, synchronizations int
-	// live containers during creations, and during synchronizations.
+	// live is the number of containers during creations, and many during synchronizations.
 	live, many int
-	// rest is how long nothing happens, to measure the idle plugin.
+	// rest is how long the plugins are measured while nothing happens.
 	rest time.Duration
 }
 

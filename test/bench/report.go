@@ -14,15 +14,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// goal is the most that p50 may be, in p50s of the idle plugin.
+// goal is the maximum of p50, as a multiple of the idle plugin's p50.
 type goal struct {
 	row string
-	// most is 0 when there is no goal.
+	// most is 0 if there is no goal.
 	most float64
 }
 
-// mostMemory is how much may be resident of the plugin, in MiB. While it is synchronized it takes more, as any plugin does that
-// the library decodes everything for.
+// mostMemory is the maximum resident memory of the plugin, in MiB. During a synchronization the plugin may use more.
 const mostMemory = 30
 
 func goals() []goal {
@@ -87,7 +86,7 @@ func verdict(met bool) string {
 
 func micros(d time.Duration) string { return fmt.Sprintf("%.0f µs", float64(d)/1e3) }
 
-// percentile is the smallest sample that p per cent of the samples do not exceed; 0 without samples.
+// percentile returns the smallest sample that p per cent of the samples do not exceed. It returns 0 without samples.
 func percentile(samples []time.Duration, p int) time.Duration {
 	if len(samples) == 0 {
 		return 0
@@ -96,7 +95,7 @@ func percentile(samples []time.Duration, p int) time.Duration {
 	return sorted[(len(sorted)*p+99)/100-1]
 }
 
-// containerSize is that of a container and its pod on the wire, in KB.
+// containerSize returns the size of a container and its pod on the wire, in KB.
 func containerSize(s *side) float64 {
 	pods, containers := s.runtime.Snapshot()
 	return float64(proto.Size(pods[0])+proto.Size(containers[0])) / 1000

@@ -76,7 +76,7 @@ func (s *side) stop() error {
 	return fmt.Errorf("%s: %s", s.name, s.output.String())
 }
 
-// fill starts containers, every second of them with a class, until there are as many as wanted.
+// fill starts containers, every second one with a class, until the wanted number runs.
 func (s *side) fill(ctx context.Context, from, to int) error {
 	for n := from; n < to; n++ {
 		id, err := s.runtime.RunPod(ctx, pod(n, n%2 == 0))

@@ -22,7 +22,7 @@ func New(state nodecache.State) *Cache {
 	return &Cache{state: state, changed: make(chan struct{})}
 }
 
-// Get returns the state, and a channel that is closed when it changes.
+// Get returns the state, and a channel that is closed when the state changes.
 func (c *Cache) Get() (state nodecache.State, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

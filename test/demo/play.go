@@ -25,7 +25,7 @@ type play struct {
 	ctx context.Context
 	out io.Writer
 	err error
-	// ids are the containers by pod and name.
+	// ids has the IDs of containers, by pod and name.
 	ids  map[string]string
 	uids map[string]string
 	pods []string
@@ -44,7 +44,7 @@ func (p *play) keep(err error) {
 	}
 }
 
-// run is a pod whose containers request classes by annotation, or none.
+// run runs a pod whose containers request classes by annotation, or request none.
 func (p *play) run(name string, containers ...string) error {
 	config := nriruntime.PodConfig{Name: name, Annotations: map[string]string{}}
 	var names []string

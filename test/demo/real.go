@@ -44,7 +44,7 @@ func newMachine() (*machine, error) {
 	return &machine{Root: "/", processes: map[string][]*exec.Cmd{}}, nil
 }
 
-// MakePodCgroup makes a pod's cgroup and hands the io controller down to it.
+// MakePodCgroup makes a pod's cgroup, and enables the io controller in it.
 func (m *machine) MakePodCgroup(parent string) error {
 	dir := cgroupRoot
 	for _, name := range strings.Split(strings.Trim(parent, "/"), "/") {
@@ -59,7 +59,7 @@ func (m *machine) MakePodCgroup(parent string) error {
 	return m.WriteFile(path.Join(dir, "cgroup.subtree_control"), []byte("+io"))
 }
 
-// RemovePodCgroup removes a pod's cgroup, and those above that have no other pods.
+// RemovePodCgroup removes a pod's cgroup, and the parent cgroups that have no other pods.
 func (m *machine) RemovePodCgroup(parent string) error {
 	if err := m.Remove(path.Join(cgroupRoot, parent)); err != nil {
 		return err
@@ -83,7 +83,6 @@ func (m *machine) Create(ctx context.Context, spec nriruntime.Spec) (int, error)
 // Start has nothing to do: the process sleeps.
 func (m *machine) Start(context.Context, string) error { return nil }
 
-// Exec starts one more process in the container.
 func (m *machine) Exec(_ context.Context, spec nriruntime.Spec) (int, error) {
 	// The process outlives the request that starts it.
 	cmd := exec.Command("sleep", "600")
@@ -124,7 +123,7 @@ func (m *machine) Update(_ context.Context, id string, unified map[string]string
 	return nil
 }
 
-// pathed gives the files their directory, for a cgroup that has no process yet to find it by.
+// pathed adds the directory to the names of the files. It is for a cgroup without a process, which dirOf cannot find.
 func pathed(dir string, unified map[string]string) map[string]string {
 	files := make(map[string]string, len(unified))
 	for file, value := range unified {
@@ -133,7 +132,7 @@ func pathed(dir string, unified map[string]string) map[string]string {
 	return files
 }
 
-// dirOf finds the cgroup of a container by its first process; none is needed for a container that has none yet.
+// dirOf finds a container's cgroup by its first process. It returns "" if there is no process yet.
 func (m *machine) dirOf(id string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -152,7 +151,6 @@ func (m *machine) dirOf(id string) (string, error) {
 	return "", errors.New("the process is in no cgroup v2")
 }
 
-// Delete ends the container's processes and removes its cgroup.
 func (m *machine) Delete(_ context.Context, id string) error {
 	dir, err := m.dirOf(id)
 	if err != nil {

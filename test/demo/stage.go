@@ -40,12 +40,12 @@ type stage struct {
 	runtime *nriruntime.Runtime
 	api     qosv1alpha1.NodeQOSClient
 	groups  *rdt.Backend
-	// classFile is what the node is configured with.
+	// classFile is the node's class file.
 	classFile string
 	close     []func() error
 }
 
-// raise starts everything. The caller calls down, also after an error.
+// raise starts everything. The caller calls down, even after an error.
 func raise(ctx context.Context, h host) (*stage, error) {
 	s := &stage{host: h}
 	dir, err := os.MkdirTemp("", "qos")
@@ -96,7 +96,7 @@ func (s *stage) clean(n *node.Node) error {
 	if err := n.Configure(ctx, classes.FileSet{Config: &classes.Config{}}); err != nil {
 		return err
 	}
-	// The node only logs what it could not revert; here that is an error.
+	// The node only logs what it could not revert. For the demo this is an error.
 	return errors.Join(s.groups.Withdraw(ctx), s.groups.Release(ctx, func(string) bool { return false }))
 }
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// RDT returns goresctrl's sample of an RDT configuration, and the whole one in its documentation, by the file they are in.
+// RDT returns two RDT configurations of goresctrl by their file: the sample, and the complete one in the documentation.
 func RDT() (map[string][]byte, error) {
 	sample, err := read("cmd/rdt/sample-conf.yaml")
 	if err != nil {
@@ -30,7 +30,7 @@ func RDT() (map[string][]byte, error) {
 // BlockIO returns the configuration in goresctrl's documentation of block I/O.
 func BlockIO() ([]byte, error) { return example("doc/blockio.md", "Classes:\n") }
 
-// example returns the fenced block of a document that begins in a certain way.
+// example returns the fenced block that begins with the given text in a document.
 func example(name, beginning string) ([]byte, error) {
 	text, err := read(name)
 	if err != nil {

@@ -125,7 +125,6 @@ func TestPodsWithHugeNamesAndRequestsDelayNoOthers(t *testing.T) {
 // conflicting is an NRI plugin that sets the same field as the plugin for pods named "attacked".
 type conflicting struct{}
 
-// CreateContainer is part of stub.CreateContainerInterface.
 func (conflicting) CreateContainer(
 	_ context.Context, p *api.PodSandbox, _ *api.Container,
 ) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {

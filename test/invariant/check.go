@@ -40,16 +40,16 @@ func Always(w World) []string {
 
 type check struct {
 	World
-	// offered are the resources in the API's status, draining ones included, by name.
+	// offered has the resources in the API's status by name, including draining resources.
 	offered map[string]*qosv1alpha1.QOSResourceInfo
-	// podScope are those of them that are assigned to pods.
+	// podScope has the names of the offered resources that are assigned to pods.
 	podScope map[string]bool
-	// holders are the containers, and for pod-scope resources the pods, that the API reports.
+	// holders has the containers that the API reports, and the pods for resources of pod scope.
 	holders []holder
 	found   []string
 }
 
-// holder is a container or, without a container's name, a pod as the API reports it.
+// holder is a container that the API reports. If the container's name is empty, it is a pod.
 type holder struct {
 	pod       *qosv1alpha1.PodAssignments
 	container string
@@ -121,7 +121,8 @@ func (c *check) ledger() {
 	}
 }
 
-// sandboxes compares the reported pods with those of the runtime. All pods are reported only where pods have classes.
+// sandboxes compares the reported pods with those of the runtime. The plugin reports all pods only if pods have
+// classes.
 func (c *check) sandboxes() {
 	live, reported := map[string]bool{}, map[string]bool{}
 	for _, pod := range c.Live.Pods {
@@ -142,8 +143,8 @@ func (c *check) sandboxes() {
 	}
 }
 
-// counts compares the numbers in use with the assignments. A holder that is reported in another class than its own, because it
-// could not be moved, has a slot in either.
+// counts compares the numbers in use with the assignments. If a holder could not be moved into its class, it has a slot
+// in its own class and in the reported class.
 func (c *check) counts() {
 	for _, name := range slices.Sorted(maps.Keys(c.offered)) {
 		owners, misplaced := c.owners(name)
@@ -163,7 +164,7 @@ func (c *check) counts() {
 	}
 }
 
-// owners returns the holders that are reported in each class. Containers of one name in a pod count once.
+// owners returns the holders that are reported in each class. Containers of a pod with the same name count once.
 func (c *check) owners(resource string) (owners map[string]map[string]bool, misplaced int) {
 	owners = map[string]map[string]bool{}
 	for _, h := range c.holders {

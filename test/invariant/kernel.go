@@ -14,19 +14,19 @@ import (
 	"syscall"
 )
 
-// Where the kernel's filesystems are by convention.
+// These are the usual mount points of the kernel's filesystems.
 const (
 	resctrlRoot = "/sys/fs/resctrl"
 	cgroupRoot  = "/sys/fs/cgroup"
 )
 
-// FS are the files of a machine by the host's paths; hostfs.Root and the simulated machine have them.
+// FS reads the files of a machine by the host's paths. hostfs.Root and the simulated machine implement it.
 type FS interface {
 	ReadFile(path string) ([]byte, error)
 	ReadDir(path string) ([]string, error)
 }
 
-// KernelOf reads what the kernel has of live pods and containers.
+// KernelOf reads the kernel's state of the live pods and containers.
 func KernelOf(host FS, live Live) (Kernel, error) {
 	tree, err := findTree(host)
 	if err != nil {
@@ -40,7 +40,7 @@ func KernelOf(host FS, live Live) (Kernel, error) {
 	if err != nil {
 		return Kernel{}, err
 	}
-	// Threads come and go: those count that were there before the groups were read and are there afterwards.
+	// Threads come and go. Only threads that exist before and after the groups are read count.
 	after, err := tree.cgroups(host, live)
 	if err != nil {
 		return Kernel{}, err
@@ -57,7 +57,7 @@ func KernelOf(host FS, live Live) (Kernel, error) {
 // tree is the cgroup hierarchy with the io controller, called blkio in version 1.
 type tree struct {
 	root string
-	// threads is the file that lists them.
+	// threads is the name of the file that lists the threads of a cgroup.
 	threads string
 	files   []string
 }
@@ -77,7 +77,7 @@ func findTree(host FS) (tree, error) {
 	return tree{}, fmt.Errorf("no cgroup hierarchy below %s", cgroupRoot)
 }
 
-// cgroups returns the cgroups of live pods and containers. Those that are removed meanwhile are left out.
+// cgroups returns the cgroups of live pods and containers. It leaves out cgroups that are removed meanwhile.
 func (t tree) cgroups(host FS, live Live) (map[string]Cgroup, error) {
 	dirs := map[string]string{}
 	for _, pod := range live.Pods {
@@ -157,7 +157,7 @@ func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENODEV)
 }
 
-// readGroups reads resctrl's control groups; nil while it is not mounted.
+// readGroups reads resctrl's control groups. It returns nil while resctrl is not mounted.
 func readGroups(host FS) (map[string]Group, error) {
 	names, err := groupNames(host)
 	if err != nil || names == nil {
@@ -181,7 +181,8 @@ func readGroups(host FS) (map[string]Group, error) {
 	return groups, nil
 }
 
-// groupNames are all directories of resctrl that can be control groups, the root first; nil while it is not mounted.
+// groupNames returns the directories of resctrl that can be control groups, the root first, or nil if resctrl is not
+// mounted.
 func groupNames(host FS) ([]string, error) {
 	if _, err := host.ReadFile(path.Join(resctrlRoot, "schemata")); err != nil {
 		if isGone(err) {
@@ -199,8 +200,8 @@ func groupNames(host FS) ([]string, error) {
 	return append([]string{rootGroup}, names...), nil
 }
 
-// ForeignOf reads what is foreign in resctrl: the root group without its tasks, and all groups that are not the plugin's with
-// their tasks and monitoring groups. It also reads the named files, e.g. of foreign cgroups.
+// ForeignOf reads the parts of resctrl that the plugin does not own: the root group without its tasks, and all foreign
+// groups with their tasks and monitoring groups. It also reads the named files, e.g. of foreign cgroups.
 func ForeignOf(host FS, more ...string) (map[string]string, error) {
 	names, err := groupNames(host)
 	if err != nil {

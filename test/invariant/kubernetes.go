@@ -16,15 +16,15 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// Kubernetes is what the kubelet and the Kubernetes API have of a node.
+// Kubernetes is the state of a node in the kubelet and the Kubernetes API.
 type Kubernetes struct {
-	// Devices are the units that the kubelet has allocated, by container.
+	// Devices has the units that the kubelet has allocated to each container.
 	Devices map[PodContainer][]string
-	// Requests are the units in the limits of the containers of the node's pods, by container.
+	// Requests has the units in the limits of each container on the node.
 	Requests map[PodContainer][]string
-	// Capacity are the units in the node's status.
+	// Capacity has the capacity in the node's status, in units.
 	Capacity map[string]int64
-	// Resources are those of the node's object.
+	// Resources is the status of the NodeQOSResources object.
 	Resources nodeqosv1alpha1.QOSResourceStatus
 }
 
@@ -35,10 +35,10 @@ func (p PodContainer) String() string {
 	return fmt.Sprintf("pod %s/%s container %s", p.Namespace, p.Pod, p.Container)
 }
 
-// domain begins the names of extended resources.
+// domain is the prefix of the names of extended resources.
 const domain = "qos.noderesource.dev/"
 
-// unitOf is the extended resource of a class.
+// unitOf returns the extended resource of a class.
 func unitOf(resource, class string) string {
 	if name, ours := strings.CutPrefix(resource, "k8s.io/"); ours {
 		resource = domain + name
@@ -75,7 +75,8 @@ func (c *check) kubernetes() {
 	c.published()
 }
 
-// devices compares what containers request, what the kubelet has allocated to them, and the classes that they have by it.
+// devices compares three things: the units that containers request, the units that the kubelet has allocated, and the
+// containers' allocated classes.
 func (c *check) devices() {
 	assigned, allocated := map[PodContainer][]string{}, map[PodContainer][]string{}
 	for _, h := range c.holders {

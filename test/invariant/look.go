@@ -18,14 +18,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// recordAnnotation is where the plugin has the runtime keep what it has assigned (docs/plugin.md).
+// recordAnnotation is the container annotation in which the runtime stores the plugin's assignments.
 const recordAnnotation = "assigned.qos.noderesource.dev"
 
 // Machine reads a world.
 type Machine struct {
-	// API is the plugin's.
+	// API is the plugin's node API.
 	API qosv1alpha1.NodeQOSClient
-	// Host has the kernel's files; nil without any.
+	// Host has the kernel's files. It is nil if there are none.
 	Host FS
 	// Kernel, if set, reads the kernel in place of Host.
 	Kernel func(live Live) (Kernel, error)
@@ -35,7 +35,7 @@ type Machine struct {
 	Classes func() map[string]map[string]string
 	// Kubernetes, if set, returns what the kubelet and the Kubernetes API have.
 	Kubernetes func(context.Context) (*Kubernetes, error)
-	// Before is an earlier result of ForeignOf; nil skips that check.
+	// Before is an earlier result of ForeignOf. If it is nil, foreign files are not compared.
 	Before map[string]string
 	// ForeignFiles are further foreign files.
 	ForeignFiles []string
@@ -87,7 +87,7 @@ func (m Machine) Look(ctx context.Context) (World, error) {
 // lookInterval is the time between two checks.
 const lookInterval = 20 * time.Millisecond
 
-// Wait checks repeatedly until there are no violations. When ctx ends, it returns those that are left.
+// Wait checks repeatedly until there are no violations. When ctx ends, it returns the remaining violations.
 func (m Machine) Wait(ctx context.Context) []string {
 	again := time.NewTicker(lookInterval)
 	defer again.Stop()

@@ -63,7 +63,7 @@ func (c *check) schemata() {
 	}
 }
 
-// schemataLines returns the values by schema, without the kernel's padding.
+// schemataLines maps each schema to its values, without the kernel's padding.
 func schemataLines(text string) map[string]string {
 	lines := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -141,7 +141,7 @@ func (c *check) placed(h holder, resource string, assigned *qosv1alpha1.Assignme
 	}
 }
 
-// gone reports whether a resource is not configured any more, and only reported for the holders of its classes.
+// gone reports whether a resource is no longer configured. The plugin still reports it for the holders of its classes.
 func (c *check) gone(resource string) bool {
 	return !slices.ContainsFunc(c.offered[resource].GetClasses(), func(info *qosv1alpha1.QOSResourceClassInfo) bool {
 		return !info.GetDraining()
@@ -162,7 +162,8 @@ func classText(resource, class string) string {
 	return fmt.Sprintf("class %q of %s", class, resource)
 }
 
-// inGroup checks that every thread is in the class's group or, for the system default, in none of the plugin's.
+// inGroup checks that every thread is in the class's group. For the system default, it checks that no thread is in a
+// group of the plugin.
 func (c *check) inGroup(h holder, resource, class string, groups map[int]string) {
 	threads := c.Kernel.Cgroups[h.id].Threads
 	if len(threads) == 0 {

@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package invariant checks that the plugin's reports, the runtime and the kernel agree. The check is a function of values. It has
-// readers of its own for the kernel's files, so that it finds errors in the plugin's.
+// Package invariant checks that the plugin's reports, the runtime and the kernel agree. The check is a function of
+// values. It has its own readers for the kernel's files, so that it finds errors in the plugin's readers.
 package invariant
 
 import (
@@ -11,16 +11,17 @@ import (
 
 // World is a node at one moment.
 type World struct {
-	// Status and Assignments are the node API's.
+	// Status and Assignments are messages of the node API.
 	Status      *qosv1alpha1.StatusResponse
 	Assignments *qosv1alpha1.ListAssignmentsResponse
 	// Live has the runtime's pods and containers.
 	Live Live
-	// Kernel is the kernel's state of them.
+	// Kernel is the kernel's state of these pods and containers.
 	Kernel Kernel
-	// Kubernetes is what kubelet and API have; nil is unknown.
+	// Kubernetes is the state in kubelet and Kubernetes API. It is nil if this state is unknown.
 	Kubernetes *Kubernetes
-	// Foreign is the content of foreign files, by path. Before is their earlier content; nil is unknown.
+	// Foreign has the content of foreign files, by path. Before has their earlier content, or is nil if this is
+	// unknown.
 	Foreign, Before map[string]string
 	// Expect has the expected values of classes.
 	Expect Expect
@@ -35,7 +36,7 @@ type Live struct {
 // Pod is a pod sandbox. The UID of a pod that no kubelet has created is the ID of its sandbox.
 type Pod struct {
 	UID, Namespace, Name string
-	// ID is the runtime's.
+	// ID is the ID in the runtime.
 	ID string
 	// Cgroup is the pod's directory below the root of the hierarchies.
 	Cgroup string
@@ -44,21 +45,22 @@ type Pod struct {
 // Container is a container that is created or runs.
 type Container struct {
 	PodUID, PodNamespace, PodName, Name string
-	// ID is the runtime's.
+	// ID is the ID in the runtime.
 	ID string
-	// Cgroup is its directory below the root of the hierarchies.
+	// Cgroup is the container's directory below the root of the hierarchies.
 	Cgroup string
-	// Started is whether its first process runs.
+	// Started is true if the container's first process runs.
 	Started bool
-	// Recorded is whether the runtime stores the classes of its creation.
+	// Recorded is true if the runtime stores the classes that the container got at its creation.
 	Recorded bool
 }
 
-// Kernel is what the kernel has.
+// Kernel is the state of the kernel.
 type Kernel struct {
-	// Groups are resctrl's control groups by name, the root's being empty; nil while resctrl is not mounted.
+	// Groups has resctrl's control groups by name. The name of the root is empty. Groups is nil while resctrl is not
+	// mounted.
 	Groups map[string]Group
-	// Cgroups are those of live containers and pods, by the ID of container or sandbox.
+	// Cgroups has the cgroups of live containers and pods, by the ID of the container or sandbox.
 	Cgroups map[string]Cgroup
 	// Classes are the classes of targets in a fake kernel without resctrl and cgroups, by resource and ID.
 	Classes map[string]map[string]string
@@ -66,17 +68,17 @@ type Kernel struct {
 
 // Group is a resctrl control group.
 type Group struct {
-	// Schemata is the file's text.
+	// Schemata is the text of the file schemata.
 	Schemata string
-	// Tasks are the threads in it.
+	// Tasks has the thread IDs of the group.
 	Tasks []int
 }
 
 // Cgroup is a cgroup with its children.
 type Cgroup struct {
-	// Threads are those of the cgroup and of all below it.
+	// Threads has the threads of the cgroup and of all cgroups below it.
 	Threads []int
-	// Files are those of the io or blkio controller, by name.
+	// Files has the contents of the files of the io or blkio controller, by name.
 	Files map[string]string
 }
 
@@ -85,16 +87,16 @@ type Class struct{ Resource, Name string }
 
 // Expect has what neither the API nor the kernel reports.
 type Expect struct {
-	// Resctrl is the resource whose classes are resctrl groups; k8s.io/rdt when empty.
+	// Resctrl is the resource whose classes are resctrl groups. If it is empty, the resource is k8s.io/rdt.
 	Resctrl string
-	// Schemata are lines that the groups of classes must have, by class.
+	// Schemata has the lines that the group of each class must have.
 	Schemata map[string]string
-	// Limits are the files' texts of a class, by resource, class and file. Other classes and the system default must be
-	// unlimited. Other resources are not checked.
+	// Limits has the expected text of each cgroup file, by resource, class and file. Other classes and the system
+	// default must be unlimited. Other resources are not checked.
 	Limits map[string]map[string]map[string]string
-	// Volumes are the limits of classes of volumes, by class and kind, as io.max names them.
+	// Volumes has the limits of volume classes, by class and kind. The kinds are named as in io.max.
 	Volumes map[string]map[string]uint64
-	// Most is how many may have a class although its capacity is lower: its holders when the capacity was lowered.
+	// Most has the permitted number of holders of a class whose capacity was lowered: the number at that time.
 	Most map[Class]uint64
 }
 

@@ -20,10 +20,11 @@ import (
 	podresourcesv1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Kubelet can be killed and started again. Allocations outlive that, as in kubelet's checkpoint. It is safe for concurrent
-// use.
+// Kubelet is a simulated kubelet that can be killed and started again. It keeps allocations over a restart, as kubelet
+// does by its checkpoint. It is safe for concurrent use.
 type Kubelet struct {
-	// DuringAllocate, if any, is called between a device plugin's answer to Allocate and what kubelet makes of it.
+	// DuringAllocate, if set, is called after a device plugin has answered Allocate, and before kubelet uses the
+	// answer.
 	DuringAllocate func()
 
 	root string
@@ -122,7 +123,8 @@ func removeSockets(dir string) error {
 	return nil
 }
 
-// serve starts a server on kubelet.sock in dir. The file outlives it, as when the process is killed.
+// serve starts a server on kubelet.sock in dir. The file stays after the server has ended, as when the process is
+// killed.
 func (r *run) serve(server *grpc.Server, dir string) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
@@ -171,7 +173,7 @@ func (k *Kubelet) announce() {
 	k.changed = make(chan struct{})
 }
 
-// Await waits until met returns true, which is called after each change, or ctx ends.
+// Await waits until the function met returns true, or ctx ends. It calls met after each change.
 func (k *Kubelet) Await(ctx context.Context, met func() bool) error {
 	for {
 		k.mu.Lock()

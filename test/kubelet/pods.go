@@ -18,14 +18,14 @@ import (
 // Pod is a pod that is to be admitted.
 type Pod struct {
 	Namespace, Name string
-	// InitContainers that end, and then Containers; both in their order.
+	// InitContainers run one after another and end. Then Containers run.
 	InitContainers, Containers []Container
 }
 
 // Container is a container of a pod.
 type Container struct {
 	Name string
-	// Limits are its extended resources.
+	// Limits has the extended resources in the container's limits.
 	Limits map[string]int
 }
 
@@ -33,9 +33,9 @@ type podKey struct{ namespace, name string }
 
 type pod struct {
 	spec Pod
-	// known is whether kubelet has got the pod since its start, from the API or from its directory of static pods.
+	// known is true if kubelet has read the pod since its start, from the API or from the directory of static pods.
 	known bool
-	// containers are those that the pod-resources API lists: not the init containers.
+	// containers has the containers that the pod-resources API lists. These are not the init containers.
 	containers []string
 	held       map[string]map[string]*allocation // by container, of init containers too, and resource
 	listed     int
@@ -192,7 +192,7 @@ func (k *Kubelet) choose(name string, n int, reusable []string) ([]string, devic
 	return ids, r.client.api, nil
 }
 
-// used are the allocated devices of a resource. The caller holds mu.
+// used returns the allocated devices of a resource. The caller holds mu.
 func (k *Kubelet) used(name string) map[string]bool {
 	used := map[string]bool{}
 	for _, p := range k.pods {
@@ -215,7 +215,7 @@ func (k *Kubelet) Remove(namespace, name string) {
 	k.announce()
 }
 
-// Annotations are those that device plugins have given a container.
+// Annotations returns the annotations that device plugins have given a container.
 func (k *Kubelet) Annotations(namespace, name, container string) map[string]string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -228,7 +228,7 @@ func (k *Kubelet) Annotations(namespace, name, container string) map[string]stri
 	return all
 }
 
-// Devices are the IDs of a resource that a container has.
+// Devices returns the IDs of a container's devices of a resource.
 func (k *Kubelet) Devices(namespace, name, container, resource string) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -36,15 +36,15 @@ type client struct {
 
 // Resource is an extended resource in the node's status, with counts of messages.
 type Resource struct {
-	// Known is whether the resource is in the status at all.
+	// Known is true if the resource is in the status.
 	Known bool
-	// Capacity and Allocatable count devices, and those of them that are healthy.
+	// Capacity is the number of devices. Allocatable is the number of healthy devices.
 	Capacity, Allocatable int
 	// Healthy and Unhealthy are the IDs of devices in the last list, ordered.
 	Healthy, Unhealthy []string
-	// Followed is whether there is a device plugin now.
+	// Followed is true while there is a device plugin.
 	Followed bool
-	// Registrations and Messages count what came from device plugins in all lives of kubelet.
+	// Registrations and Messages count what device plugins have sent, including before restarts of kubelet.
 	Registrations, Messages int
 }
 
@@ -70,7 +70,7 @@ func (k *Kubelet) Resource(name string) Resource {
 	return state
 }
 
-// ForgetStopped is what kubelet does five minutes after a device plugin has gone: the resource leaves the status.
+// ForgetStopped removes the resources of stopped device plugins from the status, as kubelet does after five minutes.
 func (k *Kubelet) ForgetStopped() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -153,7 +153,7 @@ func (k *Kubelet) counted(name string) {
 	k.announce()
 }
 
-// connected makes a client the one of a resource, and follows it in the background.
+// connected makes c the current client of a resource, and follows it in the background.
 func (k *Kubelet) connected(life *run, name string, c *client) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -17,15 +17,16 @@ import (
 // Backend is a machine that has every class. Its zero value has no classes yet.
 type Backend struct {
 	mu sync.Mutex // guards all below
-	// classes are those of the live configuration.
+	// classes has the classes of the live configuration.
 	classes []string
 	// enforced is the class of each target, by ID.
 	enforced map[string]string
-	// failures are returned by an operation: "check", "apply", "repair", "moveThreads", "enforce" or "enforce <class>".
+	// failures has the error that each operation returns: "check", "apply", "repair", "moveThreads", "enforce" or
+	// "enforce <class>".
 	failures map[string]error
 	// unavailable is what the machine lacks.
 	unavailable *classes.Unavailable
-	// stuck is what an operation waits for; reached is called when it does.
+	// stuck has the channel that each operation waits for. reached is called when an operation waits.
 	stuck   map[string]<-chan struct{}
 	reached map[string]func()
 	// status is returned by Status and Preview, with unavailable.
@@ -34,7 +35,8 @@ type Backend struct {
 	released int
 	drift    classes.Drift
 	blurred  bool
-	// strays are the targets with threads outside of their class. targets are those of MoveThreads, with the class.
+	// strays has the targets with threads outside of their class. targets has the targets of MoveThreads with their
+	// class.
 	strays  map[string]bool
 	targets []string
 	// used is the usage of each target, by ID.
@@ -57,7 +59,7 @@ type Config struct {
 // ClassNames is part of classes.BackendConfig.
 func (c Config) ClassNames() []string { return c.Names }
 
-// Kind makes a kind of resource whose backend is b, or one of them by the resource's name.
+// Kind makes a kind of resource. The backend of a resource is the one in backends with the resource's name.
 func Kind(field string, scopes []classes.Scope, backends map[string]*Backend) classes.Kind {
 	return classes.Kind{
 		Field: field, Scopes: scopes, Mutable: true, Measures: []classes.Measure{{Name: Used, Help: "Bytes that a class has used."}},
@@ -79,7 +81,7 @@ func (b *Backend) Fail(operation string, err error) {
 	b.failures[operation] = err
 }
 
-// Lack sets why the machine does not have the resource; nil when it does.
+// Lack sets the reason why the machine does not have the resource. nil means that it has the resource.
 func (b *Backend) Lack(why *classes.Unavailable) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -134,7 +136,7 @@ func (b *Backend) Enforced() map[string]string {
 	return maps.Clone(b.enforced)
 }
 
-// Live returns the classes that were applied last, and how often any were.
+// Live returns the classes that were applied last, and how often classes were applied.
 func (b *Backend) Live() ([]string, int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -195,7 +197,7 @@ func (b *Backend) HasStray(id string) bool {
 	return b.strays[id]
 }
 
-// Blur sets whether the kernel shows no target's class.
+// Blur sets whether the kernel hides the classes of all targets.
 func (b *Backend) Blur(blurred bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

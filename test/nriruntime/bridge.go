@@ -15,8 +15,8 @@ import (
 	"github.com/containerd/ttrpc"
 )
 
-// bridge relays events to plugins as containerd does: one at a time, under one lock, stop and removal of a container
-// or pod at most once each.
+// bridge relays events to plugins as containerd does: one at a time and under one lock. It relays the stop and the
+// removal of a container or pod at most once.
 type bridge struct {
 	runtime *Runtime
 
@@ -58,8 +58,8 @@ func (b *bridge) start(name, version string, options []adaptation.Option) error 
 	return nil
 }
 
-// connected notes the connection to a plugin, since the runtime side of NRI does not close those when it stops: it
-// leaves that to the end of its process.
+// connected stores the connection to a plugin, because the runtime side of NRI does not close its connections when it
+// stops.
 func (b *bridge) connected(c *ttrpc.Client) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,8 +80,8 @@ func (b *bridge) stop() {
 	}
 }
 
-// synchronize sends all pods and containers to a plugin. NRI calls it once at start, for plugins that it launches
-// itself, of which there are none.
+// synchronize sends all pods and containers to a plugin. NRI also calls it once at start, although this runtime
+// launches no plugins.
 func (b *bridge) synchronize(ctx context.Context, nri *adaptation.Adaptation, relay adaptation.SyncCB) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,7 +130,8 @@ func (b *bridge) update(ctx context.Context, updates []*api.ContainerUpdate) ([]
 	return nil, nil
 }
 
-// apply returns the updates that failed. containerd logs those of hooks and goes on, so their answers do not fail.
+// apply applies updates, and returns the updates that failed. Like containerd, it does not let a hook fail because of
+// them.
 func (b *bridge) apply(ctx context.Context, updates []*api.ContainerUpdate) []*api.ContainerUpdate {
 	var failed []*api.ContainerUpdate
 	for _, u := range updates {
@@ -193,7 +194,7 @@ func (b *bridge) observe(call string, began time.Time) {
 	b.runtime.options.Observe(call, time.Since(began))
 }
 
-// set records the hook that was called, also when plugins refused.
+// set records the hook that was called, even if plugins refused.
 func (b *bridge) set(id string, to lifecycle) {
 	if to == removed {
 		delete(b.state, id)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// cgroupParent is what the kubelet gives to the runtime for a Guaranteed pod. With the systemd driver that is the
-// whole path of slices, too.
+// cgroupParent returns the cgroup parent that the kubelet gives to the runtime for a Guaranteed pod. With the systemd
+// driver it is the whole path of slices.
 func cgroupParent(uid string, systemd bool) string {
 	if !systemd {
 		return "/kubepods/pod" + uid
@@ -17,7 +17,8 @@ func cgroupParent(uid string, systemd bool) string {
 	return "/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
 }
 
-// cgroupsPath is what containerd writes into linux.cgroupsPath of the spec: slice:prefix:name below a slice, else a path.
+// cgroupsPath returns what containerd writes into linux.cgroupsPath of the spec: slice:prefix:name below a slice, or
+// else a path.
 func cgroupsPath(parent, id string) string {
 	if base := path.Base(parent); strings.HasSuffix(base, ".slice") {
 		return base + ":cri-containerd:" + id

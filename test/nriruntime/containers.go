@@ -18,12 +18,12 @@ import (
 // ContainerConfig is the kubelet's configuration of a container, with that of the image.
 type ContainerConfig struct {
 	Name string
-	// Annotations are those of CRI: the kubelet's own and the device plugins'. Pods cannot set them.
+	// Annotations has the CRI annotations, which the kubelet and device plugins set. Pods cannot set them.
 	Annotations map[string]string
 	Labels      map[string]string
 	Args, Env   []string
 	Mounts      []*api.Mount
-	// Resources are the limits of CRI.
+	// Resources has the limits in the CRI request.
 	Resources *api.LinuxResources
 	// ClosID is the resctrl group of the class that the runtime's own RDT configuration gives to the container.
 	ClosID string
@@ -33,7 +33,7 @@ type ContainerConfig struct {
 type Container struct {
 	ID, PodID, Name string
 	State           api.ContainerState
-	// PID is that of the init; 0 while there is none.
+	// PID is the ID of the container's first process, or 0 while there is none.
 	PID  int
 	Spec Spec
 	// Message is why the container could not be started.
@@ -45,7 +45,7 @@ type container struct {
 	pod    *pod
 	config ContainerConfig
 
-	// What follows is guarded by Runtime.mu. The container is unknown to plugins until it is listed.
+	// Runtime.mu guards the following fields. The container is unknown to plugins until it is listed.
 	state     api.ContainerState
 	pid       int
 	createdAt time.Time
@@ -118,7 +118,8 @@ func (r *Runtime) adjust(ctx context.Context, c *container) error {
 	return nil
 }
 
-// undoCreate calls the hooks for the end of a container whose creation failed. containerd has only its spec then.
+// undoCreate calls the hooks for the end of a container whose creation failed. At this point containerd has only the
+// container's spec.
 func (r *Runtime) undoCreate(ctx context.Context, c *container) {
 	bare := r.nri(c)
 	bare.Labels, bare.Annotations = nil, maps.Clone(c.spec.Annotations)
@@ -163,7 +164,8 @@ func (r *Runtime) failStart(ctx context.Context, c *container, cause error) erro
 	return errors.Join(cause, r.oci.Delete(ctx, c.id))
 }
 
-// Exit ends the container's processes as if they had ended by themselves. Hooks are called later; done is closed after them.
+// Exit ends the container's processes as if they had ended by themselves. The hooks are called later, and then done is
+// closed.
 func (r *Runtime) Exit(ctx context.Context, id string) (done <-chan struct{}, err error) {
 	c, err := r.container(id, api.ContainerState_CONTAINER_RUNNING)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // routeLog makes NRI, both its runtime and its plugin side, log to slog's default logger. NRI has one logger for the
-// whole process and guards it by nothing, so it is set once.
+// whole process, without a lock, so routeLog sets it once.
 var routeLog = sync.OnceFunc(func() { nrilog.Set(logger{}) })
 
 // logger is NRI's logger on top of slog. NRI logs connections at info level; here they are at debug level.

@@ -8,16 +8,16 @@ import (
 	"sync"
 )
 
-// OCI plays the low-level runtime, e.g. runc, and makes pod cgroups as the kubelet does. It must be safe for
+// OCI stands in for the OCI runtime, e.g. runc, and makes pod cgroups as the kubelet does. It must be safe for
 // concurrent use.
 type OCI interface {
 	// MakePodCgroup makes the cgroup that a pod's containers will be in, before the pod runs.
 	MakePodCgroup(cgroupParent string) error
-	// RemovePodCgroup removes it, after the pod is gone.
+	// RemovePodCgroup removes the pod's cgroup after the pod has ended.
 	RemovePodCgroup(cgroupParent string) error
 
-	// Create makes the container's cgroup, writes the values of spec.Unified to it and puts the container's init, which
-	// does nothing yet, into cgroup and resctrl group. After an error nothing is left of it.
+	// Create makes the container's cgroup, writes the values of spec.Unified to it and puts the container's first
+	// process, which does nothing yet, into cgroup and resctrl group. After an error nothing is left.
 	Create(ctx context.Context, spec Spec) (pid int, err error)
 	// Start lets the init run the container's program.
 	Start(ctx context.Context, id string) error
@@ -31,20 +31,20 @@ type OCI interface {
 
 // Spec is the part of a container's OCI runtime spec that an OCI implementation gets.
 type Spec struct {
-	// ID is that of the container.
+	// ID is the container's ID.
 	ID string
 	// CgroupsPath is linux.cgroupsPath.
 	CgroupsPath string
 	Annotations map[string]string
 	// Unified is linux.resources.unified: cgroup v2 files and their values.
 	Unified map[string]string
-	// ClosID is linux.intelRdt.closID: the resctrl group; empty for none.
+	// ClosID is linux.intelRdt.closID, the resctrl group. It is empty if there is none.
 	ClosID string
 	// Monitoring is linux.intelRdt.enableMonitoring.
 	Monitoring bool
 }
 
-// NoMachine is an OCI that only counts up process IDs, for where hooks are all that matters.
+// NoMachine is an OCI that only assigns process IDs. It is for tests that need only hooks.
 type NoMachine struct {
 	mu   sync.Mutex // guards last
 	last int

@@ -27,16 +27,16 @@ type PodConfig struct {
 	UID                 string
 	NoUID               bool
 	Labels, Annotations map[string]string
-	// RuntimeHandler is that of the pod's RuntimeClass.
+	// RuntimeHandler is the handler of the pod's RuntimeClass.
 	RuntimeHandler string
-	// CgroupParent is that of a Guaranteed pod unless set.
+	// CgroupParent is the pod's parent cgroup. The default is the parent of a Guaranteed pod.
 	CgroupParent string
 }
 
 type pod struct {
 	id     string
 	config PodConfig
-	// pid is reported as its first process until it is stopped; no such process exists.
+	// pid is the process ID that is reported for the sandbox until it is stopped. No such process exists.
 	pid     uint32
 	stopped atomic.Bool
 }
@@ -59,7 +59,8 @@ func (r *Runtime) RunPod(ctx context.Context, config PodConfig) (id string, err 
 	return p.id, nil
 }
 
-// StopPod ends the pod's containers, then stops the pod. The hooks of the former may come after that of the latter.
+// StopPod ends the pod's containers, then stops the pod. The hooks of the containers may come after the hook of the
+// pod.
 func (r *Runtime) StopPod(ctx context.Context, id string) error {
 	p, err := r.pod(id)
 	if err != nil {
@@ -98,7 +99,7 @@ func (r *Runtime) RemovePod(ctx context.Context, id string) error {
 	return r.oci.RemovePodCgroup(p.config.CgroupParent)
 }
 
-// logFailed logs the error of a hook that cannot stop what happens.
+// logFailed logs the error of a hook that cannot prevent the operation.
 func (r *Runtime) logFailed(ctx context.Context, what string, err error) {
 	if err != nil {
 		slog.WarnContext(ctx, "hook failed", "after", what, "error", err)
@@ -145,7 +146,7 @@ func (r *Runtime) pod(id string) (*pod, error) {
 	return r.pods[i], nil
 }
 
-// nri is the pod as plugins see it. A pod never changes, so that needs no lock.
+// nri returns the pod as plugins see it. A pod never changes, so nri needs no lock.
 func (p *pod) nri() *api.PodSandbox {
 	annotations := maps.Clone(p.config.Annotations)
 	if annotations == nil {

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nriruntime is a container runtime for tests and demonstrations: what kubelet and containerd do with pods and
-// containers, around the real runtime side of NRI, in process. What runc would do is up to an OCI implementation.
+// containers, around the real runtime side of NRI, in process. An implementation of OCI does what runc would do.
 //
 // It follows containerd 2.4 in what plugins can observe: which hooks are called when and with what, what a failed hook
-// undoes, and that one lock is held around every hook, synchronization and unsolicited update. Options.CRIO makes it
-// follow CRI-O where that differs.
+// undoes, and that one lock is held around every hook, synchronization and unsolicited update. With Options.CRIO, it
+// follows CRI-O where CRI-O differs.
 package nriruntime
 
 import (
@@ -29,7 +29,7 @@ var (
 	ErrState = errors.New("wrong state")
 )
 
-// maxSocketPath is what fits into sockaddr_un.
+// maxSocketPath is the maximum length of a path in sockaddr_un.
 const maxSocketPath = 107
 
 // Options of a Runtime. The zero value is usable.
@@ -41,9 +41,10 @@ type Options struct {
 	// CRIO makes the runtime differ from containerd as CRI-O 1.37 does: CreateContainer calls runc, and no hook is called
 	// when runc refuses; a container starts although a plugin refuses its start; a sandbox has no process (drop_infra_ctr).
 	CRIO bool
-	// OCI plays runc; &NoMachine{} by default.
+	// OCI does what runc does. The default is &NoMachine{}.
 	OCI OCI
-	// Observe, if set, is called with the duration of each call into NRI, of all plugins together. The lock around hooks is held.
+	// Observe, if set, is called with the duration of each call into NRI, for all plugins together. The caller holds
+	// the lock around hooks.
 	Observe func(call string, took time.Duration)
 	// NRI are further options for the runtime side of NRI.
 	NRI []adaptation.Option
@@ -113,7 +114,8 @@ func (r *Runtime) Restart() error {
 	return r.Start()
 }
 
-// Synchronizations is how many plugins have been synchronized since New; a plugin that comes back counts again.
+// Synchronizations returns how many plugins have been synchronized since New. A plugin that connects again counts
+// again.
 func (r *Runtime) Synchronizations() int { return r.bridge.synchronizations() }
 
 // WaitSynchronized waits until Synchronizations is at least n and the plugins get events.

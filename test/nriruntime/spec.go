@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Annotations that containerd puts into every spec (its internal/cri/annotations).
+// These are annotations that containerd puts into every spec (its internal/cri/annotations).
 const (
 	annotationContainerName = "io.kubernetes.cri.container-name"
 	annotationContainerType = "io.kubernetes.cri.container-type"
@@ -25,8 +25,8 @@ const (
 	annotationSandboxNS     = "io.kubernetes.cri.sandbox-namespace"
 )
 
-// UpdateContainer is the kubelet's in-place resize. The plugins may change the requested values; the result is merged
-// into the spec, and runc gets all of the spec's resources again.
+// UpdateContainer does what the kubelet's in-place resize does. The plugins may change the requested values; the result
+// is merged into the spec, and runc gets all of the spec's resources again.
 func (r *Runtime) UpdateContainer(ctx context.Context, id string, resources *api.LinuxResources) error {
 	c, err := r.container(id)
 	if err != nil {
@@ -47,8 +47,8 @@ func (r *Runtime) UpdateContainer(ctx context.Context, id string, resources *api
 	return nil
 }
 
-// updateResources merges resources into the container's spec and hands those to runc. It is taken back when that
-// fails. A container that is gone needs no update.
+// updateResources merges resources into the container's spec, and passes the result to runc. If runc fails, it restores
+// the spec. A container that is gone needs no update.
 func (r *Runtime) updateResources(ctx context.Context, id string, resources *api.LinuxResources) error {
 	c, err := r.container(id)
 	if errors.Is(err, ErrNotFound) {
@@ -86,13 +86,13 @@ func (r *Runtime) mergeResources(c *container, change *api.LinuxResources) (old 
 	return old, c.state == api.ContainerState_CONTAINER_RUNNING
 }
 
-// setResources needs Runtime.mu.
+// setResources replaces the resources in the spec. The caller holds Runtime.mu.
 func (c *container) setResources(resources *api.LinuxResources) {
 	c.resources, c.spec.Unified = resources, resources.Unified
 }
 
-// adjust applies the requests of plugins at creation to the spec; Runtime.mu is needed. What no test needs is an error,
-// rather than ignored.
+// adjust applies the plugins' requests at creation to the spec. The caller holds Runtime.mu. adjust returns an error
+// for requests that no test needs.
 func (c *container) adjust(a *api.ContainerAdjustment) error {
 	for key, value := range a.GetAnnotations() {
 		if removed, ok := api.IsMarkedForRemoval(key); ok {
@@ -119,14 +119,15 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 	return nil
 }
 
-// nri is the container as plugins see it.
+// nri returns the container as plugins see it.
 func (r *Runtime) nri(c *container) *api.Container {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return c.nri()
 }
 
-// nri needs Runtime.mu. Annotations of CRI hide those of the spec with the same key.
+// nri returns the container. The caller holds Runtime.mu. CRI annotations replace annotations of the spec with the same
+// key.
 func (c *container) nri() *api.Container {
 	annotations := maps.Clone(c.spec.Annotations)
 	maps.Copy(annotations, c.config.Annotations)
@@ -151,7 +152,7 @@ func (c *container) nri() *api.Container {
 	}
 }
 
-// nanoseconds returns a time as CRI has it; 0 is none.
+// nanoseconds returns a time in the form of CRI. 0 means no time.
 func nanoseconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -166,7 +167,7 @@ func (c *container) rdt() *api.LinuxRdt {
 	return &api.LinuxRdt{ClosId: api.String(c.spec.ClosID), EnableMonitoring: api.Bool(c.spec.Monitoring)}
 }
 
-// Snapshot is what a plugin is synchronized with: all pods, and the containers that have not exited.
+// Snapshot returns what a plugin gets in its synchronization: all pods, and the containers that have not exited.
 func (r *Runtime) Snapshot() ([]*api.PodSandbox, []*api.Container) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

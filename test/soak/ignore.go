@@ -8,7 +8,6 @@ import "regexp"
 // regexpFlag is a regular expression on the command line.
 type regexpFlag struct{ expression *regexp.Regexp }
 
-// String is part of flag.Value.
 func (f *regexpFlag) String() string {
 	if f.expression == nil {
 		return ""
@@ -16,7 +15,6 @@ func (f *regexpFlag) String() string {
 	return f.expression.String()
 }
 
-// Set is part of flag.Value.
 func (f *regexpFlag) Set(text string) (err error) {
 	f.expression, err = regexp.Compile(text)
 	return err

@@ -22,8 +22,8 @@ import (
 )
 
 // Host is a directory with what the plugin needs of a machine with cgroup v2, one disk with iocost and no resctrl. It
-// plays runc on it, and shows what the kernel would after runc's writes of weights. It is a plain file's nature that nothing
-// is ever refused; for that there is package sim.
+// does what runc does, and shows weights as the kernel does after runc's writes. Plain files refuse nothing; package
+// sim does.
 type Host struct {
 	// Root is the directory.
 	Root string

@@ -74,7 +74,8 @@ func (f *FS) groupOf(t *task) *group {
 	return t.group
 }
 
-// tasksOf returns the tasks file. That of a control group includes the tasks of its monitoring groups.
+// tasksOf returns the text of a group's file tasks. For a control group, it includes the tasks of its monitoring
+// groups.
 func (f *FS) tasksOf(g *group) string {
 	var text strings.Builder
 	for _, tid := range slices.Sorted(maps.Keys(f.tasks)) {

@@ -14,7 +14,8 @@ import (
 // registrationTime limits how long a cut connection stays open for the answer to a registration.
 const registrationTime = time.Second
 
-// cable is a socket that forwards to another one. Cutting it closes all its connections at once, as when a process is killed.
+// cable is a socket that forwards to another socket. cut closes all its connections at once, as when a process is
+// killed.
 type cable struct {
 	listener net.Listener
 	to       string
@@ -75,7 +76,7 @@ func (c *cable) add(near, far net.Conn) bool {
 	return true
 }
 
-// carry copies until either end is closed.
+// carry copies data until one of the two connections is closed.
 func (c *cable) carry(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 	c.mu.Lock()
@@ -83,7 +84,7 @@ func (c *cable) carry(to, from net.Conn) {
 	delete(c.ends, to)
 }
 
-// noting is a connection that closes read after the first read.
+// noting is a connection that closes the channel read after its first read.
 type noting struct {
 	net.Conn
 	once sync.Once
@@ -96,7 +97,7 @@ func (n *noting) Read(b []byte) (int, error) {
 	return count, err
 }
 
-// cut closes the plugin's ends. It does not wait for anything.
+// cut closes the plugin's side of all connections. It does not wait for anything.
 func (c *cable) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

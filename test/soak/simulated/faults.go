@@ -65,7 +65,6 @@ func (s *Site) RefuseUpdate() (stop func()) {
 	return func() { s.oci.refuses.Store(false) }
 }
 
-// Update implements nriruntime.OCI.
 func (r *refusing) Update(ctx context.Context, id string, unified map[string]string) error {
 	if r.refuses.CompareAndSwap(true, false) {
 		return errors.New("runc did not terminate successfully: exit status 1")

@@ -19,16 +19,16 @@ type mortal struct {
 	died func()
 
 	mu sync.RWMutex // locked for writing during writes, so that none is in progress when the process is killed; guards all below
-	// left is the number of writes until the kill; 0 is none planned.
+	// left is the number of writes until the kill. It is 0 if no kill is planned.
 	left int
 	dead bool
-	// late kills come after the write has had its effect, before the process gets the result.
+	// late is true if the kill comes after the write has had its effect, but before the process gets the result.
 	late bool
-	// refusal, if set, is for the next write.
+	// refusal is the refusal of the next write, or nil.
 	refusal *refusal
 }
 
-// kill ends the process at its nth write from now; 0 is now.
+// kill ends the process at its nth write from now. If at is 0, it ends the process now.
 func (m *mortal) kill(at int, late bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -37,7 +37,7 @@ func (m *mortal) kill(at int, late bool) {
 	}
 }
 
-// die needs mu.
+// die kills the process. The caller holds mu.
 func (m *mortal) die() {
 	if !m.dead {
 		m.dead = true
@@ -45,7 +45,7 @@ func (m *mortal) die() {
 	}
 }
 
-// write does one write, unless the process is killed before.
+// write does one write, unless the process is killed first.
 func (m *mortal) write(op, path string, do func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -31,7 +31,7 @@ func (s *Site) ForeignFiles() []string {
 	return []string{path.Join("/sys/fs/cgroup", theirCgroup, "io.max")}
 }
 
-// ChangeForeign implements steps.Others: one of two groups is made, rewritten, entered or removed.
+// ChangeForeign implements steps.Others. It makes, rewrites, enters or removes one of two groups.
 func (s *Site) ChangeForeign(_ context.Context, n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

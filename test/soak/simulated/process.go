@@ -40,10 +40,11 @@ type process struct {
 	conn    *grpc.ClientConn
 	api     qosv1alpha1.NodeQOSClient
 	cancel  context.CancelFunc
-	// ended is closed when the agent has ended, with err.
+	// ended is closed when the agent has ended. err is then its error.
 	ended chan struct{}
 	err   error
-	// killed is closed when the process is killed, and dead when checkpoint has the content of that moment.
+	// killed is closed when the process is killed. dead is closed when the checkpoint has its content of that moment
+	// again.
 	killed, dead chan struct{}
 	checkpoint   []byte
 }
@@ -67,7 +68,7 @@ func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, ru
 		rdt.Options{FS: p.host, Threads: tree, MountResctrl: o.MountResctrl, Log: log},
 		blockio.Options{FS: p.host, Tree: tree, Log: log},
 	)
-	// It outlives the request that starts it.
+	// The agent outlives the request that starts it.
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p.cancel = cancel
 	go func() {
@@ -80,7 +81,8 @@ func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, ru
 	return p, nil
 }
 
-// die is the moment of the kill. The checkpoint has every change that was answered before; later answers are lost.
+// die runs at the moment of the kill. The checkpoint then has every change that was answered before. Later answers are
+// lost.
 func (p *process) die() {
 	close(p.killed)
 	_ = p.conn.Close()

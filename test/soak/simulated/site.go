@@ -41,7 +41,7 @@ type Site struct {
 	log     *slog.Logger
 	hangups chan os.Signal
 
-	// process is the last one that was started; nil when it was ended since. It is used by one goroutine.
+	// process is the process that was started last. It is nil after that process was ended. Only one goroutine uses it.
 	process *process
 	late    bool
 
@@ -211,7 +211,7 @@ func (s *Site) StopPlugin(context.Context) error {
 	return ending.end()
 }
 
-// KillPlugin implements steps.Plugin. Every other one dies right after the write.
+// KillPlugin implements steps.Plugin. Every second kill comes right after the write.
 func (s *Site) KillPlugin(_ context.Context, at int) error {
 	if s.process == nil {
 		return errors.New("the plugin does not run")
@@ -238,5 +238,5 @@ func (s *Site) API() qosv1alpha1.NodeQOSClient {
 	return s.process.api
 }
 
-// number is what a disk has as vd[a-z].
+// number returns the device number of the disk vd[a-z].
 func number(letter int) string { return fmt.Sprintf("254:%d", 16*letter) }

@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// The resources of class files.
+// These are the resources of class files.
 const (
 	rdt     = "k8s.io/rdt"
 	blockIO = "k8s.io/blockio"
@@ -25,14 +25,14 @@ type classFile struct {
 	number int
 	// wrong files are refused.
 	wrong string
-	// defaultClass of RDT; empty is the system default.
+	// defaultClass is the default class of RDT. If it is empty, it is the system default.
 	defaultClass string
-	// gold and silver are whether these classes exist; goldCapacity and lowCapacity are capacities of gold and low.
+	// gold and silver are true if these classes exist. goldCapacity and lowCapacity are the capacities of gold and low.
 	gold, silver, blockIO, podIO bool
 	goldCapacity, lowCapacity    int
-	// share of the cache, in per cent, is gold's alone; bandwidth is that of bronze.
+	// share is the part of the cache, in per cent, that only gold has. bandwidth is the memory bandwidth of bronze.
 	share, bandwidth int
-	// rate is how many bytes a second class slow may read.
+	// rate is the read limit of the class slow, in bytes a second.
 	rate int
 }
 
@@ -41,7 +41,7 @@ func firstClassFile() classFile {
 		goldCapacity: 2, lowCapacity: 3, share: 50, bandwidth: 20, rate: 1000}
 }
 
-// changed is another file.
+// changed returns another class file.
 func (c classFile) changed(random *rand.Rand, number int) classFile {
 	c.number, c.wrong = number, ""
 	for range 1 + random.IntN(2) {
@@ -74,7 +74,7 @@ func (c classFile) changed(random *rand.Rand, number int) classFile {
 	return c
 }
 
-// broken is the file with an error in it.
+// broken returns the class file with an error in it.
 func (c classFile) broken(random *rand.Rand, number int) classFile {
 	c.number = number
 	c.wrong = []string{
@@ -85,7 +85,7 @@ func (c classFile) broken(random *rand.Rand, number int) classFile {
 	return c
 }
 
-// Text is the class file.
+// text returns the text of the class file.
 func (c classFile) text() string {
 	var text strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&text, format+"\n", args...) }
@@ -121,7 +121,7 @@ func (c classFile) text() string {
 	return text.String() + c.wrong
 }
 
-// classes are those of a resource of container scope; nil when it is not configured.
+// classes returns the classes of a resource of container scope, or nil if the resource is not configured.
 func (c classFile) classes(resource string) []string {
 	switch {
 	case resource == blockIO && c.blockIO:

@@ -13,7 +13,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// mostPods is the most pods at a time.
+// mostPods is the maximum number of pods at a time.
 const mostPods = 25
 
 // life returns the actions of pods and containers.
@@ -66,7 +66,7 @@ func (s *Soak) newPodRequesting(a request) *deed {
 	return d
 }
 
-// note adds a container that was made to the model.
+// note adds a created container to the model.
 func (p *pod) note(id, name string, started bool) {
 	if id == "" {
 		return
@@ -104,7 +104,7 @@ func (s *Soak) startOrRemove(ctx context.Context, id string) error {
 	return err
 }
 
-// newContainer adds a container to a pod, or the next one of a name after the former has ended.
+// newContainer adds a container to a pod, or restarts a container that has ended.
 func (s *Soak) newContainer() *deed {
 	p := s.anyPod()
 	if p == nil {
@@ -171,7 +171,8 @@ func (s *Soak) endPod() *deed {
 		then: func(error) { s.removePod(p) }}
 }
 
-// crashLoop ends a container several times. The kubelet creates its successor before it removes it.
+// crashLoop ends a container several times. Like the kubelet, it creates the successor before it removes the ended
+// container.
 func (s *Soak) crashLoop() *deed {
 	c := s.anyContainer(running)
 	if c == nil {

@@ -22,7 +22,8 @@ type container struct {
 	pod      *pod
 	id, name string
 	state    state
-	// changed are the classes of its last update, by resource, which it must keep; nil if unknown.
+	// changed has the classes of the container's last update, by resource. The container must keep them. nil means
+	// unknown.
 	changed map[string]string
 }
 
@@ -42,10 +43,10 @@ type deed struct {
 	do           func(ctx context.Context) error
 	// then records the outcome in the model. The outcomes of concurrent deeds are recorded one after another.
 	then func(err error)
-	// may are the permitted reasons for a failure in a calm round; must is whether it must fail.
+	// may has the permitted reasons for a failure in a calm round. must is true if the deed must fail.
 	may  []string
 	must bool
-	// judged is whether failures are checked.
+	// judged is true if failures are checked.
 	judged bool
 	// touches is the pod that no concurrent deed may touch.
 	touches *pod
@@ -55,7 +56,7 @@ type deed struct {
 type action struct {
 	weight int
 	plan   func(s *Soak) *deed
-	// alone is not done concurrently. Neither is trouble, which also permits failures of later deeds.
+	// alone means that the action is never concurrent. trouble means the same, and permits failures of later deeds.
 	alone, trouble bool
 }
 

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Reasons for failures.
+// These are reasons for failures.
 const (
 	classFull       = "ClassFull"
 	unknownClass    = "UnknownClass"

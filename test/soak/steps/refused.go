@@ -14,8 +14,8 @@ import (
 // newcomers is the number of pods that request a class while a container leaves it.
 const newcomers = 4
 
-// refusedChange changes the class of a container, and has the change refused. Meanwhile other pods request the class that the
-// container would have left.
+// refusedChange requests a change of a container's class that is refused. Meanwhile other pods request the class that
+// the container would have left.
 func (s *Soak) refusedChange(refuse func(during func()) (stop func()), resource, from, to string) *deed {
 	c := s.anyIn(resource, from)
 	if c == nil {

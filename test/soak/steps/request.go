@@ -17,7 +17,7 @@ type request struct {
 	// rdt, blockIO and podIO are the requested classes; requested has the resources with a request.
 	rdt, blockIO, podIO string
 	requested           map[string]bool
-	// never is the reason why the request is always refused; empty if it can be granted.
+	// never is the reason why the request is always refused. It is empty if the request can be granted.
 	never string
 }
 
@@ -122,7 +122,7 @@ func newWrongRequest(r request, random *rand.Rand) request {
 	return r
 }
 
-// may returns the reasons for which a class file permits a refusal; must is whether it must be refused.
+// may returns the reasons for which a class file permits a refusal. must is true if the request must be refused.
 func (r request) may(c classFile) (reasons []string, must bool) {
 	if r.never != "" {
 		// What is not configured is unknown, whatever else is wrong.

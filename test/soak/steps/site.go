@@ -13,7 +13,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// Site is a node: a runtime and the plugin on a machine. Its methods are safe for concurrent use, but for those of the plugin.
+// Site is a node: a runtime and the plugin on a machine. Its methods are safe for concurrent use, except the methods of
+// Plugin.
 type Site interface {
 	Runtime
 	Plugin
@@ -25,39 +26,42 @@ type Site interface {
 	Machine() Machine
 }
 
-// Runtime is a container runtime with the kubelet's part in what happens.
+// Runtime is a container runtime, together with what the kubelet does.
 type Runtime interface {
 	RunPod(ctx context.Context, pod Pod) (id string, err error)
-	// RemovePod ends its containers and removes it.
+	// RemovePod ends the pod's containers and removes the pod.
 	RemovePod(ctx context.Context, id string) error
 	CreateContainer(ctx context.Context, pod string, container Container) (id string, err error)
 	StartContainer(ctx context.Context, id string) error
 	// ExitContainer ends the processes as if by themselves. The plugin's hooks are called later.
 	ExitContainer(ctx context.Context, id string) error
 	RemoveContainer(ctx context.Context, id string) error
-	// Exec starts one more process in a running container; Fork has one of its processes make another.
+	// Exec starts one more process in a running container. Fork makes one of the container's processes fork.
 	Exec(ctx context.Context, id string) error
 	Fork(ctx context.Context, id string) error
 	// Resize is the kubelet's change of a container's CPU shares, with which the runtime sets all of its resources again.
 	Resize(ctx context.Context, id string) error
-	// RestartRuntime does so while containers run on.
+	// RestartRuntime restarts the runtime. The containers keep running.
 	RestartRuntime(ctx context.Context) error
 }
 
-// Plugin is the plugin as a process. Its methods are called one at a time.
+// Plugin controls the process of the plugin. Its methods are called one at a time.
 type Plugin interface {
-	// WriteClasses replaces the class file as a whole; Hangup has it read at once, rather than within some seconds.
+	// WriteClasses replaces the class file as a whole. Hangup makes the plugin read the file at once, and not only
+	// after some seconds.
 	WriteClasses(text string) error
 	Hangup() error
-	// StartPlugin starts it when it does not run.
+	// StartPlugin starts the plugin if it does not run.
 	StartPlugin(ctx context.Context) error
-	// StopPlugin ends it as SIGTERM does, and waits for it.
+	// StopPlugin ends the plugin as SIGTERM does, and waits for its end.
 	StopPlugin(ctx context.Context) error
-	// KillPlugin ends it as SIGKILL does: at once with 0, else at its nth write into the kernel from now, if there ever are as many.
+	// KillPlugin ends the plugin as SIGKILL does: at once if at is 0, or else at the plugin's nth write into the
+	// kernel, if it makes that many.
 	KillPlugin(ctx context.Context, at int) error
-	// PluginRuns is false once it was stopped or killed. The error is why it ended by itself.
+	// PluginRuns returns false after the plugin was stopped or killed. It returns an error if the plugin ended by
+	// itself.
 	PluginRuns() (bool, error)
-	// API is the running plugin's.
+	// API returns a client of the running plugin.
 	API() qosv1alpha1.NodeQOSClient
 }
 
@@ -70,18 +74,19 @@ type Pod struct {
 // Container is a container to create.
 type Container struct {
 	Name string
-	// Annotations are those of CRI, which the kubelet sets.
+	// Annotations has the CRI annotations, which the kubelet sets.
 	Annotations map[string]string
 }
 
 // Machine has the properties that the values of classes depend on.
 type Machine struct {
-	// Ways are the bits of the masks of its L3 caches, Domains the caches' IDs. Memory bandwidth is in per cent, in tens.
+	// Ways is the number of bits in a mask of an L3 cache. Domains has the IDs of the caches. Memory bandwidth is in
+	// steps of 10 per cent.
 	Ways    int
 	Domains []int
-	// Disks are numbers, MAJ:MIN, of the disks /dev/vd[a-z].
+	// Disks has the device numbers (MAJ:MIN) of the disks /dev/vd[a-z].
 	Disks []string
-	// Weights are the cgroup files with weights, and their content for the weight 400.
+	// Weights maps each cgroup file with weights to its content for the weight 400.
 	Weights map[string]string
 	// Notices is how long the plugin may take to find drift.
 	Notices time.Duration
@@ -95,9 +100,10 @@ type Disks interface {
 
 // Faults is a Site whose kernel or runtime can refuse what the plugin asks for.
 type Faults interface {
-	// RefuseWrite has the kernel refuse the plugin's next write, after during has returned. stop ends that, and waits for during.
+	// RefuseWrite makes the kernel refuse the plugin's next write, after the function during has returned. stop ends
+	// this, and waits for during.
 	RefuseWrite(during func()) (stop func())
-	// RefuseUpdate has the runtime refuse the next update of a container. stop ends that.
+	// RefuseUpdate makes the runtime refuse the next update of a container, until stop is called.
 	RefuseUpdate() (stop func())
 }
 
@@ -111,13 +117,13 @@ type Others interface {
 
 // Saboteur is a Site on which another program changes the plugin's groups and limits.
 type Saboteur interface {
-	// RemoveGroup removes a resctrl group, and RewriteGroup writes into its schemata; a group may not be there.
+	// RemoveGroup removes a resctrl group. RewriteGroup changes its schemata. The group may not exist.
 	RemoveGroup(ctx context.Context, group string) error
 	RewriteGroup(ctx context.Context, group, schemata string) error
-	// Remount unmounts resctrl, with all that is in it, and mounts it again or leaves that to others.
+	// Remount unmounts resctrl, which loses all groups. It mounts resctrl again if again is true.
 	Remount(ctx context.Context, again bool) error
 	// Stray moves a thread of a container to the root group.
 	Stray(ctx context.Context, id string) error
-	// Unlimit takes limits from a container's cgroup.
+	// Unlimit removes limits from a container's cgroup.
 	Unlimit(ctx context.Context, id string) error
 }

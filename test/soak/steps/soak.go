@@ -18,7 +18,7 @@ import (
 type Options struct {
 	// Seed selects the deeds. The order of concurrent ones depends on the machine.
 	Seed uint64
-	// For is how long; Rounds, if not 0, is how many rounds at most.
+	// For is the duration of the soak. Rounds is the maximum number of rounds, if it is not 0.
 	For    time.Duration
 	Rounds int
 	// Steps is the number of steps in a round, after which the invariants are checked.
@@ -49,7 +49,7 @@ type Soak struct {
 	random  *rand.Rand
 	summary *Summary
 
-	// All below is the model of the node. One goroutine reads and writes it, except for containers in deeds.
+	// The fields below are the model of the node. One goroutine reads and writes them, except for containers in deeds.
 	pods   []*pod
 	made   int
 	busy   map[*pod]bool
@@ -57,18 +57,19 @@ type Soak struct {
 	files  int               // written so far
 	known  map[int]classFile // by number
 	before map[string]string // what is foreign
-	// foreignChanged says that before is to be read again.
+	// foreignChanged means that before must be read again.
 	foreignChanged bool
-	// calm is whether only pods and containers have changed since the node was settled, so that every failure needs a reason.
+	// calm is true if only pods and containers have changed since the node was settled. Then every failure needs a
+	// reason.
 	calm bool
-	// sabotaged is the time of the last sabotage, restarted that of the runtime's last restart.
+	// sabotaged is the time of the last sabotage. restarted is the time of the runtime's last restart.
 	sabotaged, restarted time.Time
 	seen                 seen
 	began                time.Time
 }
 
-// Run tests a site until the time is over, ctx ends, or an invariant is violated, which is ErrViolated. At the end only the plugin
-// runs.
+// Run tests a site until the time is over, ctx ends, or an invariant is violated. It returns ErrViolated for a
+// violation. At the end only the plugin runs.
 func Run(ctx context.Context, site Site, o Options) (*Summary, error) {
 	s := &Soak{
 		site: site, options: o, random: rand.New(rand.NewPCG(o.Seed, 0)), summary: newSummary(o.Seed),
@@ -103,7 +104,7 @@ func Run(ctx context.Context, site Site, o Options) (*Summary, error) {
 }
 
 func (s *Soak) over(ctx context.Context, round int) bool {
-	// At least until memory was measured, so that there is something to compare with.
+	// The soak continues at least until memory was measured, so that later measurements can be compared.
 	return ctx.Err() != nil || time.Since(s.began) > s.options.For && round > warmUp || s.options.Rounds > 0 && round > s.options.Rounds
 }
 

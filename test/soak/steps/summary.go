@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// warmUp is after how many rounds memory is measured first.
+// warmUp is the number of rounds before memory is measured for the first time.
 const warmUp = 5
 
-// What may be more at the end than after the first rounds.
+// These are the permitted increases between the first rounds and the end.
 const (
 	moreGoroutines  = 10
 	moreDescriptors = 10
@@ -33,17 +33,17 @@ const keptDeeds = 60
 type Summary struct {
 	seed                uint64
 	round, step, checks int
-	// kills are those that happened: the plugin may not write often enough.
+	// kills counts the kills that happened. A planned kill does not happen if the plugin does not write often enough.
 	kills   int
 	took    time.Duration
 	actions map[string]*tally
 	reasons map[string]int
-	// unknown are failures whose reason is not known, each once.
+	// unknown has each failure whose reason is not known.
 	unknown    map[string]bool
 	settled    []time.Duration
 	violations []string
 	last       []string
-	// armed is whether the plugin is to be killed in the round.
+	// armed is true if the plugin is to be killed in the round.
 	armed     bool
 	warm, end resources
 }
@@ -51,7 +51,7 @@ type Summary struct {
 // tally counts the outcomes of an action.
 type tally struct{ done, failed int }
 
-// resources are those of this process.
+// resources is what this process uses.
 type resources struct {
 	goroutines, descriptors int
 	memory                  uint64 // bytes in use
@@ -103,7 +103,7 @@ func (s *Summary) progress(since time.Duration) string {
 		since.Round(time.Second), s.round, deeds, s.kills, s.checks, len(s.violations))
 }
 
-// String is the table of what was done.
+// String returns the table of the deeds.
 func (s *Summary) String() string {
 	rows := [][]string{{"ACTION", "DONE", "REFUSED OR FAILED"}}
 	for _, action := range slices.Sorted(maps.Keys(s.actions)) {

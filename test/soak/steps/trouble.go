@@ -41,7 +41,8 @@ func (s *Soak) trouble() []action {
 	return actions
 }
 
-// reload writes another class file. For most of them the plugin gets SIGHUP; others it finds by itself.
+// reload writes another class file. It mostly sends SIGHUP to the plugin; otherwise the plugin finds the file by
+// itself.
 func (s *Soak) reload() *deed {
 	s.files++
 	next := s.file.changed(s.random, s.files)
@@ -67,7 +68,7 @@ func (s *Soak) write(action string, next classFile) *deed {
 		}}
 }
 
-// short is the file without a long error.
+// short returns the file without a long error.
 func (c classFile) short() classFile {
 	c.wrong = c.wrong[:min(len(c.wrong), 20)]
 	return c

@@ -17,13 +17,13 @@ import (
 // lookTime bounds one look at the plugin between steps; it may have been killed.
 const lookTime = 10 * time.Second
 
-// seen is the last observed state of the running plugin.
+// seen is the state of the running plugin that was observed last.
 type seen struct {
 	// file is the number of the class file that was in force.
 	file int
 	// most is how many holders each class had, by resource and class.
 	most map[string]uint64
-	// unseen are the deeds since then.
+	// unseen is the number of deeds since the last observation.
 	unseen uint64
 }
 
@@ -54,7 +54,7 @@ func (s *Soak) watch(ctx context.Context, deeds int) []string {
 	return wrong
 }
 
-// watchForeign checks what is foreign, and accepts changes by foreigners.
+// watchForeign checks foreign groups and files, and accepts changes that the action foreigners made.
 func (s *Soak) watchForeign() ([]string, error) {
 	others, ok := s.site.(Others)
 	if !ok {
@@ -89,8 +89,8 @@ func (s *Soak) status(ctx context.Context) *qosv1alpha1.StatusResponse {
 	return status
 }
 
-// noteRetries records the holders that classes have gained by themselves: the plugin admits pending requests when there is room.
-// A capacity that is lowered afterwards may be below them.
+// noteRetries records the holders that classes have gained by themselves: the plugin admits pending requests when there
+// is room. A capacity that is lowered afterwards may be below their number.
 func (s *Soak) noteRetries(status *qosv1alpha1.StatusResponse) {
 	if fileInForce(status) != s.seen.file {
 		return
