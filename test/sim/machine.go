@@ -18,9 +18,9 @@ import (
 // Options of a machine. The zero value has RDT like an Intel CPU, cgroup v2, and the disks vda, with the bfq scheduler,
 // and vdb.
 type Options struct {
-	// RDT is the CPU; nil is resctrl.IntelSpec, not mounted.
+	// RDT is the CPU. The default is resctrl.IntelSpec without a mount.
 	RDT *resctrl.Spec
-	// Cgroups are the cgroup trees and disks; nil is cgroup v2.
+	// Cgroups has the cgroup trees and disks. The default is cgroup v2.
 	Cgroups *cgroup.Machine
 }
 
@@ -54,7 +54,8 @@ func (m *Machine) Resctrl() *resctrl.FS { return m.resctrl }
 // Cgroups returns the part of the machine with cgroups and disks.
 func (m *Machine) Cgroups() *cgroup.Machine { return m.cgroups }
 
-// isResctrl reports whether a path belongs to the part with RDT. Each part has some files of /proc, and both have some.
+// isResctrl reports whether a path belongs to the part with RDT. Some files of /proc belong to one part, and some to
+// both.
 func isResctrl(name string) bool {
 	name = path.Clean(name)
 	if name == resctrl.MountPoint || strings.HasPrefix(name, resctrl.MountPoint+"/") {

@@ -18,7 +18,7 @@ import (
 // ErrNoContainer is the error for a container that does not exist.
 var ErrNoContainer = errors.New("no such container")
 
-// ErrStopped is the error for a container whose init has ended.
+// ErrStopped is the error for a container whose first process has ended.
 var ErrStopped = errors.New("cannot start a container that has stopped")
 
 // runc puts the processes of containers into cgroups and resctrl groups, as runc 1.5 does.
@@ -32,7 +32,7 @@ type runc struct {
 
 type container struct {
 	cgroup string // below the roots of the hierarchies
-	// monitoring is its monitoring group below the mount point of resctrl, or empty.
+	// monitoring is the container's monitoring group below the mount point of resctrl, or empty.
 	monitoring string
 	pids       []int
 }
@@ -84,8 +84,8 @@ func (m *Machine) Create(ctx context.Context, spec nriruntime.Spec) (int, error)
 	return pid, nil
 }
 
-// makeGroup returns the resctrl group of a container, below the mount point. Control groups must exist; a monitoring group
-// is made.
+// makeGroup returns the resctrl group of a container, below the mount point. The control group must exist. makeGroup
+// makes the monitoring group.
 func (m *Machine) makeGroup(spec nriruntime.Spec) (string, error) {
 	if spec.ClosID != "" {
 		if _, err := m.resctrl.ReadDir(path.Join(resctrl.MountPoint, spec.ClosID)); err != nil {
@@ -206,7 +206,7 @@ func (m *Machine) Delete(_ context.Context, id string) error {
 	return m.destroy(c)
 }
 
-// reap takes processes that have ended out of their resctrl groups.
+// reap removes ended processes from their resctrl groups.
 func (r *runc) reap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,7 +225,7 @@ func (r *runc) find(id string) (*container, error) {
 	return r.lookup(id)
 }
 
-// lookup requires mu.
+// lookup returns a container. The caller holds mu.
 func (r *runc) lookup(id string) (*container, error) {
 	if c := r.containers[id]; c != nil {
 		return c, nil

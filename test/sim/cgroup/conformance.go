@@ -16,7 +16,7 @@ import (
 type Operation struct {
 	// File is relative to the cgroup, or absolute.
 	File string
-	// Data may contain $DISK, its $PARTITION and $OTHER, another disk, by number; File may contain $NAME, the disk.
+	// Data may contain the device numbers $DISK, $PARTITION and $OTHER. File may contain the disk's $NAME.
 	Data string
 	// Errno is 0 when the write succeeds.
 	Errno syscall.Errno
@@ -24,8 +24,8 @@ type Operation struct {
 	Want string
 }
 
-// Place is a new cgroup with the io controller enabled, and disks without limits in any cgroup, with the scheduler "none", for which
-// iocost was never set up.
+// Place is a new cgroup with the io controller enabled, and disks. The disks have no limits in any cgroup and the
+// scheduler "none", and iocost was never set up for them.
 type Place struct {
 	// Root is the mount point of the hierarchy, Dir the cgroup.
 	Root, Dir string

@@ -16,7 +16,7 @@ type disk struct {
 	name         string
 	major, minor uint32
 	scheduler    string
-	// cost is whether iocost is enabled; nil: it was never set up.
+	// cost is true if iocost is enabled, and nil if it was never set up.
 	cost *bool
 }
 

@@ -12,17 +12,17 @@ import (
 type Fault struct {
 	// Op is "read" or "write".
 	Op string
-	// File is the base name of the files that fail; empty: all.
+	// File is the base name of the files that fail. If it is empty, all files fail.
 	File string
 	// Skip is the number of such operations that succeed first.
 	Skip int
-	// Err is the error of the operation. A write without one reports success and changes nothing.
+	// Err is the error of the operation. If it is nil, a write reports success and changes nothing.
 	Err error
-	// Lasting is true for a fault of every operation from then on, and false for a fault of one.
+	// Lasting is true if every later operation fails too, and false if only one operation fails.
 	Lasting bool
 }
 
-// Inject adds a fault. If several apply, the first added does.
+// Inject adds a fault. If several faults apply, the one that was added first decides.
 func (m *Machine) Inject(fault Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

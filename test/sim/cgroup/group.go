@@ -21,17 +21,18 @@ type tree struct {
 	controllers []string
 }
 
-// group is one cgroup, with the values of the io controller. Without that controller they are the initial ones.
+// group is one cgroup, with the values of the io controller. Without this controller, the values are the initial
+// values.
 type group struct {
 	tree *tree
 	// parent is nil for the root.
 	parent *group
-	// enabled are the controllers of its children.
+	// enabled has the controllers that are enabled for the children.
 	enabled []string
 	// processes with their threads.
 	processes map[int][]int
 	rates     map[*disk]rates
-	// order of the disks in files: the last that was set first.
+	// order is the order of the disks in files. The disk that was set last comes first.
 	order []*disk
 	// bfq has io.bfq.weight or blkio.bfq.weight, cost has io.weight.
 	bfq, cost weights

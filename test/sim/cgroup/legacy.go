@@ -33,7 +33,8 @@ func (g *group) addLegacyFiles(files map[string]*node) {
 // zeroLimit is the limit after a write of a multiple of 2^32 to a 32-bit limit. It reads back as 0.
 const zeroLimit = math.MaxUint64
 
-// setThrottle is tg_set_conf of block/blk-throttle.c. 0 clears a limit; limits of operations are truncated to 32 bits.
+// setThrottle simulates tg_set_conf of block/blk-throttle.c. 0 clears a limit; limits of operations are truncated to 32
+// bits.
 func (g *group) setThrottle(i int, data string) error {
 	disk, rest, err := g.tree.machine.findDisk(data)
 	if err != nil {

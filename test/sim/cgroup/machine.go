@@ -19,10 +19,10 @@ var ErrNotBlockDevice = errors.New("not a block device")
 // Machine implements the FS interfaces of pkg/cgroup and pkg/blockio. It is safe for concurrent use.
 type Machine struct {
 	mu sync.Mutex
-	// All below is guarded by mu.
+	// mu guards the fields below.
 	nodes map[string]*node
 	disks []*disk
-	// schedulers and iocost are what the kernel is built with.
+	// schedulers and iocost are the features that the kernel is built with.
 	schedulers []string
 	iocost     bool
 	mountinfo  []string

@@ -31,7 +31,7 @@ func (g *group) addUnifiedFiles(files map[string]*node) {
 
 func rateKeys() [4]string { return [4]string{"rbps", "wbps", "riops", "wiops"} }
 
-// setIOMax is tg_set_limit of block/blk-throttle.c. It sets one device; missing keys keep their values.
+// setIOMax simulates tg_set_limit of block/blk-throttle.c. It sets one device; missing keys keep their values.
 func (g *group) setIOMax(data string) error {
 	disk, rest, err := g.tree.machine.findDisk(data)
 	if err != nil {
@@ -72,7 +72,7 @@ func setRate(limits *rates, word string) error {
 	return nil
 }
 
-// scanNumber is sscanf("%llu"). It returns the digits at the start, modulo 2^64.
+// scanNumber simulates sscanf("%llu"). It returns the digits at the start, modulo 2^64.
 func scanNumber(text string) (number uint64, found bool) {
 	text = strings.TrimLeft(text, blanks)
 	for i := 0; i < len(text) && text[i] >= '0' && text[i] <= '9'; i++ {
@@ -123,7 +123,7 @@ func (w weights) deviceText() []byte {
 	return lines(all)
 }
 
-// setCostWeight is ioc_weight_write of block/blk-iocost.c.
+// setCostWeight simulates ioc_weight_write of block/blk-iocost.c.
 func (g *group) setCostWeight(data string) error {
 	if !strings.Contains(data, ":") {
 		text := strings.TrimPrefix(data, "default")
@@ -154,7 +154,7 @@ func (g *group) setCostWeight(data string) error {
 	return nil
 }
 
-// setBFQWeight is bfq_io_set_weight of block/bfq-cgroup.c. A new default clears the weights of devices.
+// setBFQWeight simulates bfq_io_set_weight of block/bfq-cgroup.c. A new default clears the weights of devices.
 func (g *group) setBFQWeight(data string) error {
 	text := strings.Trim(data, blanks)
 	weight, err := strconv.ParseUint(text, 0, 64)

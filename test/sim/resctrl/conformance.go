@@ -30,7 +30,7 @@ type Operation struct {
 	Path string
 	// Data is the data of a write, or the new path of a rename. TaskMark in it stands for the ID of a thread.
 	Data string
-	// Then are files to read afterwards.
+	// Then has the files to read afterwards.
 	Then []string
 }
 
@@ -40,7 +40,7 @@ const TaskMark = "{task}"
 // Result is the outcome of an operation.
 type Result struct {
 	Operation Operation
-	// Errno is the name of the error, as in EINVAL; empty without an error.
+	// Errno is the name of the error, e.g. EINVAL. It is empty without an error.
 	Errno string
 	// Status is info/last_cmd_status.
 	Status string
@@ -137,7 +137,7 @@ func errnoName(err error) string {
 	return errno.Error()
 }
 
-// Diff returns where results differ, one text per difference.
+// Diff returns the differences between results, one text for each.
 func Diff(want, got []Result) []string {
 	var differences []string
 	for i := range max(len(want), len(got)) {
@@ -153,8 +153,8 @@ func Diff(want, got []Result) []string {
 	return differences
 }
 
-// Disagreements runs the table of a machine on a real resctrl and on the simulation, and returns where they differ. The
-// real one must match the spec, mount options included, and have no groups.
+// Disagreements runs the table of a machine on a real resctrl and on the simulation, and returns the differences. The
+// real resctrl must match the spec, including its mount options, and have no groups.
 func Disagreements(kernel Tree, point string, task int, spec Spec) []string {
 	operations := Operations(spec)
 	simulated := New(spec)

@@ -14,9 +14,9 @@ import (
 	"syscall"
 )
 
-// Count sets what a counter of a group shows, e.g. "mbm_total_bytes". The group's name is its path below the mount point. A control
-// group shows the sum of its own count and those of its monitoring groups, without those that are no number. It panics when the group does
-// not exist, which is an error of the test.
+// Count sets what a counter of a group shows, e.g. "mbm_total_bytes". The group's name is its path below the mount
+// point. A control group shows the sum of its own count and those of its monitoring groups, without counts that are no
+// number. It panics when the group does not exist, which is an error of the test.
 func (f *FS) Count(group string, cache int, counter, text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,7 +66,7 @@ func (f *FS) listCounters(dir string) ([]string, error) {
 	return names, nil
 }
 
-// count is mon_event_count and rdtgroup_mondata_show (fs/resctrl/monitor.c and ctrlmondata.c, in Linux 6.12 in
+// count simulates mon_event_count and rdtgroup_mondata_show (fs/resctrl/monitor.c and ctrlmondata.c, in Linux 6.12 in
 // arch/x86/kernel/cpu/resctrl): the errors of single counters are discarded if any counter of the group can be read.
 func (g *group) count(file string) string {
 	var sum uint64

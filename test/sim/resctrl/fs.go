@@ -38,7 +38,7 @@ type Fault struct {
 	Errno syscall.Errno
 	// Status is the content of info/last_cmd_status after it.
 	Status string
-	// Late faults come after the operation has had its effect.
+	// Late is true if the fault comes after the operation has had its effect.
 	Late bool
 }
 
@@ -53,7 +53,8 @@ func New(spec Spec) *FS {
 	return f
 }
 
-// Inject sets the function that decides about faults, and resets the number of calls; nil ends it. The function is called with f locked.
+// Inject sets the function that decides about faults, and resets the number of calls. nil ends the faults. The function
+// is called with f locked.
 func (f *FS) Inject(fault func(Call) *Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,7 +85,7 @@ func (f *FS) Drain() {
 	f.live.rmids, f.live.limbo = f.live.rmids+f.live.limbo, 0
 }
 
-// change does one operation that changes something, faults and errnos included.
+// change does one operation that changes something, including faults and errnos.
 func (f *FS) change(op, name, data string, do func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,7 +142,7 @@ func (f *FS) Remove(name string) error {
 	return f.change("remove", name, "", func() error { return f.remove(path.Clean(name)) })
 }
 
-// Rename moves a monitoring group, and with it its tasks, to another control group.
+// Rename moves a monitoring group, together with its tasks, to another control group.
 func (f *FS) Rename(from, to string) error {
 	return f.change("rename", from, to, func() error { return f.rename(path.Clean(from), path.Clean(to)) })
 }

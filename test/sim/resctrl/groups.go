@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// mkdir is rdtgroup_mkdir.
+// mkdir simulates rdtgroup_mkdir.
 func (f *FS) mkdir(name string) error {
 	if f.spec.ReadOnly {
 		return syscall.EROFS
@@ -67,7 +67,7 @@ func (m *mounted) makeControl(spec Spec, name string) error {
 	return nil
 }
 
-// allocateRMID is alloc_rmid.
+// allocateRMID simulates alloc_rmid.
 func (m *mounted) allocateRMID() error {
 	switch {
 	case m.rmids > 0:
@@ -138,7 +138,7 @@ func (f *FS) move(from, to *group) {
 	}
 }
 
-// rename is rdtgroup_rename.
+// rename simulates rdtgroup_rename.
 func (f *FS) rename(from, to string) error {
 	if _, err := f.list(from); err == syscall.ENOENT {
 		return err
@@ -172,7 +172,7 @@ func (f *FS) rename(from, to string) error {
 	return nil
 }
 
-// writeMode is rdtgroup_mode_write.
+// writeMode simulates rdtgroup_mode_write.
 func (f *FS) writeMode(g *group, data string) error {
 	if !strings.HasSuffix(data, "\n") {
 		return syscall.EINVAL

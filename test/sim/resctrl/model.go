@@ -22,9 +22,9 @@ type schema struct {
 	memory  *Bandwidth // nil for caches
 	mbps    bool
 	closids int
-	// values by CLOSID and domain.
+	// values has the values by CLOSID and domain.
 	values []map[int]uint64
-	// peer is the schema of data for that of code, and the other way round.
+	// peer is the schema for data if this schema is for code, and the schema for code if it is for data.
 	peer *schema
 }
 
@@ -53,7 +53,7 @@ func (s *schema) reset(closid int, domains []int) {
 	}
 }
 
-// group is a control group, or with a parent a monitoring group.
+// group is a control group. If it has a parent, it is a monitoring group.
 type group struct {
 	name   string
 	parent *group
@@ -62,7 +62,7 @@ type group struct {
 	exclusive bool
 	cpus      uint64
 	mons      map[string]*group
-	// counts has what the counters show, by their path below the group. Others show 0.
+	// counts has the text of each counter, by its path below the group. Other counters show 0.
 	counts map[string]string
 }
 
@@ -81,7 +81,7 @@ type mounted struct {
 	root    *group
 	groups  map[string]*group
 	closids []bool
-	// rmids are free; those in limbo were freed, but still have cache lines.
+	// rmids is the number of free RMIDs. limbo is the number of freed RMIDs that still have cache lines.
 	rmids, limbo int
 	status       string
 }
@@ -156,8 +156,8 @@ func (m *mounted) control() []*group {
 	return groups
 }
 
-// overlaps is rdtgroup_cbm_overlaps. It reports whether a mask has bits of another exclusive group, or, if exclusive is false, of
-// any other group or of hardware.
+// overlaps simulates rdtgroup_cbm_overlaps. It reports whether a mask has bits of another exclusive group, or, if
+// exclusive is false, of any other group or of hardware.
 func (m *mounted) overlaps(s *schema, id int, mask uint64, closid int, exclusive bool) bool {
 	if !exclusive && mask&s.cache.Shareable != 0 {
 		return true
@@ -175,7 +175,7 @@ func (m *mounted) overlaps(s *schema, id int, mask uint64, closid int, exclusive
 	return false
 }
 
-// initial is __init_one_rdt_domain: a new group gets what is shared or unused.
+// initial simulates __init_one_rdt_domain: a new group gets what is shared or unused.
 func (m *mounted) initial(s *schema, id, closid int) (uint64, error) {
 	value, used := s.cache.Shareable, s.cache.Shareable
 	for _, g := range m.control() {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// show is rdtgroup_schemata_show.
+// show simulates rdtgroup_schemata_show.
 func (m *mounted) show(spec Spec, closid int) string {
 	names, digits := m.widths(spec)
 	var text strings.Builder
@@ -76,7 +76,7 @@ type staged struct {
 	id     int
 }
 
-// writeSchemata is rdtgroup_schemata_write: all lines are validated before any takes effect, except those of
+// writeSchemata simulates rdtgroup_schemata_write: all lines are validated before any takes effect, except those of
 // mba_MBps, whose values are set while they are parsed.
 func (m *mounted) writeSchemata(spec Spec, g *group, data string) error {
 	if !strings.HasSuffix(data, "\n") {
@@ -145,7 +145,7 @@ func (m *mounted) parseLine(spec Spec, s *schema, g *group, line string, values 
 	return nil
 }
 
-// parseBandwidth is bw_validate.
+// parseBandwidth simulates bw_validate.
 func (m *mounted) parseBandwidth(s *schema, _ *group, _ int, text string) (uint64, bool) {
 	value, err := strconv.ParseUint(strings.TrimPrefix(text, "+"), 10, 32)
 	switch {
@@ -162,7 +162,7 @@ func (m *mounted) parseBandwidth(s *schema, _ *group, _ int, text string) (uint6
 	return (value + gran - 1) / gran * gran, true
 }
 
-// parseMask is parse_cbm.
+// parseMask simulates parse_cbm.
 func (m *mounted) parseMask(s *schema, g *group, id int, text string) (uint64, bool) {
 	value, ok := m.validMask(s, text)
 	switch {
@@ -178,7 +178,7 @@ func (m *mounted) parseMask(s *schema, g *group, id int, text string) (uint64, b
 	return value, true
 }
 
-// validMask is cbm_validate.
+// validMask simulates cbm_validate.
 func (m *mounted) validMask(s *schema, text string) (uint64, bool) {
 	value, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimPrefix(text, "+"), "0x"), 16, 64)
 	run := value &^ (value + value&-value)

@@ -9,7 +9,7 @@ const MountPoint = "/sys/fs/resctrl"
 // Vendor determines the unit of memory bandwidth and the legal masks.
 type Vendor string
 
-// The vendors whose CPUs have resctrl.
+// These are the vendors of CPUs with resctrl.
 const (
 	Intel Vendor = "intel"
 	AMD   Vendor = "amd"
@@ -17,13 +17,13 @@ const (
 
 // Cache is one cache level.
 type Cache struct {
-	// Ways are the bits of a mask. Shareable ones are used by other hardware, too.
+	// Ways is the number of bits in a mask. Shareable has the bits that other hardware uses, too.
 	Ways      int
 	Shareable uint64
 	CLOSIDs   int
 	// Size is in bytes.
 	Size int
-	// MinBits of a mask. AMD has 0, and takes masks with gaps.
+	// MinBits is the minimum number of bits in a mask. AMD has 0, and accepts masks with gaps.
 	MinBits int
 	// CDP reports whether the mount options can separate code and data.
 	CDP bool
@@ -32,37 +32,37 @@ type Cache struct {
 // Bandwidth is memory bandwidth allocation.
 type Bandwidth struct {
 	CLOSIDs int
-	// Min, Granularity and Max of a value.
+	// Min, Granularity and Max apply to every value.
 	Min, Granularity, Max int
 }
 
 // Spec is a machine.
 type Spec struct {
 	Vendor Vendor
-	// L2, L3 and MB are nil when the CPU cannot allocate them.
+	// L2, L3 and MB are nil if the CPU cannot allocate them.
 	L2, L3 *Cache
 	MB     *Bandwidth
-	// Domains are the cache IDs; those of L2 and L3 are the same here.
+	// Domains has the cache IDs. L2 and L3 have the same IDs here.
 	Domains []int
 	RMIDs   int
 	// Limbo keeps the RMIDs of removed groups from being used again until FS.Drain.
 	Limbo bool
-	// CPUs are numbered from 0.
+	// CPUs is the number of CPUs, which are numbered from 0.
 	CPUs int
-	// NoKernel is a kernel without resctrl.
+	// NoKernel makes the kernel one without resctrl.
 	NoKernel bool
-	// NoTaskFile is a kernel without CONFIG_PROC_CPU_RESCTRL.
+	// NoTaskFile makes the kernel one without CONFIG_PROC_CPU_RESCTRL.
 	NoTaskFile bool
-	// NoSparseFile is a kernel before 6.7, without info/*/sparse_masks.
+	// NoSparseFile makes the kernel one before 6.7, without info/*/sparse_masks.
 	NoSparseFile bool
 	// Unmounted machines start without resctrl mounted.
 	Unmounted bool
-	// Options of the mount, as in "cdp,mba_MBps", and whether it is read-only.
+	// Options has the mount options, e.g. "cdp,mba_MBps". ReadOnly makes the mount read-only.
 	Options  string
 	ReadOnly bool
 }
 
-// IntelSpec returns a machine with L2, L3 with code and data, and bandwidth in per cent.
+// IntelSpec returns a machine with L2, with L3 that separates code and data, and with bandwidth in per cent.
 func IntelSpec() Spec {
 	return Spec{
 		Vendor:  Intel,

@@ -12,10 +12,10 @@ import (
 	"syscall"
 )
 
-// task is a thread. Without a group it is in the root group.
+// task is a thread. If its group is nil, it is in the root group.
 type task struct {
 	group *group
-	// ended tasks are zombies: their parent has not waited for them.
+	// ended is true for a zombie, whose parent has not waited for it.
 	ended bool
 }
 
@@ -104,7 +104,7 @@ func (f *FS) write(g *group, file, data string) error {
 	return syscall.EACCES
 }
 
-// writeTasks is rdtgroup_tasks_write.
+// writeTasks simulates rdtgroup_tasks_write.
 func (f *FS) writeTasks(g *group, data string) error {
 	f.live.status = ""
 	for data != "" && data[0] != '\n' {
@@ -142,7 +142,7 @@ func (f *FS) moveTask(tid int, g *group) error {
 	return nil
 }
 
-// writeCPUs is rdtgroup_cpus_write for control groups: each CPU is in one of them.
+// writeCPUs simulates rdtgroup_cpus_write for control groups: each CPU is in one of them.
 func (f *FS) writeCPUs(g *group, data string) error {
 	m := f.live
 	mask, err := strconv.ParseUint(strings.TrimSpace(data), 16, 64)
@@ -218,7 +218,7 @@ func (f *FS) mountinfo() string {
 	return text + fmt.Sprintf("29 24 0:25 / %s %s,relatime shared:8 - resctrl resctrl %s\n", MountPoint, access, access+options)
 }
 
-// taskGroups is proc_resctrl_show.
+// taskGroups simulates proc_resctrl_show.
 func (f *FS) taskGroups(t *task) string {
 	if f.live == nil {
 		return "res:\nmon:\n"
