@@ -87,7 +87,7 @@ type predicate struct {
 	content any
 }
 
-// about returns the in-toto statement that states the predicate of an image:
+// about returns the in-toto statement with the predicate about an image:
 // https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md
 func (p predicate) about(s Spec, digest v1.Hash) map[string]any {
 	return map[string]any{
