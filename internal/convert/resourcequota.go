@@ -26,8 +26,8 @@ type quota struct {
 	spec      *yaml.Node
 	qos, hard entry
 	resources []string
-	// add has the fields that will be added to the field hard. lost has comments of removed nodes. The next added field
-	// gets these comments.
+	// add has the fields that will be added to spec.hard. lost has comments of removed nodes. The next added field gets
+	// these comments.
 	add  []field
 	lost string
 }

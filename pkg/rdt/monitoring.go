@@ -278,8 +278,8 @@ func (b *Backend) Unmonitor(id string) {
 	b.unmonitor(id)
 }
 
-// containers returns a map from container IDs to those readings in parts that belong to containers. parts has the
-// readings of all monitoring groups in the control group.
+// containers returns those readings in parts that belong to containers, by container ID. parts has the readings of all
+// monitoring groups in the control group.
 func (m *monitors) containers(control string, parts map[string]classes.Reading) map[string]classes.Reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -191,7 +191,7 @@ func (c *cell) enter(pending []*unit) bool {
 	return false
 }
 
-// makeRoom shrinks one misplaced unit to the minimum, if the method enter can then move another unit.
+// makeRoom shrinks one misplaced unit to the minimum if this lets the method enter move another unit.
 func (c *cell) makeRoom(pending []*unit) bool {
 	for _, u := range pending {
 		if !u.misplaced() {

@@ -67,8 +67,8 @@ func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	return func() (T, error) { return answer, err }
 }
 
-// await is Await with a time limit. If ctx ends earlier, await ends the context of do, and still waits for do until the
-// limit, so that no change is abandoned half-way.
+// await works like Await, but with a time limit. If ctx ends earlier, await ends the context of the function do. It
+// then waits for do until the limit, so that no change is abandoned half-way.
 func await[T any](
 	ctx context.Context, r *Reconciler, limit time.Duration, call state.Call, what string, do func(context.Context) (T, error),
 ) (T, error) {
@@ -85,8 +85,8 @@ func await[T any](
 	return answer, err
 }
 
-// awaitResource calls do for a resource as a whole, not for one container or class. If an earlier call of do for the
-// same resource is still blocked, awaitResource returns an error.
+// awaitResource calls the function do for a resource as a whole, not for one container or class. If an earlier call of
+// do for the same resource is still blocked, awaitResource returns an error.
 func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, do func(context.Context) error) error {
 	call := state.Call{Resource: resource}
 	_, err := await(ctx, r, changeTime, call, what+" "+resource, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })

@@ -49,11 +49,11 @@ type Spec struct {
 	Limbo bool
 	// CPUs is the number of CPUs, which are numbered from 0.
 	CPUs int
-	// NoKernel makes the kernel one without resctrl.
+	// NoKernel simulates a kernel without resctrl.
 	NoKernel bool
-	// NoTaskFile makes the kernel one without CONFIG_PROC_CPU_RESCTRL.
+	// NoTaskFile simulates a kernel without CONFIG_PROC_CPU_RESCTRL.
 	NoTaskFile bool
-	// NoSparseFile makes the kernel one before 6.7, without info/*/sparse_masks.
+	// NoSparseFile simulates a kernel before 6.7, which has no info/*/sparse_masks.
 	NoSparseFile bool
 	// Unmounted machines start without resctrl mounted.
 	Unmounted bool

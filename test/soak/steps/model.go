@@ -75,7 +75,7 @@ func choose(random *rand.Rand, actions []action) action {
 	return actions[0]
 }
 
-// anyContainer picks a container in a state, of a pod that is not busy.
+// anyContainer picks a container that is in one of the given states and whose pod is not busy.
 func (s *Soak) anyContainer(in ...state) *container {
 	var found []*container
 	for _, p := range s.pods {
