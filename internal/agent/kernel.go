@@ -136,7 +136,7 @@ func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed
 	return func() { _ = watcher.Add(filepath.Join(a.options.HostRoot, rdt.DefaultMountPoint)) }
 }
 
-// settler is a timer that fires several times after an event. Each time it fires, the next of its delays begins.
+// settler is a timer that fires several times after an event, once after each of its delays in turn.
 type settler struct {
 	timer  *time.Timer
 	delays []time.Duration

@@ -62,8 +62,7 @@ type place struct {
 	object, field string
 }
 
-// at returns the place of the YAML node n. n is in the same object as p, and its field is the field of p with path
-// appended.
+// at returns a place in the same object as p: the YAML node n, with the field name of p followed by path.
 func (p place) at(n *yaml.Node, path string) place {
 	p.line = n.Line
 	p.field = strings.TrimPrefix(p.field+path, ".")

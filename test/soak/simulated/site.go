@@ -127,7 +127,7 @@ func (s *Site) Machine() steps.Machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := steps.Machine{Ways: 12, Domains: []int{0, 1}, Notices: repairInterval + time.Second, Weights: map[string]string{
-		// io.weight by KEP-2254's conversion of 10 to 1000 into 1 to 10000.
+		// For io.weight, KEP-2254 converts weights of 10 to 1000 into 1 to 10000.
 		"io.bfq.weight": "default 400", "io.weight": "default 3940",
 	}}
 	for _, number := range s.disks {

@@ -129,7 +129,7 @@ func packageURL(path, version string) string {
 	return "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")
 }
 
-// elementID joins the parts with the only characters that SPDX allows in identifiers.
+// elementID joins the parts to an identifier with only the characters that SPDX allows.
 func elementID(parts ...string) common.ElementID {
 	others := regexp.MustCompile(`[^a-zA-Z0-9.-]+`)
 	return common.ElementID(strings.TrimRight(others.ReplaceAllString(strings.Join(parts, "-"), "-"), "-"))

@@ -23,7 +23,7 @@ type Spec struct {
 	Title, Source, Version, Revision, Licenses string
 
 	Entrypoint string
-	// Programs and Documents are files for the image, which has them under their base names.
+	// Programs and Documents are the paths of files for the image. The image has each file under its base name.
 	Programs, Documents []string
 }
 
