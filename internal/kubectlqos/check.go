@@ -34,9 +34,14 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			kinds, err := kinds()
+			if err != nil {
+				return err
+			}
+
 			problems := 0
 			for _, path := range args {
-				source, skipped := config.ReadManifests(path, config.OfflineKinds(), config.HostFiles(hostRoot))
+				source, skipped := config.ReadManifests(path, kinds, config.HostFiles(hostRoot))
 				if len(skipped) > 0 {
 					fmt.Fprintln(cmd.OutOrStdout(), "skipped, because they are of other kinds:", program.Printable(strings.Join(skipped, ", ")))
 				}

@@ -145,7 +145,11 @@ func (o *convertCommand) run(ctx context.Context) error {
 func (c *cluster) known(ctx context.Context, classFiles string, fromCluster bool) (convert.Known, error) {
 	switch {
 	case classFiles != "":
-		source := config.Read(classFiles, config.OfflineKinds(), config.HostFiles("/"))
+		kinds, err := kinds()
+		if err != nil {
+			return convert.Known{}, err
+		}
+		source := config.Read(classFiles, kinds, config.HostFiles("/"))
 		if source.Err != nil {
 			return convert.Known{}, source.Err
 		}

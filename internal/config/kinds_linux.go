@@ -11,12 +11,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 )
 
-// Kinds returns every kind of resource that class files can configure. To add a kind, add it here.
+// Kinds returns every kind of resource that class files can configure. To add a kind, add it here. The file is for Linux
+// only, because the backends and their libraries do not compile for other systems.
 func Kinds(r rdt.Options, b blockio.Options) []classes.Kind {
 	return append([]classes.Kind{rdt.Kind(r)}, blockio.Kinds(b)...)
 }
 
-// OfflineKinds returns every kind, for programs that only read class files. It works on any operating system.
+// OfflineKinds returns every kind, for programs that only read class files.
 func OfflineKinds() []classes.Kind {
 	log := slog.New(slog.DiscardHandler)
 	return Kinds(rdt.Options{Log: log}, blockio.Options{Log: log})

@@ -1,0 +1,33 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Building the program for each system takes minutes. These are the modules that have failed to compile.
+func TestOnOtherSystemsItLinksNoModuleForLinux(t *testing.T) {
+	for _, system := range []string{"darwin", "windows"} {
+		t.Run(system, func(t *testing.T) {
+			list := exec.CommandContext(t.Context(), "go", "list", "-deps", ".")
+			list.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+			packages, err := list.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(packages), "internal/kubectlqos\n") {
+				t.Fatalf("the program links no kubectlqos: %s", packages)
+			}
+			for _, module := range []string{"github.com/containerd/cgroups", "github.com/intel/goresctrl", "github.com/moby/sys/mountinfo"} {
+				if strings.Contains(string(packages), "\n"+module+"/") {
+					t.Errorf("it links packages of %s", module)
+				}
+			}
+		})
+	}
+}
