@@ -117,7 +117,7 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 	plugin := nriplugin.New(n, nriplugin.Options{
 		Socket: a.options.NRISocket, Index: a.options.NRIIndex, Observe: hooks.observe, Log: a.log,
 	})
-	api := nodeapi.New(n, nodeapi.Options{
+	api := nodeapi.New(refreshing{n, plugin.Refresh}, nodeapi.Options{
 		Socket: a.options.APISocket, Group: a.options.APISocketGroup,
 		ReadSocket: a.options.APIReadSocket, ReadGroup: a.options.APIReadSocketGroup, Version: a.options.Version, Log: a.log,
 	})

@@ -213,6 +213,8 @@ func sourceOf(source classes.Source) qosv1alpha1.Source {
 		return qosv1alpha1.Source_SOURCE_POD
 	case classes.SourceDefault:
 		return qosv1alpha1.Source_SOURCE_DEFAULT
+	case classes.SourceClaim:
+		return qosv1alpha1.Source_SOURCE_CLAIM
 	case classes.SourceAdopted:
 		return qosv1alpha1.Source_SOURCE_ADOPTED
 	case classes.SourceUpdate:
@@ -231,7 +233,7 @@ func timestamp(t time.Time) *timestamppb.Timestamp {
 
 func refusalOf(r state.Refused) *qosv1alpha1.Refusal {
 	return &qosv1alpha1.Refusal{
-		PodUid: r.Owner.PodUID, Namespace: r.PodNamespace, Pod: r.PodName, Container: r.Owner.Container,
+		PodUid: r.Owner.PodUID, Namespace: r.PodNamespace, Pod: r.PodName, Container: r.Owner.Container, Volume: r.Owner.Volume,
 		Reason: r.Reason, Message: r.Message, Count: r.Count,
 		FirstTime: timestamppb.New(r.First), LastTime: timestamppb.New(r.Last),
 	}

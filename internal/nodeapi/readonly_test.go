@@ -98,7 +98,7 @@ func TestNoClassChangesOverTheReadOnlySocket(t *testing.T) {
 // TestTheReadOnlySocketReads sends each request of the API, so that a request that is added needs a decision.
 func TestTheReadOnlySocketReads(t *testing.T) {
 	r := newReadOnly(t)
-	changes := map[string]bool{"UpdateContainerQOSResources": true}
+	changes := map[string]bool{"UpdateContainerQOSResources": true, "SetVolumeClaims": true}
 	api := qosv1alpha1.NodeQOS_ServiceDesc
 	for _, method := range api.Methods {
 		err := r.read.Invoke(t.Context(), "/"+api.ServiceName+"/"+method.MethodName, &qosv1alpha1.StatusRequest{}, &qosv1alpha1.StatusResponse{})

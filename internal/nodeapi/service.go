@@ -31,6 +31,7 @@ type Node interface {
 	// Changed returns a channel that is closed at the next change of the node's state.
 	Changed() <-chan struct{}
 	Update(ctx context.Context, owner classes.Owner, requests map[string]string) error
+	SetClaims(ctx context.Context, claims classes.Claims) error
 	Usage(ctx context.Context) (usage.Sample, error)
 }
 

@@ -60,7 +60,7 @@ func (b *Backend) Enforce(ctx context.Context, target classes.Holder, from, to s
 		change = state.changeTo(change) // a former run of this program knew the class, and may have set any of the values
 	}
 	if b.pods != nil {
-		change = b.pods.tighten(newFinder(b.opts.FS), target, change, state)
+		change = b.pods.tighten(newFinder(b.opts.FS), target, b.resource, change, state)
 	}
 	rest := change.remaining(state)
 	if len(rest) == 0 {

@@ -31,6 +31,8 @@ type pods struct {
 type limiter interface {
 	// limitsFor returns the limits that a class sets for a holder, by device. It returns no limits if the holder has ended.
 	limitsFor(f *finder, h classes.Holder, class string) (values, error)
+	// volumeLimits returns the limits that classes of volumes have, or had.
+	volumeLimits() []value
 }
 
 func newPods() *pods { return &pods{seed: maphash.MakeSeed(), byResource: map[string]limiter{}} }
@@ -70,19 +72,19 @@ func (p *pods) in(podUID string) ([]classes.Holding, map[string]limiter) {
 	return holdings(podUID), byResource
 }
 
-// limitsOfOthers returns the limits of the other holders in the cgroup of a pod. If it cannot find the disks of a
-// holder, it assumes that this holder needs each limit in state. So no limit is lost if a volume cannot be found, e.g.
-// because the container hides the mount.
-func (p *pods) limitsOfOthers(f *finder, target classes.Holder, state values) values {
+// limitsOfOthers returns the limits in the cgroup of a pod that are not those of the target's class of a resource. If it
+// cannot find the disks of a holder, it assumes that this holder needs each limit in state. So no limit is lost if a
+// volume cannot be found, e.g. because the container hides the mount.
+func (p *pods) limitsOfOthers(f *finder, target classes.Holder, resource string, state values) values {
 	holdings, byResource := p.in(target.PodUID)
 	limits, foundAll := values{}, true
 	for _, h := range holdings {
-		if h.CgroupsPath != target.CgroupsPath || h.ID == target.ID {
+		if h.CgroupsPath != target.CgroupsPath {
 			continue
 		}
 		for _, a := range h.Assignments {
-			backend := byResource[a.Resource]
-			if backend == nil || a.Class == classes.SystemDefault {
+			backend, own := byResource[a.Resource], h.ID == target.ID && a.Resource == resource
+			if backend == nil || own || a.Class == classes.SystemDefault {
 				continue
 			}
 			found, err := backend.limitsFor(f, h.Holder, a.Class)
@@ -96,18 +98,18 @@ func (p *pods) limitsOfOthers(f *finder, target classes.Holder, state values) va
 	return limits
 }
 
-// tighten lowers the limits in change to those that other holders need in the pod's cgroup, and returns the result.
-// state has the present limits of the cgroup.
-func (p *pods) tighten(f *finder, target classes.Holder, change, state values) values {
-	others := p.limitsOfOthers(f, target, state)
+// tighten lowers the limits in change to those that other holders, and other resources of the target, need in the pod's
+// cgroup, and returns the result. state has the present limits of the cgroup.
+func (p *pods) tighten(f *finder, target classes.Holder, resource string, change, state values) values {
+	others := p.limitsOfOthers(f, target, resource, state)
 	return change.lowest(others.only(change.has))
 }
 
 // without returns the state that a pod's cgroup would have if the other holders set no limits. wanted has the limits of
 // the pod.
-func (p *pods) without(f *finder, target classes.Holder, state, wanted values) values {
+func (p *pods) without(f *finder, target classes.Holder, resource string, state, wanted values) values {
 	alone := maps.Clone(state)
-	for s, limits := range p.limitsOfOthers(f, target, state) {
+	for s, limits := range p.limitsOfOthers(f, target, resource, state) {
 		both := values{s: limits}.lowest(wanted.only(func(of setting) bool { return of == s }))
 		if state[s] != both[s] {
 			continue
@@ -122,6 +124,22 @@ func (p *pods) without(f *finder, target classes.Holder, state, wanted values) v
 
 func (b *Backend) limitsFor(_ *finder, _ classes.Holder, class string) (values, error) {
 	return b.live.Load().classes[class].values.only(setting.isLimit), nil
+}
+
+// volumeLimits implements limiter.
+func (b *Backend) volumeLimits() []value { return nil }
+
+// volumeLimits returns the limits that classes of volumes have, or had. A cgroup may have the lowest limits of classes of several
+// resources.
+func (p *pods) volumeLimits() (all []value) {
+	p.mu.Lock()
+	byResource := maps.Clone(p.byResource)
+	p.mu.Unlock()
+
+	for _, backend := range byResource {
+		all = append(all, backend.volumeLimits()...)
+	}
+	return all
 }
 
 // ShareWith implements classes.Sharer.

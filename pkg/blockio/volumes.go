@@ -239,7 +239,7 @@ func (b *VolumeBackend) Enforce(ctx context.Context, target classes.Holder, _, t
 	}
 
 	b.setDevices(target.ID, found.disks)
-	change := b.pods.tighten(finder, target, found.limit(class.limits), state)
+	change := b.pods.tighten(finder, target, b.resource, found.limit(class.limits), state)
 	rest := change.remaining(state)
 	if len(rest) == 0 {
 		return nil
@@ -278,7 +278,7 @@ func (b *VolumeBackend) Observe(_ context.Context, target classes.Holder, want s
 		return classes.Observation{}, err
 	}
 
-	if len(b.pods.tighten(finder, target, found.limit(class.limits), state).remaining(state)) > 0 {
+	if len(b.pods.tighten(finder, target, b.resource, found.limit(class.limits), state).remaining(state)) > 0 {
 		return classes.Observation{Known: true}, nil
 	}
 	b.setDevices(target.ID, found.disks)
@@ -337,8 +337,7 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 		return err
 	}
 
-	pod.ID = "" // includes the pod's own classes
-	wanted := b.pods.limitsOfOthers(f, pod, state)
+	wanted := b.pods.limitsOfOthers(f, pod, "", state)
 	change, removed := values{}, []string{}
 	for s, limits := range state {
 		if limits != wanted[s] && b.hasSet(limits, wanted[s]) {
@@ -360,25 +359,27 @@ func (b *VolumeBackend) removeUnused(f *finder, pod classes.Holder) error {
 	return nil
 }
 
-// hasSet reports whether this backend can have set limits. If it has, they are the lowest ones of wanted and of some
-// present or former classes.
+// hasSet reports whether the backends of volumes can have set limits. If they have, the limits are the lowest ones of
+// wanted and of some present or former classes.
 func (b *VolumeBackend) hasSet(limits, wanted value) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-
-	candidates := []value{wanted}
-	for _, class := range b.classes {
-		candidates = append(candidates, class.limits)
-	}
-	candidates = slices.AppendSeq(candidates, maps.Keys(b.former))
-
 	var lowest value
-	for _, candidate := range candidates {
+	for _, candidate := range append(b.pods.volumeLimits(), wanted) {
 		if limits.lowest(candidate) == limits { // the candidate is not below the limits
 			lowest = lowest.lowest(candidate)
 		}
 	}
 	return lowest == limits
+}
+
+// volumeLimits implements limiter.
+func (b *VolumeBackend) volumeLimits() (all []value) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+
+	for _, class := range b.classes {
+		all = append(all, class.limits)
+	}
+	return slices.AppendSeq(all, maps.Keys(b.former))
 }
 
 var (

@@ -47,6 +47,9 @@ func (p *parser) crossCheck() {
 		if r.kind != nil && r.kind.Single {
 			r.checkSingle(singles)
 		}
+		if r.Name == ClaimResource && r.File != claimFile {
+			r.name.Report("%s is reserved for the classes of PersistentVolumeClaims; use another name", r.Name)
+		}
 		if r.Name != "" && r.checkName(names) {
 			r.checkExtended(extended)
 		}

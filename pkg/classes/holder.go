@@ -114,6 +114,8 @@ const (
 	SourcePod Source = "pod"
 	// SourceDefault means that the class is the resource's DefaultClass.
 	SourceDefault Source = "default"
+	// SourceClaim means that the PersistentVolumeClaim of a volume requested the class.
+	SourceClaim Source = "claim"
 	// SourceNone means that nothing is requested and the resource has no default. The class is SystemDefault.
 	SourceNone Source = ""
 	// SourceAdopted means that a running container or pod was found in the class.
@@ -126,7 +128,7 @@ const (
 type Assignment struct {
 	Resource, Class string
 	Source          Source
-	// Key is the key of the annotation that requests the class. It is empty if there is no such annotation.
+	// Key is the key of the annotation that requests the class, or the name of the claim. It is empty if neither does.
 	Key string
 }
 

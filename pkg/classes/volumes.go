@@ -23,11 +23,16 @@ func Volumes(container Holder) ([]Holder, error) {
 
 	var volumes []Holder
 	for _, request := range requests {
-		volume := container
-		volume.ID, volume.Volume, volume.CgroupsPath = VolumeID(container.ID, request.path), request.path, container.PodCgroupsPath
-		volumes = append(volumes, volume)
+		volumes = append(volumes, volumeOf(container, request.path))
 	}
 	return volumes, nil
+}
+
+// volumeOf returns the volume that a container has at a path.
+func volumeOf(container Holder, path string) Holder {
+	volume := container
+	volume.ID, volume.Volume, volume.CgroupsPath = VolumeID(container.ID, path), path, container.PodCgroupsPath
+	return volume
 }
 
 // VolumeClass returns the class that is requested for a volume. It is empty if there is no request.
@@ -84,18 +89,22 @@ func volumeRequests(container Holder) (requests []volumeRequest, err error) {
 	return requests, nil
 }
 
-// resolveVolume returns the class that is requested for a volume. At most one resource of a node has volume scope.
-func (c *Catalog) resolveVolume(volume *Holder) ([]Assignment, error) {
+// resolveVolume returns the class that the claim of a volume requests, and the class that the pod requests for it. At
+// most one resource of class files has volume scope.
+func (c *Catalog) resolveVolume(volume *Holder) (assignments []Assignment, err error) {
+	if claimed, ok := c.ClaimOf(volume.Owner()); ok {
+		assignments = append(assignments, claimed)
+	}
 	class := VolumeClass(*volume)
 	if class == SystemDefault {
-		return nil, nil
+		return assignments, nil
 	}
 
 	a := Assignment{Class: class, Source: SourceContainer, Key: VolumeKeyPrefix + volume.Container}
 	for i := range c.offers {
-		if offer := &c.offers[i]; offer.Scope == VolumeScope {
+		if offer := &c.offers[i]; offer.Scope == VolumeScope && offer.Name != ClaimResource {
 			a.Resource = offer.Name
-			return []Assignment{a}, offer.check(a)
+			return append(assignments, a), offer.check(a)
 		}
 	}
 	return nil, refuse(a, ErrUnknownResource, "class %s cannot be enforced: there is no resource of volume scope on this node", quote(a.Class))

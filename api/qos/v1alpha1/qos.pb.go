@@ -106,6 +106,8 @@ const (
 	Source_SOURCE_ADOPTED Source = 5
 	// UpdateContainerQOSResources.
 	Source_SOURCE_UPDATE Source = 6
+	// The PersistentVolumeClaim of a volume.
+	Source_SOURCE_CLAIM Source = 7
 )
 
 // Enum value maps for Source.
@@ -118,6 +120,7 @@ var (
 		4: "SOURCE_DEFAULT",
 		5: "SOURCE_ADOPTED",
 		6: "SOURCE_UPDATE",
+		7: "SOURCE_CLAIM",
 	}
 	Source_value = map[string]int32{
 		"SOURCE_UNSPECIFIED": 0,
@@ -127,6 +130,7 @@ var (
 		"SOURCE_DEFAULT":     4,
 		"SOURCE_ADOPTED":     5,
 		"SOURCE_UPDATE":      6,
+		"SOURCE_CLAIM":       7,
 	}
 )
 
@@ -1166,7 +1170,9 @@ type Refusal struct {
 	// When the first of them was.
 	FirstTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
 	// When the last of them was.
-	LastTime      *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	LastTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_time,json=lastTime,proto3" json:"last_time,omitempty"`
+	// Path of the volume in the container; empty when the container or the pod was refused.
+	Volume        string `protobuf:"bytes,10,opt,name=volume,proto3" json:"volume,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1262,6 +1268,13 @@ func (x *Refusal) GetLastTime() *timestamppb.Timestamp {
 		return x.LastTime
 	}
 	return nil
+}
+
+func (x *Refusal) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
 }
 
 // Eviction is a container or pod whose class requires the eviction of the pod.
@@ -1721,7 +1734,7 @@ type Assignment struct {
 	Class string `protobuf:"bytes,2,opt,name=class,proto3" json:"class,omitempty"`
 	// Source of the class.
 	Source Source `protobuf:"varint,16,opt,name=source,proto3,enum=qos.v1alpha1.Source" json:"source,omitempty"`
-	// Key of the annotation that requested the class; empty without one.
+	// Key of the annotation that requested the class, or namespace and name of the claim; empty without one.
 	RequestedBy string `protobuf:"bytes,17,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
 	// What another program, e.g. the container runtime, has set in place of the system default: "resctrl group batch" or
 	// "limits of 8:0 (sda)". Read from the kernel every 15 s; empty when there is nothing, or when class is not empty.
@@ -1962,6 +1975,262 @@ func (x *UpdateContainerQOSResourcesResponse) GetContainer() *ContainerAssignmen
 	return nil
 }
 
+// SetVolumeClaimsRequest has all claims of this node.
+type SetVolumeClaimsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The classes, each name once.
+	Classes []*VolumeClass `protobuf:"bytes,1,rep,name=classes,proto3" json:"classes,omitempty"`
+	// The volumes for which claims request these classes, each volume once.
+	Volumes       []*ClaimedVolume `protobuf:"bytes,2,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetVolumeClaimsRequest) Reset() {
+	*x = SetVolumeClaimsRequest{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetVolumeClaimsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetVolumeClaimsRequest) ProtoMessage() {}
+
+func (x *SetVolumeClaimsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetVolumeClaimsRequest.ProtoReflect.Descriptor instead.
+func (*SetVolumeClaimsRequest) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *SetVolumeClaimsRequest) GetClasses() []*VolumeClass {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+func (x *SetVolumeClaimsRequest) GetVolumes() []*ClaimedVolume {
+	if x != nil {
+		return x.Volumes
+	}
+	return nil
+}
+
+// VolumeClass has the limits of a volume. At least one is set; 0 is unlimited.
+type VolumeClass struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name of the class, e.g. of a VolumeAttributesClass.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Bytes a second that a pod may read.
+	MaxReadBps uint64 `protobuf:"varint,2,opt,name=max_read_bps,json=maxReadBps,proto3" json:"max_read_bps,omitempty"`
+	// Bytes a second that a pod may write.
+	MaxWriteBps uint64 `protobuf:"varint,3,opt,name=max_write_bps,json=maxWriteBps,proto3" json:"max_write_bps,omitempty"`
+	// Reads a second.
+	MaxReadIops uint64 `protobuf:"varint,4,opt,name=max_read_iops,json=maxReadIops,proto3" json:"max_read_iops,omitempty"`
+	// Writes a second.
+	MaxWriteIops  uint64 `protobuf:"varint,5,opt,name=max_write_iops,json=maxWriteIops,proto3" json:"max_write_iops,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VolumeClass) Reset() {
+	*x = VolumeClass{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VolumeClass) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VolumeClass) ProtoMessage() {}
+
+func (x *VolumeClass) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VolumeClass.ProtoReflect.Descriptor instead.
+func (*VolumeClass) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *VolumeClass) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *VolumeClass) GetMaxReadBps() uint64 {
+	if x != nil {
+		return x.MaxReadBps
+	}
+	return 0
+}
+
+func (x *VolumeClass) GetMaxWriteBps() uint64 {
+	if x != nil {
+		return x.MaxWriteBps
+	}
+	return 0
+}
+
+func (x *VolumeClass) GetMaxReadIops() uint64 {
+	if x != nil {
+		return x.MaxReadIops
+	}
+	return 0
+}
+
+func (x *VolumeClass) GetMaxWriteIops() uint64 {
+	if x != nil {
+		return x.MaxWriteIops
+	}
+	return 0
+}
+
+// ClaimedVolume is a volume of a container for which a claim requests a class.
+type ClaimedVolume struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// UID of the pod in Kubernetes.
+	PodUid string `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	// Name of the container in the pod.
+	Container string `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"`
+	// Path of the volume in the container.
+	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
+	// Namespace and name of the claim, e.g. "db/data-0".
+	Claim string `protobuf:"bytes,4,opt,name=claim,proto3" json:"claim,omitempty"`
+	// Name of the class.
+	Class         string `protobuf:"bytes,5,opt,name=class,proto3" json:"class,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimedVolume) Reset() {
+	*x = ClaimedVolume{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimedVolume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimedVolume) ProtoMessage() {}
+
+func (x *ClaimedVolume) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimedVolume.ProtoReflect.Descriptor instead.
+func (*ClaimedVolume) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ClaimedVolume) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *ClaimedVolume) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *ClaimedVolume) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ClaimedVolume) GetClaim() string {
+	if x != nil {
+		return x.Claim
+	}
+	return ""
+}
+
+func (x *ClaimedVolume) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+// SetVolumeClaimsResponse is empty.
+type SetVolumeClaimsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetVolumeClaimsResponse) Reset() {
+	*x = SetVolumeClaimsResponse{}
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetVolumeClaimsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetVolumeClaimsResponse) ProtoMessage() {}
+
+func (x *SetVolumeClaimsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetVolumeClaimsResponse.ProtoReflect.Descriptor instead.
+func (*SetVolumeClaimsResponse) Descriptor() ([]byte, []int) {
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{28}
+}
+
 // WatchUsageRequest requests usage.
 type WatchUsageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1973,7 +2242,7 @@ type WatchUsageRequest struct {
 
 func (x *WatchUsageRequest) Reset() {
 	*x = WatchUsageRequest{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[25]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2254,7 @@ func (x *WatchUsageRequest) String() string {
 func (*WatchUsageRequest) ProtoMessage() {}
 
 func (x *WatchUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[25]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2267,7 @@ func (x *WatchUsageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchUsageRequest.ProtoReflect.Descriptor instead.
 func (*WatchUsageRequest) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{25}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchUsageRequest) GetInterval() *durationpb.Duration {
@@ -2024,7 +2293,7 @@ type WatchUsageResponse struct {
 
 func (x *WatchUsageResponse) Reset() {
 	*x = WatchUsageResponse{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[26]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2305,7 @@ func (x *WatchUsageResponse) String() string {
 func (*WatchUsageResponse) ProtoMessage() {}
 
 func (x *WatchUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[26]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2318,7 @@ func (x *WatchUsageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchUsageResponse.ProtoReflect.Descriptor instead.
 func (*WatchUsageResponse) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{26}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WatchUsageResponse) GetTime() *timestamppb.Timestamp {
@@ -2088,7 +2357,7 @@ type ClassUsage struct {
 
 func (x *ClassUsage) Reset() {
 	*x = ClassUsage{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[27]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2100,7 +2369,7 @@ func (x *ClassUsage) String() string {
 func (*ClassUsage) ProtoMessage() {}
 
 func (x *ClassUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[27]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2113,7 +2382,7 @@ func (x *ClassUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClassUsage.ProtoReflect.Descriptor instead.
 func (*ClassUsage) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{27}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ClassUsage) GetResource() string {
@@ -2163,7 +2432,7 @@ type ContainerUsage struct {
 
 func (x *ContainerUsage) Reset() {
 	*x = ContainerUsage{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[28]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2175,7 +2444,7 @@ func (x *ContainerUsage) String() string {
 func (*ContainerUsage) ProtoMessage() {}
 
 func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[28]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2188,7 +2457,7 @@ func (x *ContainerUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerUsage.ProtoReflect.Descriptor instead.
 func (*ContainerUsage) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{28}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ContainerUsage) GetResource() string {
@@ -2263,7 +2532,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[29]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2544,7 @@ func (x *Measurement) String() string {
 func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
-	mi := &file_qos_v1alpha1_qos_proto_msgTypes[29]
+	mi := &file_qos_v1alpha1_qos_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2557,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
-	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{29}
+	return file_qos_v1alpha1_qos_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Measurement) GetName() string {
@@ -2395,7 +2664,7 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x04pods\x18\x01 \x03(\v2\x1c.qos.v1alpha1.PodAssignmentsR\x04pods\x121\n" +
 	"\brefusals\x18\x02 \x03(\v2\x15.qos.v1alpha1.RefusalR\brefusals\x12\"\n" +
 	"\fsynchronized\x18\x03 \x01(\bR\fsynchronized\x124\n" +
-	"\tevictions\x18\x04 \x03(\v2\x16.qos.v1alpha1.EvictionR\tevictions\"\xac\x02\n" +
+	"\tevictions\x18\x04 \x03(\v2\x16.qos.v1alpha1.EvictionR\tevictions\"\xc4\x02\n" +
 	"\aRefusal\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
@@ -2406,7 +2675,9 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x05count\x18\a \x01(\x04R\x05count\x129\n" +
 	"\n" +
 	"first_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\x127\n" +
-	"\tlast_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\"\xd5\x01\n" +
+	"\tlast_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\blastTime\x12\x16\n" +
+	"\x06volume\x18\n" +
+	" \x01(\tR\x06volume\"\xd5\x01\n" +
 	"\bEviction\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
@@ -2456,7 +2727,24 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\tR\x05class\"g\n" +
 	"#UpdateContainerQOSResourcesResponse\x12@\n" +
-	"\tcontainer\x18\x01 \x01(\v2\".qos.v1alpha1.ContainerAssignmentsR\tcontainer\"J\n" +
+	"\tcontainer\x18\x01 \x01(\v2\".qos.v1alpha1.ContainerAssignmentsR\tcontainer\"\x84\x01\n" +
+	"\x16SetVolumeClaimsRequest\x123\n" +
+	"\aclasses\x18\x01 \x03(\v2\x19.qos.v1alpha1.VolumeClassR\aclasses\x125\n" +
+	"\avolumes\x18\x02 \x03(\v2\x1b.qos.v1alpha1.ClaimedVolumeR\avolumes\"\xb1\x01\n" +
+	"\vVolumeClass\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\fmax_read_bps\x18\x02 \x01(\x04R\n" +
+	"maxReadBps\x12\"\n" +
+	"\rmax_write_bps\x18\x03 \x01(\x04R\vmaxWriteBps\x12\"\n" +
+	"\rmax_read_iops\x18\x04 \x01(\x04R\vmaxReadIops\x12$\n" +
+	"\x0emax_write_iops\x18\x05 \x01(\x04R\fmaxWriteIops\"\x86\x01\n" +
+	"\rClaimedVolume\x12\x17\n" +
+	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x1c\n" +
+	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x14\n" +
+	"\x05claim\x18\x04 \x01(\tR\x05claim\x12\x14\n" +
+	"\x05class\x18\x05 \x01(\tR\x05class\"\x19\n" +
+	"\x17SetVolumeClaimsResponse\"J\n" +
 	"\x11WatchUsageRequest\x125\n" +
 	"\binterval\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\binterval\"\xb6\x01\n" +
 	"\x12WatchUsageResponse\x12.\n" +
@@ -2487,7 +2775,7 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"\x11SCOPE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSCOPE_CONTAINER\x10\x01\x12\r\n" +
 	"\tSCOPE_POD\x10\x02\x12\x10\n" +
-	"\fSCOPE_VOLUME\x10\x03*\x97\x01\n" +
+	"\fSCOPE_VOLUME\x10\x03*\xa9\x01\n" +
 	"\x06Source\x12\x16\n" +
 	"\x12SOURCE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10SOURCE_CONTAINER\x10\x01\x12\x14\n" +
@@ -2496,13 +2784,15 @@ const file_qos_v1alpha1_qos_proto_rawDesc = "" +
 	"SOURCE_POD\x10\x03\x12\x12\n" +
 	"\x0eSOURCE_DEFAULT\x10\x04\x12\x12\n" +
 	"\x0eSOURCE_ADOPTED\x10\x05\x12\x11\n" +
-	"\rSOURCE_UPDATE\x10\x062\xaf\x04\n" +
+	"\rSOURCE_UPDATE\x10\x06\x12\x10\n" +
+	"\fSOURCE_CLAIM\x10\a2\x8f\x05\n" +
 	"\aNodeQOS\x12C\n" +
 	"\x06Status\x12\x1b.qos.v1alpha1.StatusRequest\x1a\x1c.qos.v1alpha1.StatusResponse\x12B\n" +
 	"\x05Watch\x12\x1a.qos.v1alpha1.WatchRequest\x1a\x1b.qos.v1alpha1.WatchResponse0\x01\x12^\n" +
 	"\x0fListAssignments\x12$.qos.v1alpha1.ListAssignmentsRequest\x1a%.qos.v1alpha1.ListAssignmentsResponse\x12c\n" +
 	"\x10WatchAssignments\x12%.qos.v1alpha1.WatchAssignmentsRequest\x1a&.qos.v1alpha1.WatchAssignmentsResponse0\x01\x12\x82\x01\n" +
-	"\x1bUpdateContainerQOSResources\x120.qos.v1alpha1.UpdateContainerQOSResourcesRequest\x1a1.qos.v1alpha1.UpdateContainerQOSResourcesResponse\x12Q\n" +
+	"\x1bUpdateContainerQOSResources\x120.qos.v1alpha1.UpdateContainerQOSResourcesRequest\x1a1.qos.v1alpha1.UpdateContainerQOSResourcesResponse\x12^\n" +
+	"\x0fSetVolumeClaims\x12$.qos.v1alpha1.SetVolumeClaimsRequest\x1a%.qos.v1alpha1.SetVolumeClaimsResponse\x12Q\n" +
 	"\n" +
 	"WatchUsage\x12\x1f.qos.v1alpha1.WatchUsageRequest\x1a .qos.v1alpha1.WatchUsageResponse0\x01B@Z>github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1;qosv1alpha1b\x06proto3"
 
@@ -2519,7 +2809,7 @@ func file_qos_v1alpha1_qos_proto_rawDescGZIP() []byte {
 }
 
 var file_qos_v1alpha1_qos_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_qos_v1alpha1_qos_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(Scope)(0),                                  // 0: qos.v1alpha1.Scope
 	(Source)(0),                                 // 1: qos.v1alpha1.Source
@@ -2548,13 +2838,17 @@ var file_qos_v1alpha1_qos_proto_goTypes = []any{
 	(*UpdateContainerQOSResourcesRequest)(nil),  // 24: qos.v1alpha1.UpdateContainerQOSResourcesRequest
 	(*ContainerQOSResource)(nil),                // 25: qos.v1alpha1.ContainerQOSResource
 	(*UpdateContainerQOSResourcesResponse)(nil), // 26: qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	(*WatchUsageRequest)(nil),                   // 27: qos.v1alpha1.WatchUsageRequest
-	(*WatchUsageResponse)(nil),                  // 28: qos.v1alpha1.WatchUsageResponse
-	(*ClassUsage)(nil),                          // 29: qos.v1alpha1.ClassUsage
-	(*ContainerUsage)(nil),                      // 30: qos.v1alpha1.ContainerUsage
-	(*Measurement)(nil),                         // 31: qos.v1alpha1.Measurement
-	(*timestamppb.Timestamp)(nil),               // 32: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),                 // 33: google.protobuf.Duration
+	(*SetVolumeClaimsRequest)(nil),              // 27: qos.v1alpha1.SetVolumeClaimsRequest
+	(*VolumeClass)(nil),                         // 28: qos.v1alpha1.VolumeClass
+	(*ClaimedVolume)(nil),                       // 29: qos.v1alpha1.ClaimedVolume
+	(*SetVolumeClaimsResponse)(nil),             // 30: qos.v1alpha1.SetVolumeClaimsResponse
+	(*WatchUsageRequest)(nil),                   // 31: qos.v1alpha1.WatchUsageRequest
+	(*WatchUsageResponse)(nil),                  // 32: qos.v1alpha1.WatchUsageResponse
+	(*ClassUsage)(nil),                          // 33: qos.v1alpha1.ClassUsage
+	(*ContainerUsage)(nil),                      // 34: qos.v1alpha1.ContainerUsage
+	(*Measurement)(nil),                         // 35: qos.v1alpha1.Measurement
+	(*timestamppb.Timestamp)(nil),               // 36: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),                 // 37: google.protobuf.Duration
 }
 var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	10, // 0: qos.v1alpha1.StatusResponse.conditions:type_name -> qos.v1alpha1.Condition
@@ -2570,49 +2864,53 @@ var file_qos_v1alpha1_qos_proto_depIdxs = []int32{
 	8,  // 10: qos.v1alpha1.QOSResourceInfo.classes:type_name -> qos.v1alpha1.QOSResourceClassInfo
 	10, // 11: qos.v1alpha1.QOSResourceInfo.conditions:type_name -> qos.v1alpha1.Condition
 	0,  // 12: qos.v1alpha1.UnavailableResource.scope:type_name -> qos.v1alpha1.Scope
-	32, // 13: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
-	32, // 14: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
-	32, // 15: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
-	32, // 16: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
-	32, // 17: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
+	36, // 13: qos.v1alpha1.Condition.last_transition_time:type_name -> google.protobuf.Timestamp
+	36, // 14: qos.v1alpha1.PluginInfo.started_at:type_name -> google.protobuf.Timestamp
+	36, // 15: qos.v1alpha1.RuntimeInfo.registered_at:type_name -> google.protobuf.Timestamp
+	36, // 16: qos.v1alpha1.ConfigInfo.loaded_at:type_name -> google.protobuf.Timestamp
+	36, // 17: qos.v1alpha1.ConfigInfo.last_error_at:type_name -> google.protobuf.Timestamp
 	20, // 18: qos.v1alpha1.ListAssignmentsResponse.pods:type_name -> qos.v1alpha1.PodAssignments
 	16, // 19: qos.v1alpha1.ListAssignmentsResponse.refusals:type_name -> qos.v1alpha1.Refusal
 	17, // 20: qos.v1alpha1.ListAssignmentsResponse.evictions:type_name -> qos.v1alpha1.Eviction
-	32, // 21: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
-	32, // 22: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
+	36, // 21: qos.v1alpha1.Refusal.first_time:type_name -> google.protobuf.Timestamp
+	36, // 22: qos.v1alpha1.Refusal.last_time:type_name -> google.protobuf.Timestamp
 	15, // 23: qos.v1alpha1.WatchAssignmentsResponse.assignments:type_name -> qos.v1alpha1.ListAssignmentsResponse
 	23, // 24: qos.v1alpha1.PodAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
 	21, // 25: qos.v1alpha1.PodAssignments.containers:type_name -> qos.v1alpha1.ContainerAssignments
 	23, // 26: qos.v1alpha1.ContainerAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
 	22, // 27: qos.v1alpha1.ContainerAssignments.volumes:type_name -> qos.v1alpha1.VolumeAssignments
 	23, // 28: qos.v1alpha1.VolumeAssignments.qos_resources:type_name -> qos.v1alpha1.Assignment
-	32, // 29: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
+	36, // 29: qos.v1alpha1.VolumeAssignments.in_force_since:type_name -> google.protobuf.Timestamp
 	1,  // 30: qos.v1alpha1.Assignment.source:type_name -> qos.v1alpha1.Source
 	25, // 31: qos.v1alpha1.UpdateContainerQOSResourcesRequest.qos_resources:type_name -> qos.v1alpha1.ContainerQOSResource
 	21, // 32: qos.v1alpha1.UpdateContainerQOSResourcesResponse.container:type_name -> qos.v1alpha1.ContainerAssignments
-	33, // 33: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
-	32, // 34: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
-	29, // 35: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
-	30, // 36: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
-	31, // 37: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	31, // 38: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
-	2,  // 39: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
-	4,  // 40: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
-	14, // 41: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
-	18, // 42: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
-	24, // 43: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
-	27, // 44: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
-	3,  // 45: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
-	5,  // 46: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
-	15, // 47: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
-	19, // 48: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
-	26, // 49: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
-	28, // 50: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
-	45, // [45:51] is the sub-list for method output_type
-	39, // [39:45] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	28, // 33: qos.v1alpha1.SetVolumeClaimsRequest.classes:type_name -> qos.v1alpha1.VolumeClass
+	29, // 34: qos.v1alpha1.SetVolumeClaimsRequest.volumes:type_name -> qos.v1alpha1.ClaimedVolume
+	37, // 35: qos.v1alpha1.WatchUsageRequest.interval:type_name -> google.protobuf.Duration
+	36, // 36: qos.v1alpha1.WatchUsageResponse.time:type_name -> google.protobuf.Timestamp
+	33, // 37: qos.v1alpha1.WatchUsageResponse.classes:type_name -> qos.v1alpha1.ClassUsage
+	34, // 38: qos.v1alpha1.WatchUsageResponse.containers:type_name -> qos.v1alpha1.ContainerUsage
+	35, // 39: qos.v1alpha1.ClassUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	35, // 40: qos.v1alpha1.ContainerUsage.measurements:type_name -> qos.v1alpha1.Measurement
+	2,  // 41: qos.v1alpha1.NodeQOS.Status:input_type -> qos.v1alpha1.StatusRequest
+	4,  // 42: qos.v1alpha1.NodeQOS.Watch:input_type -> qos.v1alpha1.WatchRequest
+	14, // 43: qos.v1alpha1.NodeQOS.ListAssignments:input_type -> qos.v1alpha1.ListAssignmentsRequest
+	18, // 44: qos.v1alpha1.NodeQOS.WatchAssignments:input_type -> qos.v1alpha1.WatchAssignmentsRequest
+	24, // 45: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:input_type -> qos.v1alpha1.UpdateContainerQOSResourcesRequest
+	27, // 46: qos.v1alpha1.NodeQOS.SetVolumeClaims:input_type -> qos.v1alpha1.SetVolumeClaimsRequest
+	31, // 47: qos.v1alpha1.NodeQOS.WatchUsage:input_type -> qos.v1alpha1.WatchUsageRequest
+	3,  // 48: qos.v1alpha1.NodeQOS.Status:output_type -> qos.v1alpha1.StatusResponse
+	5,  // 49: qos.v1alpha1.NodeQOS.Watch:output_type -> qos.v1alpha1.WatchResponse
+	15, // 50: qos.v1alpha1.NodeQOS.ListAssignments:output_type -> qos.v1alpha1.ListAssignmentsResponse
+	19, // 51: qos.v1alpha1.NodeQOS.WatchAssignments:output_type -> qos.v1alpha1.WatchAssignmentsResponse
+	26, // 52: qos.v1alpha1.NodeQOS.UpdateContainerQOSResources:output_type -> qos.v1alpha1.UpdateContainerQOSResourcesResponse
+	30, // 53: qos.v1alpha1.NodeQOS.SetVolumeClaims:output_type -> qos.v1alpha1.SetVolumeClaimsResponse
+	32, // 54: qos.v1alpha1.NodeQOS.WatchUsage:output_type -> qos.v1alpha1.WatchUsageResponse
+	48, // [48:55] is the sub-list for method output_type
+	41, // [41:48] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_qos_v1alpha1_qos_proto_init() }
@@ -2626,7 +2924,7 @@ func file_qos_v1alpha1_qos_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_qos_v1alpha1_qos_proto_rawDesc), len(file_qos_v1alpha1_qos_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   30,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,6 +32,7 @@ const (
 	NodeQOS_ListAssignments_FullMethodName             = "/qos.v1alpha1.NodeQOS/ListAssignments"
 	NodeQOS_WatchAssignments_FullMethodName            = "/qos.v1alpha1.NodeQOS/WatchAssignments"
 	NodeQOS_UpdateContainerQOSResources_FullMethodName = "/qos.v1alpha1.NodeQOS/UpdateContainerQOSResources"
+	NodeQOS_SetVolumeClaims_FullMethodName             = "/qos.v1alpha1.NodeQOS/SetVolumeClaims"
 	NodeQOS_WatchUsage_FullMethodName                  = "/qos.v1alpha1.NodeQOS/WatchUsage"
 )
 
@@ -63,6 +64,12 @@ type NodeQOSClient interface {
 	// previous state is restored. DEADLINE_EXCEEDED: the runtime has not answered in time; if it makes the change later, the
 	// previous state is restored then.
 	UpdateContainerQOSResources(ctx context.Context, in *UpdateContainerQOSResourcesRequest, opts ...grpc.CallOption) (*UpdateContainerQOSResourcesResponse, error)
+	// SetVolumeClaims replaces the classes that PersistentVolumeClaims request for volumes of this node, and enforces them on running
+	// containers. It returns when it has tried all volumes: a class that is not in force is reported by ListAssignments, and retried.
+	// The plugin does not keep the claims when it restarts. Not in the KEP.
+	//
+	// INVALID_ARGUMENT: a class is invalid; the former claims stay. INTERNAL: the machine refused the classes.
+	SetVolumeClaims(ctx context.Context, in *SetVolumeClaimsRequest, opts ...grpc.CallOption) (*SetVolumeClaimsResponse, error)
 	// WatchUsage sends what classes, containers and pods use, once at the beginning and then at an interval. Each message is
 	// the whole state. To get rates, divide the differences of two messages by the difference of their times. The stream
 	// ends with UNAVAILABLE when the plugin ends.
@@ -145,6 +152,16 @@ func (c *nodeQOSClient) UpdateContainerQOSResources(ctx context.Context, in *Upd
 	return out, nil
 }
 
+func (c *nodeQOSClient) SetVolumeClaims(ctx context.Context, in *SetVolumeClaimsRequest, opts ...grpc.CallOption) (*SetVolumeClaimsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetVolumeClaimsResponse)
+	err := c.cc.Invoke(ctx, NodeQOS_SetVolumeClaims_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *nodeQOSClient) WatchUsage(ctx context.Context, in *WatchUsageRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchUsageResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &NodeQOS_ServiceDesc.Streams[2], NodeQOS_WatchUsage_FullMethodName, cOpts...)
@@ -192,6 +209,12 @@ type NodeQOSServer interface {
 	// previous state is restored. DEADLINE_EXCEEDED: the runtime has not answered in time; if it makes the change later, the
 	// previous state is restored then.
 	UpdateContainerQOSResources(context.Context, *UpdateContainerQOSResourcesRequest) (*UpdateContainerQOSResourcesResponse, error)
+	// SetVolumeClaims replaces the classes that PersistentVolumeClaims request for volumes of this node, and enforces them on running
+	// containers. It returns when it has tried all volumes: a class that is not in force is reported by ListAssignments, and retried.
+	// The plugin does not keep the claims when it restarts. Not in the KEP.
+	//
+	// INVALID_ARGUMENT: a class is invalid; the former claims stay. INTERNAL: the machine refused the classes.
+	SetVolumeClaims(context.Context, *SetVolumeClaimsRequest) (*SetVolumeClaimsResponse, error)
 	// WatchUsage sends what classes, containers and pods use, once at the beginning and then at an interval. Each message is
 	// the whole state. To get rates, divide the differences of two messages by the difference of their times. The stream
 	// ends with UNAVAILABLE when the plugin ends.
@@ -220,6 +243,9 @@ func (UnimplementedNodeQOSServer) WatchAssignments(*WatchAssignmentsRequest, grp
 }
 func (UnimplementedNodeQOSServer) UpdateContainerQOSResources(context.Context, *UpdateContainerQOSResourcesRequest) (*UpdateContainerQOSResourcesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method UpdateContainerQOSResources not implemented")
+}
+func (UnimplementedNodeQOSServer) SetVolumeClaims(context.Context, *SetVolumeClaimsRequest) (*SetVolumeClaimsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetVolumeClaims not implemented")
 }
 func (UnimplementedNodeQOSServer) WatchUsage(*WatchUsageRequest, grpc.ServerStreamingServer[WatchUsageResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchUsage not implemented")
@@ -321,6 +347,24 @@ func _NodeQOS_UpdateContainerQOSResources_Handler(srv interface{}, ctx context.C
 	return interceptor(ctx, in, info, handler)
 }
 
+func _NodeQOS_SetVolumeClaims_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetVolumeClaimsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeQOSServer).SetVolumeClaims(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: NodeQOS_SetVolumeClaims_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeQOSServer).SetVolumeClaims(ctx, req.(*SetVolumeClaimsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _NodeQOS_WatchUsage_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchUsageRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -350,6 +394,10 @@ var NodeQOS_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "UpdateContainerQOSResources",
 			Handler:    _NodeQOS_UpdateContainerQOSResources_Handler,
+		},
+		{
+			MethodName: "SetVolumeClaims",
+			Handler:    _NodeQOS_SetVolumeClaims_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

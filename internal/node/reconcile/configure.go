@@ -7,6 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -78,16 +81,53 @@ func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error
 	return err
 }
 
+// SetClaims makes the classes that claims request live, and enforces them on the volumes of this node. It replaces all former claims. If
+// the classes are invalid, the error wraps classes.ErrBadRequest, and the former claims stay. A class that cannot be enforced on a
+// volume is no error: it is reported and retried.
+func (r *Reconciler) SetClaims(ctx context.Context, claims classes.Claims) error {
+	resource, err := claims.Resource(slices.Collect(maps.Values(r.kinds)))
+	if err != nil {
+		return fmt.Errorf("%w: %w", classes.ErrBadRequest, err)
+	}
+	if err := r.acquire(ctx); err != nil {
+		return err
+	}
+	defer r.release()
+
+	if before := r.claims; !reflect.DeepEqual(before, resource) {
+		r.claims = resource
+		if err := r.apply(ctx, r.files); err != nil {
+			r.claims = before
+			return err
+		}
+	}
+	r.store.FollowClaims(claims.Volumes)
+	moved := 0
+	r.reconcileAll(ctx, func(state.Entry, []Step) { moved++ })
+	r.log.Info("classes of claims applied", "classes", len(claims.Limits), "volumes", len(claims.Volumes), "moved", moved)
+	return nil
+}
+
+// apply makes class files live, together with the classes of claims. Without class files it does nothing.
 func (r *Reconciler) apply(ctx context.Context, files classes.FileSet) error {
-	next, err := r.check(ctx, files.Config)
+	if files.Config == nil {
+		return nil
+	}
+	live := files
+	if r.claims != nil {
+		live.Config = &classes.Config{Resources: append(slices.Clone(files.Config.Resources), *r.claims)}
+	}
+
+	next, err := r.check(ctx, live.Config)
 	if err != nil {
 		return err
 	}
-	if err := r.applyAll(ctx, files.Config, next); err != nil {
+	if err := r.applyAll(ctx, live.Config, next); err != nil {
 		return err
 	}
 
-	for _, gone := range r.store.GoLive(files, next) {
+	r.files = files
+	for _, gone := range r.store.GoLive(live, next) {
 		// The classes of a removed resource drain: containers that have such a class keep it until they end.
 		if err := r.awaitResource(ctx, gone, "withdraw", next[gone].Withdraw); err != nil {
 			r.log.Warn("cannot withdraw a resource that was removed", "resource", gone, "error", err)

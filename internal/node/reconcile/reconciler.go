@@ -55,6 +55,10 @@ type Reconciler struct {
 	// threadErrs maps each resource and class to the last error of moving the threads of this class, so that the reconciler
 	// logs each error once. It is guarded by round.
 	threadErrs map[string]string
+	// files has the class files that are live. claims has the classes of claims that are live in addition, or nil. Both are guarded by
+	// round.
+	files  classes.FileSet
+	claims *classes.ResourceConfig
 }
 
 // New returns a reconciler. If startTime is nil, the start times of processes are unknown. If hasCgroup is nil, every container

@@ -149,7 +149,8 @@ func (s *Store) begin(h classes.Holding) Entry {
 }
 
 // Finish records the result of a hook that enforces classes. err is nil if the hook has enforced all of them. Otherwise
-// Finish records and counts err as a refusal, and returns it.
+// Finish records and counts err as a refusal, and returns it. If only a claim requests the classes, Finish returns nil, and the
+// reconciler retries.
 func (s *Store) Finish(e Entry, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,6 +159,10 @@ func (s *Store) Finish(e Entry, err error) error {
 	if err != nil {
 		s.modify(e.ID, func(r *record) { r.refused = true })
 		s.observeAll(e.ID, func(string) string { return classes.SystemDefault }) // not verified
+		if e.Volume != "" && e.onlyClaimed() {
+			s.notEnforced(e, err)
+			return nil
+		}
 		return s.refuse(e.Holder, fmt.Errorf("%s: %w", e, err))
 	}
 

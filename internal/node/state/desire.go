@@ -114,7 +114,7 @@ func (s *Store) defaults(h classes.Holding) []classes.Assignment {
 
 	var now []classes.Assignment
 	for _, offer := range s.catalog.Offers() {
-		if offer.Scope == h.Scope() && !requested(offer.Name) {
+		if offer.Scope == h.Scope() && offer.Scope != classes.VolumeScope && !requested(offer.Name) {
 			now = append(now, offer.Default())
 		}
 	}
@@ -127,7 +127,7 @@ func (s *Store) defaults(h classes.Holding) []classes.Assignment {
 }
 
 func isRequested(a classes.Assignment) bool {
-	return a.Source != classes.SourceDefault && a.Source != classes.SourceNone
+	return a.Source != classes.SourceDefault && a.Source != classes.SourceClaim && a.Source != classes.SourceNone
 }
 
 // Verified records which adopted pods are in the classes that they request (inClass), and which are not (elsewhere). If there

@@ -35,6 +35,7 @@ type Store struct {
 	// mu guards the fields below. All hooks of the runtime wait for mu, so no caller does I/O while it holds mu.
 	mu        sync.Mutex
 	catalog   *classes.Catalog
+	claims    []classes.ClaimedVolume
 	resources map[string]Resource // by name; a resource that is no longer configured is kept while it is in use
 	ledger    *classes.Ledger
 	records   map[string]record // by the ID of the container or sandbox, like the ledger
@@ -207,7 +208,8 @@ func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []
 		next[name] = now
 	}
 
-	s.catalog, s.resources = classes.NewCatalog(offers), next
+	s.resources = next
+	s.setCatalog(offers)
 	s.config = ConfigStatus{Loaded: s.now(), Hash: files.Hash, Files: files.Files, Generation: s.config.Generation + 1}
 	s.notify()
 	return gone
@@ -243,7 +245,7 @@ func (s *Store) SetAvailability(name string, why *classes.Unavailable) (changed 
 			offers[i].Unavailable = why
 		}
 	}
-	s.catalog = classes.NewCatalog(offers)
+	s.setCatalog(offers)
 	s.notify()
 	return true
 }

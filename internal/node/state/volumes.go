@@ -40,7 +40,7 @@ func (s *Store) reportVolume(e Entry, offers []classes.Offer) VolumeAssignments 
 // admitVolumes assigns classes to the volumes of a container that is about to be created: to all of them, or to none. The caller
 // holds mu.
 func (s *Store) admitVolumes(container classes.Holder) error {
-	volumes, err := classes.Volumes(container)
+	volumes, err := s.catalog.Volumes(container)
 	for _, volume := range volumes {
 		var held classes.Holding
 		if held, err = s.admit(volume); err != nil {
@@ -63,7 +63,7 @@ func (s *Store) StartVolumes(container classes.Holder) ([]Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	volumes, err := classes.Volumes(container)
+	volumes, err := s.catalog.Volumes(container)
 	if err != nil {
 		return nil, s.refuse(container, err)
 	}
@@ -89,7 +89,7 @@ func (s *Store) StartVolumes(container classes.Holder) ([]Entry, error) {
 
 // adoptVolumes adopts the volumes of an existing container, and assigns the classes that the pod requests. The caller holds mu.
 func (s *Store) adoptVolumes(c Existing) (failed []FailedAdoption) {
-	volumes, err := classes.Volumes(c.Holder)
+	volumes, err := s.catalog.Volumes(c.Holder)
 	if err != nil {
 		failed = append(failed, FailedAdoption{c.Holder, err})
 	}
@@ -120,7 +120,10 @@ func (s *Store) trackVolume(id string, started bool) {
 func (s *Store) NotEnforced(e Entry, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.notEnforced(e, err)
+}
 
+func (s *Store) notEnforced(e Entry, err error) {
 	if _, known := s.records[e.ID]; known && e.Volume != "" {
 		s.refuseAgain(e.Holder, fmt.Errorf("%s: %w", e, err))
 		s.modify(e.ID, func(r *record) { r.refused = true })

@@ -1,0 +1,75 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// FollowClaims replaces the claims of the node's volumes. It changes the desired classes of volumes; the next reconcile enforces them.
+func (s *Store) FollowClaims(volumes []classes.ClaimedVolume) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.claims = volumes
+	s.setCatalog(s.catalog.Offers())
+	s.notify()
+}
+
+// setCatalog replaces the catalog, and gives volumes the classes that their claims can have now. The caller holds mu.
+func (s *Store) setCatalog(offers []classes.Offer) {
+	s.catalog = classes.NewCatalog(offers).WithClaims(s.claims)
+	for id := range maps.Clone(s.records) {
+		switch held, _ := s.ledger.Get(id); held.Scope() {
+		case classes.VolumeScope:
+			s.followClaim(held)
+		case classes.ContainerScope:
+			s.addClaimed(held)
+		case classes.PodScope: // has no claims
+		}
+	}
+}
+
+// followClaim gives a volume the class that its claim requests. It releases a volume for which nothing requests a class any more. The
+// caller holds mu.
+func (s *Store) followClaim(before classes.Holding) {
+	after := before
+	after.Assignments = slices.DeleteFunc(slices.Clone(before.Assignments), func(a classes.Assignment) bool { return a.Source == classes.SourceClaim })
+	if claimed, ok := s.catalog.ClaimOf(before.Owner()); ok {
+		after.Assignments = slices.Insert(after.Assignments, 0, claimed)
+	}
+
+	switch {
+	case slices.Equal(before.Assignments, after.Assignments):
+	case len(after.Assignments) == 0 && !s.records[before.ID].pending:
+		s.release(before.ID)
+		s.accept(before.Owner())
+	default:
+		s.replace(before, after)
+		s.signalDrained(before.Assignments)
+	}
+}
+
+// addClaimed adopts those volumes of a container that have a claim, and had no class before. The caller holds mu.
+func (s *Store) addClaimed(container classes.Holding) {
+	volumes, _ := s.catalog.Volumes(container.Holder) // the ledger has no annotations, so these are the volumes with claims
+	for _, volume := range volumes {
+		if _, known := s.ledger.Get(volume.ID); known {
+			continue
+		}
+		if claimed, ok := s.catalog.ClaimOf(volume.Owner()); ok {
+			s.ledger.Adopt(holding(volume, []classes.Assignment{claimed}))
+			s.trackVolume(volume.ID, s.records[container.ID].started)
+		}
+	}
+}
+
+// onlyClaimed reports whether nothing but claims requests the classes of a volume. Such a volume does not keep its container from
+// starting.
+func (e Entry) onlyClaimed() bool {
+	return !slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return a.Source != classes.SourceClaim })
+}

@@ -1,0 +1,180 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nriplugin_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+const (
+	limitOf     = "254:16 rbps=%s wbps=max riops=max wiops=max"
+	fromClaim   = "254:16 rbps=15000000 wbps=max riops=max wiops=700"
+	silverFirst = "254:16 rbps=10000000 wbps=max riops=max wiops=700"
+)
+
+// claim requests a class for the volume /data of a container of pod a.
+func claim(class string) []classes.ClaimedVolume {
+	owner := classes.Owner{PodUID: "uid-a", Container: "main", Volume: "/data"}
+	return []classes.ClaimedVolume{{Owner: owner, Claim: "db/data-0", Class: class}}
+}
+
+// claimClasses has class gold, which is also a class of the class file, with other limits.
+func claimClasses() map[string]map[string]uint64 {
+	return map[string]map[string]uint64{"gold": {"maxReadBps": 15_000_000, "maxWriteIops": 700}, "bronze": {"maxReadBps": 5_000_000}}
+}
+
+func (r *volumeRig) setClaims(t *testing.T, claims classes.Claims) {
+	t.Helper()
+	if err := r.node.SetClaims(t.Context(), claims); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantClaimed checks the class that the claim of the only volume of a container gives, and the device.
+func (r *volumeRig) wantClaimed(t *testing.T, id, class, device string) {
+	t.Helper()
+	for _, pod := range r.node.Assignments() {
+		for _, ctr := range pod.Containers {
+			for _, v := range ctr.Volumes {
+				for _, a := range v.Assignments {
+					if ctr.ID != id || a.Resource != classes.ClaimResource {
+						continue
+					}
+					if a.Class != class || v.Device != device {
+						t.Errorf("the volume has %q on %q, want %q on %q", a.Class, v.Device, class, device)
+					}
+					return
+				}
+			}
+		}
+	}
+	if class != "" {
+		t.Errorf("the volume of %s is not reported", id)
+	}
+}
+
+func TestTheClassOfAClaimIsInForceBeforeTheFirstInstruction(t *testing.T) {
+	r := newVolumeRig(t)
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	id, err := r.create(t, r.podOf(t, "a", ""), onVdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wantPodLimits(t, id, "")
+	if err := r.StartContainer(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	r.wantPodLimits(t, id, fromClaim)
+	r.wantClaimed(t, id, "gold", "254:16")
+}
+
+func TestTheClassOfAClaimChangesWhileTheContainerRuns(t *testing.T) {
+	r := newVolumeRig(t)
+	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
+	r.wantPodLimits(t, id, "")
+
+	all := claimClasses()
+	r.setClaims(t, classes.Claims{Limits: all, Volumes: claim("gold")})
+	r.wantPodLimits(t, id, fromClaim)
+	r.wantClaimed(t, id, "gold", "254:16")
+
+	r.setClaims(t, classes.Claims{Limits: all, Volumes: claim("bronze")})
+	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "5000000", 1))
+	r.wantClaimed(t, id, "bronze", "254:16")
+
+	all["bronze"]["maxReadBps"] = 6_000_000
+	r.setClaims(t, classes.Claims{Limits: all, Volumes: claim("bronze")})
+	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "6000000", 1))
+
+	r.mustConfigure(t, strings.Replace(volumeFiles, "maxReadBps: 10M", "maxReadBps: 9M", 1))
+	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "6000000", 1))
+	r.wantClaimed(t, id, "bronze", "254:16")
+
+	r.setClaims(t, classes.Claims{})
+	r.wantClaimed(t, id, "", "")
+	r.node.Repair(t.Context())
+	r.wantPodLimits(t, id, "")
+	for _, resource := range r.node.Status().Resources {
+		if resource.Name == classes.ClaimResource {
+			t.Error("the resource of claims is still offered")
+		}
+	}
+}
+
+func TestAVolumeWithAnAnnotationAndAClaimHasTheLowerLimits(t *testing.T) {
+	r := newVolumeRig(t)
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	id := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
+	r.wantPodLimits(t, id, silverFirst)
+	r.wantClaimed(t, id, "gold", "254:16")
+
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("bronze")})
+	r.node.Repair(t.Context())
+	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "5000000", 1))
+
+	r.setClaims(t, classes.Claims{})
+	r.node.Repair(t.Context())
+	r.wantPodLimits(t, id, silver)
+	r.wantVolumes(t, id, "/data=silver on 254:16")
+}
+
+func TestLimitsOfAClaimAndAnAnnotationEndWithTheContainer(t *testing.T) {
+	r := newVolumeRig(t)
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	id := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
+	r.wantPodLimits(t, id, silverFirst)
+	r.mustStop(t, id)
+	r.node.Repair(t.Context())
+	r.wantPodLimits(t, id, "")
+}
+
+func TestAContainerStartsThoughTheClassOfItsClaimCannotBeEnforced(t *testing.T) {
+	r := newVolumeRig(t)
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	id := r.mustRunWith(t, r.podOf(t, "a", ""), onTmpfs)
+	r.wantClaimed(t, id, "", "")
+	refused := r.node.Refused()
+	if len(refused) != 1 || refused[0].Reason != "NoBlockDevice" || refused[0].Owner.Volume != "/data" {
+		t.Fatalf("refusals are %+v", refused)
+	}
+
+	r.host.Cgroups().AddFile("/proc/1001/mountinfo", onVdb+"\n")
+	r.node.Repair(t.Context())
+	r.wantPodLimits(t, id, fromClaim)
+	r.wantClaimed(t, id, "gold", "254:16")
+	if refused := r.node.Refused(); len(refused) > 0 {
+		t.Errorf("refusals are still %+v", refused)
+	}
+}
+
+func TestInvalidClassesOfClaimsChangeNothing(t *testing.T) {
+	r := newVolumeRig(t)
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
+	err := r.node.SetClaims(t.Context(), classes.Claims{Limits: map[string]map[string]uint64{"one": {"maxReadBps": 1}}, Volumes: claim("one")})
+	if !errors.Is(err, classes.ErrBadRequest) || !strings.Contains(err.Error(), `"1" is too small; the minimum is 2`) {
+		t.Errorf("the error is %v", err)
+	}
+	r.wantPodLimits(t, id, fromClaim)
+}
+
+func TestAClaimOfAMissingClassChangesNothing(t *testing.T) {
+	r := newVolumeRig(t)
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("lead")})
+	id := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
+	r.wantPodLimits(t, id, silver)
+}
+
+func TestTheClassOfAClaimNeedsNoClassFileWithVolumeClasses(t *testing.T) {
+	r := newVolumeRig(t)
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
+	r.mustConfigure(t, machineFiles)
+	r.wantPodLimits(t, id, fromClaim)
+	r.wantClaimed(t, id, "gold", "254:16")
+}

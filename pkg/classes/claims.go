@@ -1,0 +1,94 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package classes
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// ClaimResource is the resource of volume scope whose classes the VolumeAttributesClasses of PersistentVolumeClaims define. Class
+// files cannot define it.
+const ClaimResource = Domain + "/claim-io"
+
+// claimFile is the name of Claims in errors. It stands for a class file.
+const claimFile = "NodeQOSResources"
+
+// Claims has the classes that PersistentVolumeClaims request for volumes of this node.
+type Claims struct {
+	// Limits has the limits of each class, by the fields of the section volumeio of a class file.
+	Limits map[string]map[string]uint64
+	// Volumes has the volumes with claims. A volume occurs once.
+	Volumes []ClaimedVolume
+}
+
+// ClaimedVolume is a volume of a container for which a PersistentVolumeClaim requests a class.
+type ClaimedVolume struct {
+	Owner
+	// Claim is the namespace and name of the claim, e.g. "db/data-0".
+	Claim string
+	// Class is a class of ClaimResource.
+	Class string
+}
+
+// Resource returns the configuration of ClaimResource, or nil if there are no classes. The classes are parsed like a class file. The
+// error joins all problems. Each problem is a *FieldError.
+func (c Claims) Resource(kinds []Kind) (*ResourceConfig, error) {
+	if len(c.Limits) == 0 {
+		return nil, nil //nolint:nilnil // no classes are no resource
+	}
+
+	data, err := json.Marshal(map[string]any{"apiVersion": APIVersion, "kind": FileKind, "resources": []any{map[string]any{
+		"name": ClaimResource, "scope": VolumeScope, "volumeio": map[string]any{"classes": c.Limits},
+	}}})
+	if err != nil {
+		return nil, fmt.Errorf("encode the classes of claims: %w", err)
+	}
+	config, err := Parse([]File{{claimFile, data}}, kinds, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &config.Resources[0], nil
+}
+
+// WithClaims returns the catalog with the claims of volumes.
+func (c *Catalog) WithClaims(volumes []ClaimedVolume) *Catalog {
+	with := *c
+	with.claims = map[Owner][]ClaimedVolume{}
+	for _, volume := range volumes {
+		container := Owner{PodUID: volume.PodUID, Container: volume.Container}
+		with.claims[container] = append(with.claims[container], volume)
+	}
+	return &with
+}
+
+// ClaimOf returns the class that the claim of a volume requests, if the node can enforce this class. A claim does not keep a container
+// from starting, so the caller reports a class that cannot be enforced.
+func (c *Catalog) ClaimOf(volume Owner) (a Assignment, ok bool) {
+	offer, offered := c.Lookup(ClaimResource)
+	claims := c.claims[Owner{PodUID: volume.PodUID, Container: volume.Container}]
+	i := slices.IndexFunc(claims, func(v ClaimedVolume) bool { return v.Owner == volume })
+	if i < 0 || !offered {
+		return Assignment{}, false
+	}
+	a = Assignment{Resource: ClaimResource, Class: claims[i].Class, Source: SourceClaim, Key: claims[i].Claim}
+	return a, offer.check(a) == nil
+}
+
+// Volumes returns the volumes of a container for which its pod or a claim requests a class. Errors are *RequestError.
+func (c *Catalog) Volumes(container Holder) ([]Holder, error) {
+	volumes, err := Volumes(container)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, claimed := range c.claims[container.Owner()] {
+		known := slices.ContainsFunc(volumes, func(v Holder) bool { return v.Volume == claimed.Volume })
+		if _, ok := c.ClaimOf(claimed.Owner); ok && !known {
+			volumes = append(volumes, volumeOf(container, claimed.Volume))
+		}
+	}
+	return volumes, nil
+}
