@@ -17,6 +17,7 @@ func TestFlagsHaveTheDocumentedDefaults(t *testing.T) {
 		"kubeconfig":         "",
 		"publish":            "[device-plugin,node-object,pod-conditions,events,evictions]",
 		"follow-annotations": "false",
+		"follow-claims":      "false",
 		"grace":              "30s",
 		"metrics-address":    "127.0.0.1:9421",
 		"log-level":          "info",

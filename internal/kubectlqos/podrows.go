@@ -61,7 +61,18 @@ type podView struct {
 }
 
 func newPodView(pod *corev1.Pod, node *nodeqosv1alpha1.NodeQOSResources, offers []classes.Offer, now time.Time) *podView {
-	return &podView{pod: pod, node: node, offers: offers, catalog: classes.NewCatalog(offers), now: now}
+	return &podView{pod: pod, node: node, offers: offers, catalog: classes.NewCatalog(offers).WithClaims(claimsOf(node)), now: now}
+}
+
+func claimsOf(node *nodeqosv1alpha1.NodeQOSResources) (claims []classes.ClaimedVolume) {
+	if node == nil {
+		return nil
+	}
+	for _, v := range node.Spec.Volumes {
+		owner := classes.Owner{PodUID: v.PodUID, Container: v.Container, Volume: v.Path}
+		claims = append(claims, classes.ClaimedVolume{Owner: owner, Claim: v.Claim, Class: v.Class})
+	}
+	return claims
 }
 
 // podRows returns the rows of pods, sorted by namespace and name. If the user has no permission to read nodes, podRows
@@ -203,9 +214,9 @@ func (v *podView) rows() []podRow {
 	return rows
 }
 
-// volumeRows returns the rows of a container's volumes. A volume has a row if the pod requests a class for the volume.
+// volumeRows returns the rows of a container's volumes. A volume has a row if the pod or a claim requests a class for it.
 func (v *podView) volumeRows(c containerView) (rows []podRow) {
-	volumes, err := classes.Volumes(requestOf(v.offers, v.pod, c))
+	volumes, err := v.catalog.Volumes(requestOf(v.offers, v.pod, c))
 	var refused *classes.RequestError
 	if errors.As(err, &refused) {
 		row := v.refusedRow(c, refused.Resource, refused)
@@ -240,7 +251,7 @@ func (v *podView) rowsOf(c containerView) []podRow {
 		case v.offers[i].Scope != c.scope():
 		case concerned:
 			rows, refusalShown = append(rows, v.refusedRow(c, name, refused)), true
-		case v.node != nil || asks(want[name]):
+		case v.node != nil && c.volume == "" || asks(want[name]):
 			rows = append(rows, v.row(c, name, want[name]))
 		}
 	}

@@ -137,5 +137,6 @@ func classBehind(offers []classes.Offer, extended string) (resource, class strin
 }
 
 func asks(a *classes.Assignment) bool {
-	return a != nil && (a.Source == classes.SourceContainer || a.Source == classes.SourceAllocated || a.Source == classes.SourcePod)
+	return a != nil && (a.Source == classes.SourceContainer || a.Source == classes.SourceAllocated || a.Source == classes.SourcePod ||
+		a.Source == classes.SourceClaim)
 }

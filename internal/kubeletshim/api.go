@@ -101,9 +101,7 @@ func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 
 	var all []publisher
 	if a.options.publishes(NodeObject) {
-		all = append(all, nodeobject.New(a.cache, objects, client.CoreV1(), nodeobject.Options{
-			NodeName: a.options.NodeName, FollowsAnnotations: a.options.FollowAnnotations, Registry: a.registry, Log: a.log,
-		}))
+		all = append(all, nodeobject.New(a.cache, objects, client.CoreV1(), a.objectOptions()))
 	}
 	if a.options.usesPods() {
 		all = append(all, podstatus.New(a.cache, client, a.podOptions()))
@@ -114,6 +112,19 @@ func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 		}))
 	}
 	return all, nil
+}
+
+func (a *apiPublishers) objectOptions() nodeobject.Options {
+	options := nodeobject.Options{
+		NodeName: a.options.NodeName, FollowsAnnotations: a.options.FollowAnnotations, Registry: a.registry, Log: a.log,
+	}
+	if a.options.FollowClaims {
+		options.SetClaims = func(ctx context.Context, claims *qosv1alpha1.SetVolumeClaimsRequest) error {
+			_, err := a.client.SetVolumeClaims(ctx, claims)
+			return err
+		}
+	}
+	return options
 }
 
 func (a *apiPublishers) podOptions() podstatus.Options {

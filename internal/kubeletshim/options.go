@@ -36,6 +36,8 @@ type Options struct {
 
 	Publish           []string
 	FollowAnnotations bool
+	// FollowClaims makes the plugin enforce the classes of claims in the spec of the NodeQOSResources object.
+	FollowClaims bool
 	// Grace is how long the shim keeps the published capacity while the plugin is not ready.
 	Grace   time.Duration
 	Version string
@@ -59,6 +61,8 @@ func (o Options) Validate() error {
 	switch {
 	case len(o.Publish) == 0 && !o.FollowAnnotations:
 		return fmt.Errorf("--publish is empty; name at least one of %s", strings.Join(Publications(), ", "))
+	case o.FollowClaims && !o.publishes(NodeObject):
+		return fmt.Errorf("--follow-claims needs --publish=%s, because the state of the claims is part of the object", NodeObject)
 	case o.Grace < time.Second:
 		return fmt.Errorf("--grace %s is too short for a restart of the plugin; use at least 1s, usually 30s", o.Grace)
 	case o.NodeName == "" && o.usesAPI():

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
@@ -50,8 +51,10 @@ type Options struct {
 	// FollowsAnnotations is true if the shim follows changed annotations of running pods. The publisher writes this
 	// value to the status of the object.
 	FollowsAnnotations bool
-	Registry           prometheus.Registerer
-	Log                *slog.Logger
+	// SetClaims makes the plugin enforce the classes of claims. If it is nil, the publisher does not follow the spec of the object.
+	SetClaims func(ctx context.Context, claims *qosv1alpha1.SetVolumeClaimsRequest) error
+	Registry  prometheus.Registerer
+	Log       *slog.Logger
 }
 
 // Publisher reconciles the NodeQOSResources object of the node with the plugin's state. It writes the object if the
@@ -63,6 +66,7 @@ type Publisher struct {
 	// not write all their heartbeats at the same time.
 	heartbeat          time.Duration
 	followsAnnotations bool
+	setClaims          func(ctx context.Context, claims *qosv1alpha1.SetVolumeClaimsRequest) error
 
 	objects dynamic.ResourceInterface
 	nodes   corev1client.NodesGetter
@@ -78,6 +82,7 @@ type Publisher struct {
 	retry   kubeapi.Retry
 	owner   types.UID // UID of the Node when the Node was last read
 	applied applied
+	claims  followed
 }
 
 // New returns a publisher. It does no I/O and starts nothing.
@@ -85,10 +90,11 @@ func New(cache Cache, objects dynamic.Interface, nodes corev1client.NodesGetter,
 	return &Publisher{
 		cache: cache, node: options.NodeName, nodes: nodes, now: time.Now,
 		heartbeat: nodeqosv1alpha1.HeartbeatInterval - rand.N(heartbeatJitter), followsAnnotations: options.FollowsAnnotations,
-		objects:  objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)),
-		writes:   kubeapi.NewWrites(options.Registry),
-		log:      options.Log,
-		problems: problems{outcomes: kubeapi.OutcomeLog{What: "publish NodeQOSResources " + options.NodeName, Log: options.Log}},
+		setClaims: options.SetClaims,
+		objects:   objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)),
+		writes:    kubeapi.NewWrites(options.Registry),
+		log:       options.Log,
+		problems:  problems{outcomes: kubeapi.OutcomeLog{What: "publish NodeQOSResources " + options.NodeName, Log: options.Log}},
 	}
 }
 

@@ -4,6 +4,7 @@
 package nodeobject
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
@@ -30,20 +32,33 @@ type applied struct {
 	at      time.Time
 }
 
-// reconcile writes the object if the object's status differs from the desired status, or if a heartbeat is due. It
-// returns the time after which it must be called again; 0 means that it must be called at the next change.
+// reconcile makes the plugin follow the spec of the object, and publishes the status. It returns the time after which it must be
+// called again; 0 means that it must be called at the next change.
 func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err error) {
 	object := p.observed.get()
-	before, err := statusOf(object)
+	typed, err := typedOf(object)
 	if err != nil {
 		p.log.Warn("the NodeQOSResources object cannot be parsed, so it is overwritten", "name", p.node, "problem", err)
 	}
 	state, _ := p.cache.Get()
+
+	followErr := p.follow(ctx, typed, state)
+	next, err = p.publish(ctx, object, typed, state)
+	return next, cmp.Or(err, followErr)
+}
+
+// publish writes the object if the object's status differs from the desired status, or if a heartbeat is due. It returns the same time as
+// reconcile.
+func (p *Publisher) publish(
+	ctx context.Context, object *unstructured.Unstructured, typed nodeqosv1alpha1.NodeQOSResources, state nodecache.State,
+) (next time.Duration, err error) {
+	before := typed.Status
 	next = graceLeft(state, p.now())
 	desired, known := desiredStatus(state, before, p.now())
 	if !known {
 		return next, nil
 	}
+	p.setVolumes(&desired, typed, state)
 	desired.FollowsAnnotations, desired.LastHeartbeatTime = p.followsAnnotations, before.LastHeartbeatTime
 	next = pause.Shortest(next, p.untilHeartbeat(before))
 
@@ -63,9 +78,8 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err erro
 		if object, err = p.apply(ctx, p.identity()); err != nil {
 			return 0, err
 		}
-		if before, err = statusOf(object); err != nil {
-			before = nodeqosv1alpha1.NodeQOSResourcesStatus{}
-		}
+		typed, _ = typedOf(object) // an object that cannot be parsed counts as empty
+		before = typed.Status
 	}
 	if p.inSync(object, before, desired) {
 		return next, nil
@@ -147,15 +161,14 @@ func (p *Publisher) inSync(object *unstructured.Unstructured, before, desired no
 		p.applied.version == object.GetResourceVersion() && equality.Semantic.DeepEqual(p.applied.status, desired)
 }
 
-func statusOf(object *unstructured.Unstructured) (nodeqosv1alpha1.NodeQOSResourcesStatus, error) {
-	var typed nodeqosv1alpha1.NodeQOSResources
+func typedOf(object *unstructured.Unstructured) (typed nodeqosv1alpha1.NodeQOSResources, err error) {
 	if object == nil {
-		return typed.Status, nil
+		return typed, nil
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &typed); err != nil {
-		return nodeqosv1alpha1.NodeQOSResourcesStatus{}, err
+		return nodeqosv1alpha1.NodeQOSResources{}, err
 	}
-	return typed.Status, nil
+	return typed, nil
 }
 
 func owned(object *unstructured.Unstructured, uid types.UID) bool {

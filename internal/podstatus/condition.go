@@ -157,12 +157,21 @@ func (o *observed) effective() []string {
 }
 
 func describeVolume(volume *qosv1alpha1.VolumeAssignments) string {
+	var names []string
 	for _, a := range volume.GetQosResources() {
-		if a.GetClass() != "" {
-			return a.GetClass() + ", in force on " + cmp.Or(volume.GetDevice(), "unknown devices")
+		switch {
+		case a.GetClass() == "":
+		case a.GetSource() == qosv1alpha1.Source_SOURCE_CLAIM:
+			names = append(names, a.GetClass()+" of claim "+a.GetRequestedBy())
+		default:
+			names = append(names, a.GetClass())
 		}
 	}
-	return "not in force"
+
+	if len(names) == 0 {
+		return "not in force"
+	}
+	return strings.Join(names, " and ") + ", in force on " + cmp.Or(volume.GetDevice(), "unknown devices")
 }
 
 func describe(assignments []*qosv1alpha1.Assignment) string {

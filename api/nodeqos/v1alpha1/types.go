@@ -10,7 +10,7 @@ import (
 )
 
 // NodeQOSResources reports the QoS-class resources of a node, with the use and the holders of each class. The object has the name
-// of its node and is deleted with it. The shim on the node writes the status. The object configures nothing.
+// of its node and is deleted with it. The shim on the node writes the status. qos-storage writes the spec.
 //
 // +genclient
 // +genclient:nonNamespaced
@@ -30,6 +30,10 @@ type NodeQOSResources struct {
 	// Standard object's metadata. The name is the name of the node.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// What qos-storage requests of the node. Nothing else in the object configures the node.
+	// +optional
+	Spec NodeQOSResourcesSpec `json:"spec,omitzero"`
 
 	// The state of the node. It is written when it changes, and at least every five minutes.
 	// +optional
@@ -80,6 +84,19 @@ type NodeQOSResourcesStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// The volumes in the spec. Absent if the shim does not follow the spec.
+	// +optional
+	// +listType=map
+	// +listMapKey=podUID
+	// +listMapKey=container
+	// +listMapKey=path
+	// +kubebuilder:validation:MaxItems=1000
+	Volumes []VolumeStatus `json:"volumes,omitempty"`
+
+	// The generation of the object whose spec the volumes are of. Absent if the shim does not follow the spec.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// The class files that are in force.
 	// +optional

@@ -1,0 +1,123 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// NodeQOSResourcesSpec is what qos-storage requests of a node.
+type NodeQOSResourcesSpec struct {
+	// The classes that PersistentVolumeClaims request on this node, one for each VolumeAttributesClass.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=1000
+	VolumeClasses []VolumeClass `json:"volumeClasses,omitempty"`
+
+	// The volumes of the pods of this node for which a claim requests a class.
+	// +optional
+	// +listType=map
+	// +listMapKey=podUID
+	// +listMapKey=container
+	// +listMapKey=path
+	// +kubebuilder:validation:MaxItems=1000
+	Volumes []ClaimedVolume `json:"volumes,omitempty"`
+}
+
+// VolumeClass has the limits of a class. Absent limits are unlimited.
+type VolumeClass struct {
+	// Name of the VolumeAttributesClass.
+	// +required
+	Name string `json:"name"`
+
+	// Bytes a second that a pod may read from a volume.
+	// +optional
+	// +kubebuilder:validation:Minimum=2
+	MaxReadBps int64 `json:"maxReadBps,omitempty"`
+
+	// Bytes a second that a pod may write to a volume.
+	// +optional
+	// +kubebuilder:validation:Minimum=2
+	MaxWriteBps int64 `json:"maxWriteBps,omitempty"`
+
+	// Reads a second.
+	// +optional
+	// +kubebuilder:validation:Minimum=2
+	MaxReadIops int64 `json:"maxReadIops,omitempty"`
+
+	// Writes a second.
+	// +optional
+	// +kubebuilder:validation:Minimum=2
+	MaxWriteIops int64 `json:"maxWriteIops,omitempty"`
+}
+
+// ClaimedVolume is a volume of a container for which a claim requests a class.
+type ClaimedVolume struct {
+	// UID of the pod.
+	// +required
+	PodUID string `json:"podUID"`
+
+	// Name of the container.
+	// +required
+	Container string `json:"container"`
+
+	// Path of the volume in the container.
+	// +required
+	Path string `json:"path"`
+
+	// Namespace and name of the PersistentVolumeClaim, e.g. "db/data-0".
+	// +required
+	Claim string `json:"claim"`
+
+	// Name of a class in volumeClasses.
+	// +required
+	Class string `json:"class"`
+}
+
+// VolumeState is whether the limits of a volume are in force.
+type VolumeState string
+
+// The states of a volume.
+const (
+	// VolumeInForce means that the kernel has the limits, or lower ones that another class requires.
+	VolumeInForce VolumeState = "InForce"
+	// VolumeNotEnforced means that the limits are not in force.
+	VolumeNotEnforced VolumeState = "NotEnforced"
+)
+
+// Reasons of VolumeNotEnforced. If the plugin refused the class, the reason is that of the plugin, e.g. "SharedDisk".
+const (
+	// ReasonNotRunning means that the container does not run yet, or that the plugin has not reported it yet.
+	ReasonNotRunning = "NotRunning"
+	// ReasonInvalidClasses means that the plugin refused all classes of the spec.
+	ReasonInvalidClasses = "InvalidClasses"
+)
+
+// VolumeStatus is the state of a volume of the spec.
+type VolumeStatus struct {
+	ClaimedVolume `json:",inline"`
+
+	// InForce or NotEnforced.
+	// +required
+	// +kubebuilder:validation:Enum=InForce;NotEnforced
+	State VolumeState `json:"state"`
+
+	// Numbers of the devices that have the limits, e.g. "253:3".
+	// +optional
+	Device string `json:"device,omitempty"`
+
+	// When the limits were put in force; absent when that is unknown.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+
+	// The reason why the limits are not in force, for programs, in CamelCase, e.g. "SharedDisk".
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
+	// The reason for people, with the remedy.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// StorageFieldManager is the field manager of qos-storage.
+const StorageFieldManager = "qos-storage"

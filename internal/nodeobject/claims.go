@@ -1,0 +1,158 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeobject
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// claimsTimeout is the maximum duration of one call of SetClaims. It is shorter than reconcileTimeout.
+const claimsTimeout = 20 * time.Second
+
+// followed is the spec that the plugin follows.
+type followed struct {
+	// uid and generation are those of the object. started is when the plugin started, because it loses the claims when it restarts.
+	uid        string
+	generation int64
+	started    time.Time
+	// invalid is the error of the plugin if it refused the spec.
+	invalid string
+}
+
+// follow sends the spec to the plugin if the plugin does not follow it yet.
+func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) error {
+	wanted := followed{string(object.UID), object.Generation, state.Status.GetPlugin().GetStartedAt().AsTime(), p.claims.invalid}
+	if p.setClaims == nil || object.UID == "" || !state.Ready() || wanted == p.claims {
+		return nil
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, claimsTimeout)
+	defer cancel()
+	err := p.setClaims(ctx, claimsOf(object.Spec))
+	switch wanted.invalid = ""; grpcstatus.Code(err) {
+	case codes.OK:
+	case codes.InvalidArgument:
+		wanted.invalid = cut(grpcstatus.Convert(err).Message(), longestMessage)
+		p.log.Warn("the plugin refuses the spec of the NodeQOSResources object", "name", p.node, "problem", wanted.invalid)
+	default:
+		return fmt.Errorf("apply the spec of NodeQOSResources %s to the node: %w", p.node, err)
+	}
+	p.claims = wanted
+	return nil
+}
+
+func claimsOf(spec nodeqosv1alpha1.NodeQOSResourcesSpec) *qosv1alpha1.SetVolumeClaimsRequest {
+	request := &qosv1alpha1.SetVolumeClaimsRequest{}
+	for _, class := range spec.VolumeClasses {
+		request.Classes = append(request.Classes, &qosv1alpha1.VolumeClass{
+			Name: class.Name, MaxReadBps: unsigned(class.MaxReadBps), MaxWriteBps: unsigned(class.MaxWriteBps),
+			MaxReadIops: unsigned(class.MaxReadIops), MaxWriteIops: unsigned(class.MaxWriteIops),
+		})
+	}
+	for _, v := range spec.Volumes {
+		request.Volumes = append(request.Volumes, &qosv1alpha1.ClaimedVolume{
+			PodUid: v.PodUID, Container: v.Container, Path: v.Path, Claim: v.Claim, Class: v.Class,
+		})
+	}
+	return request
+}
+
+func unsigned(limit int64) uint64 { return uint64(min(max(limit, 0), math.MaxInt64)) }
+
+// setVolumes sets the fields of a status that report on the spec which the plugin follows. While it follows another one, they keep their
+// values.
+func (p *Publisher) setVolumes(desired *nodeqosv1alpha1.NodeQOSResourcesStatus, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) {
+	switch {
+	case p.setClaims == nil:
+		desired.Volumes, desired.ObservedGeneration = nil, 0
+		return
+	case p.claims.generation != object.Generation || p.claims.uid != string(object.UID):
+		desired.Volumes, desired.ObservedGeneration = object.Status.Volumes, object.Status.ObservedGeneration
+		return
+	}
+
+	since := map[nodeqosv1alpha1.VolumeStatus]nodeqosv1alpha1.VolumeStatus{}
+	for _, before := range object.Status.Volumes {
+		since[withoutSince(before)] = before
+	}
+	desired.Volumes, desired.ObservedGeneration = nil, object.Generation
+	for _, volume := range object.Spec.Volumes {
+		now := p.volume(volume, state)
+		if now.Since == nil {
+			now.Since = since[now].Since // a restart of the plugin loses it
+		}
+		desired.Volumes = append(desired.Volumes, now)
+	}
+}
+
+func withoutSince(v nodeqosv1alpha1.VolumeStatus) nodeqosv1alpha1.VolumeStatus {
+	v.Since = nil
+	return v
+}
+
+// volume returns the state of a volume of the spec.
+func (p *Publisher) volume(claimed nodeqosv1alpha1.ClaimedVolume, state nodecache.State) nodeqosv1alpha1.VolumeStatus {
+	s := nodeqosv1alpha1.VolumeStatus{ClaimedVolume: claimed, State: nodeqosv1alpha1.VolumeNotEnforced}
+	if v := volumeInForce(claimed, state.Assignments); v != nil && p.claims.invalid == "" {
+		s.State, s.Device = nodeqosv1alpha1.VolumeInForce, v.GetDevice()
+		if v.GetInForceSince() != nil {
+			s.Since = new(seconds(v.GetInForceSince().AsTime()))
+		}
+		return s
+	}
+
+	s.Reason, s.Message = nodeqosv1alpha1.ReasonNotRunning, "the container does not run"
+	for _, r := range state.Status.GetUnavailableResources() {
+		if r.GetName() == classes.ClaimResource {
+			s.Reason, s.Message = r.GetReason(), r.GetMessage()
+		}
+	}
+	for _, r := range state.Assignments.GetRefusals() {
+		if r.GetPodUid() == claimed.PodUID && r.GetContainer() == claimed.Container && (r.GetVolume() == claimed.Path || r.GetVolume() == "") {
+			s.Reason, s.Message = r.GetReason(), r.GetMessage()
+		}
+	}
+	if p.claims.invalid != "" {
+		s.Reason, s.Message = nodeqosv1alpha1.ReasonInvalidClasses, p.claims.invalid
+	}
+	s.Message = cut(s.Message, longestMessage)
+	return s
+}
+
+// volumeInForce returns the volume if it has the class of its claim, and nil otherwise.
+func volumeInForce(claimed nodeqosv1alpha1.ClaimedVolume, assignments *qosv1alpha1.ListAssignmentsResponse) *qosv1alpha1.VolumeAssignments {
+	for _, pod := range assignments.GetPods() {
+		if pod.GetUid() != claimed.PodUID {
+			continue
+		}
+		for _, c := range pod.GetContainers() {
+			for _, v := range c.GetVolumes() {
+				if c.GetName() == claimed.Container && v.GetPath() == claimed.Path && v.GetDevice() != "" && hasClass(v, claimed.Class) {
+					return v
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func hasClass(v *qosv1alpha1.VolumeAssignments, class string) bool {
+	for _, a := range v.GetQosResources() {
+		if a.GetName() == classes.ClaimResource {
+			return a.GetClass() == class
+		}
+	}
+	return false
+}

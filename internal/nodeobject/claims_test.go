@@ -1,0 +1,202 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package nodeobject_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
+)
+
+// plugin stands in for the plugin that gets claims.
+type plugin struct {
+	mu  sync.Mutex // guards all below
+	got []*qosv1alpha1.SetVolumeClaimsRequest
+	err error
+}
+
+func (p *plugin) set(_ context.Context, claims *qosv1alpha1.SetVolumeClaimsRequest) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.got = append(p.got, claims)
+	return p.err
+}
+
+func (p *plugin) follow(o *nodeobject.Options) { o.SetClaims = p.set }
+
+// take returns the claims since the last call.
+func (p *plugin) take() []*qosv1alpha1.SetVolumeClaimsRequest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer func() { p.got = nil }()
+	return p.got
+}
+
+// setSpec writes a spec with one volume as qos-storage does.
+func (a *api) setSpec(class string, generation int) {
+	a.put(func(o object) object {
+		o["metadata"].(map[string]any)["generation"] = generation
+		o["metadata"].(map[string]any)["uid"] = "uid-of-object"
+		o["spec"] = map[string]any{
+			"volumeClasses": []any{map[string]any{"name": class, "maxReadBps": 500}},
+			"volumes":       []any{map[string]any{"podUID": "u", "container": "main", "path": "/data", "claim": "db/data-0", "class": class}},
+		}
+		return o
+	})
+}
+
+// withClaim is a ready plugin whose only volume has a class by its claim, if device is not empty.
+func withClaim(class, device string) nodecache.State {
+	state := ready(0)
+	volume := &qosv1alpha1.VolumeAssignments{Path: "/data", Device: device, QosResources: []*qosv1alpha1.Assignment{
+		{Name: "qos.noderesource.dev/claim-io", Class: class, Source: qosv1alpha1.Source_SOURCE_CLAIM, RequestedBy: "db/data-0"},
+	}}
+	state.Assignments = &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{
+		{Uid: "u", Namespace: "db", Name: "db-0", Containers: []*qosv1alpha1.ContainerAssignments{{Name: "main", Volumes: []*qosv1alpha1.VolumeAssignments{volume}}}},
+	}}
+	return state
+}
+
+// expectVolume checks the only volume of the status, and the generation of its spec.
+func (r *rig) expectVolume(t *testing.T, want nodeqosv1alpha1.VolumeStatus, generation int64) {
+	t.Helper()
+	want.PodUID, want.Container, want.Path, want.Claim = "u", "main", "/data", "db/data-0"
+	s := r.published(t).Status
+	if diff := cmp.Diff([]nodeqosv1alpha1.VolumeStatus{want}, s.Volumes); diff != "" || s.ObservedGeneration != generation {
+		t.Errorf("volumes of generation %d, want %d (-want +got):\n%s", s.ObservedGeneration, generation, diff)
+	}
+}
+
+func inForce(class string) nodeqosv1alpha1.VolumeStatus {
+	return nodeqosv1alpha1.VolumeStatus{
+		ClaimedVolume: nodeqosv1alpha1.ClaimedVolume{Class: class}, State: nodeqosv1alpha1.VolumeInForce, Device: "253:3",
+	}
+}
+
+func notEnforced(class, reason, message string) nodeqosv1alpha1.VolumeStatus {
+	return nodeqosv1alpha1.VolumeStatus{
+		ClaimedVolume: nodeqosv1alpha1.ClaimedVolume{Class: class}, State: nodeqosv1alpha1.VolumeNotEnforced, Reason: reason, Message: message,
+	}
+}
+
+func TestThePluginFollowsTheSpec(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plugin{}
+		r := start(t, serve(t, "uid-1"), ready(0), p.follow)
+		pass(time.Minute)
+		p.take()
+
+		r.setSpec("gold", 2)
+		pass(time.Minute)
+		want := []*qosv1alpha1.SetVolumeClaimsRequest{{
+			Classes: []*qosv1alpha1.VolumeClass{{Name: "gold", MaxReadBps: 500}},
+			Volumes: []*qosv1alpha1.ClaimedVolume{{PodUid: "u", Container: "main", Path: "/data", Claim: "db/data-0", Class: "gold"}},
+		}}
+		if diff := cmp.Diff(want, p.take(), protocmp.Transform()); diff != "" {
+			t.Errorf("the plugin got (-want +got):\n%s", diff)
+		}
+		r.expectVolume(t, notEnforced("gold", "NotRunning", "the container does not run"), 2)
+
+		r.plugin.Set(withClaim("gold", "253:3"))
+		pass(time.Minute)
+		r.expectVolume(t, inForce("gold"), 2)
+		if got := p.take(); len(got) != 1 { // the plugin of this state is another process
+			t.Errorf("after a restart the plugin got %v", got)
+		}
+		pass(time.Hour)
+		if got := p.take(); len(got) > 0 {
+			t.Errorf("without a change the plugin got %v", got)
+		}
+	})
+}
+
+func TestAVolumeIsReportedInForceOnlyWithTheClassOfTheSpec(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plugin{}
+		r := start(t, serve(t, "uid-1"), withClaim("gold", "253:3"), p.follow)
+		pass(time.Minute)
+		r.setSpec("gold", 2)
+		pass(time.Minute)
+		r.expectVolume(t, inForce("gold"), 2)
+
+		p.mu.Lock()
+		p.err = status.Error(codes.Unavailable, "the plugin ends")
+		p.mu.Unlock()
+		r.setSpec("silver", 3)
+		pass(time.Minute)
+		r.expectVolume(t, inForce("gold"), 2)
+
+		p.mu.Lock()
+		p.err = nil
+		p.mu.Unlock()
+		pass(5 * time.Minute)
+		r.expectVolume(t, notEnforced("silver", "NotRunning", "the container does not run"), 3)
+	})
+}
+
+func TestTheReasonWhyAVolumeIsNotEnforcedIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plugin{}
+		r := start(t, serve(t, "uid-1"), ready(0), p.follow)
+		pass(time.Minute)
+		r.setSpec("gold", 2)
+		state := withClaim("", "")
+		state.Assignments.Refusals = []*qosv1alpha1.Refusal{
+			{PodUid: "u", Container: "main", Volume: "/other", Reason: "NoBlockDevice", Message: "tmpfs"},
+			{PodUid: "u", Container: "main", Volume: "/data", Reason: "SharedDisk", Message: "the disk of the volume is shared", LastTime: timestamppb.Now()},
+		}
+		r.plugin.Set(state)
+		pass(time.Minute)
+		r.expectVolume(t, notEnforced("gold", "SharedDisk", "the disk of the volume is shared"), 2)
+
+		state = withClaim("gold", "253:3")
+		state.Status.UnavailableResources = []*qosv1alpha1.UnavailableResource{
+			{Name: "qos.noderesource.dev/claim-io", Reason: "NoHierarchyInV1", Message: "use cgroup v2"},
+		}
+		state.Assignments.Pods = nil
+		r.plugin.Set(state)
+		pass(time.Minute)
+		r.expectVolume(t, notEnforced("gold", "NoHierarchyInV1", "use cgroup v2"), 2)
+	})
+}
+
+func TestClassesThatThePluginRefusesAreReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plugin{err: status.Error(codes.InvalidArgument, `"1" is too small`)}
+		r := start(t, serve(t, "uid-1"), withClaim("gold", "253:3"), p.follow)
+		pass(time.Minute)
+		r.setSpec("gold", 2)
+		p.take()
+		pass(time.Hour)
+		r.expectVolume(t, notEnforced("gold", "InvalidClasses", `"1" is too small`), 2)
+		if got := p.take(); len(got) != 1 {
+			t.Errorf("the plugin got the same spec %d times", len(got))
+		}
+	})
+}
+
+func TestWithoutTheFlagTheSpecHasNoEffect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, serve(t, "uid-1"), withClaim("gold", "253:3"))
+		pass(time.Minute)
+		r.setSpec("gold", 2)
+		pass(time.Minute)
+		if s := r.published(t).Status; s.Volumes != nil || s.ObservedGeneration != 0 {
+			t.Errorf("the status has %+v", s)
+		}
+	})
+}
