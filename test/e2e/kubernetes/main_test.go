@@ -148,7 +148,9 @@ func prepare(dir string) error {
 		}
 	}
 	version := "-X main.version=v0.0.0-e2e"
-	for _, program := range []string{"./cmd/qos-nri-plugin", "./cmd/qos-kubelet-shim", "./cmd/kubectl-qos", "./test/e2e/workload", "./test/e2e/agent"} {
+	for _, program := range []string{
+		"./cmd/qos-nri-plugin", "./cmd/qos-kubelet-shim", "./cmd/qos-storage", "./cmd/kubectl-qos", "./test/e2e/workload", "./test/e2e/agent",
+	} {
 		// As for the image, so that packages are compiled once.
 		build := exec.Command("go", "build", "-trimpath", "-ldflags", version, "-o", bin+"/", program)
 		build.Dir = "../../.."

@@ -69,6 +69,7 @@ func TestVirtualNodeIntel(t *testing.T) {
 		{"kubectl qos set moves a running container", func(t *testing.T) { setMoves(t, n) }},
 		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, `"50%"`, "50") }},
 		{"a pod as a whole has a class", func(t *testing.T) { podHasAClass(t, n) }},
+		{"volumes follow their claims", func(t *testing.T) { volumesFollowClaims(t, n, v) }},
 		{"policies turn annotations into resources", func(t *testing.T) { annotationsBecomeResources(t, n) }},
 		{"restarts leave pods in their classes", func(t *testing.T) { restartsOfVirtual(t, n, d) }},
 		{"after a reboot pods come back in their classes", func(t *testing.T) { reboots(t, n, v, d) }},
@@ -135,6 +136,10 @@ kind: Kustomization
 resources: [%s]
 configMapGenerator:
 - {name: qos-classes, namespace: qos-system, behavior: replace, files: [classes.yaml]}
+patches:
+- target: {kind: DaemonSet, name: qos-publisher}
+  patch: |
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --follow-claims}
 `
 
 // installVirtual installs the DaemonSets with the class file of a VM.

@@ -1,0 +1,54 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command qos-storage gives volumes the limits of the VolumeAttributesClasses of their claims.
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/internal/storage"
+)
+
+// version is set by the linker for releases (-X main.version=v0.1.0).
+var version string
+
+func main() { os.Exit(program.Main(newRootCommand())) }
+
+func newRootCommand() *cobra.Command {
+	options := storage.Options{MetricsAddress: "127.0.0.1:9422", Version: program.Version(version)}
+	var logging program.LogOptions
+	root := &cobra.Command{
+		Use:   "qos-storage",
+		Short: "Give volumes the limits of the VolumeAttributesClasses of their claims",
+		Long: `qos-storage reads pods, claims, volumes and VolumeAttributesClasses. It writes the limits of the volumes of each node to the
+NodeQOSResources object of the node. There, qos-kubelet-shim with --follow-claims and qos-nri-plugin enforce the limits, also on
+running pods. Several replicas elect a leader.`,
+		Args: program.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := logging.Logger(cmd.ErrOrStderr())
+			if err == nil {
+				err = options.Validate()
+			}
+			if err != nil {
+				return program.UsageError(cmd, err)
+			}
+			klog.SetSlogLogger(log) // the log of client-go
+			return storage.Run(cmd.Context(), options, log)
+		},
+	}
+	flags := root.Flags()
+	flags.StringVar(&options.Kubeconfig, "kubeconfig", options.Kubeconfig, "kubeconfig file for the Kubernetes API; empty for the pod's service account")
+	flags.StringVar(&options.Namespace, "namespace", options.Namespace, "namespace of the Lease of the leader election")
+	flags.StringSliceVar(&options.Drivers, "drivers", options.Drivers,
+		"CSI drivers whose volumes get limits, separated by commas; "+storage.LocalDriver+" is the driver of local volumes")
+	flags.StringVar(&options.MetricsAddress, "metrics-address", options.MetricsAddress,
+		"address that serves /metrics, /healthz and /readyz; empty for none")
+	logging.AddFlags(flags)
+	root.AddCommand(program.NewVersionCommand("qos-storage", version))
+	return root
+}

@@ -1,0 +1,273 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+)
+
+const (
+	// debounce is the delay between a change and the write, so that one write covers several related changes.
+	debounce = 200 * time.Millisecond
+	// writeTimeout is the maximum duration of one write.
+	writeTimeout = 30 * time.Second
+)
+
+// These are the names of the indexes of pods.
+const (
+	byNode  = "node"
+	byClaim = "claim"
+)
+
+// controller keeps the spec of all NodeQOSResources objects up to date.
+type controller struct {
+	objects objects
+	pods    cache.SharedIndexInformer
+	nodes   cache.SharedIndexInformer
+	// informers has all informers, with pods and nodes.
+	informers []cache.SharedIndexInformer
+	queue     workqueue.TypedRateLimitingInterface[string] // its keys are names of nodes
+	writer    dynamic.ResourceInterface
+	recorder  events.EventRecorder
+	log       *slog.Logger
+
+	// reported has the problem of each claim that was reported last. Only the worker uses it.
+	reported map[types.UID]string
+}
+
+// newController returns a controller. It starts nothing.
+func newController(
+	client kubernetes.Interface, nodes dynamic.Interface, recorder events.EventRecorder, drivers []string, log *slog.Logger,
+) (*controller, error) {
+	typed := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
+	core, storage := typed.Core().V1(), typed.Storage().V1()
+	resource := nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)
+	c := &controller{
+		objects: objects{
+			claims: core.PersistentVolumeClaims().Lister(), volumes: core.PersistentVolumes().Lister(),
+			classes: storage.VolumeAttributesClasses().Lister(), storageClasses: storage.StorageClasses().Lister(), drivers: drivers,
+		},
+		pods:     core.Pods().Informer(),
+		nodes:    dynamicinformer.NewDynamicSharedInformerFactory(nodes, 0).ForResource(resource).Informer(),
+		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
+		writer:   nodes.Resource(resource),
+		recorder: recorder, log: log, reported: map[types.UID]string{},
+	}
+
+	if err := c.pods.AddIndexers(cache.Indexers{byNode: nodeIndex, byClaim: claimIndex}); err != nil {
+		return nil, fmt.Errorf("index pods: %w", err)
+	}
+	err := c.watch(map[cache.SharedIndexInformer]func(object any){
+		c.pods: c.enqueuePod, c.nodes: c.enqueueNode, core.PersistentVolumeClaims().Informer(): c.enqueueClaim,
+		core.PersistentVolumes().Informer(): c.enqueueAll, storage.VolumeAttributesClasses().Informer(): c.enqueueAll,
+		storage.StorageClasses().Informer(): c.enqueueAll,
+	})
+	return c, err
+}
+
+func (c *controller) watch(handlers map[cache.SharedIndexInformer]func(object any)) error {
+	for informer, enqueue := range handlers {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    enqueue,
+			UpdateFunc: func(_, now any) { enqueue(now) },
+			DeleteFunc: func(object any) {
+				if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+					object = unknown.Obj
+				}
+				enqueue(object)
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("watch: %w", err)
+		}
+		c.informers = append(c.informers, informer)
+	}
+	return nil
+}
+
+// trim removes what the controller does not read, to save memory.
+func trim(object any) (any, error) {
+	accessor, ok := object.(metav1.Object)
+	if !ok {
+		return object, nil
+	}
+	accessor.SetManagedFields(nil)
+
+	if pod, ok := object.(*corev1.Pod); ok {
+		kept := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion}}
+		kept.Spec.NodeName, kept.Spec.Volumes, kept.Status.Phase = pod.Spec.NodeName, pod.Spec.Volumes, pod.Status.Phase
+		kept.Spec.InitContainers, kept.Spec.Containers = mountsOnly(pod.Spec.InitContainers), mountsOnly(pod.Spec.Containers)
+		return kept, nil
+	}
+	return object, nil
+}
+
+func mountsOnly(containers []corev1.Container) []corev1.Container {
+	kept := make([]corev1.Container, len(containers))
+	for i := range containers {
+		kept[i] = corev1.Container{Name: containers[i].Name, VolumeMounts: containers[i].VolumeMounts}
+	}
+	return kept
+}
+
+func nodeIndex(object any) ([]string, error) {
+	if pod, ok := object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
+		return []string{pod.Spec.NodeName}, nil
+	}
+	return nil, nil
+}
+
+func claimIndex(object any) (keys []string, err error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return nil, nil
+	}
+	for i := range pod.Spec.Volumes {
+		if name := claimNameOf(pod, &pod.Spec.Volumes[i]); name != "" {
+			keys = append(keys, pod.Namespace+"/"+name)
+		}
+	}
+	return keys, nil
+}
+
+func (c *controller) enqueuePod(object any) {
+	pod, ok := object.(*corev1.Pod)
+	claims, _ := claimIndex(object)
+	if ok && pod.Spec.NodeName != "" && len(claims) > 0 {
+		c.queue.AddAfter(pod.Spec.NodeName, debounce)
+	}
+}
+
+func (c *controller) enqueueNode(object any) {
+	if node, ok := object.(metav1.Object); ok {
+		c.queue.AddAfter(node.GetName(), debounce)
+	}
+}
+
+func (c *controller) enqueueClaim(object any) {
+	claim, ok := object.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return
+	}
+	pods, _ := c.pods.GetIndexer().ByIndex(byClaim, claim.Namespace+"/"+claim.Name) // the index exists
+	for _, pod := range pods {
+		c.enqueuePod(pod)
+	}
+}
+
+func (c *controller) enqueueAll(any) {
+	for _, name := range c.nodes.GetStore().ListKeys() {
+		c.queue.AddAfter(name, debounce)
+	}
+}
+
+// run writes until ctx ends.
+func (c *controller) run(ctx context.Context) {
+	var synced []cache.InformerSynced
+	for _, informer := range c.informers {
+		go informer.RunWithContext(ctx) // ends with ctx
+		synced = append(synced, informer.HasSynced)
+	}
+	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+		return
+	}
+	go func() { <-ctx.Done(); c.queue.ShutDown() }() // ends the loop below
+
+	for {
+		node, ended := c.queue.Get()
+		if ended {
+			return
+		}
+		if err := c.reconcile(ctx, node); err != nil && ctx.Err() == nil {
+			c.log.Warn("cannot write the limits of volumes; retrying", "node", node, "problem", err)
+			c.queue.AddRateLimited(node)
+		} else {
+			c.queue.Forget(node)
+		}
+		c.queue.Done(node)
+	}
+}
+
+// reconcile writes the spec of a node's object if it differs. The shim of the node creates the object.
+func (c *controller) reconcile(ctx context.Context, node string) error {
+	object, exists, err := c.nodes.GetStore().GetByKey(node)
+	if err != nil || !exists {
+		return err
+	}
+	stored, err := c.pods.GetIndexer().ByIndex(byNode, node)
+	if err != nil {
+		return err
+	}
+	pods := make([]*corev1.Pod, 0, len(stored))
+	for _, one := range stored {
+		if pod, ok := one.(*corev1.Pod); ok {
+			pods = append(pods, pod)
+		}
+	}
+
+	spec, problems := c.objects.specOf(pods)
+	c.report(problems)
+	if has, err := specIn(object); err == nil && equality.Semantic.DeepEqual(has, spec) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	return c.write(ctx, node, spec)
+}
+
+func specIn(object any) (nodeqosv1alpha1.NodeQOSResourcesSpec, error) {
+	var typed nodeqosv1alpha1.NodeQOSResources
+	content, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return typed.Spec, fmt.Errorf("a %T is no NodeQOSResources", object)
+	}
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, &typed)
+	return typed.Spec, err
+}
+
+func (c *controller) write(ctx context.Context, node string, spec nodeqosv1alpha1.NodeQOSResourcesSpec) error {
+	object := nodeqosv1alpha1.NodeQOSResources{Spec: spec}
+	object.APIVersion, object.Kind, object.Name = nodeqosv1alpha1.GroupVersion.String(), nodeqosv1alpha1.Kind, node
+	patch, err := json.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("encode NodeQOSResources %s: %w", node, err)
+	}
+
+	options := metav1.PatchOptions{FieldManager: nodeqosv1alpha1.StorageFieldManager, Force: new(true)}
+	if _, err := c.writer.Patch(ctx, node, types.ApplyPatchType, patch, options); err != nil {
+		return fmt.Errorf("apply NodeQOSResources %s: %w", node, err)
+	}
+	c.log.Info("limits of volumes written", "node", node, "volumes", len(spec.Volumes), "classes", len(spec.VolumeClasses))
+	return nil
+}
+
+// report creates an event on each claim whose problem is new.
+func (c *controller) report(problems []problem) {
+	for _, p := range problems {
+		if message := p.err.Error(); c.reported[p.claim.UID] != message {
+			c.reported[p.claim.UID] = message
+			c.recorder.Eventf(p.claim, nil, corev1.EventTypeWarning, "VolumeAttributesClassNotEnforced", "Limit", "%s", message)
+		}
+	}
+}

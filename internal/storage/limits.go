@@ -1,0 +1,77 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package storage writes to the NodeQOSResources objects which limits the volumes of each node get from the
+// VolumeAttributesClasses of their claims.
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// These are the parameters of a VolumeAttributesClass. A limit applies to reads and to writes, each on its own.
+const (
+	// parameterIOPS has operations a second.
+	parameterIOPS = "iops"
+	// parameterThroughput has bytes a second.
+	parameterThroughput = "throughput"
+)
+
+// minLimit is the smallest limit that the kernel accepts in cgroup v2 (block/blk-throttle.c, tg_set_limit).
+const minLimit = 2
+
+// limitsOf returns the limits of a VolumeAttributesClass. The error joins all problems of its parameters.
+func limitsOf(class *storagev1.VolumeAttributesClass) (nodeqosv1alpha1.VolumeClass, error) {
+	limits := nodeqosv1alpha1.VolumeClass{Name: class.Name}
+	var errs []error
+	if err := classes.ValidateClassName(class.Name); err != nil {
+		errs = append(errs, fmt.Errorf("its name %w", err))
+	}
+
+	for _, key := range slices.Sorted(maps.Keys(class.Parameters)) {
+		var err error
+		switch value := class.Parameters[key]; key {
+		case parameterIOPS:
+			limits.MaxReadIops, err = parse(key, value, math.MaxUint32-1)
+			limits.MaxWriteIops = limits.MaxReadIops
+		case parameterThroughput:
+			limits.MaxReadBps, err = parse(key, value, math.MaxInt64-1)
+			limits.MaxWriteBps = limits.MaxReadBps
+		default:
+			err = fmt.Errorf("parameter %q is unknown; the parameters are %s and %s", key, parameterIOPS, parameterThroughput)
+		}
+		errs = append(errs, err)
+	}
+	if len(class.Parameters) == 0 {
+		errs = append(errs, fmt.Errorf("it sets no limit; set at least one of the parameters %s and %s", parameterIOPS, parameterThroughput))
+	}
+
+	if err := errors.Join(errs...); err != nil {
+		return nodeqosv1alpha1.VolumeClass{}, fmt.Errorf("VolumeAttributesClass %q cannot be enforced: %w", class.Name, oneLine{err})
+	}
+	return limits, nil
+}
+
+// parse reads a Kubernetes quantity and rounds it up to a whole number.
+func parse(key, text string, most int64) (int64, error) {
+	quantity, err := resource.ParseQuantity(text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("parameter %s: %q is not a quantity; write one like 500, 10M or 64Ki", key, text)
+	case quantity.CmpInt64(minLimit) < 0:
+		return 0, fmt.Errorf("parameter %s: %q is too small; the minimum is %d", key, text, minLimit)
+	case quantity.CmpInt64(most) > 0:
+		return 0, fmt.Errorf("parameter %s: %q is too large; the maximum is %d", key, text, most)
+	}
+	return quantity.Value(), nil
+}

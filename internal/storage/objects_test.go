@@ -1,0 +1,175 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/yaml"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+)
+
+// manifests are a pod db whose container main has the claim data.
+const manifests = `kind: Pod
+metadata: {name: db, namespace: a, uid: u1}
+spec:
+  volumes:
+  - {name: data, persistentVolumeClaim: {claimName: data}}
+  - {name: tmp, emptyDir: {}}
+  initContainers: [{name: setup, volumeMounts: [{name: data, mountPath: /init/}]}]
+  containers:
+  - {name: main, volumeMounts: [{name: tmp, mountPath: /tmp}, {name: data, mountPath: /data, subPath: x}]}
+  - {name: other}
+---
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: a}
+spec: {volumeName: pv-1, volumeAttributesClassName: silver, storageClassName: fast}
+---
+kind: PersistentVolume
+metadata: {name: pv-1}
+spec: {csi: {driver: topolvm.io}}
+---
+kind: VolumeAttributesClass
+metadata: {name: silver}
+driverName: topolvm.io
+parameters: {iops: "500"}
+---
+kind: VolumeAttributesClass
+metadata: {name: gold}
+driverName: topolvm.io
+parameters: {iops: "1000"}
+---
+kind: VolumeAttributesClass
+metadata: {name: wrong}
+driverName: topolvm.io
+parameters: {iopz: "1000"}
+---
+kind: VolumeAttributesClass
+metadata: {name: other}
+driverName: ebs.csi.aws.com
+parameters: {type: io2}
+---
+kind: StorageClass
+metadata: {name: fast}
+---
+kind: StorageClass
+metadata: {name: limited, annotations: {qos.noderesource.dev/default-volume-attributes-class: gold}}
+`
+
+// read returns the objects in manifests, and the pods.
+func read(t *testing.T, manifests string) (*objects, []*corev1.Pod) {
+	t.Helper()
+	indexer := func() cache.Indexer {
+		return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	}
+	stores := map[string]cache.Indexer{}
+	for _, kind := range []string{"Pod", "PersistentVolumeClaim", "PersistentVolume", "VolumeAttributesClass", "StorageClass"} {
+		stores[kind] = indexer()
+	}
+	examples := map[string]func() runtime.Object{
+		"Pod": func() runtime.Object { return &corev1.Pod{} }, "PersistentVolumeClaim": func() runtime.Object { return &corev1.PersistentVolumeClaim{} },
+		"PersistentVolume":      func() runtime.Object { return &corev1.PersistentVolume{} },
+		"VolumeAttributesClass": func() runtime.Object { return &storagev1.VolumeAttributesClass{} },
+		"StorageClass":          func() runtime.Object { return &storagev1.StorageClass{} },
+	}
+	for document := range strings.SplitSeq(manifests, "---\n") {
+		var kind struct{ Kind string }
+		if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
+			t.Fatal(err)
+		}
+		object := examples[kind.Kind]()
+		if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
+			t.Fatal(err)
+		}
+		if err := stores[kind.Kind].Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pods, err := corelisters.NewPodLister(stores["Pod"]).List(labels.Everything())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &objects{
+		claims:  corelisters.NewPersistentVolumeClaimLister(stores["PersistentVolumeClaim"]),
+		volumes: corelisters.NewPersistentVolumeLister(stores["PersistentVolume"]),
+		classes: storagelisters.NewVolumeAttributesClassLister(stores["VolumeAttributesClass"]), drivers: []string{"topolvm.io", LocalDriver},
+		storageClasses: storagelisters.NewStorageClassLister(stores["StorageClass"]),
+	}, pods
+}
+
+func TestTheSpecOfANodeHasTheVolumesOfItsPods(t *testing.T) {
+	objects, pods := read(t, manifests)
+	spec, problems := objects.specOf(pods)
+	want := nodeqosv1alpha1.NodeQOSResourcesSpec{
+		VolumeClasses: []nodeqosv1alpha1.VolumeClass{{Name: "silver", MaxReadIops: 500, MaxWriteIops: 500}},
+		Volumes: []nodeqosv1alpha1.ClaimedVolume{
+			{PodUID: "u1", Container: "main", Path: "/data", Claim: "a/data", Class: "silver"},
+			{PodUID: "u1", Container: "setup", Path: "/init", Claim: "a/data", Class: "silver"},
+		},
+	}
+	if diff := cmp.Diff(want, spec); diff != "" || len(problems) > 0 {
+		t.Errorf("spec (-want +got):\n%s\nproblems: %v", diff, problems)
+	}
+}
+
+func TestTheClassOfAClaim(t *testing.T) {
+	const wanted, current = "volumeAttributesClassName: silver", "\nstatus: {currentVolumeAttributesClassName: silver}"
+	const claim = "spec: {volumeName: pv-1, volumeAttributesClassName: silver, storageClassName: fast}"
+	for _, test := range []struct {
+		name string
+		// change has pairs of texts: each first one is replaced by the second one.
+		change         []string
+		class, problem string
+	}{
+		{"is that which the claim requests", nil, "silver", ""},
+		{"is the default of its StorageClass without a request", []string{wanted + ", storageClassName: fast", "storageClassName: limited"}, "gold", ""},
+		{"is what the claim requests in spite of a default", []string{"fast}", "limited}"}, "silver", ""},
+		{"is none without a request and a default", []string{wanted + ", ", ""}, "", ""},
+		{"is none for a missing StorageClass", []string{wanted + ", storageClassName: fast", "storageClassName: gone"}, "", ""},
+		{"is none before the claim is bound", []string{"volumeName: pv-1, ", ""}, "", ""},
+		{"is none for a driver that is not listed", []string{"driver: topolvm.io", "driver: ebs.csi.aws.com"}, "", ""},
+		{"is none for a volume without a driver", []string{"csi: {driver: topolvm.io}", "nfs: {server: s, path: /}"}, "", ""},
+		{"is the former one instead of a wrong one", []string{claim, strings.Replace(claim, "silver", "wrong", 1) + current},
+			"silver", `parameter "iopz" is unknown`},
+		{"is the default instead of one that does not exist", []string{"silver, storageClassName: fast", "lead, storageClassName: limited"}, "gold",
+			`VolumeAttributesClass "lead" does not exist`},
+		{"is none if the first one is wrong", []string{wanted, "volumeAttributesClassName: wrong"}, "", `parameter "iopz" is unknown`},
+		{"must exist", []string{wanted, "volumeAttributesClassName: lead"}, "", `VolumeAttributesClass "lead" does not exist`},
+		{"must be of the driver of the volume", []string{wanted, "volumeAttributesClassName: other"}, "",
+			`VolumeAttributesClass "other" is for driver ebs.csi.aws.com, but the volume has driver topolvm.io`},
+		{"can be that of local volumes", []string{"csi: {driver: topolvm.io}", "local: {path: /vol}", "driverName: topolvm.io\nparameters: {iops: \"500\"}",
+			"driverName: kubernetes.io/no-provisioner\nparameters: {iops: \"500\"}"}, "silver", ""},
+		{"is also that of an ephemeral volume", []string{"persistentVolumeClaim: {claimName: data}", "ephemeral: {}", "{name: data, namespace", "{name: db-data, namespace"},
+			"silver", ""},
+		{"does not matter for a pod that has ended", []string{"kind: Pod\n", "kind: Pod\nstatus: {phase: Succeeded}\n"}, "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			objects, pods := read(t, strings.NewReplacer(test.change...).Replace(manifests))
+			spec, problems := objects.specOf(pods)
+			class := ""
+			if len(spec.Volumes) > 0 {
+				class = spec.Volumes[0].Class
+			}
+			if class != test.class {
+				t.Errorf("the class is %q, want %q", class, test.class)
+			}
+			switch {
+			case test.problem == "" && len(problems) > 0:
+				t.Errorf("problem: %v", problems[0].err)
+			case test.problem != "" && (len(problems) != 1 || !strings.Contains(problems[0].err.Error(), test.problem)):
+				t.Errorf("problems are %v, want %s", problems, test.problem)
+			}
+		})
+	}
+}

@@ -1,0 +1,125 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
+)
+
+// These are the times of the leader election, as those of the Kubernetes controllers.
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
+)
+
+// leaseName is the name of the Lease of the leader.
+const leaseName = "qos-storage"
+
+// ErrLeadershipLost is the error of a replica that was the leader. Its process ends, and begins again as a follower.
+var ErrLeadershipLost = errors.New("another replica may be the leader now")
+
+// Options are the flags of the process.
+type Options struct {
+	Kubeconfig, Namespace, MetricsAddress, Version string
+	// Drivers has the names of the drivers whose volumes get limits.
+	Drivers []string
+}
+
+// Validate returns an error for the first invalid option.
+func (o Options) Validate() error {
+	switch {
+	case len(o.Drivers) == 0:
+		return errors.New("--drivers is empty; name the CSI drivers whose volumes get limits, or " + LocalDriver + " for local volumes")
+	case o.Namespace == "":
+		return errors.New("--namespace is required; pass the namespace of the Lease of the leader election")
+	}
+	return nil
+}
+
+// Run writes the limits of volumes while this process is the leader, until ctx ends.
+func Run(ctx context.Context, o Options, log *slog.Logger) error {
+	listener, err := metrics.Listen(ctx, o.MetricsAddress)
+	if err != nil {
+		return err
+	}
+	config, err := kubeapi.Config(o.Kubeconfig, "qos-storage/"+o.Version)
+	if err != nil {
+		return err
+	}
+
+	log.Info("starting", "version", o.Version, "drivers", o.Drivers)
+	defer log.Info("qos-storage ended; volumes keep their limits")
+	group, ctx := errgroup.WithContext(ctx)
+	if listener != nil {
+		group.Go(func() error {
+			return metrics.NewServer(metrics.NewRegistry(), func() error { return nil }).Serve(ctx, listener)
+		})
+	}
+	group.Go(func() error { return lead(ctx, config, o, log) })
+	return group.Wait()
+}
+
+// lead runs the controller while this process is the leader.
+func lead(ctx context.Context, config *rest.Config, o Options, log *slog.Logger) error {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("use the credentials: %w", err)
+	}
+	nodes, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("use the credentials: %w", err)
+	}
+	identity, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find the name of this replica: %w", err)
+	}
+
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return fmt.Errorf("record events: %w", err)
+	}
+	defer broadcaster.Shutdown()
+	c, err := newController(client, nodes, broadcaster.NewRecorder(scheme.Scheme, "qos-storage"), o.Drivers, log)
+	if err != nil {
+		return err
+	}
+
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: leaseName}, Client: client.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
+		},
+		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) { log.Info("this replica is the leader", "replica", identity); c.run(ctx) },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("elect a leader: %w", err)
+	}
+	if elector.Run(ctx); ctx.Err() == nil {
+		return ErrLeadershipLost
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// TestStorageIsASeparateKustomization checks what these manifests add: a Deployment, its rights, and the socket for the publisher.
+func TestStorageIsASeparateKustomization(t *testing.T) {
+	found, usual := renderAt(t, "deploy/storage"), render(t)
+	for name, more := range map[string][]string{
+		"plugin":    {"--api-socket-group=65521"},
+		"shim":      nil,
+		"publisher": {"--follow-claims", "--api-socket=/run/qos-nri-plugin/qos.sock"},
+	} {
+		if diff := cmp.Diff(append(usual.container(t, name).Args, more...), found.container(t, name).Args); diff != "" {
+			t.Errorf("arguments of %s (-want +got):\n%s", name, diff)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"/run/qos-nri-plugin": "ro /run/qos-nri-plugin"}, found.container(t, "publisher").hostMounts()); diff != "" {
+		t.Errorf("mounts of the publisher (-want +got):\n%s", diff)
+	}
+
+	want := map[string][]string{
+		"/pods": {"list", "watch"}, "/persistentvolumeclaims": {"list", "watch"}, "/persistentvolumes": {"list", "watch"},
+		"storage.k8s.io/volumeattributesclasses": {"list", "watch"}, "storage.k8s.io/storageclasses": {"list", "watch"},
+		"qos.noderesource.dev/nodeqosresources": {"list", "patch", "watch"}, "events.k8s.io/events": {"create", "patch"},
+	}
+	storage := &installed{}
+	for _, role := range found.roles {
+		if role.Name == "qos-storage" {
+			storage.roles = []rbacv1.ClusterRole{role}
+		}
+	}
+	if diff := cmp.Diff(want, storage.rights()); diff != "" {
+		t.Errorf("rights of qos-storage in the cluster (-want +got):\n%s", diff)
+	}
+}
+
+func TestTwoReplicasOfStorageNeedNothingOfANode(t *testing.T) {
+	found := renderAt(t, "deploy/storage")
+	for _, object := range found.objects {
+		deployment, ok := object.(*appsv1.Deployment)
+		if !ok {
+			continue
+		}
+		pod := deployment.Spec.Template.Spec
+		c := pod.Containers[0]
+		switch s := c.SecurityContext; {
+		case *deployment.Spec.Replicas != 2 || deployment.Namespace != namespace:
+			t.Errorf("it has %d replicas in namespace %q", *deployment.Spec.Replicas, deployment.Namespace)
+		case len(pod.Volumes) > 0 || pod.HostPID || pod.HostNetwork || pod.HostIPC:
+			t.Error("it has something of the host")
+		case *s.Privileged || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !*s.RunAsNonRoot || len(s.Capabilities.Drop) != 1:
+			t.Errorf("its security context is %+v", s)
+		}
+		if image := found.container(t, "plugin").Image; c.Image != image {
+			t.Errorf("its image is %s, and that of the plugin is %s", c.Image, image)
+		}
+		return
+	}
+	t.Error("there is no Deployment")
+}

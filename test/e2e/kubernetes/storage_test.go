@@ -1,0 +1,177 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
+)
+
+// storageObjects are a local volume of the node, its claim, and classes for it.
+const storageObjects = `apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: local, annotations: {qos.noderesource.dev/default-volume-attributes-class: silver}}
+provisioner: kubernetes.io/no-provisioner
+---
+apiVersion: storage.k8s.io/v1
+kind: VolumeAttributesClass
+metadata: {name: silver}
+driverName: kubernetes.io/no-provisioner
+parameters: {iops: "500", throughput: 50Mi}
+---
+apiVersion: storage.k8s.io/v1
+kind: VolumeAttributesClass
+metadata: {name: gold}
+driverName: kubernetes.io/no-provisioner
+parameters: {throughput: 200Mi}
+---
+apiVersion: storage.k8s.io/v1
+kind: VolumeAttributesClass
+metadata: {name: wrong}
+driverName: kubernetes.io/no-provisioner
+parameters: {iopz: "500"}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: data}
+spec:
+  capacity: {storage: 16Mi}
+  accessModes: [ReadWriteOnce]
+  storageClassName: local
+  local: {path: /volumes/data}
+  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [node-1]}]}]}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: default}
+spec:
+  accessModes: [ReadWriteOnce]
+  storageClassName: local
+  resources: {requests: {storage: 16Mi}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: claims, namespace: default}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+  containers:
+  - {name: main, image: "localhost/workload:1", imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}]}
+`
+
+// The limits of silver and gold in io.max.
+const (
+	silverLimits = "rbps=52428800 wbps=52428800 riops=500 wiops=500"
+	goldLimits   = "rbps=209715200 wbps=209715200 riops=max wiops=max"
+)
+
+// volumesFollowClaims changes the class of a claim while a pod runs with its volume.
+func volumesFollowClaims(t *testing.T, n *node, v *vm) {
+	v.mountVolume(t)
+	n.kubectl(t, "apply", "-f", deploy+"storage/rbac.yaml")
+	t.Cleanup(func() { n.kubectl(t, "delete", "-f", deploy+"storage/rbac.yaml") })
+	one := n.startStorage(t, "storage-1")
+	n.startStorage(t, "storage-2")
+	n.apply(t, storageObjects)
+	t.Cleanup(func() {
+		output, err := n.kubectlCommand(storageObjects, "delete", "-f", "-", "--wait", within).CombinedOutput()
+		if err != nil {
+			t.Errorf("delete: %v: %s", err, output)
+		}
+	})
+	n.running(t, "claims")
+	before := n.containerID("claims")
+	n.limited(t, "claims", silverLimits)
+	n.volume(t, "silver InForce ")
+	n.condition(t, "claims", "main volume /data: silver of claim default/data, in force on 7:")
+	wantLines(t, n.qos(t, "volumes", "claims"), "claims main /data silver silver 7:")
+
+	n.setAttributes(t, "gold")
+	n.limited(t, "claims", goldLimits)
+	n.volume(t, "gold InForce ")
+
+	must(t, one.end(syscall.SIGTERM)) // the other one leads then, if it did not before
+	n.setAttributes(t, "wrong")
+	until(t, "the claim has an event", func() (bool, string) {
+		seen, _ := n.try("get", "events", "-o", "jsonpath={.items[?(@.reason==\"VolumeAttributesClassNotEnforced\")].message}")
+		return strings.Contains(seen, `parameter "iopz" is unknown; the parameters are iops and throughput`), seen
+	})
+	n.limited(t, "claims", silverLimits) // the default
+	if got := n.containerID("claims"); got != before {
+		t.Error("a change of the claim has made another container")
+	}
+}
+
+// mountVolume mounts a new filesystem at the path of the local volume.
+func (v *vm) mountVolume(t *testing.T) {
+	t.Helper()
+	image := filepath.Join(v.rig, "volume.img")
+	mustRun(t, "truncate", "-s", "16M", image)
+	mustRun(t, "mkfs.ext4", "-q", image)
+	v.mustRun(t, "cp", image, "/mnt/volume.img")
+	v.mustRun(t, "mkdir", "-p", "/volumes/data")
+	v.mustRun(t, "mount", "-o", "loop", "/mnt/volume.img", "/volumes/data")
+	t.Cleanup(func() { v.mustRun(t, "umount", "/volumes/data") })
+}
+
+// startStorage starts a replica of qos-storage, with the rights of its account.
+func (n *node) startStorage(t *testing.T, name string) *process {
+	t.Helper()
+	token := n.kubectl(t, "-n", "qos-system", "create", "token", "qos-storage")
+	kubeconfig := n.write(t, name+".kubeconfig", fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "%s", certificate-authority: "%s"}}]
+users: [{name: u, user: {token: "%s"}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+`, apiServer, n.cluster.file("ca.crt"), token))
+	p := n.process(name, "unshare", "--uts", "sh", "-c", "hostname "+name+" && exec "+n.program("qos-storage")+
+		" --drivers=kubernetes.io/no-provisioner --namespace=qos-system --metrics-address= --kubeconfig="+kubeconfig)
+	p.mustStart(t)
+	t.Cleanup(func() { must(t, p.end(syscall.SIGTERM)) })
+	return p
+}
+
+func (n *node) setAttributes(t *testing.T, class string) {
+	t.Helper()
+	n.kubectl(t, "patch", "pvc", "data", "-p", `{"spec":{"volumeAttributesClassName":"`+class+`"}}`)
+}
+
+// limited waits until the cgroup of a pod has limits.
+func (n *node) limited(t *testing.T, pod, want string) {
+	t.Helper()
+	until(t, "pod "+pod+" has "+want, func() (bool, string) {
+		dir, err := n.machine.cgroup(n.containerID(pod))
+		if err != nil {
+			return false, err.Error()
+		}
+		kernel, err := n.machine.kernel(invariant.Live{Pods: []invariant.Pod{{ID: "pod", Cgroup: filepath.Dir(dir)}}})
+		if err != nil {
+			return false, err.Error()
+		}
+		seen := kernel.Cgroups["pod"].Files["io.max"]
+		return strings.Contains(seen, want), seen
+	})
+}
+
+// volume waits until the node reports its only volume with a claim as "class state reason".
+func (n *node) volume(t *testing.T, want string) {
+	t.Helper()
+	until(t, "the node reports "+want, func() (bool, string) {
+		object := n.object()
+		if len(object.Status.Volumes) != 1 || object.Status.ObservedGeneration != object.Generation {
+			return false, fmt.Sprintf("generation %d: %+v", object.Generation, object.Status.Volumes)
+		}
+		status := object.Status.Volumes[0]
+		seen := fmt.Sprintf("%s %s %s", status.Class, status.State, status.Reason)
+		return seen == want, seen + " " + status.Message
+	})
+}
