@@ -179,7 +179,7 @@ func (g group) write(w write) error {
 		hint = fmt.Sprintf(": device %s is gone or is not a whole disk; retry in a few seconds, after the next inspection of the disks",
 			g.machine.diskName(dev))
 	case errors.Is(err, syscall.EOPNOTSUPP) && parseErr == nil:
-		hint = fmt.Sprintf(": device %s no longer acts on weights; retry in a few seconds, or %s",
+		hint = fmt.Sprintf(": weights are no longer enabled on device %s; retry in a few seconds; %s",
 			g.machine.diskName(dev), weightRemedy(g.machine.version))
 	}
 	return fmt.Errorf("write %q to %s: %w%s", w.data, w.file, err, hint)

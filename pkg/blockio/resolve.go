@@ -150,9 +150,9 @@ func (m *machine) weightless(merged merged) (reasons []string) {
 		var where string
 		switch {
 		case dev == device{} && len(m.acts) == 0:
-			where = ": no device acts on weights"
+			where = ", because weights are not enabled on any device"
 		case dev != device{} && !m.acts[dev]:
-			where = fmt.Sprintf(" on %s, which does not act on weights", m.diskName(dev))
+			where = fmt.Sprintf(" on %s, because weights are not enabled on this device", m.diskName(dev))
 		default:
 			continue
 		}
@@ -163,9 +163,9 @@ func (m *machine) weightless(merged merged) (reasons []string) {
 }
 
 func weightRemedy(version int) string {
-	remedy := "set its I/O scheduler to bfq (echo bfq > /sys/block/DISK/queue/scheduler)"
+	remedy := "to enable weights, set the I/O scheduler of the disk to bfq (echo bfq > /sys/block/DISK/queue/scheduler)"
 	if version == 2 {
-		remedy += " or enable iocost for it (echo MAJ:MIN enable=1 > /sys/fs/cgroup/io.cost.qos)"
+		remedy += " or enable iocost for the disk (echo MAJ:MIN enable=1 > /sys/fs/cgroup/io.cost.qos)"
 	}
 	return remedy
 }
@@ -193,8 +193,8 @@ func (r *resolver) conditions() []classes.Condition {
 
 func (m *machine) weightsCondition() classes.Condition {
 	if len(m.acts) > 0 {
-		return classes.Condition{Type: "WeightsEffective", Healthy: true, Reason: "SchedulerActs", Message: "at least one device acts on weights"}
+		return classes.Condition{Type: "WeightsEffective", Healthy: true, Reason: "SchedulerActs", Message: "weights are enabled on at least one device"}
 	}
 	return classes.Condition{Type: "WeightsEffective", Reason: "NoScheduler",
-		Message: "no device acts on weights, so weights have no effect; for each disk, " + weightRemedy(m.version)}
+		Message: "weights are not enabled on any device, so they have no effect; " + weightRemedy(m.version)}
 }

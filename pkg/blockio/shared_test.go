@@ -27,9 +27,9 @@ func TestALocalVolumeMayBeLimitedWithASubPath(t *testing.T) {
 	}{
 		{"a subPath of a local volume", onSDB, []string{local, ofPod, subPath}, ""},
 		{"a local volume", strings.Replace(onSDB, "/sub", "/", 1), []string{local, ofPod}, ""},
-		{"a directory of a filesystem of the node", onSDB, []string{local}, "also has /mnt/disks/vol1 of the node"},
-		{"a directory of the local volume of another pod", onSDB, []string{local, ofOther}, "also has /mnt/disks/vol1 of the node"},
-		{"a subPath of a local volume that is the node's root", "50 40 8:1 /sub /data rw - ext4 /dev/sda1 rw", []string{root}, "also has / of the node"},
+		{"a directory of a filesystem of the node", onSDB, []string{local}, "also contains the node's mount /mnt/disks/vol1"},
+		{"a directory of the local volume of another pod", onSDB, []string{local, ofOther}, "also contains the node's mount /mnt/disks/vol1"},
+		{"a subPath of a local volume that is the node's root", "50 40 8:1 /sub /data rw - ext4 /dev/sda1 rw", []string{root}, "also contains the node's mount /"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := withMounts(test.mount)

@@ -112,7 +112,7 @@ func (f *finder) find(target classes.Holder) (volume, error) {
 	}
 	found.disks, err = f.disksOf(found.mount)
 	if errors.Is(err, errNoBlockDevice) {
-		return found, fmt.Errorf("%w: %s is on %s, whose I/O the kernel does not limit by block device; remove the request",
+		return found, fmt.Errorf("%w: %s is on %s, but the kernel limits only the I/O of block devices; remove the request",
 			classes.ErrNoBlockDevice, target.Volume, found.mount.FSType)
 	}
 	if err != nil {
@@ -130,7 +130,7 @@ var volumeDir = regexp.MustCompile(`/pods/[^/]+/(?:volumes|volume-subpaths)/|/pl
 func (f *finder) checkShared(v volume) error {
 	mounts, err := f.mountsOf(1)
 	if err != nil {
-		return fmt.Errorf("find what shares the disk of %s: %w", v.target.Volume, err)
+		return fmt.Errorf("check whether the disk of %s is shared: %w", v.target.Volume, err)
 	}
 	if f.ofNode == nil {
 		f.ofNode = mountsOfNode(f.host, mounts)
@@ -148,7 +148,7 @@ func (f *finder) checkShared(v volume) error {
 		}
 		for _, disk := range disks {
 			if slices.Contains(v.disks, disk) {
-				return fmt.Errorf("%w: disk %s of %s also has %s of the node; use a class with sharedDisk: limit, or remove the request",
+				return fmt.Errorf("%w: disk %s of %s also contains the node's mount %s; use a class with sharedDisk: limit, or remove the request",
 					classes.ErrSharedDisk, disk, v.target.Volume, other.Mountpoint)
 			}
 		}

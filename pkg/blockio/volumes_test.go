@@ -201,9 +201,9 @@ func TestAVolumeThatCannotBeLimitedIsRefused(t *testing.T) {
 		{"overlay", "50 40 0:50 / /data rw - overlay overlay rw", classes.ErrNoBlockDevice, "/data is on overlay"},
 		{"FUSE", "50 40 0:50 / /data rw - fuse.s3fs s3fs rw", classes.ErrNoBlockDevice, "/data is on fuse.s3fs"},
 		{"no mount", "50 40 8:16 / /other rw - ext4 /dev/sdb rw", classes.ErrNoBlockDevice, "the container has no mount at /data"},
-		{"a directory of the node's disk", "50 40 8:1 /srv /data rw - ext4 /dev/sda1 rw", classes.ErrSharedDisk, "disk sda (8:0) of /data also has / of the node"},
-		{"the node's root", "50 40 8:1 / /data rw - ext4 /dev/sda1 rw", classes.ErrSharedDisk, "disk sda (8:0) of /data also has / of the node"},
-		{"another partition of the node's disk", "50 40 8:0 / /data rw - ext4 /dev/sda rw", classes.ErrSharedDisk, "also has / of the node"},
+		{"a directory of the node's disk", "50 40 8:1 /srv /data rw - ext4 /dev/sda1 rw", classes.ErrSharedDisk, "disk sda (8:0) of /data also contains the node's mount /"},
+		{"the node's root", "50 40 8:1 / /data rw - ext4 /dev/sda1 rw", classes.ErrSharedDisk, "disk sda (8:0) of /data also contains the node's mount /"},
+		{"another partition of the node's disk", "50 40 8:0 / /data rw - ext4 /dev/sda rw", classes.ErrSharedDisk, "also contains the node's mount /"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := newVolumes(t, withMounts(test.mount))

@@ -154,7 +154,7 @@ func TestTheErrorOfALostSchedulerNamesTheDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := f.backend.Enforce(t.Context(), container(), "", "after")
-	if !errors.Is(err, syscall.EOPNOTSUPP) || !strings.Contains(err.Error(), "device 8:0 (sda) no longer acts on weights") {
+	if !errors.Is(err, syscall.EOPNOTSUPP) || !strings.Contains(err.Error(), "weights are no longer enabled on device 8:0 (sda)") {
 		t.Errorf("got %v", err)
 	}
 	f.want(v2Dir+"/io.max", "")

@@ -129,7 +129,7 @@ func (p *infoParser) cache(schema Schema, domains []int) CacheInfo {
 		Domains:   domains,
 	}
 	if info.Mask&1 == 0 || !contiguous(info.Mask) {
-		p.problems = append(p.problems, fmt.Errorf("resctrl info/%s/cbm_mask: %#x is not a run of ones from bit 0", name, info.Mask))
+		p.problems = append(p.problems, fmt.Errorf("resctrl info/%s/cbm_mask: %#x is not a contiguous mask from bit 0", name, info.Mask))
 	}
 
 	// The file sparse_masks exists since Linux 6.7. Older kernels allow gaps only on AMD CPUs, whose min_cbm_bits is 0.
@@ -179,7 +179,7 @@ func (c CacheInfo) legal(mask uint64) error {
 	case mask&^c.Mask != 0:
 		return fmt.Errorf("mask %#x is wider than the cache, whose mask is %#x", mask, c.Mask)
 	case !c.Sparse && !contiguous(mask):
-		return fmt.Errorf("mask %#x has a gap; this CPU accepts only a single run of ones", mask)
+		return fmt.Errorf("mask %#x has a gap; this CPU accepts only contiguous bits", mask)
 	case uint64(bits.OnesCount64(firstRun(mask))) < c.minBits():
 		return fmt.Errorf("mask %#x has too few bits; the minimum of this CPU is %d", mask, c.minBits())
 	}

@@ -28,7 +28,7 @@ func (r *reader) monitoring(f *classes.Field) (m monitored) {
 	if f.IsScalar() {
 		text, ok := f.Text()
 		if ok && text != "containers" {
-			f.Report("is %q; write containers for all containers, or containers: [CLASS] for those of some classes", text)
+			f.Report(`is %q; write "containers" to monitor all containers, or "containers: [CLASS]" for the containers of some classes`, text)
 		}
 		return monitored{all: true}
 	}
@@ -37,7 +37,7 @@ func (r *reader) monitoring(f *classes.Field) (m monitored) {
 	list := fields["containers"]
 	items := list.Items()
 	if list != nil && len(items) == 0 && (list.IsList() || list.IsNull()) || fields != nil && len(f.Entries()) == 0 {
-		f.Report("selects no container; write containers for all containers, or containers: [CLASS] for those of some classes")
+		f.Report(`selects no container; write "containers" to monitor all containers, or "containers: [CLASS]" for the containers of some classes`)
 	}
 	for _, item := range items {
 		m.add(r, item)
@@ -57,7 +57,7 @@ func (m *monitored) add(r *reader, item *classes.Field) {
 	_, known := r.classes[name]
 	switch {
 	case !known && name != classes.SystemDefault:
-		item.Report("%q is no class of this section; write one of its classes, or %s", name, rootClass)
+		item.Report("%q is not a class of this section; write one of its classes, or %s", name, rootClass)
 	case slices.Contains(m.classes, name):
 		item.Report("lists the class a second time")
 	default:

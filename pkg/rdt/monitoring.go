@@ -357,7 +357,7 @@ func (m *monitors) conditions(config *Config, info Info) []classes.Condition {
 			texts = append(texts, fmt.Sprintf("%s: %d", reason, reasons[reason]))
 		}
 		condition.Healthy, condition.Reason = false, "NotAllMonitored"
-		condition.Message += fmt.Sprintf("; not monitored: %d (%s); of %d RMIDs, %d are kept for classes, and monitoring groups of other programs use %d",
+		condition.Message += fmt.Sprintf("; not monitored: %d (%s); of the %d RMIDs of this machine, %d are reserved for classes, and other programs use %d",
 			len(m.missing), strings.Join(texts, "; "), info.RMIDs, info.CLOSIDs, m.foreign)
 	}
 	return []classes.Condition{condition}

@@ -189,7 +189,7 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 			wantGroups(t, fs, map[string]string{theirs: "", "qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/qos-c2": "2"})
 			want := classes.Condition{Type: ConditionMonitored, Reason: "NotAllMonitored", Message: "containers monitored: 2; " +
 				"not monitored: 2 (all RMIDs for containers are in use: 2); " +
-				"of 11 RMIDs, 8 are kept for classes, and monitoring groups of other programs use 1"}
+				"of the 11 RMIDs of this machine, 8 are reserved for classes, and other programs use 1"}
 			if diff := cmp.Diff(want, monitoredCondition(t, b)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -344,14 +344,14 @@ func TestAFailedChangeOfClassMovesTheGroupBack(t *testing.T) {
 func TestMonitoringIsConfiguredByClass(t *testing.T) {
 	for text, want := range map[string]string{
 		"monitoring: yes":                        `monitoring: is "yes"`,
-		"monitoring: pods":                       `monitoring: is "pods"; write containers for all containers`,
+		"monitoring: pods":                       `monitoring: is "pods"; write "containers" to monitor all containers`,
 		"monitoring: {pods: [gold]}":             "monitoring.pods",
 		"monitoring: {containers: []}":           "monitoring: selects no container",
 		"monitoring: {}":                         "monitoring: selects no container",
 		"monitoring:":                            "monitoring: selects no container",
 		"monitoring: [gold]":                     "monitoring",
 		"monitoring: {containers: gold}":         "monitoring.containers",
-		"monitoring: {containers: [silver]}":     `monitoring.containers[0]: "silver" is no class of this section`,
+		"monitoring: {containers: [silver]}":     `monitoring.containers[0]: "silver" is not a class of this section`,
 		"monitoring: {containers: [gold, gold]}": "monitoring.containers[1]: lists the class a second time",
 	} {
 		if _, err := parseConfig(twoPartitions + text); err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "\n") > 0 {

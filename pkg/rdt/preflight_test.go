@@ -52,8 +52,8 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 		"too few bits": {sim.New(twoBits), "partitions: {p: {l3Allocation: 100%, classes: {gold: {l3Allocation: '0x1'}}}}", []string{
 			`class "gold": L3: mask 0x1 has too few bits; the minimum of this CPU is 2`}},
 		"a gap": {sim.New(sim.IntelSpec()), "partitions: {p: {l3Allocation: 100%, classes: {gold: {l3Allocation: '0,2'}, tin: {l3Allocation: '0x505'}}}}", []string{
-			`class "gold": L3: mask 0x5 has a gap; this CPU accepts only a single run of ones`,
-			`class "tin": L3: mask 0x505 has a gap; this CPU accepts only a single run of ones`}},
+			`class "gold": L3: mask 0x5 has a gap; this CPU accepts only contiguous bits`,
+			`class "tin": L3: mask 0x505 has a gap; this CPU accepts only contiguous bits`}},
 		"wider than the cache": {sim.New(sim.IntelSpec()), "partitions: {p: {l3Allocation: '0xffff', classes: {gold: }}}", []string{
 			`L3 0, unified: partition "p": 0xffff: mask 0xffff is wider than the cache, whose mask is 0xfff`}},
 		"beyond the partition": {sim.New(sim.IntelSpec()), "partitions: {p: {l3Allocation: '0xf0', classes: {gold: {l3Allocation: '0xf8'}}}}", []string{
@@ -69,7 +69,7 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 			"L3 0, unified: the shares of the partitions (a 60%, b 50%) add up to 110%; reduce them to 100% or less"}},
 		"a problem of each kind at once": {sim.New(sim.IntelSpec()), "partitions: {a: {l2Allocation: 60%, l3Allocation: 60%}, b: {l2Allocation: 50%, l3Allocation: 40%, mbAllocation: [5MBps], classes: {gold: {l3Allocation: '0,2'}}}}", []string{
 			"L2 0, unified: the shares of the partitions (a 60%, b 50%) add up to 110%; reduce them to 100% or less",
-			`class "gold": L3: mask 0x500 has a gap; this CPU accepts only a single run of ones`,
+			`class "gold": L3: mask 0x500 has a gap; this CPU accepts only contiguous bits`,
 			`partition "b": mbAllocation has no value in per cent, but resctrl is mounted without mba_MBps; add a value like "50%", or mount resctrl with -o mba_MBps`}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -54,10 +54,10 @@ func (n *node) findings(t testing.TB) []string {
 			"were not checked")
 	}
 	lines = append(lines,
-		"warning: k8s.io/blockio: class weighted is enforced only in part: weight 400 has no effect: no device acts on weights; "+
-			"set its I/O scheduler to bfq",
-		"warning: k8s.io/blockio: WeightsEffective: NoScheduler: no device acts on weights, so weights have no effect; for each disk, "+
-			"set its I/O scheduler to bfq")
+		"warning: k8s.io/blockio: class weighted is enforced only in part: weight 400 has no effect, because weights are not enabled on any device; "+
+			"to enable weights, set the I/O scheduler of the disk to bfq",
+		"warning: k8s.io/blockio: WeightsEffective: NoScheduler: weights are not enabled on any device, so they have no effect; "+
+			"to enable weights, set the I/O scheduler of the disk to bfq")
 	if !n.cgroupV2 {
 		lines = append(lines, "warning: "+podBlockio+": unavailable on this machine (NoHierarchyInV1): cgroup v1 does not apply the limits "+
 			"of a pod's cgroup")

@@ -130,7 +130,7 @@ func sharesLimit(t *testing.T, one, two *container) {
 func refusesNodeDirectory(t *testing.T, p *pod) {
 	c := p.admit(t, spec{name: "node", mounts: []*cri.Mount{{ContainerPath: "/data", HostPath: "/var/lib/containerd"}}})
 	_, err := p.node.runtime.StartContainer(requestContext(t), &cri.StartContainerRequest{ContainerId: c.id})
-	const want = "of /data also has /var/lib/containerd of the node; use a class with sharedDisk: limit"
+	const want = "of /data also contains the node's mount /var/lib/containerd; use a class with sharedDisk: limit"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("start: %v, want %q", err, want)
 	}
