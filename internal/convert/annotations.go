@@ -96,13 +96,13 @@ func (p *pod) addAnnotation(r *request, key string) {
 		p.fault(r.place, "needs an annotation for the container, but the container's name %s is not valid in Kubernetes; "+
 			`rename the container with lower-case letters, digits and "-"`, quote(container))
 	case p.owner == nil || p.key.Value != "spec":
-		p.fault(r.place, "needs the annotation %s: %s=%s, but the place of the pod's annotations is unknown; "+
+		p.fault(r.place, "needs the annotation %s: %s=%s, but the conversion cannot find the pod's metadata; "+
 			"add the annotation to the pod's metadata, and remove this request",
 			key, shortName(r.resource), r.class)
 	case len(p.annotated(r.resource, []string{key})) == 0: // otherwise the annotation already has this class
 		p.annotate = append(p.annotate, annotation{key, r.resource, r.class})
 		if kind := stringOf(p.owner, "kind"); kind != "" && kind != "Pod" && stringOf(p.owner, "apiVersion") != "" {
-			p.note("the annotations are set on the %s itself; check that its controller gives them to the pods", kind)
+			p.note("the annotations are set on the %s itself; check that its controller copies them to the pods", kind)
 		}
 	}
 }

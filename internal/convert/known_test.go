@@ -121,7 +121,7 @@ func TestConvertWithoutKnownResources(t *testing.T) {
 		{
 			"an annotation on an object that is not a pod has a note", "apiVersion: example.org/v1\nkind: Fleet\nmetadata: {name: a}\nspec: {containers: [{name: a, resources: {qosResources: [{name: rdt, class: ''}]}}]}\n",
 			"apiVersion: example.org/v1\nkind: Fleet\nmetadata: {name: a, annotations: {container.qos.noderesource.dev/a: rdt=}}\nspec: {containers: [{name: a, resources: {}}]}\n",
-			[]string{"the annotations are set on the Fleet itself; check that its controller gives them to the pods"},
+			[]string{"the annotations are set on the Fleet itself; check that its controller copies them to the pods"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

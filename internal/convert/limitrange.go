@@ -50,7 +50,7 @@ func (d *document) limitRange(n *yaml.Node, at place) {
 		return
 	}
 	if n != d.content() && d.lists[n] == nil {
-		d.fault(at, "has other limits too, and the conversion cannot add a second LimitRange here; move its %s to a separate LimitRange", fieldName)
+		d.fault(at, "has %[1]s and other limits, but only a document or an item of a List can be split in two; move %[1]s to a separate LimitRange", fieldName)
 	}
 	d.later(func() { d.splitLimitRange(n, limits.value, items) })
 }

@@ -234,6 +234,6 @@ func (d *document) setNamespace(n *yaml.Node, at place, namespace string) {
 	case e.key == nil:
 		d.later(func() { addFields(metadata.value, field{key: "namespace", value: newText(namespace)}) })
 	case e.node.Value != namespace:
-		d.fault(e.place, "is %s, not %s as on the command line; remove one of the two", describe(e.node), quote(namespace))
+		d.fault(e.place, "is %s, but the command line has %s; remove one of the two", describe(e.node), quote(namespace))
 	}
 }

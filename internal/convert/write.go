@@ -29,7 +29,7 @@ func (d *document) rewrite() []byte {
 	for i, root := range append([]*yaml.Node{d.root}, d.added...) {
 		text, err := d.encode(root)
 		if err != nil {
-			d.fault(place{line: d.line}, "cannot be written as YAML (%s); write the document without tags, in block style", oneLine(err.Error()))
+			d.fault(place{line: d.line}, "the result cannot be encoded as YAML (%s); rewrite the document without tags, in block style", oneLine(err.Error()))
 			return nil
 		}
 		if i > 0 {
@@ -130,7 +130,7 @@ func (d *document) checkComments(out []byte) {
 	line := d.line
 	for text := range bytes.Lines(d.body) {
 		if found := comment.Find(text); !scalars[line] && !bytes.Contains(result, lettersOf(found)) {
-			d.fault(place{line: line}, "the comment %s would be lost; move it out of the brackets", quote(string(bytes.TrimSpace(found))))
+			d.fault(place{line: line}, "the comment %s would be lost; move it out of the [] or {} around it", quote(string(bytes.TrimSpace(found))))
 		}
 		line++
 	}

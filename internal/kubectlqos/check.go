@@ -18,7 +18,7 @@ func newCheckCommand() *cobra.Command {
 	var hostRoot string
 	cmd := &cobra.Command{
 		Use:   "check FILE…",
-		Short: "Check class files, without any machine or cluster",
+		Short: "Check class files; no node or cluster is needed",
 		Long: `check reads each class file or directory separately, and prints a line for every problem, like "qos-nri-plugin check
 --offline". All *.yaml and *.yml files of a directory belong together, as for the plugin. In a directory, check skips
 Kubernetes objects of other kinds. The plugin does not, so do not install such files among its class files. To check whether
@@ -56,6 +56,6 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&hostRoot, "host-root", "/", "Root directory of the files that configFile fields name.")
+	cmd.Flags().StringVar(&hostRoot, "host-root", "/", "Directory to which the paths in configFile fields are relative.")
 	return cmd
 }

@@ -136,7 +136,7 @@ func allTyped(objects []unstructured.Unstructured) ([]nodeqosv1alpha1.NodeQOSRes
 	nodes := make([]nodeqosv1alpha1.NodeQOSResources, len(objects))
 	for i := range objects {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, &nodes[i]); err != nil {
-			return nil, fmt.Errorf("NodeQOSResources %s is not of this version: %w; update kubectl qos", objects[i].GetName(), err)
+			return nil, fmt.Errorf("this version of kubectl qos cannot read NodeQOSResources %s: %w; update kubectl qos", objects[i].GetName(), err)
 		}
 	}
 	return nodes, nil

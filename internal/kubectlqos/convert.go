@@ -35,7 +35,7 @@ func newConvertCommand(c *cluster) *cobra.Command {
 	o := &convertCommand{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "convert [-f FILE|-|DIR]… [FILE|-|DIR]…",
-		Short: "Convert manifests with KEP-3008 fields for stock Kubernetes",
+		Short: "Convert manifests with KEP-3008 fields to manifests for stock Kubernetes",
 		Long: `convert reads manifests with the fields that KEP-3008 defines, qosResources in pods and containers of any kind of workload, in
 LimitRanges and in ResourceQuotas. It writes extended resources instead, annotations where those are not enough, QOSLimitRanges and
 native quotas. Comments and the order of fields are kept; blank lines, indentation and JSON line breaks are

@@ -62,7 +62,7 @@ func TestWithoutTheRightToReadNodesThePodConditionsAreShown(t *testing.T) {
 POD    CONTAINER   RESOURCE     REQUESTED   EFFECTIVE   SOURCE      WHY
 cart   main        k8s.io/rdt   gold        unknown     container   NodeNotReported: no NodeQOSResources of node-1 can be read; check that qos-kubelet-shim runs there (condition of the pod: main: k8s.io/rdt gold (container); sidecar: k8s.io/rdt silver (update))
 cart   sidecar     k8s.io/rdt   bronze      unknown     container   NodeNotReported: no NodeQOSResources of node-1 can be read; check that qos-kubelet-shim runs there (condition of the pod: main: k8s.io/rdt gold (container); sidecar: k8s.io/rdt silver (update))
-`, Errors: `Note: only requests and conditions of pods are shown: a permission is missing: x.qos.noderesource.dev is forbidden: no; list your permissions with: kubectl auth can-i --list
+`, Errors: `Note: assigned classes cannot be shown: a permission is missing: x.qos.noderesource.dev is forbidden: no; list your permissions with: kubectl auth can-i --list
 `}, r.run(t, "pods", "-n", "shop", "cart"))
 }
 

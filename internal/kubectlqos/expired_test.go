@@ -67,7 +67,7 @@ func TestPodsOfANodeThatDoesNotReportSayHowOldTheirStateIs(t *testing.T) {
 	}
 	r.holds(t, "main=gold")
 	r.reportedAt(t, "n1", elevenMinutesAgo)
-	const want = "p | main | k8s.io/rdt | gold | gold | container | NodeNotReported: last known state: qos-kubelet-shim of n1 reported last 10m ago"
+	const want = "p | main | k8s.io/rdt | gold | gold | container | NodeNotReported: last known state: the last report of qos-kubelet-shim on n1 was 10m ago"
 	if got := bare(r.run(t, "pods", "p").Out); got != want {
 		t.Errorf(" got %s\nwant %s", got, want)
 	}

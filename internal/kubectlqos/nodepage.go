@@ -30,7 +30,7 @@ func nodePage(node *nodeqosv1alpha1.NodeQOSResources, wide bool, now time.Time) 
 
 	status := node.Status.QOSResources
 	if len(scopedResources(node))+len(node.Status.UnavailableResources) == 0 {
-		page.WriteString("\nNo QoS resources are offered.\n")
+		page.WriteString("\nNo QoS-class resources are offered.\n")
 	}
 	section := func(title string, rows [][]string, header ...string) {
 		if len(rows) > 0 {
@@ -74,7 +74,7 @@ func underline(header []string) []string {
 
 func followedText(node *nodeqosv1alpha1.NodeQOSResources) string {
 	if node.Status.FollowsAnnotations {
-		return "changes are followed while pods run"
+		return "changes apply to running and new pods"
 	}
 	return "changes apply to new pods only"
 }

@@ -112,7 +112,7 @@ func lastReport(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) string {
 // state is current, or if nothing is known about the plugin.
 func notCurrent(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) (reason, sentence string) {
 	if node.Status.Expired(now) {
-		return "NodeNotReported", fmt.Sprintf("qos-kubelet-shim of %s reported last %s", node.Name, lastReport(node, now))
+		return "NodeNotReported", fmt.Sprintf("the last report of qos-kubelet-shim on %s was %s", node.Name, lastReport(node, now))
 	}
 	if ready := readyCondition(node); ready != nil && ready.Status != metav1.ConditionTrue {
 		return "PluginNotReady", fmt.Sprintf("qos-nri-plugin of %s has not been ready since %s", node.Name, timeText(&ready.LastTransitionTime))

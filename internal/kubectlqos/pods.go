@@ -67,7 +67,7 @@ func newVolumesCommand(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "volumes [POD]",
 		Aliases: []string{"volume", "vol"},
-		Short:   "Show the classes of volumes, and the devices that have their limits",
+		Short:   "Show the classes of volumes, and the devices that the classes limit",
 		Long: `volumes shows a line for each volume for which a pod requests a class: the requested class, the class whose limits are
 in force, the numbers of the devices that have them, since when, and why the two classes differ. A request that the node refuses as a
 whole has one line without a volume.
@@ -170,7 +170,7 @@ func (o *podsCommand) run(ctx context.Context) error {
 func (o *podsCommand) readNodes(ctx context.Context, api *clients) ([]nodeqosv1alpha1.NodeQOSResources, error) {
 	nodes, err := api.nodeObjects(ctx)
 	if errors.Is(err, errForbidden) && !o.watch {
-		fmt.Fprintln(o.streams.ErrOut, "Note: only requests and conditions of pods are shown:", err)
+		fmt.Fprintln(o.streams.ErrOut, "Note: assigned classes cannot be shown:", err)
 		o.forbidden = true
 		return nil, nil
 	}
@@ -196,9 +196,9 @@ func (o *podsCommand) showFirst(rows []podRow, namespace string) error {
 	case len(rows) > 0 || o.watch:
 		return o.show(rows)
 	case o.volumes:
-		fmt.Fprintln(o.streams.ErrOut, "No volumes with requested classes found.")
+		fmt.Fprintln(o.streams.ErrOut, "No pods that request classes for volumes found.")
 	case o.pod != "":
-		fmt.Fprintf(o.streams.ErrOut, "Pod %s requests no QoS class, and its node has no known QoS-class resources.\n", o.pod)
+		fmt.Fprintf(o.streams.ErrOut, "Pod %s requests no QoS class, and its node reports no QoS-class resources.\n", o.pod)
 	case namespace == metav1.NamespaceAll:
 		fmt.Fprintln(o.streams.ErrOut, "No pods with QoS-class resources found.")
 	default:

@@ -111,7 +111,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"annotation and limits contradict", aPod("p").on("n1").asks("rdt=silver").limited(gold).waiting("CreateContainerError", "…"), "", nil,
 			`p | main | k8s.io/rdt | silver | - | - | Contradiction: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits`},
 		{"two classes are in its limits", aPod("p").on("n1").limited(gold).limited("qos.noderesource.dev/rdt.silver").waiting("CreateContainerError", "…"), "", nil,
-			`p | main | k8s.io/rdt | silver | - | - | Contradiction: k8s.io/rdt has two classes, "gold" and "silver"`},
+			`p | main | k8s.io/rdt | silver | - | - | Contradiction: k8s.io/rdt has two classes, "gold" and "silver"; keep one of them`},
 		{"the kubelet did not admit it", aPod("p").on("n1").limited(gold).ended(corev1.PodFailed, "UnexpectedAdmissionError", "ask for 1 of "+gold), "", nil,
 			"p | main | k8s.io/rdt | gold | - | allocated | UnexpectedAdmissionError: ask for 1 of " + gold},
 		{"the kubelet did not admit one of its two resources", aPod("p").on("n1").limited(gold).limited("vendor.example/fixed.a").
@@ -138,17 +138,17 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"its annotation has a key that is not known", aPod("p").on("n1").annotated("qos.noderesource.dev/pods", "rdt=gold").running().
 			reported(corev1.ConditionFalse, "AnnotationIgnored", "annotation …; in effect: main: k8s.io/rdt bronze (default)", "12:55:00"), "main=bronze/default", nil,
 			"p | main | k8s.io/rdt | - | bronze | default\n" +
-				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods requests nothing; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"},
+				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods is not known; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"},
 		{"its class is another one, which is not because of the annotation with the key that is not known", aPod("p").on("n1").
 			annotated("qos.noderesource.dev/pods", "rdt=gold").annotated(podKey, "vendor.example/disk=fast").running().
 			reported(corev1.ConditionFalse, "AnnotationIgnored", "annotation …; in effect: main: k8s.io/rdt bronze (default)", "12:40:00"), "main=bronze/default",
 			func(t *testing.T, r *rig) { r.addPodResource(t, "vendor.example/disk", true) },
 			"p | <pod> | vendor.example/disk | fast | <system default> | pod | NotFollowed: the class was requested after the container started, and is not applied yet\n" +
 				"p | main | k8s.io/rdt | - | bronze | default\n" +
-				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods requests nothing; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"},
+				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods is not known; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"},
 		{"its annotation changed, and nobody follows", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
 			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)["followsAnnotations"] = false })
-		}, "p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the container started; without --follow-annotations of qos-kubelet-shim, the request applies only to new pods"},
+		}, "p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the container started; qos-kubelet-shim runs without --follow-annotations, so the request applies only to new pods"},
 		{"a change is refused", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionFalse, "ChangeRefused", `pod default/p container main: class "silver" of k8s.io/rdt is full: 1 of 1 in use; in effect: main: k8s.io/rdt gold (container)`, "12:55:00"), "main=gold", nil,
 			`p | main | k8s.io/rdt | silver | gold | container | ChangeRefused: class "silver" of k8s.io/rdt is full: 1 of 1 in use`},
@@ -157,13 +157,13 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			"p | main | k8s.io/rdt | gold | silver | update | Changed: the class was changed at run time; a new container gets the class that the pod requests"},
 		{"it ran before the plugin came", aPod("p").on("n1").asks("rdt=gold").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (adopted)", "12:55:00"), "main=silver/adopted", nil,
-			"p | main | k8s.io/rdt | gold | silver | adopted | Adopted: found running in this class; the log of qos-nri-plugin has the reason"},
+			"p | main | k8s.io/rdt | gold | silver | adopted | Adopted: qos-nri-plugin could not move the container or pod from this class; its log has the reason"},
 		{"it ran before there was a default", aPod("p").on("n1").running(), "", nil,
-			"p | main | k8s.io/rdt | - | <system default> | default | CreatedBefore: created before the current plugin or class files; recreate the pod"},
+			"p | main | k8s.io/rdt | - | <system default> | default | CreatedBefore: the container or pod was created before qos-nri-plugin started or these class files were applied; recreate the pod"},
 
 		{"the condition is newer than the holders", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (update)", "12:59:30"), "main=gold", nil,
-			"p | main | k8s.io/rdt | silver | gold | container | NotReported: the node has not reported the latest change (condition of the pod: main: k8s.io/rdt silver (update))"},
+			"p | main | k8s.io/rdt | silver | gold | container | NotReported: the node's report is older than the latest change (condition of the pod: main: k8s.io/rdt silver (update))"},
 		{"the holders are newer than the condition", aPod("p").on("n1").asks("rdt=silver").running().
 			reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt silver (container)", "12:40:00"), "main=gold", nil,
 			"p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the container started, and is not applied yet"},

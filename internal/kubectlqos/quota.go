@@ -26,7 +26,7 @@ func newQuotaCommand(c *cluster) *cobra.Command {
 	o := &quotaCommand{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "quota -f FILE",
-		Short: "Convert a ResourceQuota with KEP-3008 fields for stock Kubernetes",
+		Short: "Convert a ResourceQuota with KEP-3008 fields to one for stock Kubernetes",
 		Long: `quota reads a ResourceQuota with the qosResources that KEP-3008 defines, and writes it with requests of extended resources instead:
 
   a class with a capacity          as many at a time in the namespace

@@ -62,7 +62,7 @@ func TestQuotaPrints(t *testing.T) {
 		{
 			"that another namespace is meant",
 			convertRun{stdin: strings.NewReader(strings.Replace(kepQuota, "limits\n", "limits\n  namespace: data\n", 1)), args: []string{"quota", "-n", "shop", "-f", "-"}},
-			answer{program.ExitProblems, "", `stdin:5: ResourceQuota limits: metadata.namespace: is "data", not "shop" as on the command line; remove one of the two` +
+			answer{program.ExitProblems, "", `stdin:5: ResourceQuota limits: metadata.namespace: is "data", but the command line has "shop"; remove one of the two` +
 				"\nError: there is 1 problem; nothing was written\n"},
 		},
 		{

@@ -36,7 +36,7 @@ func newRootCommand(c *cluster, version string) *cobra.Command {
 		Use:   "kubectl-qos",
 		Short: "QoS-class resources (KEP-3008) of nodes and pods",
 		Long: `kubectl qos shows which QoS-class resources the nodes of a cluster have, and which classes pods request and have. It
-changes classes of running containers, and converts manifests with KEP-3008 fields for stock Kubernetes.`,
+changes classes of running containers, and converts manifests with KEP-3008 fields to manifests for stock Kubernetes.`,
 		Example: `  kubectl qos nodes
   kubectl qos pods -n shop
   kubectl qos set web -c main rdt=silver`,

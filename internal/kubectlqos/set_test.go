@@ -143,7 +143,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 		}, answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
 		{"what was refused before is reported at once", goldPod().asks("rdt=silver").reported(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
 			[]string{"p", "-c", "main", "rdt=silver", "--timeout", "1ns"}, nil,
-			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main was set before this command, so the node retries the change as soon as possible` + "\n"}, "rdt=silver"},
+			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main already had this value before this command, so the node makes the change as soon as possible` + "\n"}, "rdt=silver"},
 		{"an old refusal is not taken for a new one", goldPod().asks("rdt=silver").reported(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
 			[]string{"p", "-c", "main", "rdt=bronze"}, func(t *testing.T, r *setRig) {
 				r.assignsAfter(t, 3*time.Second, "main=bronze/update")
@@ -241,7 +241,7 @@ func TestSetRefusesWhatTheNodeWouldRefuse(t *testing.T) {
 		{"a change while the plugin is away", goldPod(), notReady, []string{"p", "rdt=silver"}, 1,
 			"pod/p cannot be changed, because qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z; see kubectl qos nodes n1"},
 		{"a change on a node that does not report any more", goldPod(), status("lastHeartbeatTime", "2026-05-01T10:00:00Z"), []string{"p", "rdt=silver"}, 1,
-			"pod/p cannot be changed, because qos-kubelet-shim of n1 reported last 3h ago; see kubectl qos nodes n1"},
+			"pod/p cannot be changed, because the last report of qos-kubelet-shim on n1 was 3h ago; see kubectl qos nodes n1"},
 		{"a class that is full", aPod("p").on("n1").running(), full(2), []string{"p", "rdt=gold"}, 1,
 			`pod/p cannot be changed: class "gold" of k8s.io/rdt is full on n1: 2 of 2 in use; available: silver (1 of 1 free), bronze`},
 		{"a class that has too few slots for all containers", aPod("p").with("side").on("n1").running(), full(1), []string{"p", "--pod", "rdt=gold"}, 1,

@@ -182,7 +182,7 @@ func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outc
 func (o *setCommand) takeBack(ctx context.Context, api *clients, plan *settingPlan, why error) error {
 	text := fmt.Sprintf("%s %s; the annotation %s", plan.subject(o.container), why, plan.key)
 	if plan.unchanged() {
-		return fmt.Errorf("%s was set before this command, so the node retries the change as soon as possible", text)
+		return fmt.Errorf("%s already had this value before this command, so the node makes the change as soon as possible", text)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, takeBackTimeout)

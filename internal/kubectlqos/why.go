@@ -203,22 +203,22 @@ func (v *podView) withCondition(message string) string {
 func (v *podView) differs(c containerView, want classes.Assignment, has assignment) (reason, message string) {
 	switch {
 	case v.reportDelayed():
-		return "NotReported", v.withCondition("the node has not reported the latest change")
+		return "NotReported", v.withCondition("the node's report is older than the latest change")
 	case c.volume != "":
-		return "NotEnforced", "the limits of the class are not in force; the log of qos-nri-plugin has the reason. " +
-			"A request that was added after the container started applies only to new pods"
+		return "NotEnforced", "the limits of the class are not in force; if the request was added after the container started, " +
+			"recreate the pod; otherwise see the log of qos-nri-plugin"
 	case has.source == classes.SourceUpdate:
 		return "Changed", "the class was changed at run time; a new container gets the class that the pod requests"
 	case has.source == classes.SourceAdopted:
-		return "Adopted", "found running in this class; the log of qos-nri-plugin has the reason"
+		return "Adopted", "qos-nri-plugin could not move the container or pod from this class; its log has the reason"
 	case want.Source == classes.SourceContainer || want.Source == classes.SourcePod:
 		if v.node.Status.FollowsAnnotations {
 			return "NotFollowed", "the class was requested after the container started, and is not applied yet"
 		}
-		return "NotFollowed", "the class was requested after the container started; " +
-			"without --follow-annotations of qos-kubelet-shim, the request applies only to new pods"
+		return "NotFollowed", "the class was requested after the container started; qos-kubelet-shim runs " +
+			"without --follow-annotations, so the request applies only to new pods"
 	}
-	return "CreatedBefore", "created before the current plugin or class files; recreate the pod"
+	return "CreatedBefore", "the container or pod was created before qos-nri-plugin started or these class files were applied; recreate the pod"
 }
 
 // reportDelayed reports whether the pod's condition qos.noderesource.dev/Assigned is newer than the NodeQOSResources.

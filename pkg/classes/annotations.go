@@ -134,7 +134,7 @@ func parsePair(pair string) (resource, class string, err error) {
 	case !found || resource == "":
 		err = badRequest("the request has %s, which is not of the form resource=class", quote(pair))
 	case strings.ContainsAny(pair, " \t\r\n") || strings.Contains(class, "="):
-		err = badRequest("the request has %s, which is not of the form resource=class without spaces", quote(pair))
+		err = badRequest("the request has %s; write resource=class, without spaces and with only one \"=\"", quote(pair))
 	}
 	return resource, class, err
 }

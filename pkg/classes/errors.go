@@ -107,7 +107,7 @@ func volumeScopeOnly(a Assignment) error {
 }
 
 func twoClassesOf(a Assignment, first string) error {
-	return refuse(a, ErrContradiction, "%s has two classes, %s and %s", clip(a.Resource), quote(first), quote(a.Class))
+	return refuse(a, ErrContradiction, "%s has two classes, %s and %s; keep one of them", clip(a.Resource), quote(first), quote(a.Class))
 }
 
 // check returns an error if the class of the assignment a cannot be assigned. The system default can always be

@@ -47,7 +47,7 @@ func Ignored(annotations map[string]string, containers []string) []IgnoredAnnota
 				"annotation %s names no container of the pod; its containers are %s", clipKey(key), list(containers))})
 		default:
 			ignored = append(ignored, IgnoredAnnotation{key, "", fmt.Sprintf(
-				"annotation %s requests nothing; write %s, %s<container> or %s<container>", clipKey(key), PodKey, ContainerKeyPrefix, VolumeKeyPrefix)})
+				"annotation %s is not known; write %s, %s<container> or %s<container>", clipKey(key), PodKey, ContainerKeyPrefix, VolumeKeyPrefix)})
 		}
 	}
 	return ignored

@@ -13,7 +13,7 @@ import (
 
 func TestAnnotationsThatRequestNothing(t *testing.T) {
 	const noContainer, noRequest = " names no container of the pod; its containers are main, side",
-		" requests nothing; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"
+		" is not known; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"
 	for _, c := range []struct{ key, container, want string }{
 		{"container.qos.noderesource.dev/main", "", ""},
 		{"container.qos.noderesource.dev/mian", "mian", noContainer},

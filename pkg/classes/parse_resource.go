@@ -28,7 +28,7 @@ func (p *parser) readResource(f *Field) {
 	r.readScope(fields["scope"])
 	r.DefaultClass, _ = fields["defaultClass"].Text()
 	if r.Scope == VolumeScope && r.DefaultClass != SystemDefault {
-		fields["defaultClass"].Report("must be missing: volumes have only the classes that pods request")
+		fields["defaultClass"].Report("must be omitted: volumes have only the classes that pods request")
 		r.DefaultClass = SystemDefault
 	}
 	r.OnClassRemoved = oneOf(fields["onClassRemoved"], Drain, Evict)

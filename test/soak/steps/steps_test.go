@@ -87,15 +87,15 @@ func TestARefusalIsExpectedWhereTheClassFileHasAReason(t *testing.T) {
 
 func TestReasonsAreFoundInErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		`pod default/a container main: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: bronze`:                 classFull,
-		`class "platin" of k8s.io/rdt does not exist on this node; available: gold`:                                          unknownClass,
-		`resource "x" does not exist on this node; available: none`:                                                          unknownResource,
-		`pod default/a container main: the request has "rdt = gold", which is not of the form resource=class without spaces`: badRequest,
-		`class "a" of k8s.io/rdt contradicts the allocated class "b"; ask for`:                                               contradiction,
-		`class "gold" of k8s.io/rdt is unavailable on this node: resctrl is not mounted`:                                     unavailable,
-		`write /sys/fs/resctrl/qos-gold/tasks: input/output error`:                                                           pluginKilled,
-		`write /sys/fs/resctrl/qos-gold/tasks: device or resource busy`:                                                      other,
-		`pod default/a container extra: unknown QoS resource: "k8s.io/blockio"; this node has k8s.io/rdt`:                    unknownResource,
+		`pod default/a container main: class "gold" of k8s.io/rdt is full: 2 of 2 in use; available: bronze`:                     classFull,
+		`class "platin" of k8s.io/rdt does not exist on this node; available: gold`:                                              unknownClass,
+		`resource "x" does not exist on this node; available: none`:                                                              unknownResource,
+		`pod default/a container main: the request has "rdt = gold", write resource=class, without spaces and with only one "="`: badRequest,
+		`class "a" of k8s.io/rdt contradicts the allocated class "b"; ask for`:                                                   contradiction,
+		`class "gold" of k8s.io/rdt is unavailable on this node: resctrl is not mounted`:                                         unavailable,
+		`write /sys/fs/resctrl/qos-gold/tasks: input/output error`:                                                               pluginKilled,
+		`write /sys/fs/resctrl/qos-gold/tasks: device or resource busy`:                                                          other,
+		`pod default/a container extra: unknown QoS resource: "k8s.io/blockio"; this node has k8s.io/rdt`:                        unknownResource,
 	} {
 		if got := reasonOf(errors.New(text)); got != want {
 			t.Errorf("%s: got %s, want %s", text, got, want)
