@@ -48,7 +48,7 @@ func socketName(dir, extended string) (string, error) {
 	end := "-" + digest(extended) + socketSuffix
 	room := min(maxSocketName, maxSocketPath-len(dir)-1) - len(socketPrefix) - len(end)
 	if room < 0 {
-		return "", fmt.Errorf("the path %s is too long for sockets in it: the kernel accepts %d bytes; choose a shorter --kubelet-dir",
+		return "", fmt.Errorf("the path %s is too long for a directory of sockets: the path of a socket can have at most %d bytes; choose a shorter --kubelet-dir",
 			filepath.Clean(dir), maxSocketPath)
 	}
 

@@ -221,7 +221,7 @@ func (p *Publisher) publish(ctx context.Context, state nodecache.State, now time
 func (p *Publisher) setWithheld(withheld bool, problem string) {
 	switch {
 	case withheld && !p.withheld:
-		p.log.Warn("qos-nri-plugin has not been ready for longer than --grace: free devices are reported as unhealthy, and running pods continue",
+		p.log.Warn("qos-nri-plugin has been unready for longer than --grace: free devices are reported as unhealthy, and running pods continue",
 			"after", p.grace, "problem", problem)
 	case !withheld && p.withheld:
 		p.log.Info("qos-nri-plugin is ready: free devices are healthy again")

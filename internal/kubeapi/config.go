@@ -26,7 +26,7 @@ import (
 
 // ErrNoCredentials is returned when there is neither a kubeconfig nor a service account.
 var ErrNoCredentials = errors.New("no credentials for the Kubernetes API: there is neither --kubeconfig nor a service account; " +
-	"pass one of them, or use --publish=device-plugin")
+	"pass --kubeconfig, run in a pod with a service account, or use --publish=device-plugin")
 
 // requestsPerSecond and requestBurst limit the requests of one node to the API server. requestBurst is large enough
 // for the moment when all pods of a node start at once.

@@ -55,12 +55,11 @@ func plan(
 }
 
 func fixed(pod *corev1.Pod, container string, want classes.Assignment) error {
-	remedy := "recreate the pod"
 	if container != "" {
-		container, remedy = "container "+container+": ", "restart the container in a new pod"
+		container = "container " + container + ": "
 	}
-	return fmt.Errorf("pod %s/%s: %scannot change the class of %s to %s: %w; %s",
-		pod.Namespace, pod.Name, container, want.Resource, ClassName(want.Class), errFixed, remedy)
+	return fmt.Errorf("pod %s/%s: %scannot change the class of %s to %s: %w; recreate the pod",
+		pod.Namespace, pod.Name, container, want.Resource, ClassName(want.Class), errFixed)
 }
 
 // different returns the wanted classes that differ from the assigned classes. It skips resources without an assignment.
