@@ -59,8 +59,8 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.path, "config", defaults.Config, "class file, or directory of class files (*.yaml), if PATH is not given")
-	flags.StringVar(&o.hostRoot, "host-root", defaults.HostRoot, "directory that contains the host's /sys, /dev, /proc and /etc; sockets are not below it")
-	flags.BoolVar(&o.mountResctrl, "mount-resctrl", defaults.MountResctrl, "check for a plugin that runs with --mount-resctrl")
+	flags.StringVar(&o.hostRoot, "host-root", defaults.HostRoot, "directory that contains the host's /sys, /dev, /proc and /etc; not used for sockets")
+	flags.BoolVar(&o.mountResctrl, "mount-resctrl", defaults.MountResctrl, "assume that qos-nri-plugin runs with --mount-resctrl")
 	flags.BoolVar(&o.offline, "offline", false, "check only the files, not this machine")
 	flags.StringVar(&o.runtimeEndpoint, "runtime-endpoint", "", "CRI socket of the container runtime to check, as unix:///path")
 	flags.StringVar(&o.nriSocket, "nri-socket", defaults.NRISocket, "NRI socket of the container runtime")

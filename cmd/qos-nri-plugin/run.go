@@ -57,7 +57,7 @@ func addRunFlags(flags *pflag.FlagSet, o *agent.Options) {
 	flags.StringVar(&o.APISocket, "api-socket", o.APISocket, "unix socket to serve the node API on")
 	flags.StringVar(&o.APISocketGroup, "api-socket-group", o.APISocketGroup, "name or number of a group whose members may use the node API, in addition to root")
 	flags.StringVar(&o.APIReadSocket, "api-read-socket", o.APIReadSocket,
-		"second unix socket of the node API, which only reads; empty for none")
+		"second, read-only unix socket of the node API; empty for none")
 	flags.StringVar(&o.APIReadSocketGroup, "api-read-socket-group", o.APIReadSocketGroup,
 		"name or number of a group whose members may use --api-read-socket, in addition to root")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress,

@@ -48,7 +48,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.UpdateCo
 				return api.update(ctx, cmd, client, wanted)
 			})
 			if errors.Is(err, errNoAnswer) {
-				return fmt.Errorf("%w, so it is not known whether the class was changed; run: qos-nri-plugin assignments", err)
+				return fmt.Errorf("%w, so it is not known whether the class was changed; to see the current class, run: qos-nri-plugin assignments", err)
 			}
 			return err
 		},
@@ -59,7 +59,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.UpdateCo
 
 func parseChange(args []string) (change, error) {
 	if len(args) != 2 && len(args) != 3 {
-		return change{}, fmt.Errorf("write POD [CONTAINER] RESOURCE=CLASS, not %d arguments", len(args))
+		return change{}, fmt.Errorf("2 or 3 arguments are required, not %d: POD [CONTAINER] RESOURCE=CLASS", len(args))
 	}
 
 	wanted := change{pod: args[0]}
@@ -90,7 +90,7 @@ func (o *apiOptions) update(ctx context.Context, cmd *cobra.Command, client qosv
 	}
 
 	notice := time.AfterFunc(noticeTime, func() {
-		fmt.Fprintf(cmd.ErrOrStderr(), "Waiting up to %s for the container runtime and the kernel\n", changeTime)
+		fmt.Fprintf(cmd.ErrOrStderr(), "Waiting up to %s for the container runtime and the kernel to change the class\n", changeTime)
 	})
 	defer notice.Stop()
 	answer, err := client.UpdateContainerQOSResources(ctx, wanted.request(pod.GetUid()))

@@ -37,7 +37,7 @@ func TestUpdate(t *testing.T) {
 			Out: "pod default/web: vendor.example/network fast -> <system default>\n",
 		}},
 		{"does not take a resource of containers for a pod", []string{"default/web", "rdt=bronze"}, answer{
-			Code: 1, Errors: "Error: pod default/web: k8s.io/rdt is assigned to a container, not to a pod: malformed QoS request\n",
+			Code: 1, Errors: "Error: pod default/web: k8s.io/rdt is for containers, not for pods: malformed QoS request\n",
 		}},
 		{"reports that nothing changes", []string{"default/web", "main", "rdt=gold"}, answer{
 			Out: "pod default/web container main: k8s.io/rdt stays gold\n",
@@ -122,7 +122,7 @@ func TestAnUpdateReportsThatItWaits(t *testing.T) {
 
 	line, err := bufio.NewReader(reader).ReadString('\n')
 	release()
-	if want := "Waiting up to 1m0s for the container runtime and the kernel\n"; err != nil || line != want {
+	if want := "Waiting up to 1m0s for the container runtime and the kernel to change the class\n"; err != nil || line != want {
 		t.Errorf("the command printed %q and %v, want %q", line, err, want)
 	}
 	if got := <-code; got != 0 {
@@ -136,7 +136,7 @@ func TestAnUpdateWithoutAnAnswerHasAnUnknownResult(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	got := run(ctx, "update", "default/web", "main", "rdt=bronze", "--api-socket", f.socket)
-	const want = "qos-nri-plugin has not answered within 1m0s, so it is not known whether the class was changed; run: qos-nri-plugin assignments"
+	const want = "qos-nri-plugin has not answered within 1m0s, so it is not known whether the class was changed; to see the current class, run: qos-nri-plugin assignments"
 	if got.Code != 1 || !strings.Contains(got.Errors, want) {
 		t.Errorf("answer is %+v", got)
 	}

@@ -197,7 +197,7 @@ func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 }
 
 var errLocked = errors.New("another qos-nri-plugin runs on this node; " +
-	"stop one of the two, because they would set classes of the same containers and make every container creation fail")
+	"two of them would set classes of the same containers, and every container creation would fail; stop one of the two")
 
 // lockStateDir takes the lock that allows only one instance of the plugin on the node. The lock is released when the
 // file is closed or the process ends.

@@ -95,7 +95,7 @@ func (a *Agent) followDisks(ctx context.Context, group *errgroup.Group, changed 
 }
 
 func (a *Agent) warnOfDisks(err error) {
-	a.log.Warn("cannot receive the kernel's device events; added and removed disks are noticed late", "within", a.options.RepairInterval, "error", err)
+	a.log.Warn("cannot receive the kernel's device events; only the periodic check finds new and removed disks", "every", a.options.RepairInterval, "error", err)
 }
 
 // signalTo sends a signal to a channel with a buffer of 1, unless a signal is already waiting there.
@@ -112,7 +112,7 @@ func signalTo(c chan<- struct{}) {
 func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) (watch func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		a.log.Warn("cannot watch resctrl; removed groups are noticed late", "within", a.options.RepairInterval, "error", err)
+		a.log.Warn("cannot watch resctrl; only the periodic check finds removed groups", "every", a.options.RepairInterval, "error", err)
 		return func() {}
 	}
 

@@ -72,7 +72,7 @@ func newCollector(n *node.Node) *collector {
 		node:      n,
 		capacity:  prometheus.NewDesc("qos_class_capacity", "Maximum number of simultaneous assignments of a class; 0 means unlimited.", class, nil),
 		inUse:     prometheus.NewDesc("qos_class_in_use", "Assignments of a class, including draining classes.", class, nil),
-		degraded:  prometheus.NewDesc("qos_class_degraded", "1 when a class is enforced only in part; see status for the reason.", class, nil),
+		degraded:  prometheus.NewDesc("qos_class_degraded", "1 when a class is enforced only in part; qos-nri-plugin status shows the reason.", class, nil),
 		available: prometheus.NewDesc("qos_resource_available", "1 when a configured resource is available on this machine.", []string{"resource"}, nil),
 		refusals:  prometheus.NewDesc("qos_refusals_total", "Containers and pods that were refused, by reason.", []string{"reason"}, nil),
 		corrections: prometheus.NewDesc("qos_drift_corrections_total", "Drift corrections, by resource and kind of drift.",

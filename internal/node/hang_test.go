@@ -55,7 +55,7 @@ func TestAHungReadOfOneContainerStopsNothingElse(t *testing.T) {
 		for range 3 {
 			f.Repair(t.Context())
 		}
-		f.wantBlocked(t, 1, "read the class of test.example/cache of pod ns/a container main")
+		f.wantBlocked(t, 1, "read the test.example/cache class of pod ns/a container main")
 		if f.backends[cache].Enforced()["c-b"] != "silver" {
 			t.Error("the drift of another container was not corrected")
 		}

@@ -22,7 +22,7 @@ func (f *fixture) wantRefused(t *testing.T, want ...string) {
 			holder += "/" + r.Owner.Container
 		}
 		got = append(got, holder+" "+r.Reason)
-		if !strings.Contains(r.Message, "created while qos-nri-plugin was not connected to the runtime, without the class") {
+		if !strings.Contains(r.Message, "created without the class, because qos-nri-plugin was not connected to the runtime") {
 			t.Errorf("refused with %q", r.Message)
 		}
 	}

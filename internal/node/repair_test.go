@@ -76,7 +76,7 @@ func TestDriftOfAConfigurationIsReported(t *testing.T) {
 	f.wantCorrections(t, map[state.Correction]uint64{{Resource: disk, What: state.ConfigurationDrift}: 1})
 	conditions := f.resource(t, disk).Conditions
 	if len(conditions) != 1 || conditions[0].Type != "KernelStateInSync" || !conditions[0].Healthy ||
-		!strings.HasPrefix(conditions[0].Message, "drift corrected; found 1 in total, the last at ") || !strings.HasSuffix(conditions[0].Message, "disk vdb is gone; disk vdc is new") {
+		!strings.HasPrefix(conditions[0].Message, "drift corrected; drifts found: 1, the last at ") || !strings.HasSuffix(conditions[0].Message, "disk vdb is gone; disk vdc is new") {
 		t.Errorf("conditions %v", conditions)
 	}
 }

@@ -79,7 +79,7 @@ func runtimeRegistered(r state.RuntimeInfo) *qosv1alpha1.Condition {
 	case r.Name == "":
 		condition.Reason = "NeverRegistered"
 		condition.Message = "The plugin has not reached the container runtime yet, so no container gets a class. " +
-			"Check that NRI is enabled in the runtime's configuration; \"qos-nri-plugin check --runtime-endpoint\" helps."
+			"Check that NRI is enabled in the runtime's configuration, for example with \"qos-nri-plugin check --runtime-endpoint\"."
 	case r.SyncFailure != nil:
 		condition.Reason = "NotSynchronized"
 		condition.Message = "The container runtime does not synchronize the plugin, so no container gets a class: " + r.SyncFailure.Error() + "."

@@ -139,7 +139,7 @@ func limitRate(limit *rate.Limiter) tap.ServerInHandle {
 	return func(ctx context.Context, _ *tap.Info) (context.Context, error) {
 		if !limit.Allow() {
 			return nil, status.Errorf(codes.ResourceExhausted,
-				"the read-only socket of the node API takes %d requests a second; use Watch and WatchAssignments to follow changes", readRequestsPerSecond)
+				"the read-only socket of the node API accepts at most %d requests a second; use Watch and WatchAssignments to follow changes", readRequestsPerSecond)
 		}
 		return ctx, nil
 	}

@@ -278,7 +278,7 @@ func TestUpdateErrorsHaveTheCodesThatTheAPIDocuments(t *testing.T) {
 		says    string
 	}{
 		{"no pod", ask("", "main", &resource{Name: "rdt"}), codes.InvalidArgument, "pod_uid is required"},
-		{"no container for a resource of containers", ask("uid-web", "", &resource{Name: "rdt"}), codes.InvalidArgument, "assigned to a container"},
+		{"no container for a resource of containers", ask("uid-web", "", &resource{Name: "rdt"}), codes.InvalidArgument, "is for containers, not for pods"},
 		{"no resources", ask("uid-web", "main"), codes.InvalidArgument, "qos_resources is required"},
 		{"a resource twice", ask("uid-web", "main", &resource{Name: "rdt"}, &resource{Name: apitest.RDT}), codes.InvalidArgument, "named twice"},
 		{"an unknown pod", ask("uid-none", "main", &resource{Name: "rdt"}), codes.NotFound, "uid-none"},

@@ -98,7 +98,7 @@ func (r *machineRig) work(t *testing.T, worker, i int) error {
 	case err == nil && i%3 == 0:
 		return nil // runs on
 	case err == nil,
-		strings.Contains(err.Error(), "qos-nri-plugin is leaving"), strings.Contains(err.Error(), "ttrpc: closed"):
+		strings.Contains(err.Error(), "qos-nri-plugin is being stopped"), strings.Contains(err.Error(), "ttrpc: closed"):
 		return r.RemovePod(t.Context(), pod)
 	}
 	return err

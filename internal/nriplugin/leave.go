@@ -13,8 +13,8 @@ import (
 const leaveTime = 3 * time.Second
 
 // errLeaving is the error of a hook that cannot be completed because the session ends.
-var errLeaving = errors.New("qos-nri-plugin is leaving the container runtime, because the plugin is being stopped; " +
-	"the kubelet creates the container again")
+var errLeaving = errors.New("qos-nri-plugin is being stopped, so it disconnects from the container runtime; " +
+	"the kubelet tries again to create the container")
 
 // leave ends a session. It answers the running hooks, refuses new containers that would get a class, and closes the
 // connection when no hook is running.

@@ -63,7 +63,7 @@ func (r *rig) registered(t *testing.T) *qosv1alpha1.Condition {
 
 // TestEnvironmentsThatNRICannotTransferAreNamed has four containers that the runtime cannot list in messages of 4 MiB.
 func TestEnvironmentsThatNRICannotTransferAreNamed(t *testing.T) {
-	const reason = "the environments of containers are most likely too large: NRI transfers at most about 1 MiB each"
+	const reason = "the environment variables of a container are most likely too large; keep those of each below 700 KiB"
 	r := &rig{Runtime: newRuntime(t, nriruntime.Options{}), backend: nodetest.NewBackend()}
 	if err := r.Start(); err != nil {
 		t.Fatal(err)

@@ -118,7 +118,7 @@ func (s *session) ValidateContainerAdjustment(_ context.Context, r *api.Validate
 		if now[field] == c.fields[field] {
 			continue
 		}
-		err := fmt.Errorf("%s: %w: %s has %q instead of %q; configure the plugin (%s) so that it does not change this container",
+		err := fmt.Errorf("%s: %w: %s has %q instead of %q; configure the other NRI plugin (%s) so that it does not change this container",
 			c.holder, state.ErrAdjustmentChanged, field, now[field], c.fields[field], others(r.GetPlugins()))
 		return s.plugin.node.Refuse(c.holder, err)
 	}
@@ -136,8 +136,8 @@ func (s *session) notCreated(id string) {
 	if len(c.taken) > 0 {
 		which = c.taken
 	}
-	err := fmt.Errorf("%s: %w: either another NRI plugin also sets %s, or an NRI plugin refused the container; "+
-		"the pod's events have the runtime's error (plugins of the runtime: %s); "+
+	err := fmt.Errorf("%s: %w: either another NRI plugin also sets %s, or an NRI plugin refused the container (plugins of the runtime: %s); "+
+		"see the runtime's error in the pod's events; "+
 		"let only one plugin set each field; for block I/O, set Direct: true in the class file",
 		c.holder, state.ErrNotCreated, strings.Join(which, ", "), orNone(plugins))
 	s.plugin.options.Log.Warn("the creation of a container failed after the plugin's hook", "error", s.plugin.node.Refuse(c.holder, err), "fields", which)

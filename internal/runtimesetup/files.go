@@ -33,7 +33,7 @@ func ownConfiguration(files Files, r runtime) []Finding {
 	case r.family() == containerd:
 		return inFiles(files, r)
 	}
-	return []Finding{{Unknown, fmt.Sprintf("whether %s has an RDT configuration of its own, which removes the groups of other programs; "+
+	return []Finding{{Unknown, fmt.Sprintf("whether %s has an RDT configuration of its own, and so removes the groups of other programs; "+
 		"look for %s in its configuration", r.name, rdtFileKey)}}
 }
 

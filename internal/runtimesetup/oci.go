@@ -46,7 +46,7 @@ func ociRuntime(ctx context.Context, o Options, r runtime) Finding {
 	case r.oci == "":
 		return Finding{Unknown, fmt.Sprintf("%s (this requires %s): %s does not report its OCI runtime", question, capable, r.name)}
 	case o.Features == nil:
-		return Finding{Unknown, fmt.Sprintf("%s (this requires %s): this check executes no programs of the host in a container; "+
+		return Finding{Unknown, fmt.Sprintf("%s (this requires %s): in a container, this check executes no programs of the host; "+
 			"run on the node: %s --version", question, capable, r.oci)}
 	}
 
@@ -71,15 +71,15 @@ func (f features) finding(program, question string) Finding {
 	}
 	has, err := version.ParseGeneric(text)
 	if !ok || err != nil {
-		return Finding{Unknown, fmt.Sprintf("%s (this requires %s): %s is another one", question, capable, program)}
+		return Finding{Unknown, fmt.Sprintf("%s (this requires %s): %s reports no version of runc or crun", question, capable, program)}
 	}
 
 	which := fmt.Sprintf("the OCI runtime %s %s (%s)", name, text, program)
 	rdt := f.Linux.IntelRdt.Enabled
 	switch {
 	case has.LessThan(version.MustParseGeneric(since)):
-		return Finding{Problem, which + " writes the limits of all disks at once, which the kernel refuses, so no container can be created whose " +
-			"block I/O class limits several disks; use " + capable + ", or set Direct: true in the class file"}
+		return Finding{Problem, which + " writes the limits of all disks at once, which the kernel refuses, so containers whose block I/O class " +
+			"limits several disks cannot be created; use " + capable + ", or set Direct: true in the class file"}
 	case name == "crun" && rdt == nil, rdt != nil && !*rdt:
 		return Finding{Warning, which + " cannot set RDT groups; " + withoutGroup + "; use " + capable}
 	}

@@ -120,7 +120,7 @@ const withoutGroup = "the plugin moves containers before their first instruction
 // it since version 2.2.1, and CRI-O since version 1.35.
 func rdtOverNRI(r runtime) Finding {
 	unknown := Finding{Unknown, fmt.Sprintf("whether the NRI of %s %s can set RDT groups, which needs NRI v0.11.0; "+
-		"after the plugin has registered, its status shows the NRI version", r.name, r.version)}
+		"after the plugin has registered, qos-nri-plugin status shows the NRI version", r.name, r.version)}
 	has, err := version.ParseGeneric(r.version)
 	if err != nil {
 		return unknown

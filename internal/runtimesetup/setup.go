@@ -125,5 +125,5 @@ func otherPlugins(files Files) []Finding {
 	}
 	return []Finding{{Warning, fmt.Sprintf("the runtime starts other NRI plugins from %s: %s; "+
 		"only one plugin can set each field of a container (docs/neighbours.md); "+
-		"status lists all plugins after a container was created", dir, strings.Join(names, ", "))}}
+		"after a container was created, qos-nri-plugin status lists all NRI plugins", dir, strings.Join(names, ", "))}}
 }

@@ -144,7 +144,7 @@ func TestACRIOThatIsSetUpHasNoProblems(t *testing.T) {
 		"ok: the runtime is cri-o 1.37.0",
 		"ok: NRI of CRI-O 1.37.0 can set RDT groups",
 		"unknown: whether the OCI runtime can set RDT groups, and limits of several disks (this requires runc 1.2 or later, or crun 1.18 or later): " +
-			"this check executes no programs of the host in a container; run on the node: /usr/libexec/crio/crun --version",
+			"in a container, this check executes no programs of the host; run on the node: /usr/libexec/crio/crun --version",
 		"ok: NRI is on: /run/nri.sock answers",
 		"ok: cri-o has no RDT or block I/O configuration of its own",
 		"warning: CRI-O refuses pods with rdt.resources.beta.kubernetes.io annotations; " +
@@ -161,13 +161,13 @@ func TestTheOCIRuntimeIsAsked(t *testing.T) {
 	for _, test := range []struct{ name, features, want string }{
 		{"crun", fmt.Sprintf(crun, "1.27"), "ok: the OCI runtime crun 1.27 (PROGRAM) can set RDT groups, and limits of several disks"},
 		{"a crun that does not split values", fmt.Sprintf(crun, "1.17"), "problem: the OCI runtime crun 1.17 (PROGRAM) writes the limits of all disks at once, " +
-			"which the kernel refuses, so no container can be created whose block I/O class limits several disks; " +
+			"which the kernel refuses, so containers whose block I/O class limits several disks cannot be created; " +
 			"use runc 1.2 or later, or crun 1.18 or later, or set Direct: true in the class file"},
 		{"a crun that was built without RDT", `{"annotations":{"run.oci.crun.version":"1.27"}}`, "warning: the OCI runtime crun 1.27 (PROGRAM) cannot set RDT groups; " +
 			"the plugin moves containers before their first instruction"},
 		{"a runc that does not report RDT", `{"annotations":{"org.opencontainers.runc.version":"1.1.12"}}`, "problem: the OCI runtime runc 1.1.12 (PROGRAM) writes"},
 		{"a runc of a distribution", `{"annotations":{"org.opencontainers.runc.version":"1.3.4+ds1"}}`, "ok: the OCI runtime runc 1.3.4+ds1 (PROGRAM)"},
-		{"another one", `{"ociVersionMin":"1.0.0","linux":{"intelRdt":{"enabled":true}}}`, "(this requires runc 1.2 or later, or crun 1.18 or later): PROGRAM is another one"},
+		{"another one", `{"ociVersionMin":"1.0.0","linux":{"intelRdt":{"enabled":true}}}`, "(this requires runc 1.2 or later, or crun 1.18 or later): PROGRAM reports no version of runc or crun"},
 		{"no document", "crun 1", "PROGRAM features: invalid character 'c'"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

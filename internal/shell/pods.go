@@ -63,7 +63,7 @@ func NoPod(list *qosv1alpha1.ListAssignmentsResponse, name string) error {
 	case len(all) > 0:
 		return fmt.Errorf("%s; there are %s", text, candidates(all))
 	}
-	return fmt.Errorf("%s; no pod on this node has QoS-class resources", text)
+	return fmt.Errorf("no pod on this node has QoS-class resources, so there is no %q", name)
 }
 
 // SelectPod returns the pod that matches a name. It returns an error if no pod or more than one pod matches.

@@ -212,7 +212,7 @@ func startsWhatItMissed(t *testing.T, r *rig) {
 	if got := r.weight(t, missed); got != soloWeight {
 		t.Errorf("it has started with the weight %q", got)
 	}
-	if err := r.StartContainer(t.Context(), late); err == nil || !strings.Contains(err.Error(), "created while qos-nri-plugin was not connected") {
+	if err := r.StartContainer(t.Context(), late); err == nil || !strings.Contains(err.Error(), "because qos-nri-plugin was not connected") {
 		t.Errorf("the error of the second is %v", err)
 	}
 	if got := r.host.Killed(); len(got) != 1 || got[0] != late {
@@ -337,7 +337,7 @@ func endsInAHook(t *testing.T, r *rig) {
 	if err := <-p.ended; err != nil { // although the read is blocked
 		t.Errorf("the plugin ended with %v", err)
 	}
-	if err := <-started; err == nil || !strings.Contains(err.Error(), "qos-nri-plugin is leaving the container runtime") {
+	if err := <-started; err == nil || !strings.Contains(err.Error(), "qos-nri-plugin is being stopped") {
 		t.Errorf("the error of the container that was about to start is %v", err)
 	}
 	if err := r.RemoveContainer(t.Context(), id); err != nil {

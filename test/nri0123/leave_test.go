@@ -143,7 +143,7 @@ func done(c <-chan struct{}) bool {
 // refusals are the reasons for which a container may be refused while the plugin leaves, is away, or comes back.
 func refusals() []string {
 	return []string{
-		"qos-nri-plugin is leaving the container runtime", "validator plugin 10-qos-nri-plugin failed: ttrpc: closed",
+		"qos-nri-plugin is being stopped", "validator plugin 10-qos-nri-plugin failed: ttrpc: closed",
 		`required plugin "qos-nri-plugin" not present`,
 	}
 }

@@ -130,7 +130,7 @@ func (r *Reconciler) apply(ctx context.Context, files classes.FileSet) error {
 	for _, gone := range r.store.GoLive(live, next) {
 		// The classes of a removed resource drain: containers that have such a class keep it until they end.
 		if err := r.awaitResource(ctx, gone, "withdraw", next[gone].Withdraw); err != nil {
-			r.log.Warn("cannot withdraw a resource that was removed", "resource", gone, "error", err)
+			r.log.Warn("cannot clean up a resource that was removed from the class files", "resource", gone, "error", err)
 		}
 	}
 	if err := r.releaseUnused(ctx); err != nil {

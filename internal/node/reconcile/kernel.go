@@ -80,7 +80,7 @@ func await[T any](
 
 	answer, err := Await(waiting, r.store, call, what, func() (T, error) { return do(ctx) })
 	if errors.Is(err, late) {
-		r.log.Warn("the kernel does not answer; continuing without it", "call", what, "after", limit)
+		r.log.Warn("the kernel does not answer; continuing without its answer", "call", what, "after", limit)
 	}
 	return answer, err
 }
@@ -97,7 +97,7 @@ func (r *Reconciler) observeClass(
 	ctx context.Context, resource state.Resource, name string, h classes.Holder, want string,
 ) (classes.Observation, error) {
 	call := state.Call{Resource: name, HolderID: h.ID}
-	return await(ctx, r, observeTime, call, fmt.Sprintf("read the class of %s of %s", name, h), func(ctx context.Context) (classes.Observation, error) {
+	return await(ctx, r, observeTime, call, fmt.Sprintf("read the %s class of %s", name, h), func(ctx context.Context) (classes.Observation, error) {
 		return resource.Observe(ctx, h, want)
 	})
 }

@@ -80,7 +80,7 @@ func (s *Store) changesOf(h classes.Holder, requests map[string]string) ([]class
 		case !ok:
 			return nil, fmt.Errorf("%w: %q; this node has %s", classes.ErrUnknownResource, name, s.resourceList())
 		case offer.Scope != scope:
-			return nil, fmt.Errorf("%s is assigned to a %s, not to a %s: %w", offer.Name, offer.Scope, scope, classes.ErrBadRequest)
+			return nil, fmt.Errorf("%s is for %ss, not for %ss: %w", offer.Name, offer.Scope, scope, classes.ErrBadRequest)
 		case !offer.Mutable:
 			return nil, fmt.Errorf("%s: %w", offer.Name, ErrImmutable)
 		case class != classes.SystemDefault && offer.Unavailable != nil:

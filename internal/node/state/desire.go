@@ -14,7 +14,7 @@ import (
 const maxPendingSize = 16 << 10
 
 func errCreatedWithout(err error) error {
-	return fmt.Errorf("%w; created while qos-nri-plugin was not connected to the runtime, without the class", err)
+	return fmt.Errorf("%w; the container or pod was created without the class, because qos-nri-plugin was not connected to the runtime", err)
 }
 
 // requestOf returns the holder with only the annotations that request classes, so that the store can admit it later. If these

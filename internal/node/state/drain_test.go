@@ -107,7 +107,7 @@ func TestDrainingAssignmentsAreCounted(t *testing.T) {
 }
 
 func TestDrift(t *testing.T) {
-	const once, twice = "found 1 in total, the last at 2030-01-01T12:00:00Z: a group", "found 2 in total, the last at 2030-01-01T12:00:00Z: a group"
+	const once, twice = "drifts found: 1, the last at 2030-01-01T12:00:00Z: a group", "drifts found: 2, the last at 2030-01-01T12:00:00Z: a group"
 	for name, test := range map[string]struct {
 		corrected []bool
 		inSync    bool

@@ -80,5 +80,5 @@ func (d driftRecord) conditions() []classes.Condition {
 		reason, state = "DriftNotCorrected", "drift not corrected"
 	}
 	return []classes.Condition{{Type: "KernelStateInSync", Healthy: !d.uncorrected, Reason: reason, Message: fmt.Sprintf(
-		"%s; found %d in total, the last at %s: %s", state, d.count, d.at.UTC().Format(time.RFC3339), d.last)}}
+		"%s; drifts found: %d, the last at %s: %s", state, d.count, d.at.UTC().Format(time.RFC3339), d.last)}}
 }

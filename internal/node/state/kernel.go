@@ -27,7 +27,7 @@ type Call struct{ Resource, Class, HolderID string }
 // BlockedCall is a call into the kernel that has not returned in time. Its thread waits until the kernel answers.
 type BlockedCall struct {
 	Call
-	// What describes the call, e.g. "read the class of pod default/web container main".
+	// What describes the call, e.g. "read the k8s.io/rdt class of pod default/web container main".
 	What  string
 	Since time.Time
 }
@@ -68,7 +68,7 @@ func Blocked(calls []BlockedCall) error {
 	if len(calls) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w; %d calls have not returned; the first, since %s: %s",
+	return fmt.Errorf("%w; calls that have not returned: %d; the oldest has been blocked since %s: %s",
 		ErrKernelHangs, len(calls), calls[0].Since.UTC().Format(time.RFC3339), calls[0].What)
 }
 
