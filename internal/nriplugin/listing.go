@@ -59,5 +59,5 @@ func (l *listing) failure(timeout time.Duration) error {
 			"give the plugin more CPU, or raise plugin_request_timeout in the runtime's NRI configuration", timeout)
 	}
 	return fmt.Errorf("the runtime disconnected the plugin before it was synchronized, after listing %d pods and %d containers; "+
-		"unless the runtime has stopped, the environment variables of a container are most likely too large; keep those of each below 700 KiB", l.pods, l.containers)
+		"unless the runtime has stopped, the environment variables of a container are most likely too large; keep each below 700 KiB", l.pods, l.containers)
 }

@@ -77,7 +77,7 @@ func volumeRequests(container Holder) (requests []volumeRequest, err error) {
 		name = path.Clean(name)
 		first, repeated := seen[name]
 		if repeated && first != class {
-			return nil, refuse(Assignment{Key: key}, ErrContradiction, "volume %s has two classes, %s and %s; keep one of them", clip(name), quote(first), quote(class))
+			return nil, refuse(Assignment{Key: key}, ErrContradiction, "volume %s has two classes, %s and %s; keep one", clip(name), quote(first), quote(class))
 		}
 		if len(seen) == maxVolumes && !repeated {
 			return nil, refuse(Assignment{Key: key}, ErrBadRequest, "the request has more than %d volumes", maxVolumes)
