@@ -55,6 +55,7 @@ GENERATE_DIR = $(call tools_dir,generate,$(GO) list -m google.golang.org/protobu
 GENERATE_CRD_DIR = $(call tools_dir,generate-crd,true)
 LINT_DIR = $(call tools_dir,lint,true)
 LINT = $(LINT_DIR)/golangci-lint
+VULNERABILITIES_DIR = $(call tools_dir,vulnerabilities,true)
 
 ##@ Develop
 
@@ -167,7 +168,7 @@ cover: ## Measure test coverage by function, into cover.out and on the terminal.
 ##@ Verify
 
 .PHONY: verify
-verify: verify-modules verify-generated verify-house verify-format lint ## Check everything that is not a test.
+verify: verify-modules verify-generated verify-house verify-vulnerabilities verify-format lint ## Check everything that is not a test.
 
 .PHONY: lint
 lint: $(LINT_DIR)/.built ## Run the linters of .golangci.yml, over the VM tests too, and vet.
@@ -188,6 +189,10 @@ verify-generated: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built ## Check tha
 verify-house: ## Check file headers, file sizes, and the licences of linked modules.
 	$(GO) -C tools/house run . -root "$(CURDIR)"
 
+.PHONY: verify-vulnerabilities
+verify-vulnerabilities: $(VULNERABILITIES_DIR)/.built ## Check the programs for known vulnerabilities, where the database can be reached.
+	PATH="$(VULNERABILITIES_DIR):$$PATH" scripts/vulnerabilities.sh
+
 .PHONY: verify-modules
 verify-modules: ## Check that go.mod and go.sum are tidy, and the downloaded modules.
 	@for module in . $(TEST_MODULES); do (set -x; $(GO) -C $$module mod tidy -diff); done
@@ -196,7 +201,7 @@ verify-modules: ## Check that go.mod and go.sum are tidy, and the downloaded mod
 ##@ Tools
 
 .PHONY: tools
-tools: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built $(LINT_DIR)/.built ## Build the tools now rather than when first needed (some minutes).
+tools: $(GENERATE_DIR)/.built $(GENERATE_CRD_DIR)/.built $(LINT_DIR)/.built $(VULNERABILITIES_DIR)/.built ## Build the tools now rather than when first needed (some minutes).
 
 $(GENERATE_DIR)/.built:
 	mkdir -p $(@D)
@@ -212,4 +217,9 @@ $(GENERATE_CRD_DIR)/.built:
 $(LINT_DIR)/.built:
 	mkdir -p $(@D)
 	$(GO) -C tools/lint build -o $(@D)/ tool
+	touch $@
+
+$(VULNERABILITIES_DIR)/.built:
+	mkdir -p $(@D)
+	$(GO) -C tools/vulnerabilities build -o $(@D)/ tool
 	touch $@

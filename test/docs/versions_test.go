@@ -1,0 +1,47 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestTheCompatibilityPageNamesWhatIsRun compares docs/compatibility.md with the versions that the tests on real components build.
+func TestTheCompatibilityPageNamesWhatIsRun(t *testing.T) {
+	read := func(file string) string {
+		data, err := os.ReadFile(repository + "/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	page := read("docs/compatibility.md")
+	built := regexp.MustCompile(`(?m)^(CONTAINERD|CRIO|RUNC|CRUN)(?:_\d)*_VERSION=v?(\S+)$`).FindAllStringSubmatch(read("test/e2e/vm/env.sh"), -1)
+	built = append(built, regexp.MustCompile(`(k8s\.io/kubernetes) v(\d+\.\d+)`).FindAllStringSubmatch(read("test/e2e/kubernetes/programs/go.mod"), 1)...)
+	built = append(built, regexp.MustCompile(`(KERNEL)_PACKAGE=linux-source-(\S+)`).FindAllStringSubmatch(read("test/e2e/vm/env.sh"), 1)...)
+	if len(built) != 8 {
+		t.Errorf("found %q, want 8 versions", built)
+	}
+	for _, version := range built {
+		if !regexp.MustCompile(`(?m)^\|.*\| ` + regexp.QuoteMeta(version[2]) + `[ |].*\| run`).MatchString(page) {
+			t.Errorf("the table has no row of %s %s that is run", version[1], version[2])
+		}
+	}
+
+	known := testFunctions(t)
+	for _, name := range regexp.MustCompile("`(Test[A-Za-z]+)").FindAllStringSubmatch(page, -1) {
+		if !known[name[1]] && !strings.HasSuffix(name[1], "VirtualNode") {
+			t.Errorf("%s is no test", name[1])
+		}
+	}
+	machines := read("test/e2e/vm_test.go")
+	for _, name := range regexp.MustCompile("`(?:TestVM/)?((?:amd|intel|crio|containerd)-[a-z0-9.-]+)`").FindAllStringSubmatch(page, -1) {
+		if !strings.Contains(machines, `name: "`+name[1]+`"`) {
+			t.Errorf("%s is no machine of TestVM", name[1])
+		}
+	}
+}
