@@ -157,7 +157,8 @@ func (i *installed) rights() map[string][]string {
 		for _, rule := range role.Rules {
 			for _, group := range rule.APIGroups {
 				for _, resource := range rule.Resources {
-					got[group+"/"+resource] = slices.Sorted(slices.Values(rule.Verbs))
+					name := group + "/" + resource
+					got[name] = slices.Sorted(slices.Values(slices.Concat(got[name], rule.Verbs)))
 				}
 			}
 		}
@@ -273,5 +274,26 @@ func TestEverythingIsInOneNamespace(t *testing.T) {
 	want := slices.Sorted(slices.Values(append(clusterScoped, "ConfigMap", "DaemonSet", "NetworkPolicy", "ServiceAccount")))
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(kinds))); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)
+	}
+}
+
+// These manifests let the reporter write the status of its own Node, and take no other right.
+func TestToReportTheReadinessOfNodesIsASeparateKustomization(t *testing.T) {
+	found, usual := renderAt(t, "deploy/kubernetes-node-readiness"), render(t)
+	want := usual.rights()
+	want["authentication.k8s.io/nodes"] = []string{"impersonate:associated-node"}
+	want["/nodes"] = []string{"get", "impersonate-on:associated-node:get"}
+	want["/nodes/status"] = []string{"impersonate-on:associated-node:update"}
+	if diff := cmp.Diff(want, found.rights()); diff != "" {
+		t.Errorf("rights (-want +got):\n%s", diff)
+	}
+	reporter, publisher := found.container(t, "reporter"), found.container(t, "publisher")
+	if !slices.ContainsFunc(reporter.Env, func(e corev1.EnvVar) bool {
+		return e.Name == "CHECK_ENDPOINT" && e.Value == "http://localhost:9421"+publisher.ReadinessProbe.HTTPGet.Path
+	}) {
+		t.Errorf("the reporter does not ask the publisher whether it is ready: %v", reporter.Env)
+	}
+	if mounts := reporter.hostMounts(); len(mounts) > 0 {
+		t.Errorf("the reporter mounts %v", mounts)
 	}
 }

@@ -126,6 +126,12 @@ func (n *node) publisherToken(t *testing.T) string {
 // request sends a request to the API server, and returns status and body of the response.
 func (n *node) request(t *testing.T, token, method, path, contentType, body string) string {
 	t.Helper()
+	return n.requestAs(t, token, "", method, path, contentType, body)
+}
+
+// requestAs sends a request like request. If user is not empty, the request impersonates this user.
+func (n *node) requestAs(t *testing.T, token, user, method, path, contentType, body string) string {
+	t.Helper()
 	ca, err := os.ReadFile(n.cluster.file("ca.crt"))
 	must(t, err)
 	roots := x509.NewCertPool()
@@ -136,6 +142,9 @@ func (n *node) request(t *testing.T, token, method, path, contentType, body stri
 	must(t, err)
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Content-Type", contentType)
+	if user != "" {
+		request.Header.Set("Impersonate-User", user)
+	}
 	response, err := client.Do(request)
 	must(t, err)
 	defer response.Body.Close()

@@ -33,6 +33,7 @@ func TestDaemonSet(t *testing.T) {
 	t.Run("a static pod takes a slot", func(t *testing.T) { staticPodTakesASlot(t, n) })
 	t.Run("the publisher's token is closed to the plugin", func(t *testing.T) { tokenIsClosed(t) })
 	t.Run("the publisher's token reaches its node alone", func(t *testing.T) { tokenIsConfined(t, n) })
+	t.Run("the publisher's token reports the readiness of its node alone", func(t *testing.T) { readinessIsReported(t, n) })
 	t.Run("the shim misses no right", func(t *testing.T) { shimMissesNothing(t, d) })
 	t.Run("classes come, go and change", func(t *testing.T) { classesChange(t, n, d) })
 	t.Run("what is reported is so", n.holds)

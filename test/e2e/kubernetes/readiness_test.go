@@ -1,0 +1,54 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package kubernetes
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// readinessIsReported writes the condition of docs/node-readiness.md with the token of the publisher's pod, as the reporter of the Node
+// Readiness Controller does: acting as the node. The reporter itself is not run.
+func readinessIsReported(t *testing.T, n *node) {
+	const rights = deploy + "kubernetes-node-readiness/rights/rbac.yaml"
+	const own, other = "/api/v1/nodes/node-1", "/api/v1/nodes/node-3"
+	n.apply(t, distant)
+	n.kubectl(t, "apply", "-f", rights)
+	t.Cleanup(func() {
+		n.kubectl(t, "delete", "-f", rights)
+		n.kubectl(t, "delete", "pod", "theirs", "--force", "--grace-period=0")
+		n.kubectl(t, "delete", "node", "node-3")
+	})
+	token := n.publisherToken(t)
+	// As an update of the whole Node with one condition more.
+	status := func(name string) string {
+		object := n.kubectl(t, "get", "node", name, "-o", "json")
+		object = regexp.MustCompile(`"resourceVersion": "\d+",`).ReplaceAllString(object, "") // the kubelet writes meanwhile
+		condition := `{"type":"qos.noderesource.dev/PluginReady","status":"True","reason":"EndpointOK","message":"by the test"}`
+		if strings.Contains(object, `"conditions": [`) {
+			return strings.Replace(object, `"conditions": [`, `"conditions": [`+condition+`,`, 1)
+		}
+		return strings.Replace(object, `"status": {`, `"status": {"conditions": [`+condition+`],`, 1)
+	}
+	for _, test := range []struct{ name, user, method, path, contentType, body, refused string }{
+		{"it reads its node", "system:node:node-1", "GET", own, "", "", ""},
+		{"it writes the status of its node", "system:node:node-1", "PUT", own + "/status", "application/json", status("node-1"), ""},
+		{"it may not write the status of another node", "system:node:node-1", "PUT", other + "/status", "application/json", status("node-3"), " "},
+		{"it may not act as another node", "system:node:node-3", "PUT", other + "/status", "application/json", status("node-3"), " cannot "},
+		{"it may not write a taint", "system:node:node-1", "PATCH", own, mergePatch, `{"spec":{"taints":[]}}`, " cannot "},
+		{"it may not write the status without acting as the node", "", "PUT", own + "/status", "application/json", status("node-1"), " cannot "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if answer := n.requestAs(t, token, test.user, test.method, test.path, test.contentType, test.body); !answeredAs(answer, test.refused) {
+				t.Errorf("answer: %s\nwant a refusal with %q", answer, test.refused)
+			}
+		})
+	}
+	if seen := n.kubectl(t, "get", "node", "node-1", "-o", `jsonpath={.status.conditions[?(@.type=="qos.noderesource.dev/PluginReady")].status}`); seen != "True" {
+		t.Errorf("the condition is %q", seen)
+	}
+}
