@@ -117,7 +117,7 @@ func TestCondition(t *testing.T) {
 		{
 			"an annotation with an unknown key is reported, also without any class",
 			observed{pod: annotated(podWith("main"), "qos.noderesource.dev/pods"), assignments: assigned()},
-			"False AnnotationIgnored: annotation qos.noderesource.dev/pods requests nothing; " +
+			"False AnnotationIgnored: annotation qos.noderesource.dev/pods is not known; " +
 				"write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>",
 		},
 		{
