@@ -103,7 +103,7 @@ for platform in $PLUGIN_PLATFORMS; do
   plugin_archive "$platform"
 done
 for platform in $IMAGE_PLATFORMS; do
-  go_build "$platform" "$work/image/$platform" ./cmd/qos-nri-plugin ./cmd/qos-kubelet-shim
+  go_build "$platform" "$work/image/$platform" ./cmd/qos-*
 done
 
 "${publish[@]}" -programs "$work/image" -platforms "${IMAGE_PLATFORMS// /,}" -entrypoint qos-nri-plugin -chart deploy/chart \

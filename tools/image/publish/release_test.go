@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"sigs.k8s.io/yaml"
 )
@@ -88,8 +89,16 @@ func TestARelease(t *testing.T) {
 		for _, kind := range []string{"image", "chart"} {
 			signatureOf(t, published(t, printed, kind))
 		}
-		if _, err := remote.Index(published(t, printed, "image").Context().Tag("v0.2.0")); err != nil {
-			t.Error(err)
+		image, err := remote.Image(published(t, printed, "image").Context().Tag("v0.2.0"), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		programs, err := filepath.Glob(filepath.Join(dir, "cmd/qos-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if layers, err := image.Layers(); err != nil || len(layers) != 1+len(programs) {
+			t.Errorf("the image has %d layers (%v), want the documents and each of %q", len(layers), err, programs)
 		}
 		block, _ := pem.Decode([]byte(file("cosign.pub")))
 		if public, err := x509.ParsePKIXPublicKey(block.Bytes); err != nil || !key.PublicKey.Equal(public) {
