@@ -6,19 +6,17 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
+	"github.com/qos-nri/qos-nri-plugin/internal/usagetable"
 )
 
 type topOptions struct {
@@ -45,8 +43,8 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.WatchUsa
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case o.view.SortBy != "" && !slices.Contains(shell.UsageOrders(), o.view.SortBy):
-				return program.UsageError(cmd, fmt.Errorf("--sort-by %q is not one of %s", o.view.SortBy, strings.Join(shell.UsageOrders(), ", ")))
+			case o.view.SortBy != "" && !slices.Contains(usagetable.Orders(), o.view.SortBy):
+				return program.UsageError(cmd, fmt.Errorf("--sort-by %q is not one of %s", o.view.SortBy, strings.Join(usagetable.Orders(), ", ")))
 			case o.interval < time.Second:
 				return program.UsageError(cmd, fmt.Errorf("--interval %s is shorter than 1s", o.interval))
 			}
@@ -61,11 +59,11 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.WatchUsa
 	}
 	o.apiOptions = newAPIOptions(cmd)
 	cmd.Flags().BoolVar(&o.view.Containers, "containers", false, "also show containers and pods")
-	cmd.Flags().StringVar(&o.view.SortBy, "sort-by", "", "order by a column, largest first: one of "+strings.Join(shell.UsageOrders(), ", "))
+	cmd.Flags().StringVar(&o.view.SortBy, "sort-by", "", "order by a column, largest first: one of "+strings.Join(usagetable.Orders(), ", "))
 	cmd.Flags().DurationVar(&o.interval, "interval", 2*time.Second, "time between two measurements, at least 1s")
 	cmd.Flags().BoolVar(&o.once, "once", false, "show the usage of one interval, or with -o json or yaml one measurement, and end")
 	// The call returns an error only if the flag does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(shell.UsageOrders(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(usagetable.Orders(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -85,7 +83,7 @@ func (o *topOptions) run(ctx context.Context, cmd *cobra.Command, client qosv1al
 		if isTable := o.format == string(shell.Table); !isTable || before != nil {
 			if isTable {
 				fmt.Fprint(cmd.OutOrStdout(), separator)
-				separator = separatorOn(cmd.OutOrStdout())
+				separator = program.Separator(cmd.OutOrStdout())
 			}
 			if err := o.print(cmd, now, func() string { return shell.Usage(before, now, o.view) }); err != nil || o.once {
 				return err
@@ -93,13 +91,4 @@ func (o *topOptions) run(ctx context.Context, cmd *cobra.Command, client qosv1al
 		}
 		before = now
 	}
-}
-
-// separatorOn returns the text between two tables: a code that clears the screen if out is a terminal, and otherwise an
-// empty line.
-func separatorOn(out io.Writer) string {
-	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
-		return "\x1b[H\x1b[2J"
-	}
-	return "\n"
 }

@@ -33,7 +33,8 @@ func TestCompletion(t *testing.T) {
 		{"of no resource twice, in two words", []string{"set", "web", "-c", "main", "rdt-", ""}, ":6"},
 		{"of formats", []string{"pods", "-o", ""}, "wide json yaml kyaml go-template go-template-file template templatefile jsonpath jsonpath-as-json jsonpath-file :4"},
 		{"of dry runs", []string{"set", "--dry-run="}, "none client server :4"},
-		{"of nothing where nothing can be", []string{"top", ""}, ":4"},
+		{"of nodes whose usage can be shown", []string{"top", "usage", ""}, "node-1 node-2 :4"},
+		{"of nothing where nothing can be", []string{"top", "usage", "node-1", ""}, ":4"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := newRig(t, "nodes.yaml", "pods.yaml").run(t, append([]string{"__completeNoDesc"}, c.args...)...)

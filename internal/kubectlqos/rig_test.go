@@ -34,6 +34,8 @@ type rig struct {
 	objects *dynamicfake.FakeDynamicClient
 	now     time.Time
 	clock   func() time.Time // instead of now
+	plugins *plugins
+	pause   func(context.Context, time.Duration) // does not wait if it is nil
 }
 
 // newRig makes a cluster of the documents of YAML files in testdata: NodeQOSResources, pods and namespaces.
@@ -46,15 +48,20 @@ func newRig(t *testing.T, files ...string) *rig {
 		now: time.Date(2026, 5, 1, 13, 0, 0, 0, time.UTC),
 	}
 	for _, file := range files {
-		data, err := os.ReadFile(filepath.Join("testdata", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, text := range strings.Split(string(data), "\n---\n") {
+		for _, text := range documentsIn(t, file) {
 			r.add(t, text)
 		}
 	}
 	return r
+}
+
+func documentsIn(t *testing.T, file string) []string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(string(data), "\n---\n")
 }
 
 // add puts an object into the cluster.
@@ -95,7 +102,12 @@ func podOf(t *testing.T, text string) *corev1.Pod {
 // updatePod changes a pod as the shim would.
 func (r *rig) updatePod(t *testing.T, name string, change func(*corev1.Pod)) {
 	t.Helper()
-	object, err := r.core.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), "default", name)
+	r.updatePodIn(t, "default", name, change)
+}
+
+func (r *rig) updatePodIn(t *testing.T, namespace, name string, change func(*corev1.Pod)) {
+	t.Helper()
+	object, err := r.core.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), namespace, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,13 +149,21 @@ func (r *rig) execute(ctx context.Context, out, errs writer, args ...string) int
 	c := &cluster{
 		streams: genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: out, ErrOut: errs},
 		now:     func() time.Time { return r.now },
+		pause:   func(context.Context, time.Duration) {},
+	}
+	if r.pause != nil {
+		c.pause = r.pause
 	}
 	if r.clock != nil {
 		c.now = r.clock
 	}
 	var namespace string
 	c.connect = func() (*clients, error) {
-		return &clients{core: r.core, objects: r.objects, namespace: namespace}, nil
+		api := &clients{core: r.core, objects: r.objects, namespace: namespace}
+		if r.plugins != nil {
+			api.execute = r.plugins.execute
+		}
+		return api, nil
 	}
 	root := newRootCommand(c, "v0.1.0")
 	root.PersistentFlags().StringVarP(&namespace, "namespace", "n", "default", "")

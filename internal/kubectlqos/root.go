@@ -5,12 +5,14 @@
 package kubectlqos
 
 import (
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
@@ -22,6 +24,7 @@ func NewRootCommand(version string, streams genericiooptions.IOStreams) *cobra.C
 	c := &cluster{
 		streams: streams,
 		now:     time.Now,
+		pause:   pause.For,
 		connect: func() (*clients, error) { return connect(flags, agent, streams.ErrOut) },
 	}
 	root := newRootCommand(c, version)
@@ -63,4 +66,6 @@ type cluster struct {
 	streams genericiooptions.IOStreams
 	connect func() (*clients, error)
 	now     func() time.Time
+	// pause waits for a time, or until the context ends.
+	pause func(context.Context, time.Duration)
 }

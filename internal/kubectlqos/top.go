@@ -66,10 +66,13 @@ unlimited on one of its nodes. A draining class has no free slots, and neither h
 
 With --by-namespace it shows how many assignments of each class the namespaces have.
 
+To see what the containers of the classes use of caches, memory bandwidth and disks, run "kubectl qos top usage".
+
 Documents (-o json, yaml, …) have "items" with resource, scope, class, nodes, inUse, capacity and free (null is unlimited); by
 namespace resource, scope, class, namespace (empty: not named), inUse and pods.`,
 		Example: `  kubectl qos top
-  kubectl qos top --by-namespace`,
+  kubectl qos top --by-namespace
+  kubectl qos top usage node-1`,
 		Args:              program.NoArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -79,6 +82,7 @@ namespace resource, scope, class, namespace (empty: not named), inUse and pods.`
 			return o.run(cmd.Context())
 		},
 	}
+	cmd.AddCommand(newUsageCommand(c))
 	o.addFlags(cmd, false)
 	cmd.Flags().BoolVar(&o.byNamespace, "by-namespace", false, "Show the use by namespace.")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Show the table again at every change, until interrupted.")

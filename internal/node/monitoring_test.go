@@ -182,7 +182,7 @@ func TestTheEndOfAContainerEndsOnlyItsOwnMonitoring(t *testing.T) {
 		return kind
 	}, monitoringFiles, "")
 	f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
-	f.host.Resctrl().Inject(func(c resctrl.Call) *resctrl.Fault { return &resctrl.Fault{Errno: syscall.EBUSY} })
+	f.host.Resctrl().Inject(func(resctrl.Call) *resctrl.Fault { return &resctrl.Fault{Errno: syscall.EBUSY} })
 	for _, id := range []string{"c0", "c1", "c2"} {
 		f.Stop(id)
 	}

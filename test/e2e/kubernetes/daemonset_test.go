@@ -121,11 +121,24 @@ func suppliedClassesWork(t *testing.T, n *node) {
 			t.Errorf("qos-nri-plugin %s, run in the pod, says:\n%s", command, output)
 		}
 	}
+	usageIsShown(t, n)
 	until(t, "the object tells what the node lacks", func() (bool, string) {
 		object := n.object()
 		seen := fmt.Sprintf("%+v", object.Status.UnavailableResources)
 		return strings.Contains(seen, "k8s.io/rdt"), seen
 	})
+}
+
+// usageIsShown asks the plugin's pod as an administrator, and as a user who may not execute commands there.
+func usageIsShown(t *testing.T, n *node) {
+	if output := n.qos(t, "top", "usage", "--once", "--containers", "--interval=1s"); !strings.Contains(output, "k8s.io/blockio") {
+		t.Errorf("kubectl qos top usage says:\n%s", output)
+	}
+	n.kubectl(t, "-n", "qos-system", "create", "rolebinding", "viewer", "--clusterrole=view", "--user=viewer")
+	output, err := n.tryQOS("", "top", "usage", "--once", "--as=viewer")
+	if err == nil || !strings.Contains(output, "the verbs get and create for pods/exec") {
+		t.Errorf("without the right to execute commands: %v\n%s", err, output)
+	}
 }
 
 // followsAnnotations installs the manifests that give the publisher the socket on which classes can be changed.

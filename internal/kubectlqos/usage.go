@@ -1,0 +1,167 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/internal/usagetable"
+)
+
+// usageAtOnce is the number of nodes that are asked at the same time.
+const usageAtOnce = 20
+
+// errNoNode is the error if no node answers. The notes have the reasons.
+var errNoNode = errors.New("no node has answered; the notes above have the reasons")
+
+type usageCommand struct {
+	*cluster
+	output
+	node, pluginNamespace, sortBy string
+	containers, once              bool
+	interval                      time.Duration
+	notes                         shown
+}
+
+func newUsageCommand(c *cluster) *cobra.Command {
+	o := &usageCommand{cluster: c, notes: shown{}}
+	cmd := &cobra.Command{
+		Use:   "usage [NODE]",
+		Short: "Show what classes and containers use: cache, memory bandwidth, block I/O",
+		Long: `usage measures what the classes of each node use, or those of NODE, and shows it again at each interval until interrupted.
+With --containers it also shows each container. Values per second are averages over the interval. WAITING and STALLED are the
+shares of the time in which some or all tasks of a container waited for I/O, added up over the containers of a class. PART is
+the cache or the disk that has the values.
+
+It runs "qos-nri-plugin top" in the plugin's pod of each node, with your right to execute commands there (pods/exec).
+
+Documents (-o json, yaml, …) have "items" with node, resource, class and measurements; items of containers also have namespace,
+pod, container (missing for the whole pod) and id. Their values whose name ends in "_total" are cumulative.`,
+		Example: `  kubectl qos top usage
+  kubectl qos top usage node-1 --once --containers --sort-by memory`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return program.UsageError(cmd, fmt.Errorf("at most one NODE can be given, not %d", len(args)))
+			}
+			return nil
+		},
+		ValidArgsFunction: c.completeNode,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if len(args) == 1 {
+				o.node, err = nameOf(args[0], "node", "nodes", "no")
+			}
+			switch orders := usagetable.Orders(); {
+			case err != nil:
+			case o.sortBy != "" && !slices.Contains(orders, o.sortBy):
+				err = fmt.Errorf("--sort-by %q is not one of %s", o.sortBy, strings.Join(orders, ", "))
+			case o.interval < time.Second:
+				err = fmt.Errorf("--interval %s is shorter than 1s", o.interval)
+			}
+			if err != nil {
+				return program.UsageError(cmd, err)
+			}
+			if err := o.read(cmd); err != nil {
+				return err
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.addFlags(cmd, false)
+	cmd.Flags().BoolVar(&o.containers, "containers", false, "Also show containers and pods.")
+	cmd.Flags().StringVar(&o.sortBy, "sort-by", "", "Order by a column, largest first. One of: ("+strings.Join(usagetable.Orders(), ", ")+").")
+	cmd.Flags().DurationVar(&o.interval, "interval", 5*time.Second, "Time between two measurements, at least 1s.")
+	cmd.Flags().BoolVar(&o.once, "once", false, "Show the usage of one interval, or with -o json or yaml one measurement, and end.")
+	cmd.Flags().StringVar(&o.pluginNamespace, "plugin-namespace", "qos-system", "The namespace of the plugin's pods.")
+	completeFlag(cmd, "sort-by", cobra.FixedCompletions(usagetable.Orders(), noFiles))
+	completeFlag(cmd, "plugin-namespace", c.completeNamespace)
+	return cmd
+}
+
+// run prints a table of each interval, or each measurement as a document.
+func (o *usageCommand) run(ctx context.Context) error {
+	api, err := o.connect()
+	if err != nil {
+		return err
+	}
+
+	separator := ""
+	for before := nodesUsage(nil); ; {
+		now, err := o.ask(ctx, api)
+		switch {
+		case ctx.Err() != nil:
+			return nil // interrupted
+		case err != nil:
+			return err
+		}
+
+		if isTable := o.documents == nil; !isTable || before != nil {
+			if isTable {
+				fmt.Fprint(o.streams.Out, separator)
+				separator = program.Separator(o.streams.Out)
+			}
+			if err := o.show(before, now); err != nil || o.once {
+				return err
+			}
+		}
+		before = now
+		o.pause(ctx, o.interval)
+	}
+}
+
+// ask returns the usage of the nodes that answer, and notes why the others do not.
+func (o *usageCommand) ask(ctx context.Context, api *clients) (nodesUsage, error) {
+	pods, err := api.pluginPods(ctx, o.pluginNamespace, o.node)
+	if err != nil {
+		return nil, err
+	}
+	answers, problems := make([]nodeUsage, len(pods)), make([]error, len(pods))
+	var asking errgroup.Group
+	asking.SetLimit(usageAtOnce)
+	for i := range pods {
+		asking.Go(func() error {
+			answers[i], problems[i] = api.usageOf(ctx, &pods[i])
+			return nil
+		})
+	}
+	_ = asking.Wait() // the problems are those of single nodes
+
+	nodes := nodesUsage{}
+	var notes strings.Builder
+	for i := range pods {
+		node := pods[i].Spec.NodeName
+		lacks := []string{fmt.Sprint(problems[i])}
+		if problems[i] == nil {
+			nodes[node] = answers[i]
+			lacks = answers[i].lacks(o.containers)
+		}
+		for _, note := range lacks {
+			fmt.Fprintf(&notes, "Note: %s: %s\n", node, note)
+		}
+	}
+	if notes.Len() > 0 && ctx.Err() == nil {
+		o.notes.printAgain(o.streams.ErrOut, "", notes.String())
+	}
+	if len(nodes) == 0 {
+		return nil, errNoNode
+	}
+	return nodes, nil
+}
+
+// show prints the usage between two answers of each node, or the last answers as a document.
+func (o *usageCommand) show(before, now nodesUsage) error {
+	if o.documents != nil {
+		return printList(&o.output, o.streams.Out, now.items(o.containers))
+	}
+	fmt.Fprint(o.streams.Out, usageTables(before, now, o.containers, o.sortBy))
+	return nil
+}

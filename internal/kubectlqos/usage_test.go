@@ -1,0 +1,153 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+)
+
+// plugins has the plugins of nodes, which "kubectl qos top usage" asks.
+type plugins struct {
+	asked int
+	// fails has the errors of nodes instead of answers, and answers other answers.
+	fails   map[string]error
+	answers map[string]string
+}
+
+// execute answers for node-1 and node-2 as "qos-nri-plugin top" would, 5 s after the last answer.
+func (p *plugins) execute(_ context.Context, pod *corev1.Pod, container string, command ...string) ([]byte, error) {
+	node := pod.Spec.NodeName
+	if got := strings.Join(command, " "); got != "qos-nri-plugin top --once -o json" || container != pluginContainer {
+		return nil, fmt.Errorf("asked for %q in container %s", got, container)
+	}
+	if answer, has := p.answers[node]; has || p.fails[node] != nil {
+		return []byte(answer), p.fails[node]
+	}
+
+	p.asked++
+	at := time.Date(2026, 5, 1, 13, 0, 5*p.asked, 0, time.UTC).Format(time.RFC3339Nano)
+	used := float64(p.asked) * 5 * (1 << 20)
+	rdt := func(occupied, used float64) string {
+		return fmt.Sprintf(`"measurements": [{"name": "llc_occupancy_bytes", "part": "0", "value": %v},
+			{"name": "memory_bandwidth_bytes_total", "part": "0", "value": %v}]`, occupied, used)
+	}
+	return fmt.Appendf(nil, `{"time": %q, "classes": [
+		{"resource": "k8s.io/rdt", "class": "", %s}, {"resource": "k8s.io/rdt", "class": "gold", %s},
+		{"resource": "k8s.io/blockio", "class": "throttled", "measurements": [{"name": "fs_reads_bytes_total", "part": "sda", "value": %v}]}],
+		"containers": [{"resource": "k8s.io/rdt", "namespace": "shop", "pod": "cart", "container": "main", "class": "gold", "id": "c1", %s},
+		{"resource": "k8s.io/blockio", "namespace": "default", "pod": "web", "container": "", "class": "throttled", "id": "p1",
+		 "measurements": [{"name": "fs_reads_bytes_total", "part": "sda", "value": %v}]}]}`,
+		at, rdt(1<<20, 30*used), rdt(12<<20, 600*used), 4*used, rdt(11<<20, 500*used), 4*used), nil
+}
+
+// notAnswering is the error of a node on which the plugin does not run.
+const notAnswering = "cannot connect to the node API on /run/qos-nri-plugin/api.sock: connection refused; check that qos-nri-plugin runs"
+
+// withPlugins adds the plugin's pods of two nodes. The plugin of node-2 does not answer.
+func (r *rig) withPlugins(t *testing.T) *rig {
+	t.Helper()
+	for _, text := range documentsIn(t, "plugin.yaml") {
+		r.add(t, text)
+	}
+	r.plugins = &plugins{fails: map[string]error{"node-2": commandError{notAnswering}}, answers: map[string]string{}}
+	return r
+}
+
+func TestANodeThatCannotBeAskedIsNoted(t *testing.T) {
+	forbidden := apierrors.NewForbidden(corev1.Resource("pods/exec"), "qos-nri-plugin-x7vwq", errors.New("no rule allows it"))
+	for _, test := range []struct {
+		name, answer string
+		fails        error
+		phase        corev1.PodPhase
+		want         string
+	}{
+		{name: "the plugin does not run", fails: commandError{notAnswering},
+			want: notAnswering + "; see: kubectl logs -n qos-system qos-nri-plugin-x7vwq -c plugin"},
+		{name: "without the right", fails: forbidden,
+			want: `a permission is missing: pods/exec "qos-nri-plugin-x7vwq" is forbidden: no rule allows it; ` +
+				"it takes a Role in namespace qos-system with the verbs get and create for pods/exec"},
+		{name: "the pod does not run", phase: corev1.PodPending,
+			want: "pod qos-nri-plugin-x7vwq is Pending; see: kubectl describe pod -n qos-system qos-nri-plugin-x7vwq"},
+		{name: "another version", answer: `{"time": 5}`, want: "the answer of qos-nri-plugin cannot be read: "},
+		{name: "a machine that measures nothing", answer: `{"time": "2026-05-01T13:00:00Z"}`, want: "nothing is measured: "},
+		{name: "no monitoring", answer: `{"time": "2026-05-01T13:00:00Z", "classes": [{"resource": "k8s.io/rdt"}, {"resource": "k8s.io/rdt", "class": "gold"}]}`,
+			want: `no container is measured for k8s.io/rdt; if there are any, add "monitoring: containers" to its class file`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t).withPlugins(t)
+			r.plugins.fails["node-2"] = test.fails
+			if test.answer != "" {
+				r.plugins.answers["node-2"] = test.answer
+			}
+			if test.phase != "" {
+				r.updatePodIn(t, "qos-system", "qos-nri-plugin-x7vwq", func(pod *corev1.Pod) { pod.Status.Phase = test.phase })
+			}
+			got := r.run(t, "top", "usage", "--once", "--containers")
+			if got.Code != 0 || !strings.Contains(got.Out, "node-1") || !strings.HasPrefix(got.Errors, "Note: node-2: "+test.want) ||
+				strings.Count(got.Errors, "\n") != 1 {
+				t.Errorf("answer %+v, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWithoutAnyAnswerUsageFails(t *testing.T) {
+	r := newRig(t)
+	wantAnswer(t, answer{Code: 1, Errors: `
+Error: namespace "qos-system" has no pod of qos-nri-plugin on any node; check the DaemonSet, or name its namespace with --plugin-namespace
+`}, r.run(t, "top", "usage"))
+	r.withPlugins(t)
+	wantAnswer(t, answer{Code: 1, Errors: `
+Error: namespace "qos-system" has no pod of qos-nri-plugin on node "node-3"; check the DaemonSet, or name its namespace with --plugin-namespace
+`}, r.run(t, "top", "usage", "node-3"))
+	wantAnswer(t, answer{Code: 1, Errors: "Note: node-2: " + notAnswering + `; see: kubectl logs -n qos-system qos-nri-plugin-x7vwq -c plugin
+Error: no node has answered; the notes above have the reasons
+`}, r.run(t, "top", "usage", "node/node-2"))
+}
+
+// TestUsageRepeatsUntilInterrupted prints no codes of a terminal, because its output is none, and the same note once.
+func TestUsageRepeatsUntilInterrupted(t *testing.T) {
+	r := newRig(t).withPlugins(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	waits := []time.Duration{}
+	r.pause = func(_ context.Context, d time.Duration) {
+		if waits = append(waits, d); len(waits) == 3 {
+			interrupt()
+		}
+	}
+	var out, errs strings.Builder
+	code := r.execute(ctx, &out, &errs, "top", "usage", "--interval", "7s")
+	if code != 0 || strings.Count(out.String(), "\nNODE") != 3 || strings.Contains(out.String(), "\x1b") || strings.Count(errs.String(), "\n") != 1 {
+		t.Errorf("exit code %d, output %q, notes %q", code, out.String(), errs.String())
+	}
+	if !slices.Equal(waits, []time.Duration{7 * time.Second, 7 * time.Second, 7 * time.Second}) {
+		t.Errorf("waited %s", waits)
+	}
+}
+
+func TestUsageRefusesWrongFlags(t *testing.T) {
+	r := newRig(t).withPlugins(t)
+	for want, args := range map[string][]string{
+		`--sort-by "size" is not one of cache, memory,`: {"--sort-by=size"},
+		`--interval 500ms is shorter than 1s`:           {"--interval=500ms"},
+		`at most one NODE can be given, not 2`:          {"a", "b"},
+		`"pod/a" is not a node`:                         {"pod/a"},
+	} {
+		if got := r.run(t, append([]string{"top", "usage"}, args...)...); got.Code != program.ExitUsage || !strings.Contains(got.Errors, want) {
+			t.Errorf("%s: answer is %+v", args, got)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/usagetable"
+)
+
+const (
+	// pluginSelector and pluginContainer select the plugin in the manifests and in the chart.
+	pluginSelector  = "app.kubernetes.io/name=qos-nri-plugin"
+	pluginContainer = "plugin"
+	// usageTime limits how long a node may take to answer.
+	usageTime = 10 * time.Second
+)
+
+// measured is what a class or container of a node uses. Its JSON form is part of a node's answer, and an item of the documents of -o json.
+type measured struct {
+	Node     string `json:"node"`
+	Resource string `json:"resource"`
+	Class    string `json:"class"`
+	// Namespace, Pod and ID are empty for a class. Container is also empty for a pod as a whole.
+	Namespace    string                   `json:"namespace,omitempty"`
+	Pod          string                   `json:"pod,omitempty"`
+	Container    string                   `json:"container,omitempty"`
+	ID           string                   `json:"id,omitempty"`
+	Measurements []usagetable.Measurement `json:"measurements"`
+}
+
+// nodeUsage is the answer of a node: qos.v1alpha1.WatchUsageResponse.
+type nodeUsage struct {
+	Time       time.Time  `json:"time"`
+	Classes    []measured `json:"classes"`
+	Containers []measured `json:"containers"`
+}
+
+// nodesUsage has the answers of the nodes by their names.
+type nodesUsage map[string]nodeUsage
+
+// pluginPods returns the plugin's pods that have a node, or those of one node, in the order of the nodes.
+func (c *clients) pluginPods(ctx context.Context, namespace, node string) ([]corev1.Pod, error) {
+	list, err := c.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: pluginSelector})
+	if err != nil {
+		return nil, explain(err)
+	}
+
+	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
+		return p.Spec.NodeName == "" || p.DeletionTimestamp != nil || node != "" && p.Spec.NodeName != node
+	})
+	if len(pods) == 0 {
+		on := "any node"
+		if node != "" {
+			on = fmt.Sprintf("node %q", node)
+		}
+		return nil, fmt.Errorf("namespace %q has no pod of qos-nri-plugin on %s; check the DaemonSet, or name its namespace with --plugin-namespace", namespace, on)
+	}
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) })
+	return pods, nil
+}
+
+// usageOf asks the plugin in a pod. The error has the remedy.
+func (c *clients) usageOf(ctx context.Context, pod *corev1.Pod) (usage nodeUsage, err error) {
+	if pod.Status.Phase != corev1.PodRunning {
+		return usage, fmt.Errorf("pod %[1]s is %[2]s; see: kubectl describe pod -n %[3]s %[1]s", pod.Name, pod.Status.Phase, pod.Namespace)
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, usageTime)
+	defer cancel()
+	out, err := c.execute(ctx, pod, pluginContainer, "qos-nri-plugin", "top", "--once", "-o", "json")
+	var failed commandError
+	switch {
+	case errors.As(err, &failed):
+		return usage, fmt.Errorf("%w; see: kubectl logs -n %s %s -c %s", err, pod.Namespace, pod.Name, pluginContainer)
+	case kubeapi.OutcomeOf(err) == kubeapi.Forbidden:
+		return usage, fmt.Errorf("%w: %s; it takes a Role in namespace %s with the verbs get and create for pods/exec",
+			errForbidden, kubeapi.Message(err), pod.Namespace)
+	case err != nil && ctx.Err() != nil:
+		return usage, fmt.Errorf("no answer within %s; see: kubectl describe pod -n %s %s", usageTime, pod.Namespace, pod.Name)
+	case err != nil:
+		return usage, explain(err)
+	}
+	if err := json.Unmarshal(out, &usage); err != nil {
+		return usage, fmt.Errorf("the answer of qos-nri-plugin cannot be read: %w; use kubectl qos of the plugin's version", err)
+	}
+	return usage, nil
+}
+
+// lacks returns what a node does not measure, with the remedy.
+func (u nodeUsage) lacks(containers bool) (notes []string) {
+	if len(u.Classes) == 0 {
+		return []string{"nothing is measured: no resource is available, or the machine cannot measure; see: kubectl qos nodes"}
+	}
+	if !containers {
+		return nil
+	}
+
+	with := map[string]bool{}
+	for _, c := range u.Containers {
+		with[c.Resource] = true
+	}
+	for _, c := range u.Classes {
+		if !with[c.Resource] {
+			with[c.Resource] = true
+			notes = append(notes, fmt.Sprintf("no container is measured for %s; if there are any, add \"monitoring: containers\" to its class file", c.Resource))
+		}
+	}
+	return notes
+}
+
+// items returns the classes of all nodes, and then the containers if they are wanted.
+func (n nodesUsage) items(containers bool) (items []measured) {
+	names := slices.Sorted(maps.Keys(n))
+	add := func(node string, of []measured) {
+		for _, item := range of {
+			item.Node = node
+			items = append(items, item)
+		}
+	}
+	for _, name := range names {
+		add(name, n[name].Classes)
+	}
+	for _, name := range names {
+		if containers {
+			add(name, n[name].Containers)
+		}
+	}
+	return items
+}
+
+// key identifies what is measured on all nodes.
+func (m *measured) key() string {
+	return strings.Join([]string{m.Node, m.Resource, m.Class, m.ID}, " ")
+}
+
+// header returns the names of the columns that row has.
+func (m *measured) header() []string {
+	if m.Pod == "" {
+		return []string{"NODE", "RESOURCE", "CLASS"}
+	}
+	return []string{"NODE", "RESOURCE", "NAMESPACE", "POD", "CONTAINER", "CLASS"}
+}
+
+func (m *measured) row() []string {
+	if m.Pod == "" {
+		return []string{m.Node, m.Resource, className(m.Class)}
+	}
+	return []string{m.Node, m.Resource, m.Namespace, m.Pod, cmp.Or(m.Container, wholePod), className(m.Class)}
+}
+
+// usageTables formats the usage between two answers of each node: a table for the classes of each resource, and one for the containers.
+func usageTables(before, now nodesUsage, containers bool, sortBy string) string {
+	earlier := map[string][]usagetable.Measurement{}
+	for _, item := range before.items(containers) {
+		earlier[item.key()] = item.Measurements
+	}
+
+	type table struct {
+		usagetable.Table
+		header []string
+	}
+	tables := map[string]*table{}
+	for _, item := range now.items(containers) {
+		name := fmt.Sprint(len(item.header()), item.Resource) // those of classes first
+		if tables[name] == nil {
+			tables[name] = &table{header: item.header()}
+		}
+		took := now[item.Node].Time.Sub(before[item.Node].Time)
+		tables[name].Add(earlier[item.key()], item.Measurements, took, item.row()...)
+	}
+
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		cells := tables[name].Cells(sortBy, tables[name].header...)
+		texts = append(texts, align(cells, ""))
+	}
+	return strings.Join(texts, "\n")
+}

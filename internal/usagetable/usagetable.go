@@ -1,0 +1,174 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package usagetable computes the tables that show what classes and containers use.
+package usagetable
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// column is a column of usage tables.
+type column struct {
+	measure, header string
+	// sort is the name of the column for --sort-by.
+	sort   string
+	format func(float64) string
+}
+
+// knownColumns returns the known columns in their order. The values of cumulative measures are shown per second.
+func knownColumns() []column {
+	return []column{
+		{"llc_occupancy_bytes", "CACHE", "cache", bytesText},
+		{"memory_bandwidth_bytes_total", "MEMORY/s", "memory", bytesText},
+		{"memory_bandwidth_local_bytes_total", "LOCAL/s", "local", bytesText},
+		{"fs_reads_bytes_total", "READ/s", "read", bytesText},
+		{"fs_writes_bytes_total", "WRITTEN/s", "written", bytesText},
+		{"fs_reads_total", "READS/s", "reads", numberText},
+		{"fs_writes_total", "WRITES/s", "writes", numberText},
+		{"pressure_io_waiting_seconds_total", "WAITING", "waiting", percentText},
+		{"pressure_io_stalled_seconds_total", "STALLED", "stalled", percentText},
+	}
+}
+
+// Orders returns the values of --sort-by.
+func Orders() (orders []string) {
+	for _, c := range knownColumns() {
+		orders = append(orders, c.sort)
+	}
+	return orders
+}
+
+// Measurement is a value of one measure. Its JSON form is that of qos.v1alpha1.Measurement.
+type Measurement struct {
+	Name string `json:"name"`
+	// Part is the cache or the disk that has the value.
+	Part  string  `json:"part,omitempty"`
+	Value float64 `json:"value"`
+}
+
+// Table has a row for each part of each class or container.
+type Table struct {
+	rows []row
+}
+
+type row struct {
+	names []string
+	part  string
+	// values has the value of each measure, or its growth per second if it is cumulative.
+	values map[string]float64
+}
+
+// Add adds the rows of a class or container with these names. before has its measurements at an earlier time; took is the time between.
+func (t *Table) Add(before, now []Measurement, took time.Duration, names ...string) {
+	type series struct{ measure, part string }
+	earlier := map[series]float64{}
+	for _, m := range before {
+		earlier[series{m.Name, m.Part}] = m.Value
+	}
+
+	rows := map[string]row{}
+	for _, m := range now {
+		r, exists := rows[m.Part]
+		if !exists {
+			r = row{names: names, part: m.Part, values: map[string]float64{}}
+			rows[m.Part] = r
+		}
+
+		value := m.Value
+		if strings.HasSuffix(m.Name, "_total") {
+			last, counted := earlier[series{m.Name, m.Part}]
+			value = (value - last) / took.Seconds()
+			if !counted || value < 0 || took <= 0 {
+				continue // a new series, or a plugin that has started again
+			}
+		}
+		r.values[m.Name] = value
+	}
+	for _, part := range slices.Sorted(maps.Keys(rows)) {
+		t.rows = append(t.rows, rows[part])
+	}
+}
+
+// Cells returns the header, whose first columns are the names, and the rows. The table has the columns that have values. sortBy is one of
+// Orders, or empty for the order in which the rows were added.
+func (t *Table) Cells(sortBy string, names ...string) [][]string {
+	columns := t.columns()
+	for _, c := range columns {
+		if c.sort == sortBy && sortBy != "" {
+			slices.SortStableFunc(t.rows, func(a, b row) int { return cmp.Compare(b.values[c.measure], a.values[c.measure]) })
+		}
+	}
+
+	header := append(slices.Clone(names), "PART")
+	for _, c := range columns {
+		header = append(header, c.header)
+	}
+	all := [][]string{header}
+	for _, r := range t.rows {
+		cells := append(slices.Clone(r.names), cmp.Or(r.part, "-"))
+		for _, c := range columns {
+			cell := "-"
+			if value, has := r.values[c.measure]; has {
+				cell = c.format(value)
+			}
+			cells = append(cells, cell)
+		}
+		all = append(all, cells)
+	}
+	return all
+}
+
+// columns returns the columns that have values: first the known columns, then the other measures, sorted by name.
+func (t *Table) columns() []column {
+	measured := map[string]bool{}
+	for _, r := range t.rows {
+		for measure := range r.values {
+			measured[measure] = true
+		}
+	}
+
+	columns := slices.DeleteFunc(knownColumns(), func(c column) bool { return !measured[c.measure] })
+	for _, c := range columns {
+		delete(measured, c.measure)
+	}
+	for _, measure := range slices.Sorted(maps.Keys(measured)) {
+		header, format := strings.ToUpper(measure), numberText
+		if growing, cumulative := strings.CutSuffix(header, "_TOTAL"); cumulative {
+			header = growing + "/s"
+		}
+		if strings.Contains(measure, "_bytes") {
+			format = bytesText
+		}
+		columns = append(columns, column{measure: measure, header: header, format: format})
+	}
+	return columns
+}
+
+// bytesText formats bytes as kubectl does, e.g. "12Mi", with a decimal if the number has one digit.
+func bytesText(bytes float64) string {
+	units := []string{"", "Ki", "Mi", "Gi", "Ti", "Pi"}
+	unit := 0
+	for bytes >= 1023.5 && unit < len(units)-1 {
+		bytes /= 1024
+		unit++
+	}
+	if unit > 0 && bytes < 9.95 {
+		return fmt.Sprintf("%.1f%s", bytes, units[unit])
+	}
+	return fmt.Sprintf("%.0f%s", bytes, units[unit])
+}
+
+func numberText(n float64) string {
+	if n > 0 && n < 9.95 {
+		return fmt.Sprintf("%.1f", n)
+	}
+	return fmt.Sprintf("%.0f", n)
+}
+
+func percentText(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
