@@ -91,9 +91,14 @@ func (r *rig) agent() *agent.Agent {
 // start runs an agent until the end of the test, and fails the test if the agent fails.
 func (r *rig) start(t *testing.T) {
 	t.Helper()
+	r.startAgent(t, r.agent())
+}
+
+func (r *rig) startAgent(t *testing.T, a *agent.Agent) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- r.agent().Run(ctx) }()
+	go func() { done <- a.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -1,0 +1,43 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/agent"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
+)
+
+// TestTheFirstClaimsRegisterThePluginAgain checks that the plugin gets the hooks of pods, whose cgroups have the limits of volumes,
+// although no class file needs them.
+func TestTheFirstClaimsRegisterThePluginAgain(t *testing.T) {
+	r := newRig(t, files)
+	backends := map[string]*nodetest.Backend{"test.example/cache": nodetest.NewBackend(), classes.ClaimResource: nodetest.NewBackend()}
+	volumes := nodetest.Kind("volumeio", []classes.Scope{classes.VolumeScope}, backends)
+	volumes.Parse = func(*classes.Field) classes.BackendConfig { return nodetest.Config{Names: []string{"gold"}} }
+	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope}, backends), volumes}
+	r.startAgent(t, agent.New(r.options, kinds, slog.New(slog.DiscardHandler)))
+
+	conn, err := nodeclient.Connect(r.options.APISocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	request := &qosv1alpha1.SetVolumeClaimsRequest{Classes: []*qosv1alpha1.VolumeClass{{Name: "gold", MaxReadBps: 2}}}
+	if _, err := qosv1alpha1.NewNodeQOSClient(conn).SetVolumeClaims(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	patient, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := r.runtime.WaitSynchronized(patient, 2); err != nil {
+		t.Error(err)
+	}
+}
