@@ -52,8 +52,8 @@ type controller struct {
 	recorder  events.EventRecorder
 	log       *slog.Logger
 
-	// reported has the problem of each claim that was reported last. Only the worker uses it.
-	reported map[types.UID]string
+	// reported has the present problems of the claims on each node. Only the worker uses it.
+	reported map[string]map[types.UID]string
 }
 
 // newController returns a controller. It starts nothing.
@@ -72,7 +72,7 @@ func newController(
 		nodes:    dynamicinformer.NewDynamicSharedInformerFactory(nodes, 0).ForResource(resource).Informer(),
 		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
 		writer:   nodes.Resource(resource),
-		recorder: recorder, log: log, reported: map[types.UID]string{},
+		recorder: recorder, log: log, reported: map[string]map[types.UID]string{},
 	}
 
 	if err := c.pods.AddIndexers(cache.Indexers{byNode: nodeIndex, byClaim: claimIndex}); err != nil {
@@ -213,6 +213,7 @@ func (c *controller) run(ctx context.Context) {
 func (c *controller) reconcile(ctx context.Context, node string) error {
 	object, exists, err := c.nodes.GetStore().GetByKey(node)
 	if err != nil || !exists {
+		delete(c.reported, node)
 		return err
 	}
 	stored, err := c.pods.GetIndexer().ByIndex(byNode, node)
@@ -227,7 +228,7 @@ func (c *controller) reconcile(ctx context.Context, node string) error {
 	}
 
 	spec, problems := c.objects.specOf(pods)
-	c.report(problems)
+	c.report(node, problems)
 	if has, err := specIn(object); err == nil && equality.Semantic.DeepEqual(has, spec) {
 		return nil
 	}
@@ -262,11 +263,14 @@ func (c *controller) write(ctx context.Context, node string, spec nodeqosv1alpha
 	return nil
 }
 
-// report creates an event on each claim whose problem is new.
-func (c *controller) report(problems []problem) {
+// report creates an event on each claim whose problem is new on a node.
+func (c *controller) report(node string, problems []problem) {
+	before := c.reported[node]
+	c.reported[node] = map[types.UID]string{}
 	for _, p := range problems {
-		if message := p.err.Error(); c.reported[p.claim.UID] != message {
-			c.reported[p.claim.UID] = message
+		message := p.err.Error()
+		c.reported[node][p.claim.UID] = message
+		if before[p.claim.UID] != message {
 			c.recorder.Eventf(p.claim, nil, corev1.EventTypeWarning, "VolumeAttributesClassNotEnforced", "Limit", "%s", message)
 		}
 	}
