@@ -87,7 +87,7 @@ func (c *check) devices() {
 			}
 			unit := unitOf(a.GetName(), a.GetClass())
 			assigned[of] = append(assigned[of], unit)
-			if a.GetSource() == qosv1alpha1.Source_SOURCE_ALLOCATED {
+			if isAllocated(a.GetSource(), unit, c.Kubernetes.Devices[of]) {
 				allocated[of] = append(allocated[of], unit)
 			}
 		}
@@ -111,6 +111,19 @@ func (c *check) devices() {
 		if capacity := c.Kubernetes.Capacity[unit]; used[unit] > capacity {
 			c.wrong("%d containers have %s, but the node has %d", used[unit], unit, capacity)
 		}
+	}
+}
+
+// isAllocated is whether a class with this source was allocated by the kubelet. A pod that also requests the class by an annotation, as
+// the policies demand, has it by the annotation.
+func isAllocated(source qosv1alpha1.Source, unit string, devices []string) bool {
+	switch source {
+	case qosv1alpha1.Source_SOURCE_ALLOCATED:
+		return true
+	case qosv1alpha1.Source_SOURCE_CONTAINER, qosv1alpha1.Source_SOURCE_POD:
+		return slices.Contains(devices, unit)
+	default:
+		return false
 	}
 }
 

@@ -52,6 +52,12 @@ func TestViolationsInAClusterAreFound(t *testing.T) {
 		t.Errorf("a good node: %s", diff)
 	}
 
+	byAnnotation := inCluster()
+	pod(&byAnnotation, 0).Containers[0].QosResources[0].Source = qosv1alpha1.Source_SOURCE_CONTAINER
+	if diff := cmp.Diff([]string(nil), invariant.Violations(byAnnotation)); diff != "" {
+		t.Errorf("a pod that requests by annotation what the kubelet has allocated: %s", diff)
+	}
+
 	main := invariant.PodContainer{Namespace: "default", Pod: "a", Container: "main"}
 	for _, test := range []struct {
 		name   string
