@@ -28,8 +28,6 @@ PACKAGES ?= ./...
 E2E_TIMEOUT ?= 60m
 # Selects end-to-end tests by name, like go test -run.
 E2E_RUN ?= .
-# Skips tests on Kubernetes by name. Those with the node in a VM take too long for each run of "make e2e".
-E2E_SKIP ?= $(if $(filter .,$(E2E_RUN)),^TestVirtualNode)
 # How often the end-to-end tests run, one after the other.
 E2E_COUNT ?= 1
 # Duration and seed of a soak; seed 0 is random.
@@ -142,10 +140,10 @@ e2e-vm: ## Run the tests in VMs with the real kernel and runtimes; E2E_RUN=NAME 
 
 .PHONY: e2e-kubernetes
 e2e-kubernetes: ## Run the tests on a real Kubernetes, as root, on this machine and apart from it; E2E_RUN=NAME.
-	$(GO) test -tags e2e -count=$(E2E_COUNT) -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' -skip '$(E2E_SKIP)' ./test/e2e/kubernetes
+	$(GO) test -tags e2e -count=$(E2E_COUNT) -v -timeout $(E2E_TIMEOUT) -run '$(E2E_RUN)' ./test/e2e/kubernetes
 
 .PHONY: e2e-kubernetes-vm
-e2e-kubernetes-vm: ## Run the tests on a real Kubernetes whose node is a VM with RDT, as root. "make e2e" does not run them.
+e2e-kubernetes-vm: ## Run the tests on a real Kubernetes whose node is a VM with RDT, as root.
 	$(MAKE) --no-print-directory e2e-kubernetes E2E_RUN=TestVirtualNode
 
 .PHONY: vm

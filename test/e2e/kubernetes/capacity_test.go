@@ -16,6 +16,7 @@ import (
 func TestPrograms(t *testing.T) {
 	n := ready(t)
 	p := n.install(t, "--follow-annotations")
+	t.Cleanup(func() { n.kubectl(t, "delete", "--ignore-not-found", "-f", crd) }) // Helm refuses to install over it
 	t.Run("a missing CRD is one line in the log", func(t *testing.T) { missingCRD(t, n, p) })
 	t.Run("capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) })
 	t.Run("the extended resource alone is a request", func(t *testing.T) { extendedResourceIsARequest(t, n) })

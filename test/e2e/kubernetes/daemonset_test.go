@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/e2e/remote"
 )
 
-// TestDaemonSet installs plugin and shim as docs/kubernetes.md says.
+// TestDaemonSet installs plugin and shim as docs/kubernetes.md says, and tests what the manifests decide: rights, files and updates.
 func TestDaemonSet(t *testing.T) {
 	n := ready(t)
 	d := n.installDaemonSet(t, deploy+"kubernetes")
@@ -23,24 +23,18 @@ func TestDaemonSet(t *testing.T) {
 	n.setGold(t, d, 2)
 	t.Run("capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) })
 	t.Run("the extended resource alone is a request", func(t *testing.T) { extendedResourceIsARequest(t, n) })
-	t.Run("the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) })
 	t.Run("the node's object and the pods tell who has what", func(t *testing.T) { objectTells(t, n, false) })
 	t.Run("a class changed by hand is told and counted", func(t *testing.T) { changedByHand(t, n) })
 	t.Run("refusals are told on the pod", func(t *testing.T) { refusalsAreTold(t, n) })
-	t.Run("what cannot be meant is refused", func(t *testing.T) { wrongRequestsAreRefused(t, n) })
-	t.Run("a higher priority preempts", func(t *testing.T) { priorityPreempts(t, n) })
 	t.Run("what is reported is so", n.holds)
-	t.Run("a static pod takes a slot", func(t *testing.T) { staticPodTakesASlot(t, n) })
 	t.Run("the publisher's token is closed to the plugin", func(t *testing.T) { tokenIsClosed(t) })
 	t.Run("the publisher's token reaches its node alone", func(t *testing.T) { tokenIsConfined(t, n) })
 	t.Run("the publisher's token reports the readiness of its node alone", func(t *testing.T) { readinessIsReported(t, n) })
 	t.Run("the shim misses no right", func(t *testing.T) { shimMissesNothing(t, d) })
 	t.Run("classes come, go and change", func(t *testing.T) { classesChange(t, n, d) })
 	t.Run("what is reported is so", n.holds)
-	t.Run("capacity below use kills nothing", func(t *testing.T) { capacityBelowUse(t, n, d) })
 	t.Run("who has a class that is removed is evicted with the right to do so", func(t *testing.T) { evictionNeedsItsRight(t, n, d) })
 	t.Run("the API server may go and come", func(t *testing.T) { serverAway(t, n, d) })
-	t.Run("restarts leave pods alone", func(t *testing.T) { restartsLeavePodsAlone(t, n, d) })
 	t.Run("annotations are followed with the manifests for that", func(t *testing.T) { followsAnnotations(t, n, d) })
 	t.Run("an update of the DaemonSets leaves pods alone", func(t *testing.T) { updateLeavesPodsAlone(t, n) })
 	t.Run("what is reported is so", n.holds)

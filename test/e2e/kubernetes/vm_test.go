@@ -34,7 +34,6 @@ type vm struct {
 	vendor         string // "intel" or "amd"
 	init           string // "systemd", or "" for a script
 	resctrl        string // mount options
-	crun           bool   // in place of runc
 	qemu           *process
 	client         *remote.Client
 }
@@ -66,9 +65,6 @@ func (v *vm) begin(t *testing.T, n *node) {
 	here, err := os.Getwd()
 	must(t, err)
 	must(t, os.Symlink(filepath.Join(here, "cni.sh"), filepath.Join(programs, "cni.sh")))
-	if v.crun {
-		must(t, os.Symlink(filepath.Join(v.bin, "CRUN"), filepath.Join(v.dir, "root")))
-	}
 	must(t, os.Symlink(v.rig, filepath.Join(v.dir, "share")))
 	must(t, os.WriteFile(filepath.Join(v.rig, "run"), []byte(runAgent), 0o755))
 	v.makeDisk(t, n)
@@ -169,15 +165,12 @@ func (v *vm) end(t *testing.T, _ *node) {
 }
 
 func (v *vm) node() settings {
-	driver, runtime := "cgroupfs", v.path("runc")
+	driver := "cgroupfs"
 	if v.init != "" {
 		driver = v.init
 	}
-	if v.crun {
-		runtime = "/usr/bin/crun"
-	}
 	return settings{
-		cgroupRoot: "/", cgroupDriver: driver, statusFrequency: "10s", syncFrequency: "20s", ociRuntime: runtime, cni: "/opt", resources: []string{"blockio", "rdt"},
+		cgroupRoot: "/", cgroupDriver: driver, statusFrequency: "10s", syncFrequency: "20s", ociRuntime: v.path("runc"), cni: "/opt", resources: []string{"blockio", "rdt"},
 		// The emulated machine is slow; what comes too late would go on without the plugin.
 		nri: "plugin_registration_timeout = \"60s\"\nplugin_request_timeout = \"60s\"",
 	}
