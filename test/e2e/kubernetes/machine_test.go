@@ -79,6 +79,8 @@ func (l *local) end(t *testing.T, n *node) {
 	n.kubelet.mustEnd(t, syscall.SIGKILL)
 	n.containerd.mustEnd(t, syscall.SIGKILL)
 	mustRun(t, "ip", "address", "del", nodeIP+"/32", "dev", "lo")
+	// Pods of the next node get the same addresses.
+	mustRun(t, "sh", "-c", "ip -brief link show type veth | while IFS='@ ' read -r link rest; do ip link del $link; done")
 }
 
 func (l *local) node() settings {

@@ -123,6 +123,11 @@ func (n *node) startContainerd(t *testing.T) {
 	n.write(t, "10-test.conflist", `{"cniVersion":"1.0.0","name":"test","plugins":[{"type":"cni.sh"}]}`)
 	n.containerd = n.machine.program("containerd", n.machine.path("containerd"), "--config", n.write(t, "containerd.toml", n.containerdConfig()))
 	n.containerd.mustStart(t)
+	n.awaitContainerd(t)
+}
+
+func (n *node) awaitContainerd(t *testing.T) {
+	t.Helper()
 	until(t, "containerd answers", func() (bool, string) {
 		output, err := n.ctr("version")
 		return err == nil, output

@@ -317,6 +317,7 @@ func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
 	v.off(t)
 	v.boot(t)
 	n.containerd.mustStart(t)
+	n.awaitContainerd(t) // a kubelet that finds no runtime ends, and on other nodes systemd starts it again
 	n.kubelet.mustStart(t)
 	if again := v.mustRun(t, "cat", "/proc/sys/kernel/random/boot_id"); again == bootID {
 		t.Fatal("the VM has not booted again")
