@@ -19,7 +19,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// DefaultClassAnnotation is the annotation of a StorageClass that names the VolumeAttributesClass of claims without one.
+// DefaultClassAnnotation is an annotation of a StorageClass. Its value names the VolumeAttributesClass of those claims of the
+// StorageClass that name none themselves.
 const DefaultClassAnnotation = classes.Domain + "/default-volume-attributes-class"
 
 // LocalDriver is the driver of local volumes, as their StorageClass names it.

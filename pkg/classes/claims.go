@@ -77,7 +77,8 @@ func (c *Catalog) ClaimOf(volume Owner) (a Assignment, ok bool) {
 	return a, offer.check(a) == nil
 }
 
-// Volumes returns the volumes of a container for which its pod or a claim requests a class. Errors are *RequestError.
+// Volumes returns those volumes of a container that have a requested class. The pod or a claim requests it. Errors are
+// *RequestError.
 func (c *Catalog) Volumes(container Holder) ([]Holder, error) {
 	volumes, err := Volumes(container)
 	if err != nil {

@@ -167,7 +167,8 @@ func (g *controlCount) addOwn(series classes.Series, sum float64) {
 	g.total[series] += g.own.grow(series, own)
 }
 
-// complete reports whether parts still has a value for each monitoring group that had a value of the series before.
+// complete reports whether no monitoring group is missing: each group that had a value of the series in the last reading must also
+// have one in parts, the new reading.
 func (g *controlCount) complete(series classes.Series, parts map[string]classes.Reading) bool {
 	for name, part := range g.parts {
 		_, had := part.last[series]
