@@ -100,7 +100,7 @@ type process struct {
 
 func (process) AuthType() string { return "peercred" }
 
-// peerCredentials attaches the client's process to each connection of a unix socket. It sends nothing over the connection.
+// peerCredentials identifies the client process of each connection of a unix socket. It sends nothing over the connection.
 type peerCredentials struct {
 	credentials.TransportCredentials
 }

@@ -96,8 +96,8 @@ func (s *snapshot) recognize(state values) (class string, ok bool) {
 
 var _ classes.StoredValueChecker = (*Backend)(nil)
 
-// IsStale implements classes.StoredValueChecker. It remembers stored values that no class has, so that later changes of
-// a class clear them.
+// IsStale implements classes.StoredValueChecker. If a stored value belongs to no class, IsStale remembers it, so that
+// the next change of a container's class clears this value.
 func (b *Backend) IsStale(class string, files map[string]string) bool {
 	now := b.live.Load()
 	if now.config == nil || !now.byRuntime(b.scope) {

@@ -93,9 +93,9 @@ type ThreadMover interface {
 // changes, e.g. in a resize, the runtime writes the stored values to the cgroup again.
 type StoredValueChecker interface {
 	Backend
-	// IsStale reports whether the cgroup v2 files that a runtime has stored for a container of the class are stale.
-	// Stale files have the values of another class, or name a device that the machine lost. The backend remembers values
-	// that no class has, so that later changes of a class clear them. IsStale does no I/O.
+	// IsStale reports whether the cgroup v2 files that a runtime has stored for a container of the class are stale. Stale
+	// files have the values of another class, or name a device that the machine lost. If a stored value belongs to no class,
+	// the backend remembers it, so that the next change of a container's class clears this value. IsStale does no I/O.
 	IsStale(class string, stored map[string]string) bool
 }
 

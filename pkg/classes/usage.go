@@ -61,7 +61,8 @@ type Monitor interface {
 	// monitoring otherwise. Containers that cannot be monitored run as before. Status reports their number and the
 	// reasons.
 	Monitor(ctx context.Context, container Holder, class string)
-	// Monitored returns the IDs of the containers that are monitored, or that cannot be monitored yet. It does no I/O.
+	// Monitored returns the IDs of the containers that are monitored, and of the selected containers that cannot be
+	// monitored yet. It does no I/O.
 	Monitored() []string
 	// Unmonitor ends the monitoring of a container.
 	Unmonitor(id string)

@@ -35,8 +35,8 @@ func notExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// groupNames returns the names of the control groups, the root group first. A file in the root directory that this
-// program does not know counts as a group.
+// groupNames returns the names of the control groups, the root group first. It treats every unknown file in the root
+// directory of resctrl as a group.
 func (t tree) groupNames() ([]string, error) {
 	entries, err := t.host.ReadDir(t.point)
 	if err != nil {

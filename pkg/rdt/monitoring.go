@@ -278,8 +278,8 @@ func (b *Backend) Unmonitor(id string) {
 	b.unmonitor(id)
 }
 
-// containers returns those readings in parts that belong to containers, by container ID. parts has the readings of all
-// monitoring groups in the control group.
+// containers returns the readings of the monitored containers in a control group, by container ID. It takes them from
+// the parameter parts, which has the readings of all monitoring groups in the control group by name.
 func (m *monitors) containers(control string, parts map[string]classes.Reading) map[string]classes.Reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -55,8 +55,8 @@ type Reconciler struct {
 	// threadErrs maps each resource and class to the last error of moving the threads of this class, so that the reconciler
 	// logs each error once. It is guarded by round.
 	threadErrs map[string]string
-	// files has the class files that are live. claims has the classes of claims that are live in addition, or nil. Both are guarded by
-	// round.
+	// files has the live class files. claims has the live configuration of the classes of claims, or nil if there is
+	// none. Both are guarded by round.
 	files  classes.FileSet
 	claims *classes.ResourceConfig
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Repair compares the machine with the live configuration and corrects drift: first of the configuration that the
-// backends have applied, then of the classes and threads of all holders. If a resource cannot be repaired, Repair
-// withdraws it until a later Repair succeeds.
+// Repair compares the machine with the live configuration and corrects drift. It first repairs the configuration that
+// the backends have applied, and then moves all holders and threads to their classes. If a resource cannot be repaired,
+// Repair withdraws it until a later Repair succeeds.
 //
 // Repair must be called periodically, and when devices are added or removed.
 func (r *Reconciler) Repair(ctx context.Context) {
@@ -120,8 +120,8 @@ func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Entr
 	}
 }
 
-// threadGroups returns each container if selected(entry, resource) is true, grouped by resource and class. It leaves
-// out containers whose threads cannot be moved now.
+// threadGroups groups the containers by resource and class. It includes a container only if selected(entry, resource)
+// is true, and if the container's threads can be moved now.
 func (r *Reconciler) threadGroups(selected func(e state.Entry, resource string) bool) map[threadGroup][]classes.Holder {
 	groups := map[threadGroup][]classes.Holder{}
 	for _, e := range r.store.Entries() {

@@ -54,7 +54,7 @@ func (s *Store) followClaim(before classes.Holding) {
 	}
 }
 
-// addClaimed adopts those volumes of a container that have a claim, and had no class before. The caller holds mu.
+// addClaimed adopts those volumes of a container that have a claim and are not in the ledger yet. The caller holds mu.
 func (s *Store) addClaimed(container classes.Holding) {
 	volumes, _ := s.catalog.Volumes(container.Holder) // the ledger has no annotations, so these are the volumes with claims
 	for _, volume := range volumes {

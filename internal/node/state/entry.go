@@ -37,8 +37,8 @@ type record struct {
 	unverified bool
 	// pending is true while a holder runs without the classes that it requests.
 	pending bool
-	// refused is true if the start of the holder was refused, until the holder is in its classes. Some runtimes start a container
-	// although a plugin refuses the start.
+	// refused is true if the start of the holder was refused. It becomes false when the holder is in its classes. Some
+	// runtimes start a container although a plugin refuses the start.
 	refused bool
 	// request is the request of an unverified or pending holder. It is nil if the request is too large to keep.
 	request *classes.Holder
@@ -291,7 +291,7 @@ func updates(assignments []classes.Assignment) []classes.Assignment {
 	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceUpdate })
 }
 
-// holding returns a holder with its assignments, as the ledger keeps them. It removes the annotations. For a pod, it also
+// holding returns the Holding that the ledger stores for a holder. It removes the annotations. For a pod, it also
 // removes the PID of the sandbox, because the sandbox's process is not in the pod's cgroup.
 func holding(h classes.Holder, assignments []classes.Assignment) classes.Holding {
 	h.PodAnnotations, h.ContainerAnnotations = nil, nil

@@ -85,8 +85,8 @@ func (s *Store) Status() Status {
 	return status
 }
 
-// reported returns the configured resources. It also returns removed resources that are still in use, without their
-// classes. The caller holds mu.
+// reported returns the offers of the configured resources. For each removed resource that is still in use, it adds an
+// offer without classes. The caller holds mu.
 func (s *Store) reported() []classes.Offer {
 	offers := slices.Clone(s.catalog.Offers())
 	for _, name := range slices.Sorted(maps.Keys(s.resources)) {

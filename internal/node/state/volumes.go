@@ -56,9 +56,9 @@ func (s *Store) admitVolumes(container classes.Holder) error {
 	return err
 }
 
-// StartVolumes records the process of a container that is about to start in the records of the container's volumes.
-// The caller must then enforce the classes of the volumes and call Finish for each of them. If the container was
-// created while the plugin was away, StartVolumes admits its volumes first, all of them or none.
+// StartVolumes is called for a container that is about to start. It records the container's process for each of the
+// container's volumes. The caller must then enforce the classes of the volumes and call Finish for each of them. If the
+// container was created while the plugin was away, StartVolumes admits its volumes first, all of them or none.
 func (s *Store) StartVolumes(container classes.Holder) ([]Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -116,8 +116,8 @@ func (m *Meter) Started(e state.Entry) {
 	}
 }
 
-// Last reads the usage of a container or pod that has ended, while its cgroup still exists, and waits lastTime at most. It must be
-// called before the store releases the holder.
+// Last reads the usage of a container or pod that has ended, while its cgroup still exists. It waits at most lastTime
+// for the kernel. It must be called before the store releases the holder.
 func (m *Meter) Last(id string) {
 	e, known := m.store.Get(id)
 	if !known || !e.Started {

@@ -133,8 +133,8 @@ func (m *Meter) total(c class) classes.Reading {
 	return maps.Clone(m.totals[c])
 }
 
-// forget removes the readings of holders that were released, and of classes that are neither offered nor in use. It returns all
-// holders.
+// forget removes what the meter stores about released holders, and about classes that are neither offered nor in use.
+// It returns the entries of all holders in the store.
 func (m *Meter) forget(status state.Status) []state.Entry {
 	named := map[class]bool{}
 	for _, resource := range status.Resources {

@@ -67,8 +67,8 @@ func writeLayout(dir string, s Spec, image v1.Image) error {
 	return target.WriteFile("manifest.json", manifest, 0o644)
 }
 
-// dockerManifest returns manifest.json, which "docker load" before version 25 reads instead of index.json. The library's
-// tarball package writes that format too, but not into an image layout.
+// dockerManifest returns manifest.json, which "docker load" before version 25 reads instead of index.json. The
+// library's tarball package can write manifest.json too, but not into an image layout.
 func dockerManifest(s Spec, image v1.Image) ([]byte, error) {
 	manifest, err := image.Manifest()
 	if err != nil {
