@@ -73,8 +73,8 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	return list
 }
 
-// insert adds c to list. If list already has a class with the same extended resource, insert keeps only one of the two
-// in list, and adds the second class to the field others of the first.
+// insert adds c to list. If list already has a class with the same extended resource, only one of the two classes stays
+// in list. insert adds the other class to the field others of the class that stays.
 func insert(list []class, c class) []class {
 	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
 	if i < 0 {

@@ -24,8 +24,8 @@ type ListerWatcher[L runtime.Object] interface {
 // run the informer until ctx ends.
 //
 // After each failed list or watch request, the informer passes the error to the function done. When a watch begins, it
-// passes nil. client-go's error handler would miss some failures. After a failure, the informer waits as Retry does, in
-// addition to client-go's backoff.
+// passes nil. It does not use client-go's error handler, because this handler would miss some failures. After a
+// failure, the informer waits as Retry does, in addition to client-go's backoff.
 func NewInformer[L runtime.Object](
 	ctx context.Context, client ListerWatcher[L], fieldSelector string, example runtime.Object, done func(error),
 ) cache.SharedIndexInformer {

@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storage writes to the NodeQOSResources objects which limits the volumes of each node get from the
-// VolumeAttributesClasses of their claims.
+// Package storage gives volumes the limits of the VolumeAttributesClasses of their claims. It writes the limits of each
+// node's volumes to the node's NodeQOSResources object.
 package storage
 
 import (

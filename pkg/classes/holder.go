@@ -128,7 +128,7 @@ const (
 type Assignment struct {
 	Resource, Class string
 	Source          Source
-	// Key is the key of the annotation that requests the class, or the name of the claim. It is empty if neither does.
+	// Key is the key of the annotation, or the name of the claim, that requests the class. It is empty if the class has another source.
 	Key string
 }
 

@@ -108,9 +108,9 @@ func (c *counts) movePart(from, to, name string, now classes.Reading) {
 	delete(group.parts, name)
 }
 
-// add records a reading of a control group and later readings of all its monitoring groups. It returns the reading with
-// what the group has used, without the values that are not known now. group is a result of the method of. If it is
-// outdated, add returns nil.
+// add records shown, a reading of a control group, and parts, the later readings of all its monitoring groups. For a counter in shown,
+// add returns the total of the control group. It returns other values of shown unchanged, but leaves them out if a value of a
+// monitoring group is missing. group is what the method of has returned before the readings. If group is outdated, add returns nil.
 func (c *counts) add(control string, group *controlCount, shown classes.Reading, parts map[string]classes.Reading) classes.Reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,8 +167,8 @@ func (g *controlCount) addOwn(series classes.Series, sum float64) {
 	g.total[series] += g.own.grow(series, own)
 }
 
-// complete reports whether no monitoring group is missing: each group that had a value of the series in the last reading must also
-// have one in parts, the new reading.
+// complete reports whether no value of the series is missing in parts. A value is missing if a monitoring group had one
+// in an earlier reading, and has none in parts.
 func (g *controlCount) complete(series classes.Series, parts map[string]classes.Reading) bool {
 	for name, part := range g.parts {
 		_, had := part.last[series]

@@ -65,7 +65,7 @@ func (m *monitors) exists(id string) bool {
 }
 
 // differs reports whether the monitoring of a container must change. A selected container needs a monitoring group in
-// the control group named by the parameter to, and another container needs none.
+// the control group that the parameter to names. A container that is not selected needs no monitoring group.
 func (m *monitors) differs(id string, selected bool, to string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -62,8 +62,8 @@ func (b *Backend) MeasureClass(ctx context.Context, class string) (classes.Class
 	return classes.ClassReading{Class: b.counts.add(control, group, shown, parts), Containers: b.monitors.containers(control, parts)}, err
 }
 
-// measureParts reads the monitoring groups of a control group by their directories. A group of which no value can be read has an empty
-// reading.
+// measureParts returns the readings of the monitoring groups in a control group, by directory name. The reading of a
+// group is empty if none of its values can be read.
 func (t tree) measureParts(ctx context.Context, control string) (map[string]classes.Reading, error) {
 	names, err := t.host.ReadDir(t.path(control, "mon_groups"))
 	if err != nil && !notExist(err) {

@@ -23,8 +23,8 @@ const (
 	changeTime = 10 * time.Second
 	// roundTime limits a call to the runtime in a round that repairs all containers, because the next round makes the call again.
 	roundTime = 5 * time.Second
-	// updateTime limits a call to the runtime for a change that a client has requested. The runtime answers when it has created
-	// other containers, which takes seconds on a slow node. Clients wait at least 10 s longer, because the kernel must answer too.
+	// updateTime limits a call to the runtime for a change that a client has requested. The runtime answers only after it has finished the
+	// creation of other containers, which takes seconds on a slow node. Clients wait at least 10 s longer, because the kernel must answer too.
 	updateTime = 20 * time.Second
 )
 

@@ -65,7 +65,8 @@ type Eviction struct {
 // a removed class, if the class's resource has onClassRemoved: evict. Restoring a class cancels its evictions, because
 // the list is computed from the live configuration and the ledger.
 //
-// After a restart, the list lacks targets for resources removed before it, and for removed classes of pod scope.
+// After a restart of the plugin, the list lacks the targets of two kinds of removed classes: those whose whole resource
+// was removed before the restart, and those of pod scope.
 func (s *Store) Evictions() []Eviction {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,8 @@ import (
 
 // These constants limit how often the meter reads from the kernel, and how long a caller waits for it.
 const (
-	// minAge is the age from which a sample is measured again. A sample of 500 containers makes about 1000 system calls.
+	// minAge is the age at which a sample is too old, so that Usage measures again. A measurement of 500 containers
+	// takes about 1000 system calls.
 	minAge = time.Second
 	// sampleTime is the time in which a sample begins its readings. readTime limits the reading of one class or
 	// container: for each cache, resctrl waits for one of the cache's CPUs, which takes long on a busy node. The sum of
@@ -32,8 +33,8 @@ const (
 	lastTime = 200 * time.Millisecond
 )
 
-// Meter measures usage. It reads from the kernel only in calls of its methods. Usage reads all values. Last and Before
-// read the values of one holder that would later be lost or count for another class. Meter is safe for concurrent use.
+// Meter measures usage. It reads from the kernel only in calls of its methods. Usage reads all values. Last and Before read
+// the values of one holder before these values are lost or count for another class. Meter is safe for concurrent use.
 type Meter struct {
 	store *state.Store
 	now   func() time.Time

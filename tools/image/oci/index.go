@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Index returns the images of several platforms, each followed by the attestations about it: its SBOM, and its provenance, for which
-// builder is the URI of what ran the build. The attestations have BuildKit's form, which registries and tools show:
-// https://github.com/moby/buildkit/blob/master/docs/attestations/attestation-storage.md
+// Index returns the index of the images for several platforms. After each image, the index has the image's attestations: an
+// SBOM and a provenance. The parameter builder is the URI of what ran the build. The attestations have BuildKit's form,
+// which registries and tools show: https://github.com/moby/buildkit/blob/master/docs/attestations/attestation-storage.md
 func Index(specs []Spec, builder string) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, s := range specs {

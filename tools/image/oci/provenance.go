@@ -3,8 +3,8 @@
 
 package oci
 
-// provenance describes the build of an image: from which commit, by which version of Go and with which settings, which are in the
-// programs. It has no times of the build, so that the same input results in the same digest: https://slsa.dev/spec/v1.0/provenance
+// provenance describes the build of an image: the commit, the version of Go, and the build settings that the programs contain. It
+// has no times of the build, so that the same input results in the same digest: https://slsa.dev/spec/v1.0/provenance
 func provenance(s Spec, programs []program, builder string) map[string]any {
 	source := "git+" + s.Source + "@refs/tags/" + s.Version
 	settings := map[string]string{}
