@@ -134,11 +134,11 @@ type allocationCache struct {
 	startupEnd time.Time
 	// synced is true after kubelet has reported all of its pods once.
 	synced bool
-	// devices lists the devices in kubelet's last answer, and the cached devices of pods that are missing from that
-	// answer. It has the same keys as allocations.devices.
+	// devices lists the devices in kubelet's last answer. For pods that are missing from that answer, it lists the
+	// cached devices. It has the same keys as allocations.devices.
 	devices map[string]map[owner][]string
 	// granted has the devices that Allocate has granted and that kubelet has not reported since then. Init containers
-	// may hold these devices. The keys are extended resource and device ID, the value is the time of the grant.
+	// may hold these devices. The keys are the extended resource and the device ID. The value is the time of the grant.
 	granted map[string]map[string]time.Time
 }
 

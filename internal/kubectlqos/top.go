@@ -203,8 +203,8 @@ func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo, current bool
 	}
 }
 
-// sumOf returns the sum of n and more. A nil pointer stands for unlimited. If n is nil or the argument unlimited is
-// true, the sum is nil.
+// sumOf adds the parameter more to the parameter n, and returns the sum. A nil pointer means unlimited. If n is nil or
+// the parameter unlimited is true, the sum is nil.
 func sumOf(n *int64, more int64, unlimited bool) *int64 {
 	if n == nil || unlimited {
 		return nil

@@ -122,8 +122,8 @@ func mountsOf(pod *corev1.Pod, volume string, claim *corev1.PersistentVolumeClai
 	return mounted
 }
 
-// classOf returns the class of a claim, or nil if it has none. If the class that the claim requests cannot be enforced, classOf returns
-// the error together with the next candidate, so that nobody lifts limits with a wrong name.
+// classOf returns the class of a claim, or nil if it has none. If the requested class is invalid, classOf returns the
+// error and the first valid class of the other candidates, so that a wrong class name does not lift limits.
 func (o *objects) classOf(claim *corev1.PersistentVolumeClaim) (class *nodeqosv1alpha1.VolumeClass, problem error) {
 	volume, err := o.volumes.Get(claim.Spec.VolumeName)
 	if claim.Spec.VolumeName == "" || err != nil || !slices.Contains(o.drivers, driverOf(volume)) {

@@ -88,9 +88,9 @@ func (h *Hooks) Stop(id string) {
 	reconcile.Unmonitor(h.store, id)
 }
 
-// StopPod frees the slots of a pod sandbox that has stopped or is removed, and of its containers. It may be called several
-// times for the same ID, and for unknown IDs. Like Stop, it first reads what the pod has used. The reconciler ends the monitoring of
-// containers whose end the runtime has not reported.
+// StopPod frees the slots of a pod sandbox that has stopped or is removed, and of its containers. It may be called
+// several times for the same ID, and for unknown IDs. Like Stop, it first reads what the pod has used. Unlike Stop, it
+// does not end the monitoring of containers: the reconciler does, if the runtime has not reported their end.
 func (h *Hooks) StopPod(sandboxID string) {
 	h.meter.Last(sandboxID)
 	h.store.ReleasePod(sandboxID)

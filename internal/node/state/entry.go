@@ -262,8 +262,8 @@ func (s *Store) SetForeign(id, resource, text string) {
 	s.notify()
 }
 
-// with returns a copy of values that has the key with this value if keep is true, and lacks the key if keep is false.
-// It does not modify values, because copies of an entry may share the map.
+// with returns a copy of the map values. If keep is true, the copy has the value under the key. Otherwise it lacks the
+// key. The map itself does not change, because copies of an entry may share it.
 func with(values map[string]string, key, value string, keep bool) map[string]string {
 	values = maps.Clone(values)
 	if !keep {
