@@ -106,9 +106,9 @@ func signalTo(c chan<- struct{}) {
 	}
 }
 
-// followGroups watches resctrl. After another program removed a group of the plugin, as CRI-O does when it starts
-// with rdt_config_file, it sends a signal to the channel changed. The function watch must be called when resctrl may
-// have been mounted. Without inotify, the next periodic repair finds that groups are missing.
+// followGroups watches resctrl. When another program has removed a group of the plugin, followGroups signals this
+// through changed. CRI-O removes such groups at its start if it has an rdt_config_file. The caller must call watch
+// whenever resctrl may have been mounted. Without inotify, the next periodic repair finds that groups are missing.
 func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) (watch func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {

@@ -117,8 +117,8 @@ func replaceField(m *yaml.Node, e entry, name string, added []field, lost string
 	*e.node = *newMapping(added...)
 }
 
-// removeField removes the field e from the mapping m. lost has the comments that must not be lost. removeField moves
-// them to a neighbouring field. If m becomes empty, it moves them to above, which is the key of m.
+// removeField removes the field e from the mapping m. It moves the comments in the parameter lost to a neighbouring
+// field or, if m becomes empty, to the parameter above, which is the key of m.
 func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	remove(m, slices.Index(m.Content, e.key), 2, lost)
 	if len(m.Content) == 0 && above != nil {

@@ -72,9 +72,10 @@ func (p *pods) in(podUID string) ([]classes.Holding, map[string]limiter) {
 	return holdings(podUID), byResource
 }
 
-// limitsOfOthers returns the limits in the cgroup of a pod that are not those of the target's class of a resource. If it
-// cannot find the disks of a holder, it assumes that this holder needs each limit in state. So no limit is lost if a
-// volume cannot be found, e.g. because the container hides the mount.
+// limitsOfOthers returns the limits that the target's pod cgroup needs for all other classes: the classes of other
+// holders, and the target's classes of other resources. If it cannot find the disks of a holder, it assumes that this
+// holder needs each limit in state. So no limit is lost if a volume cannot be found, e.g. because the container hides
+// the mount.
 func (p *pods) limitsOfOthers(f *finder, target classes.Holder, resource string, state values) values {
 	holdings, byResource := p.in(target.PodUID)
 	limits, foundAll := values{}, true

@@ -18,9 +18,9 @@ const (
 	// VolumeKeyPrefix, followed by the name of a container, is the key of the pod annotation that requests classes for volumes of
 	// this container, as "path=class" pairs.
 	VolumeKeyPrefix = "volumes." + Domain + "/"
-	// AllocatedKeyPrefix is the prefix of the CRI annotations that report the classes that the kubelet allocated to a
-	// container through the device plugin. Only the kubelet can set them. The value is resource=class. Any text may
-	// follow the prefix.
+	// AllocatedKeyPrefix is the prefix of CRI annotations that only the kubelet can set. Each has the value
+	// resource=class, and names a class that the kubelet allocated to the container through the device plugin. Any text
+	// may follow the prefix.
 	AllocatedKeyPrefix = "allocated." + Domain + "/"
 )
 
