@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// ClaimResource is the resource of volume scope whose classes the VolumeAttributesClasses of PersistentVolumeClaims define. Class
-// files cannot define it.
+// ClaimResource is a resource of volume scope. Its classes are VolumeAttributesClasses that PersistentVolumeClaims
+// name. Class files cannot define this resource.
 const ClaimResource = Domain + "/claim-io"
 
 // claimFile is the name of Claims in errors. It stands for a class file.
@@ -64,8 +64,8 @@ func (c *Catalog) WithClaims(volumes []ClaimedVolume) *Catalog {
 	return &with
 }
 
-// ClaimOf returns the class that the claim of a volume requests, if the node can enforce this class. A claim does not keep a container
-// from starting, so the caller reports a class that cannot be enforced.
+// ClaimOf returns the class that the claim of a volume requests. If this class cannot be assigned, ok is false. ClaimOf
+// returns no error, because a claim does not keep a container from starting.
 func (c *Catalog) ClaimOf(volume Owner) (a Assignment, ok bool) {
 	offer, offered := c.Lookup(ClaimResource)
 	claims := c.claims[Owner{PodUID: volume.PodUID, Container: volume.Container}]

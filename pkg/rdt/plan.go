@@ -80,7 +80,7 @@ type unit struct {
 	group                string
 	domain               Domain
 	old, current, wanted uint64
-	// created is true while the unit belongs to a new group that is not written yet. Until then the unit uses nothing of the cell.
+	// created is true if the unit belongs to a new group that is not written yet. Such a unit uses nothing of the cell.
 	created bool
 	// apart has the units of other groups whose masks do not overlap this unit's mask, neither before nor after the change.
 	apart []*unit

@@ -95,8 +95,8 @@ type move struct {
 	to   string
 	// movable reports whether the move includes the threads of a group.
 	movable func(group string) bool
-	// origins has the group of each thread before the move. It lacks threads that were created in the new group after
-	// the move began.
+	// origins maps each thread to the group in which it was before the move. It lacks threads that were created in the
+	// new group after the move began.
 	origins map[int]string
 	// begun reports whether a thread was moved.
 	begun bool

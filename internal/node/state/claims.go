@@ -68,8 +68,8 @@ func (s *Store) addClaimed(container classes.Holding) {
 	}
 }
 
-// onlyClaimed reports whether nothing but claims requests the classes of a volume. Such a volume does not keep its container from
-// starting.
+// onlyClaimed reports whether all classes of a volume are requested by claims, and none by the pod. The container of
+// such a volume starts even if the classes cannot be enforced.
 func (e Entry) onlyClaimed() bool {
 	return !slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return a.Source != classes.SourceClaim })
 }
