@@ -76,8 +76,8 @@ func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{
 	}
 }
 
-// followDisks listens for kernel events. After a disk was added or removed, it sends a signal to the channel changed.
-// If kernel events are not available, the next periodic repair finds the disks.
+// followDisks listens for kernel events. When a disk was added or removed, followDisks signals this through changed. If
+// kernel events are not available, the next periodic repair finds the disks.
 func (a *Agent) followDisks(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) {
 	listener, err := uevent.Listen()
 	if err != nil {

@@ -33,8 +33,8 @@ type output struct {
 	documents printers.ResourcePrinter
 }
 
-// addFlags adds the flags to a command. named is true if the command prints objects of the Kubernetes API. Only these
-// have the format "name".
+// addFlags adds the flags to a command. named is true if the command prints objects of the Kubernetes API. Only such a
+// command has the output format "name".
 func (o *output) addFlags(cmd *cobra.Command, named bool) {
 	o.flags = genericclioptions.NewPrintFlags("")
 	if !named {

@@ -71,8 +71,8 @@ func claimsOf(spec nodeqosv1alpha1.NodeQOSResourcesSpec) *qosv1alpha1.SetVolumeC
 
 func unsigned(limit int64) uint64 { return uint64(min(max(limit, 0), math.MaxInt64)) }
 
-// setVolumes sets the fields of a status that report on the spec which the plugin follows. While it follows another one, they keep their
-// values.
+// setVolumes sets the volumes and the observed generation of a status. While the plugin does not follow the spec of
+// this object yet, these fields keep their values.
 func (p *Publisher) setVolumes(desired *nodeqosv1alpha1.NodeQOSResourcesStatus, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) {
 	switch {
 	case p.setClaims == nil:

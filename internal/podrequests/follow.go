@@ -75,8 +75,8 @@ func NewFollower(update Update) *Follower {
 }
 
 // Follow compares the pod's annotations with the classes of the pod's running containers, and asks the plugin to change
-// the classes that differ. The parameter offered is the plugin's latest status, and the parameter has is the plugin's latest
-// list of assignments of the pod.
+// the classes that differ. Its last two parameters are from the plugin: the latest status, and the latest assignments
+// of the pod.
 func (f *Follower) Follow(
 	ctx context.Context, pod *corev1.Pod, offered *qosv1alpha1.StatusResponse, has *qosv1alpha1.PodAssignments,
 ) Outcome {

@@ -68,7 +68,7 @@ func (s *snapshot) observe(pod *corev1.Pod) observed {
 	return o
 }
 
-// differs returns the pods whose state differs from their state in the snapshot before. Each pod is a namespace/name.
+// differs returns the pods whose state differs from their state in the earlier snapshot. Each pod is a namespace/name.
 // If the configuration has changed, differs returns all pods, because the new configuration may accept changes that the
 // former configuration refused.
 func (s *snapshot) differs(before *snapshot) []string {

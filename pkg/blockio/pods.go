@@ -130,8 +130,8 @@ func (b *Backend) limitsFor(_ *finder, _ classes.Holder, class string) (values, 
 // volumeLimits implements limiter.
 func (b *Backend) volumeLimits() []value { return nil }
 
-// volumeLimits returns the limits that classes of volumes have, or had. A cgroup may have the lowest limits of classes of several
-// resources.
+// volumeLimits returns the limits of all present and former volume classes, of every resource. All of them are needed,
+// because the limits in a cgroup may be the lowest limits of classes of several resources.
 func (p *pods) volumeLimits() (all []value) {
 	p.mu.Lock()
 	byResource := maps.Clone(p.byResource)

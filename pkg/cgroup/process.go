@@ -132,7 +132,7 @@ func parseIDs(data []byte) ([]int, error) {
 	return ids, nil
 }
 
-// StatField returns the field of /proc/PID/stat that has a number in proc_pid_stat(5). The number is at least 3. If
+// StatField returns a field of /proc/PID/stat by its number in proc_pid_stat(5). The number must be at least 3. If
 // there is no such field, the result is empty. StatField counts from the last ")", because field 2, the process name,
 // may have any characters.
 func StatField(stat []byte, number int) string {

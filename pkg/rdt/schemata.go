@@ -46,8 +46,8 @@ func (d Domain) String() string { return fmt.Sprintf("%s %d", d.Schema, d.ID) }
 // per cent, in MBps or in the CPU's own unit.
 type Schemata map[Domain]uint64
 
-// ParseSchemata reads a schemata file (Documentation/arch/x86/resctrl.rst, "Reading/writing the schemata file"). It
-// skips the lines without values that a group has while pseudo-locking is set up.
+// ParseSchemata reads a schemata file (Documentation/arch/x86/resctrl.rst, "Reading/writing the schemata file"). While
+// pseudo-locking of a group is set up, the file has lines without values. ParseSchemata skips these lines.
 func ParseSchemata(data []byte) (Schemata, error) {
 	schemata, seen := Schemata{}, map[Schema]bool{}
 	for line := range strings.Lines(string(data)) {

@@ -25,7 +25,8 @@ type licence struct {
 	phrases []string
 }
 
-// allowed returns the permitted licences. BSD-3-Clause comes before BSD-2-Clause, because its text has the phrases of both.
+// allowed returns the permitted licences. BSD-3-Clause comes before BSD-2-Clause, because the text of BSD-3-Clause also
+// has the phrases of BSD-2-Clause.
 func allowed() []licence {
 	return []licence{
 		{"Apache-2.0", []string{"apache license", "version 2.0, january 2004"}},

@@ -56,7 +56,8 @@ func Await[T any](ctx context.Context, store *state.Store, call state.Call, what
 	return answer, context.Cause(ctx)
 }
 
-// outcome calls do, and returns a function that gives the same result: end returns the values of do, or panics if do panicked.
+// outcome calls do, and returns a function with the same result: it returns the values that do returned, or panics if
+// do panicked.
 func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -234,9 +234,10 @@ func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 	}
 }
 
-// storedSteps returns the steps that replace the values that the runtime has stored for a container. A step enforces
-// the desired class again. To replace values by those of the system default, a step starts from the class at the
-// container's creation or, if there was none, from the class of a change that the runtime may have made.
+// storedSteps returns the steps that replace the values that the runtime has stored for a container. Each step enforces
+// the desired class of a resource again. If the desired class is the system default, the step must clear the values of
+// another class, so it starts from that class. This is the class at the container's creation or, if there was none, the
+// class of a change that the runtime may have made.
 func storedSteps(e state.Entry) (steps []Step) {
 	for _, a := range e.Assignments {
 		from := a.Class

@@ -69,8 +69,8 @@ func setVersions(files map[string][]byte, r release, image name.Digest) error {
 	return nil
 }
 
-// chartArchive returns the archive of a chart, with its files in a directory of the chart's name. "helm package" would write the
-// current time into it.
+// chartArchive returns the archive of a chart. The files are in a directory with the chart's name. "helm package" is
+// not used, because it writes the current time into the archive.
 func chartArchive(files map[string][]byte, chart string, at time.Time) ([]byte, error) {
 	var buffer bytes.Buffer
 	compressed := gzip.NewWriter(&buffer)
