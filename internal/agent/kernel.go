@@ -29,8 +29,8 @@ import (
 // of their container if the container's class was changed.
 const threadsInterval = 500 * time.Millisecond
 
-// lastThreads is the longest pause between two calls of MoveThreads. The pause grows with the time of the last call, and this call
-// may have been long only because it waited for other changes.
+// lastThreads is the longest pause between two calls of MoveThreads, however long the last call took. A long call may
+// just have waited for other changes, and is then no reason for a longer pause.
 const lastThreads = 15 * time.Second
 
 // untilThreads returns the pause before the next call of MoveThreads, given how long the last call took. The calls

@@ -152,7 +152,7 @@ func HostFiles(root string) func(path string) ([]byte, error) {
 }
 
 // readBounded reads a file. If the file is too large, readBounded reads one byte more than allowed, and the parser
-// refuses the file. It opens only regular files, because opening a pipe would block.
+// refuses the file. readBounded opens only regular files, because opening a pipe would block.
 func readBounded(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	if err != nil {

@@ -165,7 +165,8 @@ func resourceOf(r state.ResourceStatus) *qosv1alpha1.QOSResourceInfo {
 func classOf(r state.ResourceStatus, name string) *qosv1alpha1.QOSResourceClassInfo {
 	message := &qosv1alpha1.QOSResourceClassInfo{Name: name, InUse: uint64(max(r.InUse[name], 0)), Degraded: r.Degraded[name]}
 	// ExtendedResource fails if Kubernetes does not allow the name. Only a draining class can have such a name, because
-	// class files with such a name are not applied. Kubernetes does not schedule by classes of volumes.
+	// class files with such a name are not applied. Classes of volumes have no extended resource, because Kubernetes
+	// does not schedule by them.
 	if extended, err := classes.ExtendedResource(r.Name, name); err == nil && r.Scope != classes.VolumeScope {
 		message.ExtendedResource = extended
 	}

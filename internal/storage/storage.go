@@ -35,7 +35,8 @@ const (
 // leaseName is the name of the Lease of the leader.
 const leaseName = "qos-storage"
 
-// ErrLeadershipLost is the error of a replica that was the leader. Its process ends, and begins again as a follower.
+// ErrLeadershipLost is returned by a replica that is no longer the leader. The process of the replica then exits, and a
+// restarted process waits to be the leader.
 var ErrLeadershipLost = errors.New("another replica may be the leader now")
 
 // Options are the flags of the process.

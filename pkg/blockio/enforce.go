@@ -110,7 +110,8 @@ func (g group) read() (values, error) {
 	return state, nil
 }
 
-// apply writes the settings in rest, which the cgroup lacks, and verifies the whole change. On an error it restores state.
+// apply writes those settings of a change that the cgroup lacks (rest), and verifies the whole change. On an error it
+// restores the previous values (state).
 func (g group) apply(rest, state, change values) error {
 	err := g.writeAll(rest)
 	if err == nil {

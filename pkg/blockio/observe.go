@@ -75,8 +75,8 @@ func (b *Backend) hasEnded(target classes.Holder) bool {
 	return target.PID > 0 && errors.Is(err, fs.ErrNotExist)
 }
 
-// recognize returns the class whose values equal state. It returns no class if the values of several classes equal
-// state.
+// recognize returns the class that has the values in state. If several classes have these values, or none has them, ok
+// is false.
 func (s *snapshot) recognize(state values) (class string, ok bool) {
 	matches := 0
 	if state.equals(nil) {

@@ -89,8 +89,8 @@ func volumeRequests(container Holder) (requests []volumeRequest, err error) {
 	return requests, nil
 }
 
-// resolveVolume returns the class that the claim of a volume requests, and the class that the pod requests for it. At
-// most one resource of class files has volume scope.
+// resolveVolume returns the class that a volume's claim requests, and the class that the pod requests for the volume.
+// At most one resource in class files has volume scope.
 func (c *Catalog) resolveVolume(volume *Holder) (assignments []Assignment, err error) {
 	if claimed, ok := c.ClaimOf(volume.Owner()); ok {
 		assignments = append(assignments, claimed)

@@ -186,8 +186,8 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr err
 }
 
 // releaseNotCreated releases the containers whose creation failed without a report: CRI-O calls no hook if its OCI
-// runtime refuses a creation. A container without a cgroup counts as not created. If its cgroup is made only at its
-// start, as with containerd, the start hook adopts it again.
+// runtime refuses a creation. A container without a cgroup counts as not created. If the runtime makes the cgroup of a
+// container only when the container starts, as containerd does, the start hook adopts the container again.
 func (r *Reconciler) releaseNotCreated(ctx context.Context) {
 	if r.hasCgroup == nil {
 		return
