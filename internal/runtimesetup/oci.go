@@ -17,8 +17,8 @@ import (
 // capable names the OCI runtimes that support all classes.
 const capable = "runc 1.2 or later, or crun 1.18 or later"
 
-// Features executes the command "features" of an OCI runtime, which prints a document of the OCI runtime specification.
-// runc has this command since 1.1, and crun since 1.8.6.
+// Features executes the command "features" of an OCI runtime, and returns its output, a document that the OCI runtime
+// specification defines. runc has this command since 1.1, and crun since 1.8.6.
 func Features(ctx context.Context, program string) ([]byte, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, program, "features")

@@ -73,7 +73,7 @@ type Offer struct {
 }
 
 // Default returns the assignment that applies if nothing is requested. An unavailable resource has no default, because
-// it cannot be enforced.
+// its classes cannot be enforced.
 func (o *Offer) Default() Assignment {
 	if o.DefaultClass == SystemDefault || o.Unavailable != nil {
 		return Assignment{Resource: o.Name}

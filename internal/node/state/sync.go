@@ -94,9 +94,9 @@ func (s *Store) countAdopted(before *classes.Ledger) {
 	}
 }
 
-// withoutStopped removes the sandboxes that have neither a process nor a listed container. Runtimes list stopped sandboxes until the
-// kubelet removes them. A running sandbox of CRI-O may look the same until its first container is created, because it has no
-// process (drop_infra_ctr). AdoptPod then adopts its pod.
+// withoutStopped removes the sandboxes that have neither a process nor a listed container. Runtimes list stopped
+// sandboxes until the kubelet removes them. A running sandbox of CRI-O may have no process either (drop_infra_ctr), so
+// it is also removed if it has no container yet. AdoptPod adopts its pod when its first container is created.
 func withoutStopped(pods []classes.Holder, containers []Existing) []classes.Holder {
 	inUse := map[string]bool{}
 	for _, c := range containers {
@@ -254,8 +254,8 @@ func (s *Store) SetStored(id string, stale bool) {
 	s.modify(id, func(r *record) { r.stale = stale })
 }
 
-// DevicesLost marks a holder as stale if it has a class of the resource, or was created in one. The values that the runtime
-// has stored for the holder may name devices that the machine lost.
+// DevicesLost marks a holder as stale if it has a class of the resource, or was created in a class of the resource. The
+// values that the runtime has stored for the holder may name devices that the machine lost.
 func (s *Store) DevicesLost(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
