@@ -146,9 +146,9 @@ func candidates(c class, u usage, size int) []string {
 	return ids
 }
 
-// phaseOut returns the wanted devices. It adds each listed device that stopped being wanted less than ttl ago, as an
-// unhealthy device: kubelet reads a device in its list again after it has called Allocate, and panics if the device is
-// missing.
+// phaseOut returns the wanted devices. It also returns each listed device that stopped being wanted less than ttl ago,
+// as an unhealthy device. Such a device must stay listed, because kubelet looks up a device in its list again after it
+// has called Allocate, and panics if the device is missing.
 //
 // leaving has the time at which each device stopped being wanted; phaseOut updates it. The second result is the time
 // after which phaseOut must be called again. If it is 0, no call is needed.

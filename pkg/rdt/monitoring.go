@@ -31,8 +31,9 @@ var _ classes.Monitor = (*Backend)(nil)
 // monitors has the monitoring groups of this program. Each has the threads of one container, and is in the control group of the
 // container's class. Its name is GroupPrefix with the container's ID.
 type monitors struct {
-	// counting is held for writing while a group is created, moved or removed, and for reading while groups are measured: the counters of
-	// a control group include those of its monitoring groups.
+	// counting is held for writing while a group is created, moved or removed, and for reading while groups are
+	// measured. The counters of a control group include those of its monitoring groups, so no group may change during a
+	// measurement.
 	counting sync.RWMutex
 
 	mu sync.Mutex // guards the fields below, and is never held during I/O
@@ -81,8 +82,8 @@ func (m *monitors) set(id, control string) {
 	delete(m.missing, id)
 }
 
-// drop forgets the monitoring group of a container. The parameter why is nil, or the reason why a container that
-// should be monitored is not.
+// drop forgets the monitoring group of a container. If the container should be monitored and is not, the parameter why
+// is the reason. Otherwise why is nil.
 func (m *monitors) drop(id string, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

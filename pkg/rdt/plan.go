@@ -180,7 +180,8 @@ func (c *cell) finish(pending []*unit) bool {
 	return done
 }
 
-// enter moves one misplaced unit into the free part of its wanted bits. Other units can then use the bits that it leaves.
+// enter moves one misplaced unit into the free part of its wanted bits. Other units can then use the bits that this
+// unit leaves.
 func (c *cell) enter(pending []*unit) bool {
 	for _, u := range pending {
 		if part := c.cache.largestPart(u.wanted &^ u.blocked()); u.misplaced() && part != 0 {

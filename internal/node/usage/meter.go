@@ -24,7 +24,7 @@ const (
 	// minAge is the age at which a sample is too old, so that Usage measures again. A measurement of 500 containers
 	// takes about 1000 system calls.
 	minAge = time.Second
-	// sampleTime is the time in which a sample begins its readings. readTime limits the reading of one class or
+	// sampleTime is the time after which a sample begins no more readings. readTime limits the reading of one class or
 	// container: for each cache, resctrl waits for one of the cache's CPUs, which takes long on a busy node. The sum of
 	// both times is shorter than a scrape may take.
 	sampleTime = 2500 * time.Millisecond
