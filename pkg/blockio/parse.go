@@ -55,10 +55,9 @@ func parseLimit(text string) (uint64, error) {
 	return limit, nil
 }
 
-// parseWeights reads the weights in data, the content of a cgroup file, and adds them to the parameter into. The line
-// "default 100", or before Linux 5.4 just "100", has the default weight; a line like "8:0 200" has the weight of a
-// device. In cgroup v1, a separate file "…weight_device" has the lines of devices. If data is from such a file, the
-// parameter file names the file without "_device".
+// parseWeights reads the content of a cgroup file with weights, and adds the weights to a map. The default weight is on the line
+// "default 100" (before Linux 5.4: "100"), and the weight of a device on a line like "8:0 200". cgroup v1 has a second file for the
+// weights of devices, "…weight_device"; its content is also parsed with the name of the first file.
 func parseWeights(into values, file weightFile, data []byte) error {
 	for _, fields := range fieldsOf(data) {
 		weight, err := strconv.ParseUint(fields[len(fields)-1], 10, 64)
