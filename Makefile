@@ -151,7 +151,7 @@ vm: build ## Open a shell in a VM with real resctrl, as the VM tests use it; VEN
 	scripts/vm.sh $(VENDOR)
 
 .PHONY: bench
-bench: ## Measure hooks and memory beside a plugin that does nothing; a table in Markdown.
+bench: ## Measure hooks and memory beside a plugin that does nothing; fails if a goal is missed.
 	$(GO) run ./test/bench
 
 .PHONY: soak

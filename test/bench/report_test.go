@@ -4,6 +4,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -28,6 +29,34 @@ func TestPercentile(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			if got := percentile(test.samples, test.p); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAMissedGoalIsAnError(t *testing.T) {
+	samples := map[string][]time.Duration{idleOne: {10, 10, 10}, idleAgain: {10, 11, 12}, ours: {11, 11, 30}}
+	for _, test := range []struct {
+		name, want string
+		goal       goal
+	}{
+		{"both are met", "", goal{"start", 1.5, 3}},
+		{"there is none", "", goal{"start", 0, 0}},
+		{"p99 is missed", "goals missed: start, ratio of p99 is 3.00, the goal is at most 2.00", goal{"start", 1.5, 2}},
+		{"both are missed", "goals missed: start, ratio of p50 is 1.10, the goal is at most 1.05; start, ratio of p99 is 3.00, the goal is at most 2.00",
+			goal{"start", 1.05, 2}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var v verdicts
+			line, got := test.goal.line(samples, &v), ""
+			if err := v.err(); err != nil {
+				got = err.Error()
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if strings.Contains(line, "missed") != (test.want != "") {
+				t.Errorf("line: %s", line)
 			}
 		})
 	}
