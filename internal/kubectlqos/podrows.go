@@ -262,7 +262,7 @@ func (v *podView) rowsOf(c containerView) []podRow {
 	return rows
 }
 
-// row returns the row of a resource. want is the wanted class; it is nil if another resource of the container is refused.
+// row returns the row of a resource. want is the class that was refused, or nil if the refusal is about another resource.
 func (v *podView) row(c containerView, resource string, want *classes.Assignment) podRow {
 	known := want != nil
 	if !known {

@@ -40,12 +40,12 @@ func (l *listing) accept() {
 	l.accepted = true
 }
 
-// failure returns why the runtime disconnected the plugin before the synchronization was complete, or nil if the plugin
-// was synchronized. timeout is how long the runtime waits until the plugin has processed the whole list.
+// failure returns why the runtime disconnected the plugin before the synchronization was complete, or nil if it was complete. The
+// runtime sends the list of its pods and containers in parts. It waits for the plugin to process all parts, for the given time.
 //
-// The runtime does not report its reason, so failure infers it. Unless the runtime has stopped, there are two possible reasons.
-// If the plugin has the complete list, or the list began at least timeout ago, the plugin was too slow. Otherwise the next part
-// of the list was too large: a part has at least 8 pods and containers, and must fit into 4 MiB.
+// The runtime does not report its reason, so failure infers it; the runtime may also have stopped. If the plugin has the complete list,
+// or if the time has passed since the first part, the plugin was too slow. Otherwise the next part was too large: a part has at
+// least 8 pods and containers, and must fit into 4 MiB.
 func (l *listing) failure(timeout time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -154,7 +154,7 @@ func (s *session) register(ctx context.Context, conn *watchedConn) error {
 	return <-started
 }
 
-// interceptRegistration is a ttrpc interceptor that closes the channel registered after a successful RegisterPlugin.
+// interceptRegistration is a ttrpc interceptor. After a successful RegisterPlugin, it closes s.registered.
 func (s *session) interceptRegistration(ctx context.Context, request *ttrpc.Request, response *ttrpc.Response, info *ttrpc.UnaryClientInfo,
 	invoke ttrpc.Invoker,
 ) error {

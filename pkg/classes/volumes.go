@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// maxVolumes is the maximum number of volumes of a container that can have a class. The effort to enforce the classes of a pod
-// grows with the square of this number.
+// maxVolumes is how many volumes with a class a container can have at most. The effort to enforce the classes of a pod grows with
+// the square of this number.
 const maxVolumes = 32
 
 type volumeRequest struct{ path, class string }

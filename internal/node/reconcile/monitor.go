@@ -39,7 +39,8 @@ func Monitored(store *state.Store, e state.Entry) bool {
 	return false
 }
 
-// Monitor begins to monitor a container that is about to start in its classes. It never fails, and waits monitorTime at most.
+// Monitor creates the monitoring groups of a container that has its classes and is about to start. It reports no errors, and takes
+// at most monitorTime.
 func Monitor(ctx context.Context, store *state.Store, e state.Entry) {
 	for name, monitor := range monitors(store) {
 		briefly(ctx, store, state.Call{Resource: "monitoring of " + name}, func(ctx context.Context) {
