@@ -57,7 +57,9 @@ func report(w io.Writer, o options, sides []*side, all results) error {
 
 func (g goal) line(bySide map[string][]time.Duration, v *verdicts) string {
 	base, plugin, again := bySide[idleOne], bySide[ours], bySide[idleAgain]
-	ratio := func(of []time.Duration, p int) float64 { return float64(percentile(of, p)) / float64(percentile(base, p)) }
+	ratio := func(of []time.Duration, p int) float64 {
+		return float64(percentile(of, p)) / float64(percentile(base, p))
+	}
 	p50, p99 := ratio(plugin, 50), ratio(plugin, 99)
 	return fmt.Sprintf("| %s | %d | %s | %s | %s | %s | %.2f | %s | %.2f | %s | %.2f |", g.row, len(base),
 		micros(percentile(base, 50)), micros(percentile(base, 99)), micros(percentile(plugin, 50)), micros(percentile(plugin, 99)),
