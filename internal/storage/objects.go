@@ -75,11 +75,18 @@ func (o *objects) specOf(pods []*corev1.Pod) (spec nodeqosv1alpha1.NodeQOSResour
 		spec.VolumeClasses = append(spec.VolumeClasses, class)
 	}
 	slices.SortFunc(spec.VolumeClasses, func(a, b nodeqosv1alpha1.VolumeClass) int { return strings.Compare(a.Name, b.Name) })
-	slices.SortFunc(spec.Volumes, func(a, b nodeqosv1alpha1.ClaimedVolume) int {
+	// A container may mount /data and /data/, which are the same path. The first volume of its pod counts.
+	slices.SortStableFunc(spec.Volumes, func(a, b nodeqosv1alpha1.ClaimedVolume) int {
 		return cmp.Or(strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.Container, b.Container), strings.Compare(a.Path, b.Path))
 	})
+	spec.Volumes = slices.CompactFunc(spec.Volumes, func(a, b nodeqosv1alpha1.ClaimedVolume) bool { return ownerOf(a) == ownerOf(b) })
 	spec.Volumes = spec.Volumes[:min(len(spec.Volumes), maxVolumes)]
 	return spec, problems
+}
+
+// ownerOf returns the key of a volume, which is unique in the object.
+func ownerOf(v nodeqosv1alpha1.ClaimedVolume) classes.Owner {
+	return classes.Owner{PodUID: v.PodUID, Container: v.Container, Volume: v.Path}
 }
 
 // claimNameOf returns the name of the claim of a pod's volume, or "" if it has none.

@@ -123,6 +123,17 @@ func TestTheSpecOfANodeHasTheVolumesOfItsPods(t *testing.T) {
 	}
 }
 
+func TestAPathThatAContainerMountsTwiceIsOneVolume(t *testing.T) {
+	twice := strings.NewReplacer(
+		"{name: data, mountPath: /data, subPath: x}", "{name: data, mountPath: /data, subPath: x}, {name: data, mountPath: /data/}, {name: data, mountPath: data}",
+	).Replace(manifests)
+	objects, pods := read(t, twice)
+	spec, _ := objects.specOf(pods)
+	if len(spec.Volumes) != 2 || spec.Volumes[0].Path != "/data" || spec.Volumes[1].Path != "/init" {
+		t.Errorf("volumes are %+v", spec.Volumes)
+	}
+}
+
 func TestTheClassOfAClaim(t *testing.T) {
 	const wanted, current = "volumeAttributesClassName: silver", "\nstatus: {currentVolumeAttributesClassName: silver}"
 	const claim = "spec: {volumeName: pv-1, volumeAttributesClassName: silver, storageClassName: fast}"
