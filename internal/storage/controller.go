@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 const (
@@ -32,6 +33,8 @@ const (
 	debounce = 200 * time.Millisecond
 	// writeTimeout is the maximum duration of one write.
 	writeTimeout = 30 * time.Second
+	// maxNote is the maximum length of the note of an event, in bytes, without the dots that stand for the rest. The API has 1024.
+	maxNote = 1021
 )
 
 // These are the names of the indexes of pods.
@@ -227,9 +230,10 @@ func (c *controller) reconcile(ctx context.Context, node string) error {
 		}
 	}
 
-	spec, problems := c.objects.specOf(pods)
+	has, err := specIn(object)
+	spec, problems := c.objects.specOf(pods, has.Volumes)
 	c.report(node, problems)
-	if has, err := specIn(object); err == nil && equality.Semantic.DeepEqual(has, spec) {
+	if err == nil && equality.Semantic.DeepEqual(has, spec) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -263,15 +267,20 @@ func (c *controller) write(ctx context.Context, node string, spec nodeqosv1alpha
 	return nil
 }
 
-// report creates an event on each claim whose problem is new on a node.
+// report creates an event on each claim whose problem is new on a node. If a claim has several problems, it reports the first one.
 func (c *controller) report(node string, problems []problem) {
-	before := c.reported[node]
-	c.reported[node] = map[types.UID]string{}
+	before, now := c.reported[node], map[types.UID]string{}
 	for _, p := range problems {
-		message := p.err.Error()
-		c.reported[node][p.claim.UID] = message
+		if _, reported := now[p.claim.UID]; reported {
+			continue
+		}
+		message := classes.Printable(p.err.Error(), maxNote)
+		now[p.claim.UID] = message
 		if before[p.claim.UID] != message {
 			c.recorder.Eventf(p.claim, nil, corev1.EventTypeWarning, "VolumeAttributesClassNotEnforced", "Limit", "%s", message)
 		}
+	}
+	if c.reported[node] = now; len(now) == 0 {
+		delete(c.reported, node)
 	}
 }

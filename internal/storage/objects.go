@@ -6,6 +6,7 @@ package storage
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -26,8 +27,13 @@ const DefaultClassAnnotation = classes.Domain + "/default-volume-attributes-clas
 // LocalDriver is the driver of local volumes, as their StorageClass names it.
 const LocalDriver = "kubernetes.io/no-provisioner"
 
-// maxVolumes is the maximum number of volumes of a node, as the CRD has it.
-const maxVolumes = 1000
+const (
+	// maxVolumes is the maximum number of volumes of a node, as the CRD has it.
+	maxVolumes = 1000
+	// maxPath is the maximum length of a path, in bytes. It keeps the object small: a path is in the spec, in the status, and in their
+	// managed fields.
+	maxPath = 256
+)
 
 // objects are the objects of the cluster that decide on limits.
 type objects struct {
@@ -45,9 +51,38 @@ type problem struct {
 	err   error
 }
 
-// specOf returns the spec of a node with these pods, in a stable order, and the problems of their claims.
-func (o *objects) specOf(pods []*corev1.Pod) (spec nodeqosv1alpha1.NodeQOSResourcesSpec, problems []problem) {
+// mount is a mount of a volume whose claim has a class.
+type mount struct {
+	nodeqosv1alpha1.ClaimedVolume
+	claim *corev1.PersistentVolumeClaim
+	class *nodeqosv1alpha1.VolumeClass
+}
+
+// specOf returns the spec of a node with these pods, in a stable order, and the problems of their claims. If the node has more volumes
+// than the spec may have, those in before stay.
+func (o *objects) specOf(
+	pods []*corev1.Pod, before []nodeqosv1alpha1.ClaimedVolume,
+) (spec nodeqosv1alpha1.NodeQOSResourcesSpec, problems []problem) {
+	mounts, problems := o.mountsOn(pods)
+	// A container may mount /data and /data/, which are the same path. The first volume of its pod counts.
+	slices.SortStableFunc(mounts, func(a, b mount) int { return compare(a.ClaimedVolume, b.ClaimedVolume) })
+	mounts = slices.CompactFunc(mounts, func(a, b mount) bool { return compare(a.ClaimedVolume, b.ClaimedVolume) == 0 })
+	mounts, omitted := withinLimits(mounts, before)
+
 	limits := map[string]nodeqosv1alpha1.VolumeClass{}
+	for _, m := range mounts {
+		limits[m.class.Name] = *m.class
+		spec.Volumes = append(spec.Volumes, m.ClaimedVolume)
+	}
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		spec.VolumeClasses = append(spec.VolumeClasses, limits[name])
+	}
+	slices.SortFunc(spec.Volumes, compare)
+	return spec, append(problems, omitted...)
+}
+
+// mountsOn returns the mounts with classes of all containers of pods that have not ended.
+func (o *objects) mountsOn(pods []*corev1.Pod) (mounts []mount, problems []problem) {
 	for _, pod := range pods {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
@@ -61,27 +96,55 @@ func (o *objects) specOf(pods []*corev1.Pod) (spec nodeqosv1alpha1.NodeQOSResour
 			if err != nil {
 				problems = append(problems, problem{claim, err})
 			}
-			if class == nil {
-				continue
-			}
-			if mounted := mountsOf(pod, volume.Name, claim, class.Name); len(mounted) > 0 {
-				limits[class.Name] = *class
-				spec.Volumes = append(spec.Volumes, mounted...)
+			if class != nil {
+				mounts = append(mounts, mountsOf(pod, volume.Name, claim, class)...)
 			}
 		}
 	}
+	return mounts, problems
+}
 
-	for _, class := range limits {
-		spec.VolumeClasses = append(spec.VolumeClasses, class)
+// withinLimits returns the mounts that the object can have: first those in before, then the others. The other results are the problems of
+// the claims whose mounts are left out.
+func withinLimits(mounts []mount, before []nodeqosv1alpha1.ClaimedVolume) (kept []mount, problems []problem) {
+	present := map[classes.Owner]bool{}
+	for _, v := range before {
+		present[ownerOf(v)] = true
 	}
-	slices.SortFunc(spec.VolumeClasses, func(a, b nodeqosv1alpha1.VolumeClass) int { return strings.Compare(a.Name, b.Name) })
-	// A container may mount /data and /data/, which are the same path. The first volume of its pod counts.
-	slices.SortStableFunc(spec.Volumes, func(a, b nodeqosv1alpha1.ClaimedVolume) int {
-		return cmp.Or(strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.Container, b.Container), strings.Compare(a.Path, b.Path))
+	slices.SortStableFunc(mounts, func(a, b mount) int {
+		switch is, other := present[ownerOf(a.ClaimedVolume)], present[ownerOf(b.ClaimedVolume)]; {
+		case is && !other:
+			return -1
+		case other && !is:
+			return 1
+		}
+		return 0
 	})
-	spec.Volumes = slices.CompactFunc(spec.Volumes, func(a, b nodeqosv1alpha1.ClaimedVolume) bool { return ownerOf(a) == ownerOf(b) })
-	spec.Volumes = spec.Volumes[:min(len(spec.Volumes), maxVolumes)]
-	return spec, problems
+
+	inPod := map[string]int{}
+	for _, m := range mounts {
+		var err error
+		switch {
+		case len(m.Path) > maxPath:
+			err = fmt.Errorf("its path is longer than %d bytes", maxPath)
+		case inPod[m.PodUID] == classes.MaxVolumes:
+			err = fmt.Errorf("its pod has more than %d volumes with limits", classes.MaxVolumes)
+		case len(kept) == maxVolumes:
+			err = fmt.Errorf("its node has more than %d volumes with limits", maxVolumes)
+		}
+		if err != nil {
+			err = fmt.Errorf("the volume gets no limits in container %s of the pod with UID %s: %w", m.Container, m.PodUID, err)
+			problems = append(problems, problem{m.claim, err})
+			continue
+		}
+		inPod[m.PodUID]++
+		kept = append(kept, m)
+	}
+	return kept, problems
+}
+
+func compare(a, b nodeqosv1alpha1.ClaimedVolume) int {
+	return cmp.Or(strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.Container, b.Container), strings.Compare(a.Path, b.Path))
 }
 
 // ownerOf returns the key of a volume, which is unique in the object.
@@ -112,21 +175,21 @@ func (o *objects) claimOf(pod *corev1.Pod, volume corev1.Volume) *corev1.Persist
 	return claim
 }
 
-// mountsOf returns the volumes of a pod's containers that are mounts of a volume of the pod.
-func mountsOf(pod *corev1.Pod, volume string, claim *corev1.PersistentVolumeClaim, class string) (mounted []nodeqosv1alpha1.ClaimedVolume) {
+// mountsOf returns the mounts of a pod's volume in its containers.
+func mountsOf(pod *corev1.Pod, volume string, claim *corev1.PersistentVolumeClaim, class *nodeqosv1alpha1.VolumeClass) (mounts []mount) {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
-			for _, mount := range list[i].VolumeMounts {
-				if mount.Name == volume {
-					mounted = append(mounted, nodeqosv1alpha1.ClaimedVolume{
-						PodUID: string(pod.UID), Container: list[i].Name, Path: path.Join("/", mount.MountPath),
-						Claim: claim.Namespace + "/" + claim.Name, Class: class,
-					})
+			for _, m := range list[i].VolumeMounts {
+				if m.Name == volume {
+					mounts = append(mounts, mount{nodeqosv1alpha1.ClaimedVolume{
+						PodUID: string(pod.UID), Container: list[i].Name, Path: path.Join("/", m.MountPath),
+						Claim: claim.Namespace + "/" + claim.Name, Class: class.Name,
+					}, claim, class})
 				}
 			}
 		}
 	}
-	return mounted
+	return mounts
 }
 
 // classOf returns the class of a claim, or nil if it has none. If the requested class is invalid, classOf returns the

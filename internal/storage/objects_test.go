@@ -4,6 +4,7 @@
 package storage
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -110,7 +111,7 @@ func read(t *testing.T, manifests string) (*objects, []*corev1.Pod) {
 
 func TestTheSpecOfANodeHasTheVolumesOfItsPods(t *testing.T) {
 	objects, pods := read(t, manifests)
-	spec, problems := objects.specOf(pods)
+	spec, problems := objects.specOf(pods, nil)
 	want := nodeqosv1alpha1.NodeQOSResourcesSpec{
 		VolumeClasses: []nodeqosv1alpha1.VolumeClass{{Name: "silver", MaxReadIops: 500, MaxWriteIops: 500}},
 		Volumes: []nodeqosv1alpha1.ClaimedVolume{
@@ -128,9 +129,64 @@ func TestAPathThatAContainerMountsTwiceIsOneVolume(t *testing.T) {
 		"{name: data, mountPath: /data, subPath: x}", "{name: data, mountPath: /data, subPath: x}, {name: data, mountPath: /data/}, {name: data, mountPath: data}",
 	).Replace(manifests)
 	objects, pods := read(t, twice)
-	spec, _ := objects.specOf(pods)
+	spec, _ := objects.specOf(pods, nil)
 	if len(spec.Volumes) != 2 || spec.Volumes[0].Path != "/data" || spec.Volumes[1].Path != "/init" {
 		t.Errorf("volumes are %+v", spec.Volumes)
+	}
+}
+
+// podsWithMounts returns pods whose container main mounts the volume data at paths.
+func podsWithMounts(pods int, paths ...string) string {
+	_, text, _ := strings.Cut(manifests, "---\n")
+	for i := range pods {
+		var mounts []string
+		for _, path := range paths {
+			mounts = append(mounts, "{name: data, mountPath: "+path+"}")
+		}
+		text = fmt.Sprintf("kind: Pod\nmetadata: {name: db%d, namespace: a, uid: u%03d}\n"+
+			"spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: data}}], containers: [{name: main, volumeMounts: [%s]}]}\n---\n",
+			i, i, strings.Join(mounts, ", ")) + text
+	}
+	return text
+}
+
+func paths(number int) (paths []string) {
+	for i := range number {
+		paths = append(paths, fmt.Sprintf("/data/%02d", i))
+	}
+	return paths
+}
+
+func TestVolumesThatAreLeftOutAreReported(t *testing.T) {
+	for _, test := range []struct {
+		name, manifests string
+		volumes         int
+		problem         string
+	}{
+		{"as many volumes of a pod as an annotation may have", podsWithMounts(1, paths(32)...), 32, ""},
+		{"too many volumes of a pod", podsWithMounts(2, paths(33)...), 64, "container main of the pod with UID u000: its pod has more than 32 volumes"},
+		{"a long path", podsWithMounts(1, "/"+strings.Repeat("x", 256), "/data"), 1, "its path is longer than 256 bytes"},
+		{"too many volumes of a node", podsWithMounts(41, paths(25)...), 1000, "UID u040: its node has more than 1000 volumes"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			objects, pods := read(t, test.manifests)
+			spec, problems := objects.specOf(pods, nil)
+			if len(spec.Volumes) != test.volumes {
+				t.Errorf("%d volumes, want %d", len(spec.Volumes), test.volumes)
+			}
+			if (len(problems) > 0) != (test.problem != "") || len(problems) > 0 && !strings.Contains(problems[0].err.Error(), test.problem) {
+				t.Errorf("problems are %v, want %q", problems, test.problem)
+			}
+		})
+	}
+}
+
+func TestVolumesOfAFullNodeStay(t *testing.T) {
+	objects, pods := read(t, podsWithMounts(41, paths(25)...))
+	before := []nodeqosv1alpha1.ClaimedVolume{{PodUID: "u040", Container: "main", Path: "/data/24"}}
+	spec, problems := objects.specOf(pods, before)
+	if last := spec.Volumes[len(spec.Volumes)-1]; len(spec.Volumes) != 1000 || last.PodUID != "u040" || last.Path != "/data/24" {
+		t.Errorf("%d volumes with %+v, and problems %v", len(spec.Volumes), last, problems)
 	}
 }
 
@@ -167,7 +223,7 @@ func TestTheClassOfAClaim(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			objects, pods := read(t, strings.NewReplacer(test.change...).Replace(manifests))
-			spec, problems := objects.specOf(pods)
+			spec, problems := objects.specOf(pods, nil)
 			class := ""
 			if len(spec.Volumes) > 0 {
 				class = spec.Volumes[0].Class

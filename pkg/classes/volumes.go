@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// maxVolumes is how many volumes with a class a container can have at most. The effort to enforce the classes of a pod grows with
-// the square of this number.
-const maxVolumes = 32
+// MaxVolumes is the maximum number of volumes for which an annotation, or the claims of a pod, can request classes. The effort to enforce
+// the classes of a pod grows with the square of this number.
+const MaxVolumes = 32
 
 type volumeRequest struct{ path, class string }
 
@@ -79,8 +79,8 @@ func volumeRequests(container Holder) (requests []volumeRequest, err error) {
 		if repeated && first != class {
 			return nil, refuse(Assignment{Key: key}, ErrContradiction, "volume %s has two classes, %s and %s; keep one", clip(name), quote(first), quote(class))
 		}
-		if len(seen) == maxVolumes && !repeated {
-			return nil, refuse(Assignment{Key: key}, ErrBadRequest, "the request has more than %d volumes", maxVolumes)
+		if len(seen) == MaxVolumes && !repeated {
+			return nil, refuse(Assignment{Key: key}, ErrBadRequest, "the request has more than %d volumes", MaxVolumes)
 		}
 		if seen[name] = class; !repeated && class != SystemDefault {
 			requests = append(requests, volumeRequest{name, class})

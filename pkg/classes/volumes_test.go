@@ -76,7 +76,7 @@ func TestRequestsForVolumesAreRefusedInOneLine(t *testing.T) {
 		{"/a=gold,", volumeCatalog(nil), ErrBadRequest, `the request has ""`},
 		{"/a=gold=x", volumeCatalog(nil), ErrBadRequest, "not of the form /path=class"},
 		{"/a=" + strings.Repeat("x", maxPairsLength), volumeCatalog(nil), ErrBadRequest, "longer than"},
-		{manyVolumes(maxVolumes + 1), volumeCatalog(nil), ErrBadRequest, "the request has more than 32 volumes"},
+		{manyVolumes(MaxVolumes + 1), volumeCatalog(nil), ErrBadRequest, "the request has more than 32 volumes"},
 		{"/a=gold,/a/=silver", volumeCatalog(nil), ErrContradiction, `volume /a has two classes, "gold" and "silver"`},
 		{"/a=none", volumeCatalog(nil), ErrUnknownClass, `pod ns/pod container main volume /a: class "none" of ` + volumeIO + " does not exist on this node"},
 		{"/a=gold", volumeCatalog(&Unavailable{Message: "use cgroup v2"}), ErrUnavailable, "use cgroup v2"},
