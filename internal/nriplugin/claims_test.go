@@ -178,3 +178,21 @@ func TestTheClassOfAClaimNeedsNoClassFileWithVolumeClasses(t *testing.T) {
 	r.wantPodLimits(t, id, fromClaim)
 	r.wantClaimed(t, id, "gold", "254:16")
 }
+
+// TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain has no class file with classes of pods or volumes.
+func TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain(t *testing.T) {
+	r := newVolumeRig(t)
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r.mustConfigure(t, machineFiles)
+	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
+	r.wantPodLimits(t, id, fromClaim)
+
+	r.setClaims(t, classes.Claims{})
+	synchronizations := r.Synchronizations()
+	if err := r.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	r.wait(t, synchronizations+1)
+	r.node.Repair(t.Context())
+	r.wantPodLimits(t, id, "")
+}

@@ -117,8 +117,9 @@ func (s *Store) AdoptPod(pod classes.Holder) {
 	}
 }
 
-// HasPodScope reports whether a resource of pod scope or volume scope is configured, or was removed but is still in
-// use. Classes of both scopes are enforced in the cgroups of pods.
+// HasPodScope reports whether a resource of pod scope or volume scope is configured, or was removed but is still in use. Classes of both
+// scopes are enforced in the cgroups of pods. After the last claim has lost its class, pods stay tracked, because the backend then
+// removes the limits from their cgroups.
 func (s *Store) HasPodScope() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +128,7 @@ func (s *Store) HasPodScope() bool {
 
 func (s *Store) podScope() bool {
 	for name, r := range s.resources {
-		if r.Config.Scope != classes.ContainerScope && (s.configured(name) || len(s.ledger.Used(name)) > 0) {
+		if r.Config.Scope != classes.ContainerScope && (s.configured(name) || len(s.ledger.Used(name)) > 0 || name == classes.ClaimResource) {
 			return true
 		}
 	}
