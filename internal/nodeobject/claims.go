@@ -32,10 +32,11 @@ type followed struct {
 	invalid string
 }
 
-// follow sends the spec to the plugin if the plugin does not follow it yet.
+// follow sends the spec to the plugin if the plugin does not follow it yet. A new object has no spec until qos-storage has written one, so
+// it does not remove the limits.
 func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) error {
 	wanted := followed{string(object.UID), object.Generation, state.Status.GetPlugin().GetStartedAt().AsTime(), p.claims.invalid}
-	if p.setClaims == nil || object.UID == "" || !state.Ready() || wanted == p.claims {
+	if p.setClaims == nil || !object.Spec.Written || !state.Ready() || wanted == p.claims {
 		return nil
 	}
 

@@ -52,6 +52,7 @@ func (a *api) setSpec(class string, generation int) {
 		o["metadata"].(map[string]any)["generation"] = generation
 		o["metadata"].(map[string]any)["uid"] = "uid-of-object"
 		o["spec"] = map[string]any{
+			"written":       true,
 			"volumeClasses": []any{map[string]any{"name": class, "maxReadBps": 500}},
 			"volumes":       []any{map[string]any{"podUID": "u", "container": "main", "path": "/data", "claim": "db/data-0", "class": class}},
 		}
@@ -120,6 +121,36 @@ func TestThePluginFollowsTheSpec(t *testing.T) {
 		pass(time.Hour)
 		if got := p.take(); len(got) > 0 {
 			t.Errorf("without a change the plugin got %v", got)
+		}
+	})
+}
+
+func TestAnObjectThatIsMadeAgainKeepsTheLimitsUntilItsSpecIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plugin{}
+		r := start(t, serve(t, "uid-1"), ready(0), p.follow)
+		pass(time.Minute)
+		r.setSpec("gold", 2)
+		pass(time.Minute)
+		p.take()
+
+		r.put(func(o object) object {
+			o["metadata"].(map[string]any)["uid"] = "uid-of-another"
+			delete(o, "spec")
+			return o
+		})
+		pass(time.Minute)
+		if got := p.take(); len(got) > 0 {
+			t.Errorf("the plugin got %v", got)
+		}
+
+		r.put(func(o object) object {
+			o["spec"] = map[string]any{"written": true}
+			return o
+		})
+		pass(time.Minute)
+		if got := p.take(); len(got) != 1 || len(got[0].GetVolumes()) > 0 {
+			t.Errorf("after the spec was written, the plugin got %v", got)
 		}
 	})
 }

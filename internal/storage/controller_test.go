@@ -4,12 +4,18 @@
 package storage
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 )
 
@@ -54,5 +60,54 @@ func TestNodesWithoutProblemsAreNotRemembered(t *testing.T) {
 	c.report("node-1", nil)
 	if len(c.reported) > 0 {
 		t.Errorf("reported has %v", c.reported)
+	}
+}
+
+// informer is an informer with a store, which nothing fills.
+type informer struct {
+	cache.SharedIndexInformer
+	store cache.Indexer
+}
+
+func (i informer) GetStore() cache.Store     { return i.store }
+func (i informer) GetIndexer() cache.Indexer { return i.store }
+
+// writer keeps the last patch.
+type writer struct {
+	dynamic.ResourceInterface
+	patch string
+}
+
+func (w *writer) Patch(
+	_ context.Context, _ string, _ types.PatchType, patch []byte, _ metav1.PatchOptions, _ ...string,
+) (*unstructured.Unstructured, error) {
+	w.patch = string(patch)
+	return nil, nil //nolint:nilnil // the caller needs no object
+}
+
+func TestTheSpecOfANodeWithoutVolumesIsWrittenOnce(t *testing.T) {
+	w := &writer{}
+	c := &controller{
+		nodes:  informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)},
+		pods:   informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byNode: nodeIndex})},
+		writer: w, reported: map[string]map[types.UID]string{}, log: slog.New(slog.DiscardHandler),
+	}
+	for _, step := range []struct {
+		object map[string]any
+		writes bool
+	}{
+		{map[string]any{"metadata": map[string]any{"name": "node-1"}}, true},
+		{map[string]any{"metadata": map[string]any{"name": "node-1"}, "spec": map[string]any{"written": true}}, false},
+	} {
+		w.patch = ""
+		if err := c.nodes.GetStore().Add(&unstructured.Unstructured{Object: step.object}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.reconcile(t.Context(), "node-1"); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(w.patch, `"spec":{"written":true}`); got != step.writes {
+			t.Errorf("%v is followed by the patch %q", step.object, w.patch)
+		}
 	}
 }

@@ -69,6 +69,7 @@ func (o *objects) specOf(
 	mounts = slices.CompactFunc(mounts, func(a, b mount) bool { return compare(a.ClaimedVolume, b.ClaimedVolume) == 0 })
 	mounts, omitted := withinLimits(mounts, before)
 
+	spec.Written = true
 	limits := map[string]nodeqosv1alpha1.VolumeClass{}
 	for _, m := range mounts {
 		limits[m.class.Name] = *m.class

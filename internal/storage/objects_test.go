@@ -113,6 +113,7 @@ func TestTheSpecOfANodeHasTheVolumesOfItsPods(t *testing.T) {
 	objects, pods := read(t, manifests)
 	spec, problems := objects.specOf(pods, nil)
 	want := nodeqosv1alpha1.NodeQOSResourcesSpec{
+		Written:       true,
 		VolumeClasses: []nodeqosv1alpha1.VolumeClass{{Name: "silver", MaxReadIops: 500, MaxWriteIops: 500}},
 		Volumes: []nodeqosv1alpha1.ClaimedVolume{
 			{PodUID: "u1", Container: "main", Path: "/data", Claim: "a/data", Class: "silver"},

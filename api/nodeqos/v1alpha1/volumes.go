@@ -7,6 +7,10 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // NodeQOSResourcesSpec is what qos-storage requests of a node.
 type NodeQOSResourcesSpec struct {
+	// Whether qos-storage has written the spec. Until then, the node keeps the limits that it has.
+	// +optional
+	Written bool `json:"written,omitempty"`
+
 	// The classes that PersistentVolumeClaims request on this node, one for each VolumeAttributesClass.
 	// +optional
 	// +listType=map
