@@ -179,6 +179,23 @@ func TestTheClassOfAClaimNeedsNoClassFileWithVolumeClasses(t *testing.T) {
 	r.wantClaimed(t, id, "gold", "254:16")
 }
 
+func TestAChangeOfClaimsKeepsTheErrorOfTheClassFiles(t *testing.T) {
+	r := newVolumeRig(t)
+	if err := r.configure(t, "nonsense"); err == nil {
+		t.Fatal("no error")
+	}
+	before := r.node.Status().Config
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	after := r.node.Status()
+	if after.Config.Err == nil || !after.Config.Failed.Equal(before.Failed) || !after.Config.Loaded.Equal(before.Loaded) ||
+		after.Config.Generation != before.Generation || after.Config.Hash != before.Hash {
+		t.Errorf("the status of the class files is %+v, and was %+v", after.Config, before)
+	}
+	if i := len(after.Resources) - 1; after.Resources[i].Name != classes.ClaimResource {
+		t.Errorf("the resource of claims is not offered: %+v", after.Resources[i].Name)
+	}
+}
+
 // TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain has no class file with classes of pods or volumes.
 func TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain(t *testing.T) {
 	r := newVolumeRig(t)

@@ -73,7 +73,7 @@ func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error
 
 	err := files.Err
 	if err == nil {
-		err = r.apply(ctx, files)
+		err = r.apply(ctx, files, r.store.GoLive)
 	}
 	if err != nil {
 		r.store.RejectConfig(err)
@@ -96,7 +96,7 @@ func (r *Reconciler) SetClaims(ctx context.Context, claims classes.Claims) error
 
 	if before := r.claims; !reflect.DeepEqual(before, resource) {
 		r.claims = resource
-		if err := r.apply(ctx, r.files); err != nil {
+		if err := r.apply(ctx, r.files, r.store.ClaimsGoLive); err != nil {
 			r.claims = before
 			return err
 		}
@@ -108,8 +108,9 @@ func (r *Reconciler) SetClaims(ctx context.Context, claims classes.Claims) error
 	return nil
 }
 
-// apply makes class files live, together with the classes of claims. Without class files it does nothing.
-func (r *Reconciler) apply(ctx context.Context, files classes.FileSet) error {
+// apply makes class files live, together with the classes of claims. The function goLive records that in the store. Without class files,
+// apply does nothing.
+func (r *Reconciler) apply(ctx context.Context, files classes.FileSet, goLive func(classes.FileSet, map[string]state.Resource) []string) error {
 	if files.Config == nil {
 		return nil
 	}
@@ -127,7 +128,7 @@ func (r *Reconciler) apply(ctx context.Context, files classes.FileSet) error {
 	}
 
 	r.files = files
-	for _, gone := range r.store.GoLive(live, next) {
+	for _, gone := range goLive(live, next) {
 		// The classes of a removed resource drain: containers that have such a class keep it until they end.
 		if err := r.awaitResource(ctx, gone, "withdraw", next[gone].Withdraw); err != nil {
 			r.log.Warn("cannot clean up a resource that was removed from the class files", "resource", gone, "error", err)

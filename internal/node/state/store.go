@@ -188,16 +188,30 @@ func (s *Store) InUse(resource, class string) int {
 	return s.ledger.InUse(resource, class)
 }
 
-// GoLive offers the resources of a configuration that was applied. It also keeps every removed resource, because
-// containers or pods may still use it, and returns the names of the removed resources.
+// GoLive offers the resources of class files that were applied. It also keeps every removed resource, because containers or pods may still
+// use it, and returns the names of the removed resources.
 func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
-	offers := make([]classes.Offer, 0, len(files.Config.Resources))
-	for _, resource := range files.Config.Resources {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	s.config = ConfigStatus{Loaded: s.now(), Hash: files.Hash, Files: files.Files, Generation: s.config.Generation + 1}
+	return s.offer(files.Config, next)
+}
+
+// ClaimsGoLive is GoLive after a change of the classes of claims. The class files did not change, so the outcome of loading them stays.
+func (s *Store) ClaimsGoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.offer(files.Config, next)
+}
+
+// offer replaces the resources of the store. The caller holds mu.
+func (s *Store) offer(config *classes.Config, next map[string]Resource) (gone []string) {
+	offers := make([]classes.Offer, 0, len(config.Resources))
+	for _, resource := range config.Resources {
 		offers = append(offers, classes.Offer{Resource: resource.Resource, Unavailable: next[resource.Name].Unavailable})
 	}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for name, old := range s.resources {
 		now, kept := next[name]
 		if !kept {
@@ -210,7 +224,6 @@ func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []
 
 	s.resources = next
 	s.setCatalog(offers)
-	s.config = ConfigStatus{Loaded: s.now(), Hash: files.Hash, Files: files.Files, Generation: s.config.Generation + 1}
 	s.notify()
 	return gone
 }
