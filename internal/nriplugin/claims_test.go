@@ -196,6 +196,32 @@ func TestAChangeOfClaimsKeepsTheErrorOfTheClassFiles(t *testing.T) {
 	}
 }
 
+// TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid registers the plugin again, so that it adopts the container.
+func TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid(t *testing.T) {
+	for _, test := range []struct{ name, annotation, files string }{
+		{"a class that does not exist any more", "/data=silver", machineFiles},
+		{"no request", "data=silver", volumeFiles},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newVolumeRig(t)
+			r.stop()
+			id := r.mustRunWith(t, r.podOf(t, "a", test.annotation), onVdb)
+			r.startNewWith(t, test.files)
+			r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+			r.wantPodLimits(t, id, fromClaim)
+
+			synchronizations := r.Synchronizations()
+			if err := r.Restart(); err != nil {
+				t.Fatal(err)
+			}
+			r.wait(t, synchronizations+1)
+			r.node.Repair(t.Context())
+			r.wantPodLimits(t, id, fromClaim)
+			r.wantClaimed(t, id, "gold", "254:16")
+		})
+	}
+}
+
 // TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain has no class file with classes of pods or volumes.
 func TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain(t *testing.T) {
 	r := newVolumeRig(t)

@@ -77,19 +77,15 @@ func (c *Catalog) ClaimOf(volume Owner) (a Assignment, ok bool) {
 	return a, offer.check(a) == nil
 }
 
-// Volumes returns those volumes of a container that have a requested class. The pod or a claim requests it. Errors are
-// *RequestError.
+// Volumes returns those volumes of a container that have a requested class. The pod or a claim requests it. If the request of the pod is
+// invalid, Volumes returns the volumes with claims, and the error. Errors are *RequestError.
 func (c *Catalog) Volumes(container Holder) ([]Holder, error) {
 	volumes, err := Volumes(container)
-	if err != nil {
-		return nil, err
-	}
-
 	for _, claimed := range c.claims[container.Owner()] {
 		known := slices.ContainsFunc(volumes, func(v Holder) bool { return v.Volume == claimed.Volume })
 		if _, ok := c.ClaimOf(claimed.Owner); ok && !known {
 			volumes = append(volumes, volumeOf(container, claimed.Volume))
 		}
 	}
-	return volumes, nil
+	return volumes, err
 }

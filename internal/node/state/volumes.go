@@ -41,6 +41,9 @@ func (s *Store) reportVolume(e Entry, offers []classes.Offer) VolumeAssignments 
 // holds mu.
 func (s *Store) admitVolumes(container classes.Holder) error {
 	volumes, err := s.catalog.Volumes(container)
+	if err != nil {
+		return err
+	}
 	for _, volume := range volumes {
 		var held classes.Holding
 		if held, err = s.admit(volume); err != nil {
@@ -87,7 +90,8 @@ func (s *Store) StartVolumes(container classes.Holder) ([]Entry, error) {
 	return entries, nil
 }
 
-// adoptVolumes adopts the volumes of an existing container, and assigns the classes that the pod requests. The caller holds mu.
+// adoptVolumes adopts the volumes of an existing container, and assigns the classes that the pod and claims request. If the request of
+// the pod became invalid, a volume keeps the class of its claim. The caller holds mu.
 func (s *Store) adoptVolumes(c Existing) (failed []FailedAdoption) {
 	volumes, err := s.catalog.Volumes(c.Holder)
 	if err != nil {
@@ -98,6 +102,9 @@ func (s *Store) adoptVolumes(c Existing) (failed []FailedAdoption) {
 		wanted, err := s.catalog.Resolve(volume)
 		if err != nil && !c.Started {
 			continue // StartVolumes refuses the start
+		}
+		if claimed, ok := s.catalog.ClaimOf(volume.Owner()); ok && err != nil {
+			wanted = []classes.Assignment{claimed}
 		}
 		s.ledger.Adopt(holding(volume, wanted))
 		s.trackVolume(volume.ID, c.Started)
