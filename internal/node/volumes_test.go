@@ -5,6 +5,7 @@ package node_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -78,4 +79,50 @@ func TestARefusedVolumeFreesTheOtherVolumesOfItsContainer(t *testing.T) {
 	if got := f.InUse(volumeIO, "rare"); got != 0 {
 		t.Errorf("%d slots are in use", got)
 	}
+}
+
+func TestAClaimDoesNotKeepAContainerFromItsClasses(t *testing.T) {
+	backends := map[string]*nodetest.Backend{volumeIO: nodetest.NewBackend(), classes.ClaimResource: nodetest.NewBackend()}
+	f := newFixtureOf(t, nodetest.Kind("test", []classes.Scope{classes.VolumeScope}, backends))
+	ofClaims := nodetest.Kind("volumeio", []classes.Scope{classes.VolumeScope}, backends)
+	ofClaims.Parse = func(*classes.Field) classes.BackendConfig { return nodetest.Config{Names: []string{"slow"}} }
+	f.kinds = append(f.kinds, ofClaims)
+	f.restart(t)
+	_, text, _ := strings.Cut(volumeFiles, "- name: test.example/volume")
+	f.mustConfigure(t, "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- name: test.example/volume"+text)
+	c := withVolumes("c1", "/data=gold,/other=gold")
+	owner := c.Owner()
+	owner.Volume = "/data"
+	claims := classes.Claims{
+		Limits:  map[string]map[string]uint64{"slow": {"maxReadBps": 2}},
+		Volumes: []classes.ClaimedVolume{{Owner: owner, Claim: "db/data", Class: "slow"}},
+	}
+	if err := f.SetClaims(t.Context(), claims); err != nil {
+		t.Fatal(err)
+	}
+	f.Synchronize(nil, nil)
+
+	backends[classes.ClaimResource].Fail("enforce slow", errors.New("no such device"))
+	want := map[string]string{"c1:/data": "gold", "c1:/other": "gold"}
+	check := func(when string) {
+		t.Helper()
+		if diff := cmp.Diff(want, backends[volumeIO].Enforced()); diff != "" {
+			t.Errorf("%s: classes of volumes (-want +got):\n%s", when, diff)
+		}
+		if refused := f.Refused(); len(refused) != 1 || refused[0].Owner != owner {
+			t.Errorf("%s: refusals are %+v", when, refused)
+		}
+	}
+	if _, _, err := f.CreateContainer(c); err != nil {
+		t.Fatal(err)
+	}
+	c.PID = 1
+	if err := finish(t)(f.StartContainer(c)); err != nil {
+		t.Errorf("the start returned %v", err)
+	}
+	check("after the start")
+
+	backends[volumeIO].Lose("c1:/data")
+	f.Repair(t.Context())
+	check("after a repair")
 }

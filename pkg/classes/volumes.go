@@ -89,23 +89,29 @@ func volumeRequests(container Holder) (requests []volumeRequest, err error) {
 	return requests, nil
 }
 
-// resolveVolume returns the class that a volume's claim requests, and the class that the pod requests for the volume.
-// At most one resource in class files has volume scope.
-func (c *Catalog) resolveVolume(volume *Holder) (assignments []Assignment, err error) {
+// resolveVolume returns the class that the pod requests for a volume, and then the class that the volume's claim requests. At most one
+// resource in class files has volume scope.
+func (c *Catalog) resolveVolume(volume *Holder) (assignments []Assignment, _ error) {
+	if class := VolumeClass(*volume); class != SystemDefault {
+		requested, err := c.requestedFor(volume, class)
+		if err != nil {
+			return nil, err
+		}
+		assignments = append(assignments, requested)
+	}
 	if claimed, ok := c.ClaimOf(volume.Owner()); ok {
 		assignments = append(assignments, claimed)
 	}
-	class := VolumeClass(*volume)
-	if class == SystemDefault {
-		return assignments, nil
-	}
+	return assignments, nil
+}
 
+func (c *Catalog) requestedFor(volume *Holder, class string) (Assignment, error) {
 	a := Assignment{Class: class, Source: SourceContainer, Key: VolumeKeyPrefix + volume.Container}
 	for i := range c.offers {
 		if offer := &c.offers[i]; offer.Scope == VolumeScope && offer.Name != ClaimResource {
 			a.Resource = offer.Name
-			return append(assignments, a), offer.check(a)
+			return a, offer.check(a)
 		}
 	}
-	return nil, refuse(a, ErrUnknownResource, "class %s cannot be enforced: there is no resource of volume scope on this node", quote(a.Class))
+	return a, refuse(a, ErrUnknownResource, "class %s cannot be enforced: there is no resource of volume scope on this node", quote(a.Class))
 }

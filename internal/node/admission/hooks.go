@@ -98,15 +98,29 @@ func (h *Hooks) StopPod(sandboxID string) {
 
 // enforcement returns the function that enforces the classes of holders. The function records all errors, and returns
 // the first one. enforcement returns nil if there is nothing to enforce.
+//
+// The classes of claims are enforced last, and their errors are not returned, because a claim must not keep a container from starting.
 func (h *Hooks) enforcement(entries ...state.Entry) func(context.Context) error {
-	entries = slices.DeleteFunc(entries, func(e state.Entry) bool { return len(reconcile.Enforcement(e)) == 0 })
+	entries = slices.DeleteFunc(entries, func(e state.Entry) bool {
+		steps, ofClaims := reconcile.Enforcement(e)
+		return len(steps)+len(ofClaims) == 0
+	})
 	if len(entries) == 0 {
 		return nil
 	}
-	return func(ctx context.Context) error {
-		var first error
-		for _, e := range entries {
-			if err := h.store.Finish(e, h.enforce(ctx, e.Holder, reconcile.Enforcement(e))); first == nil {
+
+	return func(ctx context.Context) (first error) {
+		errs := make([]error, len(entries))
+		for i, e := range entries {
+			steps, _ := reconcile.Enforcement(e)
+			errs[i] = h.enforce(ctx, e.Holder, steps)
+		}
+		for i, e := range entries {
+			_, ofClaims := reconcile.Enforcement(e)
+			if err := h.enforce(ctx, e.Holder, ofClaims); errs[i] == nil && err != nil {
+				errs[i] = state.ClaimError{Err: err}
+			}
+			if err := h.store.Finish(e, errs[i]); first == nil {
 				first = err
 			}
 		}
@@ -135,6 +149,9 @@ func (h *Hooks) monitoring(e state.Entry, enforce func(context.Context) error) f
 // then fails, and the container or sandbox ends. A system call that returns later can change only the ended objects,
 // or leave limits of a volume in the pod's cgroup, which Repair removes.
 func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reconcile.Step) error {
+	if len(steps) == 0 {
+		return nil
+	}
 	call := state.Call{HolderID: holder.ID}
 	_, err := reconcile.Await(ctx, h.store, call, "enforce the classes of "+holder.String(), func() (struct{}, error) {
 		return struct{}{}, reconcile.Enforce(ctx, h.store, holder, steps)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -45,8 +46,8 @@ func (r *Reconciler) reconcileAll(ctx context.Context, moved func(state.Entry, [
 	}
 }
 
-// reconcile compares the desired classes of one holder with its observed classes, and carries out the steps that
-// bring the holder into the desired classes.
+// reconcile compares the desired classes of one holder with its observed classes, and carries out the steps that bring the holder into the
+// desired classes. If the step of a claim fails, the other classes stay in force.
 func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.Entry, []Step)) {
 	e, known := r.store.Get(id)
 	if !known {
@@ -62,20 +63,32 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 	}
 
 	steps := r.plan(e, observed)
-	if len(steps) == 0 {
-		return
+	isOfClaim := func(s Step) bool { return s.Resource == classes.ClaimResource }
+	i := len(steps)
+	if n := slices.IndexFunc(steps, isOfClaim); n >= 0 { // it is the last step
+		i = n
 	}
+	for _, some := range [][]Step{steps[:i], steps[i:]} {
+		if len(some) > 0 && r.move(ctx, e, some) {
+			moved(e, some)
+		}
+	}
+}
+
+// move carries out steps for a holder, and records their outcome.
+func (r *Reconciler) move(ctx context.Context, e state.Entry, steps []Step) (done bool) {
 	if err := r.make(ctx, e.Holder, steps); err != nil {
 		r.logFailure(e, steps, err)
 		r.store.NotEnforced(e, err)
 		r.observeSteps(ctx, e, steps)
-		return
+		return false
 	}
-	r.store.Enforced(id)
+
+	r.store.Enforced(e.ID)
 	for _, s := range steps {
-		r.store.Observe(id, s.Resource, s.To)
+		r.store.Observe(e.ID, s.Resource, s.To)
 	}
-	moved(e, steps)
+	return true
 }
 
 // observation is the class of one resource that the kernel shows for a holder.

@@ -18,15 +18,20 @@ type Step struct{ Resource, From, To string }
 
 func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", s.To, s.Resource, err) }
 
-// Enforcement returns the steps that enforce all assigned classes of a new holder.
-func Enforcement(e state.Entry) (steps []Step) {
+// Enforcement returns the steps that enforce all assigned classes of a new holder, those of claims apart.
+func Enforcement(e state.Entry) (steps, ofClaims []Step) {
 	for _, a := range e.Assignments {
-		if a.Class != classes.SystemDefault {
-			// The class is enforced again, because its values may have changed since the runtime created the container.
-			steps = append(steps, Step{Resource: a.Resource, From: a.Class, To: a.Class})
+		// The class is enforced again, because its values may have changed since the runtime created the container.
+		step := Step{Resource: a.Resource, From: a.Class, To: a.Class}
+		switch {
+		case a.Class == classes.SystemDefault:
+		case a.Source == classes.SourceClaim:
+			ofClaims = append(ofClaims, step)
+		default:
+			steps = append(steps, step)
 		}
 	}
-	return steps
+	return steps, ofClaims
 }
 
 // Enforce carries out the steps with the backends only, without a call to the runtime. It stops at the first error.

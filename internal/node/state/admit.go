@@ -4,6 +4,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -149,20 +150,17 @@ func (s *Store) begin(h classes.Holding) Entry {
 }
 
 // Finish records the result of a hook that enforces classes. err is nil if the hook has enforced all of them. Otherwise
-// Finish records and counts err as a refusal, and returns it. If only a claim requests the classes, Finish returns nil, and the
-// reconciler retries.
+// Finish records and counts err as a refusal, and returns it. If err is a ClaimError, all classes but that of the claim are in force:
+// Finish reports err and returns nil, and the reconciler retries.
 func (s *Store) Finish(e Entry, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	s.modify(e.ID, func(r *record) { r.enforcing = false })
-	if err != nil {
+	_, ofClaim := errors.AsType[ClaimError](err)
+	if err != nil && !ofClaim {
 		s.modify(e.ID, func(r *record) { r.refused = true })
 		s.observeAll(e.ID, func(string) string { return classes.SystemDefault }) // not verified
-		if e.Volume != "" && e.onlyClaimed() {
-			s.notEnforced(e, err)
-			return nil
-		}
 		return s.refuse(e.Holder, fmt.Errorf("%s: %w", e, err))
 	}
 
@@ -170,6 +168,11 @@ func (s *Store) Finish(e Entry, err error) error {
 	for resource := range s.records[e.ID].observed {
 		s.observe(e.ID, resource, e.Class(resource))
 		s.notify()
+	}
+	if ofClaim {
+		s.observe(e.ID, classes.ClaimResource, classes.SystemDefault)
+		s.notEnforced(e, err)
+		return nil
 	}
 	s.accept(e.Owner())
 	return nil

@@ -40,7 +40,7 @@ func (s *Store) followClaim(before classes.Holding) {
 	after := before
 	after.Assignments = slices.DeleteFunc(slices.Clone(before.Assignments), func(a classes.Assignment) bool { return a.Source == classes.SourceClaim })
 	if claimed, ok := s.catalog.ClaimOf(before.Owner()); ok {
-		after.Assignments = slices.Insert(after.Assignments, 0, claimed)
+		after.Assignments = append(after.Assignments, claimed)
 	}
 
 	switch {
@@ -68,8 +68,10 @@ func (s *Store) addClaimed(container classes.Holding) {
 	}
 }
 
-// onlyClaimed reports whether all classes of a volume are requested by claims, and none by the pod. The container of
-// such a volume starts even if the classes cannot be enforced.
-func (e Entry) onlyClaimed() bool {
-	return !slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return a.Source != classes.SourceClaim })
-}
+// ClaimError is why the class of a claim is not in force. It does not keep a container from starting.
+type ClaimError struct{ Err error }
+
+func (e ClaimError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e ClaimError) Unwrap() error { return e.Err }
