@@ -11,6 +11,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/pkg/blockio"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 func attributes(name string, parameters map[string]string) *storagev1.VolumeAttributesClass {
@@ -60,10 +62,20 @@ func TestWrongParametersAreErrors(t *testing.T) {
 func FuzzLimits(f *testing.F) {
 	f.Add("500", "50Mi")
 	f.Add("0.1", "1e18")
+	f.Add("2", "9223372036854775806")
+	f.Add("4294967294", "2")
 	f.Fuzz(func(t *testing.T, iops, throughput string) {
 		limits, err := limitsOf(attributes("gold", map[string]string{"iops": iops, "throughput": throughput}))
-		if err == nil && (limits.MaxReadIops < 2 || limits.MaxReadIops >= 1<<32-1 || limits.MaxReadBps < 2) {
-			t.Errorf("iops %q and throughput %q are %+v", iops, throughput, limits)
+		if err != nil {
+			return
+		}
+		claims := classes.Claims{Limits: map[string]map[string]uint64{"gold": {
+			"maxReadBps": uint64(limits.MaxReadBps), "maxWriteBps": uint64(limits.MaxWriteBps),
+			"maxReadIops": uint64(limits.MaxReadIops), "maxWriteIops": uint64(limits.MaxWriteIops),
+		}}}
+		kind := classes.Kind{Field: "volumeio", Scopes: []classes.Scope{classes.VolumeScope}, Single: true, Parse: blockio.ParseVolumeConfig}
+		if _, err := claims.Resource([]classes.Kind{kind}); err != nil {
+			t.Errorf("iops %q and throughput %q are %+v: %v", iops, throughput, limits, err)
 		}
 	})
 }

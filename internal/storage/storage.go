@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -80,6 +81,15 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 	return group.Wait()
 }
 
+// newIdentity returns the name of this process in the leader election. Two processes never have the same name, not even on one host.
+func newIdentity() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find the name of this replica: %w", err)
+	}
+	return host + "_" + string(uuid.NewUUID()), nil
+}
+
 // lead runs the controller while this process is the leader.
 func lead(ctx context.Context, config *rest.Config, o Options, log *slog.Logger) error {
 	client, err := kubernetes.NewForConfig(config)
@@ -90,9 +100,9 @@ func lead(ctx context.Context, config *rest.Config, o Options, log *slog.Logger)
 	if err != nil {
 		return fmt.Errorf("use the credentials: %w", err)
 	}
-	identity, err := os.Hostname()
+	identity, err := newIdentity()
 	if err != nil {
-		return fmt.Errorf("find the name of this replica: %w", err)
+		return err
 	}
 
 	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
