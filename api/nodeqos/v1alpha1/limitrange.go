@@ -50,9 +50,9 @@ type QOSLimitRangeSpec struct {
 
 // QOSLimitRangeItem has the defaults of the containers, or of the pods, of a namespace.
 //
-// +kubebuilder:validation:XValidation:rule="self.type != 'Pod' || !self.qosResources.exists(r, r.name in ['rdt', 'blockio'])",message="use type Container for rdt and blockio"
-// +kubebuilder:validation:XValidation:rule="self.type != 'Pod' || !self.qosResources.exists(r, r.name.startsWith('k8s.io/'))",message="use type Container for k8s.io resources"
-// +kubebuilder:validation:XValidation:rule="!self.qosResources.exists(r, self.qosResources.exists(o, o.name == 'k8s.io/' + r.name))",message="a resource is named with and without k8s.io/"
+// +kubebuilder:validation:XValidation:rule="self.type != 'Pod' || !self.qosResources.exists(r, r.name in ['rdt', 'blockio'])",message="that is for containers"
+// +kubebuilder:validation:XValidation:rule="self.type != 'Pod' || !self.qosResources.exists(r, r.name.startsWith('k8s.io/'))",message="that is for containers"
+// +kubebuilder:validation:XValidation:rule="!self.qosResources.exists(r, self.qosResources.exists(o, o.name == 'k8s.io/' + r.name))",message="named twice"
 type QOSLimitRangeItem struct {
 	// The scope of the defaults: Container, for resources of containers, or Pod, for resources of pods.
 	// +required
@@ -70,10 +70,10 @@ type QOSLimitRangeItem struct {
 
 // LimitQOSResource has the default class of a resource.
 //
-// +kubebuilder:validation:XValidation:rule="!self.name.startsWith('k8s.io/') || self.name in ['k8s.io/rdt', 'k8s.io/blockio']",message="k8s.io has only rdt and blockio"
+// +kubebuilder:validation:XValidation:rule="!self.name.startsWith('k8s.io/') || self.name in ['k8s.io/rdt', 'k8s.io/blockio']",message="k8s.io: rdt, blockio"
 // +kubebuilder:validation:XValidation:rule="self.name.contains('/') || self.name in ['rdt', 'blockio']",message="put a domain before it, as vendor.example/"
 // +kubebuilder:validation:XValidation:rule="!self.name.contains('kubernetes.io/')",message="Kubernetes keeps the domain kubernetes.io to itself"
-// +kubebuilder:validation:XValidation:rule="self.name.substring(self.name.indexOf('/') + 1).size() + self.default.size() < 63",message="name and class are too long"
+// +kubebuilder:validation:XValidation:rule="self.name.substring(self.name.indexOf('/') + 1).size() + self.default.size() < 63",message="with class too long"
 type LimitQOSResource struct {
 	// Name of the resource, e.g. "k8s.io/rdt". "rdt" and "blockio" are accepted as short names.
 	// +required
