@@ -112,7 +112,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 			r.assignsAfter(t, 2*time.Second, "main=silver/update")
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
 		{"another class, reported by the node alone", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
-			r.afterPatch(5*time.Second, func() {
+			r.afterPatch(6*time.Second, func() {
 				r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Status.Conditions = nil })
 				r.holds(t, "main=silver")
 			})
