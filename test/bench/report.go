@@ -46,7 +46,8 @@ func report(w io.Writer, o options, sides []*side, all results) error {
 		base, plugin := sides[1].cpu[what], sides[0].cpu[what]
 		fmt.Fprintf(w, "| %s | %s | %s | %.2f | %s |\n", what, micros(base), micros(plugin), float64(plugin)/float64(base), micros(20*plugin))
 	}
-	fmt.Fprintf(w, "\n| With %d containers | resident, MiB | goal | at most ever, MiB | %% of a CPU while nothing happens | goal |\n|---|--:|---|--:|--:|---|\n", o.many)
+	fmt.Fprintf(w, "\n| With %d containers | resident, MiB | goal | at most ever, MiB | %% of a CPU while nothing happens | goal |\n", o.many)
+	fmt.Fprintln(w, "|---|--:|---|--:|--:|---|")
 	for _, s := range sides[:2] {
 		if err := reportProcess(w, o, s, &v); err != nil {
 			return err
