@@ -40,12 +40,7 @@ Documents (-o json, yaml, …) are the NodeQOSResources of the cluster.`,
 		Example: `  kubectl qos nodes
   kubectl qos nodes node-1 -o wide
   kubectl qos nodes -o jsonpath='{.items[*].metadata.name}'`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return program.UsageError(cmd, fmt.Errorf("at most one NODE can be given, not %d", len(args)))
-			}
-			return nil
-		},
+		Args:              atMostOneNode,
 		ValidArgsFunction: c.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if len(args) == 1 {
@@ -62,6 +57,14 @@ Documents (-o json, yaml, …) are the NodeQOSResources of the cluster.`,
 	o.addFlags(cmd, true)
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "After the table, show every change until interrupted.")
 	return cmd
+}
+
+// atMostOneNode refuses more than one argument.
+func atMostOneNode(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return program.UsageError(cmd, fmt.Errorf("at most one NODE can be given, not %d", len(args)))
+	}
+	return nil
 }
 
 func (o *nodesCommand) run(cmd *cobra.Command) error {

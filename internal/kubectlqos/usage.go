@@ -49,12 +49,7 @@ Documents (-o json, yaml, …) have "items" with node, resource, class and measu
 pod, container (missing for the whole pod) and id. Their values whose name ends in "_total" are cumulative.`,
 		Example: `  kubectl qos top usage
   kubectl qos top usage node-1 --once --containers --sort-by memory`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return program.UsageError(cmd, fmt.Errorf("at most one NODE can be given, not %d", len(args)))
-			}
-			return nil
-		},
+		Args:              atMostOneNode,
 		ValidArgsFunction: c.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if len(args) == 1 {
