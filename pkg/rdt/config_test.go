@@ -52,12 +52,13 @@ func TestConfigErrorsNameLineFieldAndRemedy(t *testing.T) {
 			"line 1: partitions.p.l3Allocation.1: has data but no code; give both, or only unified",
 			"line 1: partitions.p.l3Allocation.all: has code but no data; give both, or only unified",
 			"line 1: partitions.p.l3Allocation.all: has no unified; add unified for machines that do not allocate code and data separately"}},
-		"bandwidth": {"partitions:\n  p:\n    mbAllocation: [200%, 5GBps]\n    classes:\n      a: {mbAllocation: 50%}\n      b: {mbAllocation: []}\n      c: {mbAllocation: [5]}", []string{
+		"bandwidth": {"partitions:\n  p:\n    mbAllocation: [200%, 5GBps]\n    classes:\n      a: {mbAllocation: 50%}\n      b: {mbAllocation: []}\n      c: {mbAllocation: [5]}\n      d: {mbAllocation: {all: }}", []string{
 			`line 3: partitions.p.mbAllocation[0]: "200%" is not a share of memory bandwidth; write "0%" to "100%", or MBps as in "1000MBps"`,
 			`line 3: partitions.p.mbAllocation[1]: "5GBps" is not a share of memory bandwidth; write "0%" to "100%", or MBps as in "1000MBps"`,
 			`line 5: partitions.p.classes.a.mbAllocation: must be a mapping, not "50%"`,
 			`line 6: partitions.p.classes.b.mbAllocation: is empty; write ["50%"], ["1000MBps"], or both`,
-			`line 7: partitions.p.classes.c.mbAllocation[0]: must be a string, not the number "5"; put the value in quotes`}},
+			`line 7: partitions.p.classes.c.mbAllocation[0]: must be a string, not the number "5"; put the value in quotes`,
+			`line 8: partitions.p.classes.d.mbAllocation.all: is empty; write ["50%"], ["1000MBps"], or both`}},
 		"a class that asks for what its partition does not have": {"partitions:\n  p:\n    classes:\n      gold:\n        l3Allocation: 50%", []string{
 			"line 5: partitions.p.classes.gold.l3Allocation: the partition of this class has no l3Allocation; add it to the partition, e.g. 100%"}},
 	} {
@@ -104,6 +105,7 @@ func FuzzParseConfig(f *testing.F) {
 	}
 	f.Add([]byte("partitions: &a {p: *a}"))
 	f.Add([]byte("partitions: {p: {mbAllocation: [5MBps], classes: {a: {mbAllocation: [1%]}}}}"))
+	f.Add([]byte("partitions: {p: {mbAllocation: {all: }, classes: {a: }}}"))
 	infos := []Info{planInfo(12, 1, false, false), planInfo(20, 2, false, true), planInfo(12, 0, true, false), infoOf(f, sim.AMDSpec()), {}}
 	f.Fuzz(func(t *testing.T, section []byte) {
 		config, err := parseConfig(string(section))

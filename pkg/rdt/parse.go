@@ -194,7 +194,7 @@ func parseBandwidth(f *classes.Field) (config goresctrl.CacheIdMbaConfig) {
 		}
 	}
 
-	if len(items) == 0 && f.IsList() {
+	if len(items) == 0 && (f.IsList() || f.IsNull()) {
 		f.Report(`is empty; write ["50%%"], ["1000MBps"], or both`)
 	}
 	return config
