@@ -26,8 +26,8 @@ type quota struct {
 	spec      *yaml.Node
 	qos, hard entry
 	resources []string
-	// add has the fields that will be added to spec.hard. lost has comments of removed nodes. The next added field gets
-	// these comments.
+	// The fields in add will be added to spec.hard. The comments of removed nodes are in lost until the next added
+	// field gets them.
 	add  []field
 	lost string
 }

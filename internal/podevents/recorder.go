@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// ClassRefused warns that a container or pod was not created because of its requested classes.
+	// ClassRefused warns that the requested classes prevented the creation of a container or pod.
 	ClassRefused = "QOSClassRefused"
 	// ClassChanged reports that the class of a running container has changed.
 	ClassChanged = "QOSClassChanged"

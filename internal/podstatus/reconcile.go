@@ -160,9 +160,9 @@ func (p *Publisher) writeCondition(ctx context.Context, key string, o *observed)
 	return err
 }
 
-// gone reports whether a write failed because its pod is gone, or was replaced by another pod with the same name. In the
-// second case, the API server rejects the UID in the write as invalid or as a conflict; a forced apply has no other
-// conflicts.
+// gone reports whether a write failed because its pod is gone, or was replaced by another pod with the same name. If
+// the pod was replaced, the API server rejects the UID in the write as invalid or as a conflict. A forced apply has
+// no other conflicts.
 func gone(err error) bool {
 	var status apierrors.APIStatus
 	anotherUID := apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil &&

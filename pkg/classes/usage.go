@@ -57,9 +57,8 @@ type Monitor interface {
 	ClassMeter
 	// Monitors reports whether the live configuration selects a class for monitoring. It does no I/O.
 	Monitors(class string) bool
-	// Monitor begins to monitor a container of the class, if the configuration selects the class, and ends the
-	// monitoring otherwise. Containers that cannot be monitored run as before. Status reports their number and the
-	// reasons.
+	// Monitor begins to monitor the container if the configuration selects the container's class, and otherwise ends
+	// the monitoring. Containers that cannot be monitored run as before. Status reports their number and the reasons.
 	Monitor(ctx context.Context, container Holder, class string)
 	// Monitored returns the IDs of the containers that are monitored, and of the selected containers that cannot be
 	// monitored yet. It does no I/O.

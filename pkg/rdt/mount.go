@@ -105,8 +105,8 @@ func cpuSupports(host FS) bool {
 	return err == nil && rdtFlag.Match(data)
 }
 
-// mountFor mounts resctrl with the mount options of the configuration. If that fails, it tries again without the options
-// that separate code and data. The unified shares then apply; every configuration has them.
+// mountFor mounts resctrl with the mount options of the configuration. If that fails, it tries again without the
+// options that separate code and data, because every configuration also has unified shares.
 func mountFor(host FS, config *Config) error {
 	options := config.mountOptions(true)
 	err := host.Mount("resctrl", DefaultMountPoint, "resctrl", options)

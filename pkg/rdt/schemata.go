@@ -139,7 +139,7 @@ func (s Schemata) ids(schema Schema) []int {
 	return ids
 }
 
-// restrictedTo returns the values of s without the domains that other lacks.
+// restrictedTo returns the values that s has for the domains of the schemata other.
 func (s Schemata) restrictedTo(other Schemata) Schemata {
 	kept := Schemata{}
 	for domain := range other {

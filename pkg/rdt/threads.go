@@ -34,8 +34,8 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 	moves := make([]*move, len(targets))
 	threads := make([][]int, len(targets))
 	var problems []error
-	// The threads are listed before the group's tasks. In the opposite order, a thread that joins the group in between
-	// would be taken for a thread outside the group.
+	// The threads are listed before the group's tasks. In the opposite order, a thread that joins the group between
+	// the two listings would count as a thread outside the group.
 	for i, target := range targets {
 		moves[i] = b.newMove(m.tree, target, class)
 		if threads[i], err = moves[i].list(); err != nil {

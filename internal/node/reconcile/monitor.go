@@ -66,7 +66,7 @@ func briefly(ctx context.Context, store *state.Store, call state.Call, do func(c
 	go func() {
 		defer close(done)
 		defer cancel()
-		// The answer does not matter: the next round of the reconciler tries again.
+		// The error is ignored, because the next round of the reconciler tries again.
 		_, _ = Await(ctx, store, call, call.Resource, func() (struct{}, error) {
 			do(ctx)
 			return struct{}{}, nil

@@ -106,9 +106,9 @@ func (s *Store) Started() []string {
 	return ids
 }
 
-// creationTime is how long a container may have neither a started process nor a cgroup before it counts as not
-// created. CRI-O gives an OCI runtime 240 s to create a container (container_create_timeout), and the kubelet waits 2
-// minutes for the runtime (runtimeRequestTimeout).
+// creationTime is how long the creation of a container may take. After that, a container that has neither a started
+// process nor a cgroup counts as not created. CRI-O gives an OCI runtime 240 s to create a container
+// (container_create_timeout), and the kubelet waits 2 minutes for the runtime (runtimeRequestTimeout).
 const creationTime = 5 * time.Minute
 
 // Late returns the containers that should have been created by now, and have not started.
