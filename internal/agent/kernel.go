@@ -33,8 +33,9 @@ const threadsInterval = 500 * time.Millisecond
 // just have waited for other changes, and is then no reason for a longer pause.
 const lastThreads = 15 * time.Second
 
-// untilThreads returns the pause before the next call of MoveThreads, given how long the last call took. The calls
-// take at most 2% of the time, so they are less frequent with hundreds of changed containers or on a busy CPU.
+// untilThreads returns the pause before the next call of MoveThreads, given how long the last call took. With hundreds
+// of changed containers or on a busy CPU, calls take longer. They are then less frequent, so that they take at most 2%
+// of the time.
 func untilThreads(took time.Duration) time.Duration {
 	return min(max(threadsInterval, 49*took), lastThreads)
 }

@@ -22,7 +22,7 @@ import (
 
 type podsCommand struct {
 	*cluster
-	// volumes means that the command shows only the volumes of pods, and on which devices their limits are in force.
+	// volumes means that the command shows only pods' volumes, and the devices on which their limits are in force.
 	volumes bool
 	output
 	pod, selector string

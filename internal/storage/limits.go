@@ -19,7 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These are the parameters of a VolumeAttributesClass. A limit applies to reads and to writes, each on its own.
+// These are the parameters of a VolumeAttributesClass. Each limit applies separately to reads and to writes.
 const (
 	// parameterIOPS has operations a second.
 	parameterIOPS = "iops"

@@ -95,8 +95,8 @@ func (t *Table) Add(before, now []Measurement, took time.Duration, names ...stri
 	}
 }
 
-// Cells returns the header, whose first columns are the names, and the rows. The table has the columns that have values. sortBy is one of
-// Orders, or empty for the order in which the rows were added.
+// Cells returns the header and the rows. The first columns have the given names. The other columns are those that have
+// values. sortBy is one of Orders, or empty to keep the order in which the rows were added.
 func (t *Table) Cells(sortBy string, names ...string) [][]string {
 	columns := t.columns()
 	for _, c := range columns {

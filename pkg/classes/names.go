@@ -22,7 +22,7 @@ const (
 
 const (
 	officialDomain = "k8s.io"
-	// quotaPrefix precedes the name of an extended resource in a ResourceQuota. Prefix and name together must be a qualified name, too.
+	// quotaPrefix precedes the name of an extended resource in a ResourceQuota. The name with this prefix must be a qualified name, too.
 	quotaPrefix = "requests."
 )
 

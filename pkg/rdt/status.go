@@ -29,8 +29,8 @@ const (
 
 // live is the applied state. It is immutable.
 type live struct {
-	// config is the applied configuration. It is nil before the first Apply. machine is the state of resctrl before
-	// config was applied.
+	// config is the applied configuration. It is nil before the first Apply. The field machine has the state of resctrl
+	// before this configuration was applied.
 	config     *Config
 	machine    *machine
 	resolution Resolution

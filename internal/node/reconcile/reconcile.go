@@ -198,9 +198,9 @@ func (r *Reconciler) hasEnded(ctx context.Context, e state.Entry, observeErr err
 	return err == nil && (!now.exists || r.store.SetStartTime(e.ID, now.startTime))
 }
 
-// releaseNotCreated releases the containers whose creation failed without a report: CRI-O calls no hook if its OCI
-// runtime refuses a creation. A container without a cgroup counts as not created. If the runtime makes the cgroup of a
-// container only when the container starts, as containerd does, the start hook adopts the container again.
+// releaseNotCreated releases the containers whose creation failed without a report. For example, CRI-O calls no hook if
+// its OCI runtime refuses a creation. A container without a cgroup counts as not created. Some runtimes, e.g.
+// containerd, make the cgroup only when the container starts. The start hook then adopts the container again.
 func (r *Reconciler) releaseNotCreated(ctx context.Context) {
 	if r.hasCgroup == nil {
 		return
@@ -248,9 +248,9 @@ func (r *Reconciler) restoreStored(ctx context.Context, e state.Entry) {
 }
 
 // storedSteps returns the steps that replace the values that the runtime has stored for a container. Each step enforces
-// the desired class of a resource again. If the desired class is the system default, the step must clear the values of
-// another class, so it starts from that class. This is the class at the container's creation or, if there was none, the
-// class of a change that the runtime may have made.
+// the desired class of a resource again. A step to the system default must clear the values of another class, so it
+// starts from the class at the container's creation. If there was none, it starts from the class of a change that the
+// runtime may have made.
 func storedSteps(e state.Entry) (steps []Step) {
 	for _, a := range e.Assignments {
 		from := a.Class

@@ -198,7 +198,8 @@ func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []
 	return s.offer(files.Config, next)
 }
 
-// ClaimsGoLive is GoLive after a change of the classes of claims. The class files did not change, so the outcome of loading them stays.
+// ClaimsGoLive is GoLive after a change of the classes of claims. It does not count as a load of the class files,
+// because these did not change.
 func (s *Store) ClaimsGoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
