@@ -120,7 +120,7 @@ func planWithheld(c class, u usage) []device {
 	return plan(c, u)
 }
 
-// candidates returns device IDs. Their number is size, or the number of allocated devices if that is larger. Allocated
+// candidates returns the IDs of size devices, or of all allocated devices if these are more than size. Allocated
 // devices come first, then devices that Allocate has granted, then other devices.
 func candidates(c class, u usage, size int) []string {
 	ids := slices.Clone(u.allocated)

@@ -82,7 +82,7 @@ func (o *objects) specOf(
 	return spec, append(problems, omitted...)
 }
 
-// mountsOn returns the mounts with classes of all containers of pods that have not ended.
+// mountsOn returns the mounts of volumes that have a class. It leaves out the mounts of ended pods.
 func (o *objects) mountsOn(pods []*corev1.Pod) (mounts []mount, problems []problem) {
 	for _, pod := range pods {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {

@@ -64,7 +64,7 @@ func newFinder(host FS) *finder {
 }
 
 // next makes the finder ready for another pod. It drops all mounts but those of PID 1, because a new process may have
-// the PID of an ended one. If the mounts of PID 1 are outdated, no limit is lost: at worst, a pod keeps all its limits.
+// the PID of an ended one. If the mounts of PID 1 are outdated, the worst result is that a pod keeps all its limits.
 func (f *finder) next() {
 	maps.DeleteFunc(f.mounts, func(pid int, _ []*mountinfo.Info) bool { return pid != 1 })
 }

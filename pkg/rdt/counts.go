@@ -23,7 +23,7 @@ type counts struct {
 type controlCount struct {
 	// total has what the group has used since its first reading.
 	total classes.Reading
-	// own has the highest values of the group without its monitoring groups.
+	// The field own has the highest values of the group without its monitoring groups.
 	own *groupCount
 	// parts has the monitoring groups, also those of other programs, by directory name.
 	parts map[string]*groupCount
@@ -73,7 +73,7 @@ func (c *counts) created(control string) {
 	c.controls[control] = &controlCount{total: c.get(control).total, own: newGroupCount(true), parts: map[string]*groupCount{}}
 }
 
-// mounted records that resctrl was mounted, so that the kernel counts anew.
+// mounted records that resctrl was mounted, and forgets the last values of all counters, because the kernel counts anew.
 func (c *counts) mounted() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

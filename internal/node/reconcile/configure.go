@@ -81,9 +81,9 @@ func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error
 	return err
 }
 
-// SetClaims makes the classes that claims request live, and enforces them on the volumes of this node. It replaces all former claims. If
-// the classes are invalid, the error wraps classes.ErrBadRequest, and the former claims stay. A class that cannot be enforced on a
-// volume is no error: it is reported and retried.
+// SetClaims makes the classes that claims request live, and enforces them on the volumes of this node. It replaces all
+// former claims. If the classes are invalid, the error wraps classes.ErrBadRequest, and the former claims stay. If a
+// class cannot be enforced on a volume, SetClaims reports this and returns no error, and the reconciler retries.
 func (r *Reconciler) SetClaims(ctx context.Context, claims classes.Claims) error {
 	resource, err := claims.Resource(slices.Collect(maps.Values(r.kinds)))
 	if err != nil {

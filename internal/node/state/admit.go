@@ -150,8 +150,8 @@ func (s *Store) begin(h classes.Holding) Entry {
 }
 
 // Finish records the result of a hook that enforces classes. err is nil if the hook has enforced all of them. Otherwise
-// Finish records and counts err as a refusal, and returns it. If err is a ClaimError, all classes but that of the claim are in force:
-// Finish reports err and returns nil, and the reconciler retries.
+// Finish records and counts err as a refusal, and returns it. If err is a ClaimError, only the class of the claim is
+// not in force. Finish then reports err and returns nil, and the reconciler retries.
 func (s *Store) Finish(e Entry, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
