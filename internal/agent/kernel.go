@@ -29,8 +29,8 @@ import (
 // of their container if the container's class was changed.
 const threadsInterval = 500 * time.Millisecond
 
-// lastThreads is the longest pause between two calls of MoveThreads, however long the last call took. A long call may
-// just have waited for other changes, and is then no reason for a longer pause.
+// lastThreads is the longest pause between two calls of MoveThreads. It also applies after a very long call, because
+// such a call may only have waited for other changes.
 const lastThreads = 15 * time.Second
 
 // untilThreads returns the pause before the next call of MoveThreads, given how long the last call took. With hundreds

@@ -118,7 +118,7 @@ func replaceField(m *yaml.Node, e entry, name string, added []field, lost string
 }
 
 // removeField removes the field e from the mapping m. It moves the comments in the parameter lost to a neighbouring
-// field or, if m becomes empty, to the parameter above, which is the key of m.
+// field. If m becomes empty, it moves them to the key of m, which is the parameter above.
 func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	remove(m, slices.Index(m.Content, e.key), 2, lost)
 	if len(m.Content) == 0 && above != nil {

@@ -62,8 +62,8 @@ type Options struct {
 type Publisher struct {
 	cache Cache
 	node  string
-	// heartbeat is the longest time between two writes. It is random, so that nodes that wrote at the same time do
-	// not write all their heartbeats at the same time.
+	// heartbeat is the longest time between two writes. It has a random part, so that nodes that wrote at the same time
+	// send their next heartbeats at different times.
 	heartbeat          time.Duration
 	followsAnnotations bool
 	setClaims          func(ctx context.Context, claims *qosv1alpha1.SetVolumeClaimsRequest) error

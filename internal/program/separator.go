@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Separator returns what to print between two tables that show the same at different times: on a terminal the code that clears it, and
-// otherwise an empty line.
+// Separator returns the text to print before a table is printed again. On a terminal, this text clears the screen.
+// Otherwise, it is an empty line.
 func Separator(out io.Writer) string {
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		return "\x1b[H\x1b[2J"

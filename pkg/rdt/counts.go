@@ -10,9 +10,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// counts adds up what control groups use. For a control group, the kernel shows the sum of the group's own counters and those of its
-// monitoring groups, without the counters that it cannot read now (mon_event_count in fs/resctrl/monitor.c). This sum also decreases when a
-// monitoring group leaves. So counts adds up the growth of each counter. A counter that cannot be read adds nothing until it is read again.
+// counts adds up what control groups use. For a control group, the kernel shows the sum of the group's own counters and those of its monitoring
+// groups. The sum lacks counters that the kernel cannot read now (mon_event_count in fs/resctrl/monitor.c), and decreases when a monitoring
+// group leaves. Therefore, counts adds up the growth of each counter. A counter that cannot be read adds nothing until it is read again.
 type counts struct {
 	mu sync.Mutex // guards the fields below, and is never held during I/O
 	// controls has the control groups by name. Groups that are created or mounted anew have new elements.
@@ -108,9 +108,9 @@ func (c *counts) movePart(from, to, name string, now classes.Reading) {
 	delete(group.parts, name)
 }
 
-// add records shown, a reading of a control group, and parts, the later readings of all its monitoring groups. For a counter in shown,
-// add returns the total of the control group. It returns other values of shown unchanged, but leaves them out if a value of a
-// monitoring group is missing. group is what the method of has returned before the readings. If group is outdated, add returns nil.
+// add records the reading of a control group in shown, and the later readings of all its monitoring groups in parts. For a counter in
+// shown, add returns the total of the control group. It returns other values of shown unchanged, but leaves them out if a value of a
+// monitoring group is missing. The parameter group is the result of c.of before the readings. If group is outdated, add returns nil.
 func (c *counts) add(control string, group *controlCount, shown classes.Reading, parts map[string]classes.Reading) classes.Reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()
