@@ -17,8 +17,8 @@ type field struct {
 	comments comments
 }
 
-// comments has the comments of removed nodes. head has the comments before the nodes, line has the comments at the ends
-// of their lines, and foot has the comments after them.
+// comments has the comments of removed nodes. The field head has the comments before the nodes, line has those at line
+// ends, and foot has those after the nodes.
 type comments struct{ head, line, foot string }
 
 func (c comments) all() string { return join(c.head, c.line, c.foot) }

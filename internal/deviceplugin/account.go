@@ -81,8 +81,9 @@ func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
 	return list
 }
 
-// account compares the owners of a class with kubelet's allocations. An owner counts as accounted for if kubelet allocated the
-// class to it. This also applies if kubelet does not report the device, as for init containers and shortly after kubelet's start.
+// account compares the owners of a class with kubelet's allocations. An owner counts as accounted for if kubelet
+// allocated the class to it, even if kubelet does not report the device. Kubelet may not report devices of init
+// containers and, shortly after its start, any devices.
 func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners := ownersOf(c, assignments)
 	u := usage{allocated: deviceIDs(a.devices[c.extended]), granted: a.granted[c.extended]}

@@ -100,7 +100,7 @@ func manifestFiles(name string, recursive bool) ([]string, error) {
 	return files, err
 }
 
-// replaceFiles writes the changed files. It first writes all new files beside the old ones, so that an error of a write
+// replaceFiles writes the changed files. It first writes all new files next to the old ones, so that a failed write
 // leaves all old files unchanged. Then it replaces the old files.
 func replaceFiles(manifests []manifest, texts [][]byte) (err error) {
 	fresh := map[string]string{} // names of the new files, by path of the old file

@@ -89,7 +89,7 @@ func finished(pod *corev1.Pod) bool {
 }
 
 // why returns a reason and a message if a container does not have the wanted class, will be evicted, or has a state
-// that may be outdated. Otherwise both are empty.
+// that may be outdated. Otherwise, it returns empty strings.
 func (v *podView) why(c containerView, want classes.Assignment, has assignment, is state, satisfied bool) (reason, message string) {
 	switch {
 	case finished(v.pod):

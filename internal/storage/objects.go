@@ -153,7 +153,7 @@ func ownerOf(v nodeqosv1alpha1.ClaimedVolume) classes.Owner {
 	return classes.Owner{PodUID: v.PodUID, Container: v.Container, Volume: v.Path}
 }
 
-// claimNameOf returns the name of the claim of a pod's volume, or "" if it has none.
+// claimNameOf returns the name of the claim of a pod's volume, or "" for a volume without a claim.
 func claimNameOf(pod *corev1.Pod, volume *corev1.Volume) string {
 	switch {
 	case volume.PersistentVolumeClaim != nil:

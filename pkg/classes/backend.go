@@ -64,11 +64,11 @@ type Backend interface {
 	// created, the parameter from is SystemDefault. Adjust does no I/O and must be fast, because hooks wait for it.
 	Adjust(from, to string) (Adjustment, error)
 
-	// Enforce moves the target from one class to another, and reads the class back from the kernel. It does not write
-	// what the runtime sets because of Adjust. If Enforce returns an error, the target is as it was before.
+	// Enforce moves the target from one class to another, and reads the class back from the kernel. It does not write the
+	// values from Adjust, because the runtime sets these. If Enforce returns an error, the target is as it was before.
 	//
-	// Enforce is called before a container's first instruction, with SystemDefault as from, and when the class of a
-	// running container changes.
+	// Enforce is called when the class of a running container changes, and before the first instruction of a new
+	// container. For a new container, the parameter from is SystemDefault.
 	Enforce(ctx context.Context, target Holder, from, to string) error
 
 	// Observe reads the class of a running target from the kernel. If several classes have the kernel's values, Observe

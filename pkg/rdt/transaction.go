@@ -26,8 +26,8 @@ func (t tree) status() string {
 	return string(text)
 }
 
-// explain adds the text of last_cmd_status to an error, but leaves out the prefix given in before. For an operation
-// that appends to the text, before is the earlier text. For a write, which replaces the text, before is empty.
+// explain adds the text of last_cmd_status to an error. If the operation appends to the text, the parameter before has
+// the earlier text, which explain leaves out. A write replaces the text, so before is empty.
 func (t tree) explain(err error, before string) error {
 	text := strings.TrimSpace(strings.TrimPrefix(t.status(), before))
 	if text == "" {

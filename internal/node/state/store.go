@@ -188,8 +188,8 @@ func (s *Store) InUse(resource, class string) int {
 	return s.ledger.InUse(resource, class)
 }
 
-// GoLive offers the resources of class files that were applied. It also keeps every removed resource, because containers or pods may still
-// use it, and returns the names of the removed resources.
+// GoLive offers the resources of class files that were applied. It keeps removed resources, because containers or pods
+// may still use them, and returns their names.
 func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -117,9 +117,9 @@ func (s *Store) AdoptPod(pod classes.Holder) {
 	}
 }
 
-// HasPodScope reports whether a resource of pod scope or volume scope is configured, or was removed but is still in use. Classes of both
-// scopes are enforced in the cgroups of pods. After the last claim has lost its class, pods stay tracked, because the backend then
-// removes the limits from their cgroups.
+// HasPodScope reports whether a resource of pod scope or volume scope is configured, or was removed but is still in
+// use. Classes of both scopes are enforced in the cgroups of pods. If no claim has a class any more, pods stay tracked,
+// because the backend still has to remove limits from their cgroups.
 func (s *Store) HasPodScope() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
