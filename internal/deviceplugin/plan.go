@@ -25,8 +25,8 @@ type class struct {
 	capacity       uint64 // 0 if the class has no limit
 	podScope       bool
 	draining       bool
-	// others has the other classes with the same extended resource, e.g. a draining class that was renamed. They have
-	// no devices of their own.
+	// others has the other classes with the same extended resource, e.g. a draining class that was renamed. No devices are
+	// published for these other classes.
 	others []class
 }
 

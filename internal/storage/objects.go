@@ -193,8 +193,8 @@ func mountsOf(pod *corev1.Pod, volume string, claim *corev1.PersistentVolumeClai
 	return mounts
 }
 
-// classOf returns the class of a claim, or nil if it has none. If the requested class is invalid, classOf returns the
-// error and the first valid class of the other candidates, so that a wrong class name does not lift limits.
+// classOf returns the class of a claim, or nil if it has none. If the requested class is invalid, classOf returns an
+// error together with the next valid class in candidates, so that a wrong class name does not remove limits.
 func (o *objects) classOf(claim *corev1.PersistentVolumeClaim) (class *nodeqosv1alpha1.VolumeClass, problem error) {
 	volume, err := o.volumes.Get(claim.Spec.VolumeName)
 	if claim.Spec.VolumeName == "" || err != nil || !slices.Contains(o.drivers, driverOf(volume)) {

@@ -11,9 +11,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Repair implements classes.Backend. It resolves the live configuration again, e.g. because a disk was added or got
-// another I/O scheduler, and makes the new snapshot live. It reports drift if the values of a class or the status
-// changed. It does not read the cgroups of containers.
+// Repair implements classes.Backend. It resolves the live configuration again, and makes the new snapshot live. It
+// reports drift if the values of a class or the status changed, e.g. because a disk was added or got another I/O
+// scheduler. It does not read the cgroups of containers.
 func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	now := b.live.Load()
 	if now.config == nil {

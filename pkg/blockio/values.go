@@ -11,7 +11,7 @@ import (
 
 // setting identifies one value of a cgroup. The value is either the limits of a device, or a weight.
 type setting struct {
-	// file is the file in which a weight is set. If the setting is the limits of a device, file is empty.
+	// file names the file in which a weight is set. It is empty if the setting is the limits of a device.
 	file weightFile
 	// device is the disk. It is zero if the setting is the default weight of the file.
 	device device

@@ -9,7 +9,7 @@ import (
 	"maps"
 )
 
-// Kind is a type of backend. A resource in a class file has this Kind if it has a field with the name Field, e.g. "rdt".
+// Kind is a type of backend. A resource in a class file has this kind if it has the field that Kind.Field names, e.g. "rdt".
 type Kind struct {
 	// Field is the name of the field of a resource in class files, e.g. "rdt".
 	Field string

@@ -25,10 +25,10 @@ type IgnoredAnnotation struct {
 
 // Ignored returns at most maxIgnored annotations of a pod that look like requests but request nothing, sorted by key:
 //
-//   - annotations for a container that is not in containers, the names of the pod's containers, and
+//   - annotations for a container that the pod does not have, and
 //   - annotations with an unknown key in the domain of this project or of the KEP.
 //
-// Annotations of the runtimes are left out.
+// Annotations of the runtimes are left out. The parameter containers has the names of the pod's containers.
 func Ignored(annotations map[string]string, containers []string) []IgnoredAnnotation {
 	all := families()
 	whole := []string{PodKey, all[0].kep.pod, all[1].kep.pod}
