@@ -124,9 +124,9 @@ func (f *finder) find(target classes.Holder) (volume, error) {
 // volumeDir matches the directories in which the kubelet mounts volumes.
 var volumeDir = regexp.MustCompile(`/pods/[^/]+/(?:volumes|volume-subpaths)/|/plugins/kubernetes\.io/`)
 
-// checkShared returns classes.ErrSharedDisk if a disk of the volume has data outside of the volume: a filesystem that
-// the host has mounted for itself, or, if the volume is a directory, the rest of its filesystem. A limit would then
-// also apply to the pod's I/O to this data.
+// checkShared returns classes.ErrSharedDisk if a disk of the volume has data outside of the volume, because a limit
+// would also apply to the pod's I/O to this data. This is the case if the host has mounted a filesystem of the disk for
+// itself, or if the volume is only a directory of its filesystem.
 func (f *finder) checkShared(v volume) error {
 	mounts, err := f.mountsOf(1)
 	if err != nil {

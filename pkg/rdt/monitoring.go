@@ -335,7 +335,7 @@ func (m *monitors) replace(groups map[string]string, foreign int) {
 	m.groups, m.foreign = groups, foreign
 }
 
-// conditions reports how many containers are monitored, and why others are not.
+// conditions reports how many containers are monitored, and why other selected containers are not monitored.
 func (m *monitors) conditions(config *Config, info Info) []classes.Condition {
 	if config == nil || !config.monitored.enabled() {
 		return nil

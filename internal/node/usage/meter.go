@@ -21,8 +21,8 @@ import (
 
 // These constants limit how often the meter reads from the kernel, and how long a caller waits for it.
 const (
-	// minAge is the age at which a sample is too old, so that Usage measures again. A measurement of 500 containers
-	// takes about 1000 system calls.
+	// minAge is the age from which a sample is too old. Usage then measures again. A measurement of 500 containers takes
+	// about 1000 system calls.
 	minAge = time.Second
 	// sampleTime is the time after which a sample begins no more readings. readTime limits the reading of one class or
 	// container: for each cache, resctrl waits for one of the cache's CPUs, which takes long on a busy node. The sum of
@@ -52,7 +52,7 @@ type Meter struct {
 
 type class struct{ resource, name string }
 
-// key identifies a class with an empty ID, or a holder with an empty class.
+// key identifies a class or a holder. The field id is empty for a class, and the field class is empty for a holder.
 type key struct{ resource, class, id string }
 
 // Sample is the usage at one moment.
@@ -69,7 +69,8 @@ type Class struct {
 	Reading         classes.Reading
 }
 
-// Holder is the usage of a running container or pod in its present class. Cumulative values count from the creation of its cgroup.
+// Holder is the usage of a running container or pod in its present class. Cumulative values count from the creation of
+// the holder's cgroup.
 type Holder struct {
 	classes.Holder
 	Resource, Class string

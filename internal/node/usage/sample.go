@@ -16,8 +16,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// measure takes a sample. It measures all resources concurrently, so that a slow call into the kernel for one
-// resource does not delay the other resources. The caller has acquired sampling.
+// measure takes a sample. It measures all resources concurrently, so that a slow call into the kernel for one resource
+// does not delay the other resources. The caller has acquired the semaphore m.sampling.
 func (m *Meter) measure(ctx context.Context) Sample {
 	status := m.store.Status()
 	entries := m.forget(status)
