@@ -30,7 +30,7 @@ type controlCount struct {
 }
 
 // groupCount has the last values of a group. If the backend has created the group, its first values count as growth.
-// Otherwise they do not, because the kernel may have counted them long ago.
+// The first values of other groups do not, because the kernel may have counted them long ago.
 type groupCount struct {
 	last    classes.Reading
 	created bool

@@ -136,8 +136,8 @@ func (b *Backend) Monitor(_ context.Context, container classes.Holder, class str
 	}
 }
 
-// setMonitored creates the monitoring group of a container if the container is selected, and otherwise removes it. m
-// is nil if no group was created.
+// setMonitored creates the monitoring group of a container if the container is selected, and otherwise removes the
+// group. The result m is nil if no group was created.
 func (b *Backend) setMonitored(container classes.Holder, selected bool, to string) (m *machine, err error) {
 	b.monitors.counting.Lock()
 	defer b.monitors.counting.Unlock()
