@@ -33,9 +33,8 @@ const threadsInterval = 500 * time.Millisecond
 // such a call may only have waited for other changes.
 const lastThreads = 15 * time.Second
 
-// untilThreads returns the pause before the next call of MoveThreads, given how long the last call took. With hundreds
-// of changed containers or on a busy CPU, calls take longer. They are then less frequent, so that they take at most 2%
-// of the time.
+// untilThreads returns the pause before the next call of MoveThreads, given how long the last call took. Longer calls
+// are less frequent, so that the calls take at most 2% of the time.
 func untilThreads(took time.Duration) time.Duration {
 	return min(max(threadsInterval, 49*took), lastThreads)
 }

@@ -81,9 +81,8 @@ func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
 	return list
 }
 
-// account compares the owners of a class with kubelet's allocations. An owner counts as accounted for if kubelet
-// allocated the class to it, even if kubelet does not report the device. Kubelet may not report devices of init
-// containers and, shortly after its start, any devices.
+// account compares the owners of a class with kubelet's allocations. An owner counts as accounted for if kubelet allocated
+// the class to it, even if kubelet does not report the device, e.g. of an init container, or shortly after kubelet's start.
 func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners := ownersOf(c, assignments)
 	u := usage{allocated: deviceIDs(a.devices[c.extended]), granted: a.granted[c.extended]}

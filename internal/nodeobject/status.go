@@ -32,9 +32,8 @@ const (
 // present status (before) and the time. Unchanged fields keep their timestamps, so that a restart of the plugin or the
 // shim changes nothing.
 //
-// While the plugin is not ready, desiredStatus uses the plugin's last ready state. If the plugin has not been ready
-// since the shim started, the result known is false during the grace period. After the grace period, desiredStatus
-// keeps the present status.
+// While the plugin is not ready, desiredStatus uses the plugin's last ready state. If the shim has no such state yet,
+// the result known is false during the grace period. After that period, desiredStatus keeps the present status.
 func desiredStatus(
 	state nodecache.State, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time,
 ) (status nodeqosv1alpha1.NodeQOSResourcesStatus, known bool) {

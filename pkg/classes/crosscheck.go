@@ -40,8 +40,7 @@ func (r *draft) checkClasses(defaultClass *Field) {
 
 func (r *draft) place() string { return fmt.Sprintf("%s:%d", r.File, r.Line) }
 
-// crossCheck reports resources that contradict each other, e.g. two resources with the same name. The resources may be
-// in different files.
+// crossCheck reports resources that contradict each other, e.g. two resources with the same name, even in different files.
 func (p *parser) crossCheck() {
 	names, singles, extended := map[string]*draft{}, map[string]*draft{}, map[string]*draft{}
 	for _, r := range p.resources {

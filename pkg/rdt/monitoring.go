@@ -246,9 +246,8 @@ func (b *Backend) unmonitor(id string) {
 	b.monitors.drop(id, nil)
 }
 
-// follow moves the monitoring group of a container to another control group. It renames the group's directory, which
-// also moves all threads in the group. The result is false if there is no group, or if the kernel refuses the move, as
-// kernels before Linux 6.5 do.
+// follow moves the monitoring group of a container, with its threads, to another control group by a rename of its directory.
+// The result is false if there is no group, or if the kernel refuses the move, as kernels before Linux 6.5 do.
 func (b *Backend) follow(m *machine, id, to string) (moved bool) {
 	if !b.monitors.exists(id) {
 		return false

@@ -198,8 +198,7 @@ func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []
 	return s.offer(files.Config, next)
 }
 
-// ClaimsGoLive is GoLive after a change of the classes of claims. It does not count as a load of the class files,
-// because these did not change.
+// ClaimsGoLive is GoLive after a change of the classes of claims. The class files did not change, so it records no load.
 func (s *Store) ClaimsGoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

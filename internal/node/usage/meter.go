@@ -69,8 +69,7 @@ type Class struct {
 	Reading         classes.Reading
 }
 
-// Holder is the usage of a running container or pod in its present class. Cumulative values count from the creation of
-// the holder's cgroup.
+// Holder is the usage of a running container or pod in its present class. Cumulative values count from the cgroup's creation.
 type Holder struct {
 	classes.Holder
 	Resource, Class string
