@@ -13,16 +13,15 @@ import (
 // OutcomeLog logs the outcome of a repeated operation whenever the outcome changes. If the first attempt succeeds,
 // OutcomeLog does not log it. OutcomeLog is not safe for concurrent use.
 type OutcomeLog struct {
-	// What is the name of the operation, e.g. "publish NodeQOSResources worker-1".
+	// What has the name of the operation, e.g. "publish NodeQOSResources worker-1".
 	What string
 	Log  *slog.Logger
 
 	last error
 }
 
-// Record logs the outcome of an attempt if it differs from the previous attempt's outcome. It also logs the outcome
-// Failed if only its message has changed. For other outcomes the message does not matter, because each has only one
-// remedy.
+// Record logs an outcome that differs from the previous attempt's outcome. It also logs the outcome Failed if only the
+// message has changed. Each of the other outcomes has only one remedy, whatever the message is.
 func (l *OutcomeLog) Record(err error) {
 	outcome, last := OutcomeOf(err), OutcomeOf(l.last)
 	switch {

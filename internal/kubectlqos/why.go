@@ -120,8 +120,8 @@ func (v *podView) why(c containerView, want classes.Assignment, has assignment, 
 }
 
 // ending returns the reason why a pod has ended or is ending, and a message. key is the key of the explained request.
-// If the pod's message names extended resources of classes, the message explains only requests for these resources, and
-// ending returns nothing for other requests.
+// If the pod's message names extended resources of classes, but not the one of the explained request, ending returns
+// nothing.
 func (v *podView) ending(key string) (reason, message string) {
 	message = v.pod.Status.Message
 	if named := v.extendedIn(message); len(named) > 0 && !slices.Contains(named, keyText(key)) {

@@ -21,7 +21,7 @@ type snapshot struct {
 	machine machine
 	classes map[string]liveClass
 	status  classes.BackendStatus
-	// former has the values that runtimes have stored for containers, but that no class has any more.
+	// former has values that runtimes still store for containers, although no class has them any more.
 	former values
 	// named has the values of all classes, and the values in former. A running container may have any of these values,
 	// because this program may have been killed while it changed the container's class.

@@ -32,7 +32,7 @@ type VolumeBackend struct {
 	former map[value]bool
 	// devices maps the ID of a volume to the numbers of its devices.
 	devices map[string]string
-	// offered has the classes of the live configuration. Classes that are not offered stay in classes while they are in use.
+	// offered has the names of the classes in the live configuration. The field classes also has removed classes that are still in use.
 	offered     map[string]bool
 	unavailable *classes.Unavailable
 }

@@ -98,7 +98,8 @@ func (c *counts) removePart(control, name string, last classes.Reading) {
 	delete(group.parts, name)
 }
 
-// movePart records that a monitoring group was moved, and the values that it had then. Its later growth counts for its new control group.
+// movePart records that a monitoring group was moved to another control group, and the group's values at the time of
+// the move. Growth after the move counts for the new control group.
 func (c *counts) movePart(from, to, name string, now classes.Reading) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,8 +168,7 @@ func (g *controlCount) addOwn(series classes.Series, sum float64) {
 	g.total[series] += g.own.grow(series, own)
 }
 
-// complete reports whether no value of the series is missing in parts. A value is missing if a monitoring group had one
-// in an earlier reading, and has none in parts.
+// complete reports whether parts has a value of the series for each monitoring group whose last reading had one.
 func (g *controlCount) complete(series classes.Series, parts map[string]classes.Reading) bool {
 	for name, part := range g.parts {
 		_, had := part.last[series]

@@ -140,9 +140,9 @@ func (r *Reconciler) unified(steps []Step) (map[string]string, error) {
 	return all.Unified, errors.Join(errs...)
 }
 
-// updateRuntime sets cgroup v2 values through the runtime. Once a call shows that the plugin is not connected or that
-// the runtime does not answer, further calls in this round fail at once, because each could wait for the timeout. If
-// the runtime may carry out a call later, the holder is stale until another call has replaced the values.
+// updateRuntime sets cgroup v2 values through the runtime. If the plugin is not connected, or the runtime is busy or
+// does not answer, the next calls in this round fail at once and do not wait for the timeout again. A runtime that does
+// not answer may still set the values later, so updateRuntime marks the holder as stale.
 func (r *Reconciler) updateRuntime(ctx context.Context, h classes.Holder, unified map[string]string) error {
 	if len(unified) == 0 {
 		return nil

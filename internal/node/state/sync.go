@@ -291,8 +291,8 @@ func Record(assignments []classes.Assignment) (string, error) {
 	return string(value), nil
 }
 
-// recordedOn reads the RecordAnnotation of a container. It returns nil if there is none, or if the value is not valid.
-// It also returns nil if the pod has the annotation: a user may have written it there, and some runtimes copy a pod's
+// recordedOn reads the RecordAnnotation of a container. It returns nil if the annotation is missing or not valid. It
+// also returns nil if the pod has this annotation, because a user may have added it, and some runtimes copy a pod's
 // annotations to its containers.
 func recordedOn(h classes.Holder) []classes.Assignment {
 	value, ok := h.ContainerAnnotations[RecordAnnotation]
