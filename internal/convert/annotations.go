@@ -15,9 +15,9 @@ import (
 // annotation is a request for a class in an annotation of the pod. The pod has the annotation, or the conversion adds it.
 type annotation struct{ key, resource, class string }
 
-// containerKeys returns the keys of the annotations that request a class of a resource for a container. The value of the
-// first annotation is a list of pairs RESOURCE=CLASS. The value of the others, which container runtimes define, is a
-// class.
+// containerKeys returns the keys of the annotations that request a class of a resource for a container. The value of
+// the first annotation is a list of RESOURCE=CLASS pairs. The other annotations are defined by container runtimes, and
+// their value is a class.
 func containerKeys(resource, container string) []string {
 	keys := []string{classes.ContainerKeyPrefix + container}
 	if short := shortName(resource); short != resource {

@@ -146,12 +146,11 @@ func candidates(c class, u usage, size int) []string {
 	return ids
 }
 
-// phaseOut returns the wanted devices. It also returns each listed device that stopped being wanted less than ttl ago,
-// as an unhealthy device. Such a device must stay listed, because kubelet looks up a device in its list again after it
-// has called Allocate, and panics if the device is missing.
+// phaseOut returns the wanted devices and, as unhealthy devices, the listed devices that became unwanted less than ttl
+// ago. Kubelet looks up a device in its list again after it has called Allocate, and panics if the device is missing.
 //
-// leaving has the time at which each device stopped being wanted; phaseOut updates it. The second result is the time
-// after which phaseOut must be called again. If it is 0, no call is needed.
+// phaseOut records in the map leaving when each device became unwanted. The second result is the time after which
+// phaseOut must be called again. 0 means that no call is needed.
 func phaseOut(listed, wanted []device, leaving map[string]time.Time, now time.Time, ttl time.Duration) ([]device, time.Duration) {
 	list := slices.Clone(wanted)
 	stays := make(map[string]bool, len(wanted))

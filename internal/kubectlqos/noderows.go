@@ -64,8 +64,8 @@ func scopedResources(node *nodeqosv1alpha1.NodeQOSResources) []scopedResource {
 	return all
 }
 
-// readyText returns the status of the condition PluginReady. In parentheses, it adds the age of an expired report, the
-// reason if the plugin is not ready, or the first other condition that is not True.
+// readyText returns the status of the condition PluginReady, if necessary with a detail in parentheses: the age of an
+// expired report, the reason why the plugin is not ready, or another condition that is not True.
 func readyText(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) string {
 	ready := readyCondition(node)
 	switch {

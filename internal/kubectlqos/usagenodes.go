@@ -29,7 +29,7 @@ const (
 	usageTime = 10 * time.Second
 )
 
-// measured is what a class or container of a node uses. Its JSON form is part of a node's answer, and an item of the documents of -o json.
+// measured is what a class or container of a node uses. Nodes answer in this JSON form, and -o json prints it.
 type measured struct {
 	Node     string `json:"node"`
 	Resource string `json:"resource"`

@@ -177,8 +177,7 @@ func (e *Evictor) report(ctx context.Context, t *target, r result, err error) {
 	}
 }
 
-// reportForbidden logs a missing permission once. It logs again only after forget has found that no namespace lacks the
-// permission any more.
+// reportForbidden logs a missing permission once. It logs again only after forget has found the map e.forbidden empty.
 func (e *Evictor) reportForbidden(pod string, err error) {
 	if e.forbiddenLogged {
 		return

@@ -208,9 +208,9 @@ func (b *VolumeBackend) open(target classes.Holder) (group, error) {
 	return group{host: b.opts.FS, machine: m, layout: layoutOf(version), dir: dir}, nil
 }
 
-// Enforce implements classes.Backend. It writes the limits of the class for each disk of the volume, or lower ones if
-// the pod or another volume has lower limits on the disk. For the system default it does nothing, because Repair
-// removes limits that no holder needs.
+// Enforce implements classes.Backend. It writes the limits of the class for each disk of the volume. If the pod or
+// another volume has a lower limit on the same disk, the lower limit applies. For the system default Enforce does
+// nothing, because Repair removes limits that no holder needs.
 func (b *VolumeBackend) Enforce(ctx context.Context, target classes.Holder, _, to string) error {
 	if to == classes.SystemDefault {
 		return nil

@@ -100,7 +100,7 @@ type draft struct {
 	// name is the resource's field "name". section is the field that configures its backend, e.g. "rdt". Both may be nil.
 	name, section *Field
 	kind          *Kind
-	// classes has the field that defines each class. The keys are the class names.
+	// classes maps the name of each class to the field that defines the class.
 	classes map[string]*Field
 }
 

@@ -51,8 +51,8 @@ type HolderMeter interface {
 	MeasureHolder(ctx context.Context, target Holder) (Reading, error)
 }
 
-// Monitor is a ClassMeter that also measures single containers. The kernel can monitor only few containers at a time,
-// so only containers of classes that the configuration selects are monitored. The methods may be called at any time.
+// Monitor is a ClassMeter that also measures single containers. The kernel can monitor only a few containers at a time,
+// so the configuration selects the classes whose containers are monitored. The methods may be called at any time.
 type Monitor interface {
 	ClassMeter
 	// Monitors reports whether the live configuration selects a class for monitoring. It does no I/O.

@@ -94,9 +94,9 @@ func (s *Store) countAdopted(before *classes.Ledger) {
 	}
 }
 
-// withoutStopped removes the sandboxes that have neither a process nor a listed container. Runtimes list stopped
-// sandboxes until the kubelet removes them. A running sandbox of CRI-O may have no process either (drop_infra_ctr), so
-// it is also removed if it has no container yet. AdoptPod adopts its pod when its first container is created.
+// withoutStopped removes the sandboxes that have neither a process nor a listed container, because runtimes list
+// stopped sandboxes until the kubelet removes them. It also removes a running CRI-O sandbox without a process
+// (drop_infra_ctr) that has no container yet. AdoptPod adopts this pod when the first container is created.
 func withoutStopped(pods []classes.Holder, containers []Existing) []classes.Holder {
 	inUse := map[string]bool{}
 	for _, c := range containers {
