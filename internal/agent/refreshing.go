@@ -10,7 +10,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// refreshing is a node whose classes of claims may need other hooks of the runtime.
+// refreshing is a Node that calls refresh after each SetClaims, because the new classes may need other hooks.
 type refreshing struct {
 	*node.Node
 	// refresh registers the plugin again if it needs other hooks.

@@ -90,7 +90,7 @@ func readyCondition(node *nodeqosv1alpha1.NodeQOSResources) *metav1.Condition {
 	return meta.FindStatusCondition(node.Status.Conditions, nodeqosv1alpha1.ConditionPluginReady)
 }
 
-// current reports whether the state of a node is current. Otherwise it is the last known state.
+// current reports whether the plugin of a node is ready and the node's status has not expired.
 func current(node *nodeqosv1alpha1.NodeQOSResources, now time.Time) bool {
 	ready := readyCondition(node)
 	return ready != nil && ready.Status == metav1.ConditionTrue && !node.Status.Expired(now)

@@ -151,9 +151,9 @@ func updated(holders []nodeqosv1alpha1.Holder) []nodeqosv1alpha1.Holder {
 	})
 }
 
-// inSync reports whether no write is needed: no heartbeat is due, and applying the desired status would change nothing.
-// Fields of other field managers stay in the status after an apply. So inSync is also true if the object is unchanged
-// since the publisher applied the desired status.
+// inSync reports whether no write is needed: no heartbeat is due, and applying the desired status would change nothing. After
+// an apply, the status may still differ from the desired status, because it keeps the fields of other field managers. inSync
+// therefore also returns true if the object is unchanged since the publisher applied the desired status.
 func (p *Publisher) inSync(object *unstructured.Unstructured, before, desired nodeqosv1alpha1.NodeQOSResourcesStatus) bool {
 	if p.untilHeartbeat(before) == 0 {
 		return false

@@ -116,8 +116,8 @@ func (r runtime) nriRemedy() string {
 const withoutGroup = "the plugin moves containers before their first instruction, but processes of exec and of probes start in " +
 	"the root group, and are moved within 15 s"
 
-// rdtOverNRI reports whether the runtime supports RDT groups over NRI. This requires NRI v0.11.0. containerd includes
-// it since version 2.2.1, and CRI-O since version 1.35.
+// rdtOverNRI reports whether the runtime supports RDT groups over NRI. This requires NRI v0.11.0, which is part of
+// containerd since version 2.2.1 and of CRI-O since version 1.35.
 func rdtOverNRI(r runtime) Finding {
 	unknown := Finding{Unknown, fmt.Sprintf("whether the NRI of %s %s can set RDT groups, which needs NRI v0.11.0; "+
 		"after the plugin has registered, qos-nri-plugin status shows the NRI version", r.name, r.version)}

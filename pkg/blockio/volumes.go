@@ -133,7 +133,7 @@ func (b *VolumeBackend) Release(_ context.Context, inUse func(class string) bool
 	return nil
 }
 
-// Adjust implements classes.Backend. The runtime writes no values to the cgroups of pods.
+// Adjust implements classes.Backend. The Adjustment is empty, because runtimes write no values to the cgroups of pods.
 func (b *VolumeBackend) Adjust(_, to string) (classes.Adjustment, error) {
 	_, err := b.class(to)
 	return classes.Adjustment{}, err

@@ -163,8 +163,8 @@ func (p *infoParser) bandwidth(root Schemata, mbps bool) *BandwidthInfo {
 	return info
 }
 
-// amdMaximum returns the MB value that means "no limit" on this CPU, a power of two. The kernel has no file with this
-// value, but gives it to new groups, so amdMaximum derives it from the largest value of any group.
+// amdMaximum returns the value of the resource MB that means "no limit" on this CPU, a power of two. No kernel file has
+// this value. New groups start with it, so amdMaximum derives it from the largest value of any group.
 func amdMaximum(largest uint64) uint64 {
 	if largest <= amdMaxBandwidth {
 		return amdMaxBandwidth

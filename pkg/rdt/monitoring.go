@@ -300,8 +300,8 @@ func (m *monitors) ids() []string {
 	return slices.Concat(slices.Collect(maps.Keys(m.groups)), slices.Collect(maps.Keys(m.missing)))
 }
 
-// findMonitors records all monitoring groups that exist: those of a former run of this program, and those that other programs have left.
-// A group in a control group of another program is not ours, whatever its name is.
+// findMonitors records the existing monitoring groups of this program, e.g. from a former run, and the number of other
+// programs' groups. A group in a control group of another program counts as that program's group, whatever its name is.
 func (b *Backend) findMonitors(m *machine) {
 	b.monitors.counting.Lock()
 	defer b.monitors.counting.Unlock()
