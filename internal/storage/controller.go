@@ -33,7 +33,7 @@ const (
 	debounce = 200 * time.Millisecond
 	// writeTimeout is the maximum duration of one write.
 	writeTimeout = 30 * time.Second
-	// maxNote is the maximum length of the note of an event, in bytes, without the dots that stand for the rest. The API has 1024.
+	// maxNote is the maximum length of an event's note, in bytes. The API allows 1024, but a shortened note also ends with dots.
 	maxNote = 1021
 )
 

@@ -60,7 +60,7 @@ func (p *pods) lockOf(pod classes.Holder) *sync.Mutex {
 	return &p.cgroups[maphash.String(p.seed, pod.CgroupsPath)%uint64(len(p.cgroups))]
 }
 
-// in returns the holdings of a pod, or of all pods if podUID is empty. It also returns the backends that enforce their classes.
+// in returns the holdings of a pod, or of all pods if podUID is empty, and a copy of byResource.
 func (p *pods) in(podUID string) ([]classes.Holding, map[string]limiter) {
 	p.mu.Lock()
 	holdings, byResource := p.holdings, maps.Clone(p.byResource)
@@ -130,8 +130,8 @@ func (b *Backend) limitsFor(_ *finder, _ classes.Holder, class string) (values, 
 // volumeLimits implements limiter.
 func (b *Backend) volumeLimits() []value { return nil }
 
-// volumeLimits returns the limits of all present and former volume classes, of every resource. All of them are needed,
-// because the limits in a cgroup may be the lowest limits of classes of several resources.
+// volumeLimits returns the limits of all present and former volume classes of all resources, because each limit in a
+// cgroup may come from a class of any resource.
 func (p *pods) volumeLimits() (all []value) {
 	p.mu.Lock()
 	byResource := maps.Clone(p.byResource)

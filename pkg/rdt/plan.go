@@ -61,7 +61,7 @@ func Plan(current, wanted map[string]Schemata, info Info) []Op {
 // cell is something that groups share: either a cache, including its code and data parts, or the memory bandwidth of one
 // domain. Each unit of a cell is one group's value in one schema. A change in one cell never waits for another cell.
 type cell struct {
-	// level is the level of the cache, and the values of the units are cache masks. For bandwidth, level is empty.
+	// level is the level of the cache. If it is empty, the values of the units are bandwidths. Otherwise they are cache masks.
 	level string
 	id    int
 	cache CacheInfo
