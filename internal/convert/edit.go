@@ -128,8 +128,8 @@ func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	}
 }
 
-// remove removes an element of a list, or the key and the value of a field. It moves the comments in the parameter lost to
-// the next node, or to the previous node if there is no next one.
+// remove removes an element of a list, or the key and the value of a field. The comments of the removed nodes are in
+// lost. remove adds them to the next node or, after the last node, to the previous one.
 func remove(n *yaml.Node, i, count int, lost string) {
 	n.Content = slices.Delete(n.Content, i, i+count)
 	if i < len(n.Content) {

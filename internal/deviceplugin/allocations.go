@@ -137,8 +137,8 @@ type allocationCache struct {
 	// devices lists the devices in kubelet's last answer. For pods that are missing from that answer, it lists the
 	// cached devices. It has the same keys as allocations.devices.
 	devices map[string]map[owner][]string
-	// granted has the devices that Allocate has granted and that kubelet has not reported since then. Init containers
-	// may hold these devices. The keys are the extended resource and the device ID. The value is the time of the grant.
+	// granted has the devices that Allocate has granted, but that kubelet has not reported since then, e.g. because an
+	// init container holds them. The keys are the extended resource and the device ID. The value is the time of the grant.
 	granted map[string]map[string]time.Time
 }
 

@@ -47,8 +47,8 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err erro
 	return next, cmp.Or(err, followErr)
 }
 
-// publish writes the object if the object's status differs from the desired status, or if a heartbeat is due. The
-// returned time has the same meaning as that of reconcile.
+// publish writes the object if the object's status differs from the desired status, or if a heartbeat is due. It
+// returns the time after which reconcile must be called again.
 func (p *Publisher) publish(
 	ctx context.Context, object *unstructured.Unstructured, typed nodeqosv1alpha1.NodeQOSResources, state nodecache.State,
 ) (next time.Duration, err error) {

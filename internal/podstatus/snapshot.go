@@ -88,7 +88,7 @@ func (s *snapshot) differs(before *snapshot) []string {
 const maxChanges = 20
 
 // classChanges keeps the class changes of running containers until their pod is reconciled. It compares successive
-// snapshots, because a reconcile sees only the latest snapshot and no changes. classChanges is safe for concurrent use.
+// snapshots, because a reconcile sees only the latest snapshot. classChanges is safe for concurrent use.
 type classChanges struct {
 	mu    sync.Mutex // guards byPod
 	byPod map[podevents.Pod][]podevents.Record

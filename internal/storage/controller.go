@@ -212,7 +212,7 @@ func (c *controller) run(ctx context.Context) {
 	}
 }
 
-// reconcile writes the spec of a node's object if it differs. The shim of the node creates the object.
+// reconcile writes the spec of a node's object if it is out of date. The shim of the node creates the object.
 func (c *controller) reconcile(ctx context.Context, node string) error {
 	object, exists, err := c.nodes.GetStore().GetByKey(node)
 	if err != nil || !exists {

@@ -64,7 +64,7 @@ func (o *objects) specOf(
 	pods []*corev1.Pod, before []nodeqosv1alpha1.ClaimedVolume,
 ) (spec nodeqosv1alpha1.NodeQOSResourcesSpec, problems []problem) {
 	mounts, problems := o.mountsOn(pods)
-	// A container may mount /data and /data/, which are the same path. The first volume of its pod counts.
+	// If a container mounts volumes at /data and /data/, the same path, only the pod's first volume counts.
 	slices.SortStableFunc(mounts, func(a, b mount) int { return compare(a.ClaimedVolume, b.ClaimedVolume) })
 	mounts = slices.CompactFunc(mounts, func(a, b mount) bool { return compare(a.ClaimedVolume, b.ClaimedVolume) == 0 })
 	mounts, omitted := withinLimits(mounts, before)

@@ -140,9 +140,9 @@ func mountOf(host FS, mounts []*mountinfo.Info, dir string) *mountinfo.Info {
 // errNoBlockDevice is the error for a filesystem whose I/O the limits of block devices do not affect.
 var errNoBlockDevice = errors.New("this filesystem has no block device")
 
-// disksOfMount returns the disks with the data of a mounted filesystem. The data of overlay, tmpfs, FUSE and network
-// filesystems is on no block device, or on one that these filesystems do not name. The mounts of these filesystems have
-// the major device number 0.
+// disksOfMount returns the disks with the data of a mounted filesystem. It returns errNoBlockDevice for overlay, tmpfs,
+// FUSE and network filesystems, because their data is on no block device or on an unknown one. The major device number
+// of most of these mounts is 0.
 func disksOfMount(host FS, m *mountinfo.Info) ([]disk, error) {
 	switch {
 	case m.FSType == "btrfs":

@@ -66,8 +66,8 @@ func newSnapshot(opts Options, scope classes.Scope, config *Config) (*snapshot, 
 	return s, errors.Join(resolver.problems...)
 }
 
-// byRuntime reports whether the runtime writes the values of classes to cgroups. In cgroup v2 it does so for
-// containers, but not for pods. If the configuration sets Direct, the plugin writes all values instead.
+// byRuntime reports whether the runtime writes the values of classes to cgroups. Runtimes do so only for containers,
+// and only in cgroup v2. If the configuration sets Direct, the plugin writes all values instead.
 func (s *snapshot) byRuntime(scope classes.Scope) bool {
 	return scope == classes.ContainerScope && s.machine.byRuntime && (s.config == nil || !s.config.direct)
 }

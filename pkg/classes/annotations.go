@@ -28,7 +28,7 @@ const (
 // resource. The value of such an annotation is a class.
 type family struct {
 	resource string
-	// offer is the index of the resource's offer in the catalog. It is -1 if no offer in container scope has the resource.
+	// offer is the index of the resource's offer in the catalog. It is -1 if the resource is not offered in container scope.
 	offer int
 	// cri is the key of a container annotation. Only the kubelet can set this annotation.
 	cri string

@@ -13,7 +13,7 @@ import (
 // name. Class files cannot define this resource.
 const ClaimResource = Domain + "/claim-io"
 
-// claimFile is the name of Claims in errors. It stands for a class file.
+// claimFile takes the place of a file name in errors about Claims.
 const claimFile = "NodeQOSResources"
 
 // Claims has the classes that PersistentVolumeClaims request for volumes of this node.

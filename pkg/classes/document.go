@@ -180,8 +180,8 @@ func (b *builder) fillMapping(f *Field, depth int) {
 	}
 }
 
-// merge handles the YAML merge key "<<" in the mapping f. It adds to f the fields of a mapping, or of a list of
-// mappings. A field that f already has stays. If several mappings in the list have a field, the first one wins.
+// merge handles the YAML merge key "<<" in the mapping f. It adds to f the missing fields from a mapping, or from a
+// list of mappings. If several mappings in the list have a field, the first one wins.
 func (b *builder) merge(f, from *Field, seen map[string]*Field) {
 	sources := []*Field{from}
 	if from.IsList() {

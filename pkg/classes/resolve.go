@@ -111,8 +111,8 @@ func (s *resolver) readPod() error {
 
 	for i := range s.catalog.families {
 		f := &s.catalog.families[i]
-		// The KEP's annotations are meant for every implementation, so an unknown resource in them is an error. A
-		// runtime's annotation for an unknown resource is ignored, because it may be meant for the runtime.
+		// The KEP's annotations are meant for every implementation, so an unknown resource in them is an error. A runtime's
+		// annotation for an unknown resource is ignored, because the runtime itself may use it.
 		if err := s.readFamily(f, &f.kep, buffer[:0]); err != nil {
 			return err
 		}

@@ -89,8 +89,7 @@ func volumeRequests(container Holder) (requests []volumeRequest, err error) {
 	return requests, nil
 }
 
-// resolveVolume returns the class that the pod requests for a volume, and then the class that the volume's claim requests. At most one
-// resource in class files has volume scope.
+// resolveVolume returns the class that the pod requests for a volume, and then the class that the volume's claim requests.
 func (c *Catalog) resolveVolume(volume *Holder) (assignments []Assignment, _ error) {
 	if class := VolumeClass(*volume); class != SystemDefault {
 		requested, err := c.requestedFor(volume, class)
@@ -105,6 +104,7 @@ func (c *Catalog) resolveVolume(volume *Holder) (assignments []Assignment, _ err
 	return assignments, nil
 }
 
+// requestedFor returns the assignment of a class from class files, in which at most one resource has volume scope.
 func (c *Catalog) requestedFor(volume *Holder, class string) (Assignment, error) {
 	a := Assignment{Class: class, Source: SourceContainer, Key: VolumeKeyPrefix + volume.Container}
 	for i := range c.offers {

@@ -50,7 +50,7 @@ func (g *groupCount) grow(series classes.Series, value float64) float64 {
 	return max(0, value-last)
 }
 
-// of returns what is known about a control group. The caller gets it before it reads the kernel, and passes it to add.
+// of returns the record of a control group. Callers get it before they read the counters, and then pass it to add.
 func (c *counts) of(control string) *controlCount {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -206,8 +206,8 @@ func orNoRMID(err error) error {
 	return err
 }
 
-// fill moves the threads of a container to its monitoring group, and repeats this until there is no new thread. The kernel refuses
-// threads of other control groups; they stay there.
+// fill moves the threads of a container to its monitoring group, and repeats this until there is no new thread. Threads
+// of other control groups stay in their groups, because the kernel refuses to move them.
 func (b *Backend) fill(t tree, container classes.Holder, group string) error {
 	tried := map[int]bool{}
 	list := b.newMove(t, container, "").list

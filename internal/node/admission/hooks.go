@@ -145,9 +145,9 @@ func (h *Hooks) monitoring(e state.Entry, enforce func(context.Context) error) f
 	}
 }
 
-// enforce carries out the steps of a hook. It returns when ctx ends, even if the kernel has not answered. The hook
-// then fails, and the container or sandbox ends. A system call that returns later can change only the ended objects,
-// or leave limits of a volume in the pod's cgroup, which Repair removes.
+// enforce carries out the steps of a hook. It returns when ctx ends, even if the kernel has not answered. The hook then
+// fails, and the container or sandbox ends. A system call that returns later does not affect other containers. If it
+// leaves limits of a volume in the pod's cgroup, Repair removes them.
 func (h *Hooks) enforce(ctx context.Context, holder classes.Holder, steps []reconcile.Step) error {
 	if len(steps) == 0 {
 		return nil

@@ -121,8 +121,8 @@ func (r *Reconciler) observe(ctx context.Context, e state.Entry) (observed []obs
 }
 
 // plan returns the steps from the observed classes to the desired classes. For a resource that needs no step, plan
-// records the observed class. If the kernel does not show the class, plan records the last observed class again. It also
-// records what other programs have set.
+// records the observed class. If the kernel does not show the class, plan records the last observed class again. It
+// also records what other programs have set for the holder.
 func (r *Reconciler) plan(e state.Entry, observed []observation) (steps []Step) {
 	for _, o := range observed {
 		r.store.SetForeign(e.ID, o.assigned.Resource, o.Foreign)

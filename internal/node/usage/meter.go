@@ -19,7 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These constants limit how often the meter reads from the kernel, and how long a caller waits for it.
+// These constants limit how often the meter reads from the kernel, and how long a caller waits for a reading.
 const (
 	// minAge is the age from which a sample is too old. Usage then measures again. A measurement of 500 containers takes
 	// about 1000 system calls.
