@@ -96,9 +96,9 @@ type device struct {
 	healthy bool
 }
 
-// plan returns the devices to list: all allocated devices, and free devices up to the capacity. For each assignment that
-// kubelet does not account for, plan makes one free device unhealthy. It takes the highest numbers first. Devices that
-// Allocate has granted come last.
+// plan returns the devices to list: all allocated devices, and free devices up to the capacity. For each assignment
+// that kubelet does not account for, plan makes one free device unhealthy. It begins with the highest device numbers,
+// and ends with the devices that Allocate has granted.
 //
 // Allocated devices stay healthy, because a kubelet that has restarted fails pods whose devices are unhealthy.
 func plan(c class, u usage) []device {

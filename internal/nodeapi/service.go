@@ -76,7 +76,7 @@ func (s *service) ListAssignments(
 }
 
 func (s *service) assignments(namespace, podUID string) *qosv1alpha1.ListAssignmentsResponse {
-	// Synchronized is read before the assignments, so the list is at least as new as this flag.
+	// Read Synchronized before the assignments, so that the list is at least as new as this flag.
 	list := &qosv1alpha1.ListAssignmentsResponse{Synchronized: s.node.Synchronized()}
 	selected := func(ofNamespace, ofPod string) bool {
 		return (namespace == "" || ofNamespace == namespace) && (podUID == "" || ofPod == podUID)

@@ -132,7 +132,7 @@ func (s *session) register(ctx context.Context, conn *watchedConn) error {
 	ctx, cancel := context.WithTimeout(ctx, registrationTime)
 	defer cancel()
 
-	// The stub uses the context of Start until the connection ends. Start therefore gets a context without the timeout.
+	// The stub uses the context of Start until the connection ends, so this context has no timeout.
 	started := make(chan error, 1)
 	go func() { started <- s.stub.Start(context.WithoutCancel(ctx)) }()
 	select {
@@ -165,8 +165,7 @@ func (s *session) interceptRegistration(ctx context.Context, request *ttrpc.Requ
 	return err
 }
 
-// watchedConn closes the channel ended when the connection ends. The channel is needed because the stub does not report the
-// end of the connection while the stub starts.
+// watchedConn closes a channel when the connection ends, because a stub that is starting does not report this end.
 type watchedConn struct {
 	net.Conn
 	once  sync.Once

@@ -77,8 +77,8 @@ func (c *Catalog) ClaimOf(volume Owner) (a Assignment, ok bool) {
 	return a, offer.check(a) == nil
 }
 
-// Volumes returns those volumes of a container that have a requested class. The pod or a claim requests it. If the request of the pod is
-// invalid, Volumes returns the volumes with claims, and the error. Errors are *RequestError.
+// Volumes returns those volumes of a container for which the pod or a claim requests a class. If the request of the pod
+// is invalid, Volumes returns the volumes with claims, and the error. Errors are *RequestError.
 func (c *Catalog) Volumes(container Holder) ([]Holder, error) {
 	volumes, err := Volumes(container)
 	for _, claimed := range c.claims[container.Owner()] {

@@ -82,7 +82,7 @@ type unit struct {
 	old, current, wanted uint64
 	// created is true if the unit belongs to a new group that is not written yet. Such a unit uses nothing of the cell.
 	created bool
-	// apart has the units of other groups whose masks do not overlap this unit's mask, neither before nor after the change.
+	// apart has those units of other groups that share no bit with this unit, either before or after the change.
 	apart []*unit
 }
 

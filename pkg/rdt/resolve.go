@@ -27,7 +27,7 @@ type ConfigError struct {
 	Of, Name string
 	// Problem describes the error and its remedy.
 	Problem string
-	// Err is the sentinel that errors.Is finds in this error, e.g. ErrBandwidthUnit, or nil.
+	// Err is the wrapped error, e.g. ErrBandwidthUnit. It may be nil.
 	Err error
 }
 

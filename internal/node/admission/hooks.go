@@ -90,7 +90,7 @@ func (h *Hooks) Stop(id string) {
 
 // StopPod frees the slots of a pod sandbox that has stopped or is removed, and of its containers. It may be called
 // several times for the same ID, and for unknown IDs. Like Stop, it first reads what the pod has used. Unlike Stop, it
-// does not end the monitoring of containers: the reconciler does, if the runtime has not reported their end.
+// does not end the monitoring of containers. The reconciler does so for containers whose end the runtime did not report.
 func (h *Hooks) StopPod(sandboxID string) {
 	h.meter.Last(sandboxID)
 	h.store.ReleasePod(sandboxID)
@@ -128,8 +128,8 @@ func (h *Hooks) enforcement(entries ...state.Entry) func(context.Context) error 
 	}
 }
 
-// monitoring returns a function that calls enforce, unless enforce is nil, and then begins to monitor the container.
-// If the container is not to be monitored, monitoring returns enforce itself.
+// monitoring returns a function that calls enforce and then begins to monitor the container. The parameter enforce may
+// be nil. If the container is not to be monitored, monitoring returns enforce itself.
 func (h *Hooks) monitoring(e state.Entry, enforce func(context.Context) error) func(context.Context) error {
 	if !reconcile.Monitored(h.store, e) {
 		return enforce

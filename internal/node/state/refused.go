@@ -33,8 +33,8 @@ var (
 // Refusals counts refusals by reason since the process started.
 type Refusals map[string]uint64
 
-// Refused is a container or pod whose request for classes was refused. Either it was not created or started, or it was
-// created while the plugin was away and runs without the classes that it requests.
+// Refused is a container or pod whose request for classes was refused. Its creation or start failed, or it was created
+// while the plugin was away and runs without the classes that it requests.
 type Refused struct {
 	Owner                 classes.Owner
 	PodNamespace, PodName string

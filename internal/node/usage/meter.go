@@ -105,8 +105,8 @@ func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 	return m.sample, nil
 }
 
-// Started records that a container's usage counts from 0 for its class. The caller must call it before the container's first
-// instruction. Without this record, the usage counts from the first reading, because the container's earlier classes are unknown.
+// Started records that a container's usage starts at 0 for its classes. It must be called before the container's first
+// instruction. Without this record, the usage counts from the first reading, because earlier classes are unknown.
 func (m *Meter) Started(e state.Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
