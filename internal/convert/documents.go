@@ -38,7 +38,7 @@ type document struct {
 	lists   map[*yaml.Node]*yaml.Node
 	handled map[*yaml.Node]bool
 
-	// edits has functions that change root. added has new documents, which are written after this one.
+	// edits has functions that change root. The field added has new documents, which are written after this document.
 	edits []func()
 	added []*yaml.Node
 }

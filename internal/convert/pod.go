@@ -16,8 +16,8 @@ type pod struct {
 	*document
 	place
 	spec *yaml.Node
-	// owner is the mapping that has the pod spec as a field, and key is the key of this field. owner may also have
-	// metadata. owner and key are nil if the pod spec is not a field of a mapping.
+	// If the pod spec is a field of a mapping, owner is this mapping, and key is the key of the field. Otherwise both
+	// are nil. The mapping may also have metadata.
 	owner, key       *yaml.Node
 	annotations, qos entry
 	requests         []request

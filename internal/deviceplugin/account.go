@@ -18,7 +18,7 @@ type usage struct {
 	// from the assignments and the cached devices.
 	accounted int
 	// granted has the devices that Allocate has granted, but that kubelet has not reported yet. The latest grant is
-	// first. unreported is how many of the granted devices kubelet may have allocated, e.g. to init containers.
+	// first. The field unreported counts the granted devices that kubelet may have allocated, e.g. to init containers.
 	granted    []string
 	unreported int
 	// unaccounted is the number of owners that have a class with a capacity but have no device of that class.

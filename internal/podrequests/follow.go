@@ -245,7 +245,7 @@ func temporary(err error) bool {
 	return true
 }
 
-// unreachable reports whether the plugin or the container could not be reached. The request may still be valid then.
+// unreachable reports whether the plugin or the container could not be reached. Such an error does not mean that the request is invalid.
 func unreachable(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.NotFound:

@@ -58,8 +58,8 @@ type mount struct {
 	class *nodeqosv1alpha1.VolumeClass
 }
 
-// specOf returns the spec of a node with these pods, in a stable order, and the problems of their claims. If the node has more volumes
-// than the spec may have, those in before stay.
+// specOf returns the spec of a node with these pods, in a stable order, and the problems of their claims. If the node
+// has more volumes than the spec may have, the volumes in before take precedence.
 func (o *objects) specOf(
 	pods []*corev1.Pod, before []nodeqosv1alpha1.ClaimedVolume,
 ) (spec nodeqosv1alpha1.NodeQOSResourcesSpec, problems []problem) {

@@ -19,7 +19,7 @@ type resolver struct {
 	matches map[string]match
 	// weighs is true if any class has a weight.
 	weighs bool
-	// These are sentences for the messages of conditions. missing is about device patterns that match nothing.
+	// These fields have sentences for the messages of conditions. The sentences in missing are about device patterns that match nothing.
 	partitions, ignored, missing []string
 	problems                     []error
 }

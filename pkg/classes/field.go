@@ -16,9 +16,9 @@ import (
 // Field is a value in a class file, with its place in the file. A Kind reads its section of the file with the methods of
 // Field.
 //
-// If the value has another type than a method reads, the method reports this and returns nothing, and the caller
-// continues. A file's problems are therefore reported all at once. A nil Field is a field that is missing in the file;
-// its methods report nothing.
+// If the value does not have the type that a method reads, the method reports a problem and returns nothing. The caller
+// then continues, so that all problems of a file are reported at once. A nil Field is a field that is missing in the
+// file. Its methods report nothing.
 type Field struct {
 	// Name is the key in a mapping. It is empty for an element of a list.
 	Name string
