@@ -101,8 +101,8 @@ func addFields(m *yaml.Node, added ...field) {
 	}
 }
 
-// replaceField replaces the field e by a mapping with this name and the added fields. If m already has such a mapping,
-// replaceField adds the fields to that mapping and removes e. It keeps lost, the comments of removed fields.
+// replaceField replaces the field e by a field with this name, whose value is a mapping with the added fields. If m already has
+// a field with this name, replaceField adds the fields there and removes e. It keeps the comments in the parameter lost.
 func replaceField(m *yaml.Node, e entry, name string, added []field, lost string) {
 	if key, _ := find(m, name); key != nil || e.key == nil {
 		addFields(childMapping(m, name), added...)

@@ -158,8 +158,8 @@ func (q *quota) addLimit(resource, class string, capacity int64, found comments)
 	q.lost = ""
 }
 
-// checkHard compares the new limits with the limits in spec.hard. If spec.hard already has a limit, checkHard drops the
-// new one, and reports a problem if the two differ. It also warns about limits that Kubernetes never enforces.
+// checkHard compares the new limits with the limits in spec.hard. If spec.hard already limits the same resource, checkHard drops the
+// new limit, and reports a problem if the two limits differ. It also warns about limits that Kubernetes never enforces.
 func (q *quota) checkHard() {
 	q.add = slices.DeleteFunc(q.add, func(f field) bool {
 		key, value := find(q.hard.value, f.key)

@@ -105,8 +105,8 @@ func (o *objects) mountsOn(pods []*corev1.Pod) (mounts []mount, problems []probl
 	return mounts, problems
 }
 
-// withinLimits returns the mounts that the object can have: first those in before, then the others. The other results are the problems of
-// the claims whose mounts are left out.
+// withinLimits returns the mounts that the object can have, and a problem for each mount that is left out. The mounts
+// in before take precedence.
 func withinLimits(mounts []mount, before []nodeqosv1alpha1.ClaimedVolume) (kept []mount, problems []problem) {
 	present := map[classes.Owner]bool{}
 	for _, v := range before {

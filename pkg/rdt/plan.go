@@ -141,7 +141,7 @@ func (c *cell) shrink() {
 }
 
 // move sets each unit to its wanted value as soon as no other group uses the wanted bits. If units block each other,
-// move gives them smaller masks in between. As the last resort, it sets a wanted value that overlaps another unit.
+// move first gives them smaller masks. As the last resort, it sets a wanted value that overlaps another unit.
 func (c *cell) move() {
 	for {
 		pending := slices.DeleteFunc(slices.Clone(c.units), func(u *unit) bool { return u.current == u.wanted && !u.created })

@@ -18,8 +18,8 @@ import (
 // proportion is a requested share of a cache, independent of the CPU. It is a mask or a range in per cent.
 type proportion struct {
 	text string
-	// mask is the requested mask, or 0 if the share is the range from low to high per cent. For a partition, bit 0 of mask is
-	// bit 0 of the cache. For a class, bit 0 of mask is the lowest bit of the partition's mask.
+	// mask is the requested mask. It is 0 if the share is the range from low to high per cent. For a partition, bit 0
+	// of mask is bit 0 of the cache. For a class, bit 0 of mask is the lowest bit of the partition's mask.
 	mask      uint64
 	low, high uint64
 	// ranged reports whether the text had both ends of the range.
