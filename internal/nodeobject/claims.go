@@ -32,8 +32,8 @@ type followed struct {
 	invalid string
 }
 
-// follow sends the spec to the plugin if the plugin does not follow it yet. A new object has no spec until qos-storage has written one, so
-// it does not remove the limits.
+// follow sends the spec to the plugin if the plugin does not follow it yet. It ignores a new object whose spec
+// qos-storage has not written yet, so the plugin keeps its limits.
 func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) error {
 	wanted := followed{string(object.UID), object.Generation, state.Status.GetPlugin().GetStartedAt().AsTime(), p.claims.invalid}
 	if p.setClaims == nil || !object.Spec.Written || !state.Ready() || wanted == p.claims {

@@ -98,7 +98,7 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 	return c, nil
 }
 
-// canMount reports whether err means that resctrl is not mounted, and the backend may mount it.
+// canMount reports whether the backend may mount resctrl and err means that resctrl is not mounted.
 func (b *Backend) canMount(err error) bool { return b.mount && isUnavailable(err, NotMounted) }
 
 // prepare resolves the configuration and checks it against the machine. reclaim has the names of the groups that must

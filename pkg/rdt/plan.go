@@ -38,8 +38,8 @@ type Op struct {
 //   - a group has at most the larger of its old and its new bandwidth,
 //   - two groups share cache bits only if they share some before or after the change.
 //
-// There are two exceptions. A new group has the kernel's defaults until its first write, but it has no tasks yet. Groups
-// that swap masks too small to be divided share bits until the last of them has moved.
+// There are two exceptions. A new group has the kernel's defaults until its first write, but it has no tasks yet. If
+// groups swap masks that are too small to be divided, the groups share bits until each of them has its new mask.
 func Plan(current, wanted map[string]Schemata, info Info) []Op {
 	var ops []Op
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
