@@ -18,7 +18,7 @@ import (
 type assignment struct {
 	class  string
 	source classes.Source
-	// device is where the limits of a volume are in force, and since is the time since which they are in force.
+	// device has the numbers of the devices that have a volume's limits. since is when these limits were put in force.
 	device string
 	since  *metav1.Time
 	// evicted is the reason why the pod is to be evicted. It is empty if the pod is not to be evicted.

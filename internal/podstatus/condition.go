@@ -32,8 +32,8 @@ type observed struct {
 	// refusals has a record for each container or pod that was not created. refusedChanges has a record for each
 	// refused change of a running container or pod. The field Series of a record is the reason.
 	refusals, refusedChanges []podevents.Record
-	// last has the latest assignments for each container name. It still has the assignments of a container that has
-	// ended and has not restarted yet.
+	// last maps the name of each container to its latest assignments, even if the container has ended and has not
+	// restarted yet.
 	last map[string]*qosv1alpha1.ContainerAssignments
 }
 

@@ -231,7 +231,8 @@ func (b *Backend) fill(t tree, container classes.Holder, group string) error {
 	return nil // the threads that this container creates all the time have parents in the group
 }
 
-// unmonitor removes the monitoring group of a container. The kernel moves its threads to the control group. The caller holds counting.
+// unmonitor removes the monitoring group of a container. The kernel then moves the container's threads to the control
+// group. The caller holds the lock counting.
 func (b *Backend) unmonitor(id string) {
 	control, exists := b.monitors.of(id)
 	if m := b.live.Load().machine; exists && m != nil {
