@@ -79,7 +79,7 @@ func childMapping(m *yaml.Node, name string) *yaml.Node {
 	}
 
 	if len(value.Content) == 0 {
-		// An empty mapping is written as {}. With fields it becomes a block, so a comment after {} moves to the key.
+		// A comment after {} moves to the key, because the empty mapping becomes a block when fields are added.
 		key.LineComment = strings.TrimSpace(key.LineComment + " " + value.LineComment)
 		*value = *newMapping()
 	}

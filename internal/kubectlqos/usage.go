@@ -21,7 +21,7 @@ import (
 // usageAtOnce is the number of nodes that are asked at the same time.
 const usageAtOnce = 20
 
-// errNoNode is the error if no node answers. The notes have the reasons.
+// errNoNode is the error if no node answers.
 var errNoNode = errors.New("no node has answered; the notes above have the reasons")
 
 type usageCommand struct {

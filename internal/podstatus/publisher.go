@@ -70,8 +70,8 @@ type Publisher struct {
 	client   kubernetes.Interface
 	options  Options
 	informer cache.SharedIndexInformer
-	// latest has the pods of the informer. If the response to a write has a newer version of a pod, latest has that
-	// version.
+	// latest has the pods of the informer. If the response to a write has a newer version of a pod, this version takes
+	// precedence.
 	latest   cache.MutationCache
 	queue    workqueue.TypedDelayingInterface[string] // namespace/name
 	breaker  *kubeapi.Breaker

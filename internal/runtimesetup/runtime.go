@@ -30,7 +30,7 @@ type runtime struct {
 	name, version string
 	// ignoreRDT and ignoreBlockIO are flags of containerd. They are nil if the runtime does not report them.
 	ignoreRDT, ignoreBlockIO *bool
-	// own has the settings rdt_config_file and blockio_config_file of CRI-O. It is nil if the runtime does not report them.
+	// own has CRI-O's settings rdt_config_file and blockio_config_file by name. It is nil if the runtime does not report them.
 	own map[string]string
 	// oci is the program of the default OCI runtime, a path or a name. It is empty if the runtime does not report it.
 	oci string

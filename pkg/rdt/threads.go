@@ -16,8 +16,8 @@ import (
 var ErrUnsettled = errors.New("new threads kept appearing outside the group")
 
 const (
-	// maxPasses is the maximum number of passes over the threads of a container. A new thread starts in the group of its
-	// parent, so few passes are enough once the parents were moved, unless a container keeps forking.
+	// maxPasses is the maximum number of passes over the threads of a container. Few passes are enough unless a
+	// container keeps forking, because a new thread starts in the group of its parent.
 	maxPasses = 50
 	// repairPasses is the maximum number of passes in one call of MoveThreads. The next call moves the remaining threads.
 	repairPasses = 3

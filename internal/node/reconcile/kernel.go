@@ -28,8 +28,8 @@ const (
 	updateTime = 20 * time.Second
 )
 
-// Await runs do and returns its answer, or an error if ctx ends first. A system call that is blocked in the kernel cannot be interrupted. After
-// an error, the function do therefore continues in its own thread, and Await refuses the same call until do has returned.
+// Await runs do and returns its answer, or an error if ctx ends first. A system call that is blocked in the kernel cannot be
+// interrupted. If ctx ends first, do therefore continues in its own thread, and Await refuses the same call until do has returned.
 func Await[T any](ctx context.Context, store *state.Store, call state.Call, what string, do func() (T, error)) (answer T, err error) {
 	if err := store.MayCall(call); err != nil {
 		return answer, err

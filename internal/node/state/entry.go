@@ -91,8 +91,8 @@ func (s *Store) Get(id string) (Entry, bool) {
 	return s.entry(h), ok
 }
 
-// Started returns the IDs of all running holders, in a stable order. It leaves out a holder while a hook enforces the
-// classes of that holder.
+// Started returns the IDs of all running holders, in a stable order. It leaves out holders whose classes a hook is
+// enforcing.
 func (s *Store) Started() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

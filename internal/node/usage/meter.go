@@ -43,8 +43,8 @@ type Meter struct {
 	sample   Sample
 
 	mu sync.Mutex // guards the fields below
-	// base has the last reading of each class and holder. The usage of a holder counts from its first reading, or from 0 if
-	// Started has recorded an empty reading.
+	// base maps each class and holder to its last reading. The usage of a holder counts from its first reading, or from
+	// 0 if Started has recorded an empty reading.
 	base map[key]classes.Reading
 	// totals has the usage of each class since the process started.
 	totals map[class]classes.Reading
