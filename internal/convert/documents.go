@@ -33,8 +33,8 @@ type document struct {
 	// nodes is the number of nodes in root after the aliases are expanded.
 	nodes int
 	json  bool
-	// lists maps each element of a list to the list. handled has the keys of the KEP's fields that need no error any
-	// more, because they were read or reported.
+	// lists maps each element of a list to the list. handled has the keys of those KEP fields that were read or reported,
+	// and need no further error.
 	lists   map[*yaml.Node]*yaml.Node
 	handled map[*yaml.Node]bool
 

@@ -180,8 +180,8 @@ func (c *cluster) completePairs(cmd *cobra.Command, args []string, begun string)
 	}), noFiles | cobra.ShellCompDirectiveNoSpace
 }
 
-// pairWords completes the last pair of the argument begun. It offers the mutable resources of the node and their
-// classes, except resources that already have a pair. It includes resources of pod scope only if ofPod is true.
+// pairWords completes the last RESOURCE=CLASS pair of an argument. It offers the mutable resources of the node and
+// their classes, except resources that already have a pair. It includes resources of pod scope only if ofPod is true.
 func pairWords(node *nodeqosv1alpha1.NodeQOSResources, ofPod bool, before, begun string) (words []string) {
 	at := strings.LastIndex(begun, ",") + 1
 	done, last := begun[:at], begun[at:]

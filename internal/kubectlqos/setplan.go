@@ -214,8 +214,8 @@ func (v *podView) checkOffers(c change, container string) error {
 	return nil
 }
 
-// targets returns the running containers whose class will change. A change of the pod's request affects only containers
-// that have no request of their own.
+// targets returns the running containers whose class will change. A change of the pod's request does not affect
+// containers with their own request.
 func (v *podView) targets(p *settingPlan, container string, c change) ([]target, error) {
 	after := *v.pod
 	after.Annotations = maps.Clone(v.pod.Annotations)

@@ -40,7 +40,7 @@ type outcome struct {
 	done bool
 	// refused is the reason why the node refuses the change.
 	refused string
-	// stale means that the node may have refused an earlier change, and not this one.
+	// stale is true if the refusal may be that of an earlier change.
 	stale bool
 }
 

@@ -113,7 +113,7 @@ func (o *usageCommand) run(ctx context.Context) error {
 	}
 }
 
-// ask returns the usage of the nodes that answer, and notes why the others do not.
+// ask returns the usage of the nodes that answer, and prints a note for each node that does not answer.
 func (o *usageCommand) ask(ctx context.Context, api *clients) (nodesUsage, error) {
 	pods, err := api.pluginPods(ctx, o.pluginNamespace, o.node)
 	if err != nil {

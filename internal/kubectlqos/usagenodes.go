@@ -52,7 +52,7 @@ type nodeUsage struct {
 // nodesUsage has the answers of the nodes by their names.
 type nodesUsage map[string]nodeUsage
 
-// pluginPods returns the plugin's pods that have a node, or those of one node, in the order of the nodes.
+// pluginPods returns the plugin's pods on a node, or on all nodes if the parameter node is empty, sorted by node.
 func (c *clients) pluginPods(ctx context.Context, namespace, node string) ([]corev1.Pod, error) {
 	list, err := c.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: pluginSelector})
 	if err != nil {

@@ -61,7 +61,7 @@ func ociRuntime(ctx context.Context, o Options, r runtime) Finding {
 	return f.finding(r.oci, question)
 }
 
-// finding returns what the features document and the version in it show about the OCI runtime.
+// finding evaluates the features document of an OCI runtime, including the runtime's version.
 func (f features) finding(program, question string) Finding {
 	name, since := "runc", "1.2.0"
 	text, ok := f.Annotations["org.opencontainers.runc.version"].(string)

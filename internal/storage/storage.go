@@ -26,7 +26,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/metrics"
 )
 
-// These are the times of the leader election, as those of the Kubernetes controllers.
+// These are the times of the leader election. The Kubernetes controllers use the same times.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second

@@ -93,8 +93,8 @@ func (v values) remaining(state values) values {
 	})
 }
 
-// undo returns the change that reverts v. state is the state before v was applied. If v changes a default weight, the
-// result also has the device weights of that file, because bfq resets them when the default weight changes.
+// undo returns the change that reverts v. state is the state before v was applied. If v changes the default weight in a
+// file, the result also has the file's device weights, because bfq resets them when the default weight changes.
 func (v values) undo(state values) values {
 	cleared := v.only(func(s setting) bool { return !s.isDefaultWeight() })
 	for s := range cleared {

@@ -135,8 +135,8 @@ func (c *counts) add(control string, group *controlCount, shown classes.Reading,
 	return used
 }
 
-// addPart records a reading of a monitoring group. If a counter has decreased, the kernel may have reset all counters of the cache, e.g.
-// because an administrator has changed what they count (mbm_total_bytes_config).
+// addPart records a reading of a monitoring group. If a counter has decreased, addPart forgets the control group's own
+// last values, because the kernel may have reset all counters of the cache, e.g. after a write to mbm_total_bytes_config.
 func (g *controlCount) addPart(name string, reading classes.Reading) {
 	part := g.parts[name]
 	if part == nil {

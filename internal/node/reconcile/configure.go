@@ -108,8 +108,8 @@ func (r *Reconciler) SetClaims(ctx context.Context, claims classes.Claims) error
 	return nil
 }
 
-// apply makes class files live, together with the classes of claims. The function goLive records that in the store. Without class files,
-// apply does nothing.
+// apply makes class files live, together with the classes of claims. The function goLive records the change in the
+// store. Without class files, apply does nothing.
 func (r *Reconciler) apply(ctx context.Context, files classes.FileSet, goLive func(classes.FileSet, map[string]state.Resource) []string) error {
 	if files.Config == nil {
 		return nil

@@ -78,7 +78,7 @@ func briefly(ctx context.Context, store *state.Store, call state.Call, do func(c
 	}
 }
 
-// mayExist reports whether a container may exist. Before the runtime has reported its containers, each may.
+// mayExist reports whether a container may exist. It returns true until the runtime has reported its containers.
 func mayExist(store *state.Store, id string) bool {
 	_, known := store.Get(id)
 	return known || !store.EverSynchronized()

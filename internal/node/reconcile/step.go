@@ -18,7 +18,7 @@ type Step struct{ Resource, From, To string }
 
 func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", s.To, s.Resource, err) }
 
-// Enforcement returns the steps that enforce all assigned classes of a new holder, those of claims apart.
+// Enforcement returns the steps that enforce the classes of a new holder. The steps for classes of claims are separate.
 func Enforcement(e state.Entry) (steps, ofClaims []Step) {
 	for _, a := range e.Assignments {
 		// The class is enforced again, because its values may have changed since the runtime created the container.

@@ -26,7 +26,7 @@ const (
 	minAge = time.Second
 	// sampleTime is the time after which a sample begins no more readings. readTime limits the reading of one class or
 	// container: for each cache, resctrl waits for one of the cache's CPUs, which takes long on a busy node. The sum of
-	// both times is shorter than a scrape may take.
+	// sampleTime and readTime is shorter than the timeout of a scrape.
 	sampleTime = 2500 * time.Millisecond
 	readTime   = 2 * time.Second
 	// lastTime limits the last reading of a container's usage, because the runtime waits for it.
