@@ -40,12 +40,13 @@ func (l *listing) accept() {
 	l.accepted = true
 }
 
-// failure returns why the runtime disconnected the plugin before the synchronization was complete, or nil if it was complete. The
-// runtime sends the list of its pods and containers in parts. It waits for the plugin to process all parts, for the given time.
+// failure returns why the runtime disconnected the plugin before the synchronization was complete, or nil if it was
+// complete. The runtime sends the list of its pods and containers in parts. It disconnects a plugin that has not
+// processed all parts within the timeout.
 //
-// The runtime does not report its reason, so failure infers it; the runtime may also have stopped. If the plugin has the complete list,
-// or if the time has passed since the first part, the plugin was too slow. Otherwise the next part was too large: a part has at
-// least 8 pods and containers, and must fit into 4 MiB.
+// The runtime does not report its reason, so failure infers it. If the plugin has the complete list, or if the timeout
+// has passed since the first part, the plugin was too slow. Otherwise the next part was too large: a part has at least
+// 8 pods and containers, and must fit into 4 MiB. In either case, the runtime may also have stopped.
 func (l *listing) failure(timeout time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -146,8 +146,8 @@ const (
 	blockIOAnnotations = "blockio.resources.beta.kubernetes.io"
 )
 
-// ownAnnotations reports whether the runtime leaves its annotations for RDT and block I/O to the plugin. Otherwise
-// the runtime itself refuses pods that have these annotations.
+// ownAnnotations reports whether the runtime refuses pods with its annotations for RDT and block I/O, or leaves these
+// annotations to the plugin.
 func ownAnnotations(r runtime) []Finding {
 	switch r.family() {
 	case containerd:

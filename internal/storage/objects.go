@@ -28,7 +28,7 @@ const DefaultClassAnnotation = classes.Domain + "/default-volume-attributes-clas
 const LocalDriver = "kubernetes.io/no-provisioner"
 
 const (
-	// maxVolumes is the maximum number of volumes of a node, as the CRD has it.
+	// maxVolumes is the CRD's maximum number of volumes of a node.
 	maxVolumes = 1000
 	// maxPath is the maximum length of a path, in bytes. It keeps the object small: a path is in the spec, in the status, and in their
 	// managed fields.

@@ -99,8 +99,8 @@ func (p *pods) limitsOfOthers(f *finder, target classes.Holder, resource string,
 	return limits
 }
 
-// tighten lowers the limits in change to those that other holders, and other resources of the target, need in the pod's
-// cgroup, and returns the result. state has the present limits of the cgroup.
+// tighten returns change, with lower limits where other holders, or other resources of the target, need lower limits in
+// the pod's cgroup. state has the present limits of the cgroup.
 func (p *pods) tighten(f *finder, target classes.Holder, resource string, change, state values) values {
 	others := p.limitsOfOthers(f, target, resource, state)
 	return change.lowest(others.only(change.has))

@@ -61,7 +61,7 @@ type allocation struct {
 
 // setting is a value for some cache IDs.
 type setting[T any] struct {
-	// ids is nil if the setting applies to all cache IDs that have no setting of their own.
+	// ids is nil if the setting applies to all cache IDs without a separate setting.
 	ids   spans
 	value T
 }

@@ -19,7 +19,7 @@ type counts struct {
 	controls map[string]*controlCount
 }
 
-// controlCount has what is known about the counters of a control group and its monitoring groups.
+// controlCount has the totals and the last values of the counters of a control group and its monitoring groups.
 type controlCount struct {
 	// total has what the group has used since its first reading.
 	total classes.Reading

@@ -65,8 +65,8 @@ func (m *monitors) exists(id string) bool {
 	return exists
 }
 
-// differs reports whether the monitoring of a container must change. A selected container needs a monitoring group in
-// the control group that the parameter to names. A container that is not selected needs no monitoring group.
+// differs reports whether the monitoring of a container must change. The parameter to is the container's control group.
+// A selected container needs a monitoring group in this group. Other containers need no monitoring group.
 func (m *monitors) differs(id string, selected bool, to string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

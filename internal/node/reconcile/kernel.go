@@ -21,7 +21,7 @@ const (
 	// changeTime limits each call into the kernel that observeTime does not limit. It is long enough for a node with
 	// little free CPU time.
 	changeTime = 10 * time.Second
-	// roundTime limits a call to the runtime in a round that repairs all containers, because the next round makes the call again.
+	// roundTime limits a call to the runtime in a round that repairs all containers. The next round repeats the call.
 	roundTime = 5 * time.Second
 	// updateTime limits a call to the runtime for a change that a client has requested. The runtime answers only after it has finished the
 	// creation of other containers, which takes seconds on a slow node. Clients wait at least 10 s longer, because the kernel must answer too.

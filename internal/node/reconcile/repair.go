@@ -90,8 +90,8 @@ func unavailableFor(err error) *classes.Unavailable {
 }
 
 // MoveThreads moves the threads of containers whose class was changed after their creation. The runtime starts later
-// processes of such a container, e.g. for "kubectl exec", in the class that the container was created in. So MoveThreads
-// must be called again and again.
+// processes of such a container, e.g. for "kubectl exec", in the class that the container was created in, so
+// MoveThreads must be called periodically.
 func (r *Reconciler) MoveThreads(ctx context.Context) {
 	if r.acquire(ctx) != nil {
 		return

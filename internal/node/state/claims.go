@@ -34,8 +34,8 @@ func (s *Store) setCatalog(offers []classes.Offer) {
 	}
 }
 
-// followClaim gives a volume the class that its claim requests. It releases a volume for which nothing requests a class any more. The
-// caller holds mu.
+// followClaim gives a volume the class that its claim requests. It releases a volume that has no requested class any
+// more. The caller holds mu.
 func (s *Store) followClaim(before classes.Holding) {
 	after := before
 	after.Assignments = slices.DeleteFunc(slices.Clone(before.Assignments), func(a classes.Assignment) bool { return a.Source == classes.SourceClaim })

@@ -86,8 +86,8 @@ func New(store *state.Store, now func() time.Time) *Meter {
 	}
 }
 
-// Usage returns the usage of all classes, containers and pods. It returns the last sample if that is younger than a
-// second, and measures otherwise. The sample lacks values for which the kernel does not answer in time.
+// Usage returns the usage of all classes, containers and pods. It measures only if the last sample is older than
+// minAge. The sample lacks values for which the kernel does not answer in time.
 func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 	waiting, cancel := context.WithTimeout(ctx, sampleTime+readTime)
 	defer cancel()

@@ -69,8 +69,8 @@ func namesOf(resource state.ResourceStatus) []string {
 	return slices.Compact(names)
 }
 
-// measureClasses measures each class of a resource, and the monitored containers in it. The keys of containers are
-// container IDs. A class has only the series that the kernel shows now.
+// measureClasses measures each class of a resource, and the monitored containers in it. It returns the readings of
+// containers by container ID. A class has only the series that the kernel shows now.
 func (m *Meter) measureClasses(
 	ctx context.Context, meter classes.ClassMeter, resource state.ResourceStatus,
 ) (all []Class, containers map[string]classes.Reading) {
