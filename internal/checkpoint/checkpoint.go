@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint stores, in one file, the classes that running containers and pods got by updates. The plugin reads
-// the file when it restarts, because neither the runtime nor the kernel reports these updates.
+// Package checkpoint stores, in one file, the classes that running containers and pods got by updates, and the claims of
+// volumes. The plugin reads the file when it restarts, because neither the runtime nor the kernel reports either.
 package checkpoint
 
 import (
@@ -18,22 +18,25 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// maxSize limits the size of the file that is read. A file for 500 containers has about 100 KiB.
+// maxSize limits the size of the file that is read. A file for 500 containers has about 100 KiB. 1000 claims add up to 600 KiB.
 const maxSize = 16 << 20
 
-// Changes stores the classes that updates have assigned to containers and pods, by their IDs in the runtime. The IDs
+// Changes stores the classes that updates have assigned to containers and pods, by their IDs in the runtime. It also
+// stores the claims of the node's volumes. The IDs
 // and the state of the kernel do not survive a reboot, so a checkpoint file is valid only for one boot of the machine.
 type Changes struct {
 	path, bootID string
 
-	writing sync.Mutex // serializes Set; it is locked before mu
-	mu      sync.Mutex // guards byID; no caller holds it during I/O, because hooks wait for it
+	writing sync.Mutex // serializes Set and SetClaims; it is locked before mu
+	mu      sync.Mutex // guards the fields below; no caller holds it during I/O, because hooks wait for it
 	byID    map[string][]classes.Assignment
+	claims  classes.Claims
 }
 
 type content struct {
 	BootID  string                          `json:"bootID"`
 	Changes map[string][]classes.Assignment `json:"changes"`
+	Claims  classes.Claims                  `json:"claims"`
 }
 
 // Open reads the checkpoint. If the file is missing, damaged, or from another boot, Open returns an empty checkpoint.
@@ -48,8 +51,11 @@ func Open(path, bootID string, log *slog.Logger) *Changes {
 			"path", path, "error", err)
 	case saved.BootID != bootID:
 		log.Info("the checkpoint of changed classes was written before the last boot, so it is ignored", "path", path)
-	case saved.Changes != nil:
-		c.byID = saved.Changes
+	default:
+		c.claims = saved.Claims
+		if saved.Changes != nil {
+			c.byID = saved.Changes
+		}
 	}
 	return c
 }
@@ -93,7 +99,39 @@ func (c *Changes) Set(id string, changed []classes.Assignment) error {
 	return nil
 }
 
-func (c *Changes) replace(id string, changed []classes.Assignment) (before []classes.Assignment, all map[string][]classes.Assignment) {
+// Claims returns the claims of the node's volumes.
+func (c *Changes) Claims() classes.Claims {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.claims
+}
+
+// SetClaims replaces the claims of the node's volumes, and writes the file. If writing fails, the file keeps the former claims until the
+// next write.
+func (c *Changes) SetClaims(claims classes.Claims) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+
+	if err := c.write(c.replaceClaims(claims)); err != nil {
+		return fmt.Errorf("write the checkpoint of claims: %w", err)
+	}
+	return nil
+}
+
+func (c *Changes) replaceClaims(claims classes.Claims) (all content) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	c.claims = claims
+	return c.content()
+}
+
+// content returns what the file must have. The caller holds mu.
+func (c *Changes) content() content {
+	return content{BootID: c.bootID, Changes: maps.Clone(c.byID), Claims: c.claims}
+}
+
+func (c *Changes) replace(id string, changed []classes.Assignment) (before []classes.Assignment, all content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -103,7 +141,7 @@ func (c *Changes) replace(id string, changed []classes.Assignment) (before []cla
 	} else {
 		delete(c.byID, id)
 	}
-	return before, maps.Clone(c.byID)
+	return before, c.content()
 }
 
 // Forget removes an ID from memory. The file keeps the ID until the next Set. If the plugin restarts before that, Open reads
@@ -125,8 +163,8 @@ func (c *Changes) Keep(live func(id string) bool) {
 
 // write replaces the file atomically. It does not need fsync: after a crash of the machine, Open ignores the file,
 // because the boot ID has changed.
-func (c *Changes) write(changes map[string][]classes.Assignment) error {
-	data, err := json.Marshal(content{BootID: c.bootID, Changes: changes})
+func (c *Changes) write(all content) error {
+	data, err := json.Marshal(all)
 	if err != nil {
 		return err
 	}

@@ -61,6 +61,27 @@ func TestWhatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
+func TestClaimsSurviveTheProcess(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "changes.json")
+	want := classes.Claims{
+		Limits: map[string]map[string]uint64{"gold": {"maxReadBps": 1 << 60}},
+		Volumes: []classes.ClaimedVolume{
+			{Owner: classes.Owner{PodUID: "u", Container: "main", Volume: "/data"}, Claim: "db/data-0", Class: "gold"},
+		},
+	}
+	c := open(path, "boot")
+	if err := c.SetClaims(want); err != nil {
+		t.Fatal(err)
+	}
+	set(t, open(path, "boot"), "c1", gold)
+	if diff := cmp.Diff(want, open(path, "boot").Claims()); diff != "" {
+		t.Errorf("claims (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(classes.Claims{}, open(path, "another boot").Claims()); diff != "" {
+		t.Errorf("claims after a reboot (-want +got):\n%s", diff)
+	}
+}
+
 func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
 	whole := `{"bootID":"boot","changes":{"c1":[{"Resource":"k8s.io/rdt","Class":"gold"}]}}`
 	cases := map[string]string{

@@ -23,8 +23,8 @@ const claimsTimeout = 20 * time.Second
 
 // followed is the spec that the plugin follows.
 type followed struct {
-	// uid and generation identify the spec of an object. started is the start time of the plugin, which forgets the claims
-	// when it ends.
+	// uid and generation identify the spec of an object. started is the start time of the plugin, which may have
+	// former claims after a restart.
 	uid        string
 	generation int64
 	started    time.Time

@@ -239,3 +239,29 @@ func TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain(t *testing.T) {
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, id, "")
 }
+
+// TestClaimsSurviveARestartOfThePlugin starts a new process of the plugin, which gets no claims before the container starts.
+func TestClaimsSurviveARestartOfThePlugin(t *testing.T) {
+	r := newVolumeRig(t)
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: append(claim("gold"), claimOf("b")...)})
+	running := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
+	r.wantPodLimits(t, running, silverFirst)
+
+	r.startNewWith(t, volumeFiles)
+	r.node.Repair(t.Context())
+	r.wantPodLimits(t, running, silverFirst)
+	r.wantClaimed(t, running, "gold", "254:16")
+	started := r.mustRunWith(t, r.podOf(t, "b", ""), onVdb)
+	r.wantPodLimits(t, started, fromClaim)
+
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claimOf("b")})
+	r.node.Repair(t.Context())
+	r.wantPodLimits(t, running, silver)
+	r.wantPodLimits(t, started, fromClaim)
+}
+
+func claimOf(pod string) []classes.ClaimedVolume {
+	volumes := claim("gold")
+	volumes[0].PodUID = "uid-" + pod
+	return volumes
+}

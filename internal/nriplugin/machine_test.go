@@ -113,6 +113,8 @@ type machineRig struct {
 	host  host
 	kinds []classes.Kind
 	world invariant.Machine
+	// checkpoint is the path of the checkpoint, which all processes of the plugin share.
+	checkpoint string
 	// passed is how far the node's clock is ahead, in nanoseconds.
 	passed atomic.Int64
 }
@@ -166,7 +168,10 @@ func (r *machineRig) newNode(t *testing.T) *node.Node {
 	log := slog.New(slog.DiscardHandler)
 	r.kinds = append(blockio.Kinds(blockio.Options{FS: r.host, Tree: tree, Log: log}),
 		rdt.Kind(rdt.Options{FS: r.host, Threads: tree, MountResctrl: true, Log: log}))
-	changes := checkpoint.Open(filepath.Join(t.TempDir(), "changes.json"), "this boot", log)
+	if r.checkpoint == "" {
+		r.checkpoint = filepath.Join(t.TempDir(), "changes.json")
+	}
+	changes := checkpoint.Open(r.checkpoint, "this boot", log)
 	return node.New(node.Options{
 		Kinds: r.kinds, Changes: changes, Log: log, HasCgroup: tree.Exists,
 		Kill: func(container classes.Holder) error { return cgroup.Kill(r.host, container) },

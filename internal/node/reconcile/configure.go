@@ -81,8 +81,8 @@ func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error
 	return err
 }
 
-// SetClaims makes the classes that claims request live, and enforces them on the volumes of this node. It replaces all
-// former claims. If the classes are invalid, the error wraps classes.ErrBadRequest, and the former claims stay. If a
+// SetClaims makes the classes that claims request live, saves them for the next start of the plugin, and enforces them on the
+// volumes of this node. It replaces all former claims. If the classes are invalid, the error wraps classes.ErrBadRequest, and the former claims stay. If a
 // class cannot be enforced on a volume, SetClaims reports this and returns no error, and the reconciler retries.
 func (r *Reconciler) SetClaims(ctx context.Context, claims classes.Claims) error {
 	resource, err := claims.Resource(slices.Collect(maps.Values(r.kinds)))
@@ -101,6 +101,11 @@ func (r *Reconciler) SetClaims(ctx context.Context, claims classes.Claims) error
 			return err
 		}
 	}
+	if err := r.changes.SetClaims(claims); err != nil {
+		r.log.Warn("cannot save the claims; after a restart, volumes have their former classes until qos-kubelet-shim sends the claims again",
+			"error", err)
+	}
+
 	r.store.FollowClaims(claims.Volumes)
 	moved := 0
 	r.reconcileAll(ctx, func(state.Entry, []Step) { moved++ })

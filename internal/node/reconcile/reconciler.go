@@ -61,7 +61,7 @@ type Reconciler struct {
 	claims *classes.ResourceConfig
 }
 
-// New returns a reconciler. If startTime is nil, the start times of processes are unknown. If hasCgroup is nil, every
+// New returns a reconciler with the saved claims, which the first Configure makes live. If startTime is nil, the start times of processes are unknown. If hasCgroup is nil, every
 // container is assumed to have a cgroup.
 func New(
 	store *state.Store, kinds []classes.Kind, changes state.Changes, startTime StartTime, hasCgroup HasCgroup, before BeforeMove,
@@ -71,9 +71,14 @@ func New(
 	for _, kind := range kinds {
 		byField[kind.Field] = kind
 	}
+
+	claims, err := changes.Claims().Resource(kinds)
+	if err != nil {
+		log.Warn("ignoring the saved classes of claims until qos-kubelet-shim sends the claims again", "error", err)
+	}
 	return &Reconciler{
 		store: store, kinds: byField, changes: changes, startTime: startTime, hasCgroup: hasCgroup, before: before, log: log,
-		round: semaphore.NewWeighted(1), threadErrs: map[string]string{},
+		round: semaphore.NewWeighted(1), threadErrs: map[string]string{}, claims: claims,
 	}
 }
 

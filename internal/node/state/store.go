@@ -14,8 +14,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Changes stores the classes that were changed after the creation of a container or pod. After a restart of the
-// plugin, neither the runtime nor the kernel reports these changes. Only Set does I/O, and Store never calls Set.
+// Changes stores the classes that were changed after the creation of a container or pod, and the claims of volumes. After a
+// restart of the plugin, neither the runtime nor the kernel reports these. Only Set and SetClaims do I/O, and Store never
+// calls them.
 type Changes interface {
 	// Get returns the changed assignments of a container or sandbox.
 	Get(id string) ([]classes.Assignment, bool)
@@ -25,6 +26,10 @@ type Changes interface {
 	Forget(id string)
 	// Keep removes each ID unless live(id) is true.
 	Keep(live func(id string) bool)
+	// Claims returns the claims of the node's volumes.
+	Claims() classes.Claims
+	// SetClaims replaces the claims of the node's volumes, and saves them on disk.
+	SetClaims(claims classes.Claims) error
 }
 
 // Store is the state of the node. It is safe for concurrent use.
@@ -62,7 +67,7 @@ type Resource struct {
 }
 
 // New returns a store that offers no classes yet. If now is nil, the store uses time.Now. If changes is nil, the store does
-// not save changed classes, so a restart of the plugin loses them.
+// not save changed classes and claims, so a restart of the plugin loses them.
 func New(changes Changes, now func() time.Time) *Store {
 	if changes == nil {
 		changes = noChanges{}
@@ -72,7 +77,7 @@ func New(changes Changes, now func() time.Time) *Store {
 	}
 
 	return &Store{
-		now: now, changes: changes,
+		now: now, changes: changes, claims: changes.Claims().Volumes,
 		catalog: classes.NewCatalog(nil), resources: map[string]Resource{}, ledger: classes.NewLedger(), records: map[string]record{},
 		refusals: Refusals{}, refused: map[classes.Owner]Refused{}, drifts: map[Correction]uint64{}, blocked: map[Call]BlockedCall{},
 		watchers: make(chan struct{}), drained: make(chan struct{}, 1),
@@ -88,6 +93,8 @@ func (noChanges) Get(string) ([]classes.Assignment, bool) { return nil, false }
 func (noChanges) Set(string, []classes.Assignment) error  { return nil }
 func (noChanges) Forget(string)                           {}
 func (noChanges) Keep(func(string) bool)                  {}
+func (noChanges) Claims() classes.Claims                  { return classes.Claims{} }
+func (noChanges) SetClaims(classes.Claims) error          { return nil }
 
 // Changed returns a channel that is closed when the reported state changes.
 func (s *Store) Changed() <-chan struct{} {

@@ -90,6 +90,8 @@ func (c changes) Forget(id string) { delete(c, id) }
 func (c changes) Keep(live func(string) bool) {
 	maps.DeleteFunc(c, func(id string, _ []classes.Assignment) bool { return !live(id) })
 }
+func (c changes) Claims() classes.Claims         { return classes.Claims{} }
+func (c changes) SetClaims(classes.Claims) error { return nil }
 
 // qualified completes the names of resources in requests.
 var qualified = strings.NewReplacer("cache=", cache+"=", "disk=", disk+"=", "net=", net+"=")
