@@ -107,10 +107,15 @@ func withoutSince(v nodeqosv1alpha1.VolumeStatus) nodeqosv1alpha1.VolumeStatus {
 // volume returns the state of a volume of the spec.
 func (p *Publisher) volume(claimed nodeqosv1alpha1.ClaimedVolume, state nodecache.State) nodeqosv1alpha1.VolumeStatus {
 	s := nodeqosv1alpha1.VolumeStatus{ClaimedVolume: claimed, State: nodeqosv1alpha1.VolumeNotEnforced}
+	s.Problem = "" // the message has it
 	if v := volumeInForce(claimed, state.Assignments); v != nil && p.claims.invalid == "" {
 		s.State, s.Device = nodeqosv1alpha1.VolumeInForce, v.GetDevice()
 		if v.GetInForceSince() != nil {
 			s.Since = new(seconds(v.GetInForceSince().AsTime()))
+		}
+		if claimed.Problem != "" {
+			s.State, s.Reason = nodeqosv1alpha1.VolumeNotEnforced, nodeqosv1alpha1.ReasonInvalidClass
+			s.Message = cut(fmt.Sprintf("%s; the volume has the limits of class %q", claimed.Problem, claimed.Class), longestMessage)
 		}
 		return s
 	}

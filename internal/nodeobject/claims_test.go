@@ -220,6 +220,23 @@ func TestClassesThatThePluginRefusesAreReported(t *testing.T) {
 	})
 }
 
+func TestAClassThatTheClaimCannotHaveIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plugin{}
+		r := start(t, serve(t, "uid-1"), withClaim("gold", "253:3"), p.follow)
+		pass(time.Minute)
+		r.setSpec("gold", 2)
+		r.put(func(o object) object {
+			o["spec"].(map[string]any)["volumes"].([]any)[0].(map[string]any)["problem"] = `VolumeAttributesClass "lead" does not exist`
+			return o
+		})
+		pass(time.Minute)
+		want := notEnforced("gold", "InvalidClass", `VolumeAttributesClass "lead" does not exist; the volume has the limits of class "gold"`)
+		want.Device = "253:3"
+		r.expectVolume(t, want, 2)
+	})
+}
+
 func TestWithoutTheFlagTheSpecHasNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, serve(t, "uid-1"), withClaim("gold", "253:3"))

@@ -231,7 +231,7 @@ func (c *controller) reconcile(ctx context.Context, node string) error {
 	}
 
 	has, err := specIn(object)
-	spec, problems := c.objects.specOf(pods, has.Volumes)
+	spec, problems := c.objects.specOf(pods, has)
 	c.report(node, problems)
 	if err == nil && equality.Semantic.DeepEqual(has, spec) {
 		return nil

@@ -33,6 +33,8 @@ const (
 	// maxPath is the maximum length of a path, in bytes. It keeps the object small: a path is in the spec, in the status, and in their
 	// managed fields.
 	maxPath = 256
+	// maxProblem is the maximum length of the problem of a claim in the object, in bytes. The event on the claim has all of it.
+	maxProblem = 256
 )
 
 // objects are the objects of the cluster that decide on limits.
@@ -58,16 +60,17 @@ type mount struct {
 	class *nodeqosv1alpha1.VolumeClass
 }
 
-// specOf returns the spec of a node with these pods, in a stable order, and the problems of their claims. If the node
-// has more volumes than the spec may have, the volumes in before take precedence.
+// specOf returns the spec of a node with these pods, in a stable order, and the problems of their claims. The parameter
+// before is the present spec of the node. If the node has more volumes than the spec may have, the volumes in before
+// take precedence.
 func (o *objects) specOf(
-	pods []*corev1.Pod, before []nodeqosv1alpha1.ClaimedVolume,
+	pods []*corev1.Pod, before nodeqosv1alpha1.NodeQOSResourcesSpec,
 ) (spec nodeqosv1alpha1.NodeQOSResourcesSpec, problems []problem) {
-	mounts, problems := o.mountsOn(pods)
+	mounts, problems := o.mountsOn(pods, before)
 	// If a container mounts volumes at /data and /data/, the same path, only the pod's first volume counts.
 	slices.SortStableFunc(mounts, func(a, b mount) int { return compare(a.ClaimedVolume, b.ClaimedVolume) })
 	mounts = slices.CompactFunc(mounts, func(a, b mount) bool { return compare(a.ClaimedVolume, b.ClaimedVolume) == 0 })
-	mounts, omitted := withinLimits(mounts, before)
+	mounts, omitted := withinLimits(mounts, before.Volumes)
 
 	spec.Written = true
 	limits := map[string]nodeqosv1alpha1.VolumeClass{}
@@ -83,7 +86,7 @@ func (o *objects) specOf(
 }
 
 // mountsOn returns the mounts of volumes that have a class. It leaves out the mounts of ended pods.
-func (o *objects) mountsOn(pods []*corev1.Pod) (mounts []mount, problems []problem) {
+func (o *objects) mountsOn(pods []*corev1.Pod, before nodeqosv1alpha1.NodeQOSResourcesSpec) (mounts []mount, problems []problem) {
 	for _, pod := range pods {
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
@@ -93,12 +96,12 @@ func (o *objects) mountsOn(pods []*corev1.Pod) (mounts []mount, problems []probl
 			if claim == nil {
 				continue
 			}
-			class, err := o.classOf(claim)
+			class, err := o.classOf(claim, before)
 			if err != nil {
 				problems = append(problems, problem{claim, err})
 			}
 			if class != nil {
-				mounts = append(mounts, mountsOf(pod, volume.Name, claim, class)...)
+				mounts = append(mounts, mountsOf(pod, volume.Name, claim, class, err)...)
 			}
 		}
 	}
@@ -176,15 +179,23 @@ func (o *objects) claimOf(pod *corev1.Pod, volume corev1.Volume) *corev1.Persist
 	return claim
 }
 
-// mountsOf returns the mounts of a pod's volume in its containers.
-func mountsOf(pod *corev1.Pod, volume string, claim *corev1.PersistentVolumeClaim, class *nodeqosv1alpha1.VolumeClass) (mounts []mount) {
+// mountsOf returns the mounts of a pod's volume in its containers. If problem is not nil, it is the reason why the volume does
+// not have the class that the claim requests.
+func mountsOf(
+	pod *corev1.Pod, volume string, claim *corev1.PersistentVolumeClaim, class *nodeqosv1alpha1.VolumeClass, problem error,
+) (mounts []mount) {
+	text := ""
+	if problem != nil {
+		text = classes.Printable(problem.Error(), maxProblem)
+	}
+
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {
 			for _, m := range list[i].VolumeMounts {
 				if m.Name == volume {
 					mounts = append(mounts, mount{nodeqosv1alpha1.ClaimedVolume{
 						PodUID: string(pod.UID), Container: list[i].Name, Path: path.Join("/", m.MountPath),
-						Claim: claim.Namespace + "/" + claim.Name, Class: class.Name,
+						Claim: claim.Namespace + "/" + claim.Name, Class: class.Name, Problem: text,
 					}, claim, class})
 				}
 			}
@@ -194,8 +205,11 @@ func mountsOf(pod *corev1.Pod, volume string, claim *corev1.PersistentVolumeClai
 }
 
 // classOf returns the class of a claim, or nil if it has none. If the requested class is invalid, classOf returns an
-// error together with the next valid class in candidates, so that a wrong class name does not remove limits.
-func (o *objects) classOf(claim *corev1.PersistentVolumeClaim) (class *nodeqosv1alpha1.VolumeClass, problem error) {
+// error together with the next valid class in candidates, or else the class in before. So a wrong class name does not
+// remove limits.
+func (o *objects) classOf(
+	claim *corev1.PersistentVolumeClaim, before nodeqosv1alpha1.NodeQOSResourcesSpec,
+) (class *nodeqosv1alpha1.VolumeClass, problem error) {
 	volume, err := o.volumes.Get(claim.Spec.VolumeName)
 	if claim.Spec.VolumeName == "" || err != nil || !slices.Contains(o.drivers, driverOf(volume)) {
 		return nil, nil //nolint:nilnil,nilerr // an unbound claim, or a driver that is not listed, has no class
@@ -210,7 +224,31 @@ func (o *objects) classOf(claim *corev1.PersistentVolumeClaim) (class *nodeqosv1
 			return class, problem
 		}
 	}
-	return nil, problem
+	if problem != nil {
+		class = o.formerClass(claim, driverOf(volume), before)
+	}
+	return class, problem
+}
+
+// formerClass returns the class that a claim has in the spec of a node, or nil if it has none there. If the class is no longer
+// valid, formerClass returns the limits in the spec.
+func (o *objects) formerClass(
+	claim *corev1.PersistentVolumeClaim, driver string, spec nodeqosv1alpha1.NodeQOSResourcesSpec,
+) *nodeqosv1alpha1.VolumeClass {
+	i := slices.IndexFunc(spec.Volumes, func(v nodeqosv1alpha1.ClaimedVolume) bool { return v.Claim == claim.Namespace+"/"+claim.Name })
+	if i < 0 {
+		return nil
+	}
+	name := spec.Volumes[i].Class
+	if class, err := o.class(name, driver); err == nil {
+		return class
+	}
+
+	i = slices.IndexFunc(spec.VolumeClasses, func(c nodeqosv1alpha1.VolumeClass) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &spec.VolumeClasses[i]
 }
 
 // candidates returns the names of the classes that a claim may have, the best first: the class that it requests, the class that it had

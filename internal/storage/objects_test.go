@@ -111,7 +111,7 @@ func read(t *testing.T, manifests string) (*objects, []*corev1.Pod) {
 
 func TestTheSpecOfANodeHasTheVolumesOfItsPods(t *testing.T) {
 	objects, pods := read(t, manifests)
-	spec, problems := objects.specOf(pods, nil)
+	spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 	want := nodeqosv1alpha1.NodeQOSResourcesSpec{
 		Written:       true,
 		VolumeClasses: []nodeqosv1alpha1.VolumeClass{{Name: "silver", MaxReadIops: 500, MaxWriteIops: 500}},
@@ -130,7 +130,7 @@ func TestAPathThatAContainerMountsTwiceIsOneVolume(t *testing.T) {
 		"{name: data, mountPath: /data, subPath: x}", "{name: data, mountPath: /data, subPath: x}, {name: data, mountPath: /data/}, {name: data, mountPath: data}",
 	).Replace(manifests)
 	objects, pods := read(t, twice)
-	spec, _ := objects.specOf(pods, nil)
+	spec, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 	if len(spec.Volumes) != 2 || spec.Volumes[0].Path != "/data" || spec.Volumes[1].Path != "/init" {
 		t.Errorf("volumes are %+v", spec.Volumes)
 	}
@@ -171,7 +171,7 @@ func TestVolumesThatAreLeftOutAreReported(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			objects, pods := read(t, test.manifests)
-			spec, problems := objects.specOf(pods, nil)
+			spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 			if len(spec.Volumes) != test.volumes {
 				t.Errorf("%d volumes, want %d", len(spec.Volumes), test.volumes)
 			}
@@ -184,7 +184,7 @@ func TestVolumesThatAreLeftOutAreReported(t *testing.T) {
 
 func TestVolumesOfAFullNodeStay(t *testing.T) {
 	objects, pods := read(t, podsWithMounts(41, paths(25)...))
-	before := []nodeqosv1alpha1.ClaimedVolume{{PodUID: "u040", Container: "main", Path: "/data/24"}}
+	before := nodeqosv1alpha1.NodeQOSResourcesSpec{Volumes: []nodeqosv1alpha1.ClaimedVolume{{PodUID: "u040", Container: "main", Path: "/data/24"}}}
 	spec, problems := objects.specOf(pods, before)
 	if last := spec.Volumes[len(spec.Volumes)-1]; len(spec.Volumes) != 1000 || last.PodUID != "u040" || last.Path != "/data/24" {
 		t.Errorf("%d volumes with %+v, and problems %v", len(spec.Volumes), last, problems)
@@ -224,7 +224,7 @@ func TestTheClassOfAClaim(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			objects, pods := read(t, strings.NewReplacer(test.change...).Replace(manifests))
-			spec, problems := objects.specOf(pods, nil)
+			spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 			class := ""
 			if len(spec.Volumes) > 0 {
 				class = spec.Volumes[0].Class
@@ -239,5 +239,55 @@ func TestTheClassOfAClaim(t *testing.T) {
 				t.Errorf("problems are %v, want %s", problems, test.problem)
 			}
 		})
+	}
+}
+
+// TestAWrongClassLeavesTheClassThatTheVolumeHas has claims without a class in their status, and without a default.
+func TestAWrongClassLeavesTheClassThatTheVolumeHas(t *testing.T) {
+	const wanted = "volumeAttributesClassName: silver"
+	const missing, invalid = `VolumeAttributesClass "lead" does not exist`, `parameter "iopz" is unknown; the parameters are iops and throughput`
+	for _, test := range []struct {
+		name string
+		// change has pairs of texts: each first one is replaced by the second one.
+		change  []string
+		limit   int64
+		problem string
+	}{
+		{"a class that does not exist", []string{wanted, "volumeAttributesClassName: lead"}, 500, missing},
+		{"a class with a wrong parameter", []string{wanted, "volumeAttributesClassName: wrong"}, 500, invalid},
+		{"its own class, made again with a wrong parameter", []string{`iops: "500"`, `iopz: "500"`}, 500, invalid},
+		{"a class that does not exist, and its former class made again", []string{wanted, "volumeAttributesClassName: lead", `iops: "500"`, `iops: "600"`},
+			600, missing},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			objects, pods := read(t, manifests)
+			before, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+
+			objects, pods = read(t, strings.NewReplacer(test.change...).Replace(manifests))
+			for range 2 { // the second time, before has the problem already
+				spec, problems := objects.specOf(pods, before)
+				if len(spec.Volumes) != 2 || len(spec.VolumeClasses) != 1 {
+					t.Fatalf("the spec is %+v", spec)
+				}
+				for _, v := range spec.Volumes {
+					if v.Class != "silver" || !strings.Contains(v.Problem, test.problem) {
+						t.Errorf("volume %s has class %q and the problem %q, want silver and %s", v.Path, v.Class, v.Problem, test.problem)
+					}
+				}
+				if got := spec.VolumeClasses[0].MaxReadIops; got != test.limit || len(problems) != 1 {
+					t.Errorf("the limit is %d, want %d; problems are %v", got, test.limit, problems)
+				}
+				before = spec
+			}
+		})
+	}
+}
+
+func TestAClaimThatNamesNoClassAnyMoreHasNone(t *testing.T) {
+	objects, pods := read(t, manifests)
+	before, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+	objects, pods = read(t, strings.Replace(manifests, "volumeAttributesClassName: silver, ", "", 1))
+	if spec, problems := objects.specOf(pods, before); len(spec.Volumes) > 0 || len(problems) > 0 {
+		t.Errorf("volumes are %+v, and problems %v", spec.Volumes, problems)
 	}
 }

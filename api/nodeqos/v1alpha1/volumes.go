@@ -76,6 +76,10 @@ type ClaimedVolume struct {
 	// Name of a class in volumeClasses.
 	// +required
 	Class string `json:"class"`
+
+	// Why the class that the claim requests is not valid. The volume then has another class, e.g. the one that it had before.
+	// +optional
+	Problem string `json:"problem,omitempty"`
 }
 
 // VolumeState is whether the limits of a volume are in force.
@@ -95,6 +99,8 @@ const (
 	ReasonNotRunning = "NotRunning"
 	// ReasonInvalidClasses means that the plugin refused all classes of the spec.
 	ReasonInvalidClasses = "InvalidClasses"
+	// ReasonInvalidClass means that the class that the claim requests is not valid. The device has the limits of another class.
+	ReasonInvalidClass = "InvalidClass"
 )
 
 // VolumeStatus is the state of a volume of the spec.

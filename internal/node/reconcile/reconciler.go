@@ -61,8 +61,8 @@ type Reconciler struct {
 	claims *classes.ResourceConfig
 }
 
-// New returns a reconciler with the saved claims, which the first Configure makes live. If startTime is nil, the start times of processes are unknown. If hasCgroup is nil, every
-// container is assumed to have a cgroup.
+// New returns a reconciler with the saved claims, which the first Configure makes live. If startTime is nil, the start times
+// of processes are unknown. If hasCgroup is nil, every container is assumed to have a cgroup.
 func New(
 	store *state.Store, kinds []classes.Kind, changes state.Changes, startTime StartTime, hasCgroup HasCgroup, before BeforeMove,
 	log *slog.Logger,
