@@ -71,7 +71,7 @@ func addFlags(flags *pflag.FlagSet, o *kubeletshim.Options) {
 	flags.BoolVar(&o.FollowAnnotations, "follow-annotations", o.FollowAnnotations,
 		"change classes of running containers when the annotations of their pods change")
 	flags.BoolVar(&o.FollowClaims, "follow-claims", o.FollowClaims,
-		"limit volumes by the VolumeAttributesClasses of their claims, which qos-storage writes to the NodeQOSResources object")
+		"limit volumes by the VolumeAttributesClasses of their claims; qos-storage writes these classes to the NodeQOSResources object")
 	flags.DurationVar(&o.Grace, "grace", o.Grace, "how long capacity is kept while qos-nri-plugin is not ready; after that, new pods get no classes")
 	flags.StringVar(&o.MetricsAddress, "metrics-address", o.MetricsAddress,
 		"address that serves /metrics, /healthz and /readyz; empty for none")

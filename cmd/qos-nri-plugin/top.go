@@ -61,7 +61,7 @@ Documents (-o json, -o yaml) are messages of the node API: qos.v1alpha1.WatchUsa
 	cmd.Flags().BoolVar(&o.view.Containers, "containers", false, "also show containers and pods")
 	cmd.Flags().StringVar(&o.view.SortBy, "sort-by", "", "order by a column, largest first: one of "+strings.Join(usagetable.Orders(), ", "))
 	cmd.Flags().DurationVar(&o.interval, "interval", 2*time.Second, "time between two measurements, at least 1s")
-	cmd.Flags().BoolVar(&o.once, "once", false, "show the usage of one interval, or with -o json or yaml one measurement, and end")
+	cmd.Flags().BoolVar(&o.once, "once", false, "show the usage of one interval, then end; with -o json or yaml, show one measurement")
 	// The call returns an error only if the flag does not exist.
 	_ = cmd.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(usagetable.Orders(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd

@@ -45,7 +45,7 @@ running pods. Several replicas elect a leader.`,
 	flags.StringVar(&options.Kubeconfig, "kubeconfig", options.Kubeconfig, "kubeconfig file for the Kubernetes API; empty for the pod's service account")
 	flags.StringVar(&options.Namespace, "namespace", options.Namespace, "namespace of the Lease of the leader election")
 	flags.StringSliceVar(&options.Drivers, "drivers", options.Drivers,
-		"CSI drivers whose volumes get limits, separated by commas; "+storage.LocalDriver+" is the driver of local volumes")
+		"comma-separated CSI drivers whose volumes get limits; for local volumes, use "+storage.LocalDriver)
 	flags.StringVar(&options.MetricsAddress, "metrics-address", options.MetricsAddress,
 		"address that serves /metrics, /healthz and /readyz; empty for none")
 	logging.AddFlags(flags)

@@ -172,7 +172,7 @@ func parseText(text []byte, isJSON bool) (*yaml.Node, error) {
 		return nil, err
 	}
 	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
-		return nil, cmp.Or(err, errors.New("a second document begins without a line of --- before it"))
+		return nil, cmp.Or(err, errors.New("a second document has no --- line before it"))
 	}
 	return &root, nil
 }

@@ -105,7 +105,7 @@ func TestConvertWithoutKnownResources(t *testing.T) {
 		{
 			"what has no known scope is asked for by annotation, with a note", pod("", "  qosResources: [{name: vendor.example/net, class: fast}]\n", "      {}\n"),
 			strings.Replace(pod("  annotations:\n    qos.noderesource.dev/pod: vendor.example/net=fast\n", "", ""), "resources:\n", "resources: {}\n", 1),
-			[]string{"the scope of vendor.example/net is unknown, so the pod requests the class by annotation, which the scheduler does not see; " +
+			[]string{"the scope of vendor.example/net is unknown, so the pod requests the class by annotation, and the scheduler does not see annotations; " +
 				"pass --class-files or --from-cluster"},
 		},
 		{

@@ -80,7 +80,7 @@ func (d *document) entry(m *yaml.Node, name string, at place) entry {
 	for key, value := range fields(m) {
 		switch {
 		case key.ShortTag() == yaml.MergeTag && merges(value, name):
-			d.fault(e.at(key, ""), "comes from the merge key <<; write the field itself here")
+			d.fault(e.at(key, ""), "is set by the merge key <<; write the field here instead")
 		case key.Kind != yaml.ScalarNode || key.Value != name:
 		case e.key != nil:
 			d.fault(e.at(key, ""), "is defined twice; remove one of them")

@@ -177,7 +177,7 @@ func (p *pod) requestForPod(r *request) {
 	switch {
 	case r.class == classes.SystemDefault:
 	case scope == "":
-		p.note("the scope of %s is unknown, so the pod requests the class by annotation, which the scheduler does not see; "+
+		p.note("the scope of %s is unknown, so the pod requests the class by annotation, and the scheduler does not see annotations; "+
 			"pass --class-files or --from-cluster", r.resource)
 	case scope == classes.PodScope:
 		p.addToFirst(r)

@@ -62,7 +62,7 @@ func (d *document) encode(root *yaml.Node) ([]byte, error) {
 		}
 		unfold(root) // the encoder may add blank lines to folded scalars
 	}
-	return nil, errors.New("the output would have another meaning")
+	return nil, errors.New("the output would differ in meaning from the input")
 }
 
 func unfold(n *yaml.Node) {

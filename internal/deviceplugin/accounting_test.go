@@ -72,7 +72,7 @@ qos_shim_devices{health="healthy",resource="vendor.example/net.fast"} 4
 qos_shim_devices{health="unhealthy",resource="qos.noderesource.dev/rdt.bronze"} 0
 qos_shim_devices{health="unhealthy",resource="qos.noderesource.dev/rdt.gold"} 1
 qos_shim_devices{health="unhealthy",resource="vendor.example/net.fast"} 0
-# HELP qos_shim_unaccounted_assignments Assignments without a device from kubelet, counted for classes with a capacity; the shim withholds a free device for each.
+# HELP qos_shim_unaccounted_assignments Assignments without a device from kubelet, in classes with a capacity; the shim withholds one free device for each assignment.
 # TYPE qos_shim_unaccounted_assignments gauge
 qos_shim_unaccounted_assignments{resource="qos.noderesource.dev/rdt.bronze"} 0
 qos_shim_unaccounted_assignments{resource="qos.noderesource.dev/rdt.gold"} 1

@@ -33,7 +33,7 @@ func newMetrics(registry prometheus.Registerer, registered func() float64) *metr
 		}, []string{"resource", "health"}),
 		unaccounted: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "qos_shim_unaccounted_assignments",
-			Help: "Assignments without a device from kubelet, counted for classes with a capacity; the shim withholds a free device for each.",
+			Help: "Assignments without a device from kubelet, in classes with a capacity; the shim withholds one free device for each assignment.",
 		}, []string{"resource"}),
 	}
 	m.allocations.WithLabelValues("granted")

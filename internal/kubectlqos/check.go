@@ -43,7 +43,7 @@ The exit code is 0 when there are no problems, 1 when there are, and 2 when the 
 			for _, path := range args {
 				source, skipped := config.ReadManifests(path, kinds, config.HostFiles(hostRoot))
 				if len(skipped) > 0 {
-					fmt.Fprintln(cmd.OutOrStdout(), "skipped, because they are of other kinds:", program.Printable(strings.Join(skipped, ", ")))
+					fmt.Fprintln(cmd.OutOrStdout(), "skipped files of other kinds:", program.Printable(strings.Join(skipped, ", ")))
 				}
 				problems += config.PrintProblems(cmd.OutOrStdout(), source.Err)
 				if source.Err == nil {

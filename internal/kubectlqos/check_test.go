@@ -27,9 +27,9 @@ func TestCheckSkipsObjectsOfOtherKindsInADirectory(t *testing.T) {
 		wantOut  string
 	}{
 		{"beside a class file", map[string]string{"classes.yaml": classFile, "limits.yaml": limits, "roles.yaml": roles}, "", 0,
-			"skipped, because they are of other kinds: limits.yaml, roles.yaml\n1 file, 0 resources, 0 classes: OK (not checked against this machine)\n"},
+			"skipped files of other kinds: limits.yaml, roles.yaml\n1 file, 0 resources, 0 classes: OK (not checked against this machine)\n"},
 		{"but not all files", map[string]string{"limits.yaml": limits, "roles.yaml": roles}, "", program.ExitProblems,
-			"skipped, because they are of other kinds: limits.yaml, roles.yaml\nDIR has no class file; a class file has the kind QOSClassConfig\n"},
+			"skipped files of other kinds: limits.yaml, roles.yaml\nDIR has no class file; a class file has the kind QOSClassConfig\n"},
 		{"but not a class file of another version", map[string]string{"classes.yaml": strings.Replace(classFile, "v1alpha1", "v9", 1)}, "",
 			program.ExitProblems, `DIR/classes.yaml:1: apiVersion: is "qos.noderesource.dev/v9"; only qos.noderesource.dev/v1alpha1 is known` + "\n"},
 		{"but not a file that has no kind", map[string]string{"classes.yaml": classFile, "values.yaml": "apiVersion: v1\n"}, "", program.ExitProblems,

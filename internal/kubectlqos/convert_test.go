@@ -55,7 +55,7 @@ var withNetwork = stockPod + "        qos.noderesource.dev/network.fast: 1\n"
 const networkNotes = `note: resource network has no domain, but Kubernetes requires one here; the name becomes qos.noderesource.dev/network
 `
 
-const unknownNote = `note: the scope of qos.noderesource.dev/network is unknown, so the pod requests the class by annotation, which the scheduler does not see; pass --class-files or --from-cluster
+const unknownNote = `note: the scope of qos.noderesource.dev/network is unknown, so the pod requests the class by annotation, and the scheduler does not see annotations; pass --class-files or --from-cluster
 `
 
 const networkNode = `apiVersion: qos.noderesource.dev/v1alpha1

@@ -143,7 +143,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 		}, answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
 		{"what was refused before is reported at once", goldPod().asks("rdt=silver").reported(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
 			[]string{"p", "-c", "main", "rdt=silver", "--timeout", "1ns"}, nil,
-			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main already had this value before this command, so the node makes the change as soon as possible` + "\n"}, "rdt=silver"},
+			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main already had this value before this command and keeps it, so the node makes the change as soon as possible` + "\n"}, "rdt=silver"},
 		{"an old refusal is not taken for a new one", goldPod().asks("rdt=silver").reported(corev1.ConditionFalse, "ChangeRefused", full, "12:55:00"),
 			[]string{"p", "-c", "main", "rdt=bronze"}, func(t *testing.T, r *setRig) {
 				r.assignsAfter(t, 3*time.Second, "main=bronze/update")
@@ -156,7 +156,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 			r.afterPatch(time.Second, func() {
 				r.updatePod(t, "p", func(pod *corev1.Pod) { pod.Annotations[ownKey] = "rdt=bronze" })
 			})
-		}, answer{Code: 1, Errors: waiting + `Error: pod/p container main: no change was reported within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main was changed by another client, and stays "rdt=bronze"` + "\n"}, "rdt=bronze"},
+		}, answer{Code: 1, Errors: waiting + `Error: pod/p container main: no change was reported within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main was changed by another client, and is left at "rdt=bronze"` + "\n"}, "rdt=bronze"},
 		{"the shim does nothing, and the API server refuses to restore the annotation", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(_ *testing.T, r *setRig) {
 			start := time.Now()
 			r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {

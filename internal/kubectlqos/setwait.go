@@ -182,7 +182,7 @@ func (o *setCommand) lateError(ctx context.Context, plan *settingPlan, last outc
 func (o *setCommand) takeBack(ctx context.Context, api *clients, plan *settingPlan, why error) error {
 	text := fmt.Sprintf("%s %s; the annotation %s", plan.subject(o.container), why, plan.key)
 	if plan.unchanged() {
-		return fmt.Errorf("%s already had this value before this command, so the node makes the change as soon as possible", text)
+		return fmt.Errorf("%s already had this value before this command and keeps it, so the node makes the change as soon as possible", text)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, takeBackTimeout)
@@ -204,7 +204,7 @@ func (o *setCommand) takeBack(ctx context.Context, api *clients, plan *settingPl
 	case err != nil:
 		return fmt.Errorf("%s could not be restored, and still requests the change: %w", text, explain(err))
 	case now != plan.had:
-		return fmt.Errorf("%s was changed by another client, and stays %q", text, now)
+		return fmt.Errorf("%s was changed by another client, and is left at %q", text, now)
 	case now == "":
 		return fmt.Errorf("%s is removed again", text)
 	}

@@ -75,7 +75,7 @@ pod, container (missing for the whole pod) and id. Their values whose name ends 
 	cmd.Flags().BoolVar(&o.containers, "containers", false, "Also show containers and pods.")
 	cmd.Flags().StringVar(&o.sortBy, "sort-by", "", "Order by a column, largest first. One of: ("+strings.Join(usagetable.Orders(), ", ")+").")
 	cmd.Flags().DurationVar(&o.interval, "interval", 5*time.Second, "Time between two measurements, at least 1s.")
-	cmd.Flags().BoolVar(&o.once, "once", false, "Show the usage of one interval, or with -o json or yaml one measurement, and end.")
+	cmd.Flags().BoolVar(&o.once, "once", false, "Show the usage of one interval, then end; with -o json or yaml, show one measurement.")
 	cmd.Flags().StringVar(&o.pluginNamespace, "plugin-namespace", "qos-system", "The namespace of the plugin's pods.")
 	completeFlag(cmd, "sort-by", cobra.FixedCompletions(usagetable.Orders(), noFiles))
 	completeFlag(cmd, "plugin-namespace", c.completeNamespace)

@@ -77,13 +77,13 @@ func TestANodeThatCannotBeAskedIsNoted(t *testing.T) {
 			want: notAnswering + "; see: kubectl logs -n qos-system qos-nri-plugin-x7vwq -c plugin"},
 		{name: "without the right", fails: forbidden,
 			want: `a permission is missing: pods/exec "qos-nri-plugin-x7vwq" is forbidden: no rule allows it; ` +
-				"it takes a Role in namespace qos-system with the verbs get and create for pods/exec"},
+				"this command needs a Role in namespace qos-system with the verbs get and create for pods/exec"},
 		{name: "the pod does not run", phase: corev1.PodPending,
 			want: "pod qos-nri-plugin-x7vwq is Pending; see: kubectl describe pod -n qos-system qos-nri-plugin-x7vwq"},
 		{name: "another version", answer: `{"time": 5}`, want: "the answer of qos-nri-plugin cannot be read: "},
 		{name: "a machine that measures nothing", answer: `{"time": "2026-05-01T13:00:00Z"}`, want: "nothing is measured: "},
 		{name: "no monitoring", answer: `{"time": "2026-05-01T13:00:00Z", "classes": [{"resource": "k8s.io/rdt"}, {"resource": "k8s.io/rdt", "class": "gold"}]}`,
-			want: `no container is measured for k8s.io/rdt; if there are any, add "monitoring: containers" to its class file`},
+			want: `no container is measured for k8s.io/rdt; if containers use it, add "monitoring: containers" to its class file`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t).withPlugins(t)

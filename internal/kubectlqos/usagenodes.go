@@ -87,7 +87,7 @@ func (c *clients) usageOf(ctx context.Context, pod *corev1.Pod) (usage nodeUsage
 	case errors.As(err, &failed):
 		return usage, fmt.Errorf("%w; see: kubectl logs -n %s %s -c %s", err, pod.Namespace, pod.Name, pluginContainer)
 	case kubeapi.OutcomeOf(err) == kubeapi.Forbidden:
-		return usage, fmt.Errorf("%w: %s; it takes a Role in namespace %s with the verbs get and create for pods/exec",
+		return usage, fmt.Errorf("%w: %s; this command needs a Role in namespace %s with the verbs get and create for pods/exec",
 			errForbidden, kubeapi.Message(err), pod.Namespace)
 	case err != nil && ctx.Err() != nil:
 		return usage, fmt.Errorf("no answer within %s; see: kubectl describe pod -n %s %s", usageTime, pod.Namespace, pod.Name)
@@ -103,7 +103,7 @@ func (c *clients) usageOf(ctx context.Context, pod *corev1.Pod) (usage nodeUsage
 // lacks returns what a node does not measure, with the remedy.
 func (u nodeUsage) lacks(containers bool) (notes []string) {
 	if len(u.Classes) == 0 {
-		return []string{"nothing is measured: no resource is available, or the machine cannot measure; see: kubectl qos nodes"}
+		return []string{"nothing is measured: no resource is available, or the machine cannot measure usage; see: kubectl qos nodes"}
 	}
 	if !containers {
 		return nil
@@ -116,7 +116,7 @@ func (u nodeUsage) lacks(containers bool) (notes []string) {
 	for _, c := range u.Classes {
 		if !with[c.Resource] {
 			with[c.Resource] = true
-			notes = append(notes, fmt.Sprintf("no container is measured for %s; if there are any, add \"monitoring: containers\" to its class file", c.Resource))
+			notes = append(notes, fmt.Sprintf("no container is measured for %s; if containers use it, add \"monitoring: containers\" to its class file", c.Resource))
 		}
 	}
 	return notes

@@ -62,7 +62,7 @@ func (o Options) Validate() error {
 	case len(o.Publish) == 0 && !o.FollowAnnotations:
 		return fmt.Errorf("--publish is empty; name at least one of %s", strings.Join(Publications(), ", "))
 	case o.FollowClaims && !o.publishes(NodeObject):
-		return fmt.Errorf("--follow-claims needs --publish=%s, because the state of the claims is part of the object", NodeObject)
+		return fmt.Errorf("--follow-claims needs --publish=%s, because the state of the claims is part of the NodeQOSResources object", NodeObject)
 	case o.Grace < time.Second:
 		return fmt.Errorf("--grace %s is too short for a restart of the plugin; use at least 1s, usually 30s", o.Grace)
 	case o.NodeName == "" && o.usesAPI():

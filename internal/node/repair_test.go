@@ -359,7 +359,7 @@ func TestAChangeThatWaitsForAnotherTimesOut(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	err := f.Update(ctx, ownerA, map[string]string{cache: "gold"})
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another change has not ended yet") {
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another change is still in progress") {
 		t.Errorf("error is %v", err)
 	}
 	close(released)

@@ -47,7 +47,7 @@ func allowedPeers(group string) (peers, error) {
 		}
 	}
 	if err != nil {
-		return peers{}, fmt.Errorf("find the group of the node API: %w; if only the host has this group, pass its number", err)
+		return peers{}, fmt.Errorf("find the group of the node API: %w; if the group exists only on the host, pass its number instead of its name", err)
 	}
 	allowed.gid, allowed.hasGroup = uint32(gid), true
 	return allowed, nil

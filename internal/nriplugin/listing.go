@@ -56,9 +56,9 @@ func (l *listing) failure(timeout time.Duration) error {
 		return nil
 	case late:
 		return fmt.Errorf("the runtime disconnected the plugin before it was synchronized; "+
-			"unless the runtime has stopped, the synchronization took longer than the runtime's timeout of %s; "+
+			"the runtime has stopped, or the synchronization took longer than the runtime's timeout of %s; "+
 			"give the plugin more CPU, or raise plugin_request_timeout in the runtime's NRI configuration", timeout)
 	}
 	return fmt.Errorf("the runtime disconnected the plugin before it was synchronized, after listing %d pods and %d containers; "+
-		"unless the runtime has stopped, the environment variables of a container are most likely too large; keep each below 700 KiB", l.pods, l.containers)
+		"the runtime has stopped, or the environment variables of a container are most likely too large; keep each below 700 KiB", l.pods, l.containers)
 }

@@ -41,7 +41,7 @@ type features struct {
 
 // ociRuntime reports whether the default OCI runtime can create containers with every class.
 func ociRuntime(ctx context.Context, o Options, r runtime) Finding {
-	const question = "whether the OCI runtime can set RDT groups, and limits of several disks"
+	const question = "whether the OCI runtime can set RDT groups and limit several disks"
 	switch {
 	case r.oci == "":
 		return Finding{Unknown, fmt.Sprintf("%s (this requires %s): %s does not report its OCI runtime", question, capable, r.name)}
@@ -78,10 +78,10 @@ func (f features) finding(program, question string) Finding {
 	rdt := f.Linux.IntelRdt.Enabled
 	switch {
 	case has.LessThan(version.MustParseGeneric(since)):
-		return Finding{Problem, which + " writes the limits of all disks at once, which the kernel refuses, so containers whose block I/O class " +
+		return Finding{Problem, which + " writes the limits of all disks at once, and the kernel refuses that, so containers whose block I/O class " +
 			"limits several disks cannot be created; use " + capable + ", or set Direct: true in the class file"}
 	case name == "crun" && rdt == nil, rdt != nil && !*rdt:
 		return Finding{Warning, which + " cannot set RDT groups; " + withoutGroup + "; use " + capable}
 	}
-	return Finding{OK, which + " can set RDT groups, and limits of several disks"}
+	return Finding{OK, which + " can set RDT groups and limit several disks"}
 }

@@ -113,7 +113,7 @@ func (r runtime) nriRemedy() string {
 }
 
 // withoutGroup describes what happens if the runtime does not put containers into RDT groups.
-const withoutGroup = "the plugin moves containers before their first instruction, but processes of exec and of probes start in " +
+const withoutGroup = "the plugin moves containers before their first instruction, but exec and probe processes start in " +
 	"the root group, and are moved within 15 s"
 
 // rdtOverNRI reports whether the runtime supports RDT groups over NRI. This requires NRI v0.11.0, which is part of

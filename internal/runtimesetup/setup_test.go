@@ -127,7 +127,7 @@ func TestARuntimeThatIsSetUpHasNoProblems(t *testing.T) {
 	want := []string{
 		"ok: the runtime is containerd v2.4.2",
 		"ok: NRI of containerd v2.4.2 can set RDT groups",
-		"ok: the OCI runtime runc 1.5.2 (/opt/runc) can set RDT groups, and limits of several disks",
+		"ok: the OCI runtime runc 1.5.2 (/opt/runc) can set RDT groups and limit several disks",
 		"ok: NRI is on: /run/nri.sock answers",
 		"ok: containerd has no RDT or block I/O configuration of its own in /etc/containerd/config.toml, /etc/containerd/conf.d/50.toml",
 		"ok: containerd leaves rdt.resources.beta.kubernetes.io annotations to the plugin",
@@ -143,7 +143,7 @@ func TestACRIOThatIsSetUpHasNoProblems(t *testing.T) {
 	want := []string{
 		"ok: the runtime is cri-o 1.37.0",
 		"ok: NRI of CRI-O 1.37.0 can set RDT groups",
-		"unknown: whether the OCI runtime can set RDT groups, and limits of several disks (this requires runc 1.2 or later, or crun 1.18 or later): " +
+		"unknown: whether the OCI runtime can set RDT groups and limit several disks (this requires runc 1.2 or later, or crun 1.18 or later): " +
 			"in a container, this check executes no programs of the host; run on the node: /usr/libexec/crio/crun --version",
 		"ok: NRI is on: /run/nri.sock answers",
 		"ok: cri-o has no RDT or block I/O configuration of its own",
@@ -159,9 +159,9 @@ func TestACRIOThatIsSetUpHasNoProblems(t *testing.T) {
 func TestTheOCIRuntimeIsAsked(t *testing.T) {
 	const crun = `{"linux":{"intelRdt":{"enabled":true}},"annotations":{"run.oci.crun.checkpoint.enabled":"true","run.oci.crun.version":"%s"}}`
 	for _, test := range []struct{ name, features, want string }{
-		{"crun", fmt.Sprintf(crun, "1.27"), "ok: the OCI runtime crun 1.27 (PROGRAM) can set RDT groups, and limits of several disks"},
+		{"crun", fmt.Sprintf(crun, "1.27"), "ok: the OCI runtime crun 1.27 (PROGRAM) can set RDT groups and limit several disks"},
 		{"a crun that does not split values", fmt.Sprintf(crun, "1.17"), "problem: the OCI runtime crun 1.17 (PROGRAM) writes the limits of all disks at once, " +
-			"which the kernel refuses, so containers whose block I/O class limits several disks cannot be created; " +
+			"and the kernel refuses that, so containers whose block I/O class limits several disks cannot be created; " +
 			"use runc 1.2 or later, or crun 1.18 or later, or set Direct: true in the class file"},
 		{"a crun that was built without RDT", `{"annotations":{"run.oci.crun.version":"1.27"}}`, "warning: the OCI runtime crun 1.27 (PROGRAM) cannot set RDT groups; " +
 			"the plugin moves containers before their first instruction"},

@@ -50,7 +50,7 @@ func Usage(before, now *qosv1alpha1.WatchUsageResponse, view UsageView) string {
 		table(t.Cells(view.SortBy, t.names...)).appendTo(&text)
 	}
 	if text.Len() == 0 {
-		return "Nothing is measured on this node: no resource is available, or the machine cannot measure.\n"
+		return "Nothing is measured on this node: no resource is available, or the machine cannot measure usage.\n"
 	}
 	return text.String()
 }

@@ -55,7 +55,7 @@ func TestUsageShows(t *testing.T) {
 		want          string
 	}{
 		{"nothing", usageAt(0, nil), usageAt(1, nil), shell.UsageView{}, `
-Nothing is measured on this node: no resource is available, or the machine cannot measure.
+Nothing is measured on this node: no resource is available, or the machine cannot measure usage.
 `},
 		{"classes by name", before, after, shell.UsageView{}, `
 RESOURCE    CLASS             PART  CACHE  MEMORY/s

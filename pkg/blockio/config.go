@@ -110,7 +110,7 @@ func parseItem(f *classes.Field) item {
 		rate := fields[names[kind]]
 		parsed.rates[kind] = new(parseQuantity(rate, text, 0, maxRate(kind)))
 		if parsed.Devices == nil {
-			rate.Report("throttles no device; list the devices in Devices")
+			rate.Report("throttles no device; list the devices in the field Devices")
 		}
 	}
 	if parsed.Weight != "" {

@@ -87,7 +87,7 @@ Classes:
 		{"a field twice", "Classes:\n  a:\n  - Weight: 80\n    weight: 90\n", []string{`line 4: Classes.a[0].weight: is defined twice; the first is in line 3`}},
 		{"a class twice", "Classes:\n  a: []\n  a: []\n", []string{`line 3: Classes.a: is defined twice; the first is in line 2`}},
 		{"throttling without devices", "Classes:\n  a:\n  - ThrottleReadBps: 1M\n", []string{
-			`line 3: Classes.a[0].ThrottleReadBps: throttles no device; list the devices in Devices`}},
+			`line 3: Classes.a[0].ThrottleReadBps: throttles no device; list the devices in the field Devices`}},
 		{"patterns", `{Classes: {a: [{Devices: ["/dev/sd[a", "sda"], Weight: 100}]}}`, []string{
 			`line 1: Classes.a[0].Devices[0]: "/dev/sd[a" is not a file name pattern; write one like /dev/sd[a-z]`,
 			`line 1: Classes.a[0].Devices[1]: "sda" is not an absolute path; write one like /dev/sd[a-z], or rootfs or ephemeral`}},

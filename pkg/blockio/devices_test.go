@@ -113,7 +113,7 @@ Classes:
 		},
 		Conditions: []classes.Condition{
 			{Type: "DevicesMatched", Reason: "SomeIgnored", Message: "/dev/null matches no block device; /dev/nvme9* matches no block device; " +
-				"/dev/nvme9n1 matches no block device; /dev/vd? matches no block device; /dev/null is ignored: stat /dev/null: not a block device; correct Devices, or attach the devices"},
+				"/dev/nvme9n1 matches no block device; /dev/vd? matches no block device; /dev/null is ignored: stat /dev/null: not a block device; correct the field Devices, or attach the devices"},
 			{Type: "WholeDisks", Reason: "PartitionMeansDisk",
 				Message: "/dev/sda1 is a partition: the class applies to its whole disk sda (8:0); name the disk"},
 		},
@@ -137,7 +137,7 @@ func TestPatternsOfAListAreAlternatives(t *testing.T) {
 			machine.AddDisk(name, number, 0)
 			f := newFixture(t, machine, classes.ContainerScope).apply(section)
 			want := classes.BackendStatus{Conditions: []classes.Condition{{Type: "DevicesMatched", Healthy: true, Reason: "AllMatched",
-				Message: "every list of Devices matches block devices, and nothing else"}}}
+				Message: "every Devices list matches block devices, and nothing else"}}}
 			if diff := cmp.Diff(want, f.backend.Status(), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -174,10 +174,10 @@ func (r *resolver) conditions() []classes.Condition {
 	slices.Sort(r.missing)
 
 	devices := classes.Condition{Type: "DevicesMatched", Healthy: true, Reason: "AllMatched",
-		Message: "every list of Devices matches block devices, and nothing else"}
+		Message: "every Devices list matches block devices, and nothing else"}
 	if problems := slices.Concat(slices.Compact(r.missing), r.ignored); len(problems) > 0 {
 		devices.Healthy, devices.Reason = false, "SomeIgnored"
-		devices.Message = strings.Join(problems, "; ") + "; correct Devices, or attach the devices"
+		devices.Message = strings.Join(problems, "; ") + "; correct the field Devices, or attach the devices"
 	}
 
 	all := []classes.Condition{devices}

@@ -84,7 +84,7 @@ var badFiles = []struct {
 		`a.yaml:4: resources[0].name: "network" cannot be the name of a resource: names without a domain are reserved for Kubernetes; put a domain before the name, as in vendor.example/network`,
 	}},
 	{"an official name that nobody has defined", resource("name: k8s.io/foo", gold), []string{
-		`a.yaml:4: resources[0].name: "k8s.io/foo" cannot be the name of a resource: the domain k8s.io is reserved for official resources, which are k8s.io/rdt and k8s.io/blockio; use a domain of your own`,
+		`a.yaml:4: resources[0].name: "k8s.io/foo" cannot be the name of a resource: the domain k8s.io is reserved for official resources, which are k8s.io/rdt and k8s.io/blockio; use your own domain`,
 	}},
 	{"capacities that are not whole numbers", resource("name: rdt", "classes:", "- {name: gold, capacity: -1}", "- {name: bronze, capacity: 1.5}", "rdt: {classes: {gold: {}, bronze: {}}}"), []string{
 		"a.yaml:6: resources[0].classes[0].capacity: must not be negative; 0 means unlimited",

@@ -48,7 +48,7 @@ func ValidateResourceName(name string) error {
 	case !found:
 		return errors.New("names without a domain are reserved for Kubernetes; put a domain before the name, as in vendor.example/" + name)
 	case domain == officialDomain && name != RDTResource && name != BlockIOResource:
-		return fmt.Errorf("the domain k8s.io is reserved for official resources, which are %s and %s; use a domain of your own",
+		return fmt.Errorf("the domain k8s.io is reserved for official resources, which are %s and %s; use your own domain",
 			RDTResource, BlockIOResource)
 	}
 	return nil

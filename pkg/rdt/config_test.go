@@ -49,9 +49,9 @@ func TestConfigErrorsNameLineFieldAndRemedy(t *testing.T) {
 			`line 1: partitions.p.l3Allocation.99999: "99999" is not a list of cache IDs: 99999 is above 65535; write "all", or IDs as in "0-1,4"`,
 			`line 1: partitions.p.l3Allocation.x: "x" is not a list of cache IDs: strconv.ParseUint: parsing "x": invalid syntax; write "all", or IDs as in "0-1,4"`}},
 		"code without data": {"partitions: {p: {l3Allocation: {all: {code: 50%}, 1: {unified: 50%, data: 50%}}}}", []string{
-			"line 1: partitions.p.l3Allocation.1: has data but no code; give both, or only unified",
-			"line 1: partitions.p.l3Allocation.all: has code but no data; give both, or only unified",
-			"line 1: partitions.p.l3Allocation.all: has no unified; add unified for machines that do not allocate code and data separately"}},
+			"line 1: partitions.p.l3Allocation.1: has the field data, but not code; set both, or only the field unified",
+			"line 1: partitions.p.l3Allocation.all: has the field code, but not data; set both, or only the field unified",
+			"line 1: partitions.p.l3Allocation.all: has no field unified; add it for machines that do not allocate code and data separately"}},
 		"bandwidth": {"partitions:\n  p:\n    mbAllocation: [200%, 5GBps]\n    classes:\n      a: {mbAllocation: 50%}\n      b: {mbAllocation: []}\n      c: {mbAllocation: [5]}\n      d: {mbAllocation: {all: }}", []string{
 			`line 3: partitions.p.mbAllocation[0]: "200%" is not a share of memory bandwidth; write "0%" to "100%", or MBps as in "1000MBps"`,
 			`line 3: partitions.p.mbAllocation[1]: "5GBps" is not a share of memory bandwidth; write "0%" to "100%", or MBps as in "1000MBps"`,

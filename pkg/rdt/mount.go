@@ -124,7 +124,7 @@ func mountFor(host FS, config *Config) error {
 		return unavailable(NoKernelSupport, "%s does not exist; the CPU has no RDT, or the kernel has no resctrl filesystem: %v", DefaultMountPoint, err)
 	case options != "" && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EOPNOTSUPP)):
 		return unavailable(WrongMountOptions, "the configuration needs resctrl mounted with -o %s, which this machine does not support; "+
-			"give memory bandwidth in per cent too: %v", options, err)
+			"also give memory bandwidth in per cent: %v", options, err)
 	}
 	return unavailable(NotMounted, "resctrl is not mounted, and mounting it at %s failed: %v", DefaultMountPoint, err)
 }

@@ -150,12 +150,12 @@ func parseShare(f *classes.Field, inPartition bool) goresctrl.CacheIdCatConfig {
 	case fields == nil:
 		return goresctrl.CacheIdCatConfig{}
 	case fields[code] != nil && fields[data] == nil:
-		f.Report("has code but no data; give both, or only unified")
+		f.Report("has the field code, but not data; set both, or only the field unified")
 	case fields[data] != nil && fields[code] == nil:
-		f.Report("has data but no code; give both, or only unified")
+		f.Report("has the field data, but not code; set both, or only the field unified")
 	}
 	if fields[unified] == nil {
-		f.Report("has no unified; add unified for machines that do not allocate code and data separately")
+		f.Report("has no field unified; add it for machines that do not allocate code and data separately")
 	}
 	return goresctrl.CacheIdCatConfig{
 		Unified: parseProportionField(fields[unified], inPartition),

@@ -88,7 +88,7 @@ func divideMasks(requests []request, cache CacheInfo) (map[string]uint64, error)
 
 		for _, other := range requests[:i] {
 			if other.mask&wanted.mask != 0 {
-				return nil, fmt.Errorf("partitions %q (%s) and %q (%s) overlap; give each partition bits of its own",
+				return nil, fmt.Errorf("partitions %q (%s) and %q (%s) overlap; give each partition separate bits",
 					other.partition, other.text, wanted.partition, wanted.text)
 			}
 		}

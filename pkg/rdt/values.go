@@ -91,7 +91,7 @@ func (p proportion) percentOf(base uint64, cache CacheInfo) (uint64, error) {
 		return 0, fmt.Errorf("%s: the mask %#x of its partition has fewer bits than this CPU needs (%d)", p.text, base, least)
 	}
 	if p.high == 0 {
-		return 0, fmt.Errorf("%s is no share of the cache; write 1%% for the smallest possible share", p.text)
+		return 0, fmt.Errorf("%s selects no part of the cache; write 1%% for the smallest possible share", p.text)
 	}
 
 	first := (max(p.low, 1) - 1) * width / 100

@@ -17,7 +17,7 @@ import (
 // by the resource's full or short name.
 func (r *Reconciler) Update(ctx context.Context, owner classes.Owner, requests map[string]string) error {
 	if err := r.acquire(ctx); err != nil {
-		return fmt.Errorf("%s: another change has not ended yet: %w", owner, err)
+		return fmt.Errorf("%s: another change is still in progress: %w", owner, err)
 	}
 	defer r.release()
 	r.patience = updateTime

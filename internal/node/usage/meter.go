@@ -92,7 +92,7 @@ func (m *Meter) Usage(ctx context.Context) (Sample, error) {
 	waiting, cancel := context.WithTimeout(ctx, sampleTime+readTime)
 	defer cancel()
 	if err := m.sampling.Acquire(waiting, 1); err != nil {
-		return Sample{}, fmt.Errorf("wait for another measurement: %w", err)
+		return Sample{}, fmt.Errorf("wait for the measurement in progress: %w", err)
 	}
 	defer m.sampling.Release(1)
 
