@@ -81,7 +81,9 @@ func TestARefusedVolumeFreesTheOtherVolumesOfItsContainer(t *testing.T) {
 	}
 }
 
-func TestAClaimDoesNotKeepAContainerFromItsClasses(t *testing.T) {
+// newClaimFixture returns a node with classes for volumes and for claims, and the backends.
+func newClaimFixture(t *testing.T) (*fixture, map[string]*nodetest.Backend) {
+	t.Helper()
 	backends := map[string]*nodetest.Backend{volumeIO: nodetest.NewBackend(), classes.ClaimResource: nodetest.NewBackend()}
 	f := newFixtureOf(t, nodetest.Kind("test", []classes.Scope{classes.VolumeScope}, backends))
 	ofClaims := nodetest.Kind("volumeio", []classes.Scope{classes.VolumeScope}, backends)
@@ -90,6 +92,11 @@ func TestAClaimDoesNotKeepAContainerFromItsClasses(t *testing.T) {
 	f.restart(t)
 	_, text, _ := strings.Cut(volumeFiles, "- name: test.example/volume")
 	f.mustConfigure(t, "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- name: test.example/volume"+text)
+	return f, backends
+}
+
+func TestAClaimDoesNotKeepAContainerFromItsClasses(t *testing.T) {
+	f, backends := newClaimFixture(t)
 	c := withVolumes("c1", "/data=gold,/other=gold")
 	owner := c.Owner()
 	owner.Volume = "/data"
@@ -125,4 +132,45 @@ func TestAClaimDoesNotKeepAContainerFromItsClasses(t *testing.T) {
 	backends[volumeIO].Lose("c1:/data")
 	f.Repair(t.Context())
 	check("after a repair")
+}
+
+// TestAVolumeIsNotInForceUntilTheNewLimitsOfItsClassAre changes the limits of a class while the kernel cannot be read.
+func TestAVolumeIsNotInForceUntilTheNewLimitsOfItsClassAre(t *testing.T) {
+	f, backends := newClaimFixture(t)
+	claims := classes.Claims{
+		Limits:  map[string]map[string]uint64{"slow": {"maxReadBps": 2}},
+		Volumes: []classes.ClaimedVolume{{Owner: classes.Owner{PodUID: "uid-p-c1", Container: "main", Volume: "/data"}, Claim: "db/data", Class: "slow"}},
+	}
+	set := func(limit uint64) {
+		t.Helper()
+		claims.Limits = map[string]map[string]uint64{"slow": {"maxReadBps": limit}}
+		if err := f.SetClaims(t.Context(), claims); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(2)
+	f.Synchronize(nil, nil)
+	f.mustRun(t, pod("p-c1", nil), container("c1"))
+	check := func(when, want string, refusals int) {
+		t.Helper()
+		volumes := f.Assignments()[0].Containers[0].Volumes
+		for _, a := range volumes[0].Assignments {
+			if a.Resource == classes.ClaimResource && a.Class != want {
+				t.Errorf("%s: the volume is reported with class %q, want %q", when, a.Class, want)
+			}
+		}
+		if got := f.Refused(); len(got) != refusals {
+			t.Errorf("%s: refusals are %+v", when, got)
+		}
+	}
+	check("at first", "slow", 0)
+
+	backends[classes.ClaimResource].Fail("observe", errors.New("input/output error"))
+	set(2)
+	check("after the same claims again", "slow", 0)
+	set(3)
+	check("while the kernel cannot be read", classes.SystemDefault, 1)
+	backends[classes.ClaimResource].Fail("observe", nil)
+	f.Repair(t.Context())
+	check("after a repair", "slow", 0)
 }

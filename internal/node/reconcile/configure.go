@@ -94,6 +94,7 @@ func (r *Reconciler) SetClaims(ctx context.Context, claims classes.Claims) error
 	}
 	defer r.release()
 
+	former := r.changes.Claims().Limits
 	if before := r.claims; !reflect.DeepEqual(before, resource) {
 		r.claims = resource
 		if err := r.apply(ctx, r.files, r.store.ClaimsGoLive); err != nil {
@@ -106,7 +107,7 @@ func (r *Reconciler) SetClaims(ctx context.Context, claims classes.Claims) error
 			"error", err)
 	}
 
-	r.store.FollowClaims(claims.Volumes)
+	r.store.FollowClaims(claims.Volumes, func(class string) bool { return !maps.Equal(former[class], claims.Limits[class]) })
 	moved := 0
 	r.reconcileAll(ctx, func(state.Entry, []Step) { moved++ })
 	r.log.Info("classes of claims applied", "classes", len(claims.Limits), "volumes", len(claims.Volumes), "moved", moved)

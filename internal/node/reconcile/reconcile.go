@@ -61,6 +61,9 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 		r.store.Release(id)
 		return
 	}
+	if err != nil && len(e.Observed) > 0 {
+		r.store.NotEnforced(e, err)
+	}
 
 	steps := r.plan(e, observed)
 	isOfClaim := func(s Step) bool { return s.Resource == classes.ClaimResource }

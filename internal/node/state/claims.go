@@ -10,13 +10,21 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// FollowClaims replaces the claims of the node's volumes. It changes the desired classes of volumes; the next reconcile enforces them.
-func (s *Store) FollowClaims(volumes []classes.ClaimedVolume) {
+// FollowClaims replaces the claims of the node's volumes. It changes the desired classes of volumes; the next reconcile
+// enforces them. The parameter redefined reports whether a class has other limits than before. A volume of such a class
+// counts as not in the class until a hook or the reconciler has enforced or observed the new limits.
+func (s *Store) FollowClaims(volumes []classes.ClaimedVolume, redefined func(class string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
 	s.claims = volumes
 	s.setCatalog(s.catalog.Offers())
+	for id := range maps.Clone(s.records) {
+		held, _ := s.ledger.Get(id)
+		if class := held.Class(classes.ClaimResource); class != classes.SystemDefault && redefined(class) {
+			s.observe(id, classes.ClaimResource, classes.SystemDefault)
+		}
+	}
 	s.notify()
 }
 
