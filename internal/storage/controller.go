@@ -6,10 +6,12 @@ package storage
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -185,11 +187,27 @@ func (c *controller) enqueueAll(any) {
 	}
 }
 
-// run writes until ctx ends.
+// start runs the informers until ctx ends. A replica that does not lead runs them too, so that it can lead at once.
+func (c *controller) start(ctx context.Context, group *errgroup.Group) {
+	for _, informer := range c.informers {
+		group.Go(func() error { informer.RunWithContext(ctx); return nil })
+	}
+}
+
+// ready returns an error until all informers have listed their objects.
+func (c *controller) ready() error {
+	for _, informer := range c.informers {
+		if !informer.HasSynced() {
+			return errors.New("not all objects of the Kubernetes API are listed yet; if this lasts, the log has the reason")
+		}
+	}
+	return nil
+}
+
+// run writes until ctx ends. It waits until the informers have listed their objects.
 func (c *controller) run(ctx context.Context) {
 	var synced []cache.InformerSynced
 	for _, informer := range c.informers {
-		go informer.RunWithContext(ctx) // ends with ctx
 		synced = append(synced, informer.HasSynced)
 	}
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {

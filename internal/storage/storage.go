@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -69,15 +68,33 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		return err
 	}
 
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("use the credentials: %w", err)
+	}
+	nodes, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("use the credentials: %w", err)
+	}
+
 	log.Info("starting", "version", o.Version, "drivers", o.Drivers)
 	defer log.Info("qos-storage ended; volumes keep their limits")
 	group, ctx := errgroup.WithContext(ctx)
-	if listener != nil {
-		group.Go(func() error {
-			return metrics.NewServer(metrics.NewRegistry(), func() error { return nil }).Serve(ctx, listener)
-		})
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		return fmt.Errorf("record events: %w", err)
 	}
-	group.Go(func() error { return lead(ctx, config, o, log) })
+	defer broadcaster.Shutdown()
+	c, err := newController(client, nodes, broadcaster.NewRecorder(scheme.Scheme, "qos-storage"), o.Drivers, log)
+	if err != nil {
+		return err
+	}
+
+	if listener != nil {
+		group.Go(func() error { return metrics.NewServer(metrics.NewRegistry(), c.ready).Serve(ctx, listener) })
+	}
+	c.start(ctx, group)
+	group.Go(func() error { return lead(ctx, client, c, o, log) })
 	return group.Wait()
 }
 
@@ -91,30 +108,11 @@ func newIdentity() (string, error) {
 }
 
 // lead runs the controller while this process is the leader.
-func lead(ctx context.Context, config *rest.Config, o Options, log *slog.Logger) error {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("use the credentials: %w", err)
-	}
-	nodes, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("use the credentials: %w", err)
-	}
+func lead(ctx context.Context, client kubernetes.Interface, c *controller, o Options, log *slog.Logger) error {
 	identity, err := newIdentity()
 	if err != nil {
 		return err
 	}
-
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: client.EventsV1()})
-	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
-		return fmt.Errorf("record events: %w", err)
-	}
-	defer broadcaster.Shutdown()
-	c, err := newController(client, nodes, broadcaster.NewRecorder(scheme.Scheme, "qos-storage"), o.Drivers, log)
-	if err != nil {
-		return err
-	}
-
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
 			LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: leaseName}, Client: client.CoordinationV1(),

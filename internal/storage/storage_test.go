@@ -4,9 +4,25 @@
 package storage
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
 func TestTwoReplicasOnAHostHaveTheirOwnIdentities(t *testing.T) {
@@ -24,5 +40,48 @@ func TestTwoReplicasOnAHostHaveTheirOwnIdentities(t *testing.T) {
 	}
 	if first == second || !strings.HasPrefix(first, host+"_") {
 		t.Errorf("the identities are %s and %s", first, second)
+	}
+}
+
+// TestAReplicaIsReadyWhenItHasAllObjects lets the API refuse lists of one kind at first. The replica does not lead.
+func TestAReplicaIsReadyWhenItHasAllObjects(t *testing.T) {
+	var allowed, refused atomic.Bool
+	client := fake.NewClientset()
+	client.PrependReactor("list", "volumeattributesclasses", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if allowed.Load() {
+			return false, nil, nil
+		}
+		refused.Store(true)
+		return true, nil, errors.New("forbidden")
+	})
+	kinds := map[schema.GroupVersionResource]string{nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural): nodeqosv1alpha1.Kind + "List"}
+	nodes := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
+	c, err := newController(client, nodes, events.NewFakeRecorder(1), nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	group := &errgroup.Group{}
+	c.start(ctx, group)
+	defer func() {
+		cancel()
+		if err := group.Wait(); err != nil {
+			t.Error(err)
+		}
+	}()
+
+	until(t, "a list is refused", refused.Load)
+	if err := c.ready(); err == nil {
+		t.Error("it is ready without the VolumeAttributesClasses")
+	}
+	allowed.Store(true)
+	until(t, "it is ready", func() bool { return c.ready() == nil })
+}
+
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	condition := func(context.Context) (bool, error) { return is(), nil }
+	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, condition); err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }

@@ -60,6 +60,9 @@ func TestTwoReplicasOfStorageNeedNothingOfANode(t *testing.T) {
 		case *s.Privileged || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !*s.RunAsNonRoot || len(s.Capabilities.Drop) != 1:
 			t.Errorf("its security context is %+v", s)
 		}
+		if probe := c.ReadinessProbe; probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != "/readyz" {
+			t.Errorf("its readiness probe is %+v", probe)
+		}
 		if image := found.container(t, "plugin").Image; c.Image != image {
 			t.Errorf("its image is %s, and that of the plugin is %s", c.Image, image)
 		}
