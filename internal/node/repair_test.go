@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -178,6 +180,26 @@ func TestAContainerThatEndedWithoutAnEventIsReleased(t *testing.T) {
 	f.backends[disk].Fail("observe", nil)
 	f.Stop("c-a") // late
 	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c-b"))
+}
+
+// TestUnchangedContainersCostNoMemoryWhenThreadsAreMoved measures MoveThreads, which runs twice a second.
+func TestUnchangedContainersCostNoMemoryWhenThreadsAreMoved(t *testing.T) {
+	const containers, calls = 100, 20
+	f := newFixture(t)
+	for i := range containers {
+		name := strconv.Itoa(i)
+		f.mustRun(t, pod(name, requesting("test.example/cache=silver")), container("c-"+name))
+	}
+
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range calls {
+		f.MoveThreads(t.Context())
+	}
+	runtime.ReadMemStats(&after)
+	if bytes := (after.TotalAlloc - before.TotalAlloc) / calls / containers; bytes > 50 {
+		t.Errorf("a call allocates %d bytes for each container", bytes)
+	}
 }
 
 func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {

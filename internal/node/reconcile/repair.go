@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -123,23 +124,41 @@ func (r *Reconciler) moveThreads(ctx context.Context, selected func(e state.Entr
 // threadGroups groups the containers by resource and class. It includes a container only if selected(entry, resource)
 // is true, and if the container's threads can be moved now.
 func (r *Reconciler) threadGroups(selected func(e state.Entry, resource string) bool) map[threadGroup][]classes.Holder {
+	movers := r.movers()
+	if len(movers) == 0 {
+		return nil
+	}
+	moves := func(e state.Entry, resource string) bool {
+		_, elsewhere := e.Observed[resource]
+		return movers[resource] != nil && !elsewhere && selected(e, resource)
+	}
+	entries := r.store.Where(func(e state.Entry) bool {
+		return e.Started && e.Container != "" &&
+			slices.ContainsFunc(e.Assignments, func(a classes.Assignment) bool { return moves(e, a.Resource) })
+	})
+
 	groups := map[threadGroup][]classes.Holder{}
-	for _, e := range r.store.Entries() {
-		if !e.Started || e.Container == "" {
-			continue
-		}
+	for _, e := range entries {
 		for _, a := range e.Assignments {
-			resource, _ := r.store.Resource(a.Resource)
-			mover, ok := resource.Backend.(classes.ThreadMover)
-			_, elsewhere := e.Observed[a.Resource]
-			answers := r.store.MayCall(state.Call{Resource: a.Resource, HolderID: e.ID}) == nil
-			if ok && resource.Unavailable == nil && !elsewhere && answers && selected(e, a.Resource) {
-				group := threadGroup{mover, a.Resource, a.Class}
+			if moves(e, a.Resource) && r.store.MayCall(state.Call{Resource: a.Resource, HolderID: e.ID}) == nil {
+				group := threadGroup{movers[a.Resource], a.Resource, a.Class}
 				groups[group] = append(groups[group], e.Holder)
 			}
 		}
 	}
 	return groups
+}
+
+// movers returns the backends that move threads, by resource. It leaves out unavailable resources.
+func (r *Reconciler) movers() map[string]classes.ThreadMover {
+	movers := map[string]classes.ThreadMover{}
+	for _, name := range r.store.ResourceNames() {
+		resource, _ := r.store.Resource(name)
+		if mover, ok := resource.Backend.(classes.ThreadMover); ok && resource.Unavailable == nil {
+			movers[name] = mover
+		}
+	}
+	return movers
 }
 
 func (r *Reconciler) logThreadError(group threadGroup, err error) {

@@ -155,6 +155,21 @@ func (s *Store) entries() []Entry {
 	return entries
 }
 
+// Where returns the holders for which selected returns true, in any order. It copies no other holder. The function selected must
+// not call methods of the store.
+func (s *Store) Where(selected func(Entry) bool) (entries []Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for id := range s.records {
+		h, _ := s.ledger.Get(id)
+		if e := s.entry(h); selected(e) {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
 // Unverified returns the pods that may have been created while the plugin was away, in the order of their adoption.
 func (s *Store) Unverified() (pods []Entry) {
 	s.mu.Lock()
