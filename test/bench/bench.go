@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
@@ -33,6 +34,7 @@ const (
 	ours      = "qos-nri-plugin"
 	idleOne   = "idle"
 	idleAgain = "idle-again"
+	idlePlain = "idle-plain" // without the validation of containers
 
 	createAsked   = "create, class requested"
 	createNothing = "create, nothing requested"
@@ -91,14 +93,16 @@ func newSides(ctx context.Context, o options, dir string) (sides []*side, err er
 		return exec.Command(binary, "run", "--config", files, "--nri-socket", socket, "--host-root", root, "--metrics-address=",
 			"--api-socket", filepath.Join(dir, "qos.sock"), "--state-dir", filepath.Join(dir, "state"), "--mount-resctrl=false")
 	}
-	for _, name := range []string{ours, idleOne, idleAgain} {
+	for _, name := range []string{ours, idleOne, idleAgain, idlePlain} {
 		command := plugin
 		if name != ours {
 			self, err := copySelf(filepath.Join(dir, "bin", name))
 			if err != nil {
 				return sides, err
 			}
-			command = func(_, socket, _ string) *exec.Cmd { return exec.Command(self, "--idle", socket) }
+			command = func(_, socket, _ string) *exec.Cmd {
+				return exec.Command(self, "--idle", socket, "--plain="+strconv.FormatBool(name == idlePlain))
+			}
 		}
 		s, err := newSide(ctx, dir, name, command)
 		if err != nil {

@@ -15,38 +15,55 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
-// idlePlugin subscribes to the hooks that qos-nri-plugin subscribes to, and answers with nothing.
-type idlePlugin struct{}
+// plainPlugin subscribes to the hooks that qos-nri-plugin subscribes to, except the validation, and answers with nothing.
+type plainPlugin struct{}
 
-func (idlePlugin) Synchronize(context.Context, []*api.PodSandbox, []*api.Container) ([]*api.ContainerUpdate, error) {
+// idlePlugin also subscribes to the validation, like qos-nri-plugin.
+type idlePlugin struct{ plainPlugin }
+
+func (idlePlugin) ValidateContainerAdjustment(context.Context, *api.ValidateContainerAdjustmentRequest) error {
+	return nil
+}
+
+func (plainPlugin) Synchronize(context.Context, []*api.PodSandbox, []*api.Container) ([]*api.ContainerUpdate, error) {
 	return nil, nil
 }
 
-func (idlePlugin) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (plainPlugin) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	return nil, nil, nil
 }
 
-func (idlePlugin) StartContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }
+func (plainPlugin) StartContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }
 
-func (idlePlugin) StopContainer(context.Context, *api.PodSandbox, *api.Container) ([]*api.ContainerUpdate, error) {
+func (plainPlugin) StopContainer(context.Context, *api.PodSandbox, *api.Container) ([]*api.ContainerUpdate, error) {
 	return nil, nil
 }
 
-func (idlePlugin) RemoveContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }
+func (plainPlugin) RemoveContainer(context.Context, *api.PodSandbox, *api.Container) error {
+	return nil
+}
+
+func (plainPlugin) StopPodSandbox(context.Context, *api.PodSandbox) error { return nil }
+
+func (plainPlugin) RemovePodSandbox(context.Context, *api.PodSandbox) error { return nil }
 
 // idle keeps an idle plugin registered until ctx ends.
 func idle(ctx context.Context, o options) error {
 	slog.SetLogLoggerLevel(slog.LevelError)
 	for ctx.Err() == nil {
-		if err := serveIdle(ctx, o.idle); err != nil {
+		if err := serveIdle(ctx, o); err != nil {
 			pause.For(ctx, 20*time.Millisecond)
 		}
 	}
 	return nil
 }
 
-func serveIdle(ctx context.Context, socket string) error {
-	s, err := stub.New(idlePlugin{}, stub.WithPluginName("idle"), stub.WithPluginIdx("10"), stub.WithSocketPath(socket),
+func serveIdle(ctx context.Context, o options) error {
+	var plugin any = idlePlugin{}
+	if o.plain {
+		plugin = plainPlugin{}
+	}
+	s, err := stub.New(plugin, stub.WithPluginName("idle"), stub.WithPluginIdx("10"), stub.WithSocketPath(o.idle),
 		stub.WithOnClose(func() {}), stub.WithLogger(silence{}))
 	if err != nil {
 		return err

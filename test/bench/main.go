@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command bench measures the costs of the plugin on a node, in comparison with a plugin that does nothing: how long the runtime waits for its
-// hooks, and its memory. The plugin, the idle one and the idle one once more, to show how much is noise, take turns in one run:
-// each is a process of its own, registered with a runtime side of its own, all three with the same containers.
+// hooks, and its memory. Four plugins take turns in one run: the plugin, the idle one, the idle one once more, to show how
+// much is noise, and one that is not subscribed to the validation of containers, to show what the validation costs.
+// Each is a process of its own, registered with a runtime side of its own, all with the same containers.
 //
 // It prints a table in Markdown. Run it in the root of the repository.
 package main
@@ -21,6 +22,8 @@ import (
 type options struct {
 	// idle is the socket of the idle plugin. If it is set, this process is the idle plugin.
 	idle string
+	// plain leaves out the idle plugin's validation of containers.
+	plain bool
 	// plugin is the plugin's binary. If it is empty, bench builds the plugin.
 	plugin string
 	// creations and synchronizations are the numbers of rounds.
@@ -34,6 +37,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.idle, "idle", "", "be the plugin that does nothing, at this socket")
+	flag.BoolVar(&o.plain, "plain", false, "with --idle: do not subscribe to the validation of containers")
 	flag.StringVar(&o.plugin, "plugin", "", "binary of the plugin; built when empty")
 	flag.IntVar(&o.creations, "creations", 1000, "creations of each kind")
 	flag.IntVar(&o.synchronizations, "synchronizations", 15, "synchronizations")

@@ -35,7 +35,9 @@ func TestPercentile(t *testing.T) {
 }
 
 func TestAMissedGoalIsAnError(t *testing.T) {
-	samples := map[string][]time.Duration{idleOne: {10, 10, 10}, idleAgain: {10, 11, 12}, ours: {11, 11, 30}}
+	samples := map[string][]time.Duration{
+		idleOne: {10, 10, 10}, idleAgain: {10, 11, 12}, idlePlain: {1, 1, 1}, ours: {11, 11, 30},
+	}
 	for _, test := range []struct {
 		name, want string
 		goal       goal
@@ -59,5 +61,15 @@ func TestAMissedGoalIsAnError(t *testing.T) {
 				t.Errorf("line: %s", line)
 			}
 		})
+	}
+}
+
+func TestALineHasTheRatiosToBothIdlePlugins(t *testing.T) {
+	samples := map[string][]time.Duration{
+		idleOne: {20000, 20000}, idleAgain: {10000, 10000}, idlePlain: {8000, 10000}, ours: {20000, 40000},
+	}
+	const want = "| create | 2 | 20 µs | 20 µs | 20 µs | 40 µs | 1.00 | ≤ 1.15 | 2.00 | ≤ 2.00 | 0.50 | 8 µs | 10 µs | 2.50 | 4.00 |"
+	if got := (goal{"create", 1.15, 2}).line(samples, &verdicts{}); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
