@@ -49,6 +49,7 @@ type settings struct {
 	ociRuntime                     string // path of the program
 	cni                            string // directory with cni.sh
 	nri                            string // more settings of NRI
+	timeouts                       string // containerd's, where they are not its defaults
 	// resources are those whose classes gold, silver, slow and standard the node has.
 	resources []string
 }

@@ -156,6 +156,8 @@ tolerate_missing_hugetlb_controller = true
 disable_hugetlb_controller = true
 restrict_oom_score_adj = true
 stats_collect_period = "1m"
+[timeouts]
+%s
 [plugins."io.containerd.nri.v1.nri"]
 %s
 [plugins."io.containerd.nri.v1.nri".default_validator]
@@ -170,7 +172,7 @@ runtime_path = %q
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 BinaryName = %q
 SystemdCgroup = %t
-`, workloadImage, settings.nri, settings.cni, n.dir, n.machine.path("containerd-shim-runc-v2"), settings.ociRuntime, settings.cgroupDriver == "systemd")
+`, workloadImage, settings.timeouts, settings.nri, settings.cni, n.dir, n.machine.path("containerd-shim-runc-v2"), settings.ociRuntime, settings.cgroupDriver == "systemd")
 }
 
 func (n *node) kubeletConfig() string {

@@ -173,6 +173,11 @@ func (v *vm) node() settings {
 		cgroupRoot: "/", cgroupDriver: driver, statusFrequency: "10s", syncFrequency: "20s", ociRuntime: v.path("runc"), cni: "/opt", resources: []string{"blockio", "rdt"},
 		// The emulated machine is slow; what comes too late would go on without the plugin.
 		nri: "plugin_registration_timeout = \"60s\"\nplugin_request_timeout = \"60s\"",
+		// After a timeout containerd tries again, and each time it waits twice as long before that.
+		timeouts: `"io.containerd.timeout.shim.cleanup" = "60s"
+"io.containerd.timeout.shim.load" = "60s"
+"io.containerd.timeout.shim.shutdown" = "60s"
+"io.containerd.timeout.task.state" = "60s"`,
 	}
 }
 
@@ -206,7 +211,11 @@ type remoteProgram struct {
 	remote.Program
 }
 
+// program gives containerd more of the CPU than the kubelet: a container that containerd has not deleted within 10 s, it deletes again.
 func (v *vm) program(name string, args ...string) program {
+	if name == "kubelet" {
+		args = append([]string{"sh", "-c", `renice -n 10 $$ && exec "$@"`, "sh"}, args...)
+	}
 	return remoteProgram{vm: v, Program: remote.Program{Name: name, Args: args, Log: filepath.Join(v.logs, name+".log")}}
 }
 
