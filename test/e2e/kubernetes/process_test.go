@@ -117,6 +117,6 @@ func until(t *testing.T, what string, look func() (ok bool, seen string)) {
 		if time.Since(start) > patience {
 			t.Fatalf("never happened: %s; last seen: %s", what, seen)
 		}
-		<-time.After(min(max(time.Since(start)/4, 100*time.Millisecond), time.Second))
+		<-time.After(min(max(time.Since(start)/4, 100*time.Millisecond), 3*time.Second))
 	}
 }
