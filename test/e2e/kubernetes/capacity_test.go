@@ -19,7 +19,6 @@ func TestPrograms(t *testing.T) {
 	t.Cleanup(func() { n.kubectl(t, "delete", "--ignore-not-found", "-f", crd) }) // Helm refuses to install over it
 	t.Run("a missing CRD is one line in the log", func(t *testing.T) { missingCRD(t, n, p) })
 	t.Run("capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) })
-	t.Run("the extended resource alone is a request", func(t *testing.T) { extendedResourceIsARequest(t, n) })
 	t.Run("what cannot be meant is refused", func(t *testing.T) { wrongRequestsAreRefused(t, n) })
 	t.Run("the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) })
 	t.Run("a higher priority preempts", func(t *testing.T) { priorityPreempts(t, n) })
@@ -49,16 +48,6 @@ func capacityIsPublished(t *testing.T, n *node) {
 	n.offered(t, "slow", "1k", "1k")
 }
 
-func extendedResourceIsARequest(t *testing.T, n *node) {
-	n.run(t, pod{name: "asks", classes: n.asks("gold")}, pod{name: "asks-not"})
-	n.running(t, "asks", "asks-not")
-	n.inClass(t, "asks", "gold")
-	n.inClass(t, "asks-not", "standard")
-	if got := n.shell(t, "assignments", "default/asks"); !regexp.MustCompile(`gold +allocated`).MatchString(got) {
-		t.Errorf("assignments:\n%s\nwant gold, allocated", got)
-	}
-}
-
 func wrongRequestsAreRefused(t *testing.T, n *node) {
 	n.run(t,
 		pod{name: "two-units", classes: []string{"blockio.gold"}, units: 2},
@@ -75,10 +64,16 @@ func wrongRequestsAreRefused(t *testing.T, n *node) {
 	}
 }
 
+// schedulerCounts has pods whose only request is the extended resource, one more than the class takes, and a pod without a request.
 func schedulerCounts(t *testing.T, n *node) {
 	gold := n.asks("gold")
-	n.run(t, pod{name: "first", classes: gold}, pod{name: "second", classes: gold})
-	n.running(t, "first", "second")
+	n.run(t, pod{name: "first", classes: gold}, pod{name: "second", classes: gold}, pod{name: "asks-not"})
+	n.running(t, "first", "second", "asks-not")
+	n.inClass(t, "first", "gold")
+	n.inClass(t, "asks-not", "standard")
+	if got := n.shell(t, "assignments", "default/first"); !regexp.MustCompile(`gold +allocated`).MatchString(got) {
+		t.Errorf("assignments:\n%s\nwant gold, allocated", got)
+	}
 	n.run(t, pod{name: "third", classes: gold})
 	n.pending(t, "third", "Insufficient qos.noderesource.dev/blockio.gold")
 	n.delete(t, "first")

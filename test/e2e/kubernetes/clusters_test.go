@@ -25,8 +25,8 @@ const clusters = 3
 
 // seconds is about how long the slow tests take. Others take seconds.
 var seconds = map[string]int{
-	"TestVirtualNodeIntel": 800, "TestVirtualNodeSystemd": 450, "TestPrograms": 420, "TestNoOrderStopsPodsThatAskForNothing": 340,
-	"TestDaemonSet": 260, "TestVirtualNodeAMD": 190, "TestRequests": 120, "TestTheShimIsSmall": 100, "TestChart": 45,
+	"TestVirtualNodeIntel": 650, "TestPrograms": 420, "TestVirtualNodeAMD": 320, "TestNoOrderStopsPodsThatAskForNothing": 340,
+	"TestDaemonSet": 260, "TestRequests": 120, "TestTheShimIsSmall": 100, "TestChart": 45,
 }
 
 // divide returns the tests of each of n clusters, so that all clusters take about the same time. There are fewer clusters than n if

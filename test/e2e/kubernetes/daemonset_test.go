@@ -22,7 +22,7 @@ func TestDaemonSet(t *testing.T) {
 	t.Run("the class file that comes with it works", func(t *testing.T) { suppliedClassesWork(t, n) })
 	n.setGold(t, d, 2)
 	t.Run("capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) })
-	t.Run("the extended resource alone is a request", func(t *testing.T) { extendedResourceIsARequest(t, n) })
+	t.Run("the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) })
 	t.Run("the node's object and the pods tell who has what", func(t *testing.T) { objectTells(t, n, false) })
 	t.Run("a class changed by hand is told and counted", func(t *testing.T) { changedByHand(t, n) })
 	t.Run("refusals are told on the pod", func(t *testing.T) { refusalsAreTold(t, n) })

@@ -57,17 +57,16 @@ func virtualClasses(capacity int, bandwidth string) string {
 	return fmt.Sprintf(classes+rdtClasses, capacity, capacity, bandwidth)
 }
 
-// TestVirtualNodeIntel has a node with RDT, cgroup v2 and the cgroup driver cgroupfs.
+// TestVirtualNodeIntel has a node with RDT, cgroup v2 and the cgroup driver cgroupfs. After its reboot, bandwidth is in MBps.
 func TestVirtualNodeIntel(t *testing.T) {
 	v := &vm{vendor: "intel"}
 	n := joined(t, v)
 	d := n.installVirtual(t)
 	for _, c := range []virtualCase{
 		{"capacity is in the node's status", func(t *testing.T) { capacityIsPublished(t, n) }},
-		{"the extended resource alone is a request", func(t *testing.T) { extendedResourceIsARequest(t, n) }},
 		{"the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) }},
 		{"kubectl qos set moves a running container", func(t *testing.T) { setMoves(t, n) }},
-		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, `"50%"`, "50") }},
+		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, "50") }},
 		{"a pod as a whole has a class", func(t *testing.T) { podHasAClass(t, n) }},
 		{"volumes follow their claims", func(t *testing.T) { volumesFollowClaims(t, n, v) }},
 		{"policies turn annotations into resources", func(t *testing.T) { annotationsBecomeResources(t, n) }},
@@ -78,27 +77,13 @@ func TestVirtualNodeIntel(t *testing.T) {
 	}
 }
 
-// TestVirtualNodeSystemd has a node with systemd, its cgroup driver, and bandwidth in MBps.
-func TestVirtualNodeSystemd(t *testing.T) {
-	n := joined(t, &vm{vendor: "intel", init: "systemd", resctrl: "mba_MBps"})
-	d := n.installVirtual(t)
-	for _, c := range []virtualCase{
-		{"the extended resource alone is a request", func(t *testing.T) { extendedResourceIsARequest(t, n) }},
-		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, `"7000MBps"`, "7000") }},
-		{"restarts leave pods in their classes", func(t *testing.T) { restartsOfVirtual(t, n, d) }},
-	} {
-		c.run(t, n)
-	}
-}
-
-// TestVirtualNodeAMD has a node with AMD's kind of RDT.
+// TestVirtualNodeAMD has a node with AMD's kind of RDT, with systemd and its cgroup driver.
 func TestVirtualNodeAMD(t *testing.T) {
-	n := joined(t, &vm{vendor: "amd"})
+	n := joined(t, &vm{vendor: "amd", init: "systemd"})
 	d := n.installVirtual(t)
 	for _, c := range []virtualCase{
-		{"the extended resource alone is a request", func(t *testing.T) { extendedResourceIsARequest(t, n) }},
 		{"the scheduler counts classes", func(t *testing.T) { schedulerCounts(t, n) }},
-		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, `"50%"`, "40") }},
+		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, "40") }},
 	} {
 		c.run(t, n)
 	}
@@ -180,15 +165,15 @@ func setMoves(t *testing.T, n *node) {
 	}
 }
 
-// configMapReaches changes gold's bandwidth and its capacity by the ConfigMap. want is what the kernel then has: per cent or MBps on
-// Intel. On AMD it is half of the 10000MBps of gold's partition, in units of 1/8 GB/s.
-func configMapReaches(t *testing.T, n *node, d *daemonSet, bandwidth, want string) {
+// configMapReaches changes gold's bandwidth and its capacity by the ConfigMap. want is what the kernel then has: per cent on Intel. On
+// AMD it is half of the 10000MBps of gold's partition, in units of 1/8 GB/s.
+func configMapReaches(t *testing.T, n *node, d *daemonSet, want string) {
 	n.run(t, pod{name: "in-gold", classes: n.asks("gold")})
 	n.running(t, "in-gold")
 	n.inClass(t, "in-gold", "gold")
 	before := n.containerID("in-gold")
 
-	d.setClasses(t, virtualClasses(3, bandwidth))
+	d.setClasses(t, virtualClasses(3, `"50%"`))
 	n.offered(t, "gold", "3", "3")
 	n.bandwidth(t, "gold", want)
 	n.inClass(t, "in-gold", "gold")
@@ -315,6 +300,7 @@ func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
 	bootID := v.mustRun(t, "cat", "/proc/sys/kernel/random/boot_id")
 
 	v.off(t)
+	v.resctrl = "mba_MBps"
 	v.boot(t)
 	n.containerd.mustStart(t)
 	n.awaitContainerd(t) // a kubelet that finds no runtime ends, and on other nodes systemd starts it again
@@ -330,6 +316,7 @@ func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
 	n.offered(t, "gold", "2", "2")
 	n.inClass(t, "plain", "standard")
 	n.inClass(t, n.replica(t), "gold")
+	n.bandwidth(t, "gold", "10000")
 	n.running(t, "plain")
 	// What the kubelet has refused stays in the API.
 	n.kubectl(t, "delete", "pods", "--field-selector=status.phase=Failed")
