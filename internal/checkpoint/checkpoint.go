@@ -22,8 +22,8 @@ import (
 const maxSize = 16 << 20
 
 // Changes stores the classes that updates have assigned to containers and pods, by their IDs in the runtime. It also
-// stores the claims of the node's volumes. The IDs
-// and the state of the kernel do not survive a reboot, so a checkpoint file is valid only for one boot of the machine.
+// stores the claims of the node's volumes. The IDs and the state of the kernel do not survive a reboot, so a checkpoint
+// file is valid only for one boot of the machine.
 type Changes struct {
 	path, bootID string
 

@@ -131,8 +131,8 @@ func oneUnit(r *request, found comments) field {
 	return field{extended(r.resource, r.class), &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagInt, Value: "1"}, found}
 }
 
-// limited returns the extended resource in the container's limits that belongs to the resource of r, or "" if the
-// limits have none. The result contradicts is true if this extended resource requests another class than r.
+// limited looks in the container's limits for an extended resource that belongs to the resource of r. It returns this extended
+// resource, or "", and whether it requests another class than r.
 func (p *pod) limited(c *container, r *request) (has string, contradicts bool) {
 	for key := range fields(c.limits.value) {
 		class, ok := strings.CutPrefix(key.Value, prefix(r.resource))

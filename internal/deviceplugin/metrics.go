@@ -19,7 +19,7 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer, registered func() float64) *metrics {
 	factory := promauto.With(registry)
 	factory.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "qos_shim_device_plugins", Help: "Classes whose device plugins kubelet watches.",
+		Name: "qos_shim_device_plugins", Help: "Classes with a device plugin that the kubelet watches.",
 	}, registered)
 	m := &metrics{
 		registrations: factory.NewCounter(prometheus.CounterOpts{

@@ -97,8 +97,8 @@ type device struct {
 }
 
 // plan returns the devices to list: all allocated devices, and free devices up to the capacity. For each assignment
-// that kubelet does not account for, plan makes one free device unhealthy. It begins with the highest device numbers,
-// and ends with the devices that Allocate has granted.
+// that kubelet does not account for, plan makes one free device unhealthy. It picks the devices with the highest numbers
+// first, and devices that Allocate has granted last.
 //
 // Allocated devices stay healthy, because a kubelet that has restarted fails pods whose devices are unhealthy.
 func plan(c class, u usage) []device {

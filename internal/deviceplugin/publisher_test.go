@@ -39,7 +39,7 @@ func TestKubeletReportsTheCapacityOfEveryClassWithAnExtendedResource(t *testing.
 	r.await(fast, 4, 4)
 	r.soon("healthy", func() bool { return r.publisher.Healthy() == nil })
 	want := `
-# HELP qos_shim_device_plugins Classes whose device plugins kubelet watches.
+# HELP qos_shim_device_plugins Classes with a device plugin that the kubelet watches.
 # TYPE qos_shim_device_plugins gauge
 qos_shim_device_plugins 3
 # HELP qos_shim_registrations_total Registrations of device plugins that kubelet has accepted.

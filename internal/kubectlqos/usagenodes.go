@@ -147,7 +147,7 @@ func (m *measured) key() string {
 	return strings.Join([]string{m.Node, m.Resource, m.Class, m.ID}, " ")
 }
 
-// header returns the names of the columns that row has.
+// header returns the names of the columns for the method row.
 func (m *measured) header() []string {
 	if m.Pod == "" {
 		return []string{"NODE", "RESOURCE", "CLASS"}

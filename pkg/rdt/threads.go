@@ -184,8 +184,8 @@ func (m *move) each(do func(tid int, group string) error) error {
 	return nil
 }
 
-// undo moves the threads back to the groups that the field origins has for them. It moves threads that were created meanwhile to the
-// group that the parameter before names. It ignores the context of the move, so that no container stays divided between two groups.
+// undo moves each thread back to its group in m.origins. Threads that were created meanwhile go to the group whose name is in the
+// argument before. It ignores the context of the move, so that no container stays divided between two groups.
 func (m *move) undo(cause error, before string) error {
 	if !m.begun {
 		return cause
