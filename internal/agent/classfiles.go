@@ -34,8 +34,8 @@ type classFiles struct {
 	log   *slog.Logger
 	// onApplied is called after each change of the configuration. It may be nil.
 	onApplied func()
-	// current is the hash of the files that were last applied or refused. next is the hash of newer files that were read
-	// once and not applied yet.
+	// The field current is the hash of the files that were last applied or refused. The field next is the hash of newer
+	// files that were read once and not applied yet.
 	current, next string
 	// refusedAt is the time when the current files could not be applied to the machine, although the files themselves are
 	// valid. It is zero if they were applied, or if they are not valid.
@@ -113,9 +113,9 @@ func (f *classFiles) follow(ctx context.Context, hangup <-chan os.Signal) error 
 	}
 }
 
-// poll reads the class files. The first poll that reads new content only returns a channel, which receives a value when
-// poll must be called again. If the second poll reads the same content, it applies the content. If the machine refused
-// the current content, poll applies it again after retryTime.
+// poll reads the class files. The first poll that reads new content applies nothing. It returns a channel, which
+// receives a value when poll must be called again. If the second poll reads the same content, it applies the content.
+// If the machine refused the current content, poll applies it again after retryTime.
 func (f *classFiles) poll(ctx context.Context) (again <-chan time.Time) {
 	files := config.Read(f.path, f.kinds, f.read)
 	switch files.Hash {

@@ -46,7 +46,7 @@ func settling() []time.Duration {
 }
 
 // repair corrects drift periodically, after a disk was added or removed, and after a resctrl group was removed. It
-// calls watch after each repair.
+// calls the function watch at its start and after each repair.
 func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{}, watch func()) error {
 	repair, moveThreads := time.NewTicker(a.options.RepairInterval), time.NewTimer(threadsInterval)
 	defer repair.Stop()
@@ -108,8 +108,8 @@ func signalTo(c chan<- struct{}) {
 
 // followGroups watches resctrl. When another program has removed a group of the plugin, followGroups signals this
 // through the channel changed. CRI-O removes such groups at its start if it has an rdt_config_file. The caller must
-// call watch whenever resctrl may have been mounted. Without inotify, the next periodic repair finds that groups are
-// missing.
+// call the returned function whenever resctrl may have been mounted. Without inotify, the next periodic repair finds
+// that groups are missing.
 func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) (watch func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {

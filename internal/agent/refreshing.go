@@ -13,11 +13,11 @@ import (
 // refreshing is a Node that calls refresh after each SetClaims, because the new classes may need other hooks.
 type refreshing struct {
 	*node.Node
-	// refresh registers the plugin again if it needs other hooks.
+	// The function refresh registers the plugin again if the plugin needs other hooks.
 	refresh func()
 }
 
-// SetClaims makes the classes that claims request live.
+// SetClaims makes the classes of the claims live.
 func (r refreshing) SetClaims(ctx context.Context, claims classes.Claims) error {
 	defer r.refresh()
 	return r.Node.SetClaims(ctx, claims)

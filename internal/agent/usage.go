@@ -17,7 +17,7 @@ import (
 // now is missing.
 type usageCollector struct {
 	node *node.Node
-	// classes and containers map the name of each measure to the measure's description.
+	// The maps classes and containers have the description of each measure. Their keys are the names of the measures.
 	classes, containers map[string]*prometheus.Desc
 }
 

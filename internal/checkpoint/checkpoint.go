@@ -86,7 +86,7 @@ func (c *Changes) Get(id string) ([]classes.Assignment, bool) {
 	return changed, ok
 }
 
-// Set replaces the changed assignments of an ID, and writes the file. If writing fails, Set changes nothing.
+// Set replaces the assignments that are stored for an ID, and writes the file. If writing fails, Set changes nothing.
 func (c *Changes) Set(id string, changed []classes.Assignment) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -153,7 +153,7 @@ func (c *Changes) Forget(id string) {
 	delete(c.byID, id)
 }
 
-// Keep removes each ID unless live(id) is true.
+// Keep removes each ID for which the given function returns false.
 func (c *Changes) Keep(live func(id string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

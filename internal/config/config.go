@@ -57,8 +57,8 @@ func isOtherKind(data []byte) bool {
 	return err == nil && object.APIVersion != "" && object.Kind != "" && object.Kind != classes.FileKind
 }
 
-// parse parses class files. err is the error of reading the files. If err is not nil, parse returns it with the names
-// and the hash of the files, and parses nothing.
+// parse parses class files. The argument err is the error of reading the files. If this error is not nil, parse returns
+// it with the names and the hash of the files, and parses nothing.
 func parse(files []classes.File, err error, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) classes.FileSet {
 	set := classes.FileSet{Err: err}
 	for _, file := range files {

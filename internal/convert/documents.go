@@ -23,22 +23,22 @@ const byteOrderMark = "\ufeff"
 
 type document struct {
 	*file
-	// raw has all bytes of the document. head has the line with the marker "---". body has the bytes after head, and
-	// line is the number of body's first line.
+	// The field raw has all bytes of the document. The field head has the line with the marker "---". The field body has
+	// the bytes after head, and the field line has the number of body's first line.
 	raw, head, body []byte
 	line            int
 
 	// root is the document node. It is nil if the document has no content.
 	root *yaml.Node
-	// nodes is the number of nodes in root after the aliases are expanded.
+	// The field nodes is the number of nodes in root after the aliases are expanded.
 	nodes int
 	json  bool
-	// lists maps each element of a list to the list. handled has the keys of those KEP fields that were read or reported,
-	// and need no further error.
+	// For each element of a list, the map lists has the list. The map handled has the keys of those KEP fields that were
+	// read or reported, and need no further error.
 	lists   map[*yaml.Node]*yaml.Node
 	handled map[*yaml.Node]bool
 
-	// edits has functions that change root. The field added has new documents, which are written after this document.
+	// The field edits has functions that change root. The field added has new documents, written after this document.
 	edits []func()
 	added []*yaml.Node
 }
@@ -224,8 +224,8 @@ func escapeForYAML(text []byte) []byte {
 	})
 }
 
-// expandAliases replaces the aliases below n by copies of their targets, and removes anchors. above has the ancestors
-// of n. expandAliases returns false if an alias refers to its own ancestor, or if there are too many nodes.
+// expandAliases replaces the aliases below n by copies of their targets, and removes anchors. The second argument has
+// the ancestors of n. The result is false if an alias refers to its own ancestor, or if there are too many nodes.
 func (d *document) expandAliases(n *yaml.Node, above []*yaml.Node) bool {
 	above = append(above, n)
 	n.Anchor = ""

@@ -101,8 +101,8 @@ func addFields(m *yaml.Node, added ...field) {
 	}
 }
 
-// replaceField replaces the field e by a field with this name, whose value is a mapping with the added fields. If m already has
-// a field with this name, replaceField adds the fields there and removes e. It keeps the comments in the parameter lost.
+// replaceField replaces the field e by a field with this name, whose value is a mapping with the added fields. If m
+// already has such a field, replaceField adds the fields there and removes e. It keeps the comments in its last argument.
 func replaceField(m *yaml.Node, e entry, name string, added []field, lost string) {
 	if key, _ := find(m, name); key != nil || e.key == nil {
 		addFields(childMapping(m, name), added...)
@@ -117,8 +117,8 @@ func replaceField(m *yaml.Node, e entry, name string, added []field, lost string
 	*e.node = *newMapping(added...)
 }
 
-// removeField removes the field e from the mapping m. It moves the comments in the parameter lost to a neighbouring
-// field. If m becomes empty, it moves them to the key of m, which is the parameter above.
+// removeField removes the field e from the mapping m. It moves the comments in the last argument to a neighbouring
+// field. If m becomes empty, it moves them to the key of m, which is the third argument.
 func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	remove(m, slices.Index(m.Content, e.key), 2, lost)
 	if len(m.Content) == 0 && above != nil {
@@ -128,8 +128,8 @@ func removeField(m *yaml.Node, e entry, above *yaml.Node, lost string) {
 	}
 }
 
-// remove removes an element of a list, or the key and the value of a field. The comments of the removed nodes are in
-// lost. remove adds them to the next node or, after the last node, to the previous one.
+// remove removes an element of a list, or the key and the value of a field. The last argument has the comments of the
+// removed nodes. They are added to the next node or, after the last node, to the previous one.
 func remove(n *yaml.Node, i, count int, lost string) {
 	n.Content = slices.Delete(n.Content, i, i+count)
 	if i < len(n.Content) {

@@ -15,14 +15,14 @@ import (
 
 // Known has the resources and classes that exist. The zero value knows only the scopes of the KEP's official resources.
 type Known struct {
-	// from names the source of the resources and classes in errors. It is empty if there is no source.
+	// This text names the source of the resources and classes in errors. It is empty if there is no source.
 	from      string
 	resources map[string]knownResource
 }
 
 type knownResource struct {
 	scope classes.Scope
-	// classes is nil if the classes are unknown. They are unknown if a resource is configured but no machine has it.
+	// The field classes is nil if the classes are unknown. They are unknown if a resource is configured but no machine has it.
 	classes []string
 }
 
@@ -72,7 +72,7 @@ func classNames(infos []v1alpha1.QOSResourceClassInfo) []string {
 	return names
 }
 
-// add records that a node has these classes of a resource. names is nil if the classes are unknown.
+// add records that a node has these classes of a resource. The last argument is nil if the classes are unknown.
 func (k *Known) add(node, resource string, scope classes.Scope, names []string) error {
 	known, seen := k.resources[resource]
 	if seen && known.scope != scope {

@@ -24,9 +24,9 @@ type request struct {
 // elementFields describes the fields of an element of qosResources. They differ between pods, LimitRanges and ResourceQuotas.
 type elementFields struct {
 	names []string
-	// class is the name of the field that has the class. It is empty if the element has no such field.
+	// The field class is the name of the element's field for the class. It is empty if the element has no such field.
 	class string
-	// pods is the remedy in the error for a container that requests a pod-scope resource.
+	// The field pods has the remedy in the error for a container that requests a pod-scope resource.
 	pods string
 }
 

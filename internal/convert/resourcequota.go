@@ -26,8 +26,8 @@ type quota struct {
 	spec      *yaml.Node
 	qos, hard entry
 	resources []string
-	// The fields in add will be added to spec.hard. The comments of removed nodes are in lost until the next added
-	// field gets them.
+	// The field add has what the conversion will add to spec.hard. The field lost has the comments of removed nodes until
+	// the next added field gets them.
 	add  []field
 	lost string
 }

@@ -30,7 +30,7 @@ const (
 //nolint:gochecknoglobals // callers of every API package expect it, and nothing changes it
 var GroupVersion = schema.GroupVersion{Group: GroupName, Version: Version}
 
-// Resource returns the resource of this group with a plural name, for errors and RESTMappers.
+// Resource returns this group with the given plural name of a resource, for errors and RESTMappers.
 func Resource(plural string) schema.GroupResource {
 	return GroupVersion.WithResource(plural).GroupResource()
 }
