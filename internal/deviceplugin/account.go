@@ -11,17 +11,17 @@ import (
 )
 
 type usage struct {
-	// allocated has the devices that kubelet has allocated, without duplicates. The publisher
-	// keeps these devices in the list that it sends to kubelet.
+	// The field allocated has the devices that kubelet has allocated, without duplicates. The publisher keeps these
+	// devices in the list that it sends to kubelet.
 	allocated []string
-	// accounted is the number of devices that kubelet has allocated. If kubelet does not answer, accounted is computed
-	// from the assignments and the cached devices.
+	// The field accounted is the number of devices that kubelet has allocated. If kubelet does not answer, this number is
+	// computed from the assignments and the cached devices.
 	accounted int
-	// granted has the devices that Allocate has granted, but that kubelet has not reported yet. The latest grant is
-	// first. The field unreported counts the granted devices that kubelet may have allocated, e.g. to init containers.
+	// The field granted has the devices that Allocate has granted, but kubelet has not reported, the latest first. The
+	// field unreported is the number of granted devices that kubelet may have allocated, e.g. to init containers.
 	granted    []string
 	unreported int
-	// unaccounted is the number of owners that have a class with a capacity but have no device of that class.
+	// The field unaccounted is the number of owners that have a class with a capacity but have no device of that class.
 	unaccounted int
 	// needsPoll is true if kubelet's answer may soon change without an event that reports the change.
 	needsPoll bool
@@ -148,7 +148,7 @@ func accountFromCache(c class, assignments *qosv1alpha1.ListAssignmentsResponse,
 	return u
 }
 
-// ownersInclude reports whether every container in devices is an owner, or belongs to a pod that is an owner.
+// ownersInclude reports whether every container with devices is an owner, or belongs to a pod that is an owner.
 func ownersInclude(owners map[owner]bool, devices map[owner][]string) bool {
 	names := map[owner]bool{}
 	for o := range owners {

@@ -48,10 +48,10 @@ func compareOwners(a, b owner) int {
 
 type allocations struct {
 	pods map[owner]bool
-	// devices maps an extended resource to the devices of each container. Kubelet does not report init containers that
+	// The map devices has the devices of each container by extended resource. Kubelet does not report init containers that
 	// run to completion.
 	devices map[string]map[owner][]string
-	// granted maps an extended resource to the IDs of devices that Allocate has granted and kubelet has not reported
+	// The map granted has, by extended resource, the IDs of devices that Allocate has granted and kubelet has not reported
 	// since. The latest grants are first.
 	granted map[string][]string
 
@@ -132,13 +132,13 @@ func deviceIDs(devices map[owner][]string) []string {
 type allocationCache struct {
 	startup    time.Duration // how long kubelet may take to report all pods after its start
 	startupEnd time.Time
-	// synced is true after kubelet has reported all of its pods once.
+	// The field synced is true after kubelet has reported all of its pods once.
 	synced bool
-	// devices lists the devices in kubelet's last answer. For pods that are missing from that answer, it lists the
+	// The map devices has the devices in kubelet's last answer. For pods that are missing from that answer, it has the
 	// cached devices. It has the same keys as allocations.devices.
 	devices map[string]map[owner][]string
-	// granted has the devices that Allocate has granted, but that kubelet has not reported since then, e.g. because an
-	// init container holds them. The keys are the extended resource and the device ID. The value is the time of the grant.
+	// The map granted has the devices that Allocate has granted, but kubelet has not reported since, e.g. because an init
+	// container holds them. The keys are the extended resource and the device ID. The value is the time of the grant.
 	granted map[string]map[string]time.Time
 }
 
@@ -168,7 +168,7 @@ func (l *allocationCache) grant(granted map[string][]string, now time.Time) {
 
 // merge stores kubelet's answer, and adds the cached devices of pods that are missing from the answer. While kubelet
 // starts, merge adds them for every missing pod. Later it adds them only for a missing pod with a class of pod scope or
-// a class that kubelet allocated. assignments is nil if the assignments are unknown.
+// a class that kubelet allocated. The third argument is nil if the assignments are unknown.
 //
 // If in doubt, merge keeps a device. A free device that stays listed is harmless, but if an allocated device is not
 // listed, kubelet fails the device's pod.

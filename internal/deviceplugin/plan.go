@@ -25,12 +25,12 @@ type class struct {
 	capacity       uint64 // 0 if the class has no limit
 	podScope       bool
 	draining       bool
-	// others has the other classes with the same extended resource, e.g. a draining class that was renamed. No devices are
-	// published for these other classes.
+	// The field others has the other classes with the same extended resource, e.g. a draining class that was renamed. No
+	// devices are published for them.
 	others []class
 }
 
-// is reports whether resource, name and scope identify c or one of c.others.
+// is reports whether c or one of c.others has the given resource, name and scope.
 func (c class) is(resource, name string, podScope bool) bool {
 	if c.resource == resource && c.name == name && c.podScope == podScope {
 		return true
@@ -73,8 +73,8 @@ func classesOf(r *qosv1alpha1.ResourcesInfo) []class {
 	return list
 }
 
-// insert adds c to list. If list already has a class with the same extended resource, only one of the two classes stays
-// in list. insert adds the other class to the field others of the class that stays.
+// insert adds c to a list. If the list already has a class with the same extended resource, only one of the two classes
+// stays in the list. The field others of that class gets the other class.
 func insert(list []class, c class) []class {
 	i := slices.IndexFunc(list, func(other class) bool { return other.extended == c.extended })
 	if i < 0 {
@@ -120,8 +120,8 @@ func planWithheld(c class, u usage) []device {
 	return plan(c, u)
 }
 
-// candidates returns the IDs of size devices, or of all allocated devices if these are more than size. Allocated
-// devices come first, then devices that Allocate has granted, then other devices.
+// candidates returns the IDs of as many devices as the last argument says, or of all allocated devices if these are
+// more. Allocated devices come first, then devices that Allocate has granted, then other devices.
 func candidates(c class, u usage, size int) []string {
 	ids := slices.Clone(u.allocated)
 	slices.SortFunc(ids, compareIDs)
@@ -149,8 +149,8 @@ func candidates(c class, u usage, size int) []string {
 // phaseOut returns the wanted devices and, as unhealthy devices, the listed devices that became unwanted less than ttl
 // ago. Kubelet looks up a device in its list again after it has called Allocate, and panics if the device is missing.
 //
-// phaseOut records in the map leaving when each device became unwanted. The second result is the time after which
-// phaseOut must be called again. 0 means that no call is needed.
+// phaseOut records in its third argument the time at which each device became unwanted. The second result is the time
+// after which phaseOut must be called again. 0 means that no call is needed.
 func phaseOut(listed, wanted []device, leaving map[string]time.Time, now time.Time, ttl time.Duration) ([]device, time.Duration) {
 	list := slices.Clone(wanted)
 	stays := make(map[string]bool, len(wanted))

@@ -45,8 +45,8 @@ type timing struct {
 	debounce  time.Duration // time that the publisher waits for further changes after a first change
 	deviceTTL time.Duration // see phaseOut
 	startup   time.Duration // see allocationCache
-	// poll is the first interval between two polls of kubelet while kubelet and the plugin disagree. The interval is
-	// doubled after each poll, up to pollMax.
+	// The field poll is the first interval between two polls of kubelet while kubelet and the plugin disagree. The
+	// interval is doubled after each poll, up to pollMax.
 	poll, pollMax time.Duration
 }
 
@@ -66,7 +66,7 @@ type Publisher struct {
 
 	cleaned bool // true after stale sockets were removed; only registerLoop uses it
 
-	// Only publishLoop uses the following fields. allocations is nil until the plugin was ready for the first time.
+	// Only publishLoop uses the following fields. The field allocations is nil until the plugin was ready for the first time.
 	allocations             *allocationCache
 	podResourcesUnavailable bool
 	withheld                bool // true while free devices are unhealthy, because the plugin has not been ready for too long
@@ -325,8 +325,8 @@ func (p *Publisher) publishClass(c class, wanted []device, unaccounted int, now 
 	return recheck
 }
 
-// removeOthers removes the endpoints that are not in keep. Before it removes an endpoint, it sends kubelet the
-// endpoint's devices as unhealthy, and then an empty list of devices.
+// removeOthers removes all endpoints whose extended resource is not in the map keep. Before it removes an endpoint, it
+// sends kubelet the endpoint's devices as unhealthy, and then an empty list of devices.
 func (p *Publisher) removeOthers(keep map[string]bool, now time.Time) (recheck time.Duration) {
 	for _, e := range p.sorted() {
 		if keep[e.extended] {

@@ -206,8 +206,8 @@ func Cause(err error) string {
 	return err.Error()
 }
 
-// Cut truncates a text to limit bytes. A truncated text ends with mark. Cut also replaces invalid UTF-8, because the
-// API server rejects it.
+// Cut shortens a text that has more bytes than the limit. A shortened text ends with the given mark. Cut also replaces
+// invalid UTF-8, because the API server rejects it.
 func Cut(text string, limit int, mark string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= limit {

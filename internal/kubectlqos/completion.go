@@ -207,8 +207,8 @@ func names(pairs, resource string) bool {
 	return false
 }
 
-// pairWord returns the word RESOURCE=CLASS if the word begins with the text in the parameter begun. RESOURCE is the
-// short name or, if that does not match, the full name of the resource.
+// pairWord returns the word RESOURCE=CLASS if the word begins with the given text. RESOURCE is the short name or, if
+// that does not match, the full name of the resource.
 func pairWord(resource, class, begun string) (word string, ok bool) {
 	short := resource
 	if resource == classes.RDTResource || resource == classes.BlockIOResource {

@@ -18,10 +18,10 @@ import (
 type assignment struct {
 	class  string
 	source classes.Source
-	// device has the numbers of the devices that have a volume's limits. since is when these limits were put in force.
+	// numbers of the devices that have a volume's limits, and the time when these limits were put in force
 	device string
 	since  *metav1.Time
-	// evicted is the reason why the pod is to be evicted. It is empty if the pod is not to be evicted.
+	// The field evicted has the reason why the pod is to be evicted. It is empty if the pod is not to be evicted.
 	evicted string
 }
 
@@ -29,7 +29,7 @@ type assignment struct {
 // still has the previous instance of a container, and this instance has another class.
 type holdings struct {
 	assignments []assignment
-	// omitted means that the node does not list all holders. A container or pod that is not listed may then have a class.
+	// The field omitted is true if the node does not list all holders. An unlisted container or pod may then have a class.
 	omitted bool
 }
 

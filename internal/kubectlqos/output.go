@@ -29,12 +29,12 @@ const (
 // output is the value of the flag --output. It selects a table, a wide table, or documents in the formats of kubectl.
 type output struct {
 	flags *genericclioptions.PrintFlags
-	// documents is nil if the output is a table.
+	// The printer documents is nil if the output is a table.
 	documents printers.ResourcePrinter
 }
 
-// addFlags adds the flags to a command. named is true if the command prints objects of the Kubernetes API. Only such a
-// command has the output format "name".
+// addFlags adds the flags to a command. The second argument is true if the command prints objects of the Kubernetes
+// API. Only such a command has the output format "name".
 func (o *output) addFlags(cmd *cobra.Command, named bool) {
 	o.flags = genericclioptions.NewPrintFlags("")
 	if !named {
@@ -70,7 +70,7 @@ func (o *output) wide() bool { return *o.flags.OutputFormat == formatWide }
 type documentPrinter struct {
 	json printers.ResourcePrinter
 	yaml bool
-	// more is true after the first YAML document.
+	// The field more is true after the first YAML document.
 	more bool
 }
 

@@ -46,7 +46,7 @@ type podRow struct {
 	// force.
 	Device string       `json:"device,omitempty"`
 	Since  *metav1.Time `json:"since,omitempty"`
-	// unknown means that the class in which the container or pod runs is unknown.
+	// The field unknown is true if the class in which the container or pod runs is unknown.
 	unknown bool `json:"-"`
 }
 
@@ -262,7 +262,7 @@ func (v *podView) rowsOf(c containerView) []podRow {
 	return rows
 }
 
-// row returns the row of a resource. want is the class that was refused, or nil if the refusal is about another resource.
+// row returns the row of a resource. The last argument is the refused class, or nil if the refusal is about another resource.
 func (v *podView) row(c containerView, resource string, want *classes.Assignment) podRow {
 	known := want != nil
 	if !known {

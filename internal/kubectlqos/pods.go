@@ -22,13 +22,13 @@ import (
 
 type podsCommand struct {
 	*cluster
-	// volumes means that the command shows only pods' volumes, and the devices on which their limits are in force.
+	// The field volumes is true if the command shows only pods' volumes, and the devices on which their limits are in force.
 	volumes bool
 	output
 	pod, selector string
 	everywhere    bool
 	watch         bool
-	// forbidden means that the user has no permission to read NodeQOSResources.
+	// The field forbidden is true if the user has no permission to read NodeQOSResources.
 	forbidden bool
 
 	table *tablePrinter

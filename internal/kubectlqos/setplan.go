@@ -22,10 +22,10 @@ const removed = "-"
 
 // change is the change that the user requests on the command line.
 type change struct {
-	// resources has the resources in the order of the command line.
+	// The field resources has the resources in the order of the command line.
 	resources []string
-	// pairs has the pairs RESOURCE=CLASS as the user wrote them, by resource. If a resource has no pair, the change
-	// removes the request for this resource.
+	// The map pairs has the pairs RESOURCE=CLASS as the user wrote them, by resource. If a resource has no pair, the
+	// change removes the request for this resource.
 	pairs map[string]string
 }
 
@@ -91,7 +91,7 @@ func (c change) merge(value string) (string, error) {
 // target is the class that a running container will have after a change.
 type target struct {
 	container, resource, class string
-	// before is the present class. It is empty if the class is unknown.
+	// The field before has the class before the change. It is empty if this class is unknown.
 	before string
 	known  bool
 }

@@ -38,9 +38,9 @@ func (e noEffectError) Error() string { return string(e) }
 
 type outcome struct {
 	done bool
-	// refused is the reason why the node refuses the change.
+	// The field refused has the reason why the node refuses the change.
 	refused string
-	// stale is true if the refusal may be that of an earlier change.
+	// The field stale is true if the refusal may be that of an earlier change.
 	stale bool
 }
 

@@ -31,7 +31,7 @@ type tablePrinter struct {
 	columns []metav1.TableColumnDefinition
 	printer printers.ResourcePrinter
 	text    bytes.Buffer
-	// aligned aligns the cells that are written to it, and writes the result to text.
+	// The writer aligned pads the cells that it gets so that columns align, and writes the result to the field text.
 	aligned interface {
 		io.Writer
 		Flush() error
@@ -71,7 +71,7 @@ func (p *tablePrinter) format(rows [][]string) (string, error) {
 	return trimLines(p.text.String(), ""), err
 }
 
-// align formats rows without a header. Each row begins with indent. The rows may have different numbers of cells.
+// align formats rows without a header, each with the given indentation. The rows may have different numbers of cells.
 func align(rows [][]string, indent string) string {
 	columns := 0
 	for _, row := range rows {

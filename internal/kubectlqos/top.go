@@ -203,8 +203,8 @@ func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo, current bool
 	}
 }
 
-// sumOf adds the parameter more to the parameter n, and returns the sum. A nil pointer means unlimited. If n is nil or
-// the parameter unlimited is true, the sum is nil.
+// sumOf returns the sum of its first two arguments. A nil pointer means unlimited. If the first argument is nil or the
+// last argument is true, the sum is nil.
 func sumOf(n *int64, more int64, unlimited bool) *int64 {
 	if n == nil || unlimited {
 		return nil

@@ -122,7 +122,7 @@ func (u nodeUsage) lacks(containers bool) (notes []string) {
 	return notes
 }
 
-// items returns the classes of all nodes, and then the containers if they are wanted.
+// items returns the classes of all nodes and, if its argument is true, then the containers of all nodes.
 func (n nodesUsage) items(containers bool) (items []measured) {
 	names := slices.Sorted(maps.Keys(n))
 	add := func(node string, of []measured) {
