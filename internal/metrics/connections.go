@@ -23,7 +23,7 @@ const (
 // would also refuse the kubelet's probes.
 type connections struct {
 	mu sync.Mutex
-	// open lists the open connections, the oldest first.
+	// The field open has the open connections, the oldest first.
 	open []net.Conn
 }
 

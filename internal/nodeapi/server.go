@@ -102,7 +102,7 @@ func (s *Server) open(ctx context.Context) ([]endpoint, error) {
 	return []endpoint{all, read}, nil
 }
 
-// endpoint creates a unix socket, and a gRPC server that answers the requests in api.
+// endpoint creates a unix socket, and a gRPC server that serves the given API.
 func (s *Server) endpoint(
 	ctx context.Context, socket, group string, api *grpc.ServiceDesc, options ...grpc.ServerOption,
 ) (endpoint, error) {

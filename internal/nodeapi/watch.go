@@ -20,7 +20,7 @@ const (
 )
 
 // watch sends the present state, and then a new state after every change, if the new state differs from the last one
-// sent. A slow client skips intermediate states, because send waits for the client before watch calls get again.
+// sent. A slow client skips states, because the function send waits for the client before watch reads the next state.
 func watch[T proto.Message](ctx context.Context, s *service, get func() T, send func(T) error) error {
 	var last T
 	for first := true; ; first = false {

@@ -23,12 +23,12 @@ const claimsTimeout = 20 * time.Second
 
 // followed is the spec that the plugin follows.
 type followed struct {
-	// uid and generation identify the spec of an object. started is the start time of the plugin, which may have
-	// former claims after a restart.
+	// The fields uid and generation identify the spec of an object. The field started is the start time of the plugin,
+	// which may have former claims after a restart.
 	uid        string
 	generation int64
 	started    time.Time
-	// invalid is the error of the plugin if it refused the spec.
+	// The field invalid is the plugin's error if the plugin refused the spec.
 	invalid string
 }
 

@@ -66,8 +66,8 @@ func volumeOf(container nodeqosv1alpha1.Holder, v *qosv1alpha1.VolumeAssignments
 	return volume
 }
 
-// keepSince restores the times at which the limits of volumes came into force, from the status before. A plugin that
-// has restarted does not know these times.
+// keepSince restores the times at which the limits of volumes came into force. It takes them from the object's present
+// status, because a plugin that has restarted does not know these times.
 func keepSince(volumes, before []nodeqosv1alpha1.QOSResourceInfo) {
 	since := map[nodeqosv1alpha1.Holder]*metav1.Time{}
 	each := func(resources []nodeqosv1alpha1.QOSResourceInfo, do func(key nodeqosv1alpha1.Holder, h *nodeqosv1alpha1.Holder)) {

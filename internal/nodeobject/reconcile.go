@@ -123,8 +123,8 @@ func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResour
 	return p.applied.at.Add(pause).Sub(p.now())
 }
 
-// withHoldersOf returns a copy of status with the holders of each class from other. If holders with the source "update"
-// differ, the class keeps its holders, because "kubectl qos set" waits for this difference.
+// withHoldersOf returns a copy of the first status, with the holders of each class from the second status. If holders
+// with the source "update" differ, the class keeps its holders, because "kubectl qos set" waits for this difference.
 func withHoldersOf(status, other nodeqosv1alpha1.NodeQOSResourcesStatus) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	mixed := *status.DeepCopy()
 	copyHolders(mixed.QOSResources.PodQOSResources, other.QOSResources.PodQOSResources)

@@ -29,11 +29,11 @@ const (
 )
 
 // desiredStatus returns the status that the object should have. It is computed from the plugin's state, the object's
-// present status (before) and the time. Unchanged fields keep their timestamps, so that a restart of the plugin or the
-// shim changes nothing.
+// present status and the time. Unchanged fields keep their timestamps, so that a restart of the plugin or the shim
+// changes nothing.
 //
 // While the plugin is not ready, desiredStatus uses the plugin's last ready state. If the shim has no such state yet,
-// the result known is false during the grace period. After that period, desiredStatus keeps the present status.
+// the second result is false during the grace period. After that period, desiredStatus keeps the present status.
 func desiredStatus(
 	state nodecache.State, before nodeqosv1alpha1.NodeQOSResourcesStatus, now time.Time,
 ) (status nodeqosv1alpha1.NodeQOSResourcesStatus, known bool) {
@@ -188,7 +188,7 @@ func condition(r *qosv1alpha1.Condition) metav1.Condition {
 }
 
 // dated sets the time of a condition's last transition. If the condition had the same status before, dated keeps the
-// earlier time. Otherwise it uses the condition's own time. If the condition has no time, it uses now.
+// earlier time. Otherwise it uses the condition's own time. If the condition has no time, it uses the present time.
 func dated(c metav1.Condition, before []metav1.Condition, now time.Time) metav1.Condition {
 	if c.LastTransitionTime.IsZero() {
 		c.LastTransitionTime = metav1.NewTime(now)

@@ -14,7 +14,7 @@ import (
 // listing is how much of the runtime's list of pods and containers the plugin has received. It is safe for concurrent use.
 type listing struct {
 	mu sync.Mutex
-	// began is the time of the list's first message. complete is true after its last message.
+	// The field began is the time of the list's first message. The field complete is true after the list's last message.
 	began              time.Time
 	pods, containers   int
 	complete, accepted bool

@@ -42,7 +42,7 @@ type Plugin struct {
 	node    *node.Node
 	options Options
 	refresh chan struct{}
-	// reconciles counts the running calls of Reconcile. Each synchronization starts one. Run waits for them before it returns.
+	// This wait group has the running calls of Reconcile. Each synchronization starts one. Run waits for all before it returns.
 	reconciles sync.WaitGroup
 }
 

@@ -128,8 +128,8 @@ func (h *Hooks) enforcement(entries ...state.Entry) func(context.Context) error 
 	}
 }
 
-// monitoring returns a function that calls enforce and then begins to monitor the container. The parameter enforce may
-// be nil. If the container is not to be monitored, monitoring returns enforce itself.
+// monitoring returns a function that calls the given function, if it is not nil, and then begins to monitor the
+// container. If the container is not to be monitored, monitoring returns the given function itself.
 func (h *Hooks) monitoring(e state.Entry, enforce func(context.Context) error) func(context.Context) error {
 	if !reconcile.Monitored(h.store, e) {
 		return enforce

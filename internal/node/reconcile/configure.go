@@ -81,10 +81,10 @@ func (r *Reconciler) Configure(ctx context.Context, files classes.FileSet) error
 	return err
 }
 
-// SetClaims makes the classes that claims request live, saves them for the next start of the plugin, and enforces them on the
-// volumes of this node. It replaces all former claims. If the classes are invalid, the error wraps
-// classes.ErrBadRequest, and the former claims stay. If a class cannot be enforced on a volume, SetClaims reports this and
-// returns no error, and the reconciler retries.
+// SetClaims makes the classes of the claims live, saves the claims for the next start of the plugin, and enforces the
+// classes on the volumes of this node. It replaces all former claims. If the classes are invalid, the error wraps
+// classes.ErrBadRequest, and the former claims stay. If a class cannot be enforced on a volume, SetClaims reports this
+// and returns no error, and the reconciler retries.
 func (r *Reconciler) SetClaims(ctx context.Context, claims classes.Claims) error {
 	resource, err := claims.Resource(slices.Collect(maps.Values(r.kinds)))
 	if err != nil {

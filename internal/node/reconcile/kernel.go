@@ -28,8 +28,8 @@ const (
 	updateTime = 20 * time.Second
 )
 
-// Await runs do and returns its answer, or an error if ctx ends first. A system call that is blocked in the kernel cannot be
-// interrupted. If ctx ends first, do therefore continues in its own thread, and Await refuses the same call until do has returned.
+// Await runs a function and returns its answer. A system call that is blocked in the kernel cannot be interrupted: if ctx ends
+// first, Await returns an error, the function continues in its own thread, and Await refuses the same call until it has returned.
 func Await[T any](ctx context.Context, store *state.Store, call state.Call, what string, do func() (T, error)) (answer T, err error) {
 	if err := store.MayCall(call); err != nil {
 		return answer, err
@@ -56,8 +56,8 @@ func Await[T any](ctx context.Context, store *state.Store, call state.Call, what
 	return answer, context.Cause(ctx)
 }
 
-// outcome calls do, and returns a function with the same result: it returns the values that do returned, or panics if
-// do panicked.
+// outcome calls the given function, and returns a function with the same result: it returns the values that the given
+// function returned, or panics if that function panicked.
 func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -68,8 +68,8 @@ func outcome[T any](do func() (T, error)) (end func() (T, error)) {
 	return func() (T, error) { return answer, err }
 }
 
-// await works like Await, but with a time limit. If ctx ends earlier, await ends the context of the function do. It
-// then waits for do until the limit, so that no change is abandoned half-way.
+// await works like Await, but with a time limit. If ctx ends earlier, await ends the context of the given function. It
+// then waits for this function until the limit, so that no change is abandoned half-way.
 func await[T any](
 	ctx context.Context, r *Reconciler, limit time.Duration, call state.Call, what string, do func(context.Context) (T, error),
 ) (T, error) {
@@ -86,8 +86,8 @@ func await[T any](
 	return answer, err
 }
 
-// awaitResource calls the function do for a resource as a whole, not for one container or class. If an earlier call of
-// do for the same resource is still blocked, awaitResource returns an error.
+// awaitResource calls a function for a resource as a whole, not for one container or class. If an earlier call for the
+// same resource as a whole is still blocked, awaitResource returns an error.
 func (r *Reconciler) awaitResource(ctx context.Context, resource, what string, do func(context.Context) error) error {
 	call := state.Call{Resource: resource}
 	_, err := await(ctx, r, changeTime, call, what+" "+resource, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) })

@@ -45,18 +45,18 @@ type Reconciler struct {
 
 	runtime atomic.Pointer[Runtime]
 
-	// round serializes changes of the kernel's state outside of hooks. The reconciler holds round while it waits for the
-	// runtime and the kernel. Hooks do not acquire round, so they do not wait for it.
+	// The semaphore round serializes changes of the kernel's state outside of hooks. The reconciler holds this semaphore
+	// while it waits for the runtime and the kernel. Hooks do not acquire it, so they do not wait for it.
 	round *semaphore.Weighted
-	// runtimeErr is the error after which no more calls to the runtime are made in this round. It is guarded by round.
+	// runtimeErr is the error after which no more calls to the runtime are made in this round. The semaphore guards it.
 	runtimeErr error
-	// patience limits each call to the runtime in this round. It is guarded by round.
+	// patience limits the time of each call to the runtime in this round. The semaphore guards it.
 	patience time.Duration
-	// threadErrs maps each resource and class to the last error of moving the threads of this class, so that the reconciler
-	// logs each error once. It is guarded by round.
+	// threadErrs maps each resource and class to the last error of moving the threads of this class, so that the
+	// reconciler logs each error once. The semaphore guards this map.
 	threadErrs map[string]string
-	// files has the live class files. claims has the live configuration of the classes of claims, or nil if there is
-	// none. Both are guarded by round.
+	// The field files has the live class files. The field claims has the live configuration of the classes of claims, or
+	// nil if there is none. The semaphore guards both fields.
 	files  classes.FileSet
 	claims *classes.ResourceConfig
 }

@@ -37,7 +37,7 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 	return adjustment, held.Assignments, nil
 }
 
-// releaseOthers releases each other holder of the same owner if is(record) returns true. The caller holds mu.
+// releaseOthers releases each other holder of the same owner for whose record the function returns true. The caller holds mu.
 func (s *Store) releaseOthers(held classes.Holding, is func(record) bool) {
 	for id, r := range s.records {
 		if other, _ := s.ledger.Get(id); id != held.ID && other.Owner() == held.Owner() && is(r) {

@@ -25,9 +25,9 @@ var (
 	ErrUnanswered = errors.New("the container runtime has not answered, and may still make the change")
 )
 
-// Change admits a running holder to the classes in requests, either to all of them or to none (KEP-3008,
-// "UpdateContainerResourcesRequest"). The keys of requests are full or short names of resources. Change returns the
-// holder as it was before the change.
+// Change admits a running holder to the requested classes, either to all of them or to none (KEP-3008,
+// "UpdateContainerResourcesRequest"). The keys of the given map are full or short names of resources. Change returns
+// the holder as it was before the change.
 //
 // The holder occupies slots of its old and of its new classes until Confirm is called, or until Observe records that the
 // holder is in its desired class. Because the old slots stay occupied, Revert needs no admission.

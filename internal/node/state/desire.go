@@ -130,9 +130,9 @@ func isRequested(a classes.Assignment) bool {
 	return a.Source != classes.SourceDefault && a.Source != classes.SourceClaim && a.Source != classes.SourceNone
 }
 
-// Verified records that the adopted pods in inClass are in the classes that they request. The adopted pods in elsewhere
-// are in other classes. If there is room, Verified assigns the requested classes to them. It returns the pods that did
-// not get these classes.
+// Verified records that the adopted pods in its first argument are in the classes that they request. Those in its
+// second argument are in other classes. If there is room, Verified assigns the requested classes to the pods in the
+// second argument. It returns the pods that did not get these classes.
 func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

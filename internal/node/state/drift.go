@@ -35,7 +35,7 @@ type driftRecord struct {
 	uncorrected bool
 }
 
-// Corrected adds count to the counter of drift corrections for a resource and a kind of drift.
+// Corrected increases the counter of drift corrections for a resource and a kind of drift by the given number.
 func (s *Store) Corrected(resource, what string, count int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

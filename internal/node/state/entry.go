@@ -14,35 +14,35 @@ import (
 
 // record holds what the store knows about a holder, except for the holder's assignments, which are in the ledger.
 type record struct {
-	// number orders the holders of one owner. The newest holder has the highest number.
+	// The field number orders the holders of one owner. The newest holder has the highest number.
 	number uint64
 	since  time.Time
-	// started becomes true when the first process of the holder is about to run. enforcing is true while a hook enforces
-	// the classes.
+	// The field started becomes true when the first process of the holder is about to run. The field enforcing is true
+	// while a hook enforces the classes.
 	started, enforcing bool
 	// startTime is the start time of the holder's first process, as it was first observed. It is 0 if unknown.
 	startTime uint64
-	// created lists the classes that the holder had at its creation. The runtime has stored these classes.
+	// The field created has the classes that the holder had at its creation. The runtime has stored these classes.
 	created []classes.Assignment
-	// observed has the last observed class for each resource, if it differs from the assigned class. The map is
-	// replaced at each change and never modified.
+	// The map observed has the last observed class for each resource, if that class differs from the assigned class. The
+	// map is replaced at each change and never modified.
 	observed map[string]string
-	// inForce is when the classes of the holder were last enforced. It is zero if that is unknown.
+	// inForce is the time when the classes of the holder were last enforced. It is zero if the time is unknown.
 	inForce time.Time
-	// foreign describes for each resource what another program has set, if the holder has no class of the resource. The map
-	// is replaced at each change and never modified.
+	// The map foreign describes for each resource what another program has set, if the holder has no class of the
+	// resource. The map is replaced at each change and never modified.
 	foreign map[string]string
-	// unverified is true for a pod that may have been created while the plugin was away. It becomes false when the
-	// reconciler has read the pod's classes from the kernel.
+	// The field unverified is true for a pod that may have been created while the plugin was away. It becomes false when
+	// the reconciler has read the pod's classes from the kernel.
 	unverified bool
-	// pending is true while a holder runs without the classes that it requests.
+	// The field pending is true while a holder runs without the classes that it requests.
 	pending bool
-	// refused is true if the start of the holder was refused. It becomes false when the holder is in its classes. Some
-	// runtimes start a container although a plugin refuses the start.
+	// The field refused is true if the start of the holder was refused. It becomes false when the holder is in its
+	// classes. Some runtimes start a container although a plugin refuses the start.
 	refused bool
-	// request is the request of an unverified or pending holder. It is nil if the request is too large to keep.
+	// The field request has the request of an unverified or pending holder. It is nil if the request is too large to keep.
 	request *classes.Holder
-	// stale is true if the runtime may have stored values that differ from the assigned classes.
+	// The field stale is true if the runtime may have stored values that differ from the assigned classes.
 	stale bool
 }
 
@@ -155,8 +155,8 @@ func (s *Store) entries() []Entry {
 	return entries
 }
 
-// Where returns the holders for which selected returns true, in any order. It copies no other holder. The function selected must
-// not call methods of the store.
+// Where returns the holders for which the given function returns true, in any order. It copies no other holder. The
+// function must not call methods of the store.
 func (s *Store) Where(selected func(Entry) bool) (entries []Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,8 +277,8 @@ func (s *Store) SetForeign(id, resource, text string) {
 	s.notify()
 }
 
-// with returns a copy of the map values. If keep is true, the copy has the value under the key. Otherwise it lacks the
-// key. The map itself does not change, because copies of an entry may share it.
+// with returns a copy of a map. If the last argument is true, the copy has the value under the key. Otherwise it lacks
+// the key. The map itself does not change, because copies of an entry may share it.
 func with(values map[string]string, key, value string, keep bool) map[string]string {
 	values = maps.Clone(values)
 	if !keep {

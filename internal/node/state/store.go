@@ -66,8 +66,8 @@ type Resource struct {
 	drift driftRecord
 }
 
-// New returns a store that offers no classes yet. If now is nil, the store uses time.Now. If changes is nil, the store does
-// not save changed classes and claims, so a restart of the plugin loses them.
+// New returns a store that offers no classes yet. If the second argument is nil, the store uses time.Now. If the first
+// argument is nil, the store does not save changed classes and claims, so a restart of the plugin loses them.
 func New(changes Changes, now func() time.Time) *Store {
 	if changes == nil {
 		changes = noChanges{}
@@ -246,8 +246,8 @@ func (s *Store) RejectConfig(err error) {
 	}
 }
 
-// SetAvailability marks a resource as unavailable for the reason in why. If why is nil, SetAvailability marks the resource as
-// available. It reports whether the availability changed.
+// SetAvailability marks a resource as unavailable for the given reason. If the reason is nil, SetAvailability marks the
+// resource as available. It reports whether the availability changed.
 func (s *Store) SetAvailability(name string, why *classes.Unavailable) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

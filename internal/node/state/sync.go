@@ -81,8 +81,8 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 	return failed
 }
 
-// countAdopted counts, in s.adopted, the running containers that request classes and have no RecordAnnotation. It skips the
-// containers in the parameter before, which is the ledger as it was before the synchronization. The caller holds mu.
+// countAdopted counts, in s.adopted, the running containers that request classes and have no RecordAnnotation. It skips
+// the containers that the ledger had before the synchronization. The caller holds mu.
 func (s *Store) countAdopted(before *classes.Ledger) {
 	for id, r := range s.records {
 		_, known := before.Get(id)

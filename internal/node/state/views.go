@@ -187,7 +187,7 @@ func (s *Store) Assignments() []PodAssignments {
 	return sorted
 }
 
-// Container returns the assignments of the container or pod that owner names. If several containers have this owner, it
+// Container returns the assignments of the container or pod with this owner. If several containers have this owner, it
 // returns those of the newest container. ok is false if no such container or pod runs.
 func (s *Store) Container(owner classes.Owner) (ctr ContainerAssignments, ok bool) {
 	s.mu.Lock()

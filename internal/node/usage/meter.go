@@ -38,15 +38,15 @@ const (
 type Meter struct {
 	store *state.Store
 	now   func() time.Time
-	// sampling lets one caller at a time take a sample. It guards the field sample.
+	// The semaphore sampling lets one caller at a time take a sample. It guards the field sample.
 	sampling *semaphore.Weighted
 	sample   Sample
 
 	mu sync.Mutex // guards the fields below
-	// base maps each class and holder to its last reading. The usage of a holder counts from its first reading, or from
-	// 0 if Started has recorded an empty reading.
+	// The map base has the last reading of each class and holder. The usage of a holder counts from its first reading, or
+	// from 0 if Started has recorded an empty reading.
 	base map[key]classes.Reading
-	// totals has the usage of each class since the process started.
+	// The map totals has the usage of each class since the process started.
 	totals map[class]classes.Reading
 }
 
@@ -76,7 +76,7 @@ type Holder struct {
 	Reading         classes.Reading
 }
 
-// New returns a meter. If now is nil, it uses time.Now.
+// New returns a meter. If the second argument is nil, the meter uses time.Now.
 func New(store *state.Store, now func() time.Time) *Meter {
 	if now == nil {
 		now = time.Now
