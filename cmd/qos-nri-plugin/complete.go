@@ -88,8 +88,8 @@ func containerWords(state nodeState, pod string) []string {
 	return words
 }
 
-// pairWords completes the last pair in a list of "resource=class" pairs. It offers only mutable resources that are
-// not in the other pairs.
+// pairWords completes the last pair in a list of "resource=class" pairs. It offers only mutable resources that no
+// earlier pair has.
 func pairWords(resources []*qosv1alpha1.QOSResourceInfo, begun string) []string {
 	done, last := "", begun
 	if at := strings.LastIndex(begun, ","); at >= 0 {

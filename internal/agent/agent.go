@@ -150,7 +150,7 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 	return waitAtMost(ctx, group, stopTime)
 }
 
-// waitAtMost waits for all parts of the agent to end. After ctx has ended, it waits no longer than limit.
+// waitAtMost waits for all parts of the agent to end. After ctx has ended, it waits no longer than the time limit.
 func waitAtMost(ctx context.Context, group *errgroup.Group, limit time.Duration) error {
 	done := make(chan error, 1)
 	go func() { done <- group.Wait() }()

@@ -76,8 +76,8 @@ func (a *Agent) repair(ctx context.Context, n *node.Node, changed <-chan struct{
 	}
 }
 
-// followDisks listens for kernel events. When a disk was added or removed, followDisks signals this through the channel
-// changed. If kernel events are not available, the next periodic repair finds the disks.
+// followDisks listens for kernel events. When a disk was added or removed, followDisks signals this through the given
+// channel. If kernel events are not available, the next periodic repair finds the disks.
 func (a *Agent) followDisks(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) {
 	listener, err := uevent.Listen()
 	if err != nil {
@@ -106,10 +106,9 @@ func signalTo(c chan<- struct{}) {
 	}
 }
 
-// followGroups watches resctrl. When another program has removed a group of the plugin, followGroups signals this
-// through the channel changed. CRI-O removes such groups at its start if it has an rdt_config_file. The caller must
-// call the returned function whenever resctrl may have been mounted. Without inotify, the next periodic repair finds
-// that groups are missing.
+// followGroups watches resctrl. When another program has removed a group of the plugin, followGroups signals this through
+// the given channel. CRI-O removes such groups at its start if it has an rdt_config_file. The caller must call the returned
+// function whenever resctrl may have been mounted. Without inotify, the next periodic repair finds that groups are missing.
 func (a *Agent) followGroups(ctx context.Context, group *errgroup.Group, changed chan<- struct{}) (watch func()) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {

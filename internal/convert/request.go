@@ -17,7 +17,7 @@ type request struct {
 	place
 	// resource is the canonical name of the resource. class is empty for a request for the system default.
 	resource, class string
-	// element is the node of the whole request. name is the node with the name of the resource.
+	// The field element has the node of the whole request. The field name has the node with the name of the resource.
 	element, name *yaml.Node
 }
 

@@ -25,7 +25,7 @@ type socket struct {
 	removed  bool        // true after remove was called
 }
 
-// bind creates the socket if its file does not exist, and passes the listener to the function serve, which must not
+// bind creates the socket if its file does not exist, and passes the listener to the given function, which must not
 // block. bind closes the previous listener, whose connections stay open.
 func (s *socket) bind(ctx context.Context, path string, serve func(net.Listener)) error {
 	s.mu.Lock()
@@ -66,7 +66,7 @@ func (s *socket) exists() bool {
 	return s.fileExists(s.path)
 }
 
-// fileExists reports whether the socket is at path. The caller holds mu.
+// fileExists reports whether the socket is at the given path. The caller holds mu.
 func (s *socket) fileExists(path string) bool {
 	if s.listener == nil || s.path != path {
 		return false

@@ -28,8 +28,8 @@ func (r Root) path(path string) string { return filepath.Join(string(r), filepat
 // ReadFile returns the content of a file.
 func (r Root) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path(path)) }
 
-// WriteFile writes data to an existing file with one write(2), as kernel files require. It neither creates nor truncates the
-// file. If the kernel writes only a part of data, WriteFile returns an error. Errors wrap the kernel's errno.
+// WriteFile writes data to an existing file with one write(2), as kernel files require. It neither creates nor
+// truncates the file. If only a part of the data is written, WriteFile fails. Errors wrap the kernel's errno.
 func (r Root) WriteFile(path string, data []byte) error {
 	file, err := os.OpenFile(r.path(path), os.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

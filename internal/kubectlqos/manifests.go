@@ -131,7 +131,7 @@ func replaceFiles(manifests []manifest, texts [][]byte) (err error) {
 	return nil
 }
 
-// writeBeside writes a new file in the directory of the file at path, with the mode of that file. It returns the name
+// writeBeside writes a new file in the directory of an existing file, with the mode of that file. It returns the name
 // of the new file.
 func writeBeside(path string, text []byte) (string, error) {
 	info, err := os.Stat(path)

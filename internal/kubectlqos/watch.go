@@ -63,8 +63,8 @@ func selecting(name, labels string) func(*metav1.ListOptions) {
 	}
 }
 
-// follow calls the function show after the first list, after every change, and every refreshInterval. It returns nil if
-// ctx ends.
+// follow calls the given function after the first list, after every change, and every refreshInterval. It returns nil
+// if ctx ends.
 func (v *liveView) follow(ctx context.Context, show func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

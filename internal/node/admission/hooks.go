@@ -36,9 +36,10 @@ func (h *Hooks) CreateContainer(container classes.Holder) (classes.Adjustment, [
 	return h.store.Admit(container)
 }
 
-// StartContainer records the process of a container that is about to start. It returns the function enforce, which enforces
-// and verifies the container's classes. If enforce is not nil, the caller must call it. If StartContainer or enforce returns
-// an error, the caller must not start the container, and must call Kill while the runtime still waits for the hook.
+// StartContainer records the process of a container that is about to start. It returns a function that enforces and
+// verifies the container's classes. If this function is not nil, the caller must call it. If StartContainer or this
+// function returns an error, the caller must not start the container, and must call Kill while the runtime still waits
+// for the hook.
 //
 // A container that was created while the plugin was away has no classes. StartContainer then admits it to the classes
 // that it requests.
@@ -68,9 +69,8 @@ func (h *Hooks) Kill(ctx context.Context, container classes.Holder) error {
 	return err
 }
 
-// RunPod assigns pod-scope classes to a pod that is about to run. It returns the function enforce, which enforces these
-// classes on the pod's cgroup. If enforce is not nil, the caller must call it, and must not run the pod if enforce
-// returns an error.
+// RunPod assigns pod-scope classes to a pod that is about to run. It returns a function that enforces these classes on the
+// pod's cgroup. If this function is not nil, the caller must call it, and must not run the pod if it returns an error.
 func (h *Hooks) RunPod(pod classes.Holder) (enforce func(context.Context) error, err error) {
 	e, err := h.store.AdmitPod(pod)
 	if err != nil {

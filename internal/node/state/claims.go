@@ -11,7 +11,7 @@ import (
 )
 
 // FollowClaims replaces the claims of the node's volumes. It changes the desired classes of volumes; the next reconcile
-// enforces them. The parameter redefined reports whether a class has other limits than before. A volume of such a class
+// enforces them. The last argument reports whether a class has other limits than before. A volume of such a class
 // counts as not in the class until a hook or the reconciler has enforced or observed the new limits.
 func (s *Store) FollowClaims(volumes []classes.ClaimedVolume, redefined func(class string) bool) {
 	s.mu.Lock()

@@ -136,7 +136,7 @@ func (s *Store) Disconnect() {
 	s.notify()
 }
 
-// SyncFailed records why the runtime did not synchronize the plugin. The parameter why is nil if the runtime has synchronized the plugin.
+// SyncFailed records why the runtime did not synchronize the plugin. The error is nil if the runtime has synchronized the plugin.
 func (s *Store) SyncFailed(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -136,8 +136,8 @@ func (s *Store) podScope() bool {
 }
 
 // adoptPod adopts a pod, and assigns the classes that the pod requests, because the runtime stores no record of a pod's
-// classes. The parameter before has the classes that the pod had before the synchronization. If they differ from the
-// requested classes, the pod may have been created while the plugin was away, and must be verified. The caller holds mu.
+// classes. The last argument has the pod's classes before the synchronization. If they differ from the requested
+// classes, the pod may have been created while the plugin was away, and must be verified. The caller holds mu.
 func (s *Store) adoptPod(pod classes.Holder, before []classes.Assignment) (failed []FailedAdoption) {
 	wanted, err := s.catalog.Resolve(pod)
 	if err != nil {
