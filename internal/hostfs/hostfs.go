@@ -25,30 +25,65 @@ type Root string
 // path converts a path on the host to a path of this process. As on the host, ".." does not lead out of the root directory.
 func (r Root) path(path string) string { return filepath.Join(string(r), filepath.Join("/", path)) }
 
-// ReadFile returns the content of a file.
-func (r Root) ReadFile(path string) ([]byte, error) { return os.ReadFile(r.path(path)) }
+// ReadFile returns the content of a file. Unlike os.ReadFile, it makes only the system calls open, read and close: the files of
+// cgroups can be polled, so package os would also add each of them to its poller.
+func (r Root) ReadFile(path string) ([]byte, error) {
+	path = r.path(path)
+	fd, err := open(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+
+	data, err := readAll(fd)
+	if err != nil {
+		err = &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return data, errors.Join(err, unix.Close(fd))
+}
+
+func readAll(fd int) ([]byte, error) {
+	data := make([]byte, 0, 512)
+	for {
+		n, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, data[len(data):cap(data)]) })
+		if n <= 0 || err != nil {
+			return data, err
+		}
+		if data = data[:len(data)+n]; len(data) == cap(data) {
+			data = slices.Grow(data, len(data))
+		}
+	}
+}
 
 // WriteFile writes data to an existing file with one write(2), as kernel files require. It neither creates nor
 // truncates the file. If only a part of the data is written, WriteFile fails. Errors wrap the kernel's errno.
 func (r Root) WriteFile(path string, data []byte) error {
-	file, err := os.OpenFile(r.path(path), os.O_WRONLY|unix.O_CLOEXEC, 0)
+	path = r.path(path)
+	fd, err := open(path, unix.O_WRONLY)
 	if err != nil {
 		return err
 	}
 
-	n, err := ignoringEINTR(func() (int, error) { return unix.Write(int(file.Fd()), data) })
+	n, err := ignoringEINTR(func() (int, error) { return unix.Write(fd, data) })
 	if err == nil && n != len(data) {
 		err = fmt.Errorf("wrote %d of %d bytes", n, len(data))
 	}
 	if err != nil {
-		err = &fs.PathError{Op: "write", Path: file.Name(), Err: err}
+		err = &fs.PathError{Op: "write", Path: path, Err: err}
 	}
-	return errors.Join(err, file.Close())
+	return errors.Join(err, unix.Close(fd))
 }
 
-func ignoringEINTR(write func() (int, error)) (int, error) {
+func open(path string, flags int) (fd int, err error) {
+	fd, err = ignoringEINTR(func() (int, error) { return unix.Open(path, flags|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return 0, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
+}
+
+func ignoringEINTR(call func() (int, error)) (int, error) {
 	for {
-		if n, err := write(); !errors.Is(err, unix.EINTR) {
+		if n, err := call(); !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -43,6 +44,16 @@ func TestNoPathLeavesTheRoot(t *testing.T) {
 		t.Errorf("got %q, %v", data, err)
 	}
 	root.wantFile(t, "/../a", "of the host")
+}
+
+func TestFilesAreReadToTheirEnd(t *testing.T) {
+	for _, size := range []int{0, 1, 511, 512, 513, 1024, 100_000} {
+		want := strings.Repeat("x", size)
+		host(t, map[string]string{"/sys/a": want}).wantFile(t, "/sys/a", want)
+	}
+	if _, err := Root("/").ReadFile("/proc/self/mem"); !errors.Is(err, syscall.EIO) {
+		t.Errorf("got %v, want the errno of the read", err)
+	}
 }
 
 func TestAWriteNeitherCreatesNorTruncates(t *testing.T) {
