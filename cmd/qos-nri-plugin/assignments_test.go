@@ -113,7 +113,7 @@ func TestAssignmentsShowEvictionTargets(t *testing.T) {
 	}
 	want := `
 NAMESPACE  POD  CONTAINER  TO BE EVICTED  MESSAGE
-default    web  <pod>      ClassRemoved   pod default/web: class "fast" of vendor.example/network was removed from the class files, and onClassRemoved is evict
+default    web  <pod>      ClassRemoved   pod default/web: class "fast" of vendor.example/network was removed from the class files, and its resource has onClassRemoved: evict
 `
 	if got := f.ask(t, "assignments", "default/web"); got.Code != 0 || !strings.HasSuffix(got.Out, want) {
 		t.Errorf("answer is %+v; want it to end with%s", got, want)

@@ -36,7 +36,7 @@ func TestListAssignmentsReportsEvictionTargets(t *testing.T) {
 		return &qosv1alpha1.Eviction{
 			PodUid: "uid-" + pod, Namespace: namespace, Pod: pod, Resource: apitest.Network, Class: "fast", Reason: "ClassRemoved",
 			Message: "pod " + namespace + "/" + pod +
-				`: class "fast" of vendor.example/network was removed from the class files, and onClassRemoved is evict`,
+				`: class "fast" of vendor.example/network was removed from the class files, and its resource has onClassRemoved: evict`,
 		}
 	}
 	web, batch := eviction("default", "web"), eviction("other", "batch")

@@ -153,8 +153,8 @@ func TestEachScopeHasAtMostOneResource(t *testing.T) {
 	const head, own = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n", "  blockio: {Classes: {slow: [{Weight: 100}]}}\n"
 	for _, test := range []struct{ scopes, want string }{
 		{"container pod", ""},
-		{"container container", "a.yaml:7: resources[1].blockio: is allowed for only one resource of container scope on a node; v.example/r0 at a.yaml:4 already has this field"},
-		{"pod pod", "a.yaml:9: resources[1].blockio: is allowed for only one resource of pod scope on a node; v.example/r0 at a.yaml:4 already has this field"},
+		{"container container", "a.yaml:7: resources[1].blockio: only one resource of container scope on a node can have this field; v.example/r0 at a.yaml:4 already has it"},
+		{"pod pod", "a.yaml:9: resources[1].blockio: only one resource of pod scope on a node can have this field; v.example/r0 at a.yaml:4 already has it"},
 	} {
 		text := head
 		for i, scope := range strings.Fields(test.scopes) {

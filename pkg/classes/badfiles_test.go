@@ -134,7 +134,7 @@ var badFiles = []struct {
 		"a.yaml:6: resources[1].name: vendor.example/x is already defined at a.yaml:4 in scope container; use a name in only one scope",
 	}},
 	{"a single kind twice", resource("name: rdt", gold) + "- name: vendor.example/rdt\n  rdt: {}\n", []string{
-		"a.yaml:7: resources[1].rdt: is allowed for only one resource on a node; k8s.io/rdt at a.yaml:4 already has this field",
+		"a.yaml:7: resources[1].rdt: only one resource on a node can have this field; k8s.io/rdt at a.yaml:4 already has it",
 	}},
 	{"a class too long for an extended resource", resource("name: rdt", "rdt: {classes: {"+strings.Repeat("a", 60)+": {}}}"), []string{
 		`a.yaml:5: resources[0].rdt: class "` + strings.Repeat("a", 60) + `" cannot be offered to Kubernetes: extended resource qos.noderesource.dev/rdt.` + strings.Repeat("a", 39) + `...: must not be longer than 63 characters after "/"`,

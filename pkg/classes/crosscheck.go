@@ -63,7 +63,7 @@ func (r *draft) checkSingle(seen map[string]*draft) {
 	}
 
 	if first := seen[key]; first != nil {
-		r.section.Report("is allowed for only %s on a node; %s at %s already has this field", what, cmp.Or(first.Name, "another"), first.place())
+		r.section.Report("only %s on a node can have this field; %s at %s already has it", what, cmp.Or(first.Name, "another"), first.place())
 		return
 	}
 	seen[key] = r

@@ -96,7 +96,7 @@ func (s *Store) isEvicted(a classes.Assignment) bool {
 }
 
 func (s *Store) eviction(h classes.Holder, a classes.Assignment) Eviction {
-	why := fmt.Sprintf("class %q of %s was removed from the class files, and onClassRemoved is evict", a.Class, a.Resource)
+	why := fmt.Sprintf("class %q of %s was removed from the class files, and its resource has onClassRemoved: evict", a.Class, a.Resource)
 	if !s.configured(a.Resource) {
 		why = fmt.Sprintf("resource %s and its class %q were removed from the class files, and onClassRemoved was evict", a.Resource, a.Class)
 	}

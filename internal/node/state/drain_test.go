@@ -52,7 +52,7 @@ func TestEvictions(t *testing.T) {
 }
 
 func TestAnEvictionNamesTheHolderTheClassAndTheReason(t *testing.T) {
-	const removed = `class "gold" of test.example/cache was removed from the class files, and onClassRemoved is evict`
+	const removed = `class "gold" of test.example/cache was removed from the class files, and its resource has onClassRemoved: evict`
 	f := newFixture()
 	f.run(t, container("a-1", "cache=gold"))
 	f.offer(withoutGold)
