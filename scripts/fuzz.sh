@@ -30,7 +30,7 @@ fuzz() {
   local log=$logs/$2-${1//\//_}
   go test -run '^$' -fuzz "^$2\$" -fuzztime "$time" -parallel 1 "$1" >"$log" 2>&1 || late "$log" || echo "$1 $2" >"$log.failed"
   echo "== $1 $2"
-  if [ -e "$log.failed" ]; then cat "$log"; else tail -n 3 "$log"; fi
+  if [ -e "$log.failed" ]; then cat "$log"; elif late "$log"; then echo "no input failed; the fuzzer stopped late"; else tail -n 3 "$log"; fi
 }
 
 count=0
