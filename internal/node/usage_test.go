@@ -79,6 +79,18 @@ func TestAClassKeepsWhatEndedContainersHaveUsed(t *testing.T) {
 	})
 }
 
+// TestAClassKeepsWhatAContainerUsedWhoseEndIsFoundFirst has a container whose end the reconciler finds before the runtime reports it.
+func TestAClassKeepsWhatAContainerUsedWhoseEndIsFoundFirst(t *testing.T) {
+	metered(t, func(t *testing.T, f *fixture) {
+		f.mustRun(t, pod("a", nil), container("c-a"))
+		f.backends[cache].Use("c-a", 100)
+		f.backends[disk].Fail("observe", classes.ErrEnded)
+		f.Repair(t.Context())
+		f.Stop("c-a")
+		f.wantUsed(t, cache, map[string]float64{"bronze": 100})
+	})
+}
+
 func TestUsageCountsForTheClassOfItsTime(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		use := f.backends[cache].Use

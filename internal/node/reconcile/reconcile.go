@@ -58,6 +58,9 @@ func (r *Reconciler) reconcile(ctx context.Context, id string, moved func(state.
 	observed, err := r.observe(ctx, e)
 	if r.hasEnded(ctx, e, err) {
 		r.log.Debug("a container or pod ended, but the runtime has not reported its end", "holder", e.String())
+		for _, a := range e.Assignments {
+			r.before(ctx, e.Holder, a.Resource, e.ObservedClass(a.Resource))
+		}
 		r.store.Release(id)
 		return
 	}

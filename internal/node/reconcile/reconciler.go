@@ -30,7 +30,7 @@ type StartTime func(pid int) (at uint64, exists bool)
 // HasCgroup reports whether a container has a cgroup.
 type HasCgroup func(classes.Holder) bool
 
-// BeforeMove is called before a holder leaves a class of a resource. The parameter from names this class.
+// BeforeMove is called before a holder leaves a class of a resource, also because it has ended. The parameter from names this class.
 type BeforeMove func(ctx context.Context, h classes.Holder, resource, from string)
 
 // Reconciler applies configurations and enforces desired classes. It is safe for concurrent use.
