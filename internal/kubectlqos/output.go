@@ -29,7 +29,7 @@ const (
 // output is the value of the flag --output. It selects a table, a wide table, or documents in the formats of kubectl.
 type output struct {
 	flags *genericclioptions.PrintFlags
-	// The printer documents is nil if the output is a table.
+	// documents prints documents. It is nil if the output is a table.
 	documents printers.ResourcePrinter
 }
 

@@ -14,7 +14,7 @@ import (
 // listing is how much of the runtime's list of pods and containers the plugin has received. It is safe for concurrent use.
 type listing struct {
 	mu sync.Mutex
-	// The field began is the time of the list's first message. The field complete is true after the list's last message.
+	// The list's first message arrived at the time began. After the list's last message, complete is true.
 	began              time.Time
 	pods, containers   int
 	complete, accepted bool
