@@ -82,7 +82,7 @@ func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
 }
 
 // account compares the owners of a class with kubelet's allocations. An owner counts as accounted for if kubelet allocated
-// the class to it, even if kubelet does not report the device, e.g. of an init container, or shortly after kubelet's start.
+// the class to it. Kubelet may not report the device, e.g. if it belongs to an init container or kubelet has just started.
 func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners := ownersOf(c, assignments)
 	u := usage{allocated: deviceIDs(a.devices[c.extended]), granted: a.granted[c.extended]}
