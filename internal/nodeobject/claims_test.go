@@ -38,6 +38,15 @@ func (p *plugin) set(_ context.Context, claims *qosv1alpha1.SetVolumeClaimsReque
 
 func (p *plugin) follow(o *nodeobject.Options) { o.SetClaims = p.set }
 
+// withGold starts a publisher for the plugin in a state, and then writes a spec whose volume has the class gold.
+func (p *plugin) withGold(t *testing.T, state nodecache.State) *rig {
+	t.Helper()
+	r := start(t, serve(t, "uid-1"), state, p.follow)
+	pass(time.Minute)
+	r.setSpec("gold", 2)
+	return r
+}
+
 // take returns the claims since the last call.
 func (p *plugin) take() []*qosv1alpha1.SetVolumeClaimsRequest {
 	p.mu.Lock()
@@ -128,9 +137,7 @@ func TestThePluginFollowsTheSpec(t *testing.T) {
 func TestAnObjectThatIsMadeAgainKeepsTheLimitsUntilItsSpecIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{}
-		r := start(t, serve(t, "uid-1"), ready(0), p.follow)
-		pass(time.Minute)
-		r.setSpec("gold", 2)
+		r := p.withGold(t, ready(0))
 		pass(time.Minute)
 		p.take()
 
@@ -158,9 +165,7 @@ func TestAnObjectThatIsMadeAgainKeepsTheLimitsUntilItsSpecIsWritten(t *testing.T
 func TestAVolumeIsReportedInForceOnlyWithTheClassOfTheSpec(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{}
-		r := start(t, serve(t, "uid-1"), withClaim("gold", "253:3"), p.follow)
-		pass(time.Minute)
-		r.setSpec("gold", 2)
+		r := p.withGold(t, withClaim("gold", "253:3"))
 		pass(time.Minute)
 		r.expectVolume(t, inForce("gold"), 2)
 
@@ -182,9 +187,7 @@ func TestAVolumeIsReportedInForceOnlyWithTheClassOfTheSpec(t *testing.T) {
 func TestTheReasonWhyAVolumeIsNotEnforcedIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{}
-		r := start(t, serve(t, "uid-1"), ready(0), p.follow)
-		pass(time.Minute)
-		r.setSpec("gold", 2)
+		r := p.withGold(t, ready(0))
 		state := withClaim("", "")
 		state.Assignments.Refusals = []*qosv1alpha1.Refusal{
 			{PodUid: "u", Container: "main", Volume: "/other", Reason: "NoBlockDevice", Message: "tmpfs"},
@@ -208,9 +211,7 @@ func TestTheReasonWhyAVolumeIsNotEnforcedIsReported(t *testing.T) {
 func TestClassesThatThePluginRefusesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{err: status.Error(codes.InvalidArgument, `"1" is too small`)}
-		r := start(t, serve(t, "uid-1"), withClaim("gold", "253:3"), p.follow)
-		pass(time.Minute)
-		r.setSpec("gold", 2)
+		r := p.withGold(t, withClaim("gold", "253:3"))
 		p.take()
 		pass(time.Hour)
 		r.expectVolume(t, notEnforced("gold", "InvalidClasses", `"1" is too small`), 2)
@@ -223,9 +224,7 @@ func TestClassesThatThePluginRefusesAreReported(t *testing.T) {
 func TestAClassThatTheClaimCannotHaveIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{}
-		r := start(t, serve(t, "uid-1"), withClaim("gold", "253:3"), p.follow)
-		pass(time.Minute)
-		r.setSpec("gold", 2)
+		r := p.withGold(t, withClaim("gold", "253:3"))
 		r.put(func(o object) object {
 			o["spec"].(map[string]any)["volumes"].([]any)[0].(map[string]any)["problem"] = `VolumeAttributesClass "lead" does not exist`
 			return o

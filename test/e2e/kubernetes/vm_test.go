@@ -211,7 +211,7 @@ type remoteProgram struct {
 	remote.Program
 }
 
-// program gives containerd more of the CPU than the kubelet: a container that containerd has not deleted within 10 s, it deletes again.
+// program gives containerd more of the CPU than the kubelet, because containerd begins a deletion again that takes more than 10 s.
 func (v *vm) program(name string, args ...string) program {
 	if name == "kubelet" {
 		args = append([]string{"sh", "-c", `renice -n 10 $$ && exec "$@"`, "sh"}, args...)
