@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/nri/pkg/api"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -258,6 +260,22 @@ func TestClaimsSurviveARestartOfThePlugin(t *testing.T) {
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, running, silver)
 	r.wantPodLimits(t, started, fromClaim)
+}
+
+// TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim has a container whose image has a symbolic link at the mount path.
+func TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim(t *testing.T) {
+	const dir = "/var/lib/kubelet/pods/uid-a/volumes/kubernetes.io~csi/pv/mount"
+	r := newVolumeRig(t)
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r.host.Cgroups().Mount("61 1 254:16 / " + dir + " rw - ext4 /dev/vdb rw")
+	r.mounts = []*api.Mount{{Destination: "/data/", Source: dir}, {Destination: "/etc/hosts", Source: "/var/lib/kubelet/pods/uid-a/etc-hosts"}}
+	id := r.mustRunWith(t, r.podOf(t, "a", ""), "50 40 254:16 / /elsewhere rw - ext4 /dev/vdb rw")
+	r.wantPodLimits(t, id, fromClaim)
+	r.wantClaimed(t, id, "gold", "254:16")
+
+	r.startNewWith(t, volumeFiles)
+	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("bronze")})
+	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "5000000", 1))
 }
 
 func claimOf(pod string) []classes.ClaimedVolume {

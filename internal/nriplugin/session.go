@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -293,7 +294,23 @@ func containerOf(p *api.PodSandbox, c *api.Container) classes.Holder {
 	h := podOf(p)
 	h.ID, h.Container, h.ContainerAnnotations = c.GetId(), nameOf(c.GetName()), c.GetAnnotations()
 	h.CgroupsPath, h.PID = c.GetLinux().GetCgroupsPath(), int(c.GetPid())
+	h.VolumeDirs = volumeDirs(h.PodUID, c.GetMounts())
 	return h
+}
+
+// volumeDirs returns the VolumeDirs of a container. It leaves out mounts of other directories than the pod's own, e.g. hostPath volumes.
+func volumeDirs(podUID string, mounts []*api.Mount) map[string]string {
+	var dirs map[string]string
+	for _, mount := range mounts {
+		if !classes.IsVolumeDir(mount.GetSource(), podUID) {
+			continue
+		}
+		if dirs == nil {
+			dirs = map[string]string{}
+		}
+		dirs[path.Clean(mount.GetDestination())] = mount.GetSource()
+	}
+	return dirs
 }
 
 func existingOf(p *api.PodSandbox, c *api.Container) state.Existing {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containerd/nri/pkg/api"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
@@ -30,6 +32,8 @@ type volumeRig struct {
 	*machineRig
 	// created counts containers. The machine numbers their processes.
 	created int
+	// mounts are the mounts in the runtime's requests for containers.
+	mounts []*api.Mount
 }
 
 func newVolumeRig(t *testing.T) *volumeRig {
@@ -56,7 +60,7 @@ func (r *volumeRig) podOf(t *testing.T, name, request string) string {
 // create creates a container with a mount.
 func (r *volumeRig) create(t *testing.T, pod, mount string) (string, error) {
 	t.Helper()
-	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main", Mounts: r.mounts})
 	if err != nil {
 		return "", err
 	}

@@ -22,7 +22,8 @@ func FuzzPick(f *testing.F) {
 		}},
 		Containers: []*api.Container{{
 			Id: "container", PodSandboxId: "sandbox", Name: "main", State: api.ContainerState_CONTAINER_RUNNING, Pid: 8, CreatedAt: 9,
-			Annotations: map[string]string{"c": "d"}, Env: []string{"A=B"}, Args: []string{"/bin/true"}, Mounts: []*api.Mount{{Source: "/"}},
+			Annotations: map[string]string{"c": "d"}, Env: []string{"A=B"}, Args: []string{"/bin/true"},
+			Mounts: []*api.Mount{{Source: "/"}, {Source: "/pods/uid/volumes/y", Destination: "/y/", Options: []string{"rbind"}}},
 			Linux: &api.LinuxContainer{
 				CgroupsPath: "/kubepods/x/y",
 				Resources:   &api.LinuxResources{Unified: map[string]string{"io.weight": "5"}, Cpu: &api.LinuxCPU{Cpus: "1"}},

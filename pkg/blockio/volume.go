@@ -10,7 +10,6 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/moby/sys/mountinfo"
@@ -27,9 +26,8 @@ type volume struct {
 // isWhole reports whether the volume is a whole filesystem, or a subPath of a filesystem that belongs to the pod. For a
 // subPath, the kubelet first mounts the whole filesystem for the pod. mounts has the mounts of PID 1.
 func (v volume) isWhole(mounts []*mountinfo.Info) bool {
-	dir := "/pods/" + v.target.PodUID + "/volumes/"
 	return v.mount.Root == "/" || slices.ContainsFunc(mounts, func(m *mountinfo.Info) bool {
-		return isSame(m, v.mount) && m.Root == "/" && strings.Contains(m.Mountpoint, dir)
+		return isSame(m, v.mount) && m.Root == "/" && classes.IsVolumeDir(m.Mountpoint, v.target.PodUID)
 	})
 }
 
@@ -89,27 +87,65 @@ func (f *finder) disksOf(mount *mountinfo.Info) ([]disk, error) {
 	return found.disks, found.err
 }
 
-// find finds the mount of a volume and its disks. It looks in the mounts of the container's own process, so it does not
-// matter who mounted the filesystem. The error is classes.ErrNoBlockDevice if the filesystem has no block device, and
-// classes.ErrEnded if the process has ended.
-func (f *finder) find(target classes.Holder) (volume, error) {
+// mountOf returns the mount of a volume. If the kubelet mounted the volume for the pod, mountOf returns the kubelet's mount, because
+// the container cannot change it. The container's own mounts depend on the container: a symbolic link in its image changes the path
+// of a mount, and a process can hide a mount in a mount namespace of its own. mountOf uses them for volumes that the kubelet did not
+// mount, e.g. hostPath volumes.
+func (f *finder) mountOf(target classes.Holder) (*mountinfo.Info, error) {
 	mounts, err := f.mountsOf(target.PID)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EINVAL) { // EINVAL is the error of a zombie (fs/proc_namespace.c)
-		return volume{}, fmt.Errorf("find the disk of the volume: %w: %w", classes.ErrEnded, err)
+		return nil, fmt.Errorf("find the disk of the volume: %w: %w", classes.ErrEnded, err)
 	}
 	if err != nil {
-		return volume{}, fmt.Errorf("find the disk of the volume: %w", err)
+		return nil, fmt.Errorf("find the disk of the volume: %w", err)
 	}
 
-	found := volume{target: target}
+	ofKubelet, err := f.mountOfKubelet(target)
+	if err != nil || ofKubelet != nil {
+		return ofKubelet, err
+	}
+	if mount := lastAt(mounts, target.Volume); mount != nil {
+		return mount, nil
+	}
+	return nil, fmt.Errorf("%w: the container has no mount at %s; name the mountPath of a volume with a filesystem", classes.ErrNoBlockDevice, target.Volume)
+}
+
+// mountOfKubelet returns the mount that the kubelet made for a volume of a pod, or nil if there is none, e.g. for an emptyDir volume,
+// which is only a directory.
+func (f *finder) mountOfKubelet(target classes.Holder) (*mountinfo.Info, error) {
+	dir := target.VolumeDirs[target.Volume]
+	if dir == "" {
+		return nil, nil //nolint:nilnil // such a volume has no such mount
+	}
+	mounts, err := f.mountsOf(1)
+	if err != nil {
+		return nil, fmt.Errorf("find the disk of the volume: %w", err)
+	}
+	if mount := mountOf(f.host, mounts, dir); mount != nil && classes.IsVolumeDir(mount.Mountpoint, target.PodUID) {
+		return mount, nil
+	}
+	return nil, nil //nolint:nilnil // the directory is on a filesystem of the node
+}
+
+// lastAt returns the last mount at a path, which hides the others, or nil.
+func lastAt(mounts []*mountinfo.Info, path string) (last *mountinfo.Info) {
 	for _, mount := range mounts {
-		if mount.Mountpoint == target.Volume {
-			found.mount = mount // the last one hides the others
+		if mount.Mountpoint == path {
+			last = mount
 		}
 	}
-	if found.mount == nil {
-		return found, fmt.Errorf("%w: the container has no mount at %s; name the mountPath of a volume with a filesystem", classes.ErrNoBlockDevice, target.Volume)
+	return last
+}
+
+// find finds the mount of a volume and its disks. The error is classes.ErrNoBlockDevice if the filesystem has no block
+// device, and classes.ErrEnded if the container's process has ended.
+func (f *finder) find(target classes.Holder) (volume, error) {
+	found := volume{target: target}
+	mount, err := f.mountOf(target)
+	if err != nil {
+		return found, err
 	}
+	found.mount = mount
 	found.disks, err = f.disksOf(found.mount)
 	if errors.Is(err, errNoBlockDevice) {
 		return found, fmt.Errorf("%w: %s is on %s, but the kernel limits only the I/O of block devices; remove the request",

@@ -44,6 +44,9 @@ type Holder struct {
 	CgroupsPath string
 	// PodCgroupsPath is the pod's cgroup parent.
 	PodCgroupsPath string
+	// VolumeDirs has the directories of the node at which the kubelet mounted the volumes of the container, by their paths in the
+	// container. It is nil in pod scope.
+	VolumeDirs map[string]string
 	// PID is the ID of the holder's first process in the host's PID namespace. It is 0 if there is no process yet, or
 	// if its ID is unknown. In volume scope, PID is the PID of the container.
 	PID int

@@ -12,6 +12,12 @@ import (
 // the classes of a pod grows with the square of this number.
 const MaxVolumes = 32
 
+// IsVolumeDir reports whether a path of the node is in a directory in which the kubelet mounts the volumes of a pod, or subPaths of
+// these volumes (pkg/kubelet/config/defaults.go of Kubernetes).
+func IsVolumeDir(path, podUID string) bool {
+	return strings.Contains(path, "/pods/"+podUID+"/volumes/") || strings.Contains(path, "/pods/"+podUID+"/volume-subpaths/")
+}
+
 type volumeRequest struct{ path, class string }
 
 // Volumes returns those volumes of a container for which the pod requests classes. Errors are *RequestError.

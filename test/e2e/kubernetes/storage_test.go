@@ -15,7 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// storageObjects are a local volume of the node, its claim, and classes for it.
+// storageObjects are a local volume of the node, its claim, and classes for it. The pod mounts the volume at a symbolic link, so the
+// container has the mount at another path than its spec says.
 const storageObjects = `apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata: {name: local, annotations: {qos.noderesource.dev/default-volume-attributes-class: silver}}
@@ -62,9 +63,12 @@ kind: Pod
 metadata: {name: claims, namespace: default}
 spec:
   terminationGracePeriodSeconds: 1
-  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}, {name: links, hostPath: {path: /volumes/links}}]
   containers:
-  - {name: main, image: "localhost/workload:1", imagePullPolicy: Never, volumeMounts: [{name: data, mountPath: /data}]}
+  - name: main
+    image: localhost/workload:1
+    imagePullPolicy: Never
+    volumeMounts: [{name: links, mountPath: /links}, {name: data, mountPath: /links/data}]
 `
 
 // The limits of silver and gold in io.max.
@@ -91,8 +95,8 @@ func volumesFollowClaims(t *testing.T, n *node, v *vm) {
 	before := n.containerID("claims")
 	n.limited(t, "claims", silverLimits)
 	n.volume(t, "silver InForce ")
-	n.condition(t, "claims", "main volume /data: silver of claim default/data, in force on 7:")
-	wantLines(t, n.qos(t, "volumes", "claims"), "claims main /data silver silver 7:")
+	n.condition(t, "claims", "main volume /links/data: silver of claim default/data, in force on 7:")
+	wantLines(t, n.qos(t, "volumes", "claims"), "claims main /links/data silver silver 7:")
 
 	n.setAttributes(t, "gold")
 	n.limited(t, "claims", goldLimits)
@@ -117,7 +121,8 @@ func (v *vm) mountVolume(t *testing.T) {
 	mustRun(t, "truncate", "-s", "16M", image)
 	mustRun(t, "mkfs.ext4", "-q", image)
 	v.mustRun(t, "cp", image, "/mnt/volume.img")
-	v.mustRun(t, "mkdir", "-p", "/volumes/data")
+	v.mustRun(t, "mkdir", "-p", "/volumes/data", "/volumes/links")
+	v.mustRun(t, "ln", "-sfn", "/elsewhere", "/volumes/links/data")
 	v.mustRun(t, "mount", "-o", "loop", "/mnt/volume.img", "/volumes/data")
 	t.Cleanup(func() { v.mustRun(t, "umount", "/volumes/data") })
 }
