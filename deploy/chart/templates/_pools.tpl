@@ -1,6 +1,6 @@
 {{- /*
-A node belongs to the pool whose nodeLabels it has. Of two such pools the more specific one counts: the one that has all labels of
-the other one, and more. Nodes of no pool belong to the pool "default", which has no labels.
+A node belongs to the pool whose nodeLabels it has. If it has the labels of two pools, it belongs to the more specific one: the pool that has
+all labels of the other pool, and more. Other nodes belong to the pool "default", which has no labels.
 */}}
 
 {{- /* qos.has returns "true" if the labels .all have each of the labels .some. */}}
@@ -34,9 +34,8 @@ the other one, and more. Nodes of no pool belong to the pool "default", which ha
 {{- end }}
 
 {{- /*
-qos.affinity returns the node affinity that leaves the nodes of more specific pools to these: {"terms": […]}. A term of an affinity
-is a conjunction, and a node must match one term. For each more specific pool, each term gets one of the labels that the node must
-not have.
+qos.affinity returns the node affinity that excludes the nodes of more specific pools: {"terms": […]}. A node matches the affinity if it
+matches all expressions of one term. For each more specific pool, each term gets an expression that excludes one label of that pool.
 */}}
 {{- define "qos.affinity" }}
 {{- $labels := .labels }}
