@@ -170,7 +170,8 @@ func waitAtMost(ctx context.Context, group *errgroup.Group, limit time.Duration)
 	}
 }
 
-// releaseDrained removes what the backends keep for removed classes, when these classes are no longer in use.
+// releaseDrained removes the state that the backends keep for removed classes, such as resctrl groups, when these
+// classes are no longer in use.
 func (a *Agent) releaseDrained(ctx context.Context, n *node.Node) error {
 	retry := time.NewTicker(releaseInterval)
 	defer retry.Stop()

@@ -32,7 +32,7 @@ resources:
   test: {names: [gold]}
 `
 
-// rig is a directory with the files of a machine that an agent reads, and a runtime.
+// rig is the environment of an agent: a directory with the host's files that the agent reads, and a container runtime.
 type rig struct {
 	options agent.Options
 	runtime *nriruntime.Runtime
@@ -40,7 +40,7 @@ type rig struct {
 
 func newRig(t *testing.T, classFile string) *rig {
 	t.Helper()
-	// t.TempDir is too long for a socket's path.
+	// The path of t.TempDir is too long for a unix socket.
 	dir, err := os.MkdirTemp("", "qos")
 	if err != nil {
 		t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// TestTheFirstClaimsRegisterThePluginAgain checks that the plugin gets the hooks of pods, whose cgroups have the limits of volumes,
-// although no class file needs them.
+// TestTheFirstClaimsRegisterThePluginAgain checks that the plugin registers for the pod hooks when the node gets its
+// first claims. No class file needs these hooks, but the limits of volumes are set in the cgroups of pods.
 func TestTheFirstClaimsRegisterThePluginAgain(t *testing.T) {
 	r := newRig(t, files)
 	backends := map[string]*nodetest.Backend{"test.example/cache": nodetest.NewBackend(), classes.ClaimResource: nodetest.NewBackend()}

@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// newFiles returns the class files of a node whose machine refuses nothing.
+// newFiles returns the classFiles of a node, and the backend of the node, which accepts every configuration.
 func newFiles(t *testing.T) (*classFiles, *nodetest.Backend) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "classes.yaml")

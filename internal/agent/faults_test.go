@@ -23,7 +23,7 @@ import (
 // stopTime is how long the process may take to end after SIGTERM.
 const stopTime = 5 * time.Second
 
-// until gets a page until it has a line.
+// until requests a page until the page contains the line want.
 func (r *rig) until(t *testing.T, path, want string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
@@ -76,7 +76,8 @@ func TestWrongClassFilesAreReportedAndTheFormerOnesStayLive(t *testing.T) {
 	}
 }
 
-// TestAnUpdatedConfigMapIsApplied has a directory as the kubelet makes it, and sends no signal.
+// TestAnUpdatedConfigMapIsApplied updates the class files as the kubelet updates a mounted ConfigMap. It sends no
+// SIGHUP.
 func TestAnUpdatedConfigMapIsApplied(t *testing.T) {
 	r := newRig(t, "")
 	dir := r.options.Config
@@ -114,7 +115,7 @@ func remove(t *testing.T, name string) {
 	}
 }
 
-// TestARemovedGroupIsRepairedAtOnce has an agent that inspects the machine once an hour.
+// TestARemovedGroupIsRepairedAtOnce sets the repair interval to an hour, so that no periodic repair finds the drift.
 func TestARemovedGroupIsRepairedAtOnce(t *testing.T) {
 	h := newHanging(t)
 	group := filepath.Join(h.options.HostRoot, "sys/fs/resctrl/qos-gold")
@@ -129,7 +130,7 @@ func TestARemovedGroupIsRepairedAtOnce(t *testing.T) {
 	h.until(t, "/metrics", `qos_drift_corrections_total{resource="test.example/cache",what="configuration"} 1`)
 }
 
-// hanging is an agent on a kernel that hangs in an operation after hang was called.
+// hanging is a rig whose agent calls a backend that can hang, as a call into the kernel can. See the method hang.
 type hanging struct {
 	*rig
 	backend *nodetest.Backend
@@ -142,7 +143,8 @@ func newHanging(t *testing.T) *hanging {
 	return &hanging{rig: newRig(t, files), backend: nodetest.NewBackend(), ended: make(chan error, 1)}
 }
 
-// hang returns a channel that is closed when the operation hangs.
+// hang makes an operation of the backend hang until the test ends. The returned channel is closed when the first call
+// hangs.
 func (h *hanging) hang(t *testing.T, operation string) (reached <-chan struct{}) {
 	t.Helper()
 	released := make(chan struct{})
@@ -170,7 +172,7 @@ func (h *hanging) synchronized(t *testing.T) {
 	}
 }
 
-// terminate does what SIGTERM does, and wants the agent to end in time.
+// terminate cancels the agent's context, as SIGTERM does. It fails the test if the agent does not end in time.
 func (h *hanging) terminate(t *testing.T) error {
 	t.Helper()
 	h.cancel()
@@ -197,7 +199,7 @@ func TestSIGTERMInTheMiddleOfAHookEndsTheAgentInTime(t *testing.T) {
 	if err := <-started; err == nil {
 		t.Error("the container was started, though it was not verified in its class")
 	}
-	// The container that was being started holds nothing: the next agent assigns both slots.
+	// The container whose start was interrupted has no slot, so the next agent can assign both slots.
 	h.backend = nodetest.NewBackend()
 	h.begin(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -239,7 +241,7 @@ func TestSIGTERMWhileClassFilesHangInTheKernelEndsTheAgentInTime(t *testing.T) {
 	})
 }
 
-// TestAHungKernelIsReportedAndClassFilesAreStillApplied has a read of one container's class that does not return.
+// TestAHungKernelIsReportedAndClassFilesAreStillApplied lets the read of one container's class hang.
 func TestAHungKernelIsReportedAndClassFilesAreStillApplied(t *testing.T) {
 	h := newHanging(t)
 	h.options.RepairInterval = 10 * time.Millisecond
@@ -264,7 +266,8 @@ func TestAHungKernelIsReportedAndClassFilesAreStillApplied(t *testing.T) {
 	}
 }
 
-// TestAFullDiskUnderTheStateDirectoryStopsNoCreation is about creations; internal/node has the test of updates.
+// TestAFullDiskUnderTheStateDirectoryStopsNoCreation covers the creation of containers. The test for updates is in
+// internal/node.
 func TestAFullDiskUnderTheStateDirectoryStopsNoCreation(t *testing.T) {
 	h := newHanging(t)
 	h.begin(t)

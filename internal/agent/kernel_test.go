@@ -15,7 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 )
 
-// TestRepeatedEventsCauseRepairsWithPauses has one event, or events for three seconds.
+// TestRepeatedEventsCauseRepairsWithPauses sends one event, or repeated events for three seconds, and checks the times
+// of the repairs.
 func TestRepeatedEventsCauseRepairsWithPauses(t *testing.T) {
 	for name, test := range map[string]struct {
 		events time.Duration

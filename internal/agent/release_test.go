@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
-// TestAFailedCleanUpIsLoggedOnce retries for ten minutes, and again after a success in between.
+// TestAFailedCleanUpIsLoggedOnce makes the clean-up fail for ten minutes, succeed for ten minutes, and then fail again.
 func TestAFailedCleanUpIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, backend := newFiles(t)

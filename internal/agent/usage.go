@@ -13,8 +13,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// usageCollector measures the usage of all classes and monitored containers at each scrape. A series that the kernel does not measure
-// now is missing.
+// usageCollector measures the usage of all classes and monitored containers at each scrape. A scrape lacks the values
+// that the kernel does not provide at that time.
 type usageCollector struct {
 	node *node.Node
 	// The maps classes and containers have the description of each measure. Their keys are the names of the measures.
@@ -51,7 +51,7 @@ func (c usageCollector) Describe(ch chan<- *prometheus.Desc) {
 func (c usageCollector) Collect(ch chan<- prometheus.Metric) {
 	sample, err := c.node.Usage(context.Background())
 	if err != nil {
-		return // the kernel has not answered another scrape; qos_kernel_calls_blocked reports that
+		return // an earlier measurement still waits for the kernel; qos_kernel_calls_blocked reports that
 	}
 
 	for _, class := range sample.Classes {

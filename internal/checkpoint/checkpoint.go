@@ -1,8 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checkpoint stores, in one file, the classes that running containers and pods got by updates, and the claims of
-// volumes. The plugin reads the file when it restarts, because neither the runtime nor the kernel reports either.
+// Package checkpoint stores two things in one file: the classes that updates have assigned to running containers and
+// pods, and the claims of volumes. The plugin reads the file when it restarts, because neither the runtime nor the
+// kernel reports these classes and claims.
 package checkpoint
 
 import (
@@ -18,7 +19,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// maxSize limits the size of the file that is read. A file for 500 containers has about 100 KiB. 1000 claims add up to 600 KiB.
+// maxSize limits the size of the file that is read. The changes of 500 containers take about 100 KiB, and 1000 claims
+// take up to 600 KiB.
 const maxSize = 16 << 20
 
 // Changes stores the classes that updates have assigned to containers and pods, by their IDs in the runtime. It also
@@ -106,8 +108,8 @@ func (c *Changes) Claims() classes.Claims {
 	return c.claims
 }
 
-// SetClaims replaces the claims of the node's volumes, and writes the file. If writing fails, the file keeps the former claims until the
-// next write.
+// SetClaims replaces the claims of the node's volumes, and writes the file. If writing fails, Claims returns the new
+// claims, but the file keeps the previous claims until the next write.
 func (c *Changes) SetClaims(claims classes.Claims) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -126,7 +128,7 @@ func (c *Changes) replaceClaims(claims classes.Claims) (all content) {
 	return c.content()
 }
 
-// content returns what the file must have. The caller holds mu.
+// content returns the content that is to be written to the file. The caller holds mu.
 func (c *Changes) content() content {
 	return content{BootID: c.bootID, Changes: maps.Clone(c.byID), Claims: c.claims}
 }

@@ -27,8 +27,8 @@ func Read(path string, kinds []classes.Kind, readHostFile func(path string) ([]b
 	return parse(files, err, kinds, readHostFile)
 }
 
-// ReadManifests is like Read, but in a directory it skips files that have only Kubernetes objects of other kinds, and
-// returns their names. If it skips every file, FileSet.Err is not nil. The plugin calls Read instead, because
+// ReadManifests is like Read, but in a directory it skips files whose first document is a Kubernetes object of another
+// kind, and returns their names. If it skips every file, FileSet.Err is not nil. The plugin calls Read instead, because
 // skipping a class file with a misspelled kind would remove the classes of that file.
 func ReadManifests(path string, kinds []classes.Kind, readHostFile func(path string) ([]byte, error)) (set classes.FileSet, skipped []string) {
 	files, err := readFiles(path)

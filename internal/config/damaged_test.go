@@ -84,13 +84,13 @@ func maxMemory() int {
 	return most
 }
 
-// largestSet begins the line of /proc/PID/status with the peak memory of the process in kB.
+// largestSet is the beginning of the line in /proc/PID/status that has the peak memory of the process in kB.
 const largestSet = "VmHWM:"
 
-// fileVariable names the directory that TestReadInAProcessOfItsOwn reads.
+// fileVariable is the environment variable with the directory that TestReadInAProcessOfItsOwn reads.
 const fileVariable = "QOS_TEST_CLASS_FILES"
 
-// TestReadInAProcessOfItsOwn is the process of TestLargeFilesDoNotExceedTheMemoryLimit.
+// TestReadInAProcessOfItsOwn runs in the child process that TestLargeFilesDoNotExceedTheMemoryLimit starts.
 func TestReadInAProcessOfItsOwn(t *testing.T) {
 	dir := os.Getenv(fileVariable)
 	if dir == "" {
@@ -153,13 +153,14 @@ func TestLargeFilesDoNotExceedTheMemoryLimit(t *testing.T) {
 	}
 }
 
-// realKinds are the kinds of the product, without a machine.
+// realKinds returns the kinds of resources that the plugin supports. They can read class files without access to a
+// machine.
 func realKinds() []classes.Kind {
 	return []classes.Kind{rdt.Kind(rdt.Options{}), blockio.Kind(blockio.Options{})}
 }
 
-// TestTruncatedFilesAreRefusedOrHaveFewerClasses cuts an example at each end of a line and at many other bytes. The part is refused,
-// or has only classes of the whole file.
+// TestTruncatedFilesAreRefusedOrHaveFewerClasses truncates an example at the end of each line and at many other bytes.
+// Each truncated file is refused, or has only classes of the whole file.
 func TestTruncatedFilesAreRefusedOrHaveFewerClasses(t *testing.T) {
 	text, err := os.ReadFile("../../config/kep-example.yaml")
 	must(t, err)

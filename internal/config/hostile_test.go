@@ -17,7 +17,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// maxProblem is enough for a file, a field and a list of names, and for texts of the file with all their characters escaped.
+// maxProblem is the maximum length of a problem in bytes. It is enough for a file name, a field, a list of names, and
+// text from the file with every character escaped.
 const maxProblem = 8 << 10
 
 // scalars returns the keys and values of a YAML document.

@@ -18,11 +18,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// configMap is a directory as the kubelet mounts a ConfigMap: each version in a directory of its own, "..data" a link to the live
-// one, and a link for each file through that.
+// configMap is a directory with the layout of a ConfigMap that the kubelet has mounted. Each version has its own
+// directory. The link "..data" points to the directory of the live version. Each file is a link to a file below
+// "..data".
 type configMap string
 
-// publish makes a version, and makes it the live one as the kubelet does, but for the links of its files.
+// publish writes a version and makes it the live version, as the kubelet does. It does not update the links of the
+// files.
 func (m configMap) publish(t *testing.T, version string, files ...string) {
 	t.Helper()
 	for _, file := range files {
@@ -33,14 +35,14 @@ func (m configMap) publish(t *testing.T, version string, files ...string) {
 	must(t, m.swap(version))
 }
 
-// swap makes a version that there is the live one.
+// swap makes an existing version the live version.
 func (m configMap) swap(version string) error {
 	next := filepath.Join(string(m), "..data_tmp")
 	err := os.Symlink("..version_"+version, next)
 	return errors.Join(err, os.Rename(next, filepath.Join(string(m), "..data")))
 }
 
-// link shows files of the live version.
+// link creates the links of files of the live version.
 func (m configMap) link(t *testing.T, files ...string) {
 	t.Helper()
 	for _, file := range files {
@@ -55,7 +57,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// versions are the files that were read, each with the version that it is of.
+// versions returns the files that were read, each with the version from which it comes.
 func versions(source classes.FileSet) (read []string) {
 	for _, resource := range source.Config.Resources {
 		class, _ := resource.Backend.(nodetest.Config)
@@ -64,7 +66,8 @@ func versions(source classes.FileSet) (read []string) {
 	return read
 }
 
-// A look that comes while the kubelet swaps may fail, and the next one finds the new version. But what it takes must be one version.
+// A read is allowed to fail during a swap: the next read finds the new version. But a read that succeeds must return the
+// files of a single version.
 func TestAConfigMapIsReadInOneVersion(t *testing.T) {
 	m := configMap(t.TempDir())
 	m.publish(t, "1", "a", "b", "c", "d")
@@ -93,7 +96,7 @@ func TestAConfigMapIsReadInOneVersion(t *testing.T) {
 	}
 }
 
-// swapUntil goes back and forth between two versions.
+// swapUntil swaps between two versions until the channel done is closed.
 func (m configMap) swapUntil(done <-chan struct{}) error {
 	for i := 0; ; i++ {
 		select {
@@ -107,7 +110,7 @@ func (m configMap) swapUntil(done <-chan struct{}) error {
 	}
 }
 
-// The kubelet swaps the version first, then adds links of new files, and last takes away those of files that are gone.
+// The kubelet first swaps the version, then adds the links of new files, and then removes the links of removed files.
 func TestAConfigMapWithOutdatedLinksIsReadInOneVersionOrNotAtAll(t *testing.T) {
 	for _, test := range []struct {
 		name          string
@@ -137,7 +140,7 @@ func TestAConfigMapWithOutdatedLinksIsReadInOneVersionOrNotAtAll(t *testing.T) {
 	}
 }
 
-// An old version is removed right after the swap: a look may have begun in it.
+// The kubelet removes the old version right after the swap, so a read may have begun in the old version.
 func TestAVersionThatIsRemovedDuringTheReadIsAnErrorOrReadAgain(t *testing.T) {
 	m := configMap(t.TempDir())
 	m.publish(t, "1", "a", "b")
