@@ -19,7 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// known has what the manifests in testdata ask for, and a class of each resource that none of them does.
+// known returns the resources and classes that the manifests in testdata request. Each resource also has
+// one class that no manifest requests.
 func known() convert.Known {
 	resource := func(name string, scope classes.Scope, names ...string) classes.ResourceConfig {
 		r := classes.Resource{Name: name, Scope: scope}

@@ -33,8 +33,8 @@ type document struct {
 	// The field nodes is the number of nodes in root after the aliases are expanded.
 	nodes int
 	json  bool
-	// For each element of a list, the map lists has the list. The map handled has the keys of those KEP fields that were
-	// read or reported, and need no further error.
+	// The map lists has, for each element of a list, the list. The map handled has the keys of the KEP fields that were
+	// read or reported before, so that they cause no further error.
 	lists   map[*yaml.Node]*yaml.Node
 	handled map[*yaml.Node]bool
 

@@ -101,8 +101,9 @@ func addFields(m *yaml.Node, added ...field) {
 	}
 }
 
-// replaceField replaces the field e by a field with this name, whose value is a mapping with the added fields. If m
-// already has such a field, replaceField adds the fields there and removes e. It keeps the comments in its last argument.
+// replaceField replaces the field e of m by a field with the given name, whose value is a mapping with the added
+// fields. If m already has a field with this name, or if e does not exist, replaceField adds the fields to the field
+// with this name, and removes e. The comments in the last argument are kept.
 func replaceField(m *yaml.Node, e entry, name string, added []field, lost string) {
 	if key, _ := find(m, name); key != nil || e.key == nil {
 		addFields(childMapping(m, name), added...)

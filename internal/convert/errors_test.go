@@ -14,7 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// pod has lines in its metadata, in its spec, and in the resources of its container main, which are two lines further in.
+// pod returns the manifest of a pod. The arguments are lines for the pod's metadata, for its spec, and for the
+// resources of its container. They must have the indentation of these places: 2, 2 and 6 spaces.
 func pod(metadata, spec, resources string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n" + metadata + "spec:\n" + spec +
 		"  containers:\n  - name: main\n    resources:\n" + resources
@@ -105,7 +106,8 @@ func quota(sections string) string {
 	return "apiVersion: v1\nkind: ResourceQuota\nmetadata:\n  name: limits\nspec:\n  qosResources:\n" + sections
 }
 
-// multiplied has eight aliases of the first letter of each pair in an anchor of the second letter.
+// multiplied returns a line of YAML for each pair of letters. For the pair "ab", the line defines the anchor b as a
+// list of eight aliases of a.
 func multiplied(pairs ...string) string {
 	var text strings.Builder
 	for _, pair := range pairs {

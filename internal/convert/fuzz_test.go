@@ -68,7 +68,8 @@ func FuzzConvert(f *testing.F) {
 	})
 }
 
-// facts are what the documents of a text say, one line for each scalar, but for what the conversion is about.
+// facts returns one line for each scalar in the documents of a text, without the scalars that the conversion replaces
+// or adds.
 func facts(t *testing.T, text []byte) []string {
 	t.Helper()
 	// JSON has escapes that a YAML parser does not read.
@@ -119,7 +120,7 @@ func appendFacts(all []string, path, key string, n *yaml.Node) []string {
 	return all
 }
 
-// isOurs says whether a field is one that is converted, or of the kind that comes instead.
+// isOurs reports whether a field is replaced or added by the conversion.
 func isOurs(parent, key string, value *yaml.Node) bool {
 	switch parent {
 	case "limits":

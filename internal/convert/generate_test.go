@@ -14,14 +14,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/convert"
 )
 
-// author writes pods as many hands would: in all styles, with comments and blank lines in odd places.
+// author writes random manifests of pods in all styles of YAML, with comments and blank lines in unusual places.
 type author struct {
 	*rand.Rand
 	newline string
 	step    int
-	// notes counts comments, each of which is another one.
+	// The field notes is the number of comments so far. It makes the text of each comment unique.
 	notes int
-	// json authors write no block style and no comments.
+	// If json is true, the author writes no block style and no comments.
 	json bool
 }
 
@@ -117,7 +117,7 @@ func (a *author) requests(names []string, pods bool) []any {
 	return list
 }
 
-// some of the fields, none perhaps.
+// some returns a random subset of the fields. It may be empty.
 func (a *author) some(fields ...pair) []pair {
 	fields = a.shuffled(fields)
 	return fields[:a.IntN(len(fields)+1)]
@@ -128,7 +128,7 @@ func (a *author) shuffled(fields []pair) []pair {
 	return fields
 }
 
-// comment, in one of three places: behind something, or with own set on a line of its own.
+// comment returns a new comment with the given probability. Otherwise it returns "".
 func (a *author) comment(percent int) string {
 	if a.json || !a.chance(percent) {
 		return ""
@@ -137,7 +137,7 @@ func (a *author) comment(percent int) string {
 	return fmt.Sprintf("# note %d.", a.notes)
 }
 
-// block writes a value in block style behind its key or dash; its lines begin with indent.
+// block writes a value after its key or dash, mostly in block style. The lines of the value begin with indent.
 func (a *author) block(out *strings.Builder, value any, indent string) {
 	fields, isMapping := value.([]pair)
 	list, isList := value.([]any)
@@ -161,7 +161,7 @@ func (a *author) block(out *strings.Builder, value any, indent string) {
 		out.WriteString(indent + "-")
 		inner := indent + "  "
 		if fields, ok := element.([]pair); ok && len(fields) > 0 && a.chance(85) {
-			// The first field is behind the dash.
+			// The first field is on the line of the dash.
 			var text strings.Builder
 			a.fieldsBehindDash(&text, fields, inner)
 			out.WriteString(" " + text.String())
@@ -221,7 +221,8 @@ func (a *author) ownLines(out *strings.Builder, indent string) {
 	}
 }
 
-// flow writes a value in flow style, in lines that begin with indent, or without one in one line.
+// flow returns a value in flow style. If indent is empty, the value is on one line. Otherwise all lines after the first
+// begin with indent.
 func (a *author) flow(value any, indent string) string {
 	open, closing := "[", "]"
 	var parts []string
@@ -279,7 +280,7 @@ func (a *author) scalar(text string, flow bool) string {
 	return text
 }
 
-// generate makes a text; every seed makes another one.
+// generate returns a random manifest and the number of its comments. Each seed gives a different manifest.
 func generate(seed uint64) (text string, notes int) {
 	a := &author{Rand: rand.New(rand.NewPCG(seed, 1)), newline: "\n"}
 	a.step = []int{2, 2, 4, 3}[a.IntN(4)]

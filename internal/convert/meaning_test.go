@@ -28,7 +28,7 @@ type kepContainer struct {
 	}
 }
 
-// kepObject is a pod before or after.
+// kepObject is a pod before or after the conversion.
 type kepObject struct {
 	Metadata struct{ Annotations map[string]string }
 	Spec     struct {
@@ -57,8 +57,8 @@ func objects(t *testing.T, text []byte) []kepObject {
 	}
 }
 
-// asked is what the KEP says that the containers of a pod, and under "" the pod, ask for: a pod's request is the default of
-// its containers.
+// asked returns the classes that a pod requests in the KEP's form. The request of a pod is the default of its
+// containers. A key consists of the container's name, a space and the resource. For the pod itself, the name is empty.
 func asked(o *kepObject) map[string]string {
 	classesOf := map[string]string{}
 	for _, container := range o.all() {
@@ -77,7 +77,8 @@ func asked(o *kepObject) map[string]string {
 	return classesOf
 }
 
-// given is what a node gives to the containers of a converted pod, and under "" to the pod.
+// given returns the classes that a node assigns to a converted pod and its containers. It has the same keys as the
+// result of asked.
 func given(t *testing.T, catalog *classes.Catalog, o *kepObject) map[string]string {
 	t.Helper()
 	classesOf := map[string]string{}
