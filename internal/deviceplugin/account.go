@@ -81,8 +81,9 @@ func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
 	return list
 }
 
-// account compares the owners of a class with kubelet's allocations. An owner counts as accounted for if kubelet allocated
-// the class to it. Kubelet may not report the device, e.g. if it belongs to an init container or kubelet has just started.
+// account compares the owners of a class with kubelet's allocations. An owner whose class kubelet allocated counts as
+// accounted for, even if kubelet does not report its device. Kubelet does not report the devices of init
+// containers that run to completion, and may report no devices when it has just started.
 func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
 	owners := ownersOf(c, assignments)
 	u := usage{allocated: deviceIDs(a.devices[c.extended]), granted: a.granted[c.extended]}

@@ -21,7 +21,7 @@ func assigned(resource, class string, source qosv1alpha1.Source) []*qosv1alpha1.
 	return []*qosv1alpha1.Assignment{{Name: resource, Class: class, Source: source}}
 }
 
-// inGold is a container in the gold class.
+// inGold returns the assignments of a container that has the gold class.
 func inGold(name, id string, source qosv1alpha1.Source) *qosv1alpha1.ContainerAssignments {
 	return &qosv1alpha1.ContainerAssignments{Name: name, Id: id, QosResources: assigned("k8s.io/rdt", "gold", source)}
 }

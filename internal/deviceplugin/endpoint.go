@@ -28,9 +28,9 @@ type endpoint struct {
 	events   events
 	server   *grpc.Server
 	socket   socket
-	leaving  map[string]time.Time // see phaseOut; only publishLoop uses it
+	leaving  map[string]time.Time // when each device became unwanted, see phaseOut; only publishLoop uses it
 
-	ctx              context.Context //nolint:containedctx // the endpoint's life
+	ctx              context.Context //nolint:containedctx // canceled when the endpoint ends
 	stop             context.CancelFunc
 	serving, streams sync.WaitGroup
 
@@ -63,7 +63,7 @@ func newEndpoint(extended string, e events) *endpoint {
 	return p
 }
 
-// look returns the present state, which includes a channel that is closed when the state changes.
+// look returns the current state. The state includes a channel that is closed when the state changes.
 func (p *endpoint) look() endpointState {
 	p.mu.Lock()
 	defer p.mu.Unlock()

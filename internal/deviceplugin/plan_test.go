@@ -23,7 +23,7 @@ func goldClass(capacity uint64) class {
 	return class{resource: "k8s.io/rdt", name: "gold", extended: gold, capacity: capacity}
 }
 
-// ids are devices of the gold class.
+// ids returns the IDs of the gold devices with the given numbers.
 func ids(numbers ...int) []string {
 	list := make([]string, len(numbers))
 	for i, n := range numbers {
@@ -32,7 +32,7 @@ func ids(numbers ...int) []string {
 	return list
 }
 
-// numbers formats devices of gold: their numbers, unhealthy ones in brackets.
+// numbers returns the numbers of gold devices as a text. The numbers of unhealthy devices are in parentheses.
 func numbers(devices []device) string {
 	list := make([]string, len(devices))
 	for i, d := range devices {

@@ -66,12 +66,13 @@ type Publisher struct {
 
 	cleaned bool // true after stale sockets were removed; only registerLoop uses it
 
-	// Only publishLoop uses the following fields. The field allocations is nil until the plugin was ready for the first time.
+	// Only publishLoop uses the following fields. The field allocations is nil until the plugin has been ready for the
+	// first time.
 	allocations             *allocationCache
 	podResourcesUnavailable bool
 	withheld                bool // true while free devices are unhealthy, because the plugin has not been ready for too long
 
-	kubeletRestarted atomic.Bool             // true if kubelet may have restarted and allocations does not know it yet
+	kubeletRestarted atomic.Bool             // true if kubelet may have restarted and the allocation cache has not recorded this yet
 	published        atomic.Bool             // true after the classes have been published for the first time
 	attempt          atomic.Pointer[attempt] // the registration in progress, or nil
 

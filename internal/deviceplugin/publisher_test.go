@@ -153,7 +153,8 @@ func TestAKubeletDirectoryThatIsMadeAgainIsUsed(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(2)
 	r.kubelet.Kill()
-	r.soon("the directory is gone", func() bool { return os.RemoveAll(r.kubelet.PluginsDir()) == nil }) // until no socket is made in it meanwhile
+	// RemoveAll fails if the publisher creates a socket in the directory at the same time.
+	r.soon("the directory is gone", func() bool { return os.RemoveAll(r.kubelet.PluginsDir()) == nil })
 	r.soon("the log names the flag", func() bool { return strings.Contains(r.log.String(), "--kubelet-dir") })
 	r.startKubelet()
 	r.awaitGold(2, 2)
@@ -269,7 +270,7 @@ func TestOnlyStaleSocketsOfTheShimAreRemoved(t *testing.T) {
 	}
 }
 
-// leaveSocket leaves the socket of a killed process.
+// leaveSocket creates a socket file that no process serves, as a killed process leaves it behind.
 func leaveSocket(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})

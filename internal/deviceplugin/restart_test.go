@@ -122,7 +122,7 @@ func TestWhileThePluginIsAwayARestartedKubeletAdmitsItsPods(t *testing.T) {
 	}
 }
 
-// awaitA waits until an answer contains the pod a.
+// awaitA waits until kubelet has reported the pod a in an answer.
 func (r *rig) awaitA() {
 	r.Helper()
 	r.until("a was listed", func() bool { return r.kubelet.Listed("default", "a") > 0 })
@@ -131,7 +131,7 @@ func (r *rig) awaitA() {
 func TestTheDeviceOfAnEndedInitContainerIsTakenAwayLast(t *testing.T) {
 	r := newRig(t, forever)
 	r.start(3)
-	for _, name := range []string{"x", "y"} { // the device of a has a high number
+	for _, name := range []string{"x", "y"} { // so that the device of pod a has a higher number
 		r.admit(pod(name, map[string]int{gold: 1}))
 	}
 	p := pod("a", nil)

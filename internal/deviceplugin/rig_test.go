@@ -28,12 +28,12 @@ const (
 	patience = 30 * time.Second
 )
 
-// cache is the state of a plugin that a test sets.
+// cache is a Cache whose state the tests set.
 type cache struct {
 	mu      sync.Mutex // guards all below
 	state   nodecache.State
 	changed chan struct{}
-	reads   int // of the present state
+	reads   int // number of calls of Get since the state was last changed
 }
 
 func newCache() *cache {
@@ -75,7 +75,8 @@ func (f *cache) away() {
 	f.change(func(s *nodecache.State) { s.NotReadySince, s.Problem, s.Latest = time.Now(), "it has gone", nil })
 }
 
-// offered returns rdt with gold, bronze and a class without an extended resource, and net of pod scope.
+// offered returns two resources. The resource k8s.io/rdt has the classes gold and bronze, and a class without an
+// extended resource. The resource vendor.example/net has pod scope.
 func offered(goldCapacity uint64) *qosv1alpha1.ResourcesInfo {
 	return &qosv1alpha1.ResourcesInfo{
 		ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: "k8s.io/rdt", Classes: []*qosv1alpha1.QOSResourceClassInfo{
@@ -193,7 +194,8 @@ func (r *rig) awaitGold(capacity, allocatable int) {
 	r.await(gold, capacity, allocatable)
 }
 
-// await waits until kubelet follows the device plugin of a resource and reports these numbers.
+// await waits until kubelet watches the device plugin of a resource and reports this capacity and this number of
+// allocatable devices.
 func (r *rig) await(resource string, capacity, allocatable int) {
 	r.Helper()
 	r.until(resource+" has the numbers", func() bool {
@@ -202,7 +204,7 @@ func (r *rig) await(resource string, capacity, allocatable int) {
 	})
 }
 
-// until waits for a condition of kubelet.
+// until waits until a condition about the test kubelet is met. The test kubelet signals its changes.
 func (r *rig) until(what string, met func() bool) {
 	r.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -212,7 +214,7 @@ func (r *rig) until(what string, met func() bool) {
 	}
 }
 
-// soon polls a condition.
+// soon polls a condition until it is met. It is for conditions whose changes the test kubelet does not signal.
 func (r *rig) soon(what string, met func() bool) {
 	r.Helper()
 	deadline := time.After(patience)
@@ -246,7 +248,7 @@ func (r *rig) readmit(names ...string) {
 	}
 }
 
-// traffic counts registrations and messages of other classes than gold.
+// traffic has the numbers of registrations and of messages for the classes other than gold.
 type traffic struct{ Bronze, Fast [2]int }
 
 func (r *rig) traffic() traffic {

@@ -15,7 +15,7 @@ func TestAnUnreadableDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		mode os.FileMode
-		want string // after the directory
+		want string // the error after the path of the directory
 	}{
 		{"unreadable", 0, " cannot be read: permission denied; run as its owner, usually root, or correct --kubelet-dir"},
 		{"not writable", 0o555, ": permission denied; mount the directory writable, and run as its owner, usually root"},

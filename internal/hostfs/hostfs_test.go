@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// host makes a directory with files in it, by path.
+// host creates a root directory with the given files. The keys of the map are their paths, and the values are their
+// content.
 func host(t *testing.T, files map[string]string) Root {
 	t.Helper()
 	root := t.TempDir()

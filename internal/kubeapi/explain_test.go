@@ -27,7 +27,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// kubeconfig writes one for a server and gives its path.
+// kubeconfig writes a kubeconfig file for a server and returns its path.
 func kubeconfig(t *testing.T, server string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config")
@@ -48,7 +48,7 @@ func configOf(t *testing.T, server string) *rest.Config {
 	return config
 }
 
-// getObject asks a server for a node's object, and gives the error.
+// getObject requests the NodeQOSResources of a node from a server, and returns the error.
 func getObject(t *testing.T, server string) error {
 	t.Helper()
 	client, err := dynamic.NewForConfig(configOf(t, server))
@@ -60,7 +60,8 @@ func getObject(t *testing.T, server string) error {
 	return err
 }
 
-// answer is a server that answers everything alike, as Kubernetes does: with a Status in JSON, or in plain text.
+// answer starts a server that sends the same response to all requests. As in Kubernetes, the body is a Status in JSON,
+// or plain text.
 func answer(t *testing.T, code int, body string, header ...string) *httptest.Server {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
