@@ -21,7 +21,7 @@ func TestCheckSkipsObjectsOfOtherKindsInADirectory(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		files map[string]string
-		// args are below the directory of the files.
+		// args are paths relative to the directory of the files.
 		args     string
 		wantCode int
 		wantOut  string

@@ -18,7 +18,7 @@ func TestCompletion(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args []string
-		want string // words, and what cobra's directive says of them
+		want string // the completions, followed by the number of cobra's directive
 	}{
 		{"of commands", []string{"to"}, "top :4"},
 		{"of nodes", []string{"nodes", ""}, "node-1 node-2 :4"},

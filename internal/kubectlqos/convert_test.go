@@ -49,7 +49,7 @@ spec:
         qos.noderesource.dev/rdt.gold: 1
 `
 
-// withNetwork is stockPod where it is known that the network is for pods.
+// withNetwork is the result if the conversion knows that the resource network has pod scope.
 var withNetwork = stockPod + "        qos.noderesource.dev/network.fast: 1\n"
 
 const networkNotes = `note: resource network has no domain, but Kubernetes requires one here; the name becomes qos.noderesource.dev/network
@@ -83,7 +83,8 @@ const oneRDT = "spec: {containers: [{resources: {qosResources: [{name: rdt, clas
 
 const oneRDTAfter = "spec: {containers: [{resources: {limits: {qos.noderesource.dev/rdt.gold: 1}}}]}\n"
 
-// convertRun is what a user has and types. "DIR" in arguments and answers is the directory of the files.
+// convertRun has the input of a run of "kubectl qos convert". In arguments and answers, "DIR" stands for the directory
+// with the files.
 type convertRun struct {
 	stdin io.Reader
 	files map[string]string
@@ -228,7 +229,7 @@ func TestConvertPrints(t *testing.T) {
 	}
 }
 
-// filesIn are the files of a directory, with their contents.
+// filesIn returns the content of each file in a directory, by name.
 func filesIn(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

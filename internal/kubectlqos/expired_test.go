@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// reportedAt gives the nodes of the rig their last report.
+// reportedAt sets the times of the last reports of nodes. The arguments are pairs of a node and a time.
 func (r *rig) reportedAt(t *testing.T, nodes ...string) {
 	t.Helper()
 	for i := 0; i < len(nodes); i += 2 {
@@ -80,7 +80,7 @@ func TestAWatchShowsThatANodeDoesNotReportAnyMore(t *testing.T) {
 		r.reportedAt(t, "n1", time.Now().Format(time.RFC3339))
 		out, _ := r.watching(t, []string{"nodes", "-w"}, func(out, _ *watched) {
 			out.await(t, "n1     True ")
-			time.Sleep(15 * time.Minute) //nolint:forbidigo // it takes no time
+			time.Sleep(15 * time.Minute) //nolint:forbidigo // the clock of synctest advances at once
 			out.await(t, "n1     Unknown (last report 10m ago) ")
 		})
 		if rows := strings.Count(out, "n1  "); rows != 2 {

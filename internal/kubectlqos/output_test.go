@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// escapes are sequences that change the title of a terminal, clear it and switch colors, by ASCII and by C1 characters.
+// escapes has control characters, and escape sequences that change the title of a terminal, clear it and switch colors.
+// Some sequences begin with ESC, and others with a C1 control character.
 const escapes = "\x1b]0;x\x07\x1b[2J\u009b31m\u0085\u007f\t\r\n"
 
 // newEscapesRig returns a rig with pods that have escapes in their annotations and states.

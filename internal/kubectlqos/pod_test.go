@@ -14,10 +14,10 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// testPod is a pod that is put together in sentences: aPod("p").on("n1").running("main").
+// testPod builds a pod. Its methods can be chained: aPod("p").on("n1").running().
 type testPod struct{ *corev1.Pod }
 
-// aPod has one container, main, and nothing runs.
+// aPod returns a pending pod with one container, main.
 func aPod(name string) testPod {
 	return testPod{&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", Annotations: map[string]string{}},
@@ -36,7 +36,7 @@ func (p testPod) annotated(key, value string) testPod {
 	return p
 }
 
-// asks is the annotation of container main.
+// asks sets the annotation that requests classes for the container main.
 func (p testPod) asks(pairs string) testPod {
 	return p.annotated("container.qos.noderesource.dev/main", pairs)
 }
@@ -55,7 +55,7 @@ func (p testPod) with(container string) testPod {
 	return p
 }
 
-// running runs all containers, for half an hour.
+// running marks all containers as running since 12:30. The time of the rig is 13:00.
 func (p testPod) running() testPod {
 	return p.since(time.Date(2026, 5, 1, 12, 30, 0, 0, time.UTC))
 }
@@ -90,7 +90,7 @@ func (p testPod) terminating() testPod {
 	return p
 }
 
-// reported has the shim's condition, written at a time of the day of the tests.
+// reported sets the condition that the shim writes. The last argument is the time of day when the shim wrote it.
 func (p testPod) reported(status corev1.ConditionStatus, reason, message, at string) testPod {
 	written, err := time.Parse(time.RFC3339, "2026-05-01T"+at+"Z")
 	if err != nil {

@@ -262,7 +262,8 @@ func (v *podView) rowsOf(c containerView) []podRow {
 	return rows
 }
 
-// row returns the row of a resource. The last argument is the refused class, or nil if the refusal is about another resource.
+// row returns the row of a resource. The last argument is the assignment that the node would make. It is nil if the
+// node would refuse the container because of another resource.
 func (v *podView) row(c containerView, resource string, want *classes.Assignment) podRow {
 	known := want != nil
 	if !known {

@@ -14,7 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// holds puts containers of pod p among the holders of classes of k8s.io/rdt on n1, and nobody else: "main=gold,side=bronze/default".
+// holds replaces the holders of the classes of k8s.io/rdt on n1 by containers of pod p. Each pair has a container, a
+// class and, if needed, the source: "main=gold,side=bronze/default".
 func (r *rig) holds(t *testing.T, pairs string) {
 	t.Helper()
 	for _, class := range []string{"gold", "silver", "bronze", "old"} {
@@ -51,7 +52,8 @@ func (r *rig) updateRDT(t *testing.T, class string, change func(of map[string]an
 	})
 }
 
-// without header and with columns that a table of cases can have.
+// bare returns the rows of a table without the header. It separates the columns by " | ", so that test cases can
+// contain the rows.
 func bare(out string) string {
 	_, rows, _ := strings.Cut(out, "\n")
 	return regexp.MustCompile(` {2,}`).ReplaceAllString(strings.TrimSuffix(rows, "\n"), " | ")

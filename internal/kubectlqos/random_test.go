@@ -14,7 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// scramble makes texts of the pieces that matter, in any order. Go's fuzzer has to build all of Kubernetes' client for this package.
+// scramble returns a text of randomly chosen pieces. It replaces Go's fuzzer, which would have to build the whole
+// Kubernetes client for this package.
 func scramble(random *rand.Rand, pieces []string) string {
 	var text strings.Builder
 	for range random.IntN(12) {
@@ -43,7 +44,7 @@ func TestRefusalsAreReadOrLeft(t *testing.T) {
 	}
 }
 
-// checkRefusals checks that what is read of a message is in it.
+// checkRefusals checks that the refusals that refusalOf returns are parts of the message.
 func checkRefusals(t *testing.T, message string) {
 	pod := aPod("p").reported(corev1.ConditionFalse, "Refused", message, "12:55:00")
 	for _, container := range []string{"", "main", "side"} {
@@ -67,7 +68,7 @@ func TestAMergeKeepsOtherResourcesAndHasWhatIsAskedFor(t *testing.T) {
 	}
 }
 
-// checkMerge says that a change is made, and no other.
+// checkMerge checks that merge makes the requested change and no other change.
 func checkMerge(t *testing.T, had, asked string) {
 	before, err := classes.ParsePairs(had)
 	c, bad := parseChange([]string{asked})

@@ -33,7 +33,7 @@ type rig struct {
 	core    *corefake.Clientset
 	objects *dynamicfake.FakeDynamicClient
 	now     time.Time
-	clock   func() time.Time // instead of now
+	clock   func() time.Time // replaces now, unless it is nil
 	plugins *plugins
 	pause   func(context.Context, time.Duration) // does not wait if it is nil
 }
@@ -132,7 +132,7 @@ func (r *rig) updateNode(t *testing.T, name string, change func(object map[strin
 	}
 }
 
-// answer is what a user gets.
+// answer has the exit code and the output of a command.
 type answer struct {
 	Code        int
 	Out, Errors string
@@ -174,7 +174,7 @@ type writer interface {
 	Write(data []byte) (int, error)
 }
 
-// wantAnswer compares; a line break before what is expected is for the eye.
+// wantAnswer compares two answers. The wanted texts may begin with a line break, which is ignored.
 func wantAnswer(t *testing.T, want, got answer) {
 	t.Helper()
 	want.Out, want.Errors = strings.TrimPrefix(want.Out, "\n"), strings.TrimPrefix(want.Errors, "\n")
@@ -183,7 +183,7 @@ func wantAnswer(t *testing.T, want, got answer) {
 	}
 }
 
-// watched is an output in which texts can be waited for.
+// watched is an output. Its method await waits until the output has a text.
 type watched struct {
 	mu      sync.Mutex
 	text    bytes.Buffer

@@ -22,12 +22,12 @@ import (
 
 const ownKey = "container.qos.noderesource.dev/main"
 
-// goldPod runs in gold, by its annotation.
+// goldPod returns a running pod that requests the class gold by annotation and has this class.
 func goldPod() testPod {
 	return aPod("p").on("n1").asks("rdt=gold").running().reported(corev1.ConditionTrue, "Assigned", "main: k8s.io/rdt gold (container)", "12:55:00")
 }
 
-// setRig has a pod p on n1, and counts patches.
+// setRig has a pod p on n1, and records the patches of pods.
 type setRig struct {
 	*rig
 	patches []clienttesting.PatchActionImpl
@@ -36,7 +36,7 @@ type setRig struct {
 func newSetRig(t *testing.T, pod testPod) *setRig {
 	t.Helper()
 	r := &setRig{rig: newRig(t, "plain.yaml")}
-	r.updateNode(t, "n1", func(object map[string]any) { // in a bubble of synctest it is the year 2000
+	r.updateNode(t, "n1", func(object map[string]any) { // synctest's clock begins in the year 2000, before these times
 		delete(object["metadata"].(map[string]any), "managedFields")
 	})
 	if err := r.core.Tracker().Add(pod.Pod); err != nil {
@@ -49,7 +49,7 @@ func newSetRig(t *testing.T, pod testPod) *setRig {
 	return r
 }
 
-// refusesAfter is a shim that refuses a change of pod p, some time after its annotations changed.
+// refusesAfter makes the shim refuse a change of pod p, some time after the pod's annotations have changed.
 func (r *setRig) refusesAfter(t *testing.T, wait time.Duration, message string) {
 	r.afterPatch(wait, func() {
 		r.updatePod(t, "p", func(pod *corev1.Pod) {
@@ -58,7 +58,8 @@ func (r *setRig) refusesAfter(t *testing.T, wait time.Duration, message string) 
 	})
 }
 
-// assignsAfter is a node that reports other holders of k8s.io/rdt, some time after the annotations of pod p changed.
+// assignsAfter makes the node report other holders of k8s.io/rdt, some time after the annotations of pod p have
+// changed.
 func (r *setRig) assignsAfter(t *testing.T, wait time.Duration, pairs string) {
 	r.afterPatch(wait, func() { r.holds(t, pairs) })
 }
@@ -70,7 +71,7 @@ func (r *setRig) afterPatch(wait time.Duration, do func()) {
 	})
 }
 
-// notReady is a plugin that does not run.
+// notReady makes n1 report that its plugin is not ready.
 func notReady(t *testing.T, r *setRig) {
 	r.updateNode(t, "n1", func(object map[string]any) {
 		object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)["status"] = "False"
@@ -105,7 +106,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 		args []string
 		shim func(t *testing.T, r *setRig)
 		want answer
-		// annotation is what there is in the end
+		// annotation is the value of the annotation at the end of the test
 		annotation string
 	}{
 		{"another class", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {

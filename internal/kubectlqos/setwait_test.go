@@ -14,7 +14,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// cutsOff is an API server that does not answer some requests any more, some time from now on. A client gives up a second later.
+// cutsOff makes the API server answer no more get requests for a resource, beginning at the given time from now. Each
+// of these requests fails after a second.
 func (r *setRig) cutsOff(fake *clienttesting.Fake, resource string, after time.Duration) {
 	start := time.Now()
 	fake.PrependReactor("get", resource, func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -32,7 +32,8 @@ type classUse struct {
 	// Nodes is the number of nodes that offer the class.
 	Nodes int64 `json:"nodes"`
 	InUse int64 `json:"inUse"`
-	// Capacity and Free are null if the class is unlimited on any node. Free counts only nodes whose state is current.
+	// Capacity and Free are null if the class is unlimited on at least one node. Free counts only nodes whose state is
+	// current.
 	Capacity *int64 `json:"capacity"`
 	Free     *int64 `json:"free"`
 	// onNodes has what the nodes report about the class.
@@ -196,7 +197,7 @@ func (u *classUse) add(class *nodeqosv1alpha1.QOSResourceClassInfo, current bool
 	}
 
 	u.Nodes++
-	free := max(class.Capacity-class.InUse, 0) // use beyond the capacity of a node takes no room on others
+	free := max(class.Capacity-class.InUse, 0) // a node that uses more than its capacity does not reduce the free slots of other nodes
 	u.Capacity = sumOf(u.Capacity, class.Capacity, class.Capacity == 0)
 	if current {
 		u.Free = sumOf(u.Free, free, class.Capacity == 0)

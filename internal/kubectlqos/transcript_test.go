@@ -18,11 +18,11 @@ var update = flag.Bool("update", false, "write what commands answer into the tra
 
 const prompt = "$ kubectl qos "
 
-// replay runs the commands of a transcript, and returns it with what they answer.
+// replay runs the commands of a transcript, and returns the transcript with their present output.
 func (r *rig) replay(t *testing.T, transcript string) string {
 	t.Helper()
 	if strings.Contains(transcript, prompt+"top usage") {
-		r.withPlugins(t) // their pods are in no other transcript
+		r.withPlugins(t) // only here, because other transcripts do not show the plugins' pods
 	}
 	var played strings.Builder
 	for line := range strings.Lines(transcript) {
@@ -33,13 +33,13 @@ func (r *rig) replay(t *testing.T, transcript string) string {
 		got := r.run(t, wordsOf(command)...)
 		played.WriteString(line + got.Out + got.Errors)
 		if !strings.HasSuffix(played.String(), "\n") {
-			played.WriteByte('\n') // a template need not end the line
+			played.WriteByte('\n') // the output of a template may lack a line break at its end
 		}
 	}
 	return played.String()
 }
 
-// wordsOf are the words of a command, without what is said of it behind it.
+// wordsOf returns the words of a command, without the remark that may follow it after "  #".
 func wordsOf(command string) []string {
 	command, _, _ = strings.Cut(command, "  #")
 	return strings.Fields(command)

@@ -12,7 +12,7 @@ func TestNamesAreTakenWithTheirType(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args string
-		as   string // what it is the same as
+		as   string // arguments that give the same answer
 	}{
 		{"a pod that is shown", "pods pod/web", "pods web"},
 		{"a pod in the plural", "pods pods/web", "pods web"},

@@ -128,7 +128,7 @@ func (o *usageCommand) ask(ctx context.Context, api *clients) (nodesUsage, error
 			return nil
 		})
 	}
-	_ = asking.Wait() // the problems are those of single nodes
+	_ = asking.Wait() // always nil, because the functions store their errors in problems
 
 	nodes := nodesUsage{}
 	var notes strings.Builder

@@ -18,15 +18,17 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// plugins has the plugins of nodes, which "kubectl qos top usage" asks.
+// plugins simulates the plugins of the nodes, from which "kubectl qos top usage" requests the usage.
 type plugins struct {
 	asked int
-	// fails has the errors of nodes instead of answers, and answers other answers.
+	// The map fails has the errors of nodes that do not answer. The map answers has answers that replace the default
+	// answers.
 	fails   map[string]error
 	answers map[string]string
 }
 
-// execute answers for node-1 and node-2 as "qos-nri-plugin top" would, 5 s after the last answer.
+// execute answers for node-1 and node-2 as "qos-nri-plugin top" would. The time of each answer is 5 s
+// after the time of the previous answer.
 func (p *plugins) execute(_ context.Context, pod *corev1.Pod, container string, command ...string) ([]byte, error) {
 	node := pod.Spec.NodeName
 	if got := strings.Join(command, " "); got != "qos-nri-plugin top --once -o json" || container != pluginContainer {
@@ -117,7 +119,8 @@ Error: no node has answered; the notes above have the reasons
 `}, r.run(t, "top", "usage", "node/node-2"))
 }
 
-// TestUsageRepeatsUntilInterrupted prints no codes of a terminal, because its output is none, and the same note once.
+// TestUsageRepeatsUntilInterrupted checks the output of several intervals. The output has no terminal codes, because it
+// is not a terminal, and has a repeated note only once.
 func TestUsageRepeatsUntilInterrupted(t *testing.T) {
 	r := newRig(t).withPlugins(t)
 	ctx, interrupt := context.WithCancel(t.Context())

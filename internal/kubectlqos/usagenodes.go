@@ -142,7 +142,7 @@ func (n nodesUsage) items(containers bool) (items []measured) {
 	return items
 }
 
-// key identifies what is measured on all nodes.
+// key returns a text that identifies a class or container among those of all nodes.
 func (m *measured) key() string {
 	return strings.Join([]string{m.Node, m.Resource, m.Class, m.ID}, " ")
 }
@@ -175,7 +175,7 @@ func usageTables(before, now nodesUsage, containers bool, sortBy string) string 
 	}
 	tables := map[string]*table{}
 	for _, item := range now.items(containers) {
-		name := fmt.Sprint(len(item.header()), item.Resource) // those of classes first
+		name := fmt.Sprint(len(item.header()), item.Resource) // sorts the tables of classes before the tables of containers
 		if tables[name] == nil {
 			tables[name] = &table{header: item.header()}
 		}

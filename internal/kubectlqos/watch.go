@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// settleTime is the delay between a change and the next call of show, so that show prints related changes together. For
+// settleTime is the delay between a change and the next output, so that related changes are shown together. For
 // example, a change of a pod and a change of its node are related.
 const settleTime = 200 * time.Millisecond
 

@@ -18,7 +18,7 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
-// watching runs a command that watches, lets use do something meanwhile, and interrupts it.
+// watching runs a command with --watch, calls the function use meanwhile, and then interrupts the command.
 func (r *rig) watching(t *testing.T, args []string, use func(out, errs *watched)) (out, errs string) {
 	t.Helper()
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -128,7 +128,7 @@ func TestAWatchThatBreaksSaysSoOnceAndGoesOn(t *testing.T) {
 	out, errs := r.watching(t, []string{"nodes", "-w"}, func(out, errs *watched) {
 		out.await(t, "gold (0/2)")
 		errs.await(t, "the line is cut")
-		for range 2 { // before the third, the second failure is printed, or is not
+		for range 2 { // the second failure is handled before the third try, which succeeds
 			<-tries
 		}
 		repaired.Store(true)

@@ -149,7 +149,7 @@ func TestOptions(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*kubeletshim.Options)
-		want   string // empty is none
+		want   string // part of the error; empty if there is no error
 	}{
 		{"the defaults of a node are right", func(*kubeletshim.Options) {}, ""},
 		{"a publication that is unknown", func(o *kubeletshim.Options) { o.Publish = []string{"nodes"} }, `--publish "nodes" is not one of device-plugin, `},

@@ -127,7 +127,7 @@ func TestClientsThatReadNothingTakeLittleMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-		_, _ = conn.Write([]byte(scrapes)) // until the server reads no more
+		_, _ = conn.Write([]byte(scrapes)) // fails at the deadline, because the server stops reading
 	}
 
 	if after := memory(); after > before+limit {
