@@ -185,7 +185,7 @@ func TestTruncatedFilesAreRefusedOrHaveFewerClasses(t *testing.T) {
 	}
 }
 
-// wantPart checks that every class of the part is one of the whole.
+// wantPart checks that every class of the part is also a class of the whole.
 func wantPart(t *testing.T, n int, whole, part *classes.Config) {
 	t.Helper()
 	offered := map[string]bool{}

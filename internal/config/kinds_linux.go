@@ -11,8 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt"
 )
 
-// Kinds returns every kind of resource that class files can configure. To add a kind, add it here. The file is for Linux
-// only, because the backends and their libraries do not compile for other systems.
+// Kinds returns every kind of resource that class files can configure. To add a kind, add it here. This Go file is
+// for Linux only, because the backends and their libraries do not compile for other systems.
 func Kinds(r rdt.Options, b blockio.Options) []classes.Kind {
 	return append([]classes.Kind{rdt.Kind(r)}, blockio.Kinds(b)...)
 }

@@ -15,7 +15,7 @@ import (
 
 // Known has the resources and classes that exist. The zero value knows only the scopes of the KEP's official resources.
 type Known struct {
-	// This text names the source of the resources and classes in errors. It is empty if there is no source.
+	// The field from has the name of the source of the resources and classes, for errors. It is empty if there is no source.
 	from      string
 	resources map[string]knownResource
 }

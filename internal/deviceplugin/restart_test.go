@@ -31,7 +31,7 @@ func (r *rig) restartKubelet() {
 	r.startKubelet()
 }
 
-// inUse starts with three devices of gold, held by a, b and c, and then reduces the capacity to 1.
+// inUse allocates three gold devices to the pods a, b and c, and then reduces the capacity to 1.
 func (r *rig) inUse() {
 	r.Helper()
 	r.start(3)

@@ -47,7 +47,7 @@ func newExecute(config *rest.Config, core kubernetes.Interface) execute {
 		var failed exec.CodeExitError
 		switch {
 		case errors.As(err, &refused):
-			err = refused.Cause // the error of the API server, which this type does not wrap
+			err = refused.Cause // the API server's error, which an UpgradeFailureError does not unwrap to
 		case errors.As(err, &failed):
 			err = commandError{cmp.Or(strings.TrimPrefix(program.OneLine(errs.String()), "Error: "), failed.Error())}
 		}

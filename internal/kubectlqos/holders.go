@@ -18,7 +18,8 @@ import (
 type assignment struct {
 	class  string
 	source classes.Source
-	// numbers of the devices that have a volume's limits, and the time when these limits were put in force
+	// The field device has the numbers of the devices that have a volume's limits. The field since has the time when
+	// these limits were put in force.
 	device string
 	since  *metav1.Time
 	// The field evicted has the reason why the pod is to be evicted. It is empty if the pod is not to be evicted.

@@ -210,7 +210,7 @@ func (o *podsCommand) showFirst(rows []podRow, namespace string) error {
 func (o *podsCommand) changed(rows []podRow) []podRow {
 	if o.volumes {
 		rows = slices.DeleteFunc(rows, func(row podRow) bool {
-			return row.Volume == "" && !strings.HasPrefix(row.RequestedBy, classes.VolumeKeyPrefix) // has no request, not even a wrong one
+			return row.Volume == "" && !strings.HasPrefix(row.RequestedBy, classes.VolumeKeyPrefix) // neither a volume nor a refused request for a volume
 		})
 	}
 	return changed(&o.shown, rows, func(row *podRow) (key, text string) {

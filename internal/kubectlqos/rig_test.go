@@ -38,7 +38,7 @@ type rig struct {
 	pause   func(context.Context, time.Duration) // does not wait if it is nil
 }
 
-// newRig makes a cluster of the documents of YAML files in testdata: NodeQOSResources, pods and namespaces.
+// newRig returns a cluster with the objects in YAML files of testdata: NodeQOSResources, pods and namespaces.
 func newRig(t *testing.T, files ...string) *rig {
 	t.Helper()
 	r := &rig{

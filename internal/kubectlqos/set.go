@@ -210,7 +210,7 @@ func (o *setCommand) write(ctx context.Context, api *clients, plan *settingPlan)
 		return o.patch(ctx, api, plan)
 	})
 
-	switch kubeapi.OutcomeOf(err) { //nolint:exhaustive // the others are explained
+	switch kubeapi.OutcomeOf(err) { //nolint:exhaustive // explain handles the other outcomes
 	case kubeapi.Conflict:
 		return plan, fmt.Errorf("pod %s was changed by another client at every attempt; try again", o.name)
 	case kubeapi.Failed:
