@@ -22,7 +22,7 @@ func TestFlagsHaveTheDocumentedDefaults(t *testing.T) {
 		"metrics-address":    "127.0.0.1:9421",
 		"log-level":          "info",
 		"log-format":         "text",
-		"node-name":          hostname(), // as the kubelet has it without --hostname-override
+		"node-name":          hostname(), // the kubelet's default without --hostname-override
 	}
 	got := map[string]string{}
 	newRootCommand().Flags().VisitAll(func(f *pflag.Flag) { got[f.Name] = f.DefValue })

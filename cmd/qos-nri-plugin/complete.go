@@ -119,7 +119,7 @@ func contains(pairs, resource string) bool {
 	return false
 }
 
-// pairWord returns the word resource=class if the word begins with the given text. It tries the short name of the
+// pairWord returns the word "resource=class" if the word begins with the given text. It tries the short name of the
 // resource, then the full name. ok is false if neither word begins with that text.
 func pairWord(resource, class, begun string) (word string, ok bool) {
 	for _, name := range []string{strings.TrimPrefix(resource, "k8s.io/"), resource} {

@@ -16,7 +16,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
-// fixture is a plugin's API with two pods: default/web in gold, kube-system/agent asks for nothing.
+// fixture is the node API of a plugin with two pods: default/web has the class gold, and kube-system/agent requests no
+// class.
 type fixture struct {
 	*apitest.Node
 	socket string
@@ -46,7 +47,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// answer is what a command left behind.
+// answer has the exit code and the output of a command.
 type answer struct {
 	Code        int
 	Out, Errors string
@@ -61,7 +62,8 @@ func run(ctx context.Context, args ...string) answer {
 	return answer{code, out.String(), errs.String()}
 }
 
-// ask runs a command on the fixture's socket. Times are not compared.
+// ask runs a command on the fixture's socket. In the answer, TIME replaces times, and SOCKET replaces the path of the
+// socket in errors.
 func (f *fixture) ask(t *testing.T, args ...string) answer {
 	t.Helper()
 	got := run(t.Context(), append(args, "--api-socket", f.socket)...)

@@ -55,7 +55,8 @@ func TestStatusIsAMessageOfTheAPIForPrograms(t *testing.T) {
 	}
 }
 
-// untilBoth ends a command when its output contains both words.
+// untilBoth is the output of a command. It calls the function saw when the output contains the first word, and ends the
+// command when the output contains the second one.
 type untilBoth struct {
 	bytes.Buffer
 	words [2]string

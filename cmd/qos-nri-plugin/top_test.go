@@ -60,7 +60,7 @@ func TestTopIsAMessageOfTheAPIForPrograms(t *testing.T) {
 	t.Errorf("message is %s", got.Out)
 }
 
-// TestTopRepeatsUntilInterrupted prints no codes of a terminal, because its output is none.
+// TestTopRepeatsUntilInterrupted also checks that the output has no escape codes, because it is not a terminal.
 func TestTopRepeatsUntilInterrupted(t *testing.T) {
 	f := newFixture(t)
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -111,16 +111,16 @@ type NodeQOSResourcesStatus struct {
 	Runtime RuntimeStatus `json:"runtime,omitzero"`
 }
 
-// These constants are the contract of LastHeartbeatTime.
+// These constants define how often the status is written, and when it expires.
 const (
 	// HeartbeatInterval is the longest time between two writes of the status.
 	HeartbeatInterval = 5 * time.Minute
-	// HeartbeatTimeout is how old LastHeartbeatTime can be before the status counts as old.
+	// HeartbeatTimeout is the maximum age of LastHeartbeatTime. An older status has expired.
 	HeartbeatTimeout = 2 * HeartbeatInterval
 )
 
-// Expired reports whether the node does not report any more. The status then is the last known state. A status without
-// a heartbeat never expires.
+// Expired reports whether the node has stopped reporting. An expired status is the last known state. A status without a
+// heartbeat never expires.
 func (s *NodeQOSResourcesStatus) Expired(now time.Time) bool {
 	return s.LastHeartbeatTime != nil && now.Sub(s.LastHeartbeatTime.Time) > HeartbeatTimeout
 }
@@ -340,8 +340,9 @@ const (
 	ReasonNotAnswering = "NotAnswering"
 )
 
-// PodConditionAssigned is the type of the pod condition that the shim writes. It is True while the pod has the classes in its
-// message. It is False when a requested class was refused, or when an annotation requests nothing.
+// PodConditionAssigned is the type of the pod condition that the shim writes. It is True while the pod has the classes
+// in its message. It is False when a requested class was refused, or when an annotation is ignored
+// (ReasonAnnotationIgnored).
 const PodConditionAssigned = GroupName + "/Assigned"
 
 // Reasons of the pod condition. If the plugin refuses a class, the condition has the plugin's reason, e.g. "ClassFull".
