@@ -19,9 +19,10 @@ type WritableFS interface {
 
 var errNoKill = errors.New("cgroup v2 is not mounted")
 
-// Kill ends all processes in the target's cgroup and in the cgroups below it. When Kill returns without an error, each of
-// them has a SIGKILL pending, so none executes another instruction. Kill needs cgroup v2, and cgroup.kill of Linux 5.14.
-// Unlike kill(2), cgroup.kill needs no capability, and cannot reach a process that has reused the ID of an ended process.
+// Kill ends all processes in the target's cgroup and in the cgroups below it. When Kill returns without an error, each
+// of them has a SIGKILL pending, so none executes another instruction. Kill needs cgroup v2 and the file cgroup.kill,
+// which exists since Linux 5.14. Unlike kill(2), cgroup.kill needs no capability, and cannot reach a process that has
+// reused the ID of an ended process.
 func Kill(fs WritableFS, target classes.Holder) error {
 	tree, err := Detect(fs)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// populated adds the cgroup of the holder with the processes 10 and 11, the latter in a child, and that of another container with 20.
+// populated adds the cgroup of the holder with process 10, its child cgroup with process 11, and the cgroup of another
+// container with process 20.
 func populated(m *simcgroup.Machine) *simcgroup.Machine {
 	for pid, group := range map[int]string{10: dir, 11: dir + "/child", 20: "/kubepods/pod1/c2"} {
 		m.AddCgroup(group)
@@ -32,7 +33,7 @@ func TestKill(t *testing.T) {
 	for name, test := range map[string]struct {
 		machine *simcgroup.Machine
 		target  classes.Holder
-		err     error // of a kill that ends nothing
+		err     error // nil if Kill ends the processes
 	}{
 		"all processes of the container end":            {populated(simcgroup.New()), holder, nil},
 		"a cgroup that others may be in is refused":     {populated(simcgroup.New()), pod, ErrBadPath},

@@ -14,7 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// ErrBadPath is the error for a cgroups path that is malformed, leads out of the cgroup tree, or may have other processes.
+// ErrBadPath is the error for a cgroups path that is malformed, leads out of the cgroup tree, or names a cgroup that
+// other processes may share.
 var ErrBadPath = errors.New("unusable cgroups path from the runtime")
 
 const sliceSuffix = ".slice"

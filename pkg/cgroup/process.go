@@ -111,7 +111,8 @@ func (t *Tree) idsBelow(dir, file string) ([]int, error) {
 	return ids, nil
 }
 
-// isGone reports whether err means that a cgroup was removed, or that the path of the cgroup is the path of a file.
+// isGone reports whether err means that a cgroup was removed, or that its path is the path of a file and not of a
+// cgroup.
 func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENODEV)
 }

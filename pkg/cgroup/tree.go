@@ -154,7 +154,7 @@ func (t *Tree) dir(h hierarchy, target classes.Holder) (string, error) {
 
 // payloadDir returns the directory in which the runtime sets the target's values: dir, or its child "container" if the
 // target's process is there. crun can be configured to create that child. payloadDir does not read /proc/<pid>/cgroup,
-// because its paths begin at the root of the cgroup namespace.
+// because the paths in that file are relative to the cgroup namespace of the reader.
 func (t *Tree) payloadDir(target classes.Holder, dir string) string {
 	if target.PID <= 0 || target.Scope() != classes.ContainerScope || !isSystemd(target.CgroupsPath) {
 		return dir

@@ -9,7 +9,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Whatever Resolve reads of a pod is a request, and what it does not read is none.
+// TestIsPodRequestAgreesWithResolve checks that IsPodRequest is true for exactly those pod annotations that Resolve
+// reads as requests.
 func TestIsPodRequestAgreesWithResolve(t *testing.T) {
 	catalog := classes.NewCatalog([]classes.Offer{
 		{Resource: classes.Resource{Name: classes.RDTResource, Scope: classes.ContainerScope, Classes: []classes.Class{{Name: "gold"}}}},

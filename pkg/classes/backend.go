@@ -64,8 +64,9 @@ type Backend interface {
 	// created, the parameter from is SystemDefault. Adjust does no I/O and must be fast, because hooks wait for it.
 	Adjust(from, to string) (Adjustment, error)
 
-	// Enforce moves the target from one class to another, and reads the class back from the kernel. It does not write the
-	// values from Adjust, because the runtime sets these. If Enforce returns an error, the target is as it was before.
+	// Enforce moves the target from one class to another, and reads the class back from the kernel. It writes the
+	// values from Adjust only if the runtime has not set them. If Enforce returns an error, the target is as it was
+	// before.
 	//
 	// Enforce is called when the class of a running container changes, and before the first instruction of a new
 	// container. For a new container, the parameter from is SystemDefault.
@@ -93,9 +94,10 @@ type ThreadMover interface {
 // changes, e.g. in a resize, the runtime writes the stored values to the cgroup again.
 type StoredValueChecker interface {
 	Backend
-	// IsStale reports whether the cgroup v2 files that a runtime has stored for a container of the class are stale. Stale
-	// files have the values of another class, or name a device that the machine lost. If a stored value belongs to no class,
-	// the backend remembers it, so that the next change of a container's class clears this value. IsStale does no I/O.
+	// IsStale reports whether the values that a runtime has stored for a container of the class are stale. The
+	// parameter stored maps cgroup v2 files to these values. Stale values belong to another class, or name a device
+	// that the machine lost. If a stored value belongs to no class, the backend remembers it, so that the next change
+	// of a container's class clears this value. IsStale does no I/O.
 	IsStale(class string, stored map[string]string) bool
 }
 

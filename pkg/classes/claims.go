@@ -65,7 +65,7 @@ func (c *Catalog) WithClaims(volumes []ClaimedVolume) *Catalog {
 }
 
 // ClaimOf returns the class that the claim of a volume requests. If this class cannot be assigned, ok is false. ClaimOf
-// returns no error, because a claim does not keep a container from starting.
+// returns no error, because a problem with a claim must not prevent the container from starting.
 func (c *Catalog) ClaimOf(volume Owner) (a Assignment, ok bool) {
 	offer, offered := c.Lookup(ClaimResource)
 	claims := c.claims[Owner{PodUID: volume.PodUID, Container: volume.Container}]

@@ -3,7 +3,7 @@
 
 package classes
 
-// fakeConfig is the classes of a fake backend.
+// fakeConfig has the names of the classes of a fake backend.
 type fakeConfig []string
 
 func (c fakeConfig) ClassNames() []string { return c }
@@ -17,8 +17,8 @@ func fakeKinds() []Kind {
 	}
 }
 
-// parseFake reads {classes: {name: {...}}}. A class with the field "bad" is a problem of that field; one named
-// "explode" a problem of the whole section.
+// parseFake reads {classes: {name: {...}}}. If a class has the field "bad", parseFake reports a problem of this field.
+// If a class has the name "explode", parseFake reports a problem of the whole section.
 func parseFake(section *Field) BackendConfig {
 	var names fakeConfig
 	for _, class := range section.Fields("classes")["classes"].Entries() {

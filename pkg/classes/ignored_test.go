@@ -29,7 +29,7 @@ func TestAnnotationsThatRequestNothing(t *testing.T) {
 		{"blockio.resources.kubernetes.io/container.side", "", ""},
 		{"blockio.resources.kubernetes.io/container.none", "none", noContainer},
 		{"blockio.resources.kubernetes.io/side", "", noRequest},
-		// The keys of others.
+		// Ignored leaves out keys in other domains, and keys of the kubelet and the runtimes.
 		{"allocated.qos.noderesource.dev/x", "", ""},
 		{"assigned.qos.noderesource.dev", "", ""},
 		{"rdt.resources.beta.kubernetes.io/container.none", "", ""},

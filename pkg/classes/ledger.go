@@ -14,8 +14,8 @@ type slot struct{ resource, class string }
 // Ledger records which holder has which class. It is not safe for concurrent use.
 type Ledger struct {
 	holders map[string]Holding
-	// slots has the number of holders and reservations, by class and owner. However many holders an owner has, the
-	// owner occupies one slot of the class. The system default is not in slots.
+	// slots has the number of holders and reservations, by class and owner. An owner occupies one slot of a class, even
+	// if it has several holders in the class. The system default is not in slots.
 	slots map[slot]map[Owner]int
 	// reserved maps the ID of a holder to the slots that it occupies in addition to those of its assignments.
 	reserved map[string]reservation

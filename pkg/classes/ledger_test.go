@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// holder of a class of k8s.io/rdt: container "main" of a pod, whose UID is its name.
+// holder returns the holding of the container "main" of a pod. The container has a class of k8s.io/rdt, and the system
+// default of k8s.io/blockio.
 func holder(id, pod, class string) Holding {
 	return Holding{
 		Holder:      Holder{ID: id, PodUID: "uid-" + pod, Container: "main", PodNamespace: "default", PodName: pod},
@@ -157,7 +158,8 @@ func TestChangeOfClasses(t *testing.T) {
 	}
 }
 
-// TestReservedSlotsAreOccupiedUntilTheyAreSettled has a holder leave a class of two slots, and reserve its slot.
+// TestReservedSlotsAreOccupiedUntilTheyAreSettled moves a holder out of the class gold, which has two slots, while the
+// holder's slot is reserved.
 func TestReservedSlotsAreOccupiedUntilTheyAreSettled(t *testing.T) {
 	gold := []Assignment{{Resource: RDTResource, Class: "gold"}}
 	for name, end := range map[string]func(l *Ledger){
@@ -200,7 +202,7 @@ func TestHoldersAreInStableOrder(t *testing.T) {
 	}
 }
 
-// model is a ledger that counts all holders each time.
+// model is a simple ledger with which the tests compare Ledger. It counts its holders at each check.
 type model map[string]Holding
 
 func (m model) inUse(class string) int {
@@ -226,7 +228,8 @@ func (m model) admits(h Holding) bool {
 	return m.inUse("gold") < 2
 }
 
-// step applies one operation to both; pick returns a number below n.
+// step applies one operation to the ledger and to the model. It returns an error if only one of them refuses the
+// operation. The function pick(n) chooses a number below n.
 func (m model) step(l *Ledger, c *Catalog, pick func(n int) int) error {
 	class := []string{"gold", "gold", "bronze", ""}[pick(4)]
 	h := holder(fmt.Sprint("id", pick(12)), fmt.Sprint("pod", pick(5)), class)
@@ -296,7 +299,7 @@ func TestLedgerAgreesWithASimpleModel(t *testing.T) {
 	}
 }
 
-// FuzzLedger takes each byte as one choice of the model's steps.
+// FuzzLedger compares the ledger with the model. Each byte of the input decides one choice in the model's steps.
 func FuzzLedger(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 5, 0, 2, 1, 5, 0, 3, 2, 5}) // three pods for the two slots of gold
 	f.Add([]byte{0, 1, 0, 5, 0, 2, 0, 5, 0, 1, 0, 1}) // a container, its successor, and the first one's end

@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// maxCapacity is the highest capacity of a class. It bounds the message in which a device plugin lists a device for each slot.
+// maxCapacity is the highest capacity of a class. It limits the size of the device plugin's ListAndWatch response,
+// which has one device for each slot.
 const maxCapacity = 100_000
 
 func (p *parser) readResource(f *Field) {
