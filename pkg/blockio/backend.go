@@ -92,7 +92,8 @@ type Backend struct {
 	// devicesGone is true when Apply has found that the machine lost disks for which containers have values. Repair
 	// reports this and sets devicesGone to false.
 	devicesGone atomic.Bool
-	// unavailable is the error of the last inspection if the inspection found no io controller. Otherwise it is nil.
+	// unavailable is the error of the last inspection if this machine does not have the resource, e.g. because it has
+	// no io controller. Otherwise it is nil.
 	unavailable atomic.Pointer[classes.Unavailable]
 }
 
@@ -159,7 +160,8 @@ func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 	return s, err
 }
 
-// Release implements classes.Backend. It changes only the snapshot, because a class that is not in use has no cgroups.
+// Release implements classes.Backend. It changes only the snapshot, because no cgroup has the values of a class that is
+// not in use.
 func (b *Backend) Release(_ context.Context, inUse func(class string) bool) error {
 	used := map[string]bool{}
 	for class := range b.live.Load().classes {

@@ -96,7 +96,7 @@ func (f fixture) enforce(target classes.Holder, from, to string) {
 	}
 }
 
-// runtime does what a runtime does at a creation or an update.
+// runtime simulates the container runtime, which writes the adjusted values when it creates or updates a container.
 func (f fixture) runtime(from, to string) {
 	f.t.Helper()
 	adjustment, err := f.backend.Adjust(from, to)

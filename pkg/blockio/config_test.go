@@ -148,7 +148,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestEachScopeHasAtMostOneResource is about the values that runtimes store: one text for all limits of a container.
+// TestEachScopeHasAtMostOneResource shows that two resources of one scope are refused. Runtimes store one text for all
+// limits of a container, so two resources would overwrite each other's limits.
 func TestEachScopeHasAtMostOneResource(t *testing.T) {
 	const head, own = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n", "  blockio: {Classes: {slow: [{Weight: 100}]}}\n"
 	for _, test := range []struct{ scopes, want string }{

@@ -24,7 +24,8 @@ func (d disk) String() string { return fmt.Sprintf("%s (%s)", d.name, d.device) 
 
 type match struct {
 	disks []disk
-	// partitions names the matched files that are partitions. ignored has the names of ignored files, with the reasons.
+	// partitions has one sentence for each matched file that is a partition. ignored has one sentence, with the reason,
+	// for each matched file that is ignored.
 	partitions, ignored []string
 }
 

@@ -20,7 +20,7 @@ func linked() *simcgroup.Machine {
 	m := disks(simcgroup.New())
 	m.AddSymlink("/dev/disk/by-id/ata-SSD", "../../sda")
 	m.AddSymlink("/dev/disk/by-id/ata-SSD-part1", "../../sda1")
-	m.AddSymlink("/dev/disk/by-id/ata-HDD", "/dev/disk/by-name/two") // over another link
+	m.AddSymlink("/dev/disk/by-id/ata-HDD", "/dev/disk/by-name/two") // through another symbolic link
 	m.AddSymlink("/dev/disk/by-name", "../names")
 	m.AddSymlink("/dev/names/two", "/dev/sdb")
 	m.AddSymlink("/dev/disk/by-id/gone", "../../sdz")
@@ -35,7 +35,7 @@ func TestPatternsMatchWholeDisks(t *testing.T) {
 	for _, test := range []struct {
 		pattern string
 		want    []string
-		// partitions and ignored are parts of the sentences.
+		// partitions and ignored are parts of the sentences that matchDevices returns.
 		partitions, ignored string
 	}{
 		{"/dev/sda", []string{"sda (8:0)"}, "", ""},

@@ -21,7 +21,8 @@ resources:
   blockio: {configFile: /etc/blockio.yaml}
 `
 
-// TestAFileOfContainerdAndCRIOIsAcceptedUnchanged has a disk for each pattern; the ID of sdb is that of an SSD.
+// TestAFileOfContainerdAndCRIOIsAcceptedUnchanged uses a machine with a disk for each device pattern in the file. The
+// ID of the disk sdb matches the pattern of SSDs.
 func TestAFileOfContainerdAndCRIOIsAcceptedUnchanged(t *testing.T) {
 	text, err := foreign.BlockIO()
 	if err != nil {
@@ -42,7 +43,8 @@ func TestAFileOfContainerdAndCRIOIsAcceptedUnchanged(t *testing.T) {
 	if err := f.backend.Apply(t.Context(), config.Resources[0].Backend); err != nil {
 		t.Fatal(err)
 	}
-	// The IOPS of the second item stay on sdb: contrary to goresctrl's comment, but like its code (docs/blockio.md).
+	// The disk sdb keeps the IOPS limits of the second item. goresctrl's comment says otherwise, but its code does the
+	// same (docs/blockio.md).
 	want := map[string]map[string]string{
 		"HighPrioFullSpeed": {"io.bfq.weight": "default 400", "io.weight": "default 3940"},
 		"LowPrioThrottled": {

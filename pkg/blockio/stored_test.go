@@ -37,7 +37,7 @@ func TestStoredValuesOfTheClassAreNotStale(t *testing.T) {
 	}
 }
 
-// TestStoredValuesOfAFormerConfigurationAreCleared has a disk and a weight that no class names any more.
+// TestStoredValuesOfAFormerConfigurationAreCleared stores limits and weights that no class sets any more.
 func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
 	stored := map[string]string{ioMax: "8:0 rbps=10000000 wbps=max riops=max wiops=max\n8:16 rbps=5000000 wbps=max riops=max wiops=max",
@@ -67,7 +67,8 @@ func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 	}
 }
 
-// TestStoredValuesAreKeptWhileAConfigurationIsApplied does both at the same time, for the race detector too.
+// TestStoredValuesAreKeptWhileAConfigurationIsApplied calls IsStale while Apply runs, so that the race detector checks
+// them, too.
 func TestStoredValuesAreKeptWhileAConfigurationIsApplied(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
 	config := f.parse("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 1M}]}")

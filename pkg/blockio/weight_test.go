@@ -40,7 +40,8 @@ Classes:
     Weight: 50
 `
 
-// schedule sets up what acts on the weights of each disk: "bfq", "cost" or "cost off".
+// schedule enables weights for each disk by the bfq scheduler ("bfq") or by iocost ("cost"). For "cost off", it sets up
+// iocost for the disk, but disables it.
 func schedule(m *simcgroup.Machine, how map[string]string) *simcgroup.Machine {
 	disks(m)
 	numbers := map[string]string{"sda": "8:0", "sdb": "8:16"}
@@ -64,7 +65,7 @@ func TestWeightsAreSetWhereTheKernelAcceptsThem(t *testing.T) {
 		name       string
 		machine    *simcgroup.Machine
 		heavy, sda map[string]string
-		// degraded classes, and whether weights do anything at all.
+		// degraded has the degraded classes. effective is true if weights are enabled on any disk.
 		degraded  []string
 		effective bool
 	}{
