@@ -98,7 +98,7 @@ func asConfig(config classes.BackendConfig) (*Config, error) {
 	return c, nil
 }
 
-// canMount reports whether the backend may mount resctrl and err means that resctrl is not mounted.
+// canMount reports whether err means that resctrl is not mounted, and the options allow the backend to mount it.
 func (b *Backend) canMount(err error) bool { return b.mount && isUnavailable(err, NotMounted) }
 
 // prepare resolves the configuration and checks it against the machine. reclaim has the names of the groups that must
@@ -215,8 +215,9 @@ func (b *Backend) mounted(config *Config) (tree, error) {
 	return locate(b.host)
 }
 
-// activate makes an applied configuration the live one. It records each managed group whose class is not configured as
-// draining. This includes groups of a former run of this program, because a container may be about to start in such a group.
+// activate makes an applied configuration the live one. A class that is not configured, but has a managed group, is
+// recorded as draining. This includes classes of a former run of this program, because a container may be about to
+// start in the group of such a class.
 func (b *Backend) activate(next *live, removed []string) {
 	for _, name := range next.machine.surplus(next.resolution.Groups) {
 		if next.effective[name] == nil && !slices.Contains(removed, name) {

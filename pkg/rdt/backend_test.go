@@ -46,7 +46,7 @@ func apply(t testing.TB, b *Backend, text string) {
 
 func nobody(string) bool { return false }
 
-// dump returns one file of every group, by group.
+// dump returns the content of one file of each group, by the name of the group.
 func dump(fs *sim.FS, file string) map[string]string {
 	texts := map[string]string{}
 	for path, text := range fs.Dump() {
@@ -181,7 +181,7 @@ func TestCheckWritesNothing(t *testing.T) {
 	}
 }
 
-// occupied returns a machine with groups of others and of a former run.
+// occupied returns a machine with groups of other programs and of a former run of the plugin.
 func occupied(t testing.TB, spec sim.Spec) *sim.FS {
 	t.Helper()
 	fs := sim.New(spec)
@@ -201,7 +201,7 @@ func occupied(t testing.TB, spec sim.Spec) *sim.FS {
 	return fs
 }
 
-// exclusive returns a machine with an exclusive group of others.
+// exclusive returns a machine with an exclusive group of another program.
 func exclusive(t testing.TB, spec sim.Spec) *sim.FS {
 	t.Helper()
 	fs := sim.New(spec)

@@ -10,8 +10,8 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestAMoveThatGivesUpIsRolledBack has a fork bomb that continues after the plugin has given up, and one in which moved threads fork while
-// they are moved back.
+// TestAMoveThatGivesUpIsRolledBack simulates two fork bombs, which continue after the plugin has given up. In the
+// second one, the threads that the plugin moves fork, too.
 func TestAMoveThatGivesUpIsRolledBack(t *testing.T) {
 	for name, parents := range map[string][]int{"from outside": {1}, "from outside, and from within": {1, 10, 11}} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 // group leaves. Therefore, counts adds up the growth of each counter. A counter that cannot be read adds nothing until it is read again.
 type counts struct {
 	mu sync.Mutex // guards the fields below, and is never held during I/O
-	// controls has the control groups by name. Groups that are created or mounted anew have new elements.
+	// controls has the control groups by name. A group gets a new element when it is created again, or when resctrl is
+	// mounted again.
 	controls map[string]*controlCount
 }
 
@@ -109,9 +110,12 @@ func (c *counts) movePart(from, to, name string, now classes.Reading) {
 	delete(group.parts, name)
 }
 
-// add records the reading of a control group in shown, and the later readings of all its monitoring groups in parts. For a counter in
-// shown, add returns the total of the control group. It returns other values of shown unchanged, but leaves them out if a value of a
-// monitoring group is missing. The parameter group is the result of c.of before the readings. If group is outdated, add returns nil.
+// add records readings of a control group and its monitoring groups, and returns the values of the control group. The
+// parameter shown has the reading of the control group. The parameter parts has the readings of all its monitoring
+// groups, which must be read after the control group. For a counter in shown, the result has the total of the control
+// group. For another value in shown, the result has this value, unless a value of a monitoring group is missing. The
+// parameter group is the record that c.of returned before the readings. If c has replaced this record meanwhile, add
+// returns nil.
 func (c *counts) add(control string, group *controlCount, shown classes.Reading, parts map[string]classes.Reading) classes.Reading {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,7 @@ type counted struct {
 	want        any
 }
 
-// wantTotals sets the counters, and then measures the class.
+// wantTotals sets the counters of each step, and then compares the measured total of the class.
 func wantTotals(t *testing.T, fs *sim.FS, b *Backend, steps []counted) {
 	t.Helper()
 	for _, step := range steps {
@@ -59,7 +59,8 @@ func TestACounterThatCannotBeReadHidesNoOther(t *testing.T) {
 	})
 }
 
-// TestAfterARestartNoCounterIsAPeak has groups of which some cannot be read at first.
+// TestAfterARestartNoCounterIsAPeak restarts the plugin while some counters cannot be read. What these counters show
+// first must not count as growth.
 func TestAfterARestartNoCounterIsAPeak(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.AMDSpec(), monitorAll, "qos-gold", 2)
 	for _, c := range cs {
@@ -101,7 +102,7 @@ func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 	count("qos-gold/mon_groups/theirs", "7000")
 	want(8230, 0)
 
-	count("qos-gold/mon_groups/qos-c1", "210") // counts for the class in which it was used
+	count("qos-gold/mon_groups/qos-c1", "210") // counts for gold, the class of the container at that time
 	if err := b.Enforce(t.Context(), cs[0], "gold", "bronze"); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +156,8 @@ func TestAfterARemountTheRootGroupCountsAnew(t *testing.T) {
 	want("8", "2", 16)
 }
 
-// TestTheOccupancyOfAClassIsWhole leaves out the occupancy of a class while that of one of its containers cannot be read.
+// TestTheOccupancyOfAClassIsWhole checks that the reading lacks the occupancy of a class while the occupancy of one of
+// its containers cannot be read.
 func TestTheOccupancyOfAClassIsWhole(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.AMDSpec(), monitorAll, "qos-gold", 1)
 	b.Monitor(t.Context(), cs[0], "gold")

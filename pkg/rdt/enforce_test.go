@@ -22,7 +22,7 @@ import (
 type container struct {
 	fs   *sim.FS
 	tids []int
-	// listed is called before each listing, with the number of earlier ones.
+	// listed is called before each listing, with the number of earlier listings.
 	listed func(c *container, n int)
 	n      int
 }
@@ -93,7 +93,7 @@ func TestEnforceAtTheStartVerifiesTheGroupInTheKernel(t *testing.T) {
 	}
 }
 
-// starting returns a container that is about to start. A PID of 0 is unknown.
+// starting returns a container that is about to start. If pid is 0, the PID is unknown.
 func starting(pid int) classes.Holder { return classes.Holder{ID: "c", PID: pid, Starting: true} }
 
 func TestEnforceAtTheStartMovesAContainerThatTheRuntimePutElsewhere(t *testing.T) {
@@ -140,10 +140,10 @@ func TestEnforceMovesAllThreadsAndTheirForks(t *testing.T) {
 				c, b := newContainer(t, spec, "qos-gold")
 				c.listed = func(c *container, n int) {
 					if n < 5 {
-						c.fork(10, 100+n) // not in this listing
+						c.fork(10, 100+n) // the new thread is not in this listing
 					}
 					if n == 1 {
-						c.fs.Exit(11) // in this listing
+						c.fs.Exit(11) // the ended thread is still in this listing
 					}
 				}
 				must(t, b.Enforce(t.Context(), target, "gold", to))
@@ -165,8 +165,8 @@ func TestEnforceMovesAllThreadsAndTheirForks(t *testing.T) {
 func TestEnforceMovesThreadsBackWhenItFails(t *testing.T) {
 	for _, failing := range []int{1, 2, 3, 4} {
 		c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
-		c.fs.AddTask(12, "qos-bronze") // was there before
-		c.fs.AddTask(13, "")           // was elsewhere
+		c.fs.AddTask(12, "qos-bronze") // is in the new group already
+		c.fs.AddTask(13, "")           // is in a third group
 		c.tids = append(c.tids, 12, 13)
 		before := c.groups()
 		c.listed = func(c *container, n int) {
@@ -176,7 +176,7 @@ func TestEnforceMovesThreadsBackWhenItFails(t *testing.T) {
 				c.tids = append(c.tids, 14)
 				before[14] = "qos-gold"
 			case 2:
-				c.fork(11, 15) // in the new group already
+				c.fork(11, 15) // begins in the new group, because thread 11 was moved
 				before[15] = "qos-gold"
 			}
 		}

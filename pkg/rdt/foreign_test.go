@@ -64,7 +64,8 @@ func TestFilesOfContainerdAndCRIOAreAcceptedUnchanged(t *testing.T) {
 	}
 }
 
-// takenUnchanged applies a file where goresctrl can, and returns 1 if so.
+// takenUnchanged applies a file if Resolve accepts it on the machine. It returns 1 if so, and 0 otherwise. It also
+// compares the resolution with that of goresctrl.
 func takenUnchanged(t *testing.T, spec sim.Spec, text []byte) int {
 	if !sameAsGoresctrl(t, fakeTree(t, spec), spec, string(text)) {
 		return 0

@@ -22,7 +22,8 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// goresctrlMounts is the file in which goresctrl looks for resctrl. It has no other way to use a fake one.
+// goresctrlMounts is the file in which goresctrl looks for resctrl. There is no other way to make goresctrl use a fake
+// resctrl.
 //
 //go:linkname goresctrlMounts github.com/intel/goresctrl/pkg/rdt.mountInfoPath
 var goresctrlMounts string
@@ -49,7 +50,7 @@ func machines() map[string]sim.Spec {
 		"L2": l2, "L2 CDP": l2cdp, "L3 CDP": cdp, "MBps": mbps}
 }
 
-// fakeTree writes the files of a machine that goresctrl reads into a directory.
+// fakeTree returns a directory with those files of a machine that goresctrl reads.
 func fakeTree(t *testing.T, spec sim.Spec) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -115,7 +116,7 @@ func theirs(t *testing.T, dir, config string) (groups map[string]string, err err
 			err = fmt.Errorf("panic: %v", panicked)
 		}
 	}()
-	if err := os.Remove(filepath.Join(dir, "schemata")); err != nil { // to see whether it writes the root group
+	if err := os.Remove(filepath.Join(dir, "schemata")); err != nil { // afterwards, the file exists only if goresctrl wrote it
 		t.Fatal(err)
 	}
 	if err := goresctrl.SetConfigFromData([]byte(config), true); err != nil {
@@ -176,7 +177,7 @@ func ours(t testing.TB, spec sim.Spec, config string) (map[string]string, error)
 	return groups, nil
 }
 
-// sharedConfigs are configurations in goresctrl's format that both must resolve alike.
+// sharedConfigs are configurations that goresctrl and Resolve must resolve alike.
 var sharedConfigs = map[string]string{
 	"nothing":        "",
 	"empty sections": "options:\npartitions:\n",
@@ -249,7 +250,7 @@ partitions:
 `,
 	"classes without anything": "partitions: {p: {classes: {one: , two: {}}}}",
 	"an anchor":                "partitions: {p: {l3Allocation: &all 50%, classes: {one: {l3Allocation: *all}}}}",
-	// what both refuse
+	// These configurations are refused by both.
 	"a class in two partitions":     "partitions: {p: {classes: {one: }}, q: {classes: {one: }}}",
 	"two root classes":              "partitions: {p: {classes: {'': }}, q: {classes: {system/default: }}}",
 	"a class named ..":              "partitions: {p: {classes: {'..': }}}",
@@ -286,7 +287,7 @@ func TestEveryFieldOfGoresctrlIsRead(t *testing.T) {
 	}
 }
 
-// fill sets everything in a configuration.
+// fill sets every field of a configuration.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -317,15 +318,16 @@ func TestConfigurationsResolveAsInGoresctrl(t *testing.T) {
 	}
 }
 
-// sameAsGoresctrl compares the resolutions of a configuration. Resolve may refuse what goresctrl accepts only where goresctrl
-// ignores a setting that this machine does not support, or never reads it.
+// sameAsGoresctrl checks that goresctrl and Resolve resolve a configuration alike. It returns true if Resolve accepts
+// the configuration. Resolve may refuse a configuration that goresctrl accepts, but only for a setting that this
+// machine does not support and goresctrl ignores, or for a setting that goresctrl does not read.
 func sameAsGoresctrl(t *testing.T, dir string, spec sim.Spec, config string) (taken bool) {
 	t.Helper()
 	want, wantErr := theirs(t, dir, config)
 	got, err := ours(t, spec, config)
 	switch {
 	case spec.L3 == nil && strings.Contains(config, "partitions: {p: {l3Allocation: '0x2f'}}"):
-		// goresctrl checks masks without a cache; here they have no effect
+		// goresctrl checks the mask even if the machine has no L3 cache. Resolve ignores it.
 	case wantErr != nil && err == nil && !strings.Contains(wantErr.Error(), "panic"):
 		t.Errorf("goresctrl refuses it: %v", wantErr)
 	case wantErr == nil && err != nil && !ignoredByGoresctrl(err):
@@ -340,9 +342,9 @@ func sameAsGoresctrl(t *testing.T, dir string, spec sim.Spec, config string) (ta
 
 func ignoredByGoresctrl(err error) bool {
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		stricter := strings.Contains(line, "this machine does not support the setting") || // a partition's setting, without one of a class
+		stricter := strings.Contains(line, "this machine does not support the setting") || // the partition has the setting, but no class has it
 			strings.Contains(line, "too few for the partitions") ||
-			strings.Contains(line, "a partition has no range in per cent") // goresctrl sees that only where there is L3
+			strings.Contains(line, "a partition has no range in per cent") // goresctrl checks this only if the machine has L3
 		if !stricter {
 			return false
 		}

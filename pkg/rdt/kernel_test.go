@@ -40,7 +40,7 @@ func kernelSpec(t *testing.T) sim.Spec {
 	return spec
 }
 
-// processes are the threads of real processes.
+// processes has the PIDs of real processes. It implements Threads.
 type processes []int
 
 func (p processes) Threads(classes.Holder) ([]int, error) {
@@ -155,7 +155,7 @@ func TestMountingOnTheKernel(t *testing.T) {
 		if !mounted {
 			continue
 		}
-		options = strings.Replace(options, "rw,", "rw,nosuid,nodev,noexec,", 1) // with which hostfs mounts everything
+		options = strings.Replace(options, "rw,", "rw,nosuid,nodev,noexec,", 1) // hostfs adds these options to each mount
 		if got := strings.Join(mount.options, ","); got != options {
 			t.Errorf("%s\nmounted with %s, want %s", config, got, options)
 		}
@@ -193,7 +193,8 @@ func movesProcesses(t *testing.T, b *Backend, pids processes) {
 	must(t, b.Enforce(t.Context(), target, "bronze", ""))
 }
 
-// refusesAndRollsBack hides a problem from the checks of the backend, so that the kernel refuses.
+// refusesAndRollsBack applies a configuration with too many classes. It first hides this problem from the backend's
+// checks, so that the kernel refuses the configuration.
 func refusesAndRollsBack(t *testing.T, b *Backend) {
 	before := kernelSchemata(t)
 	hidden := newBackend(hiding{hostfs.Root("/")}, nil)

@@ -127,7 +127,9 @@ func (b *Backend) Monitor(_ context.Context, container classes.Holder, class str
 	}
 
 	m, err := b.setMonitored(container, selected, to)
-	if err == nil && m != nil { // without the lock, because a container can have many threads, and the sums of classes stay the same
+	// The threads are moved without the lock counting, because a container can have many threads. The move does not change
+	// the sum that the kernel shows for the class.
+	if err == nil && m != nil {
 		err = b.fill(m.tree, container, monitorPath(to, container.ID))
 	}
 	if err != nil {
@@ -228,7 +230,7 @@ func (b *Backend) fill(t tree, container classes.Holder, group string) error {
 			return nil
 		}
 	}
-	return nil // the threads that this container creates all the time have parents in the group
+	return nil // the container keeps creating threads, which begin in the group because their parents are in it
 }
 
 // unmonitor removes the monitoring group of a container. The kernel then moves the container's threads to the control

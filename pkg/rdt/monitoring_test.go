@@ -19,7 +19,7 @@ import (
 
 const monitorAll = twoPartitions + "monitoring: containers\n"
 
-// several are simulated containers with one thread each, whose ID is the PID.
+// several simulates containers with one thread each. The ID of the thread is the PID of the container.
 type several struct{ ended map[int]bool }
 
 func (s *several) Threads(h classes.Holder) ([]int, error) {
@@ -141,7 +141,8 @@ func TestMonitoringFollowsTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestMonitoringNeedsNoClass has a CPU that can only monitor.
+// TestMonitoringNeedsNoClass monitors a container under a configuration without classes. One of the CPUs can only
+// monitor.
 func TestMonitoringNeedsNoClass(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.L2, spec.L3, spec.MB = nil, nil, nil
@@ -194,11 +195,12 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 
-			// One container ends, and the oldest of the waiting containers gets its RMID, not one that starts now.
+			// One container ends. Its RMID goes to the container that has waited longest, and not to the container that
+			// starts now.
 			cs = cs[1:]
 			b.Unmonitor("c1")
 			b.Monitor(t.Context(), late, "gold")
-			for i := 0; limbo && i < 5; i++ { // others use up the RMIDs that are kept
+			for i := 0; limbo && i < 5; i++ { // other programs use up the RMIDs that are reserved for classes
 				_ = fs.Mkdir(fmt.Sprintf("%s/x%d", sim.MountPoint, i))
 			}
 			repair()
@@ -238,7 +240,7 @@ func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 	wantGroups(t, fs, map[string]string{"qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/c1": "", "theirs/mon_groups/qos-c7": ""})
 }
 
-// TestGroupsThatOthersRemoveAreMadeAgain also has a container that another program monitors.
+// TestGroupsThatOthersRemoveAreMadeAgain also has two containers that another program has put into its own groups.
 func TestGroupsThatOthersRemoveAreMadeAgain(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.IntelSpec(), monitorAll, "qos-gold", 1)
 	for _, group := range []string{"qos-gold/mon_groups/watched", "theirs"} {
@@ -305,7 +307,7 @@ func TestAMonitoredContainerChangesItsClassByOneRename(t *testing.T) {
 	}
 }
 
-// TestWithoutRenameTheThreadsAreMovedSingly has a kernel before Linux 6.5.
+// TestWithoutRenameTheThreadsAreMovedSingly simulates a kernel before Linux 6.5, which refuses the rename.
 func TestWithoutRenameTheThreadsAreMovedSingly(t *testing.T) {
 	c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
 	apply(t, b, monitorAll)

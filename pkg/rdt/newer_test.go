@@ -33,7 +33,8 @@ func (n newer) ReadFile(path string) ([]byte, error) {
 	return n.FS.ReadFile(path)
 }
 
-// TestFilesOfNewerKernelsAreNoGroups has files of kernels after 6.12, and of one that is mounted with "-o debug".
+// TestFilesOfNewerKernelsAreNoGroups adds files to the root directory that kernels after Linux 6.12, or the mount
+// option debug, add.
 func TestFilesOfNewerKernelsAreNoGroups(t *testing.T) {
 	for _, file := range []string{"mba_MBps_event", "mbm_L3_assignments", "ctrl_hw_id"} {
 		t.Run(file, func(t *testing.T) {

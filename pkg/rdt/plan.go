@@ -82,7 +82,8 @@ type unit struct {
 	old, current, wanted uint64
 	// created is true if the unit belongs to a new group that is not written yet. Such a unit uses nothing of the cell.
 	created bool
-	// apart has those units of other groups that share no bit with this unit, either before or after the change.
+	// apart has those units of other groups that share no bit with this unit before the change, and none after the
+	// change.
 	apart []*unit
 }
 

@@ -96,8 +96,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// checkPlan follows a plan step by step and returns where it breaks a guarantee. forced reports whether two groups that have nothing
-// in common before and after did for a moment.
+// checkPlan follows a plan step by step and returns where it breaks a guarantee. forced is true if two groups
+// overlapped at some step of the plan, although they overlap neither before nor after the change.
 func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err error) {
 	now := map[string]Schemata{}
 	for name, schemata := range current {
@@ -109,7 +109,7 @@ func checkPlan(current, wanted map[string]Schemata, info Info) (forced bool, err
 			if now[op.Group] != nil {
 				return false, fmt.Errorf("%s, which exists", op)
 			}
-			now[op.Group] = Schemata{} // counts from its first write on
+			now[op.Group] = Schemata{} // without tasks, so its values count from its first write on
 			continue
 		case Remove:
 			return false, fmt.Errorf("%s, which was not asked for", op)
@@ -242,7 +242,8 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// TestPartitionsThatChangePlacesNeverOverlap has groups with disjoint masks of at least two bits, for which there is always a way.
+// TestPartitionsThatChangePlacesNeverOverlap has groups with disjoint masks of at least two bits. For such groups, Plan
+// can always avoid an overlap.
 func TestPartitionsThatChangePlacesNeverOverlap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	info := planInfo(20, 1, false, false)

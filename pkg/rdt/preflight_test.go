@@ -163,7 +163,8 @@ func TestUnavailableNamesReasonAndRemedy(t *testing.T) {
 	}
 }
 
-// mountOptionsFor returns the expected mount options by configuration. No class needs a group, because a kernel runs out of RMIDs.
+// mountOptionsFor returns the expected mount options by configuration. The configurations create no groups, because a
+// real kernel would run out of RMIDs.
 func mountOptionsFor() map[string]string {
 	return map[string]string{
 		"partitions: {p: {l3Allocation: 50%, classes: {system/default: }}}":                                         "rw,relatime",

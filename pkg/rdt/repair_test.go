@@ -196,7 +196,7 @@ func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {
 		everybody[name] = &container{fs: fs, tids: []int{10*i + 10, 10*i + 11}}
 		targets = append(targets, classes.Holder{ID: "id-" + name, Container: name})
 	}
-	// A thread that is about to be moved has forked by then.
+	// Thread 21, which is about to be moved, forks before the second listing.
 	everybody["b"].listed = func(c *container, n int) {
 		if n == 1 {
 			c.fork(21, 29)

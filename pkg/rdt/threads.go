@@ -65,7 +65,8 @@ func (b *Backend) MoveThreads(ctx context.Context, class string, targets []class
 	return moved, errors.Join(problems...)
 }
 
-// outside returns a function that reports whether a thread is not in the group of a class.
+// outside returns a function that reports whether a thread is not in the group of a class. For the system default, the
+// function reports whether the thread is in a managed group.
 func (t tree) outside(class string) (func(tid int) bool, error) {
 	groups, inside := []string{GroupOf(class)}, true
 	if class == classes.SystemDefault {
@@ -135,7 +136,7 @@ func (m *move) run(ctx context.Context, passes int) error {
 	return fmt.Errorf("%w %s after %d passes", ErrUnsettled, m.to, passes)
 }
 
-// done reports whether all threads are in the group of the class.
+// done reports whether no thread is outside the group of the class, as the method outside defines it.
 func (m *move) done(class string) bool {
 	tids, err := m.list()
 	if err != nil {

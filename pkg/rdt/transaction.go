@@ -17,7 +17,8 @@ var ErrRollback = errors.New("rolling back failed, so groups may be in an interm
 
 func rollbackFailed(cause, err error) error { return fmt.Errorf("%w; %w: %w", cause, ErrRollback, err) }
 
-// status returns the content of info/last_cmd_status, in which the kernel explains the operations that it refused last.
+// status returns the content of info/last_cmd_status, in which the kernel explains why it refused the latest
+// operations.
 func (t tree) status() string {
 	text, err := t.host.ReadFile(t.path("info", "last_cmd_status"))
 	if err != nil || string(text) == "ok\n" {
@@ -26,8 +27,8 @@ func (t tree) status() string {
 	return string(text)
 }
 
-// explain adds the text of last_cmd_status to an error. If the operation appends to the text, the parameter before has
-// the earlier text, which explain leaves out. A write replaces the text, so before is empty.
+// explain adds the text of last_cmd_status to an error. Some operations append to that text. For these, the parameter
+// before has the earlier text, which explain leaves out. For a write, which replaces the text, before is empty.
 func (t tree) explain(err error, before string) error {
 	text := strings.TrimSpace(strings.TrimPrefix(t.status(), before))
 	if text == "" {

@@ -75,7 +75,7 @@ func (t tree) measureParts(ctx context.Context, control string) (map[string]clas
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if reading, _ := t.measure(path.Join(control, "mon_groups", name)); reading != nil { // else it was removed meanwhile
+		if reading, _ := t.measure(path.Join(control, "mon_groups", name)); reading != nil { // it is nil if the group was removed meanwhile
 			parts[name] = reading
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// watched is a machine that calls look after every operation, also a failed one.
+// watched is a machine that calls the function look after every operation, even if the operation failed.
 type watched struct {
 	*sim.FS
 	look func(op string)
@@ -33,8 +33,8 @@ func (w watched) Remove(path string) error {
 	return w.FS.Remove(path)
 }
 
-// wider describes what a group has in excess of before and of after: bits of a cache that are not all of one of the two, or more
-// bandwidth.
+// wider describes a value of a group that is wider than before and after the change. Such a value is a mask that
+// neither the old nor the new mask contains, or a bandwidth that is larger than the old and the new one.
 func wider(now, before, after Schemata) string {
 	for domain, value := range now {
 		old, last := before[domain], after[domain]
@@ -50,8 +50,8 @@ func groupsIn(t *testing.T, fs *sim.FS) map[string]Schemata {
 	return groupsOf(t, dump(fs, "schemata"))
 }
 
-// TestNoClassIsEverWiderThanBeforeOrAfter checks all groups while a configuration is applied, and while one that fails at any
-// operation is rolled back.
+// TestNoClassIsEverWiderThanBeforeOrAfter checks all groups while a configuration is applied, and while it is rolled
+// back because an operation failed. Each operation fails once.
 func TestNoClassIsEverWiderThanBeforeOrAfter(t *testing.T) {
 	const optional = "options: {mb: {optional: true}}"
 	const lowAndHigh = "partitions: {p: {l3Allocation: '0x3f', classes: {a: }}, q: {l3Allocation: '0xfc0', classes: {b: }}}"
@@ -81,7 +81,7 @@ func TestNoClassIsEverWiderThanBeforeOrAfter(t *testing.T) {
 	}
 }
 
-// watchApply applies a configuration in which operation n fails, and reports whether there was none.
+// watchApply applies a configuration, and lets operation n fail. It returns true if there are fewer than n operations.
 func watchApply(t *testing.T, fs *sim.FS, n int, config string, wanted map[string]Schemata) (done bool) {
 	t.Helper()
 	before := groupsIn(t, fs)
@@ -89,7 +89,7 @@ func watchApply(t *testing.T, fs *sim.FS, n int, config string, wanted map[strin
 	w := watched{fs, func(op string) {
 		looks++
 		now := groupsIn(t, fs)
-		maps.DeleteFunc(now, func(name string, _ Schemata) bool { return before[name] == nil }) // new groups, which nobody is in
+		maps.DeleteFunc(now, func(name string, _ Schemata) bool { return before[name] == nil }) // new groups, which have no tasks
 		if overlap := newOverlap(now, before, wanted); overlap != "" {
 			t.Errorf("failing operation %d: after %s groups overlap: %s", n, op, overlap)
 		}
