@@ -46,6 +46,8 @@ running pods. Several replicas elect a leader.`,
 	flags.StringVar(&options.Namespace, "namespace", options.Namespace, "namespace of the Lease of the leader election")
 	flags.StringSliceVar(&options.Drivers, "drivers", options.Drivers,
 		"comma-separated CSI drivers whose volumes get limits; for local volumes, use "+storage.LocalDriver)
+	flags.StringVar(&options.CSIDir, "csi-dir", options.CSIDir,
+		"directory of the sockets for external-resizers, DRIVER.sock for each CSI driver in --drivers; empty for none")
 	flags.StringVar(&options.MetricsAddress, "metrics-address", options.MetricsAddress,
 		"address that serves /metrics, /healthz and /readyz; empty for none")
 	logging.AddFlags(flags)

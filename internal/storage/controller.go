@@ -123,6 +123,8 @@ func trim(object any) (any, error) {
 		kept := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion}}
 		kept.Spec.NodeName, kept.Spec.Volumes, kept.Status.Phase = pod.Spec.NodeName, pod.Spec.Volumes, pod.Status.Phase
 		kept.Spec.InitContainers, kept.Spec.Containers = mountsOnly(pod.Spec.InitContainers), mountsOnly(pod.Spec.Containers)
+		kept.Status.InitContainerStatuses = runningOnly(pod.Status.InitContainerStatuses)
+		kept.Status.ContainerStatuses = runningOnly(pod.Status.ContainerStatuses)
 		return kept, nil
 	}
 	return object, nil
@@ -132,6 +134,17 @@ func mountsOnly(containers []corev1.Container) []corev1.Container {
 	kept := make([]corev1.Container, len(containers))
 	for i := range containers {
 		kept[i] = corev1.Container{Name: containers[i].Name, VolumeMounts: containers[i].VolumeMounts}
+	}
+	return kept
+}
+
+// runningOnly returns the statuses of the containers that run, without details.
+func runningOnly(statuses []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
+	for i := range statuses {
+		if statuses[i].State.Running != nil {
+			running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+			kept = append(kept, corev1.ContainerStatus{Name: statuses[i].Name, State: running})
+		}
 	}
 	return kept
 }
@@ -248,10 +261,10 @@ func (c *controller) reconcile(ctx context.Context, node string) error {
 		}
 	}
 
-	has, err := specIn(object)
-	spec, problems := c.objects.specOf(pods, has)
+	present, err := nodeIn(object)
+	spec, problems := c.objects.specOf(pods, present.Spec)
 	c.report(node, problems)
-	if err == nil && equality.Semantic.DeepEqual(has, spec) {
+	if err == nil && equality.Semantic.DeepEqual(present.Spec, spec) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -259,14 +272,14 @@ func (c *controller) reconcile(ctx context.Context, node string) error {
 	return c.write(ctx, node, spec)
 }
 
-func specIn(object any) (nodeqosv1alpha1.NodeQOSResourcesSpec, error) {
-	var typed nodeqosv1alpha1.NodeQOSResources
+// nodeIn returns an object of the informer of nodes.
+func nodeIn(object any) (typed nodeqosv1alpha1.NodeQOSResources, err error) {
 	content, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		return typed.Spec, fmt.Errorf("a %T is no NodeQOSResources", object)
+		return typed, fmt.Errorf("a %T is no NodeQOSResources", object)
 	}
-	err := runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, &typed)
-	return typed.Spec, err
+	err = runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, &typed)
+	return typed, err
 }
 
 func (c *controller) write(ctx context.Context, node string, spec nodeqosv1alpha1.NodeQOSResourcesSpec) error {

@@ -32,15 +32,23 @@ const minLimit = 2
 
 // limitsOf returns the limits of a VolumeAttributesClass. The error joins all problems of its parameters.
 func limitsOf(class *storagev1.VolumeAttributesClass) (nodeqosv1alpha1.VolumeClass, error) {
-	limits := nodeqosv1alpha1.VolumeClass{Name: class.Name}
-	var errs []error
-	if err := classes.ValidateClassName(class.Name); err != nil {
-		errs = append(errs, fmt.Errorf("its name %w", err))
+	limits, err := parseLimits(class.Parameters)
+	limits.Name = class.Name
+	if nameErr := classes.ValidateClassName(class.Name); nameErr != nil {
+		err = errors.Join(fmt.Errorf("its name %w", nameErr), err)
 	}
+	if err != nil {
+		return nodeqosv1alpha1.VolumeClass{}, fmt.Errorf("VolumeAttributesClass %q cannot be enforced: %w", class.Name, oneLine{err})
+	}
+	return limits, nil
+}
 
-	for _, key := range slices.Sorted(maps.Keys(class.Parameters)) {
+// parseLimits returns the limits in the parameters of a VolumeAttributesClass, without a name. The error joins all problems.
+func parseLimits(parameters map[string]string) (limits nodeqosv1alpha1.VolumeClass, _ error) {
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(parameters)) {
 		var err error
-		switch value := class.Parameters[key]; key {
+		switch value := parameters[key]; key {
 		case parameterIOPS:
 			limits.MaxReadIops, err = parse(key, value, math.MaxUint32-1)
 			limits.MaxWriteIops = limits.MaxReadIops
@@ -52,14 +60,10 @@ func limitsOf(class *storagev1.VolumeAttributesClass) (nodeqosv1alpha1.VolumeCla
 		}
 		errs = append(errs, err)
 	}
-	if len(class.Parameters) == 0 {
+	if len(parameters) == 0 {
 		errs = append(errs, fmt.Errorf("it sets no limit; set at least one of the parameters %s and %s", parameterIOPS, parameterThroughput))
 	}
-
-	if err := errors.Join(errs...); err != nil {
-		return nodeqosv1alpha1.VolumeClass{}, fmt.Errorf("VolumeAttributesClass %q cannot be enforced: %w", class.Name, oneLine{err})
-	}
-	return limits, nil
+	return limits, errors.Join(errs...)
 }
 
 // parse reads a Kubernetes quantity and rounds it up to a whole number.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -44,6 +45,8 @@ type Options struct {
 	Kubeconfig, Namespace, MetricsAddress, Version string
 	// Drivers has the names of the drivers whose volumes get limits.
 	Drivers []string
+	// CSIDir is the directory of the sockets for the external-resizers. If it is empty, there are no such sockets.
+	CSIDir string
 }
 
 // Validate returns an error for the first invalid option.
@@ -55,6 +58,14 @@ func (o Options) Validate() error {
 		return errors.New("--namespace is required; pass the namespace of the Lease of the leader election")
 	}
 	return nil
+}
+
+// csiDrivers returns the drivers for which external-resizers have a socket.
+func (o Options) csiDrivers() []string {
+	if o.CSIDir == "" {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(o.Drivers), func(driver string) bool { return driver == LocalDriver })
 }
 
 // Run writes the limits of volumes while this process is the leader, until ctx ends.
@@ -94,6 +105,10 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		group.Go(func() error { return metrics.NewServer(metrics.NewRegistry(), c.ready).Serve(ctx, listener) })
 	}
 	c.start(ctx, group)
+	for _, driver := range o.csiDrivers() {
+		endpoint := &csiEndpoint{controller: c, driver: driver, version: o.Version}
+		group.Go(func() error { return endpoint.serve(ctx, o.CSIDir) })
+	}
 	group.Go(func() error { return lead(ctx, client, c, o, log) })
 	return group.Wait()
 }

@@ -22,8 +22,7 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// goresctrlMounts is the file in which goresctrl looks for resctrl. There is no other way to make goresctrl use a fake
-// resctrl.
+// goresctrlMounts is the file in which goresctrl looks for resctrl. goresctrl has no other setting for a fake resctrl.
 //
 //go:linkname goresctrlMounts github.com/intel/goresctrl/pkg/rdt.mountInfoPath
 var goresctrlMounts string
@@ -318,9 +317,8 @@ func TestConfigurationsResolveAsInGoresctrl(t *testing.T) {
 	}
 }
 
-// sameAsGoresctrl checks that goresctrl and Resolve resolve a configuration alike. It returns true if Resolve accepts
-// the configuration. Resolve may refuse a configuration that goresctrl accepts, but only for a setting that this
-// machine does not support and goresctrl ignores, or for a setting that goresctrl does not read.
+// sameAsGoresctrl checks that goresctrl and Resolve resolve a configuration alike. It returns true if Resolve accepts the
+// configuration. Resolve may refuse what goresctrl accepts only if goresctrl ignores or does not read the setting.
 func sameAsGoresctrl(t *testing.T, dir string, spec sim.Spec, config string) (taken bool) {
 	t.Helper()
 	want, wantErr := theirs(t, dir, config)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
@@ -43,6 +44,25 @@ func TestStorageIsASeparateKustomization(t *testing.T) {
 	}
 }
 
+// TestTheExternalResizerSharesTheSocketOfStorage compares the two containers, which must have the same driver and the same user.
+func TestTheExternalResizerSharesTheSocketOfStorage(t *testing.T) {
+	found := renderAt(t, "deploy/storage-claim-status")
+	storage, resizer := found.deployed(t, "storage"), found.deployed(t, "csi-resizer")
+	want := []string{"--drivers=topolvm.io", "--namespace=$(NAMESPACE)", "--metrics-address=:9422", "--csi-dir=/csi"}
+	if diff := cmp.Diff(want, storage.Args); diff != "" {
+		t.Errorf("arguments of qos-storage (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"--csi-address=/csi/topolvm.io.sock", "--leader-election"}, resizer.Args); diff != "" {
+		t.Errorf("arguments of the external-resizer (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(storage.VolumeMounts, resizer.VolumeMounts); diff != "" {
+		t.Errorf("mounts (-storage +resizer):\n%s", diff)
+	}
+	if diff := cmp.Diff(storage.SecurityContext, resizer.SecurityContext); diff != "" {
+		t.Errorf("security context (-storage +resizer):\n%s", diff)
+	}
+}
+
 func TestTwoReplicasOfStorageNeedNothingOfANode(t *testing.T) {
 	found := renderAt(t, "deploy/storage")
 	for _, object := range found.objects {
@@ -69,4 +89,22 @@ func TestTwoReplicasOfStorageNeedNothingOfANode(t *testing.T) {
 		return
 	}
 	t.Error("there is no Deployment")
+}
+
+// deployed returns a container of the Deployment.
+func (i *installed) deployed(t *testing.T, name string) corev1.Container {
+	t.Helper()
+	for _, object := range i.objects {
+		deployment, ok := object.(*appsv1.Deployment)
+		if !ok {
+			continue
+		}
+		for _, c := range deployment.Spec.Template.Spec.Containers {
+			if c.Name == name {
+				return c
+			}
+		}
+	}
+	t.Fatalf("no Deployment has a container %s", name)
+	return corev1.Container{}
 }

@@ -149,7 +149,7 @@ func prepare(dir string) error {
 	}
 	version := "-X main.version=v0.0.0-e2e"
 	for _, program := range []string{
-		"./cmd/qos-nri-plugin", "./cmd/qos-kubelet-shim", "./cmd/qos-storage", "./cmd/kubectl-qos", "./test/e2e/workload", "./test/e2e/agent",
+		"./cmd/qos-nri-plugin", "./cmd/qos-kubelet-shim", "./cmd/qos-storage", "./cmd/kubectl-qos", "./test/e2e/workload", "./test/e2e/agent", "./test/e2e/csidriver",
 	} {
 		// As for the image, so that packages are compiled once.
 		build := exec.Command("go", "build", "-trimpath", "-ldflags", version, "-o", bin+"/", program)

@@ -2,19 +2,22 @@
 # Copyright The qos-nri-plugin Authors.
 # SPDX-License-Identifier: Apache-2.0
 #
-# Makes ready what the Kubernetes tests need: etcd and Kubernetes, containerd and runc, Helm. Does nothing when all is there. Prints
+# Makes ready what the Kubernetes tests need: etcd and Kubernetes, CSI sidecars, containerd and runc, Helm. Does nothing when all is there. Prints
 # the paths that the tests use, as NAME=VALUE. Only installing Debian packages needs root.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../vm/env.sh"
 ensure_packages iproute2 util-linux e2fsprogs >&2
-# version MODULE: the version that programs/go.mod has.
-version() { sed -n "s#^\t$1 \(v[^ ]*\).*#\1#p" "$here/programs/go.mod"; }
+# version MODULE [DIR]: the version that DIR/go.mod has, or programs/go.mod.
+version() { sed -n "s#^\t$1 \(v[^ ]*\).*#\1#p" "$here/${2:-programs}/go.mod"; }
 kubernetes=$CACHE/kubernetes-$(version k8s.io/kubernetes)-etcd-$(version go.etcd.io/etcd/server/v3)
 once "$kubernetes/kubelet" "$here/build.sh" "$kubernetes" >&2
 once "$RUNTIMES/runc" "$here/../vm/build-runtimes.sh" "$RUNTIMES" "containerd@$CONTAINERD_VERSION" "runc@$RUNC_VERSION" >&2
 helm=$CACHE/helm-$(sed -n 's#^\thelm.sh/helm/v4 \(v[^ ]*\).*#\1#p' "$here/../../chart/go.mod")
 once "$helm/helm" "$here/build-helm.sh" "$helm" >&2
+sidecars=$CACHE/sidecars-resizer-$(version github.com/kubernetes-csi/external-resizer/v2 sidecars)
+once "$sidecars/csi-resizer" "$here/build-sidecars.sh" "$sidecars" >&2
 echo "KUBERNETES=$kubernetes"
 echo "RUNTIMES=$RUNTIMES"
 echo "HELM=$helm"
+echo "SIDECARS=$sidecars"

@@ -7,6 +7,7 @@ package kubernetes
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -98,12 +99,12 @@ func volumesFollowClaims(t *testing.T, n *node, v *vm) {
 	n.condition(t, "claims", "main volume /links/data: silver of claim default/data, in force on 7:")
 	wantLines(t, n.qos(t, "volumes", "claims"), "claims main /links/data silver silver 7:")
 
-	n.setAttributes(t, "gold")
+	n.setAttributes(t, "data", "gold")
 	n.limited(t, "claims", goldLimits)
 	n.volume(t, "gold InForce ")
 
 	must(t, one.end(syscall.SIGTERM)) // the other one leads then, if it did not before
-	n.setAttributes(t, "wrong")
+	n.setAttributes(t, "data", "wrong")
 	until(t, "the claim has an event", func() (bool, string) {
 		seen, _ := n.try("get", "events", "-o", "jsonpath={.items[?(@.reason==\"VolumeAttributesClassNotEnforced\")].message}")
 		return strings.Contains(seen, `parameter "iopz" is unknown; the parameters are iops and throughput`), seen
@@ -117,37 +118,50 @@ func volumesFollowClaims(t *testing.T, n *node, v *vm) {
 // mountVolume mounts a new filesystem at the path of the local volume.
 func (v *vm) mountVolume(t *testing.T) {
 	t.Helper()
-	image := filepath.Join(v.rig, "volume.img")
-	mustRun(t, "truncate", "-s", "16M", image)
-	mustRun(t, "mkfs.ext4", "-q", image)
-	v.mustRun(t, "cp", image, "/mnt/volume.img")
+	v.makeVolume(t, "/mnt/volume.img")
 	v.mustRun(t, "mkdir", "-p", "/volumes/data", "/volumes/links")
 	v.mustRun(t, "ln", "-sfn", "/elsewhere", "/volumes/links/data")
 	v.mustRun(t, "mount", "-o", "loop", "/mnt/volume.img", "/volumes/data")
 	t.Cleanup(func() { v.mustRun(t, "umount", "/volumes/data") })
 }
 
+// makeVolume makes a file of the VM with a filesystem in it.
+func (v *vm) makeVolume(t *testing.T, file string) {
+	t.Helper()
+	image := filepath.Join(v.rig, "volume.img")
+	must(t, os.RemoveAll(image))
+	mustRun(t, "truncate", "-s", "16M", image)
+	mustRun(t, "mkfs.ext4", "-q", image)
+	v.mustRun(t, "cp", image, file)
+}
+
 // startStorage starts a replica of qos-storage, with the rights of its account.
-func (n *node) startStorage(t *testing.T, name string) *process {
+func (n *node) startStorage(t *testing.T, name string, args ...string) *process {
+	t.Helper()
+	p := n.process(name, "unshare", "--uts", "sh", "-c", "hostname "+name+" && exec "+n.program("qos-storage")+
+		" --drivers=kubernetes.io/no-provisioner --namespace=qos-system --metrics-address= --kubeconfig="+n.storageAccount(t)+" "+strings.Join(args, " "))
+	p.mustStart(t)
+	t.Cleanup(func() { must(t, p.end(syscall.SIGTERM)) })
+	return p
+}
+
+// storageAccount returns a kubeconfig file with the rights of the account of qos-storage.
+func (n *node) storageAccount(t *testing.T) string {
 	t.Helper()
 	token := n.kubectl(t, "-n", "qos-system", "create", "token", "qos-storage")
-	kubeconfig := n.write(t, name+".kubeconfig", fmt.Sprintf(`apiVersion: v1
+	return n.write(t, "qos-storage.kubeconfig", fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "%s", certificate-authority: "%s"}}]
 users: [{name: u, user: {token: "%s"}}]
 contexts: [{name: c, context: {cluster: c, user: u}}]
 current-context: c
 `, apiServer, n.cluster.file("ca.crt"), token))
-	p := n.process(name, "unshare", "--uts", "sh", "-c", "hostname "+name+" && exec "+n.program("qos-storage")+
-		" --drivers=kubernetes.io/no-provisioner --namespace=qos-system --metrics-address= --kubeconfig="+kubeconfig)
-	p.mustStart(t)
-	t.Cleanup(func() { must(t, p.end(syscall.SIGTERM)) })
-	return p
 }
 
-func (n *node) setAttributes(t *testing.T, class string) {
+// setAttributes gives a claim a class.
+func (n *node) setAttributes(t *testing.T, claim, class string) {
 	t.Helper()
-	n.kubectl(t, "patch", "pvc", "data", "-p", `{"spec":{"volumeAttributesClassName":"`+class+`"}}`)
+	n.kubectl(t, "patch", "pvc", claim, "-p", `{"spec":{"volumeAttributesClassName":"`+class+`"}}`)
 }
 
 // limited waits until the cgroup of a pod has limits.

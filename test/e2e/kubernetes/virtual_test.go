@@ -69,6 +69,7 @@ func TestVirtualNodeIntel(t *testing.T) {
 		{"a changed ConfigMap reaches what runs", func(t *testing.T) { configMapReaches(t, n, d, "50") }},
 		{"a pod as a whole has a class", func(t *testing.T) { podHasAClass(t, n) }},
 		{"volumes follow their claims", func(t *testing.T) { volumesFollowClaims(t, n, v) }},
+		{"the status of a claim is that of its limits", func(t *testing.T) { claimHasStatus(t, n, v) }},
 		{"policies turn annotations into resources", func(t *testing.T) { annotationsBecomeResources(t, n) }},
 		{"restarts leave pods in their classes", func(t *testing.T) { restartsOfVirtual(t, n, d) }},
 		{"after a reboot pods come back in their classes", func(t *testing.T) { reboots(t, n, v, d) }},

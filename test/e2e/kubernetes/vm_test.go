@@ -39,7 +39,7 @@ type vm struct {
 }
 
 // inVM are the programs of a node, and what the test needs there.
-var inVM = []string{"agent", "kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "runc", "qos-nri-plugin"}
+var inVM = []string{"agent", "kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "runc", "qos-nri-plugin", "csidriver"}
 
 // runAgent is what the VM runs. Memory is cheaper there than garbage collection. Without systemd it has a cgroup for the programs of the
 // node: in the root cgroup each of their threads would get more of a busy CPU than all pods together.

@@ -1,0 +1,137 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+)
+
+// errNoVolume means that there is no such PersistentVolume, or that it has no claim.
+var errNoVolume = errors.New("volume not found")
+
+// claimOfHandle returns the claim of the CSI volume that a driver knows by a handle.
+func (o *objects) claimOfHandle(driver, handle string) (*corev1.PersistentVolumeClaim, error) {
+	volumes, err := o.volumes.List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(volumes, func(v *corev1.PersistentVolume) bool {
+		return v.Spec.CSI != nil && v.Spec.CSI.Driver == driver && v.Spec.CSI.VolumeHandle == handle && v.Spec.ClaimRef != nil
+	})
+	if i < 0 {
+		return nil, fmt.Errorf("%w: no PersistentVolume of driver %s with the handle %q is bound to a claim", errNoVolume, driver, handle)
+	}
+
+	ref := volumes[i].Spec.ClaimRef
+	claim, err := o.claims.PersistentVolumeClaims(ref.Namespace).Get(ref.Name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: claim %s/%s of PersistentVolume %s: %w", errNoVolume, ref.Namespace, ref.Name, volumes[i].Name, err)
+	}
+	return claim, nil
+}
+
+// checkInForce returns nil if all running containers that mount the volume of a claim have the limits, and if the volume also gets
+// them when another container starts on a node that has a pod with the volume. It returns the first reason why this is not so.
+func (c *controller) checkInForce(claim *corev1.PersistentVolumeClaim, limits nodeqosv1alpha1.VolumeClass) error {
+	class, err := c.objects.classOf(claim, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+	switch {
+	case err != nil:
+		return err
+	case class == nil || !sameLimits(*class, limits):
+		return fmt.Errorf("claim %s/%s requests other limits", claim.Namespace, claim.Name)
+	}
+
+	pods, err := c.pods.GetIndexer().ByIndex(byClaim, claim.Namespace+"/"+claim.Name)
+	if err != nil {
+		return err
+	}
+	for _, object := range pods {
+		pod, ok := object.(*corev1.Pod)
+		if !ok || pod.Spec.NodeName == "" {
+			continue
+		}
+		if err := c.checkPod(pod, claim, limits); err != nil {
+			return fmt.Errorf("pod %s/%s on node %s: %w", pod.Namespace, pod.Name, pod.Spec.NodeName, err)
+		}
+	}
+	return nil
+}
+
+// checkPod returns the reason why a pod does not have the limits, or nil.
+func (c *controller) checkPod(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim, limits nodeqosv1alpha1.VolumeClass) error {
+	object, exists, err := c.nodes.GetStore().GetByKey(pod.Spec.NodeName)
+	switch {
+	case err != nil:
+		return err
+	case !exists:
+		return errors.New("the node has no NodeQOSResources object; run qos-nri-plugin and its publisher on the node")
+	}
+	node, err := nodeIn(object)
+	if err != nil {
+		return err
+	}
+
+	mounts, _ := c.objects.mountsOn([]*corev1.Pod{pod}, node.Spec) // the events of the claims have the problems
+	for _, m := range mounts {
+		if m.claim.UID != claim.UID {
+			continue
+		}
+		if err := checkMount(pod, m.ClaimedVolume, limits, node); err != nil {
+			return fmt.Errorf("volume %s of container %s: %w", m.Path, m.Container, err)
+		}
+	}
+	return nil
+}
+
+func checkMount(
+	pod *corev1.Pod, volume nodeqosv1alpha1.ClaimedVolume, limits nodeqosv1alpha1.VolumeClass, node nodeqosv1alpha1.NodeQOSResources,
+) error {
+	specified := slices.ContainsFunc(node.Spec.Volumes, func(v nodeqosv1alpha1.ClaimedVolume) bool {
+		return ownerOf(v) == ownerOf(volume) && slices.ContainsFunc(node.Spec.VolumeClasses, func(class nodeqosv1alpha1.VolumeClass) bool {
+			return class.Name == v.Class && sameLimits(class, limits)
+		})
+	})
+	switch {
+	case !specified:
+		return errors.New("the limits are not in the NodeQOSResources object yet")
+	case node.Status.ObservedGeneration != node.Generation:
+		return errors.New("the node has not applied the NodeQOSResources object yet; if this lasts, check the publisher and the plugin on the node")
+	case !runs(pod, volume.Container):
+		return nil // it gets the limits when it starts
+	}
+
+	i := slices.IndexFunc(node.Status.Volumes, func(v nodeqosv1alpha1.VolumeStatus) bool { return ownerOf(v.ClaimedVolume) == ownerOf(volume) })
+	if i < 0 {
+		return errors.New("the node does not report the volume")
+	}
+	if status := node.Status.Volumes[i]; status.State != nodeqosv1alpha1.VolumeInForce {
+		return fmt.Errorf("%s: %s", status.Reason, classes.Printable(status.Message, maxNote))
+	}
+	return nil
+}
+
+// runs reports whether a container runs, according to the status of its pod.
+func runs(pod *corev1.Pod, container string) bool {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			if list[i].Name == container {
+				return list[i].State.Running != nil
+			}
+		}
+	}
+	return false
+}
+
+func sameLimits(a, b nodeqosv1alpha1.VolumeClass) bool {
+	a.Name = b.Name
+	return a == b
+}

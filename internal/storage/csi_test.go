@@ -1,0 +1,174 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/yaml"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
+)
+
+// modifiable are a volume with a handle, its claim, and a pod on node-1 whose container main runs.
+var modifiable = strings.NewReplacer(
+	"spec: {csi: {driver: topolvm.io}}", "spec: {csi: {driver: topolvm.io, volumeHandle: handle-1}, claimRef: {namespace: a, name: data}}",
+	"spec:\n  volumes:", "status: {containerStatuses: [{name: main, state: {running: {}}}]}\nspec:\n  nodeName: node-1\n  volumes:",
+).Replace(manifests)
+
+// nodeWithLimits is the NodeQOSResources object of node-1 if it has the limits of silver in force.
+const nodeWithLimits = `metadata: {name: node-1, generation: 2}
+spec:
+  written: true
+  volumeClasses: [{name: silver, maxReadIops: 500, maxWriteIops: 500}]
+  volumes:
+  - {podUID: u1, container: main, path: /data, claim: a/data, class: silver}
+  - {podUID: u1, container: setup, path: /init, claim: a/data, class: silver}
+status:
+  observedGeneration: 2
+  volumes:
+  - {podUID: u1, container: main, path: /data, claim: a/data, class: silver, state: InForce}
+  - {podUID: u1, container: setup, path: /init, claim: a/data, class: silver, state: NotEnforced, reason: NotRunning}
+`
+
+// endpointOf returns the CSI endpoint of a replica that knows objects.
+func endpointOf(t *testing.T, manifests, node string) *csiEndpoint {
+	t.Helper()
+	objects, pods := read(t, manifests)
+	c := &controller{
+		objects: *objects,
+		nodes:   informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)},
+		pods:    informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byClaim: claimIndex})},
+		log:     slog.New(slog.DiscardHandler),
+	}
+	for _, pod := range pods {
+		if err := c.pods.GetStore().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if node != "" {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(node), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.nodes.GetStore().Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &csiEndpoint{controller: c, driver: "topolvm.io", version: "v1"}
+}
+
+func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
+	silver := map[string]string{"iops": "500"}
+	for _, test := range []struct {
+		name       string
+		objects    []string // replacements in the manifests
+		node       []string // replacements in the object of the node
+		parameters map[string]string
+		code       codes.Code
+		want       string
+	}{
+		{name: "in force", parameters: silver},
+		{name: "metadata of the external-resizer", parameters: map[string]string{"iops": "500", "csi.storage.k8s.io/pvc/name": "data"}},
+		{name: "no pod on a node", objects: []string{"nodeName: node-1", "nodeName: ''"}, node: []string{nodeWithLimits, ""}, parameters: silver},
+		{name: "the container does not run", objects: []string{"{running: {}}", "{waiting: {}}"}, node: []string{"state: InForce", "state: NotEnforced"}, parameters: silver},
+		{name: "an unknown parameter", parameters: map[string]string{"iopz": "500"}, code: codes.InvalidArgument, want: `parameter "iopz" is unknown`},
+		{name: "no parameter", parameters: map[string]string{"csi.storage.k8s.io/pvc/name": "data"}, code: codes.InvalidArgument, want: "it sets no limit"},
+		{name: "an unknown handle", objects: []string{"handle-1", "handle-2"}, parameters: silver, code: codes.NotFound,
+			want: `no PersistentVolume of driver topolvm.io with the handle "handle-1" is bound to a claim`},
+		{name: "the claim has another class now", parameters: map[string]string{"iops": "1000"}, code: codes.FailedPrecondition, want: "claim a/data requests other limits"},
+		{name: "no object of the node", node: []string{nodeWithLimits, ""}, parameters: silver, code: codes.FailedPrecondition,
+			want: "pod a/db on node node-1: the node has no NodeQOSResources object"},
+		{name: "the former class in the spec", node: []string{"maxReadIops: 500", "maxReadIops: 400"}, parameters: silver, code: codes.FailedPrecondition,
+			want: "the limits are not in the NodeQOSResources object yet"},
+		{name: "a mount that is not in the spec", node: []string{"path: /data, claim", "path: /other, claim"}, parameters: silver, code: codes.FailedPrecondition,
+			want: "volume /data of container main: the limits are not in the NodeQOSResources object yet"},
+		{name: "a node that is away", node: []string{"generation: 2}", "generation: 3}"}, parameters: silver, code: codes.FailedPrecondition,
+			want: "the node has not applied the NodeQOSResources object yet"},
+		{name: "not enforced", node: []string{"state: InForce", "state: NotEnforced, reason: SharedDisk, message: it is shared"}, parameters: silver,
+			code: codes.FailedPrecondition, want: "pod a/db on node node-1: volume /data of container main: SharedDisk: it is shared"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				endpoint := endpointOf(t, strings.NewReplacer(test.objects...).Replace(modifiable), strings.NewReplacer(test.node...).Replace(nodeWithLimits))
+				request := &csi.ControllerModifyVolumeRequest{VolumeId: "handle-1", MutableParameters: test.parameters}
+				_, err := endpoint.ControllerModifyVolume(t.Context(), request)
+				if status.Code(err) != test.code || !strings.Contains(status.Convert(err).Message(), test.want) {
+					t.Errorf("got %v, want %s: %s", err, test.code, test.want)
+				}
+			})
+		})
+	}
+}
+
+// TestAModificationWaitsForTheNode changes the object of the node while a request waits.
+func TestAModificationWaitsForTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		endpoint := endpointOf(t, modifiable, strings.Replace(nodeWithLimits, "generation: 2}", "generation: 3}", 1))
+		done := make(chan error)
+		go func() {
+			_, err := endpoint.ControllerModifyVolume(t.Context(), &csi.ControllerModifyVolumeRequest{
+				VolumeId: "handle-1", MutableParameters: map[string]string{"iops": "500"},
+			})
+			done <- err
+		}()
+		synctest.Wait()
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(nodeWithLimits), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		if err := endpoint.controller.nodes.GetStore().Update(object); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTheExternalResizerFindsWhatItAsksFor(t *testing.T) {
+	endpoint := endpointOf(t, modifiable, nodeWithLimits)
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error)
+	go func() { served <- endpoint.serve(ctx, dir) }()
+	conn, err := unixsocket.Dial(filepath.Join(dir, "topolvm.io.sock"), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+
+	identity, controller := csi.NewIdentityClient(conn), csi.NewControllerClient(conn)
+	until(t, "it answers", func() bool {
+		probe, err := identity.Probe(t.Context(), &csi.ProbeRequest{})
+		return err == nil && probe.GetReady().GetValue()
+	})
+	info, err := identity.GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
+	if err != nil || info.GetName() != "topolvm.io" {
+		t.Errorf("the driver is %v, %v", info, err)
+	}
+	has, err := controller.ControllerGetCapabilities(t.Context(), &csi.ControllerGetCapabilitiesRequest{})
+	if err != nil || len(has.GetCapabilities()) != 1 || has.GetCapabilities()[0].GetRpc().GetType() != csi.ControllerServiceCapability_RPC_MODIFY_VOLUME {
+		t.Errorf("the capabilities are %v, %v", has, err)
+	}
+	node, err := csi.NewNodeClient(conn).NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
+	if err != nil || len(node.GetCapabilities()) > 0 {
+		t.Errorf("the capabilities of the node are %v, %v", node, err)
+	}
+
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,38 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package blockio
+
+import "testing"
+
+func TestTheMountOfTheKubeletDecides(t *testing.T) {
+	const (
+		dir       = "/var/lib/kubelet/pods/1/volumes/kubernetes.io~csi/pv/mount"
+		subPath   = "/var/lib/kubelet/pods/1/volume-subpaths/pv/main/0"
+		onSDB     = "61 1 8:16 / " + dir + " rw - ext4 /dev/sdb rw"
+		ofSubPath = "62 1 8:16 /sub " + subPath + " rw - ext4 /dev/sdb rw"
+		ofOther   = "61 1 8:16 / /var/lib/kubelet/pods/2/volumes/kubernetes.io~csi/pv/mount rw - ext4 /dev/sdb rw"
+	)
+	for _, test := range []struct{ name, ofContainer, dir, ofNode, want string }{
+		{"a symbolic link in the image changes the path", "50 40 8:16 / /link/target rw - ext4 /dev/sdb rw", dir, onSDB, "8:16 "},
+		{"a subPath behind a symbolic link", "50 40 8:16 /sub /link/target rw - ext4 /dev/sdb rw", subPath, ofSubPath, "8:16 "},
+		{"the container hides the mount", "50 40 0:9 / /data rw - tmpfs tmpfs rw", dir, onSDB, "8:16 "},
+		{"the container has another disk there", "50 40 7:0 / /data rw - ext4 /dev/loop0 rw", dir, onSDB, "8:16 "},
+		{"the kubelet has unmounted it", "50 40 8:16 / /data rw - ext4 /dev/sdb rw", dir, "", "8:16 "},
+		{"a mount of another pod", "50 40 7:0 / /data rw - ext4 /dev/loop0 rw", dir, ofOther, "7:0 "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := withMounts(test.ofContainer)
+			if test.ofNode != "" {
+				m.Mount(test.ofNode)
+			}
+			v := newVolumes(t, m)
+			target := v.hold(10, "/data", "silver")
+			target.VolumeDirs = map[string]string{"/data": test.dir}
+			if err := v.volume.Enforce(t.Context(), target, "silver", "silver"); err != nil {
+				t.Fatal(err)
+			}
+			v.want(podMax, test.want+silverLimits)
+		})
+	}
+}
