@@ -56,8 +56,9 @@ func (h *Hooks) StartContainer(container classes.Holder) (enforce func(context.C
 	return h.monitoring(e, h.enforcement(append(volumes, e)...)), nil
 }
 
-// Kill ends a container whose start was refused, before its first instruction. Some runtimes start a container although
-// a plugin refuses the start: CRI-O ignores the error. Kill returns when ctx ends, even if the kernel has not answered.
+// Kill ends a container whose start was refused, before it executes its first instruction. Some runtimes start a
+// container although a plugin refuses the start: CRI-O ignores the error. Kill returns when ctx ends, even if the
+// kernel has not answered.
 func (h *Hooks) Kill(ctx context.Context, container classes.Holder) error {
 	if h.kill == nil {
 		return nil

@@ -28,8 +28,9 @@ const (
 	updateTime = 20 * time.Second
 )
 
-// Await runs a function and returns its answer. A system call that is blocked in the kernel cannot be interrupted: if ctx ends
-// first, Await returns an error, the function continues in its own thread, and Await refuses the same call until it has returned.
+// Await runs a function and returns its result. A system call that is blocked in the kernel cannot be interrupted. If
+// ctx ends first, Await returns an error, and the function continues in its own goroutine. Until the function returns,
+// Await refuses the same call.
 func Await[T any](ctx context.Context, store *state.Store, call state.Call, what string, do func() (T, error)) (answer T, err error) {
 	if err := store.MayCall(call); err != nil {
 		return answer, err

@@ -17,8 +17,8 @@ import (
 // Reconcile brings all running holders into their desired classes, and returns the number of holders that it moved. It
 // first updates default classes to the current configuration, and retries pending requests.
 //
-// If the enforcement fails, the holder keeps its slot, is reported in the observed class, and is retried by the next
-// Repair. Reconcile must be called after Synchronize and after Configure, and never from a hook.
+// If the classes of a holder cannot be enforced, the holder keeps its slots, the status shows the observed classes, and
+// the next Repair tries again. Reconcile must be called after Synchronize and after Configure, and never from a hook.
 func (r *Reconciler) Reconcile(ctx context.Context) (moved int) {
 	if r.acquire(ctx) != nil {
 		return 0

@@ -30,7 +30,8 @@ type StartTime func(pid int) (at uint64, exists bool)
 // HasCgroup reports whether a container has a cgroup.
 type HasCgroup func(classes.Holder) bool
 
-// BeforeMove is called before a holder leaves a class of a resource, also because it has ended. The parameter from names this class.
+// BeforeMove is called before a holder leaves a class of a resource. It is also called when a holder has ended. The
+// parameter from names the class that the holder leaves.
 type BeforeMove func(ctx context.Context, h classes.Holder, resource, from string)
 
 // Reconciler applies configurations and enforces desired classes. It is safe for concurrent use.

@@ -19,8 +19,8 @@ func TestObservationStep(t *testing.T) {
 	for name, test := range map[string]struct {
 		desired  string
 		observed observed
-		recorded map[string]string // the observed class of the last time, where it was not the desired one
-		want     *Step             // nil is no step
+		recorded map[string]string // the recorded observed classes that differ from the desired ones, by resource
+		want     *Step             // nil means no step
 	}{
 		"in its class": {
 			gold, observed{class: gold, known: true}, nil, nil,

@@ -32,7 +32,7 @@ func (s *Store) Admit(h classes.Holder) (classes.Adjustment, []classes.Assignmen
 	}
 
 	s.track(h.ID, record{created: held.Assignments})
-	s.releaseOthers(held, func(r record) bool { return !r.started }) // the runtime did not create them, and did not report that
+	s.releaseOthers(held, func(r record) bool { return !r.started }) // their creation failed, and the runtime did not report the failure
 	s.notify()
 	return adjustment, held.Assignments, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// errNoRoom is what the machine may answer.
+// errNoRoom simulates an error of the kernel.
 var errNoRoom = errors.New("no space left on device")
 
 func TestAdmit(t *testing.T) {
@@ -187,7 +187,7 @@ func TestAnEnforcementThatFailedIsARefusalThatKeepsTheSlot(t *testing.T) {
 	f.wantHolders(t, "a-1 net=high()")
 }
 
-// missed starts a container that was created while the plugin was away, and that requests a class that the node does not have.
+// missed starts a container that was created while the plugin was away, and that requests an unknown class.
 func missed(f *fixture, t *testing.T) {
 	t.Helper()
 	if _, err := f.Start(container("a-1", "cache=lead")); !errors.Is(err, classes.ErrUnknownClass) {

@@ -76,7 +76,8 @@ func (s *Store) addClaimed(container classes.Holding) {
 	}
 }
 
-// ClaimError is why the class of a claim is not in force. It does not keep a container from starting.
+// ClaimError is the error of a volume whose class is requested by its claim and is not in force. This error does not
+// keep the container from starting.
 type ClaimError struct{ Err error }
 
 func (e ClaimError) Error() string { return e.Err.Error() }

@@ -32,7 +32,7 @@ func TestEvictions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
 			f.run(t, container("a-1", test.request))
-			f.run(t, container("a-2", test.request)) // one owner, so one target
+			f.run(t, container("a-2", test.request)) // both containers have the same owner, so there is only one target
 			f.offer(test.edit)
 
 			got := ""
@@ -130,7 +130,7 @@ func TestDrift(t *testing.T) {
 			if test.inSync {
 				f.ConfigurationInSync(cache)
 			}
-			f.offer(nil) // the count outlives a configuration
+			f.offer(nil) // the count of drifts survives a change of the configuration
 			if diff := cmp.Diff(test.want, f.Status().Resources[0].Conditions); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

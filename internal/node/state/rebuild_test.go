@@ -245,7 +245,7 @@ func TestTheNodeIsSynchronizedFromRebuildToTheEndOfTheConnection(t *testing.T) {
 func TestContainersThatWereCreatedWithoutThePluginAreCountedOnce(t *testing.T) {
 	f := newFixture()
 	containers := []state.Existing{
-		existing(container("a-1", "cache=gold")), existing(container("b-1", "cache=lead")), // b is refused, and counts
+		existing(container("a-1", "cache=gold")), existing(container("b-1", "cache=lead")), // the request of b is refused, and b is counted
 		existing(container("c-1", "cache=silver"), assigned(cache, "silver", classes.SourcePod)), existing(container("d-1", "")),
 	}
 	for range 2 {

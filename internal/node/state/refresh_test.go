@@ -11,7 +11,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// pending makes a container b whose request for the class that a has is pending.
+// pending adopts two containers, a and b, that request the same class of capacity 1. The request of b is pending.
 func pending(f *fixture, _ *testing.T) {
 	f.Rebuild(nil, []state.Existing{
 		existing(container("a-1", "cache=gold"), assigned(cache, "gold", classes.SourcePod)), existing(container("b-1", "cache=gold")),

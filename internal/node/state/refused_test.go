@@ -14,7 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// refuse lets a container of a pod be refused for a class.
+// refuse requests a class for a container, and fails the test if the request is not refused.
 func (f *fixture) refuse(t *testing.T, id, class string) {
 	t.Helper()
 	if _, _, err := f.Admit(container(id, "cache="+class)); err == nil {

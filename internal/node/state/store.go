@@ -205,7 +205,8 @@ func (s *Store) GoLive(files classes.FileSet, next map[string]Resource) (gone []
 	return s.offer(files.Config, next)
 }
 
-// ClaimsGoLive is GoLive after a change of the classes of claims. The class files did not change, so it records no load.
+// ClaimsGoLive works like GoLive, after a change of the classes of claims. It does not record that class files were
+// loaded, because the class files did not change.
 func (s *Store) ClaimsGoLive(files classes.FileSet, next map[string]Resource) (gone []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,10 +18,10 @@ import (
 const (
 	cache = "test.example/cache"
 	disk  = "test.example/disk"
-	net   = "test.example/net" // of pods
+	net   = "test.example/net" // a resource of pod scope
 )
 
-// fixture is a store with three resources and a clock that stands still.
+// fixture is a store with three resources, and a clock that only tests advance.
 type fixture struct {
 	*state.Store
 	changes  changes
@@ -39,7 +39,7 @@ func newFixture() *fixture {
 	return f
 }
 
-// offer makes a configuration live: that of all tests, as edit changes it.
+// offer makes the configuration of these tests live. If edit is not nil, it changes the resources first.
 func (f *fixture) offer(edit func([]classes.Resource) []classes.Resource) {
 	resources := []classes.Resource{
 		{
@@ -63,7 +63,7 @@ func (f *fixture) offer(edit func([]classes.Resource) []classes.Resource) {
 	f.GoLive(files, next)
 }
 
-// withoutGold removes a class that evicts.
+// withoutGold removes class gold from the resource cache, which has onClassRemoved: evict.
 func withoutGold(r []classes.Resource) []classes.Resource {
 	r[0].Classes = r[0].Classes[1:]
 	return r
@@ -78,7 +78,7 @@ func silverByDefault(r []classes.Resource) []classes.Resource {
 	return r
 }
 
-// changes are kept in memory.
+// changes implements state.Changes in memory.
 type changes map[string][]classes.Assignment
 
 func (c changes) Get(id string) ([]classes.Assignment, bool) { a, ok := c[id]; return a, ok }
@@ -96,7 +96,7 @@ func (c changes) SetClaims(classes.Claims) error { return nil }
 // qualified completes the names of resources in requests.
 var qualified = strings.NewReplacer("cache=", cache+"=", "disk=", disk+"=", "net=", net+"=")
 
-// pod returns a sandbox of a pod, whose name is what precedes the dash in the ID.
+// pod returns a sandbox of a pod. The part of the ID before the first dash is the name of the pod.
 func pod(id, request string) classes.Holder {
 	name, _, _ := strings.Cut(id, "-")
 	h := classes.Holder{ID: id, SandboxID: id, PodUID: "uid-" + name, PodName: name, PodNamespace: "ns", PID: 1}
@@ -107,14 +107,14 @@ func pod(id, request string) classes.Holder {
 	return h
 }
 
-// container returns a container of such a pod.
+// container returns a container. The part of the ID before the first dash is the name of its pod.
 func container(id, request string) classes.Holder {
 	h := pod(id, request)
 	h.Container, h.SandboxID = "main", "sandbox"
 	return h
 }
 
-// existing returns a running container without a record, or with one of assignments.
+// existing returns a running container. If there are assignments, the container has a record of them.
 func existing(h classes.Holder, created ...classes.Assignment) state.Existing {
 	if record, err := state.Record(created); err == nil && record != "" {
 		h.ContainerAnnotations = map[string]string{state.RecordAnnotation: record}
@@ -181,7 +181,8 @@ func (f *fixture) wantHolders(t *testing.T, want ...string) {
 	}
 }
 
-// wantRefused compares the reported refusals with lines like "a ClassFull", of the pod and the reason.
+// wantRefused compares the reported refusals with lines like "a ClassFull", which have the name of the pod and the
+// reason.
 func (f *fixture) wantRefused(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
@@ -193,7 +194,7 @@ func (f *fixture) wantRefused(t *testing.T, want ...string) {
 	}
 }
 
-// signalled reports whether a channel is closed or has something.
+// signalled reports whether a channel is closed or contains a value.
 func signalled(c <-chan struct{}) bool {
 	select {
 	case <-c:

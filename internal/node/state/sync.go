@@ -47,7 +47,7 @@ func (s *Store) Rebuild(pods []classes.Holder, containers []Existing) []FailedAd
 	var failed []FailedAdoption
 	for _, c := range containers {
 		if c.Started {
-			s.ledger.CopyReserved(ledger, c.ID) // the container's class is being changed
+			s.ledger.CopyReserved(ledger, c.ID) // the slots of a change that is in progress stay reserved
 		}
 	}
 	if podScope {

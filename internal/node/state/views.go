@@ -36,7 +36,7 @@ type ResourceStatus struct {
 	Degraded   map[string]string
 }
 
-// RuntimeInfo describes the container runtime, as the runtime reported itself when the plugin registered.
+// RuntimeInfo describes the container runtime and the plugin's connection to it.
 type RuntimeInfo struct {
 	Name, Version, NRIVersion string
 	// Plugins lists the NRI plugins that the runtime called for the most recent creation of a container, e.g. "90-balloons".
