@@ -17,7 +17,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// blockioFiles has three classes over other disks and weights.
+// blockioFiles has three classes, which set different limits and weights on different disks.
 const blockioFiles = `
 apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig
@@ -30,13 +30,13 @@ resources:
       third: [{Weight: 200}, {Devices: [/dev/sda], ThrottleReadBps: 10M, Weight: 50}]
 `
 
-// blockioMachine is a machine with three disks that act on weights.
+// blockioMachine is a machine with three disks whose I/O scheduler supports weights.
 type blockioMachine struct {
 	*machine
 	legacy bool // cgroup v1
 }
 
-// newBlockIOMachine runs the container in a class.
+// newBlockIOMachine returns a machine on which a container runs in the given class.
 func newBlockIOMachine(t *testing.T, legacy bool, class string) *blockioMachine {
 	t.Helper()
 	m := simcgroup.New()
@@ -64,14 +64,15 @@ func newBlockIOMachine(t *testing.T, legacy bool, class string) *blockioMachine 
 	return f
 }
 
-// SetUnified is part of reconcile.Runtime. The runtime writes one file after another, and goes on when the plugin dies.
+// SetUnified implements reconcile.Runtime. The simulated runtime is a process of its own, so it writes all files even
+// if the plugin is killed.
 func (f *blockioMachine) SetUnified(_ context.Context, _ string, unified map[string]string) error {
 	f.killer.step()
 	defer f.killer.step()
 	return f.host.Cgroups().SetUnified(machinePath, unified)
 }
 
-// files returns the files of the container's cgroup, which must be exactly those of its class.
+// files returns the I/O files of the container's cgroup, with their contents.
 func (f *blockioMachine) files(t *testing.T) map[string]string {
 	t.Helper()
 	dir := "/sys/fs/cgroup" + machinePath
@@ -96,8 +97,8 @@ func (f *blockioMachine) files(t *testing.T) map[string]string {
 	return files
 }
 
-// TestACrashDuringAnUpdateLeavesNoValuesOfOtherClasses kills the plugin around every write of the last of several updates.
-// With cgroup v1 the plugin writes one file after another.
+// TestACrashDuringAnUpdateLeavesNoValuesOfOtherClasses kills the plugin before and after every write of the last
+// update. With cgroup v1, the plugin itself writes one file after another.
 func TestACrashDuringAnUpdateLeavesNoValuesOfOtherClasses(t *testing.T) {
 	for _, test := range []struct {
 		name    string

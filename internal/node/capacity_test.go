@@ -11,7 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// during calls a function while a change to class silver waits for the kernel. The kernel then refuses the change, or accepts it.
+// during calls a function while a change to class silver waits for the kernel. After that, the kernel refuses the
+// change if refused is true, and accepts it otherwise.
 func (f *fixture) during(t *testing.T, refused bool, do func()) error {
 	t.Helper()
 	released := make(chan struct{})
@@ -36,7 +37,8 @@ func (f *fixture) wantObserved(t *testing.T, id, class string) {
 
 func (f *fixture) inUse(class string) int { return f.InUse(cache, class) }
 
-// TestNoOtherContainerGetsAClassThatAChangeMayReturnTo has class gold of capacity 1, whose only container is being changed.
+// TestNoOtherContainerGetsAClassThatAChangeMayReturnTo requests class gold, which has a capacity of 1, while a change
+// moves its only container to class silver.
 func TestNoOtherContainerGetsAClassThatAChangeMayReturnTo(t *testing.T) {
 	for name, synchronize := range map[string]bool{"": false, "and the runtime reconnects during the change": true} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +73,8 @@ func TestAConfirmedChangeFreesTheSlotOfTheClassBefore(t *testing.T) {
 	f.mustRun(t, pod("b", requesting(cache+"=gold")), container("c-b"))
 }
 
-// TestAContainerThatCannotLeaveAClassKeepsItsSlotThere has the kernel refuse to undo a change to class gold of capacity 1.
+// TestAContainerThatCannotLeaveAClassKeepsItsSlotThere simulates a change to class gold, which has a capacity of 1. The
+// change fails, and the kernel refuses to move the container back.
 func TestAContainerThatCannotLeaveAClassKeepsItsSlotThere(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting(cache+"=silver,"+disk+"=slow")), container("c-a"))

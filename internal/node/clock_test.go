@@ -11,7 +11,7 @@ import (
 // monotonic reports whether a time has a reading of the monotonic clock.
 func monotonic(when time.Time) bool { return when != when.Round(0) }
 
-// TestTimesAreMonotonic is for all times that are compared with the current one.
+// TestTimesAreMonotonic checks the times that the node later compares with the current time.
 func TestTimesAreMonotonic(t *testing.T) {
 	f := newFixture(t)
 	p, c := wanting("a", "a1", cache+"=none-such")
@@ -29,7 +29,8 @@ func TestTimesAreMonotonic(t *testing.T) {
 	}
 }
 
-// TestRefusalsExpireAfterAClockThatWasSetBack has times without a monotonic reading.
+// TestRefusalsExpireAfterAClockThatWasSetBack uses times without a monotonic reading, as if the wall clock was set
+// back.
 func TestRefusalsExpireAfterAClockThatWasSetBack(t *testing.T) {
 	f, c := timed(t)
 	p, ctr := wanting("a", "a1", cache+"=none-such")

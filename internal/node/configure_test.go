@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// fewer is another configuration: other classes of cache, and no other resource.
+// fewer is a configuration with the resource cache only, and with another class.
 const fewer = `
 apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig

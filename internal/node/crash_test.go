@@ -18,7 +18,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// crashBackend is a backend whose process may be killed around every call of the kernel. With blind, the kernel shows no class.
+// crashBackend is a backend whose process may be killed before and after each call into the kernel. If blind is true,
+// the kernel does not show classes.
 type crashBackend struct {
 	*nodetest.Backend
 	killer *killer
@@ -38,7 +39,7 @@ func (m crashBackend) Observe(ctx context.Context, target classes.Holder, want s
 	return seen, err
 }
 
-// crashChanges may kill the process before the checkpoint is written, during that, and after it.
+// crashChanges may kill the process before, during and after a write of the checkpoint.
 type crashChanges struct {
 	state.Changes
 	killer *killer
@@ -88,7 +89,7 @@ func newCrashFixture(t *testing.T) *crashFixture {
 	return f
 }
 
-// restart makes the process anew with its class files. It is not synchronized.
+// restart starts a new process with the same class files. The new process is not synchronized yet.
 func (f *crashFixture) restart(t *testing.T) {
 	t.Helper()
 	f.fixture.restart(t, func(o *node.Options) { o.Changes = crashChanges{o.Changes, f.killer, f.path} })
@@ -102,7 +103,7 @@ func (f *crashFixture) recover(t *testing.T) {
 	f.Reconcile(t.Context())
 }
 
-// state returns the reported classes of container c-a and of pod a, which must be those in the kernel.
+// state returns the reported classes of container c-a and of pod a. It fails the test if the kernel has other classes.
 func (f *crashFixture) state(t *testing.T) []string {
 	t.Helper()
 	var state []string
@@ -131,8 +132,8 @@ func (f *crashFixture) updateBoth(t *testing.T) error {
 	)
 }
 
-// TestTheNextProcessRecoversFromACrashAtAnyStep kills the process before every step that leaves memory, and after some
-// of them the next process before every step of its recovery.
+// TestTheNextProcessRecoversFromACrashAtAnyStep kills the process before every step that has an effect outside of the
+// process. After some of these crashes, it also kills the next process, before every step of the recovery.
 func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
 	before := []string{"bronze/default", "slow/pod", "low"}
 	half := []string{"gold/update", "/update", "low"} // the container's update was made, and the pod's was not
@@ -142,9 +143,9 @@ func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		do   func(t *testing.T, f *crashFixture)
-		// may are the possible states after a crash; the last is that without one.
+		// may lists the allowed states after a crash. The last one is the state without a crash.
 		may   [][]string
-		steps int // at least
+		steps int // the minimum number of steps
 	}{
 		{"in an update", func(t *testing.T, f *crashFixture) {
 			if err := f.updateBoth(t); err != nil {
@@ -179,8 +180,8 @@ func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
 	}
 }
 
-// killAt kills the process at step n of do, and with again > 0 the next one at that step of its recovery. It reports whether there were
-// such steps.
+// killAt kills the process at step n of the function do. If again is greater than 0, killAt also kills the next
+// process, at step again of its recovery. It reports whether there were such steps.
 func killAt(t *testing.T, n, again int, do func(*testing.T, *crashFixture), may [][]string) (died bool) {
 	t.Helper()
 	f := newCrashFixture(t)

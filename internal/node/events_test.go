@@ -16,17 +16,19 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
-// simulation has random events of containers. The plugin gets them late, repeated, in another order, or not at all.
+// simulation creates and ends containers at random. The plugin gets the events late, repeatedly, in another order, or
+// not at all.
 type simulation struct {
 	*fixture
 	t      *testing.T
 	random *rand.Rand
-	// alive are the containers that run, by ID.
+	// alive maps the IDs of the running containers to the containers.
 	alive map[string]state.Existing
-	// events are the IDs of containers in stop and remove events that are not delivered yet.
+	// events lists the container IDs of stop and remove events that are not delivered yet. An ID is listed once for
+	// each event.
 	events []string
 	made   int
-	// lossy loses a part of the events.
+	// If lossy is true, a part of the events is lost.
 	lossy bool
 }
 
@@ -35,7 +37,8 @@ func newSimulation(t *testing.T, seed uint64, lossy bool) *simulation {
 	return &simulation{fixture: newFixture(t), t: t, random: rand.New(rand.NewPCG(seed, 1)), alive: map[string]state.Existing{}, lossy: lossy}
 }
 
-// create creates a container in one of a few pods. Its predecessor has stopped by then, with or without an event.
+// create creates a container in one of a few pods. If the pod has a running container, create ends that container
+// first.
 func (s *simulation) create() {
 	name := string(rune('a' + s.random.IntN(6)))
 	request := []string{"test.example/cache=gold", "test.example/disk=fast", "test.example/cache=silver,test.example/disk=slow", ""}[s.random.IntN(4)]

@@ -14,13 +14,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// evicting are class files whose resources evict, except disk.
+// evicting has class files in which all resources except disk have onClassRemoved: evict.
 var evicting = strings.NewReplacer(
 	"- name: test.example/cache\n", "- name: test.example/cache\n  onClassRemoved: evict\n",
 	"- name: test.example/net\n", "- name: test.example/net\n  onClassRemoved: evict\n",
 ).Replace(files)
 
-// without returns evicting class files with replacements, in pairs of old and new text.
+// without returns the class files in evicting after text replacements. The arguments are pairs of old and new text.
 func without(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(evicting) }
 
 // Class files without some classes or resources.

@@ -22,7 +22,7 @@ import (
 const (
 	cache = "test.example/cache"
 	disk  = "test.example/disk"
-	net   = "test.example/net" // of pods
+	net   = "test.example/net" // a resource of pod scope
 )
 
 var ownerA = classes.Owner{PodUID: "uid-a", Container: "main"}
@@ -64,7 +64,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// newFixtureOf returns a fixture of a kind whose node restart starts.
+// newFixtureOf returns a fixture with the given kind. It has no node until restart is called.
 func newFixtureOf(t *testing.T, kind classes.Kind) *fixture {
 	t.Helper()
 	f := &fixture{kinds: []classes.Kind{kind}, unified: map[string]map[string]string{}, path: filepath.Join(t.TempDir(), "changes.json")}
@@ -72,7 +72,8 @@ func newFixtureOf(t *testing.T, kind classes.Kind) *fixture {
 	return f
 }
 
-// restart makes the node anew, as after a kill -9. Its options are as edit changes them. It has no class files, and is not synchronized.
+// restart replaces the node by a new one, as after a kill -9. The functions in edit change the options of the new node.
+// The new node has no class files and is not synchronized.
 func (f *fixture) restart(t *testing.T, edit ...func(*node.Options)) {
 	t.Helper()
 	o := node.Options{Kinds: f.kinds, Log: slog.New(slog.DiscardHandler)}
@@ -119,7 +120,7 @@ func in(p, c classes.Holder) classes.Holder {
 	return c
 }
 
-// run creates and starts a container, and returns it as the runtime would show it from then on.
+// run creates and starts a container, and returns it as the runtime reports it after the start.
 func (f *fixture) run(t *testing.T, p classes.Holder, c classes.Holder) (classes.Holder, error) {
 	t.Helper()
 	c, _, err := f.create(t, p, c)
@@ -195,7 +196,7 @@ func (f *fixture) mustRun(t *testing.T, p classes.Holder, c classes.Holder) clas
 	return c
 }
 
-// has returns the class and source of a container's resource, as reported.
+// has returns the reported class of a container for a resource, together with the source of the class.
 func (f *fixture) has(id, resource string) string { return nodetest.Has(f.Assignments(), id, resource) }
 
 func (f *fixture) wantClass(t *testing.T, id, resource, want string) {

@@ -14,8 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
-// hanging runs a test with two containers, "c-a" and "c-b", whose class differs from that of their creation. The kernel does not return
-// from operation until released is called.
+// hanging runs a test with two containers, "c-a" and "c-b", whose classes were changed after their creation. The given
+// operation hangs in the kernel until the test calls released.
 func hanging(t *testing.T, operation string, test func(t *testing.T, f *fixture, released func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func hanging(t *testing.T, operation string, test func(t *testing.T, f *fixture,
 	})
 }
 
-// wantBlocked wants blocked calls to be reported with a text.
+// wantBlocked checks the number of reported blocked calls, and that their error contains the text.
 func (f *fixture) wantBlocked(t *testing.T, count int, text string) {
 	t.Helper()
 	blocked := f.Status().Blocked
@@ -142,7 +142,7 @@ func TestAHungRepairWithdrawsOnlyItsResource(t *testing.T) {
 	})
 }
 
-// TestAnAbandonedHookIsReported has the runtime's timeout end a hook.
+// TestAnAbandonedHookIsReported simulates a hook that the runtime ends after a timeout.
 func TestAnAbandonedHookIsReported(t *testing.T) {
 	hanging(t, "enforce gold", func(t *testing.T, f *fixture, released func()) {
 		p := pod("c", requesting(cache+"=gold"))

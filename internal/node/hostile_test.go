@@ -19,7 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// hostileNames returns names that would leave the directory of a class, or are no names.
+// hostileNames returns class names that are not valid, e.g. because their path is outside of the directory of a class.
 func hostileNames() []string {
 	return []string{
 		"../theirs", "/../theirs", "..", ".", "/", "a/b", "gold/../../theirs", "gold/mon_groups/m", "\x00", "gold\nx", " gold", "-gold",
@@ -139,8 +139,8 @@ func TestNoRequestChangesAnythingOutsideTheGroupsOfClasses(t *testing.T) {
 	}
 }
 
-// TestNoRecordOrCheckpointChangesAnythingOutsideTheGroupsOfClasses has a record that another plugin may have written, and
-// a checkpoint that was changed.
+// TestNoRecordOrCheckpointChangesAnythingOutsideTheGroupsOfClasses uses records that another plugin may have written,
+// and checkpoints that another program has changed.
 func TestNoRecordOrCheckpointChangesAnythingOutsideTheGroupsOfClasses(t *testing.T) {
 	for _, name := range hostileNames() {
 		for _, by := range []string{"record", "checkpoint"} {
@@ -210,7 +210,8 @@ func marshal(t *testing.T, value any) string {
 	return string(data)
 }
 
-// TestLargeAnnotationsAreNotKept has pods that the API server would refuse, but a runtime without a kubelet may run.
+// TestLargeAnnotationsAreNotKept uses pods that the API server would refuse. A runtime without a kubelet may still run
+// them.
 func TestLargeAnnotationsAreNotKept(t *testing.T) {
 	const size, pods, most = 1 << 20, 60, 2 << 20
 	for _, test := range []struct {
@@ -245,7 +246,7 @@ func TestLargeAnnotationsAreNotKept(t *testing.T) {
 					t.Fatalf("the refusal is %.1000q", err)
 				}
 				if i == 0 {
-					before = heap() // after what is allocated once
+					before = heap() // the first pod causes allocations that are made only once
 				}
 			}
 			if grown := heap() - before; grown > most {

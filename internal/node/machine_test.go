@@ -17,7 +17,8 @@ import (
 // killed is the panic value of a killed process.
 type killed struct{}
 
-// killer ends the process before its nth step that leaves memory; 0 is never.
+// killer ends the process before step number at. It counts the steps that have an effect outside of the process. If at
+// is 0, it does not end the process.
 type killer struct{ at, steps int }
 
 func (k *killer) step() {
@@ -27,7 +28,7 @@ func (k *killer) step() {
 	}
 }
 
-// survives calls do, and reports whether the process was not killed.
+// survives calls a function, and reports whether the function returned without killing the process.
 func (k *killer) survives(do func()) (alive bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -63,7 +64,7 @@ type machine struct {
 
 const machinePath = "/kubepods/poduid-a/c1"
 
-// newMachine returns a machine before the container is created.
+// newMachine returns a machine. The container does not exist yet.
 func newMachine(t *testing.T, m *sim.Machine, kindOn func(crashHost) classes.Kind, text, request string) *machine {
 	t.Helper()
 	f := &machine{killer: &killer{}, text: text, pod: pod("a", nil)}
@@ -76,7 +77,7 @@ func newMachine(t *testing.T, m *sim.Machine, kindOn func(crashHost) classes.Kin
 	return f
 }
 
-// create creates the container, with its first process and before its start.
+// create creates the container. The container then has its first process, but is not started.
 func (f *machine) create(t *testing.T, pid int) classes.Adjustment {
 	t.Helper()
 	ctr, adjustment, err := f.fixture.create(t, f.pod, f.ctr)
@@ -95,7 +96,7 @@ func (f *machine) start(t *testing.T) {
 	}
 }
 
-// restart makes the process anew with its class files. It is not synchronized.
+// restart starts a new process with the same class files. The new process is not synchronized yet.
 func (f *machine) restart(t *testing.T) {
 	t.Helper()
 	f.fixture.restart(t)
@@ -110,7 +111,7 @@ func (f *machine) recover(t *testing.T) {
 	f.Reconcile(t.Context())
 }
 
-// class returns the class in which the container is reported.
+// class returns the reported class of the container.
 func (f *machine) class(t *testing.T) string {
 	t.Helper()
 	pods := f.Assignments()
@@ -120,7 +121,7 @@ func (f *machine) class(t *testing.T) string {
 	return pods[0].Containers[0].Assignments[0].Class
 }
 
-// rdtOn is resctrl of a host.
+// rdtOn returns the kind of resources that resctrl of the host provides.
 func rdtOn(t *testing.T, host rdt.FS) classes.Kind {
 	t.Helper()
 	return rdt.Kind(rdt.Options{FS: host, Threads: treeOf(t, host), Log: slog.New(slog.DiscardHandler)})

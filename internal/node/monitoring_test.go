@@ -63,7 +63,7 @@ func newMonitoredOn(t *testing.T, kindOn func(crashHost) classes.Kind, files, re
 	return f
 }
 
-// TestAContainerIsMonitoredFromItsStartToItsEnd has no classes, and a plugin that is restarted.
+// TestAContainerIsMonitoredFromItsStartToItsEnd starts a container without a class, and restarts the plugin.
 func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
 	f := newMonitored(t, monitoringFiles, "")
 	group := map[string]string{"mon_groups/qos-c1": "100"}
@@ -93,7 +93,7 @@ func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
 	f.wantMonitored(t, "after a restart without the container", map[string]string{})
 }
 
-// TestAContainerThatCannotBeMonitoredStarts has a CPU whose RMIDs are all kept for classes.
+// TestAContainerThatCannotBeMonitoredStarts simulates a machine on which all RMIDs are reserved for classes.
 func TestAContainerThatCannotBeMonitoredStarts(t *testing.T) {
 	spec := resctrl.IntelSpec()
 	spec.RMIDs = 8 // one for each class
@@ -171,7 +171,8 @@ func (u unmonitored) Unmonitor(id string) {
 	u.Backend.Unmonitor(id)
 }
 
-// TestTheEndOfAContainerEndsOnlyItsOwnMonitoring has a group that the kernel does not remove at the end of its container.
+// TestTheEndOfAContainerEndsOnlyItsOwnMonitoring simulates a kernel that refuses to remove the monitoring group of a
+// container that has ended.
 func TestTheEndOfAContainerEndsOnlyItsOwnMonitoring(t *testing.T) {
 	var ids []string
 	f := newMonitoredOn(t, func(host crashHost) classes.Kind {

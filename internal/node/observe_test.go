@@ -12,7 +12,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
-// TestChangedValuesAreRequestedOnceFromARuntimeThatHangs has class files with other values of a class in use.
+// TestChangedValuesAreRequestedOnceFromARuntimeThatHangs simulates containers whose values match no class, as after a
+// change of the class's values. The runtime does not answer.
 func TestChangedValuesAreRequestedOnceFromARuntimeThatHangs(t *testing.T) {
 	f := newFixture(t)
 	runtime := &slowRuntime{errs: map[string]error{}}
@@ -21,7 +22,7 @@ func TestChangedValuesAreRequestedOnceFromARuntimeThatHangs(t *testing.T) {
 		runtime.errs["c-"+name] = state.ErrUnanswered
 	}
 	f.Connected(runtime, state.RuntimeInfo{Name: "test"})
-	f.backends[disk].Blur(true) // the kernel shows no class of these values
+	f.backends[disk].Blur(true) // the kernel shows values that match no class
 	f.Reconcile(t.Context())
 	if len(runtime.calls) != 1 {
 		t.Errorf("called for %v, want one", runtime.calls)

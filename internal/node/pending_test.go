@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// wantRefused compares the reported refusals with "pod reason", or "pod/container reason".
+// wantRefused compares the reported refusals with texts of the form "pod reason" or "pod/container reason".
 func (f *fixture) wantRefused(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
@@ -31,7 +31,8 @@ func (f *fixture) wantRefused(t *testing.T, want ...string) {
 	}
 }
 
-// withPending returns a node with two containers that were created while the plugin was away, for a class of capacity 1. That of pod b runs without.
+// withPending returns a node with two containers that were created while the plugin was away, and that request a class
+// of capacity 1. The container of pod a has the class. The request of the container of pod b is pending.
 func withPending(t *testing.T) (f *fixture, first, second state.Existing) {
 	t.Helper()
 	f = newFixture(t)

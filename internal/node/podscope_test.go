@@ -21,7 +21,7 @@ func sandbox(name, id string) classes.Holder {
 	return p
 }
 
-// bounded returns a fixture with a capacity of 1 for class high of pods.
+// bounded returns a fixture in which class high of pods has a capacity of 1.
 func bounded(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(t)
@@ -35,7 +35,7 @@ func (f *fixture) configureBounded(t *testing.T) {
 	f.mustConfigure(t, strings.ReplaceAll(files, pods, pods+"  classes: [{name: high, capacity: 1}, {name: low}]\n"))
 }
 
-// wantFull runs another pod, which must be refused and hold nothing.
+// wantFull runs another pod. The pod must be refused, and must not get a slot or a class.
 func (f *fixture) wantFull(t *testing.T) {
 	t.Helper()
 	const want = `pod ns/other: class "high" of test.example/net is full: 1 of 1 in use; available: low`
@@ -99,8 +99,8 @@ func TestAPodIsNotUpdatedIntoAFullClass(t *testing.T) {
 	}
 }
 
-// TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom has two pods for a class of capacity 1. The kernel shows none or the
-// second in it.
+// TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom uses two pods that request a class of capacity 1. In
+// the kernel, either no pod or the second pod is in the class.
 func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T) {
 	for name, test := range map[string]struct {
 		in   func(t *testing.T, f *fixture)
@@ -114,7 +114,7 @@ func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T)
 			test.in(t, f)
 			f.restart(t)
 			f.configureBounded(t)
-			for range 2 { // also when the runtime restarts
+			for range 2 { // the second round simulates a restart of the runtime
 				f.Synchronize([]classes.Holder{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
 				f.Reconcile(t.Context())
 				f.wantFull(t)
@@ -129,8 +129,8 @@ func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T)
 	}
 }
 
-// TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles synchronizes again after the files are corrected, as the plugin does when it needs
-// other hooks.
+// TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles synchronizes a second time after the class files are
+// corrected. The plugin does this when it needs other hooks.
 func TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", requesting("test.example/net=high"))
@@ -150,8 +150,8 @@ func TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles(t *testing.T) {
 	}
 }
 
-// TestADeadSandboxDoesNotChangeTheClassOfItsPod has a sandbox that has ended and is not removed yet: before or after the live one in the
-// runtime's list, or replaced by it.
+// TestADeadSandboxDoesNotChangeTheClassOfItsPod uses a pod with a sandbox that has ended and is not removed yet. The
+// runtime lists the dead sandbox before or after the live one, or the live one replaces it.
 func TestADeadSandboxDoesNotChangeTheClassOfItsPod(t *testing.T) {
 	dead, live := sandbox("a", "dead"), sandbox("a", "live")
 	dead.PID = 0

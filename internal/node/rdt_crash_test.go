@@ -14,7 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// rdtFiles has a default and two more classes.
+// rdtFiles has three classes, one of them the default class.
 const rdtFiles = `
 apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig
@@ -59,7 +59,7 @@ func (f *rdtMachine) groups() []string {
 	return slices.Compact(all)
 }
 
-// TestACrashDuringAMoveLeavesNoProcessInAnotherClass kills the plugin around every write of a move.
+// TestACrashDuringAMoveLeavesNoProcessInAnotherClass kills the plugin before and after every write of a move.
 func TestACrashDuringAMoveLeavesNoProcessInAnotherClass(t *testing.T) {
 	update := func(class string) func(*testing.T, *rdtMachine) {
 		return func(t *testing.T, f *rdtMachine) {
@@ -78,7 +78,7 @@ func TestACrashDuringAMoveLeavesNoProcessInAnotherClass(t *testing.T) {
 	for _, test := range []struct {
 		name, request string
 		before, do    func(*testing.T, *rdtMachine)
-		// may are the possible classes after the recovery.
+		// may lists the allowed classes after the recovery.
 		may []string
 	}{
 		{"by an update", "rdt=gold", nil, update("silver"), []string{"gold", "silver"}},

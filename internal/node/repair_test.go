@@ -53,7 +53,8 @@ func TestAContainerOutsideItsClassIsMovedBack(t *testing.T) {
 	f.wantClass(t, "c-b", cache, "bronze/default")
 	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.AssignmentDrift}: 2})
 
-	// A container that cannot be moved is reported in its observed class, and counted once it is moved.
+	// If a container cannot be moved, the status shows its observed class. The correction is counted when the container
+	// has been moved.
 	f.backends[cache].Lose("c-a")
 	f.backends[cache].Fail("enforce gold", errors.New("refused"))
 	for range 2 {
@@ -126,7 +127,7 @@ func TestAResourceThatFailsIsUnavailableUntilItIsRepaired(t *testing.T) {
 	}
 }
 
-// TestAnUnavailableResourceIsOfferedOnceItIsAvailable has a machine whose resctrl is mounted later.
+// TestAnUnavailableResourceIsOfferedOnceItIsAvailable simulates a machine on which resctrl is mounted later.
 func TestAnUnavailableResourceIsOfferedOnceItIsAvailable(t *testing.T) {
 	f := newFixture(t)
 	f.restart(t)
@@ -142,7 +143,8 @@ func TestAnUnavailableResourceIsOfferedOnceItIsAvailable(t *testing.T) {
 	f.wantClass(t, "c-a", cache, "gold/pod")
 }
 
-// TestStoredValuesOfLostDevicesAreReplaced compares what the runtime has stored, since it may set these values again.
+// TestStoredValuesOfLostDevicesAreReplaced checks the values that the runtime has stored, because the runtime may write
+// them again.
 func TestStoredValuesOfLostDevicesAreReplaced(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting("test.example/disk=slow")), container("c-a"))
@@ -178,11 +180,12 @@ func TestAContainerThatEndedWithoutAnEventIsReleased(t *testing.T) {
 		t.Errorf("still reported: %v", left)
 	}
 	f.backends[disk].Fail("observe", nil)
-	f.Stop("c-a") // late
+	f.Stop("c-a") // a late event
 	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c-b"))
 }
 
-// TestUnchangedContainersCostNoMemoryWhenThreadsAreMoved measures MoveThreads, which runs twice a second.
+// TestUnchangedContainersCostNoMemoryWhenThreadsAreMoved measures the allocations of MoveThreads, which runs twice a
+// second.
 func TestUnchangedContainersCostNoMemoryWhenThreadsAreMoved(t *testing.T) {
 	const containers, calls = 100, 20
 	f := newFixture(t)
@@ -226,7 +229,8 @@ func TestThreadsOutsideTheirClassAreMoved(t *testing.T) {
 	}
 	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.ThreadDrift}: 1})
 
-	// A changed default is a change of class, too. The class of the creation is kept over a restart.
+	// If the default class changes, the containers with the default change their class, too. After a restart, the
+	// plugin still knows the class at their creation.
 	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	f.restart(t)
 	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
@@ -298,7 +302,7 @@ func TestStaleStoredValuesAreReplacedAfterARestart(t *testing.T) {
 	}
 }
 
-// TestAClassThatTheKernelDoesNotShowIsEnforcedAgain has a container that the kernel shows in no class.
+// TestAClassThatTheKernelDoesNotShowIsEnforcedAgain runs a container for which the kernel shows no class.
 func TestAClassThatTheKernelDoesNotShowIsEnforcedAgain(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting("test.example/disk=slow")), container("c-a"))

@@ -167,8 +167,9 @@ func TestAPodWithoutACgroupHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestTheChangeOfAnUnrecordedContainerIsKept has a container that was created while the plugin was away. Its request, or the class
-// of its change, is removed from the class files before a restart.
+// TestTheChangeOfAnUnrecordedContainerIsKept changes a class of a container that was created while the plugin was away.
+// Before a restart, it removes from the class files the class that the container requests, or the class that the change
+// assigned.
 func TestTheChangeOfAnUnrecordedContainerIsKept(t *testing.T) {
 	for name, test := range map[string]struct{ request, change, without string }{
 		"its request is removed":                     {"test.example/cache=gold", "slow", "gold"},

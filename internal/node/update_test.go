@@ -98,7 +98,8 @@ func TestUpdateRefuses(t *testing.T) {
 	}
 }
 
-// lateRuntime answers each request after a time, and carries it out then, even if the plugin does not wait any more.
+// lateRuntime carries out each request after a delay, and then answers it. It carries out the request even if the
+// plugin no longer waits.
 type lateRuntime struct {
 	after time.Duration
 	busy  atomic.Bool
@@ -125,7 +126,7 @@ func (r *lateRuntime) SetUnified(ctx context.Context, _ string, unified map[stri
 	}
 }
 
-// late runs a test with a container in a class of disk, and a runtime that answers after a time.
+// late runs a test with a container that has a class of the resource disk, and with a lateRuntime.
 func late(t *testing.T, class string, after time.Duration, test func(t *testing.T, f *fixture, runtime *lateRuntime)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -213,7 +214,7 @@ func TestTheNewerOfTwoSandboxesOfAPodIsChangedAndReported(t *testing.T) {
 	}
 }
 
-// interrupted calls a function before it saves a change.
+// interrupted calls a function before each write of the checkpoint.
 type interrupted struct {
 	state.Changes
 	by func()
@@ -224,7 +225,7 @@ func (i interrupted) Set(id string, changed []classes.Assignment) error {
 	return i.Changes.Set(id, changed)
 }
 
-// TestASynchronizationDuringAChangeDoesNotUndoIt has the runtime reconnect before the change is saved.
+// TestASynchronizationDuringAChangeDoesNotUndoIt simulates a runtime that reconnects before the change is saved.
 func TestASynchronizationDuringAChangeDoesNotUndoIt(t *testing.T) {
 	f := newFixture(t)
 	var exist []state.Existing

@@ -20,14 +20,16 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// used returns what each class of a resource that has used something reports, at least a second after the last call.
+// used waits a second, so that the last sample is too old, and returns the usage of each class of a resource. It leaves
+// out classes without usage.
 func (f *fixture) used(t *testing.T, resource string) map[string]float64 {
 	t.Helper()
 	<-time.After(time.Second)
 	return f.usedAtOnce(t, resource)
 }
 
-// usedAtOnce is like used, and returns the last sample if that is not older than a second.
+// usedAtOnce works like used, but does not wait. If the last sample is not older than a second, usedAtOnce returns the
+// usage of that sample.
 func (f *fixture) usedAtOnce(t *testing.T, resource string) map[string]float64 {
 	t.Helper()
 	sample, err := f.Usage(t.Context())
@@ -50,7 +52,7 @@ func (f *fixture) wantUsed(t *testing.T, resource string, want map[string]float6
 	}
 }
 
-// metered runs a test with a synchronized node on a clock of its own.
+// metered runs a test with a synchronized node and a simulated clock.
 func metered(t *testing.T, test func(t *testing.T, f *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +62,8 @@ func metered(t *testing.T, test func(t *testing.T, f *fixture)) {
 	})
 }
 
-// TestAClassKeepsWhatEndedContainersHaveUsed has a container that ends before anybody asks for its usage.
+// TestAClassKeepsWhatEndedContainersHaveUsed ends containers whose usage was not measured yet, or has grown since the
+// last sample.
 func TestAClassKeepsWhatEndedContainersHaveUsed(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		use := f.backends[cache].Use
@@ -79,7 +82,8 @@ func TestAClassKeepsWhatEndedContainersHaveUsed(t *testing.T) {
 	})
 }
 
-// TestAClassKeepsWhatAContainerUsedWhoseEndIsFoundFirst has a container whose end the reconciler finds before the runtime reports it.
+// TestAClassKeepsWhatAContainerUsedWhoseEndIsFoundFirst simulates a container that ends. The reconciler notices this
+// before the runtime reports it.
 func TestAClassKeepsWhatAContainerUsedWhoseEndIsFoundFirst(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		f.mustRun(t, pod("a", nil), container("c-a"))
@@ -105,7 +109,7 @@ func TestUsageCountsForTheClassOfItsTime(t *testing.T) {
 	})
 }
 
-// TestARestartCountsAnew shows that what a container used before a restart of the plugin is no peak after it.
+// TestARestartCountsAnew shows that the usage before a restart of the plugin is not counted as usage after the restart.
 func TestARestartCountsAnew(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		use := f.backends[cache].Use
@@ -123,7 +127,8 @@ func TestARestartCountsAnew(t *testing.T) {
 	})
 }
 
-// TestAMissingOrLowerValueIsNoPeak fails to read for a while, and then the kernel counts anew.
+// TestAMissingOrLowerValueIsNoPeak simulates readings that fail for a while, and a kernel counter that starts again at
+// 0.
 func TestAMissingOrLowerValueIsNoPeak(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		b := f.backends[cache]
@@ -180,7 +185,7 @@ func TestSamplesOfTheSameSecondAskTheKernelOnce(t *testing.T) {
 	})
 }
 
-// TestAHungMeasurementDelaysNothingForLong has a container whose cgroup hangs in the kernel, and ends then.
+// TestAHungMeasurementDelaysNothingForLong ends containers while the measurement of their usage hangs in the kernel.
 func TestAHungMeasurementDelaysNothingForLong(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		b := f.backends[cache]
@@ -191,7 +196,7 @@ func TestAHungMeasurementDelaysNothingForLong(t *testing.T) {
 		b.Stick("measure c-a", stuck)
 		b.Stick("measure c-c", stuck)
 		f.wantQuickStop(t, "c-c")
-		f.wantBlocked(t, 0, "") // it may only be slow
+		f.wantBlocked(t, 0, "") // the call may still return in time
 		b.Use("c-b", 10)
 
 		f.wantUsed(t, cache, map[string]float64{"bronze": 10})
@@ -214,7 +219,8 @@ func (f *fixture) wantQuickStop(t *testing.T, id string) {
 	}
 }
 
-// TestAClientThatLeavesDoesNotSpoilTheSampleOfOthers cancels the request that has begun to measure.
+// TestAClientThatLeavesDoesNotSpoilTheSampleOfOthers cancels the request of the client that has started the
+// measurement.
 func TestAClientThatLeavesDoesNotSpoilTheSampleOfOthers(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		b := f.backends[cache]
@@ -245,7 +251,8 @@ resources:
   rdt: {partitions: {all: {l3Allocation: "100%", classes: {gold: {}}}}}
 `
 
-// TestTheUsageOfAGroupOnlyGrows has a counter that is unavailable for a while, and a group that another program removes.
+// TestTheUsageOfAGroupOnlyGrows simulates a counter that is unavailable for a while, and a group that another program
+// removes.
 func TestTheUsageOfAGroupOnlyGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec := resctrl.IntelSpec()

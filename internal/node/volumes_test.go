@@ -134,7 +134,8 @@ func TestAClaimDoesNotKeepAContainerFromItsClasses(t *testing.T) {
 	check("after a repair")
 }
 
-// TestAVolumeIsNotInForceUntilTheNewLimitsOfItsClassAre changes the limits of a class while the kernel cannot be read.
+// TestAVolumeIsNotInForceUntilTheNewLimitsOfItsClassAre changes the limits of a class while reading from the kernel
+// fails.
 func TestAVolumeIsNotInForceUntilTheNewLimitsOfItsClassAre(t *testing.T) {
 	f, backends := newClaimFixture(t)
 	claims := classes.Claims{
