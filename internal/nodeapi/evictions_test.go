@@ -14,7 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
-// evicting are class files that evict; withoutFast are the same without class fast of pods.
+// The class files in evicting have onClassRemoved: evict for the resource of pod scope. The class files in withoutFast
+// lack class fast of this resource, and are otherwise the same.
 var (
 	evicting    = strings.Replace(apitest.Files, "  scope: pod\n", "  scope: pod\n  onClassRemoved: evict\n", 1)
 	withoutFast = strings.ReplaceAll(strings.ReplaceAll(evicting, "{name: fast}", "{name: slow}"), "[fast]", "[slow]")

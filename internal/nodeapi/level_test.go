@@ -13,7 +13,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// alwaysChanged is a node that reports a change at any time.
+// alwaysChanged is a node that always reports a change.
 type alwaysChanged struct{ Node }
 
 func (alwaysChanged) Changed() <-chan struct{} {

@@ -17,7 +17,7 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// rootOnly are the peers of a socket without a group.
+// rootOnly has the allowed clients of a socket that has no group.
 var rootOnly = peers{uid: uint32(os.Geteuid())}
 
 func group(gid int) peers { return peers{uid: uint32(os.Geteuid()), gid: uint32(gid), hasGroup: true} }
@@ -64,7 +64,7 @@ func TestTheSocketIsForItsOwnerOnly(t *testing.T) {
 func TestTheSocketAndItsDirectoryAreForTheGroup(t *testing.T) {
 	gid := os.Getegid()
 	if os.Geteuid() == 0 {
-		gid = 4321 // root can give files away to any group, so that the change shows
+		gid = 4321 // root may give a file to any group, and this one is not the default
 	}
 	path := filepath.Join(t.TempDir(), "new", "qos.sock")
 	listener := mustListen(t, path, group(gid))

@@ -26,7 +26,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 )
 
-// clientSocket is the variable that makes the test program a client of a socket, which prints the code of the response.
+// clientSocket is the environment variable with the path of a socket. If it is set, the test program is a client of
+// this socket, and prints the status code of the response.
 const clientSocket = "NODEAPI_TEST_CLIENT"
 
 func TestMain(m *testing.M) {
@@ -64,7 +65,7 @@ func TestPeersThatAreAllowed(t *testing.T) {
 	}
 }
 
-// strangeInfo is the credentials of another kind of connection.
+// strangeInfo simulates the credentials of another kind of connection.
 type strangeInfo struct{}
 
 func (strangeInfo) AuthType() string { return "strange" }
@@ -94,7 +95,7 @@ func TestAGroupCanBeANameOrANumber(t *testing.T) {
 	}
 }
 
-// TestTheKernelReportsTheProcessesOfClients has clients of other users and groups, and a socket that all of them may open.
+// TestTheKernelReportsTheProcessesOfClients starts clients as other users and groups. All of them may open the socket.
 func TestTheKernelReportsTheProcessesOfClients(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start processes as other users")

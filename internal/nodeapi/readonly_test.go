@@ -95,7 +95,8 @@ func TestNoClassChangesOverTheReadOnlySocket(t *testing.T) {
 	}
 }
 
-// TestTheReadOnlySocketReads sends each request of the API, so that a request that is added needs a decision.
+// TestTheReadOnlySocketReads sends each request of the API. If a request is added to the API, this test fails until the
+// map changes has the request, or the socket allows it.
 func TestTheReadOnlySocketReads(t *testing.T) {
 	r := newReadOnly(t)
 	changes := map[string]bool{"UpdateContainerQOSResources": true, "SetVolumeClaims": true}
@@ -139,7 +140,7 @@ func TestTheReadOnlySocketServesFewConnections(t *testing.T) {
 	if err := served[0].Close(); err != nil {
 		t.Fatal(err)
 	}
-	for !isServed(r.dial(t)) { // until the server has noticed the end of the connection
+	for !isServed(r.dial(t)) { // the server has not yet noticed that a connection was closed
 		runtime.Gosched()
 	}
 }

@@ -76,7 +76,7 @@ func (f *fixture) status(t *testing.T) *qosv1alpha1.StatusResponse {
 	return state
 }
 
-// whenever ignores times in messages, but not whether there is one.
+// whenever ignores the values of times in messages, but not whether a time is set.
 var whenever = cmp.Options{protocmp.Transform(), protocmp.FilterMessage(&timestamppb.Timestamp{}, cmp.Comparer(func(a, b protocmp.Message) bool {
 	return (a == nil) == (b == nil)
 }))}
@@ -311,7 +311,7 @@ type manyPods struct{ *node.Node }
 
 func (manyPods) Assignments() []state.PodAssignments {
 	pods := make([]state.PodAssignments, 500)
-	key := strings.Repeat("k", 317) // the longest that an annotation can have
+	key := strings.Repeat("k", 317) // the maximum length of an annotation's key
 	for i := range pods {
 		name := fmt.Sprintf("%0253d", i)
 		pods[i] = state.PodAssignments{UID: name, Namespace: "default", Name: name}

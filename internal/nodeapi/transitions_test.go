@@ -14,7 +14,8 @@ func TestTransitionTimes(t *testing.T) {
 	healthy, unhealthy, gone := true, false, (*bool)(nil)
 	for _, test := range []struct {
 		name string
-		// states are whether the condition is healthy, or gone, at the hours 0, 1, 2, …
+		// states has the health of the condition at the hours 0, 1, 2, … The value nil means that the condition is
+		// missing.
 		states []*bool
 		want   int
 	}{

@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// TestUsageIsStreamed uses more between two messages, and ends the container.
+// TestUsageIsStreamed increases the usage between two messages, and then ends the container.
 func TestUsageIsStreamed(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, "default", "web", "rdt=gold", "main")

@@ -101,7 +101,7 @@ func TestTheLastReadyStateIsKeptWhileThePluginIsNotReady(t *testing.T) {
 
 	n.Disconnected()
 	kept := await(t, cache, "reported that the runtime is gone", func(s nodecache.State) bool {
-		return !s.Ready() && !s.Latest.GetRuntime().GetRegistered() // by both streams
+		return !s.Ready() && !s.Latest.GetRuntime().GetRegistered() // both streams have reported it
 	})
 	if !kept.Status.GetRuntime().GetRegistered() || len(kept.Assignments.GetPods()) != 1 {
 		t.Errorf("without the runtime: %+v; want the last ready state, and the latest beside it", kept)

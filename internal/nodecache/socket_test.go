@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nobody"
 )
 
-// logLines is a log that sends each of its lines.
+// logLines is a log that sends each line to the channel.
 type logLines chan string
 
 func (l logLines) Write(line []byte) (int, error) {
@@ -74,7 +74,7 @@ func TestAnUnusableSocketIsLoggedOnceWithTheRemedy(t *testing.T) {
 				`: connection error: desc = "transport: Error while dialing: dial unix ` + socket + ": connect: " + test.kernel + `"; ` + test.remedy
 			state := await(t, cache, "reported the problem", func(s nodecache.State) bool { return s.Problem == want })
 			_, again := cache.Get()
-			<-again // after the next attempt
+			<-again // closed by the next attempt
 			cancel()
 			if err := <-done; err != nil {
 				t.Error(err)
