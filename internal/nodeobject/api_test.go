@@ -24,21 +24,22 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 )
 
-// object is a NodeQOSResources as JSON has it.
+// object is the JSON of a NodeQOSResources object.
 type object map[string]any
 
-// api stands in for an API server with one Node and at most one NodeQOSResources, over connections in memory, so that it works in a bubble
-// of synctest. It has what a publisher needs: applies, versions, and watches from a version.
+// api simulates an API server with one Node and at most one NodeQOSResources object. Its connections are in memory, so
+// that it works in a synctest bubble. It implements what a publisher needs: applies, resource versions, and watches
+// that start at a version.
 type api struct {
 	t *testing.T
 
 	mu       sync.Mutex // guards all below
-	nodeUID  string     // empty: there is no such Node
+	nodeUID  string     // empty if the Node does not exist
 	version  int
 	object   object
 	events   []event
 	changed  chan struct{} // closed at every event, and when watches end
-	sent     int           // watches get versions up to this one; 0 is no limit
+	sent     int           // the newest version that watches get; 0 means no limit
 	epoch    int           // counts how often all watches were ended
 	requests []string      // method and path of all requests that were answered, watches included
 	answer   func(r *http.Request) (code int, body string, retryAfter string)
@@ -132,7 +133,7 @@ func (a *api) setDown(down bool) {
 	}
 }
 
-// endWatches ends every watch as API servers do from time to time.
+// endWatches ends every watch, as API servers do from time to time.
 func (a *api) endWatches() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +141,8 @@ func (a *api) endWatches() {
 	a.wake()
 }
 
-// refuse answers requests with the function, or as usual if its code is 0. nil ends that.
+// refuse sets a function that answers requests. If the function returns the code 0, the request is answered as usual.
+// The function nil ends this.
 func (a *api) refuse(answer func(r *http.Request) (code int, body, retryAfter string)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -162,7 +164,7 @@ func (a *api) takeRequests() []string {
 	return taken
 }
 
-// lag keeps watches that many versions behind the present one.
+// lag keeps the watches the given number of versions behind the present version.
 func (a *api) lag(versions int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -170,7 +172,7 @@ func (a *api) lag(versions int) {
 	a.wake()
 }
 
-// put changes the object as another client would; nil deletes it.
+// put changes the object as another client does. If the function returns nil, put deletes the object.
 func (a *api) put(change func(object) object) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -301,7 +303,7 @@ func (a *api) listOrWatch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sendInitialEvents streams what a list would have, and then a bookmark. The caller holds mu.
+// sendInitialEvents streams the object that a list request would return, and then a bookmark. The caller holds mu.
 func (a *api) sendInitialEvents(w http.ResponseWriter) {
 	if a.object != nil {
 		reply(w, object{"type": "ADDED", "object": a.object})
@@ -313,7 +315,8 @@ func (a *api) sendInitialEvents(w http.ResponseWriter) {
 	}})
 }
 
-// apply takes metadata or status from the request. Of the fields of other managers, it keeps conditions of type "Foreign".
+// apply replaces the metadata or the status by those in the request. It keeps conditions of type "Foreign", which
+// simulate fields of other field managers.
 func (a *api) apply(w http.ResponseWriter, r *http.Request, subresource string) {
 	var body object
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -359,7 +362,7 @@ func reply(w io.Writer, o object) { _, _ = w.Write(encode(o)) }
 func encode(o object) []byte {
 	data, err := json.Marshal(o)
 	if err != nil {
-		panic(err) // it is of JSON
+		panic(err) // the value was decoded from JSON
 	}
 	return data
 }

@@ -83,8 +83,8 @@ func request(t *testing.T, n *node.Node) *qosv1alpha1.StatusResponse {
 	return response
 }
 
-// summary returns for each resource of an object "type=status/reason" of its conditions, degraded classes, and why it is
-// unavailable.
+// summary returns texts for each resource of an object: "type=status/reason" for each condition, one text for each
+// degraded class, and the reason why the resource is unavailable.
 func summary(t *testing.T, written object) map[string][]string {
 	t.Helper()
 	var typed nodeqosv1alpha1.NodeQOSResources

@@ -23,8 +23,8 @@ const claimsTimeout = 20 * time.Second
 
 // followed is the spec that the plugin follows.
 type followed struct {
-	// The fields uid and generation identify the spec of an object. The field started is the start time of the plugin,
-	// which may have former claims after a restart.
+	// The fields uid and generation identify the spec of an object. The field started is the start time of the plugin.
+	// A restarted plugin may have older claims, so the spec is sent again after a restart.
 	uid        string
 	generation int64
 	started    time.Time
@@ -107,7 +107,7 @@ func withoutSince(v nodeqosv1alpha1.VolumeStatus) nodeqosv1alpha1.VolumeStatus {
 // volume returns the state of a volume of the spec.
 func (p *Publisher) volume(claimed nodeqosv1alpha1.ClaimedVolume, state nodecache.State) nodeqosv1alpha1.VolumeStatus {
 	s := nodeqosv1alpha1.VolumeStatus{ClaimedVolume: claimed, State: nodeqosv1alpha1.VolumeNotEnforced}
-	s.Problem = "" // the message has it
+	s.Problem = "" // the field Message has the problem
 	if v := volumeInForce(claimed, state.Assignments); v != nil && p.claims.invalid == "" {
 		s.State, s.Device = nodeqosv1alpha1.VolumeInForce, v.GetDevice()
 		if v.GetInForceSince() != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
 )
 
-// plugin stands in for the plugin that gets claims.
+// plugin simulates the plugin, and records the claims that it gets.
 type plugin struct {
 	mu  sync.Mutex // guards all below
 	got []*qosv1alpha1.SetVolumeClaimsRequest
@@ -38,7 +38,7 @@ func (p *plugin) set(_ context.Context, claims *qosv1alpha1.SetVolumeClaimsReque
 
 func (p *plugin) follow(o *nodeobject.Options) { o.SetClaims = p.set }
 
-// withGold starts a publisher for the plugin in a state, and then writes a spec whose volume has the class gold.
+// withGold starts a publisher for a plugin in the given state, and then writes a spec with a volume of class gold.
 func (p *plugin) withGold(t *testing.T, state nodecache.State) *rig {
 	t.Helper()
 	r := start(t, serve(t, "uid-1"), state, p.follow)
@@ -69,7 +69,8 @@ func (a *api) setSpec(class string, generation int) {
 	})
 }
 
-// withClaim is a ready plugin whose only volume has a class by its claim, if device is not empty.
+// withClaim returns the state of a ready plugin. The claim of its only volume gives the volume a class. The limits are
+// in force if device is not empty.
 func withClaim(class, device string) nodecache.State {
 	state := ready(0)
 	volume := &qosv1alpha1.VolumeAssignments{Path: "/data", Device: device, QosResources: []*qosv1alpha1.Assignment{
@@ -124,7 +125,7 @@ func TestThePluginFollowsTheSpec(t *testing.T) {
 		r.plugin.Set(withClaim("gold", "253:3"))
 		pass(time.Minute)
 		r.expectVolume(t, inForce("gold"), 2)
-		if got := p.take(); len(got) != 1 { // the plugin of this state is another process
+		if got := p.take(); len(got) != 1 { // this state has another start time, as after a restart of the plugin
 			t.Errorf("after a restart the plugin got %v", got)
 		}
 		pass(time.Hour)

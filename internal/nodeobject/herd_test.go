@@ -29,10 +29,11 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
-// many is the number of nodes. They are independent of each other, so requests grow with it.
+// many is the number of nodes. The nodes do not share requests, so the number of requests grows with the number of
+// nodes.
 const many = 1000
 
-// share is the view of one node on the server: its dynamic client, with one object, and its client for Nodes.
+// share is the part of the server that one node uses: a dynamic client with one object, and a client for Nodes.
 type share struct {
 	*apiserver.Server
 	object *unstructured.Unstructured // used by the node's publisher only, one request at a time
@@ -45,7 +46,7 @@ func (s *share) Resource(schema.GroupVersionResource) dynamic.NamespaceableResou
 func (s *share) Nodes() corev1client.NodeInterface { return shareOfNodes{share: s} }
 
 type shareOfNodes struct {
-	corev1client.NodeInterface // the rest of it is not used
+	corev1client.NodeInterface // the other methods are not used
 	share                      *share
 }
 
@@ -54,7 +55,7 @@ func (s shareOfNodes) Get(context.Context, string, metav1.GetOptions) (*corev1.N
 }
 
 type shareOfObjects struct {
-	dynamic.NamespaceableResourceInterface // the rest of it is not used
+	dynamic.NamespaceableResourceInterface // the other methods are not used
 	share                                  *share
 }
 
@@ -62,7 +63,7 @@ func (s shareOfObjects) List(context.Context, metav1.ListOptions) (*unstructured
 	return &unstructured.UnstructuredList{}, s.share.Ask("list")
 }
 
-// Watch streams the object first, as a server that has WatchList.
+// Watch streams the object first, as a server with the feature WatchList does.
 func (s shareOfObjects) Watch(_ context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 	w, err := s.share.Watch()
 	if err != nil || o.SendInitialEvents == nil {
@@ -102,7 +103,8 @@ func (s shareOfObjects) Patch(
 	return next.DeepCopy(), nil
 }
 
-// TestManyNodesReconnectSpreadOut has all nodes of a large cluster with a change to write when the server is back.
+// TestManyNodesReconnectSpreadOut simulates an outage of the API server in a large cluster. When the server is back,
+// all nodes have a change to write.
 func TestManyNodesReconnectSpreadOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiserver.New()
@@ -132,11 +134,11 @@ func TestManyNodesReconnectSpreadOut(t *testing.T) {
 		pass(3 * time.Minute)
 		peak, asked := server.Counted()
 		t.Logf("%d nodes: at most %d requests within a second, %v", many, peak, asked)
-		// Each of them watches, reads its Node and applies its status, some time within the longest backoff.
+		// Each node watches, reads its Node and applies its status. These requests are spread over the longest backoff.
 		if want := many / 5; peak > want {
 			t.Errorf("%d requests within a second, want %d at most", peak, want)
 		}
-		if asked["list"] > many { // without a list, the watch begins with the object
+		if asked["list"] > many { // if the watch begins with the object, no list is needed
 			t.Errorf("%d lists, want %d at most", asked["list"], many)
 		}
 		delete(asked, "list")

@@ -144,7 +144,7 @@ func TestPublisherOverRestarts(t *testing.T) {
 			if got := r.ready(t); got.Status != metav1.ConditionFalse || got.Message != "does not answer" || got.LastTransitionTime.Unix() != began.Unix() {
 				t.Errorf("got %+v", got)
 			}
-			// What was in use changed within the grace, so that is a write of its own.
+			// The usage changed during the grace period, so it is published by a write of its own.
 			if got := r.writes(); got != 2 {
 				t.Errorf("%d writes", got)
 			}
@@ -225,7 +225,7 @@ func TestPublisherBesideOtherClients(t *testing.T) {
 		"a recreated node owns the object": func(t *testing.T) {
 			r := settled(t)
 			r.setNode("uid-2")
-			r.put(func(object) object { return nil }) // the garbage collector
+			r.put(func(object) object { return nil }) // the garbage collector deletes the object of the old Node
 			pass(time.Minute)
 			r.expectRequests(t, getNode, applyObject, applyStatus)
 			r.expectOwner(t, "uid-2")

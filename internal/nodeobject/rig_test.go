@@ -37,7 +37,7 @@ const (
 	applyStatus = "PATCH /apis/qos.noderesource.dev/v1alpha1/nodeqosresources/n1/status"
 )
 
-// ready returns the state of a plugin that started now and has inUse assignments of gold.
+// ready returns the state of a plugin that was started now. Class gold has inUse assignments.
 func ready(inUse uint64) nodecache.State {
 	now := timestamppb.Now()
 	status := &qosv1alpha1.StatusResponse{
@@ -51,7 +51,7 @@ func ready(inUse uint64) nodecache.State {
 	return nodecache.State{Status: status, Assignments: &qosv1alpha1.ListAssignmentsResponse{}, Latest: status}
 }
 
-// held is ready with one holder of the class, whose class has a source.
+// held returns the state of a ready plugin with one holder of class gold. The source is the origin of the assignment.
 func held(source qosv1alpha1.Source) nodecache.State {
 	state := ready(1)
 	state.Assignments = &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{{
@@ -62,14 +62,14 @@ func held(source qosv1alpha1.Source) nodecache.State {
 	return state
 }
 
-// described is ready with a description of the class that differs for every number, too.
+// described works like ready, and also changes the description of the class, so that not only the holders differ.
 func described(inUse uint64) nodecache.State {
 	state := ready(inUse)
 	state.Status.Resources.ContainerQosResources[0].Classes[0].Description = strings.Repeat("x", int(inUse)) //nolint:gosec // it is small
 	return state
 }
 
-// rig is a publisher with its plugin and API server, in a bubble.
+// rig is a publisher with a simulated plugin and a simulated API server, in a synctest bubble.
 type rig struct {
 	*api
 	plugin *cachetest.Cache // the state of the plugin
@@ -150,7 +150,8 @@ func (r *rig) writes() int {
 	return n
 }
 
-// expectLog checks that exactly one line for each of want, with its text, was logged since the last call.
+// expectLog checks that, since the last call, one line was logged for each text in want, and that this line contains
+// the text.
 func (r *rig) expectLog(t *testing.T, want ...string) {
 	t.Helper()
 	lines := strings.FieldsFunc(r.log.take(), func(c rune) bool { return c == '\n' })
@@ -164,7 +165,7 @@ func (r *rig) expectLog(t *testing.T, want ...string) {
 	}
 }
 
-// published returns the object in the API, typed.
+// published returns the object in the API server, converted to its Go type.
 func (r *rig) published(t *testing.T) *nodeqosv1alpha1.NodeQOSResources {
 	t.Helper()
 	content := r.get()
@@ -197,7 +198,7 @@ func (r *rig) expectOwner(t *testing.T, uid string) {
 	}
 }
 
-// settled returns a rig that has published, and been idle since.
+// settled returns a rig whose publisher has published the state and has nothing more to write.
 func settled(t *testing.T) *rig {
 	t.Helper()
 	r := start(t, serve(t, "uid-1"), ready(0))
@@ -216,7 +217,7 @@ func (r *rig) ready(t *testing.T) metav1.Condition {
 	return conditions[i]
 }
 
-// on returns a function for refuse that fails requests of one kind.
+// on returns a function for the method refuse. The function fails the given kind of request.
 func on(request string, code int, body, retryAfter string) func(*http.Request) (int, string, string) {
 	return func(r *http.Request) (int, string, string) {
 		method, path, _ := strings.Cut(request, " ")
@@ -227,7 +228,8 @@ func on(request string, code int, body, retryAfter string) func(*http.Request) (
 	}
 }
 
-// expectSlowRetries checks the number of requests in an hour of failures that a person has to repair.
+// expectSlowRetries checks that the publisher retries at a low rate, for an hour, while an error persists that a person
+// has to correct.
 func (r *rig) expectSlowRetries(t *testing.T) {
 	t.Helper()
 	pass(time.Hour)

@@ -72,7 +72,7 @@ func state(s *qosv1alpha1.StatusResponse) nodecache.State {
 		}}}
 }
 
-// published returns what was published at nine for status(at(8, 0, 0)).
+// published returns the status that is published at 9:00 for status(at(8, 0, 0)).
 func published() nodeqosv1alpha1.NodeQOSResourcesStatus {
 	eight, nine := metav1.NewTime(at(8, 0, 0)), metav1.NewTime(at(9, 0, 0))
 	return nodeqosv1alpha1.NodeQOSResourcesStatus{
@@ -108,14 +108,14 @@ func published() nodeqosv1alpha1.NodeQOSResourcesStatus {
 	}
 }
 
-// with changes what published gives.
+// with returns a changed copy of what the function published returns.
 func with(change func(*nodeqosv1alpha1.NodeQOSResourcesStatus)) nodeqosv1alpha1.NodeQOSResourcesStatus {
 	changed := published()
 	change(&changed)
 	return changed
 }
 
-// notReady returns the condition of a plugin that is not ready since half past nine.
+// notReady returns the condition of a plugin that has not been ready since 9:30.
 func notReady(reason, message string) metav1.Condition {
 	return metav1.Condition{Type: "PluginReady", Status: "False", Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(at(9, 30, 0))}
 }
@@ -138,7 +138,7 @@ func TestDesiredStatus(t *testing.T) {
 		before nodeqosv1alpha1.NodeQOSResourcesStatus
 		now    time.Time
 		want   nodeqosv1alpha1.NodeQOSResourcesStatus
-		none   bool // there is nothing to publish
+		none   bool // if true, there is nothing to publish
 	}{
 		"all that the plugin reports is published, times in seconds":    {state: eight, now: at(9, 0, 0), want: published()},
 		"a plugin that was started again changes nothing":               {state: state(status(at(10, 0, 0))), before: published(), now: at(10, 0, 1), want: published()},
@@ -179,7 +179,7 @@ func TestDesiredStatus(t *testing.T) {
 			if test.none {
 				return
 			}
-			// What is compared is what the API server gets.
+			// The comparison is of the JSON that the API server gets.
 			if diff := cmp.Diff(text(t, test.want), text(t, got)); diff != "" {
 				t.Error(diff)
 			}
@@ -226,7 +226,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// crowd returns a node with so many pods of so many containers, each in a class of so many resources, with names of so many characters.
+// crowd returns the state of a node with the given number of pods, and of containers in each pod. Each container has a
+// class of each resource. The names have the given length.
 func crowd(pods, containers, resources, name int) nodecache.State {
 	long := func(i int) string { return fmt.Sprintf("%0*d", name, i) }
 	s := &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{}}
@@ -250,7 +251,7 @@ func crowd(pods, containers, resources, name int) nodecache.State {
 func TestSize(t *testing.T) {
 	for name, test := range map[string]struct {
 		state nodecache.State
-		bytes int // at most
+		bytes int // the maximum size
 		all   bool
 	}{
 		"250 pods of 4 containers with usual names are all there": {crowd(250, 4, 2, 30), 400_000, true},

@@ -15,7 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
-// withVolume is a node with a volume on a device; since is when its limits were put in force, or nil.
+// withVolume returns the state of a node with a volume on a device. The argument since is the time when the volume's
+// limits were put in force, or nil.
 func withVolume(device string, since *timestamppb.Timestamp) nodecache.State {
 	s := &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{VolumeQosResources: []*qosv1alpha1.QOSResourceInfo{
 		{Name: "volume-io", Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "silver", InUse: 1}}},
