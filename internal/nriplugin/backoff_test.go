@@ -60,8 +60,8 @@ func TestAttemptsToRegisterBackOffUntilASuccess(t *testing.T) {
 	})
 }
 
-// TestARuntimeThatDropsThePluginIsRetriedWithBackoff has a runtime that does not wait for the end of a synchronization, or does not begin
-// one.
+// TestARuntimeThatDropsThePluginIsRetriedWithBackoff simulates a runtime that does not wait for the end of a
+// synchronization, or does not begin one.
 func TestARuntimeThatDropsThePluginIsRetriedWithBackoff(t *testing.T) {
 	for name, synchronize := range map[string]time.Duration{"before it synchronizes": 0, "in a synchronization": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestARuntimeThatDropsThePluginIsRetriedWithBackoff(t *testing.T) {
 				if err := nriplugin.New(n, options).Run(ctx); err != nil {
 					t.Fatal(err)
 				}
-				<-time.After(time.Minute) // the last hook has ended
+				<-time.After(time.Minute) // the last hook ends within this time
 				synctest.Wait()
 				if attempts > 20 {
 					t.Errorf("the plugin registered %d times in a minute", attempts)
@@ -93,7 +93,7 @@ func TestARuntimeThatDropsThePluginIsRetriedWithBackoff(t *testing.T) {
 	}
 }
 
-// slowLog takes longer for a line of a synchronization than the runtime waits.
+// slowLog delays one line that is logged during a synchronization. The delay is longer than the runtime's timeout.
 type slowLog struct{ slog.Handler }
 
 func (l slowLog) Handle(ctx context.Context, r slog.Record) error {
@@ -103,8 +103,9 @@ func (l slowLog) Handle(ctx context.Context, r slog.Record) error {
 	return l.Handler.Handle(ctx, r)
 }
 
-// briefRuntime returns the plugin's end of a connection to a runtime that registers and configures the plugin, and then disconnects. In
-// between it waits for a synchronization, if that is not 0.
+// briefRuntime returns the plugin's end of a connection to a runtime that registers and configures the plugin, and then
+// disconnects. If synchronization is not 0, the runtime also synchronizes the plugin, with this timeout, before it
+// disconnects.
 func briefRuntime(t *testing.T, synchronization time.Duration) net.Conn {
 	here, there := net.Pipe()
 	go func() {
@@ -141,13 +142,13 @@ func registerAndConfigure(conn net.Conn, synchronization time.Duration) error {
 	<-service.done
 	plugin := api.NewPluginClient(client)
 	_, err = plugin.Configure(context.Background(), &api.ConfigureRequest{RuntimeName: "brief", RuntimeVersion: "v1"})
-	synctest.Wait() // until the plugin serves
+	synctest.Wait() // the plugin now serves
 	if synchronization > 0 && err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), synchronization)
 		defer cancel()
 		_, err = plugin.Synchronize(ctx, &api.SynchronizeRequest{Containers: []*api.Container{{Id: "odd"}}})
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ttrpc.ErrClosed) {
-			err = nil // the plugin is late, or the test at its end
+			err = nil // the plugin was too slow, or the test has ended
 		}
 		synctest.Wait()
 	}

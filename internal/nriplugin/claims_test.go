@@ -25,7 +25,8 @@ func claim(class string) []classes.ClaimedVolume {
 	return []classes.ClaimedVolume{{Owner: owner, Claim: "db/data-0", Class: class}}
 }
 
-// claimClasses has class gold, which is also a class of the class file, with other limits.
+// claimClasses returns the classes of claims. One of them is gold. The class file has another class of this name, with
+// other limits.
 func claimClasses() map[string]map[string]uint64 {
 	return map[string]map[string]uint64{"gold": {"maxReadBps": 15_000_000, "maxWriteIops": 700}, "bronze": {"maxReadBps": 5_000_000}}
 }
@@ -37,7 +38,7 @@ func (r *volumeRig) setClaims(t *testing.T, claims classes.Claims) {
 	}
 }
 
-// wantClaimed checks the class that the claim of the only volume of a container gives, and the device.
+// wantClaimed checks the class that the only volume of a container gets from its claim, and the volume's device.
 func (r *volumeRig) wantClaimed(t *testing.T, id, class, device string) {
 	t.Helper()
 	for _, pod := range r.node.Assignments() {
@@ -198,7 +199,8 @@ func TestAChangeOfClaimsKeepsTheErrorOfTheClassFiles(t *testing.T) {
 	}
 }
 
-// TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid registers the plugin again, so that it adopts the container.
+// TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid registers the plugin again, so that the plugin adopts the
+// running container.
 func TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid(t *testing.T) {
 	for _, test := range []struct{ name, annotation, files string }{
 		{"a class that does not exist any more", "/data=silver", machineFiles},
@@ -224,7 +226,7 @@ func TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid(t *testing.T) {
 	}
 }
 
-// TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain has no class file with classes of pods or volumes.
+// TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain uses class files without classes of pods and volumes.
 func TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain(t *testing.T) {
 	r := newVolumeRig(t)
 	r.setClaims(t, classes.Claims{Limits: claimClasses(), Volumes: claim("gold")})
@@ -262,7 +264,7 @@ func TestClaimsSurviveARestartOfThePlugin(t *testing.T) {
 	r.wantPodLimits(t, started, fromClaim)
 }
 
-// TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim has a container whose image has a symbolic link at the mount path.
+// TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim runs a container whose image has a symbolic link at the mount path.
 func TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim(t *testing.T) {
 	const dir = "/var/lib/kubelet/pods/uid-a/volumes/kubernetes.io~csi/pv/mount"
 	r := newVolumeRig(t)

@@ -14,7 +14,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// TestManyContainersWithLargeSpecsAreAllSynchronized has more containers than fit into one message.
+// TestManyContainersWithLargeSpecsAreAllSynchronized creates more containers than the runtime can list in one message.
 func TestManyContainersWithLargeSpecsAreAllSynchronized(t *testing.T) {
 	const containers, size = 500, 20 << 10
 	r := newRig(t)
@@ -29,7 +29,7 @@ func TestManyContainersWithLargeSpecsAreAllSynchronized(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%10 == 0 {
-			continue // is not started yet
+			continue // the container is created, but not started
 		}
 		if err := r.StartContainer(t.Context(), id); err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func TestManyContainersWithLargeSpecsAreAllSynchronized(t *testing.T) {
 		r.wantReconnects(t)
 	}
 	world.Hold(t)
-	// What is kept of a container is far less than its spec.
+	// The plugin stores far less of a container than its whole spec.
 	if grown := usage(t).heap - before.heap; grown > containers<<10 {
 		t.Errorf("%d KiB more are in use than before", grown>>10)
 	}
@@ -80,8 +80,9 @@ func TestCreationsDuringSynchronizationsKeepTheirClasses(t *testing.T) {
 	r.world.Hold(t)
 }
 
-// work creates a container, and may end it. The plugin refuses containers while it leaves, and the start of a container that was created
-// without it. Requests fail when the plugin disconnects.
+// work creates a container, and may end it. Some errors are expected: the plugin refuses containers while it
+// disconnects, and refuses to start a container that was created while the plugin was away. Requests also fail when the
+// plugin disconnects.
 func (r *machineRig) work(t *testing.T, worker, i int) error {
 	t.Helper()
 	requests := []string{"rdt=silver", "", "blockio=slow", "rdt=,blockio=slow"}
@@ -96,7 +97,7 @@ func (r *machineRig) work(t *testing.T, worker, i int) error {
 	_, err = r.run(t, pod)
 	switch {
 	case err == nil && i%3 == 0:
-		return nil // runs on
+		return nil // the container keeps running
 	case err == nil,
 		strings.Contains(err.Error(), "qos-nri-plugin is being stopped"), strings.Contains(err.Error(), "ttrpc: closed"):
 		return r.RemovePod(t.Context(), pod)

@@ -21,7 +21,7 @@ func (r *rig) stick(t *testing.T, operation string) (reached <-chan struct{}, re
 	t.Helper()
 	released := make(chan struct{})
 	release = sync.OnceFunc(func() { close(released) })
-	t.Cleanup(release) // before the plugin ends
+	t.Cleanup(release) // this cleanup runs before the one that stops the plugin
 	return r.backend.Stick(operation, released), release
 }
 
@@ -81,7 +81,7 @@ func TestHooksDoNotWaitForCallsThatHangInTheKernel(t *testing.T) {
 		r.wantHooksAnswered(t, "a")
 		r.wantReconnects(t)
 		r.wantHooksAnswered(t, "b")
-		// Moves after the synchronization wait for the reload; the plugin does not.
+		// The moves after the synchronization wait for the reload. The plugin does not wait for it.
 		r.wantReconnects(t)
 		r.wantHooksAnswered(t, "c")
 		release()
@@ -144,7 +144,7 @@ func (r *rig) update(pod, class string) error {
 func TestAHookThatHangsInTheKernelFailsAndDelaysNoOther(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		timeout time.Duration // the runtime's
+		timeout time.Duration // the request timeout of the runtime
 		want    string
 	}{
 		{"within 60% of the default timeout", adaptation.DefaultPluginRequestTimeout, "the kernel did not answer within 1.2s"},

@@ -44,7 +44,7 @@ func TestADiskThatIsAddedAgainIsLimitedAgain(t *testing.T) {
 	p.world.Hold(t)
 }
 
-// TestPatternsMatchAllKindsOfDevices has a partition, a logical volume, and a pattern that matches nothing.
+// TestPatternsMatchAllKindsOfDevices uses classes with a partition, a logical volume, and patterns that match no disk.
 func TestPatternsMatchAllKindsOfDevices(t *testing.T) {
 	cgroups := simcgroup.New()
 	cgroups.AddDisk("dm-0", 253, 0)

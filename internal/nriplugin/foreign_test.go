@@ -21,10 +21,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// theirs is a container ID: runc names a group after the container where the spec has schemata but no group.
+// theirs is a container ID, and the name of a group that runc creates. runc names a group after the container if the
+// container's spec has schemata but no group.
 const theirs = "4f1d6a0c2b9e8d7f6a5b4c3d2e1f00112233445566778899aabbccddeeff0011"
 
-// populate makes foreign groups: an exclusive one, one without threads, runc's for a container, and runc's for monitoring one.
+// populate creates groups of other programs: an exclusive group, a group without threads, a group that runc made for a
+// container, and a group in which runc monitors a container.
 func populate(t *testing.T, m *sim.Machine) {
 	t.Helper()
 	write := func(file, text string) {
@@ -55,7 +57,7 @@ func populate(t *testing.T, m *sim.Machine) {
 	}
 }
 
-// notExclusive returns classes without the bits of the exclusive group.
+// notExclusive returns class files whose classes do not use the cache portions of the exclusive group.
 func notExclusive(rest string) string {
 	return strings.NewReplacer(`exclusive: {l3Allocation: "50%"`, `exclusive: {l2Allocation: "0x3ff", l3Allocation: "0x3f"`,
 		`shared: {l3Allocation: "50%"`, `shared: {l2Allocation: "0x7fc00", l3Allocation: "`+rest+`"`).Replace(machineFiles)
@@ -109,8 +111,8 @@ func TestForeignGroupsAreNeverChanged(t *testing.T) {
 	})
 }
 
-// TestClassesOfTheRuntimeAreReported has a runtime with its own RDT and block I/O configurations: its groups and limits are in
-// the spec before the plugins are called.
+// TestClassesOfTheRuntimeAreReported uses a runtime that has its own configurations of RDT and block I/O. The runtime
+// writes its groups and limits into the spec before it calls the plugins.
 func TestClassesOfTheRuntimeAreReported(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	if err := r.host.Machine.Mkdir(resctrl.MountPoint + "/batch"); err != nil {
@@ -146,7 +148,7 @@ default    classless  main       k8s.io/blockio  <limits of 254:16 (vdb)>  -
 	r.wantAssignments(t, strings.Replace(want, "k8s.io/rdt      <resctrl group batch>     pod     qos.noderesource.dev/pod\n", inClass, 1))
 }
 
-// wantAssignments compares the table of the command "assignments".
+// wantAssignments compares the assignments with the table that the command "assignments" prints.
 func (r *machineRig) wantAssignments(t *testing.T, want string) {
 	t.Helper()
 	list, err := r.world.API.ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})

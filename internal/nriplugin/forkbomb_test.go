@@ -14,13 +14,13 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// bomb is a container that forks a number of times, each time from any of its processes.
+// bomb is a container that forks a given number of times. Each fork is made by a random process of the container.
 type bomb struct {
 	*machineRig
 	id     string
 	random *rand.Rand
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	pids []int
 	left int
 }
@@ -36,7 +36,7 @@ func (b *bomb) fork() error {
 	return err
 }
 
-// forkAll forks until the limit.
+// forkAll forks until no forks are left.
 func (b *bomb) forkAll() error {
 	for {
 		b.mu.Lock()
@@ -51,8 +51,8 @@ func (b *bomb) forkAll() error {
 	}
 }
 
-// TestAMoveLeavesAllProcessesOfAForkBombInOneClass moves a container while it forks: before each of its processes is moved, or
-// as fast as it can.
+// TestAMoveLeavesAllProcessesOfAForkBombInOneClass moves a container while it forks. The container forks before each
+// write of the plugin, or as fast as it can.
 func TestAMoveLeavesAllProcessesOfAForkBombInOneClass(t *testing.T) {
 	const most = 250
 	for name, fast := range map[string]bool{"at each step of the plugin": false, "as fast as it can": true} {

@@ -14,7 +14,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// ioMax returns io.max of a container in the kernel, and as the runtime has stored it.
+// ioMax returns the content of io.max of a container in the kernel, and the content that the runtime has stored.
 func (r *machineRig) ioMax(t *testing.T, id string) (kernel, stored string) {
 	t.Helper()
 	c, err := r.Container(id)
@@ -28,7 +28,7 @@ func (r *machineRig) ioMax(t *testing.T, id string) (kernel, stored string) {
 	return strings.TrimSpace(string(data)), c.Spec.Unified["io.max"]
 }
 
-// resize is a resize by the kubelet: the runtime sets all stored values again.
+// resize simulates a resize by the kubelet. The runtime then sets all stored values again.
 func (r *machineRig) resize(t *testing.T, id string) {
 	t.Helper()
 	if err := r.UpdateContainer(t.Context(), id, &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(512))}}); err != nil {
@@ -36,8 +36,8 @@ func (r *machineRig) resize(t *testing.T, id string) {
 	}
 }
 
-// TestLimitsOfFormerClassFilesAreCleared changes class files while the plugin is away, as a DaemonSet that is rolled out together with
-// its ConfigMap.
+// TestLimitsOfFormerClassFilesAreCleared changes class files while the plugin is away, as in a rollout of the DaemonSet
+// together with its ConfigMap.
 func TestLimitsOfFormerClassFilesAreCleared(t *testing.T) {
 	const ofDefault = "- name: k8s.io/blockio\n  defaultClass: slow\n"
 	for name, test := range map[string]struct{ before, request, after, kernel, reported string }{
@@ -80,7 +80,8 @@ func TestLimitsOfFormerClassFilesAreCleared(t *testing.T) {
 	}
 }
 
-// TestForeignLimitsOnDisksOfNoClassAreNotChanged limits a container of a class on a disk that no class names.
+// TestForeignLimitsOnDisksOfNoClassAreNotChanged sets limits for a disk that is in no class. One of the limited
+// containers has a class.
 func TestForeignLimitsOnDisksOfNoClassAreNotChanged(t *testing.T) {
 	cgroups := simcgroup.New()
 	cgroups.AddDisk("vdc", 254, 32)
@@ -93,7 +94,7 @@ func TestForeignLimitsOnDisksOfNoClassAreNotChanged(t *testing.T) {
 	if err := r.host.Machine.WriteFile("/sys/fs/cgroup"+c.Spec.CgroupsPath+"/io.max", []byte("254:32 wbps=5000000")); err != nil {
 		t.Fatal(err)
 	}
-	// Another program sets a limit for a container of no class through the runtime.
+	// Another program uses the runtime to set a limit for a container without a class.
 	pod := r.pod(t, "b", "")
 	other, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{
 		Name: "main", Resources: &api.LinuxResources{Unified: map[string]string{"io.max": "254:32 rbps=6000000 wbps=max riops=max wiops=max"}},

@@ -19,7 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// runtimeSide is the stub of a runtime that supports everything.
+// runtimeSide is a stub whose runtime supports all features that the plugin uses.
 type runtimeSide struct{ stub.Stub }
 
 func (runtimeSide) RequestTimeout() time.Duration { return time.Minute }
@@ -95,7 +95,8 @@ func containerMessage(random *rand.Rand) *api.Container {
 	}
 }
 
-// TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent has a runtime that calls hooks at random, with few IDs and with fields missing.
+// TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent calls hooks at random. The IDs are often equal, and fields may
+// be missing.
 func TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -122,7 +123,7 @@ func TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent(t *testing.T) {
 	}
 }
 
-// callAtRandom calls one hook. Errors are refusals.
+// callAtRandom calls one hook. It ignores errors, because they are refusals.
 func (s *session) callAtRandom(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	ctx, p, c := t.Context(), podSandbox(random), containerMessage(random)
@@ -150,7 +151,8 @@ func (s *session) callAtRandom(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// TestNoContainerIsEndedOnceTheRuntimeWaitsNoLonger has a refused start. When its context has ended, the container may run already.
+// TestNoContainerIsEndedOnceTheRuntimeWaitsNoLonger refuses to start a container. If the context has ended, the
+// container may already be running.
 func TestNoContainerIsEndedOnceTheRuntimeWaitsNoLonger(t *testing.T) {
 	for name, waits := range map[string]bool{"the runtime waits": true, "the runtime waits no longer": false} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// TestALeavingSessionRefusesContainersWhoseVolumesHaveClasses creates containers for which the runtime has nothing to set.
+// TestALeavingSessionRefusesContainersWhoseVolumesHaveClasses creates containers for which the runtime does not have to
+// set anything.
 func TestALeavingSessionRefusesContainersWhoseVolumesHaveClasses(t *testing.T) {
 	const resource = "test.example/volume"
 	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.VolumeScope}, map[string]*nodetest.Backend{resource: nodetest.NewBackend()})}

@@ -11,7 +11,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-// listing is how much of the runtime's list of pods and containers the plugin has received. It is safe for concurrent use.
+// listing records how much of the runtime's list of pods and containers the plugin has received. It is safe for
+// concurrent use.
 type listing struct {
 	mu sync.Mutex
 	// The list's first message arrived at the time began. After the list's last message, complete is true.

@@ -19,7 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// environment returns an environment of a size in KiB.
+// environment returns environment variables with the given total size in KiB.
 func environment(kib int) (env []string) {
 	for i := range (kib + 63) / 64 {
 		env = append(env, fmt.Sprintf("E%d=%s", i, strings.Repeat("x", 64<<10)))
@@ -61,7 +61,8 @@ func (r *rig) registered(t *testing.T) *qosv1alpha1.Condition {
 	return nil
 }
 
-// TestEnvironmentsThatNRICannotTransferAreNamed has four containers that the runtime cannot list in messages of 4 MiB.
+// TestEnvironmentsThatNRICannotTransferAreNamed creates four containers that the runtime cannot list in messages of 4
+// MiB.
 func TestEnvironmentsThatNRICannotTransferAreNamed(t *testing.T) {
 	const reason = "the environment variables of a container are most likely too large; keep each below 700 KiB"
 	r := &rig{Runtime: newRuntime(t, nriruntime.Options{}), backend: nodetest.NewBackend()}

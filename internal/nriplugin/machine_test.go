@@ -51,25 +51,27 @@ resources:
       slow: [{Devices: ["/dev/vd[ab]"], ThrottleReadBps: 1M}]
 `
 
-// limits returns the files of the classes of machineFiles in cgroup v2.
+// limits returns the content of the cgroup v2 files for each class of machineFiles.
 func limits() map[string]map[string]string {
 	return map[string]map[string]string{
 		"fast": {"io.max": "254:0 rbps=50000000"}, "slow": {"io.max": "254:0 rbps=1000000\n254:16 rbps=1000000"},
 	}
 }
 
-// host is a simulated machine on which a test intercepts the changes of the plugin, but not those of the runtime.
+// host is a simulated machine. A test can intercept the changes that the plugin makes, but not those that the runtime
+// makes.
 type host struct {
 	*sim.Machine
 	before *atomic.Pointer[func(op, path string) error]
-	// readOnly is whether resctrl is mounted read-only.
+	// If readOnly is true, resctrl is mounted read-only.
 	readOnly *atomic.Bool
 }
 
-// intercept sets a function to be called before each change. An error replaces the change.
+// intercept sets a function that is called before each change. If the function returns an error, the change fails with
+// this error.
 func (h host) intercept(before func(op, path string) error) { h.before.Store(&before) }
 
-// ReadFile is part of rdt.FS and blockio.FS.
+// ReadFile implements rdt.FS and blockio.FS.
 func (h host) ReadFile(path string) ([]byte, error) {
 	data, err := h.Machine.ReadFile(path)
 	if h.readOnly.Load() && strings.HasSuffix(path, "/mountinfo") {
@@ -92,7 +94,7 @@ func (h host) begin(op, path string) error {
 	return nil
 }
 
-// WriteFile is part of rdt.FS and blockio.FS.
+// WriteFile implements rdt.FS and blockio.FS.
 func (h host) WriteFile(path string, data []byte) error {
 	if err := h.begin("write", path); err != nil {
 		return err
@@ -115,11 +117,11 @@ type machineRig struct {
 	world invariant.Machine
 	// checkpoint is the path of the checkpoint, which all processes of the plugin share.
 	checkpoint string
-	// passed is how far the node's clock is ahead, in nanoseconds.
+	// passed is the difference between the node's clock and the real time, in nanoseconds.
 	passed atomic.Int64
 }
 
-// newMachineRig makes a rig on cgroups, with the classes of machineFiles.
+// newMachineRig returns a rig on a machine with these cgroups, with the classes of machineFiles.
 func newMachineRig(t *testing.T, cgroups *simcgroup.Machine) *machineRig {
 	t.Helper()
 	return newMachineRigOn(t, newMachine(cgroups), machineFiles, nriruntime.Options{})
@@ -133,8 +135,8 @@ func newMachine(cgroups *simcgroup.Machine) *sim.Machine {
 	return sim.New(sim.Options{RDT: &spec, Cgroups: cgroups})
 }
 
-// newMachineRigOn makes a rig on a machine, with the classes of a text. Existing groups of resctrl must not be changed. If the
-// options of the runtime have no OCI runtime, it is the machine's.
+// newMachineRigOn returns a rig on a machine, with the class files in text. The tests fail if an existing group of
+// resctrl is changed. If the options have no OCI runtime, the machine is the OCI runtime.
 func newMachineRigOn(t *testing.T, m *sim.Machine, text string, options nriruntime.Options) *machineRig {
 	t.Helper()
 	r := &machineRig{host: host{m, &atomic.Pointer[func(op, path string) error]{}, &atomic.Bool{}}}
@@ -206,7 +208,7 @@ func serveAPI(t *testing.T, n *node.Node) qosv1alpha1.NodeQOSClient {
 	return qosv1alpha1.NewNodeQOSClient(conn)
 }
 
-// configure applies changed class files like the agent.
+// configure applies changed class files in the way that the agent does.
 func (r *machineRig) configure(t *testing.T, text string) error {
 	t.Helper()
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, r.kinds, nil)

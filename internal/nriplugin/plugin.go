@@ -42,7 +42,8 @@ type Plugin struct {
 	node    *node.Node
 	options Options
 	refresh chan struct{}
-	// This wait group has the running calls of Reconcile. Each synchronization starts one. Run waits for all before it returns.
+	// The wait group reconciles counts the running calls of Reconcile. Each synchronization starts one. Run waits for
+	// all of them before it returns.
 	reconciles sync.WaitGroup
 }
 
