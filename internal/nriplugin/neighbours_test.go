@@ -28,7 +28,7 @@ func (n *neighbour) CreateContainer(
 	return a, nil, n.adjust(a)
 }
 
-// startNeighbour starts plugin "balloons" with an index. The plugin of the tests has index 10.
+// startNeighbour starts another plugin, "balloons", with the given NRI index. The plugin under test has index 10.
 func startNeighbour(t *testing.T, r *machineRig, index string, adjust func(*api.ContainerAdjustment) error) {
 	t.Helper()
 	s, err := stub.New(&neighbour{adjust}, stub.WithPluginName("balloons"), stub.WithPluginIdx(index),
@@ -113,8 +113,8 @@ func TestThePluginsOfTheRuntimeAreReported(t *testing.T) {
 	}
 }
 
-// TestDirectBlockIONeedsNoFieldOfTheRuntime has another plugin set io.max of every container, for a disk that the class
-// names and for another one.
+// TestDirectBlockIONeedsNoFieldOfTheRuntime runs another plugin that sets io.max of every container, for a disk that
+// the class names and for another disk.
 func TestDirectBlockIONeedsNoFieldOfTheRuntime(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	startNeighbour(t, r, "90", func(a *api.ContainerAdjustment) error {

@@ -41,7 +41,7 @@ func newCRIORig(t *testing.T) crioRig {
 	return crioRig{newMachineRigOn(t, m, machineFiles, nriruntime.Options{CRIO: true, OCI: oci}), oci}
 }
 
-// refused has the OCI runtime refuse the creation of a container, as for a command that does not exist.
+// refused simulates an OCI runtime that refuses to create a container, e.g. because the command does not exist.
 func (r crioRig) refused(t *testing.T, pod string) {
 	t.Helper()
 	r.oci.refuses.Store(true)
@@ -88,7 +88,8 @@ func TestARetryReplacesARefusedCreationOfCRIO(t *testing.T) {
 	r.wantInUse(t, 0)
 }
 
-// TestARefusedCreationOfCRIOFreesItsSlotLongBeforeItsPodStops also has a container that was created, and is not started yet.
+// TestARefusedCreationOfCRIOFreesItsSlotLongBeforeItsPodStops also creates a container that is started much later. This
+// container keeps its slot.
 func TestARefusedCreationOfCRIOFreesItsSlotLongBeforeItsPodStops(t *testing.T) {
 	r := newCRIORig(t)
 	r.refused(t, r.pod(t, "a", "rdt=gold"))
@@ -97,7 +98,7 @@ func TestARefusedCreationOfCRIOFreesItsSlotLongBeforeItsPodStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.node.Repair(t.Context())
-	r.wantInUse(t, 2) // both creations may be under way
+	r.wantInUse(t, 2) // the plugin does not yet know whether both containers will be created
 
 	r.passed.Add(int64(6 * time.Minute))
 	r.node.Repair(t.Context())
@@ -109,7 +110,8 @@ func TestARefusedCreationOfCRIOFreesItsSlotLongBeforeItsPodStops(t *testing.T) {
 	r.world.Hold(t)
 }
 
-// TestAContainerThatStartsLongAfterItsCreationHasItsClass has containerd, which makes the cgroup of a container when it starts it.
+// TestAContainerThatStartsLongAfterItsCreationHasItsClass simulates containerd, which makes the cgroup of a container
+// only when it starts the container.
 func TestAContainerThatStartsLongAfterItsCreationHasItsClass(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	id, err := r.CreateContainer(t.Context(), r.pod(t, "a", "rdt=gold"), nriruntime.ContainerConfig{Name: "main"})

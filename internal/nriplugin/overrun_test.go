@@ -19,11 +19,11 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// gate delays what the plugin sends, as for a process that gets no CPU. While the gate is closed the runtime has a short timeout. While it
-// is open the timeout is long, so that a slow machine does not fail requests.
+// gate delays what the plugin sends, as if the plugin got no CPU time. While the gate is closed, the runtime has a
+// short timeout. While it is open, the timeout is long, so that requests do not fail on a slow machine.
 type gate struct {
 	mu     sync.Mutex    // guards closed
-	closed chan struct{} // is closed when the gate opens again; nil while it is open
+	closed chan struct{} // closed when the gate is opened again; nil while the gate is open
 }
 
 func (g *gate) close() {
@@ -89,8 +89,8 @@ func (r *machineRig) startGated(t *testing.T) *gate {
 	return g
 }
 
-// TestALateResponseFailsItsRequestAndThePluginRecovers has a plugin that does not run for a while. The runtime fails the
-// request, which the plugin requires since NRI 0.12.5, and disconnects the plugin.
+// TestALateResponseFailsItsRequestAndThePluginRecovers delays the responses of the plugin. The runtime then disconnects
+// the plugin, and fails the request, because the plugin requires this since NRI 0.12.5.
 func TestALateResponseFailsItsRequestAndThePluginRecovers(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	g := r.startGated(t)
@@ -100,7 +100,7 @@ func TestALateResponseFailsItsRequestAndThePluginRecovers(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		do   func(t *testing.T) error
-		// fails is whether the request can fail.
+		// fails is true if a late response makes the request fail.
 		fails bool
 	}{
 		{"a stop", func(t *testing.T) error { return r.StopContainer(t.Context(), ends) }, false},
@@ -131,7 +131,7 @@ func TestALateResponseFailsItsRequestAndThePluginRecovers(t *testing.T) {
 	}
 }
 
-// created creates a container with the gate open.
+// created creates a container while the gate is open, and closes the gate again.
 func (r *machineRig) created(t *testing.T, g *gate, request string) string {
 	t.Helper()
 	g.open()
@@ -143,7 +143,7 @@ func (r *machineRig) created(t *testing.T, g *gate, request string) string {
 	return id
 }
 
-// wantOneMore checks that the second of two slots is free.
+// wantOneMore checks that one of the two slots is free, and no more.
 func (r *machineRig) wantOneMore(t *testing.T, request string) {
 	t.Helper()
 	pod := r.pod(t, "another", request)

@@ -35,7 +35,7 @@ resources:
   test: {names: [gold, solo, bronze]}
 `
 
-// rig is the plugin, registered with a runtime over a socket.
+// rig is the plugin, registered over a socket with a runtime.
 type rig struct {
 	*nriruntime.Runtime
 	node    *node.Node
@@ -45,13 +45,13 @@ type rig struct {
 	stop func()
 }
 
-// newRig makes a rig; options are of the runtime side of NRI.
+// newRig returns a rig. The options are those of the runtime's side of NRI.
 func newRig(t *testing.T, options ...adaptation.Option) *rig {
 	t.Helper()
 	return newRigOn(t, nriruntime.Options{NRI: options})
 }
 
-// newRigOn makes a rig on a runtime.
+// newRigOn returns a rig whose runtime has the given options.
 func newRigOn(t *testing.T, options nriruntime.Options) *rig {
 	t.Helper()
 	r := &rig{Runtime: newRuntime(t, options), backend: nodetest.NewBackend()}
@@ -65,8 +65,8 @@ func newRigOn(t *testing.T, options nriruntime.Options) *rig {
 	return r
 }
 
-// runtimeWaits is the request timeout of the runtime, except in tests of timeouts. With the race detector, 2 s may be too short for the
-// synchronization of many containers on a busy machine.
+// runtimeWaits is the request timeout of the runtime in all tests except those of timeouts. The default of 2 s may be
+// too short with the race detector, for the synchronization of many containers on a busy machine.
 const runtimeWaits = time.Minute
 
 func TestMain(m *testing.M) {
@@ -100,7 +100,7 @@ func newRuntime(t *testing.T, options nriruntime.Options) *nriruntime.Runtime {
 func newNode(t *testing.T, backend *nodetest.Backend) *node.Node {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	// Changes must outlive a restart of the runtime during a change.
+	// The checkpoint must survive a restart of the runtime that happens during a change.
 	changes := checkpoint.Open(filepath.Join(t.TempDir(), "changes.json"), "this boot", log)
 	n := node.New(node.Options{Kinds: kinds(backend), Changes: changes, Log: log})
 	configure(t, n, kinds(backend), files)
@@ -171,7 +171,7 @@ func (r *rig) run(t *testing.T, pod string) (string, error) {
 	return id, r.StartContainer(t.Context(), id)
 }
 
-// holds checks the invariants; see package invariant.
+// holds checks the invariants of package invariant.
 func (r *rig) holds(t *testing.T) {
 	t.Helper()
 	invariant.Machine{
@@ -267,7 +267,8 @@ func TestARestartedContainerDoesNotCompeteWithItsPredecessor(t *testing.T) {
 	pod := r.pod(t, "a", "test.example/cache=solo")
 	previous := r.mustRun(t, pod)
 	for range 20 {
-		// The kubelet creates the successor before it removes the predecessor, and the runtime reports the exit at any time.
+		// The kubelet creates the new container before it removes the old one. The runtime may report the exit of the
+		// old one at any time.
 		if _, err := r.Exit(t.Context(), previous); err != nil {
 			t.Fatal(err)
 		}

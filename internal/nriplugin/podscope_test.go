@@ -65,8 +65,8 @@ func TestABoundedClassOfPods(t *testing.T) {
 	r.mustSandbox(t, "other")
 }
 
-// TestASandboxOfCRIOTakesASlotAfterARestartOnlyIfItRuns has sandboxes without a process. One that has no container yet looks as if it were
-// stopped, until its first container is created.
+// TestASandboxOfCRIOTakesASlotAfterARestartOnlyIfItRuns uses sandboxes without a process. Until the first container of
+// such a sandbox is created, the sandbox looks like a stopped one.
 func TestASandboxOfCRIOTakesASlotAfterARestartOnlyIfItRuns(t *testing.T) {
 	r := newRigOn(t, nriruntime.Options{CRIO: true})
 	r.reconfigure(t, onePod)

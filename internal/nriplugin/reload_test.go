@@ -20,10 +20,10 @@ const (
 	disks  = "k8s.io/blockio"
 )
 
-// changed returns machineFiles with replacements, in pairs of old and new text.
+// changed returns the class files of machineFiles after text replacements. The arguments are pairs of old and new text.
 func changed(texts ...string) string { return strings.NewReplacer(texts...).Replace(machineFiles) }
 
-// without returns machineFiles without a resource.
+// without returns the class files of machineFiles without one resource.
 func without(t *testing.T, resource string) string {
 	t.Helper()
 	before, rest, found := strings.Cut(machineFiles, "- name: "+resource+"\n")
@@ -105,7 +105,7 @@ func TestACapacityBelowUseKeepsHoldersAndAdmitsNoOther(t *testing.T) {
 		if err := p.node.Update(t.Context(), p.owner(t, "plain"), map[string]string{"rdt": "gold"}); !errors.Is(err, classes.ErrClassFull) {
 			t.Errorf("an update: error is %v, want that the class is full", err)
 		}
-		p.mustStop(t, second) // one of one is left now
+		p.mustStop(t, second) // in the next pass, one slot of one is in use
 	}
 	p.world.Expect.Most = nil
 	p.mustStop(t, p.gold)
@@ -129,9 +129,10 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		text func(t *testing.T) string
-		// offered is a new class.
+		// offered is the new name of a renamed class. It is empty if no class is renamed.
 		offered string
-		// noDefault is whether the default is removed too; holders of the default did not request the removed class.
+		// noDefault is true if the default class is removed too. Holders of the default class did not request the
+		// removed class.
 		noDefault bool
 	}{
 		{"a class that is removed", func(*testing.T) string {
@@ -147,7 +148,7 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p := newPopulated(t)
 			p.mustConfigure(t, test.text(t))
-			p.world.Expect.Limits = nil // what drains has values that are written nowhere any more
+			p.world.Expect.Limits = nil // draining classes still have values, but no class file has these values any more
 			p.mustRelease(t)
 			p.world.Hold(t)
 			p.wantReported(t, p.gold, groups, "gold/pod")
@@ -203,13 +204,14 @@ func (h host) tasks(t *testing.T, group string) []string {
 	return strings.Fields(string(data))
 }
 
-// TestAReloadThatFailsHalfWayChangesNothingForRunningContainers makes each change of a reload fail in turn.
+// TestAReloadThatFailsHalfWayChangesNothingForRunningContainers runs the same reload several times. Each time, another
+// change of the reload fails.
 func TestAReloadThatFailsHalfWayChangesNothingForRunningContainers(t *testing.T) {
 	next := changed("gold", "platinum", `shared: {l3Allocation: "50%"`, `shared: {l3Allocation: "25%"`, "defaultClass: bronze", "defaultClass: silver")
 	for _, fault := range []struct {
 		op    string
 		errno syscall.Errno
-		least int // so many such operations there are
+		least int // the minimum number of such operations
 	}{
 		{"write", syscall.EINVAL, 3}, {"write", syscall.EROFS, 3}, {"mkdir", syscall.ENOSPC, 1}, {"mkdir", syscall.EBUSY, 1}, {"mkdir", syscall.EROFS, 1},
 	} {
@@ -241,7 +243,8 @@ func (p *populated) line(t *testing.T, class string) string {
 	return ""
 }
 
-// failsAt makes the operation after n of its kind fail, and reports whether there was one.
+// failsAt makes one operation of the given kind fail, after n that succeed. It reports whether there was such an
+// operation.
 func (p *populated) failsAt(t *testing.T, n int, op string, errno syscall.Errno, text string) bool {
 	t.Helper()
 	left, failed := n, false
@@ -270,7 +273,7 @@ func (p *populated) failsAt(t *testing.T, n int, op string, errno syscall.Errno,
 		t.Errorf("%s %d: the status has %v and generation %d", op, n, status.Config.Err, status.Config.Generation)
 	}
 	p.world.Hold(t)
-	p.mustStop(t, p.mustRun(t, p.pod(t, "new", "rdt=gold"))) // the old ones are live
+	p.mustStop(t, p.mustRun(t, p.pod(t, "new", "rdt=gold"))) // the old classes are live
 	if _, err := p.run(t, p.pod(t, "wrong", "rdt=platinum")); err == nil {
 		t.Error("a class of the refused files was assigned")
 	}

@@ -19,14 +19,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// use is what a process uses of the machine.
+// use counts the resources of a process: goroutines, file descriptors, and heap in bytes.
 type use struct{ goroutines, descriptors, heap int }
 
-// usage returns what this process uses after a garbage collection.
+// usage returns the resources that this process uses after a garbage collection.
 func usage(t *testing.T) use {
 	t.Helper()
 	var stats runtime.MemStats
-	for range 3 { // what finalizers let go of is collected the next time
+	for range 3 { // memory that finalizers release is collected in the next round
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&stats)
@@ -37,7 +37,8 @@ func usage(t *testing.T) use {
 	return use{runtime.NumGoroutine(), len(files), int(stats.HeapAlloc)}
 }
 
-// wantNoGrowth fails the test when each repetition uses something more. It permits what the test and its runtime need once.
+// wantNoGrowth fails the test if the used resources grow with each repetition. It accepts resources that the test and
+// its runtime allocate only once.
 func wantNoGrowth(t *testing.T, before, after use, times int) {
 	t.Helper()
 	if grown := after.goroutines - before.goroutines; grown > times/10 {
@@ -51,7 +52,8 @@ func wantNoGrowth(t *testing.T, before, after use, times int) {
 	}
 }
 
-// TestReconnectionsLeakNothing uses synctest, since the plugin backs off. A goroutine that is left at the end fails the test.
+// TestReconnectionsLeakNothing uses synctest, because the plugin waits between attempts. synctest fails the test if a
+// goroutine is left at the end.
 func TestReconnectionsLeakNothing(t *testing.T) {
 	const warm, times = 20, 100
 	for _, test := range []struct {
@@ -104,7 +106,7 @@ func unfinishedRuntime(t *testing.T) net.Conn {
 	return here
 }
 
-// silentRuntime hangs until the plugin gives up.
+// silentRuntime returns the plugin's end of a connection to a runtime that never answers.
 func silentRuntime(*testing.T) net.Conn {
 	here, there := net.Pipe()
 	go func() {
@@ -118,7 +120,7 @@ func silentRuntime(*testing.T) net.Conn {
 	return here
 }
 
-// droppingRuntime closes every connection.
+// droppingRuntime returns a connection that the runtime has closed.
 func droppingRuntime(*testing.T) net.Conn {
 	here, there := net.Pipe()
 	_ = there.Close()

@@ -15,7 +15,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// hang makes writes below a cgroup wait until release is called. reached is closed when the first one waits.
+// hang makes writes wait until release is called, if their path contains the text below. The channel reached is closed
+// when the first write waits.
 func (r *machineRig) hang(t *testing.T, below string) (reached <-chan struct{}, release func()) {
 	t.Helper()
 	waits, released := make(chan struct{}), make(chan struct{})
@@ -34,7 +35,7 @@ func (r *machineRig) hang(t *testing.T, below string) (reached <-chan struct{}, 
 
 // TestAWriteThatHangsFailsOnlyItsHook uses cgroup v1, where the plugin writes the values of disks before a container starts.
 func TestAWriteThatHangsFailsOnlyItsHook(t *testing.T) {
-	runtimeWaitsFor(t, adaptation.DefaultPluginRequestTimeout) // and drops a plugin that answers later
+	runtimeWaitsFor(t, adaptation.DefaultPluginRequestTimeout) // the runtime disconnects a plugin that answers later
 	r := newMachineRig(t, simcgroup.NewLegacy())
 	r.world.Expect.Limits[disks] = map[string]map[string]string{
 		"fast": {"blkio.throttle.read_bps_device": "254:0 50000000"},
@@ -49,7 +50,7 @@ func TestAWriteThatHangsFailsOnlyItsHook(t *testing.T) {
 	started := make(chan error, 1)
 	go func() { started <- r.StartContainer(t.Context(), id) }()
 	<-reached
-	other := r.mustRun(t, r.pod(t, "other", "blockio=fast,rdt=gold")) // the runtime lets it wait for the one before
+	other := r.mustRun(t, r.pod(t, "other", "blockio=fast,rdt=gold")) // the runtime calls this hook after the one that hangs
 	err = <-started
 	for _, part := range []string{"pod default/stuck container main", "the kernel did not answer within 1.2s"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
@@ -57,13 +58,13 @@ func TestAWriteThatHangsFailsOnlyItsHook(t *testing.T) {
 		}
 	}
 	r.wantReported(t, other, disks, "fast/pod")
-	r.mustStop(t, r.mustRun(t, r.pod(t, "third", "blockio=fast,rdt=gold"))) // the slots are free, while the write hangs still
+	r.mustStop(t, r.mustRun(t, r.pod(t, "third", "blockio=fast,rdt=gold"))) // the slots are free although the write still hangs
 	if got := r.Synchronizations(); got != 1 {
 		t.Error("the plugin was disconnected")
 	}
 	r.world.Hold(t)
 
-	// The kubelet creates the container again, and then the kernel returns.
+	// The kubelet creates the container again. After that, the kernel answers.
 	again, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
 	if err != nil {
 		t.Fatal(err)
@@ -76,8 +77,8 @@ func TestAWriteThatHangsFailsOnlyItsHook(t *testing.T) {
 	r.world.Hold(t)
 }
 
-// TestARefusalBecauseOfAHangingKernelIsReported expects a refusal like any other, which does not appear again when the
-// kernel returns.
+// TestARefusalBecauseOfAHangingKernelIsReported expects that the refusal is reported like other refusals, and is not
+// reported again when the kernel answers.
 func TestARefusalBecauseOfAHangingKernelIsReported(t *testing.T) {
 	r := newMachineRig(t, simcgroup.NewLegacy())
 	pod := r.pod(t, "stuck", "blockio=fast")
@@ -99,7 +100,7 @@ func TestARefusalBecauseOfAHangingKernelIsReported(t *testing.T) {
 	changed := r.node.Changed()
 	release()
 	select {
-	case <-changed: // by the end of the write
+	case <-changed: // the end of the write is a change
 	case <-time.After(time.Second):
 	}
 	if got := r.node.Refused(); len(got) != 0 {

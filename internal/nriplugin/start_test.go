@@ -22,13 +22,13 @@ func onEachRuntime(t *testing.T, test func(*testing.T, nriruntime.Options)) {
 	t.Run("CRI-O", func(t *testing.T) { test(t, nriruntime.Options{CRIO: true}) })
 }
 
-// begun is an OCI that reports the resctrl group of each container at its first instruction.
+// begun is an OCI runtime that records the resctrl group of each container at the container's first instruction.
 type begun struct {
 	nriruntime.OCI
 	groups map[string]string
 	pids   map[string]int
 	m      *sim.Machine
-	// ignores is whether it ignores what NRI plugins set.
+	// If ignores is true, the OCI runtime ignores what NRI plugins set.
 	ignores bool
 }
 
@@ -53,7 +53,7 @@ func (b *begun) Start(ctx context.Context, id string) error {
 	return nil
 }
 
-// newStartRig returns a rig whose OCI runtime reports the first instructions.
+// newStartRig returns a rig whose OCI runtime is a begun.
 func newStartRig(t *testing.T, cgroups *simcgroup.Machine, options nriruntime.Options) (*machineRig, *begun) {
 	t.Helper()
 	m := newMachine(cgroups)
@@ -71,7 +71,7 @@ func (r *machineRig) create(t *testing.T, pod string) string {
 	return id
 }
 
-// wantRefused compares the pods whose containers are reported as refused, with the reasons.
+// wantRefused compares the reported refusals with texts that have the name of the pod and the reason.
 func (r *machineRig) wantRefused(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
@@ -119,7 +119,8 @@ func TestAContainerDoesNotRunWhenItsClassCannotBeEnforced(t *testing.T) {
 	})
 }
 
-// TestARefusedContainerThatCannotBeEndedRunsAndIsRepaired uses cgroup v1, which has no cgroup.kill.
+// TestARefusedContainerThatCannotBeEndedRunsAndIsRepaired uses cgroup v1, which has no cgroup.kill, so the plugin
+// cannot end a refused container.
 func TestARefusedContainerThatCannotBeEndedRunsAndIsRepaired(t *testing.T) {
 	r, _ := newStartRig(t, simcgroup.NewLegacy(), nriruntime.Options{CRIO: true})
 	r.world.Expect.Limits = nil
@@ -153,7 +154,7 @@ func (r *machineRig) missed(t *testing.T, name, request string) string {
 	pod := r.pod(t, name, request)
 	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
 	if err != nil && strings.Contains(err.Error(), "ttrpc: closed") {
-		id, err = r.create(t, pod), nil // the runtime has noticed only with the first call that the plugin has ended
+		id, err = r.create(t, pod), nil // the first call failed, and showed the runtime that the plugin had ended
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +180,7 @@ func TestAContainerThatWasCreatedWithoutThePluginStartsInItsClass(t *testing.T) 
 	})
 }
 
-// TestAContainerThatWasCreatedWithoutThePluginDoesNotStartIfItsClassIsFull expects the same on both runtimes.
+// TestAContainerThatWasCreatedWithoutThePluginDoesNotStartIfItsClassIsFull expects the same result with both runtimes.
 func TestAContainerThatWasCreatedWithoutThePluginDoesNotStartIfItsClassIsFull(t *testing.T) {
 	onEachRuntime(t, func(t *testing.T, options nriruntime.Options) {
 		r, begun := newStartRig(t, simcgroup.New(), options)
@@ -210,7 +211,7 @@ func (r *machineRig) podOf(t *testing.T, id string) string {
 	return c.PodID
 }
 
-// TestARunningContainerThatWasRefusedIsPending uses cgroup v1, on which a container that is refused cannot be ended.
+// TestARunningContainerThatWasRefusedIsPending uses cgroup v1, so the plugin cannot end a refused container.
 func TestARunningContainerThatWasRefusedIsPending(t *testing.T) {
 	r, _ := newStartRig(t, simcgroup.NewLegacy(), nriruntime.Options{CRIO: true})
 	r.world.Expect.Limits = nil

@@ -10,8 +10,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// TestAPluginThatIsStoppedDuringAHookEndsAtOnceAndTheNextOneRecovers stops the plugin, as by SIGTERM, while a hook waits for the
-// kernel.
+// TestAPluginThatIsStoppedDuringAHookEndsAtOnceAndTheNextOneRecovers stops the plugin while a hook waits for the
+// kernel, as SIGTERM does.
 func TestAPluginThatIsStoppedDuringAHookEndsAtOnceAndTheNextOneRecovers(t *testing.T) {
 	for _, returns := range []bool{false, true} {
 		name := map[bool]string{false: "and the kernel hangs", true: "and the kernel returns then"}[returns]
@@ -28,7 +28,7 @@ func TestAPluginThatIsStoppedDuringAHookEndsAtOnceAndTheNextOneRecovers(t *testi
 			started := make(chan error, 1)
 			go func() { started <- r.StartContainer(t.Context(), id) }()
 			<-reached
-			r.stop() // returns though the kernel hangs
+			r.stop() // stop returns although the kernel hangs
 			if returns {
 				release()
 			}
@@ -46,7 +46,8 @@ func TestAPluginThatIsStoppedDuringAHookEndsAtOnceAndTheNextOneRecovers(t *testi
 	}
 }
 
-// TestContainersThatDoNotRequireThePluginAreBroughtInAfterwards creates a container while no plugin runs.
+// TestContainersThatDoNotRequireThePluginAreBroughtInAfterwards creates a container while no plugin runs, and then
+// starts the plugin.
 func TestContainersThatDoNotRequireThePluginAreBroughtInAfterwards(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	r.stop()

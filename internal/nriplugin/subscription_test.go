@@ -19,14 +19,15 @@ import (
 )
 
 const (
-	// ofContainers and ofPods are the hooks that classes of each scope need, as NRI prints them.
+	// ofContainers lists the hooks that classes of containers need, and ofBoth those that classes of containers and
+	// pods need. NRI prints them in this form.
 	ofContainers = "StopPodSandbox,RemovePodSandbox,CreateContainer,StartContainer,StopContainer,RemoveContainer,ValidateContainerAdjustment"
 	ofBoth       = "RunPodSandbox," + ofContainers
 
 	podScope = files + "- {name: test.example/net, scope: pod, test: {names: [high]}}\n"
 )
 
-// subscriptions are the subscribed hooks of each registration.
+// subscriptions records the subscribed hooks of each registration.
 type subscriptions struct {
 	mu    sync.Mutex // guards hooks
 	hooks []string
@@ -84,7 +85,8 @@ func TestHooksAreSubscribedAsClassFilesNeedThem(t *testing.T) {
 		t.Errorf("the pod is in class %q", got)
 	}
 
-	// While a pod has a class of the removed resource, the hooks of pods stay subscribed: they release it.
+	// While a pod has a class of the removed resource, the plugin stays subscribed to the hooks of pods, because these
+	// hooks release the class.
 	r.reconfigure(t, files)
 	if err := r.Restart(); err != nil {
 		t.Fatal(err)
@@ -100,7 +102,8 @@ func TestHooksAreSubscribedAsClassFilesNeedThem(t *testing.T) {
 	hooks.check(t, ofContainers, ofBoth, ofBoth, ofContainers)
 }
 
-// TestOldRuntimesAreNotAskedToValidate has containerd 2.1 with NRI 0.8. Validation came with NRI 0.10, in containerd 2.2.
+// TestOldRuntimesAreNotAskedToValidate simulates containerd 2.1, which has NRI 0.8. Validation needs NRI 0.10, which
+// containerd 2.2 has.
 func TestOldRuntimesAreNotAskedToValidate(t *testing.T) {
 	for runtime, want := range map[string]string{
 		"v2.1.0": strings.TrimSuffix(ofContainers, ",ValidateContainerAdjustment"),

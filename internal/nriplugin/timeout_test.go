@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 )
 
-// stubWithTimeout is a stub whose runtime reported its request timeout.
+// stubWithTimeout is a stub whose runtime reports a request timeout.
 type stubWithTimeout struct {
 	stub.Stub
 	timeout time.Duration
@@ -20,7 +20,7 @@ func (s stubWithTimeout) RequestTimeout() time.Duration { return s.timeout }
 
 func TestAHookHas60PercentOfTheRuntimesRequestTimeout(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{
-		0:                      1200 * time.Millisecond, // runtimes before NRI 0.8
+		0:                      1200 * time.Millisecond, // runtimes with an NRI before 0.8 report no timeout
 		400 * time.Millisecond: 240 * time.Millisecond,
 		2 * time.Second:        1200 * time.Millisecond,
 		10 * time.Second:       6 * time.Second,

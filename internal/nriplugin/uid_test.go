@@ -17,7 +17,7 @@ func (r *rig) podWithoutUID(t *testing.T, name, request string) (string, error) 
 	})
 }
 
-// TestPodsWithoutUIDDoNotShareASlot has pods of crictl and ctr, which no kubelet has created.
+// TestPodsWithoutUIDDoNotShareASlot runs pods without a UID, as crictl and ctr create them.
 func TestPodsWithoutUIDDoNotShareASlot(t *testing.T) {
 	r := newRig(t)
 	for i, name := range []string{"first", "second"} {

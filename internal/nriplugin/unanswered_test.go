@@ -16,7 +16,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// slow is an OCI runtime that makes no update until released is closed. reached is closed at the first update.
+// slow is an OCI runtime whose updates wait until released is closed. The channel reached is closed at the first
+// update.
 type slow struct {
 	nriruntime.OCI
 	reached, released chan struct{}
@@ -29,7 +30,8 @@ func (o *slow) Update(ctx context.Context, id string, unified map[string]string)
 	return o.OCI.Update(ctx, id, unified)
 }
 
-// TestAnUpdateThatTheRuntimeHasNotAnsweredIsNotCalledUndone has a client that stops waiting before the runtime makes the change.
+// TestAnUpdateThatTheRuntimeHasNotAnsweredIsNotCalledUndone simulates a client that stops waiting before the runtime
+// makes the change.
 func TestAnUpdateThatTheRuntimeHasNotAnsweredIsNotCalledUndone(t *testing.T) {
 	m := newMachine(simcgroup.New())
 	oci := &slow{OCI: m, reached: make(chan struct{}), released: make(chan struct{})}

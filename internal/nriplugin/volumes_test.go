@@ -30,9 +30,9 @@ const (
 // volumeRig is a machine whose containers have volumes.
 type volumeRig struct {
 	*machineRig
-	// created counts containers. The machine numbers their processes.
+	// created counts the containers. It determines the PID of each container, as on the simulated machine.
 	created int
-	// mounts are the mounts in the runtime's requests for containers.
+	// mounts has the mounts that the runtime lists in its requests about containers.
 	mounts []*api.Mount
 }
 
@@ -157,7 +157,7 @@ func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
 	r.wantPodLimits(t, id, "")
 }
 
-// wantNotMeasured checks that the usage lists no volume: what a volume uses is part of what its container uses.
+// wantNotMeasured checks that the usage lists no volume. The usage of a volume is part of the usage of its container.
 func (r *volumeRig) wantNotMeasured(t *testing.T) {
 	t.Helper()
 	sample, err := r.node.Usage(t.Context())

@@ -12,7 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// FuzzPick compares a request of which only the read fields are decoded with the same request, decoded as a whole.
+// FuzzPick decodes a request twice, once with only the fields that the plugin reads and once as a whole, and compares
+// these fields.
 func FuzzPick(f *testing.F) {
 	whole := &api.SynchronizeRequest{
 		Pods: []*api.PodSandbox{{
