@@ -23,7 +23,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podeviction"
 )
 
-// evictedEvent is that of pod web.
+// evictedEvent is the event of pod web after its eviction.
 const evictedEvent = "Warning QOSClassRemoved uid-web: evicted: container main: class gold was taken out"
 
 func TestEvictions(t *testing.T) {

@@ -33,7 +33,7 @@ import (
 
 var podsOf = schema.GroupResource{Resource: "pods"}
 
-// rig is an evictor within a bubble, with an API and a plugin.
+// rig is an evictor with a simulated API server and a simulated plugin, in a synctest bubble.
 type rig struct {
 	t        *testing.T
 	plugin   *cachetest.Cache
@@ -42,9 +42,9 @@ type rig struct {
 	log      text
 
 	mu sync.Mutex // guards all below
-	// answer is the API server's to the eviction of a pod, by its name; nil evicts it.
+	// answer returns the API server's answer to the eviction of the named pod. If it returns nil, the pod is evicted.
 	answer func(name string) error
-	// requests are the requested evictions, by name.
+	// requests lists the names of the pods whose eviction was requested.
 	requests []string
 }
 
@@ -100,7 +100,8 @@ func startWith(t *testing.T, o podeviction.Options, pods ...*corev1.Pod) *rig {
 	return r
 }
 
-// evict deletes the pod at once if the precondition holds, as the API server does.
+// evict simulates the API server. If answer allows the eviction and the UID matches the precondition, evict deletes the
+// pod at once.
 func (r *rig) evict(action clienttesting.Action) (bool, runtime.Object, error) {
 	create, ok := action.(clienttesting.CreateAction)
 	if !ok || create.GetSubresource() != "eviction" {
@@ -147,7 +148,8 @@ func (r *rig) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// setTargets makes the plugin report container main of each pod, namespace/name, as an eviction target.
+// setTargets makes the plugin report the container "main" of each pod as an eviction target. A pod is given as
+// namespace/name.
 func (r *rig) setTargets(pods ...string) {
 	list := &qosv1alpha1.ListAssignmentsResponse{}
 	for _, p := range pods {
@@ -164,7 +166,7 @@ func eviction(namespace, name, container string) *qosv1alpha1.Eviction {
 	}
 }
 
-// pod is one on the node, called namespace/name.
+// pod returns a pod that runs on the node. The path is its namespace/name.
 func pod(path string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	namespace, name, _ := strings.Cut(path, "/")
 	p := &corev1.Pod{
@@ -177,7 +179,7 @@ func pod(path string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// several are pods a/p0 and so on, and their names.
+// several returns the pods a/p0, a/p1 and so on, and their paths.
 func several(count int) (pods []*corev1.Pod, names []string) {
 	for i := range count {
 		names = append(names, fmt.Sprintf("a/p%d", i))
@@ -193,7 +195,8 @@ func (r *rig) wantEvictions(when string, want ...string) {
 	}
 }
 
-// wantLog compares the lines since the last call; want has a part of each.
+// wantLog checks that, since the last call, one line was logged for each text in want, and that the line contains the
+// text.
 func (r *rig) wantLog(when string, want ...string) {
 	r.t.Helper()
 	lines := strings.FieldsFunc(r.log.take(), func(c rune) bool { return c == '\n' })
@@ -252,7 +255,7 @@ func budgetError() error {
 	return err
 }
 
-// rightsError is the answer when the right to evict is missing.
+// rightsError is the answer when the shim lacks the permission to evict pods.
 func rightsError(name string) error {
 	return apierrors.NewForbidden(podsOf, name, fmt.Errorf(
 		`User "system:serviceaccount:qos-system:qos-kubelet-shim" cannot create resource "pods/eviction" in API group "" in the namespace "a"`))

@@ -159,7 +159,7 @@ func TestARestartedContainerFollowsTheAnnotations(t *testing.T) {
 	f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
 	pod.Annotations[ownKey] = "rdt=silver"
 	f.Follow(t.Context(), pod, offered(), podOf(in("gold", fromContainer)))
-	// Its request is that of the sandbox, from before the change.
+	// The restarted container has the class that the sandbox's annotations requested before the change.
 	restarted := in("gold", fromContainer)
 	restarted.Id = "id-again"
 	pod.Status.ContainerStatuses[0].ContainerID = "containerd://id-again"

@@ -76,7 +76,7 @@ func TestPlan(t *testing.T) {
 		limit       string
 		has         *qosv1alpha1.ContainerAssignments
 		first       bool
-		want        string // resource=class, or the error after "!"
+		want        string // changes as resource=class, or "!" and the error
 	}{
 		{"a container that has what it requests needs none", map[string]string{ownKey: "rdt=gold"}, "", in("gold", container), false, ""},
 		{"another class is a change", map[string]string{ownKey: "rdt=silver"}, "", in("gold", container), false, "k8s.io/rdt=silver"},

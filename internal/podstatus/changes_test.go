@@ -65,7 +65,8 @@ func TestClassChangesBetweenTwoStates(t *testing.T) {
 	}
 }
 
-// TestTheDefaultClassOfAContainerThatThePluginFoundIsNoChange has the plugin's own container: it is created before the plugin runs.
+// TestTheDefaultClassOfAContainerThatThePluginFoundIsNoChange uses the plugin's own container, which is created before
+// the plugin runs.
 func TestTheDefaultClassOfAContainerThatThePluginFoundIsNoChange(t *testing.T) {
 	found := assigned(ctr("plugin", "1", has("k8s.io/rdt", "", qosv1alpha1.Source_SOURCE_ADOPTED)))
 	if got := changed(found, assigned(ctr("plugin", "1", has("k8s.io/rdt", "bronze", qosv1alpha1.Source_SOURCE_DEFAULT))), time.Now()); len(got) > 0 {

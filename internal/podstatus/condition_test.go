@@ -42,7 +42,7 @@ func podWith(names ...string) *corev1.Pod {
 	return pod
 }
 
-// annotated returns a pod as the informer has it, with a request in an annotation.
+// annotated adds an annotation with a request to a pod, and returns the pod as it is in the informer's cache.
 func annotated(pod *corev1.Pod, key string) *corev1.Pod {
 	pod.Annotations = map[string]string{key: "rdt=gold"}
 	stripped, _ := strip(pod)
@@ -75,7 +75,7 @@ func TestCondition(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		observed
-		want string // status reason: message; empty is none
+		want string // "status reason: message", or empty if no condition is wanted
 	}{
 		{
 			"every class of every container in the pod's order, defaults included",

@@ -17,7 +17,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 )
 
-// crowd makes a cluster of many pods; in returns the plugin's state when all of them are in a class.
+// crowd returns a rig with many pods. The function in returns the arguments for plugin.set with which all of these pods
+// have the given class.
 func crowd(t *testing.T, size int) (r *rig, in func(class string) []string) {
 	var pods []runtime.Object
 	for i := range size {
@@ -68,7 +69,7 @@ func TestAFailingServerGetsFewRequestsHoweverManyPodsWait(t *testing.T) {
 	}
 }
 
-// timeout is a net.Error.
+// timeout is a net.Error that reports a timeout.
 type timeout struct{}
 
 func (timeout) Error() string   { return "i/o timeout" }

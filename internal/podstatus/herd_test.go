@@ -28,10 +28,11 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
-// many is the number of nodes. They are independent, so twenty times as many make twenty times as many requests.
+// many is the number of nodes. The nodes are independent of each other, so the number of requests is proportional to
+// it.
 const many = 250
 
-// share is one node's client, with the methods that are used. Every node has one pod.
+// share is the client of one node, with only the methods that the publisher uses. Each node has one pod.
 type share struct {
 	kubernetes.Interface
 	server *apiserver.Server

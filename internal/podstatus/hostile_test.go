@@ -18,7 +18,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// claiming returns a pod that is annotated as the mirror of another.
+// claiming returns a pod whose annotation falsely states that it is the mirror pod of another pod.
 func claiming(victim string) *corev1.Pod {
 	p := pod("hostile")
 	p.Annotations[corev1.MirrorPodAnnotationKey] = "uid-" + victim
@@ -33,7 +33,7 @@ func TestAFalseMirrorPodGetsNoEventsOfAnotherPod(t *testing.T) {
 		defer r.stop()
 		r.annotate("hostile", "rdt=silver")
 		r.pass(300 * time.Millisecond)
-		r.plugin.set(nil, "web=silver") // the hostile one is reconciled first
+		r.plugin.set(nil, "web=silver") // the hostile pod is reconciled first
 		r.pass(5 * time.Second)
 		r.wantEvents("after a change", "Normal QOSClassChanged x1 web: main: k8s.io/rdt gold -> silver")
 	})
@@ -58,7 +58,7 @@ func TestDeletingAFalseMirrorPodKeepsTheStateOfAnotherPod(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.pass(time.Minute)
-		r.plugin.set(refusal(1, time.Now(), time.Now()), "web=gold") // so that web is reconciled
+		r.plugin.set(refusal(1, time.Now(), time.Now()), "web=gold") // a refusal makes the publisher reconcile pod web
 		r.pass(time.Minute)
 		if got := updates.Load(); got != 1 {
 			t.Errorf("%d updates, want one, as nothing of the pod has changed", got)

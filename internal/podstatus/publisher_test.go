@@ -342,7 +342,7 @@ func TestAnnotationsAreNotFollowedByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"))
 		r.plugin.set(nil, "web=gold")
-		r.start(both()) // a call of Update would panic
+		r.start(both()) // Update is nil, so a call would panic
 		defer r.stop()
 		r.annotate("web", "rdt=silver")
 		r.pass(time.Minute)

@@ -31,7 +31,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
-// listing is a fake client that makes informers list and then watch pods, because the fake cannot stream lists.
+// listing is a fake client whose informers first list and then watch pods. The fake client does not support watches
+// that begin with a list.
 type listing struct{ kubernetes.Interface }
 
 func (l listing) CoreV1() corev1client.CoreV1Interface { return listingCore{l.Interface.CoreV1()} }
@@ -46,10 +47,11 @@ type listingPods struct{ corev1client.PodInterface }
 
 func (listingPods) IsWatchListSemanticsUnSupported() bool { return true }
 
-// plugin stands in for the plugin; tests set its state.
+// plugin simulates the plugin. Tests set its state.
 type plugin struct{ *cachetest.Cache }
 
-// set makes the plugin report refusals, and a class of k8s.io/rdt for container main of each pod, as name=class.
+// set makes the plugin report refusals, and a class of k8s.io/rdt for the container "main" of each pod. A class is
+// given as pod=class.
 func (p *plugin) set(refusals []*qosv1alpha1.Refusal, classes ...string) {
 	list := &qosv1alpha1.ListAssignmentsResponse{Refusals: refusals}
 	for _, c := range classes {
@@ -96,7 +98,7 @@ type rig struct {
 	stop     func()
 }
 
-// cluster makes an API with pods, and a plugin that is not ready.
+// cluster returns a rig with these pods, and with a plugin that is not ready. The publisher is not started.
 func cluster(t *testing.T, pods ...runtime.Object) *rig {
 	return &rig{
 		t: t, plugin: &plugin{cachetest.New(nodecache.State{NotReadySince: time.Now()})},
@@ -128,7 +130,7 @@ func (r *rig) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// writes returns the requests that wrote since the last call.
+// writes returns the write requests since the last call.
 func (r *rig) writes() []string {
 	var list []string
 	for _, action := range r.client.Actions() {

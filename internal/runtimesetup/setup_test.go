@@ -31,7 +31,7 @@ const (
 		`"defaultRuntimeName":"runc","runtimes":{"runc":{"runtimeType":"io.containerd.runc.v2","options":{"BinaryName":"/opt/runc","SystemdCgroup":true}}}},"enableSelinux":false}`
 )
 
-// crioReports returns a CRI-O with a part of the configuration that it reports.
+// crioReports returns a CRI-O that reports a part of its configuration.
 func crioReports(version, rdtFile, blockIOFile string) fakeRuntime {
 	text := fmt.Sprintf(`{"sandboxImage":"pause","crio":{"SeccompUseDefaultWhenEmpty":true,"DefaultRuntime":"crun","RdtConfigFile":%q,"BlockIOConfigFile":%q,`+
 		`"Runtimes":{"crun":{"RuntimeConfigPath":"","RuntimePath":"/usr/libexec/crio/crun","RuntimeType":"oci"}}}}`, rdtFile, blockIOFile)
@@ -57,7 +57,7 @@ func (r fakeRuntime) Status(_ context.Context, request *runtimeapi.StatusRequest
 	return &runtimeapi.StatusResponse{Info: r.info}, nil
 }
 
-// host makes a root directory with a runtime, its sockets and its files.
+// host makes a root directory with the sockets and files of a runtime. The runtime answers over CRI.
 func host(t *testing.T, r fakeRuntime, nri bool, files map[string]string) Options {
 	t.Helper()
 	root := t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newListener has a socket whose other end is written to as the kernel would.
+// newListener returns a listener, and the other end of its socket. Tests write to the other end in place of the kernel.
 func newListener(t *testing.T) (l *Listener, kernel *os.File) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -27,7 +27,7 @@ func TestMessagesOfTheSubsystemAreTold(t *testing.T) {
 	l, kernel := newListener(t)
 	for _, message := range []string{
 		"add@/devices/virtual/net/veth0\x00ACTION=add\x00SUBSYSTEM=net\x00",
-		"libudev\x00SUBSYSTEM=block\x00", // udev's own are of another form
+		"libudev\x00SUBSYSTEM=block\x00", // udev's own messages have another form
 		"SUBSYSTEM=block",
 		"\x00",
 		"add@/devices/pci0000:00/0000:00:05.0/virtio2/block/vdc\x00ACTION=add\x00DEVNAME=vdc\x00SUBSYSTEM=block\x00SEQNUM=1\x00",

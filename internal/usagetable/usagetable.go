@@ -151,7 +151,8 @@ func (t *Table) columns() []column {
 	return columns
 }
 
-// bytesText formats bytes as kubectl does, e.g. "12Mi", with a decimal if the number has one digit.
+// bytesText formats bytes as kubectl does, e.g. "12Mi". A number below 10 with a unit has one decimal place, e.g.
+// "1.5Gi".
 func bytesText(bytes float64) string {
 	units := []string{"", "Ki", "Mi", "Gi", "Ti", "Pi"}
 	unit := 0

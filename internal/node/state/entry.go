@@ -111,7 +111,8 @@ func (s *Store) Started() []string {
 // (container_create_timeout), and the kubelet waits 2 minutes for the runtime (runtimeRequestTimeout).
 const creationTime = 5 * time.Minute
 
-// Late returns the containers that should have been created by now, and have not started.
+// Late returns the holders that should have been created by now, and have not started. A volume counts as created and
+// started together with its container.
 func (s *Store) Late() (late []Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
