@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// Options of a machine. The zero value has RDT like an Intel CPU, cgroup v2, and the disks vda, with the bfq scheduler,
+// Options describes a machine. The zero value is a machine with the RDT of an Intel CPU, cgroup v2, and the disks vda
 // and vdb.
 type Options struct {
 	// RDT is the CPU. The default is resctrl.IntelSpec without a mount.

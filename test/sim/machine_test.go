@@ -36,7 +36,7 @@ const (
 	limits = "254:0 rbps=1000000 wbps=max riops=max wiops=max"
 )
 
-// newMachine has resctrl mounted, with a group.
+// newMachine returns a machine on which resctrl is mounted and has one group.
 func newMachine(t *testing.T) *sim.Machine {
 	t.Helper()
 	spec := resctrl.IntelSpec()
@@ -163,7 +163,7 @@ func TestAnUpdateWritesWhatTheSpecHas(t *testing.T) {
 	}
 }
 
-// TestARuntimeRunsOnTheMachine has the harness use the machine, by both cgroup drivers.
+// TestARuntimeRunsOnTheMachine runs a pod with the test runtime on the machine, with each of the two cgroup drivers.
 func TestARuntimeRunsOnTheMachine(t *testing.T) {
 	for name, systemd := range map[string]bool{"cgroupfs": false, "systemd": true} {
 		t.Run(name, func(t *testing.T) {

@@ -154,7 +154,8 @@ func (m *Machine) exit(pid int) {
 	m.resctrl.Exit(pid)
 }
 
-// destroy ends the processes of a container. Its monitoring group may have been removed with its control group, or moved.
+// destroy ends the processes of a container, and removes its cgroup and its monitoring group. The monitoring group may
+// be missing, because it was removed with its control group, or was moved.
 func (m *Machine) destroy(c *container) error {
 	for _, pid := range c.pids {
 		m.exit(pid)
@@ -169,7 +170,7 @@ func (m *Machine) destroy(c *container) error {
 	return err
 }
 
-// Fork starts a process in the groups of its parent, a process of a container.
+// Fork forks the process parent of a container. The new process is in the same groups as its parent.
 func (m *Machine) Fork(id string, parent int) (int, error) {
 	m.runc.mu.Lock()
 	defer m.runc.mu.Unlock()

@@ -24,8 +24,8 @@ type Operation struct {
 	Want string
 }
 
-// Place is a new cgroup with the io controller enabled, and disks. The disks have no limits in any cgroup and the
-// scheduler "none", and iocost was never set up for them.
+// Place is a new cgroup with the io controller enabled, together with disks. The disks have no limits in any cgroup.
+// They use the scheduler "none", and iocost was never set up for them.
 type Place struct {
 	// Root is the mount point of the hierarchy, Dir the cgroup.
 	Root, Dir string

@@ -16,7 +16,7 @@ type disk struct {
 	name         string
 	major, minor uint32
 	scheduler    string
-	// cost is true if iocost is enabled, and nil if it was never set up.
+	// cost points to true if iocost is enabled. It is nil if iocost was never set up.
 	cost *bool
 }
 

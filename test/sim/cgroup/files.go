@@ -29,7 +29,7 @@ func (m *Machine) ReadFile(name string) ([]byte, error) {
 	return slices.Clone(n.data), nil
 }
 
-// WriteFile implements FS: one write(2).
+// WriteFile implements FS. It simulates one write(2).
 func (m *Machine) WriteFile(name string, data []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -37,7 +37,7 @@ func (m *Machine) WriteFile(name string, data []byte) error {
 		if fault.Err != nil {
 			return failure("write", name, fault.Err)
 		}
-		return nil // lost
+		return nil // the fault discards the data
 	}
 	_, n, err := m.find("open", name, true)
 	switch {

@@ -29,7 +29,7 @@ type group struct {
 	parent *group
 	// enabled has the controllers that are enabled for the children.
 	enabled []string
-	// processes with their threads.
+	// processes maps each PID to the threads of the process.
 	processes map[int][]int
 	rates     map[*disk]rates
 	// order is the order of the disks in files. The disk that was set last comes first.
@@ -39,7 +39,7 @@ type group struct {
 	dir       string
 }
 
-// rates in the order of io.max; 0 is unlimited.
+// rates has the limits for one disk, in the order of the keys in io.max. The value 0 means no limit.
 type rates [4]uint64
 
 type weights struct {
@@ -213,8 +213,8 @@ func (g *group) forget(gone *disk) {
 	g.order = slices.DeleteFunc(g.order, func(d *disk) bool { return d == gone })
 }
 
-// AddCgroup creates a cgroup and its ancestors in every hierarchy, and enables all controllers for them, like runtimes. The
-// path is below the root of the hierarchies.
+// AddCgroup creates a cgroup and its ancestors in every hierarchy, and enables all controllers for them, as runtimes
+// do. The path is below the root of the hierarchies.
 func (m *Machine) AddCgroup(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -283,7 +283,8 @@ func (m *Machine) cgroupOf(pid int) []byte {
 	return []byte(text.String())
 }
 
-// SetUnified writes values like runc 1.3 and later writes linux.resources.unified: line by line, until one is refused.
+// SetUnified writes values as runc 1.3 and later write linux.resources.unified: line by line, until the kernel refuses
+// a line.
 func (m *Machine) SetUnified(cgroup string, values map[string]string) error {
 	for _, file := range slices.Sorted(maps.Keys(values)) {
 		for line := range strings.Lines(values[file]) {

@@ -30,11 +30,11 @@ func (g *group) addLegacyFiles(files map[string]*node) {
 	files["blkio.bfq.weight_device"] = &node{kind: regular, read: g.bfq.text, write: g.setBFQWeight}
 }
 
-// zeroLimit is the limit after a write of a multiple of 2^32 to a 32-bit limit. It reads back as 0.
+// zeroLimit stands for a 32-bit limit to which a multiple of 2^32 was written. Such a limit reads back as 0.
 const zeroLimit = math.MaxUint64
 
-// setThrottle simulates tg_set_conf of block/blk-throttle.c. 0 clears a limit; limits of operations are truncated to 32
-// bits.
+// setThrottle simulates tg_set_conf of block/blk-throttle.c. The value 0 clears a limit. IOPS limits are truncated to
+// 32 bits.
 func (g *group) setThrottle(i int, data string) error {
 	disk, rest, err := g.tree.machine.findDisk(data)
 	if err != nil {

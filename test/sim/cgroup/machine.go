@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// ErrNotBlockDevice is the error of BlockDevice for other files.
+// ErrNotBlockDevice is the error of BlockDevice for a file that is not a block device.
 var ErrNotBlockDevice = errors.New("not a block device")
 
 // Machine implements the FS interfaces of pkg/cgroup and pkg/blockio. It is safe for concurrent use.

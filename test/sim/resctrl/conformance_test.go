@@ -83,7 +83,8 @@ func entries(text string) []string {
 	return found
 }
 
-// TestTheKernelBehavesAsTheSimulation can run one table per boot: the kernel keeps the RMIDs of removed groups for a while.
+// TestTheKernelBehavesAsTheSimulation can run only one table after each boot, because the kernel does not reuse the
+// RMIDs of removed groups at once.
 func TestTheKernelBehavesAsTheSimulation(t *testing.T) {
 	if *kernel == "" {
 		t.Skip("changes this machine's resctrl; give -kernel for that")

@@ -14,9 +14,10 @@ import (
 	"syscall"
 )
 
-// Count sets what a counter of a group shows, e.g. "mbm_total_bytes". The group's name is its path below the mount
-// point. A control group shows the sum of its own count and those of its monitoring groups, without counts that are no
-// number. It panics when the group does not exist, which is an error of the test.
+// Count sets the text that a counter of a group shows, e.g. the counter "mbm_total_bytes". The parameter group is the
+// path of the group below the mount point. A control group shows the sum of its own count and the counts of its
+// monitoring groups. Texts that are not numbers do not count in the sum. Count panics if the group does not exist,
+// because this is an error in the test.
 func (f *FS) Count(group string, cache int, counter, text string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

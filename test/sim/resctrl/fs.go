@@ -18,9 +18,9 @@ type FS struct {
 
 	mu   sync.Mutex
 	live *mounted // nil while unmounted
-	// tasks by thread ID.
+	// tasks maps thread IDs to tasks.
 	tasks map[int]*task
-	// calls is the number of operations that change something since Inject.
+	// calls counts the operations that change something, since the last call of Inject.
 	calls int
 	fault func(Call) *Fault
 }
@@ -53,15 +53,16 @@ func New(spec Spec) *FS {
 	return f
 }
 
-// Inject sets the function that decides about faults, and resets the number of calls. nil ends the faults. The function
-// is called with f locked.
+// Inject sets the function that decides about faults, and resets the number of calls. The function nil ends the faults.
+// FS calls the function while it holds its lock.
 func (f *FS) Inject(fault func(Call) *Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls, f.fault = 0, fault
 }
 
-// Calls returns the number of operations since Inject that would have changed something.
+// Calls returns the number of operations that change something since the last call of Inject. It includes operations
+// that failed.
 func (f *FS) Calls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,7 +86,8 @@ func (f *FS) Drain() {
 	f.live.rmids, f.live.limbo = f.live.rmids+f.live.limbo, 0
 }
 
-// change does one operation that changes something, including faults and errnos.
+// change executes an operation that changes something. It first asks the fault function whether the operation must
+// fail.
 func (f *FS) change(op, name, data string, do func() error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,7 +176,8 @@ func (f *FS) ReadDir(name string) ([]string, error) {
 	return names, nil
 }
 
-// Dump returns every file of every group, by path. It must be the same after an operation without effect.
+// Dump returns the content of every file of every group, by path. An operation without effect does not change the
+// result.
 func (f *FS) Dump() map[string]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

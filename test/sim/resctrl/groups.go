@@ -38,7 +38,7 @@ func (f *FS) mkdir(name string) error {
 	return syscall.EPERM
 }
 
-// makeControl appends to the status of earlier operations, as the kernel does.
+// makeControl makes a control group. As in the kernel, its message is appended to the status of earlier operations.
 func (m *mounted) makeControl(spec Spec, name string) error {
 	closid := slices.Index(m.closids, false)
 	if closid < 0 {
@@ -97,7 +97,7 @@ func (m *mounted) makeMonitor(parent *group, name string) error {
 	return nil
 }
 
-// remove is unlink, then rdtgroup_rmdir.
+// remove simulates unlink(2) for files, and rdtgroup_rmdir for directories.
 func (f *FS) remove(name string) error {
 	if f.spec.ReadOnly {
 		return syscall.EROFS

@@ -24,7 +24,8 @@ type schema struct {
 	closids int
 	// values has the values by CLOSID and domain.
 	values []map[int]uint64
-	// peer is the schema for data if this schema is for code, and the schema for code if it is for data.
+	// peer is the schema for code if this schema is for data, and the schema for data if this schema is for code. It is
+	// nil if there is one schema for both.
 	peer *schema
 }
 
@@ -53,7 +54,7 @@ func (s *schema) reset(closid int, domains []int) {
 	}
 }
 
-// group is a control group. If it has a parent, it is a monitoring group.
+// group is a control group or, if it has a parent, a monitoring group.
 type group struct {
 	name   string
 	parent *group
@@ -76,7 +77,7 @@ func (g *group) control() *group {
 // mounted is the state of the filesystem from mount to unmount.
 type mounted struct {
 	options string
-	// schemas in the order of schemata files.
+	// schemas is in the order of the lines in schemata files.
 	schemas []*schema
 	root    *group
 	groups  map[string]*group
@@ -193,7 +194,7 @@ func (m *mounted) initial(s *schema, id, closid int) (uint64, error) {
 	}
 	value |= s.full() &^ used
 	if s.cache.MinBits > 0 {
-		value &^= value + value&-value // without a gap: the lowest run
+		value &^= value + value&-value // a mask without gaps is required, so only the lowest run of bits is kept
 	}
 	if bits.OnesCount64(value) < s.cache.MinBits {
 		m.reportf("No space on %s:%d", s.name, id)

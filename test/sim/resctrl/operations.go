@@ -5,7 +5,8 @@ package resctrl
 
 import "strings"
 
-// Operations returns the table for a machine. In the end there are no groups, and the root group is unchanged.
+// Operations returns the table of operations for a machine. After the last operation, there are no groups, and the root
+// group is unchanged.
 func Operations(spec Spec) []Operation {
 	var operations []Operation
 	operations = append(operations, infoOperations(spec)...)
@@ -41,7 +42,7 @@ func rename(from, to string, then ...string) Operation {
 
 func read(path string) Operation { return Operation{Do: "read", Path: path} }
 
-// infoOperations read the capabilities of the CPU.
+// infoOperations returns the operations that read the capabilities of the CPU.
 func infoOperations(spec Spec) []Operation {
 	operations := []Operation{read("info/last_cmd_status"), read("schemata"), read("size"), read("mode"), read("cpus"), read("cpus_list")}
 	for _, s := range New(spec).live.schemas {

@@ -25,7 +25,7 @@ type Cache struct {
 	Size int
 	// MinBits is the minimum number of bits in a mask. AMD has 0, and accepts masks with gaps.
 	MinBits int
-	// CDP reports whether the mount options can separate code and data.
+	// CDP is true if a mount option can separate code and data.
 	CDP bool
 }
 
@@ -36,7 +36,7 @@ type Bandwidth struct {
 	Min, Granularity, Max int
 }
 
-// Spec is a machine.
+// Spec describes the resctrl of a machine.
 type Spec struct {
 	Vendor Vendor
 	// L2, L3 and MB are nil if the CPU cannot allocate them.
@@ -55,7 +55,7 @@ type Spec struct {
 	NoTaskFile bool
 	// NoSparseFile simulates a kernel before 6.7, which has no info/*/sparse_masks.
 	NoSparseFile bool
-	// Unmounted machines start without resctrl mounted.
+	// If Unmounted is true, resctrl is not mounted at first.
 	Unmounted bool
 	// Options has the mount options, e.g. "cdp,mba_MBps". ReadOnly makes the mount read-only.
 	Options  string
