@@ -57,7 +57,7 @@ func run(ctx context.Context, o steps.Options, out io.Writer) error {
 	fmt.Fprintf(out, "seed %d, for %s\n", o.Seed, o.For)
 	log := &tail{}
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	slog.SetDefault(logger) // that of the runtime side of NRI
+	slog.SetDefault(logger) // NRI's runtime side logs to the default logger
 	site, err := simulated.New(logger)
 	if err != nil {
 		return err

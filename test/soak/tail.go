@@ -27,7 +27,7 @@ func (t *tail) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// String begins with a whole line.
+// String returns the end of the log. It begins with a whole line.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -21,7 +21,7 @@ type cable struct {
 	to       string
 	running  sync.WaitGroup
 
-	mu    sync.Mutex        // guards what follows
+	mu    sync.Mutex        // guards the fields below
 	ends  map[net.Conn]bool // true for the plugin's ends
 	isCut bool
 }
@@ -55,7 +55,8 @@ func (c *cable) serve() {
 		})
 		c.running.Go(func() {
 			c.carry(far, near)
-			// NRI's runtime side (0.12.5) has a data race if a connection ends while a plugin registers, which is the first request.
+			// NRI's runtime side (0.12.5) has a data race if a connection ends during the registration. The
+			// registration is the first request, so the connection stays open until the runtime has answered once.
 			select {
 			case <-answered:
 			case <-time.After(registrationTime):

@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 )
 
-// refusal is the refusal of one write into the kernel.
+// refusal makes one write into the kernel fail. The function during is called before the write fails.
 type refusal struct{ during func() }
 
 // RefuseWrite implements steps.Faults.
@@ -44,7 +44,8 @@ func (m *mortal) takeRefusal() *refusal {
 	return r
 }
 
-// refused reports whether a write is refused. Other calls are possible while it waits.
+// refused reports whether the next write must fail. It first waits for the function during. Other calls into the
+// machine are possible meanwhile.
 func (m *mortal) refused() bool {
 	r := m.takeRefusal()
 	if r != nil {

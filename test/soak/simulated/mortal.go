@@ -11,8 +11,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim"
 )
 
-// mortal is the machine of a process that can be killed: from a chosen write on, nothing is written any more and every call
-// fails.
+// mortal is the machine as seen by a process that can be killed. After the kill, every call of the process fails, and
+// it cannot write anything.
 type mortal struct {
 	machine *sim.Machine
 	// died is called once, when the process is killed, while no write is in progress.
@@ -28,7 +28,7 @@ type mortal struct {
 	refusal *refusal
 }
 
-// kill ends the process at its nth write from now. If at is 0, it ends the process now.
+// kill ends the process at the write number at, counted from now. If at is 0, kill ends the process now.
 func (m *mortal) kill(at int, late bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -43,8 +43,8 @@ type process struct {
 	// ended is closed when the agent has ended. err is then its error.
 	ended chan struct{}
 	err   error
-	// killed is closed when the process is killed. dead is closed when the checkpoint has its content of that moment
-	// again.
+	// killed is closed when the process is killed. dead is closed when the field checkpoint has the content that the
+	// checkpoint file had at the kill.
 	killed, dead chan struct{}
 	checkpoint   []byte
 }
@@ -81,12 +81,12 @@ func startProcess(ctx context.Context, o agent.Options, machine *sim.Machine, ru
 	return p, nil
 }
 
-// die runs at the moment of the kill. The checkpoint then has every change that was answered before. Later answers are
-// lost.
+// die is called at the moment of the kill. The checkpoint file then has every change that the agent has confirmed.
+// Changes that the agent confirms later are lost.
 func (p *process) die() {
 	close(p.killed)
 	_ = p.conn.Close()
-	p.checkpoint, _ = os.ReadFile(filepath.Join(p.options.StateDir, checkpoint)) // there may be none yet
+	p.checkpoint, _ = os.ReadFile(filepath.Join(p.options.StateDir, checkpoint)) // the file may not exist yet
 	p.cable.cut()
 	p.cancel()
 	close(p.dead)
@@ -114,8 +114,8 @@ func (p *process) endedByItself() error {
 	return fmt.Errorf("the agent has ended: %w", p.err)
 }
 
-// end ends the agent and waits for its goroutines. If it was killed, it leaves what a killed process leaves: the checkpoint of that
-// moment, and a socket without a server.
+// end ends the agent and waits for its goroutines. If the agent was killed, end restores what a killed process leaves:
+// the checkpoint at the moment of the kill, and a socket that no process serves.
 func (p *process) end() error {
 	p.cancel()
 	late := time.NewTimer(endTime)

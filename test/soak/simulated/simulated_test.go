@@ -48,7 +48,7 @@ func (s *Site) hold(t *testing.T) {
 	invariant.Machine{API: s.API(), Host: s.Host(), Live: s.Live}.Hold(t)
 }
 
-// runGold runs a container in class gold that has forked.
+// runGold runs a container in class gold. The container's first process has forked several times.
 func (s *Site) runGold(t *testing.T) (uid string) {
 	t.Helper()
 	pod := steps.Pod{Name: "a", UID: "uid-a", Annotations: map[string]string{"qos.noderesource.dev/pod": "rdt=gold"}}

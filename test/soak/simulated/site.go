@@ -1,7 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulated is a node for a soak, all in this process: the simulated machine, the real runtime side of NRI, and the real agent.
+// Package simulated is a node for the soak test. All parts run in this process: a simulated machine, the real runtime
+// side of NRI, and the real agent.
 package simulated
 
 import (
@@ -45,7 +46,7 @@ type Site struct {
 	process *process
 	late    bool
 
-	mu        sync.Mutex     // guards what follows
+	mu        sync.Mutex     // guards the fields below
 	pids      map[string]int // of containers' first processes
 	disks     map[string]string
 	foreign   map[string]bool
@@ -69,9 +70,9 @@ func New(log *slog.Logger) (*Site, error) {
 	s := &Site{dir: dir, machine: sim.New(sim.Options{}), log: log, hangups: make(chan os.Signal, 1),
 		pids: map[string]int{}, disks: map[string]string{"vda": "254:0", "vdb": "254:16"}, foreign: map[string]bool{}}
 	s.oci = &refusing{Machine: s.machine}
-	// Without a plugin the signal would end this process.
+	// While no plugin runs, SIGHUP would otherwise end this process.
 	signal.Notify(s.hangups, syscall.SIGHUP)
-	// With NRI's default of 2 s for a hook, the plugin would be dropped on a slow machine.
+	// With NRI's default timeout of 2 s, the runtime could disconnect the plugin on a slow machine.
 	adaptation.SetPluginRegistrationTimeout(time.Minute)
 	adaptation.SetPluginRequestTimeout(time.Minute)
 	if err := s.furnish(); err != nil {

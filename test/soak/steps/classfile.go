@@ -23,7 +23,7 @@ const (
 type classFile struct {
 	// number is in the classes' descriptions, and shows which file is in force.
 	number int
-	// wrong files are refused.
+	// wrong is a text that makes the class file invalid. It is empty if the class file is valid.
 	wrong string
 	// defaultClass is the default class of RDT. If it is empty, it is the system default.
 	defaultClass string
@@ -121,7 +121,7 @@ func (c classFile) text() string {
 	return text.String() + c.wrong
 }
 
-// classes returns the classes of a resource of container scope, or nil if the resource is not configured.
+// classes returns the names of the classes of a resource, or nil if the resource is not configured.
 func (c classFile) classes(resource string) []string {
 	switch {
 	case resource == blockIO && c.blockIO:

@@ -16,7 +16,7 @@ import (
 // mostPods is the maximum number of pods at a time.
 const mostPods = 25
 
-// life returns the actions of pods and containers.
+// life returns the actions that create, change and end pods and containers.
 func life() []action {
 	return []action{
 		{weight: 20, plan: (*Soak).newPod},
@@ -78,8 +78,8 @@ func (p *pod) note(id, name string, started bool) {
 	p.containers = append(p.containers, &container{pod: p, id: id, name: name, state: in})
 }
 
-// runContainer creates a container, and may start it. The ID is empty after a failure. In calm rounds a started container must be in
-// its class at once.
+// runContainer creates a container, and may start it. It returns an empty ID if it fails. In a calm round, it checks
+// that a started container "main" is in its class at once.
 func (s *Soak) runContainer(ctx context.Context, p *pod, name string, start bool) (id string, err error) {
 	id, err = s.site.CreateContainer(ctx, p.id, Container{Name: name, Annotations: p.request.cri})
 	if err != nil || !start {

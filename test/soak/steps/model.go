@@ -52,7 +52,7 @@ type deed struct {
 	touches *pod
 }
 
-// action makes deeds of a kind, or nil if none is possible.
+// action makes deeds of one kind. The function plan returns nil if no such deed is possible now.
 type action struct {
 	weight int
 	plan   func(s *Soak) *deed

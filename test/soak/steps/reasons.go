@@ -32,7 +32,7 @@ const (
 func reasonOf(err error) string {
 	text := err.Error()
 	for _, known := range []struct{ words, reason string }{
-		{"RDT not initialized", runtimesOwn}, // containerd reads some of our keys itself
+		{"RDT not initialized", runtimesOwn}, // containerd itself reads some of the plugin's annotations
 		{" is full: ", classFull},
 		{" contradicts the ", contradiction},
 		{"is unavailable on this node", unavailable},
@@ -45,7 +45,7 @@ func reasonOf(err error) string {
 		{"not connected to the container runtime", pluginAway},
 		{"input/output error", pluginKilled}, // its calls to the machine fail
 		{"ttrpc: closed", pluginKilled},
-		{"no space left on device", refusedChange}, // Faults
+		{"no space left on device", refusedChange}, // the interface Faults causes this error
 		{"containers failed", refusedChange},
 		{"no such cgroup", notRunning},
 	} {

@@ -52,7 +52,8 @@ func doAll(ctx context.Context, deeds []*deed) {
 	all.Wait()
 }
 
-// alongside returns a refusal during which other deeds are done concurrently.
+// alongside converts the function refuse into a function with a parameter during, like Faults.RefuseWrite. The function
+// during then runs concurrently with the refused call.
 func alongside(refuse func() (stop func())) func(during func()) (stop func()) {
 	return func(during func()) func() {
 		stop := refuse()

@@ -12,9 +12,9 @@ import (
 
 // request is the request of a pod with one container, "main".
 type request struct {
-	// pod are the pod's annotations; cri are CRI annotations, which the kubelet sets on the container.
+	// pod has the pod's annotations. cri has the CRI annotations, which the kubelet sets on the container.
 	pod, cri map[string]string
-	// rdt, blockIO and podIO are the requested classes; requested has the resources with a request.
+	// rdt, blockIO and podIO are the requested classes. requested has the resources for which there is a request.
 	rdt, blockIO, podIO string
 	requested           map[string]bool
 	// never is the reason why the request is always refused. It is empty if the request can be granted.
@@ -125,7 +125,7 @@ func newWrongRequest(r request, random *rand.Rand) request {
 // may returns the reasons for which a class file permits a refusal. must is true if the request must be refused.
 func (r request) may(c classFile) (reasons []string, must bool) {
 	if r.never != "" {
-		// What is not configured is unknown, whatever else is wrong.
+		// A resource or class that is not configured is refused as unknown, whatever else is wrong with the request.
 		return []string{r.never, unknownResource, unknownClass}, true
 	}
 	for resource, class := range r.classes() {

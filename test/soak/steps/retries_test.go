@@ -10,7 +10,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// TestACapacityMayBeLoweredBelowWhatRetriesHaveAdmitted has a class that gains holders without a deed, and then another capacity.
+// TestACapacityMayBeLoweredBelowWhatRetriesHaveAdmitted simulates a class that gains holders without a deed. After
+// that, its capacity is lowered.
 func TestACapacityMayBeLoweredBelowWhatRetriesHaveAdmitted(t *testing.T) {
 	status := func(file string, capacity, inUse uint64) *qosv1alpha1.StatusResponse {
 		return &qosv1alpha1.StatusResponse{Resources: &qosv1alpha1.ResourcesInfo{ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{{

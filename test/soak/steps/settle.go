@@ -50,13 +50,13 @@ func (s *Soak) settle(ctx context.Context) error {
 	return s.violated(s.watch(ctx, 0))
 }
 
-// quietTime is how long the plugin must stay registered before the node counts as settled: it does not notice at once that the
-// runtime ended, or that class files need other hooks.
+// quietTime is how long the plugin must stay registered before the node counts as settled. The plugin does not notice
+// at once that the runtime has ended, or that class files need other hooks.
 const quietTime = 100 * time.Millisecond
 
 // registration is the last observed registration of the plugin with the runtime.
 type registration struct {
-	at               time.Time // by the plugin
+	at               time.Time // the time that the plugin reports
 	since, restarted time.Time
 }
 
@@ -163,7 +163,7 @@ func assignmentsOf(w *invariant.World, id string) []*qosv1alpha1.Assignment {
 	return nil
 }
 
-// unknownFile reports whether no offered class shows which file it is from.
+// unknownFile reports whether the class file in force is unknown, because no offered class has the number of a file.
 func (s *Soak) unknownFile(status *qosv1alpha1.StatusResponse) bool { return fileInForce(status) == 0 }
 
 // lacks reports whether a resource is not offered.

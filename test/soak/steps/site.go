@@ -55,8 +55,8 @@ type Plugin interface {
 	StartPlugin(ctx context.Context) error
 	// StopPlugin ends the plugin as SIGTERM does, and waits for its end.
 	StopPlugin(ctx context.Context) error
-	// KillPlugin ends the plugin as SIGKILL does: at once if at is 0, or else at the plugin's nth write into the
-	// kernel, if it makes that many.
+	// KillPlugin ends the plugin as SIGKILL does. If at is 0, it ends the plugin at once. Otherwise, it ends the plugin
+	// at the write number at into the kernel, if the plugin makes that many writes.
 	KillPlugin(ctx context.Context, at int) error
 	// PluginRuns returns false after the plugin was stopped or killed. It returns an error if the plugin ended by
 	// itself.

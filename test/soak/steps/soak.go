@@ -49,14 +49,15 @@ type Soak struct {
 	random  *rand.Rand
 	summary *Summary
 
-	// The fields below are the model of the node. One goroutine reads and writes them, except for containers in deeds.
+	// The fields below are the model of the node. One goroutine reads and writes them. Concurrent deeds use only their
+	// own pods and containers.
 	pods   []*pod
 	made   int
 	busy   map[*pod]bool
-	file   classFile         // as written last
-	files  int               // written so far
+	file   classFile         // the class file that was written last
+	files  int               // the number of class files written so far
 	known  map[int]classFile // by number
-	before map[string]string // what is foreign
+	before map[string]string // the foreign groups and files
 	// foreignChanged means that before must be read again.
 	foreignChanged bool
 	// calm is true if only pods and containers have changed since the node was settled. Then every failure needs a
@@ -69,7 +70,7 @@ type Soak struct {
 }
 
 // Run tests a site until the time is over, ctx ends, or an invariant is violated. It returns ErrViolated for a
-// violation. At the end only the plugin runs.
+// violation. After a soak without a violation, all pods are removed, and only the plugin runs.
 func Run(ctx context.Context, site Site, o Options) (*Summary, error) {
 	s := &Soak{
 		site: site, options: o, random: rand.New(rand.NewPCG(o.Seed, 0)), summary: newSummary(o.Seed),
@@ -104,7 +105,8 @@ func Run(ctx context.Context, site Site, o Options) (*Summary, error) {
 }
 
 func (s *Soak) over(ctx context.Context, round int) bool {
-	// The soak continues at least until memory was measured, so that later measurements can be compared.
+	// The time limit ends the soak only after the first measurement of memory, so that the last one can be compared
+	// with it.
 	return ctx.Err() != nil || time.Since(s.began) > s.options.For && round > warmUp || s.options.Rounds > 0 && round > s.options.Rounds
 }
 
@@ -128,7 +130,7 @@ func (s *Soak) round(ctx context.Context, number int) error {
 	}
 	if s.file.wrong != "" && s.random.IntN(2) == 0 {
 		s.calm = false
-		if err := s.perform(ctx, []*deed{s.reload()}); err != nil { // sooner than by chance
+		if err := s.perform(ctx, []*deed{s.reload()}); err != nil { // a random action would repair the file later
 			return err
 		}
 	}
@@ -141,7 +143,7 @@ func (s *Soak) round(ctx context.Context, number int) error {
 	return s.settle(ctx)
 }
 
-// take does one deed or, in every fourth step, several concurrently.
+// take does one deed or, in a quarter of the steps, several deeds concurrently.
 func (s *Soak) take(ctx context.Context, actions []action) error {
 	clear(s.busy)
 	switch s.random.IntN(16) {
@@ -172,7 +174,7 @@ func (s *Soak) several(actions []action, many int) []*deed {
 	return deeds
 }
 
-// burst returns pods that request the same class concurrently.
+// burst returns deeds that run pods, all with the same request, concurrently.
 func (s *Soak) burst(many int) []*deed {
 	a := newBoundedRequest(s.random)
 	var deeds []*deed
@@ -236,7 +238,7 @@ func judge(d *deed, err error, calm, others bool) string {
 	case err == nil, slices.Contains(d.may, reasonOf(err)), reasonOf(err) == runtimesOwn:
 		return ""
 	case others && reasonOf(err) == classFull:
-		return "" // the others had it first
+		return "" // concurrent deeds may have taken the free slots
 	}
 	return fmt.Sprintf("%s %s: failed without a reason: %v", d.action, d.what, err)
 }

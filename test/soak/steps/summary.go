@@ -156,7 +156,7 @@ func (s *Soak) measure(ctx context.Context, into *resources) error {
 		return err
 	}
 	runtime.GC()
-	runtime.GC() // what was found to be garbage with a finalizer
+	runtime.GC() // the second run frees memory that finalizers have released
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	descriptors, err := os.ReadDir("/proc/self/fd")
@@ -170,7 +170,7 @@ func (s *Soak) measure(ctx context.Context, into *resources) error {
 // grown returns the resources that have grown too much.
 func (s *Summary) grown() error {
 	if s.warm == (resources{}) {
-		return nil // it was interrupted before
+		return nil // the soak ended before the first measurement
 	}
 	var wrong []string
 	if s.end.goroutines > s.warm.goroutines+moreGoroutines {

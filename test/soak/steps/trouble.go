@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// trouble returns the actions on the node itself.
+// trouble returns the actions that disturb the node as a whole, e.g. kills of the plugin.
 func (s *Soak) trouble() []action {
 	actions := []action{
 		{weight: 10, plan: (*Soak).reload},

@@ -14,7 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// lookTime bounds one look at the plugin between steps; it may have been killed.
+// lookTime limits one request of the plugin's status between steps, because the plugin may have been killed.
 const lookTime = 10 * time.Second
 
 // seen is the state of the running plugin that was observed last.
@@ -68,7 +68,8 @@ func (s *Soak) watchForeign() ([]string, error) {
 	return invariant.Always(invariant.World{Foreign: now, Before: s.before}), nil
 }
 
-// keepForeign records the foreign groups and files that must stay as they are. While resctrl is not mounted, this is postponed.
+// keepForeign records the foreign groups and files that must stay as they are. While resctrl is not mounted, it
+// postpones this.
 func (s *Soak) keepForeign(now map[string]string) {
 	if s.foreignChanged {
 		_, mounted := now["/sys/fs/resctrl/schemata"]
@@ -103,7 +104,8 @@ func (s *Soak) noteRetries(status *qosv1alpha1.StatusResponse) {
 	})
 }
 
-// most returns how many holders a class may have. Deeds since the last look, or during a change of the class file, may add some.
+// most returns how many holders each class may have: as many as were observed last. If several deeds were done since
+// then, or if another class file is in force, each deed may have added a holder.
 func (s *Soak) most(status *qosv1alpha1.StatusResponse) map[invariant.Class]uint64 {
 	most := map[invariant.Class]uint64{}
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
@@ -130,7 +132,7 @@ func fileInForce(status *qosv1alpha1.StatusResponse) int {
 	number := 0
 	eachClass(status, func(_ string, class *qosv1alpha1.QOSResourceClassInfo) {
 		if text, found := strings.CutPrefix(class.GetDescription(), "file "); found {
-			_, _ = fmt.Sscan(text, &number) // it is ours
+			_, _ = fmt.Sscan(text, &number) // the soak itself writes this number
 		}
 	})
 	return number
