@@ -197,7 +197,8 @@ func measureSynchronizations(ctx context.Context, o options, sides []*side, all 
 	})
 }
 
-// measureCPU measures the CPU time that the process of each side uses for one of several calls.
+// measureCPU measures the CPU time that the process of each side uses for one call. The function do makes the given
+// number of calls on each side.
 func measureCPU(sides []*side, what string, calls int, do func() error) error {
 	for _, s := range sides {
 		before, err := s.cpuTime()

@@ -77,7 +77,7 @@ func serveIdle(ctx context.Context, o options) error {
 	return nil
 }
 
-// silence is a logger for NRI.
+// silence is a logger for NRI that discards all messages.
 type silence struct{}
 
 var _ nrilog.Logger = silence{}

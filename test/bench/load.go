@@ -27,7 +27,7 @@ resources:
       light: [{Weight: "10"}]
 `
 
-// pod returns the n-th pod, as a Deployment makes it. Every second one requests a class for its containers.
+// pod returns the n-th pod of a Deployment. If request is true, the pod requests a class for its container.
 func pod(n int, request bool) nriruntime.PodConfig {
 	name := fmt.Sprintf("web-frontend-7c9d8f6b5d-%05d", n)
 	annotations := map[string]string{
@@ -52,7 +52,8 @@ func pod(n int, request bool) nriruntime.PodConfig {
 	}
 }
 
-// container is about 10 KB on the wire, with the environment of a namespace of 30 services.
+// container returns a container whose message has a size of about 10 KB. Its environment is that of a namespace with 30
+// services.
 func container() nriruntime.ContainerConfig {
 	config := nriruntime.ContainerConfig{
 		Name: "main",

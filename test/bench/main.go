@@ -1,10 +1,12 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures the costs of the plugin on a node, in comparison with a plugin that does nothing: how long the runtime waits for its
-// hooks, and its memory. Four plugins take turns in one run: the plugin, the idle one, the idle one once more, to show how
-// much is noise, and one that is not subscribed to the validation of containers, to show what the validation costs.
-// Each is a process of its own, registered with a runtime side of its own, all with the same containers.
+// Command bench measures the costs of the plugin on a node: how long the runtime waits for the plugin's hooks, and the
+// memory and CPU time of the plugin's process. It compares them with those of idle plugins, which do nothing. Each run
+// has four plugins, which take turns: the plugin itself; an idle plugin; a second idle plugin, which shows the noise of
+// the measurement; and an idle plugin that is not subscribed to the validation of containers, which shows the costs of
+// the validation. Each plugin is a process of its own. It is registered with a runtime side of its own, and all runtime
+// sides have the same containers.
 //
 // It prints a table in Markdown. Run it in the root of the repository.
 package main

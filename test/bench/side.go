@@ -30,7 +30,8 @@ type side struct {
 	cpu     map[string]time.Duration
 }
 
-// newSide makes a runtime in a directory, and starts the command that makeCommand makes for its socket and host.
+// newSide makes a runtime in a directory. It starts the command that makeCommand returns for the runtime's socket and
+// the directory of the simulated host.
 func newSide(ctx context.Context, dir, name string, makeCommand func(dir, socket, root string) *exec.Cmd) (*side, error) {
 	dir = filepath.Join(dir, name)
 	root := filepath.Join(dir, "host")

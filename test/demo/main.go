@@ -1,8 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows what qos-nri-plugin does, within seconds and on any machine: the plugin, registered with the real
-// runtime side of NRI, on a simulated machine with RDT, or with --real on this one.
+// Command demo shows what qos-nri-plugin does. It takes some seconds and works on any machine. It registers the plugin
+// with the real runtime side of NRI, on a simulated machine with RDT. With --real, it uses the resctrl and the cgroups
+// of this machine.
 package main
 
 import (

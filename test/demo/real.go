@@ -80,7 +80,7 @@ func (m *machine) Create(ctx context.Context, spec nriruntime.Spec) (int, error)
 	return m.Exec(ctx, spec)
 }
 
-// Start has nothing to do: the process sleeps.
+// Start does nothing, because the process of the container already sleeps.
 func (m *machine) Start(context.Context, string) error { return nil }
 
 func (m *machine) Exec(_ context.Context, spec nriruntime.Spec) (int, error) {

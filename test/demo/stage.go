@@ -45,7 +45,7 @@ type stage struct {
 	close     []func() error
 }
 
-// raise starts everything. The caller calls down, even after an error.
+// raise starts the runtime and the plugin. The caller must call down, even if raise returns an error.
 func raise(ctx context.Context, h host) (*stage, error) {
 	s := &stage{host: h}
 	dir, err := os.MkdirTemp("", "qos")
@@ -101,7 +101,7 @@ func (s *stage) clean(n *node.Node) error {
 }
 
 func (s *stage) startRuntime(dir string) error {
-	// With NRI's default of 2 s for a hook, the plugin would be dropped on a slow machine.
+	// With NRI's default timeout of 2 s, the runtime could disconnect the plugin on a slow machine.
 	adaptation.SetPluginRegistrationTimeout(time.Minute)
 	adaptation.SetPluginRequestTimeout(time.Minute)
 	runtime, err := nriruntime.New(dir, nriruntime.Options{OCI: s.host})

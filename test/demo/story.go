@@ -15,7 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// classFile has the classes of the example in KEP-3008, "Mitigating noisy neighbors", with little capacity.
+// classFile has the classes of the example in KEP-3008, "Mitigating noisy neighbors", with small capacities.
 const classFile = `apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig
 resources:
