@@ -18,8 +18,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// crashBackend is a backend whose process may be killed before and after each call into the kernel. If blind is true,
-// the kernel does not show classes.
+// crashBackend is a backend whose process may be killed before each call into the kernel, and after each call that
+// enforces a class. If blind is true, the kernel does not show classes.
 type crashBackend struct {
 	*nodetest.Backend
 	killer *killer
