@@ -36,17 +36,45 @@ type problem struct {
 
 func (p problem) Error() string { return p.text }
 
-// Convert converts the manifests of a YAML or JSON file. Errors use name as the name of the file. A text without the
-// KEP's fields stays unchanged, even if it is not YAML. Converting the result again changes nothing.
+// Input is a file with manifests in YAML or JSON. Errors use Name as the name of the file.
+type Input struct {
+	Name string
+	Text []byte
+}
+
+// Options has what a conversion must know besides its input.
+type Options struct {
+	Known Known
+}
+
+// Convert converts files, and returns one result for each. A text without the KEP's fields stays unchanged, even if it is
+// not YAML. Converting the results again changes nothing.
 //
 // The error joins all problems. Each is one line with file, line, object, field, state and remedy.
-func Convert(name string, text []byte, known Known) (Result, error) {
-	if !bytes.Contains(text, []byte(fieldName)) {
-		return Result{Text: text}, nil
+func Convert(inputs []Input, options Options) ([]Result, error) {
+	r := &run{options}
+	var results []Result
+	var errs []error
+	for _, input := range inputs {
+		result, err := r.convert(input)
+		results, errs = append(results, result), append(errs, err)
 	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return results, nil
+}
 
-	f := readFile(name, text, known)
-	return f.convert()
+// run has what the files of one conversion share.
+type run struct {
+	Options
+}
+
+func (r *run) convert(input Input) (Result, error) {
+	if !bytes.Contains(input.Text, []byte(fieldName)) {
+		return Result{Text: input.Text}, nil
+	}
+	return readFile(input.Name, input.Text, r).convert()
 }
 
 type file struct {
@@ -91,8 +119,8 @@ func (f *file) note(format string, args ...any) {
 }
 
 // readFile parses the documents of a file. It reports documents that cannot be parsed as problems.
-func readFile(name string, text []byte, known Known) *file {
-	f := &file{name: name, known: known, documents: splitDocuments(text)}
+func readFile(name string, text []byte, r *run) *file {
+	f := &file{name: name, known: r.Known, documents: splitDocuments(text)}
 	for _, d := range f.documents {
 		d.file = f
 		d.parse()

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/qos-nri/qos-nri-plugin/internal/convert"
 )
 
 const (
@@ -29,7 +27,7 @@ func TestOnlyDocumentsWithRequestsAreRewritten(t *testing.T) {
 		{"with a text that looks like a marker", oneRequest + "---\na: |\n  ---\n  b\n---x: 1\n", oneLimit + "---\na: |\n  ---\n  b\n---x: 1\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			result, err := convert.Convert("a.yaml", []byte(test.text), known())
+			result, err := convertFile("a.yaml", []byte(test.text), known())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/convert"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -83,7 +82,7 @@ func TestProblemsHavePlaceAndRemedy(t *testing.T) {
 		{"another quota of the class", quota("    container: [{name: rdt, classes: [{name: gold, capacity: 2}]}]\n  hard: {requests.qos.noderesource.dev/rdt.gold: 1}\n"), `a.yaml:8: ResourceQuota limits: spec.hard.requests.qos.noderesource.dev/rdt.gold: is "1", but the conversion of qosResources sets it to 2; keep one of them`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			result, err := convert.Convert("a.yaml", []byte(test.text), known())
+			result, err := convertFile("a.yaml", []byte(test.text), known())
 			if result.Text != nil {
 				t.Errorf("there is a result:\n%s", result.Text)
 			}

@@ -16,8 +16,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
-
-	"github.com/qos-nri/qos-nri-plugin/internal/convert"
 )
 
 func FuzzConvert(f *testing.F) {
@@ -43,7 +41,7 @@ func FuzzConvert(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		result, err := convert.Convert("fuzz.yaml", text, known())
+		result, err := convertFile("fuzz.yaml", text, known())
 		if err != nil {
 			return
 		}
@@ -61,7 +59,7 @@ func FuzzConvert(f *testing.F) {
 		if diff := cmp.Diff(before, after); diff != "" && !ours {
 			t.Fatalf("more has changed than the requests (-before +after):\n%s\n%s", diff, result.Text)
 		}
-		again, err := convert.Convert("fuzz.yaml", result.Text, known())
+		again, err := convertFile("fuzz.yaml", result.Text, known())
 		if err != nil || !bytes.Equal(again.Text, result.Text) {
 			t.Fatalf("converted again it is not the same (%v):\n%s\n%s", err, result.Text, again.Text)
 		}

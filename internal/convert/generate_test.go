@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/qos-nri/qos-nri-plugin/internal/convert"
 )
 
 // author writes random manifests of pods in all styles of YAML, with comments and blank lines in unusual places.
@@ -310,7 +308,7 @@ func generate(seed uint64) (text string, notes int) {
 func TestAllYAMLStylesAreConverted(t *testing.T) {
 	for seed := range uint64(300) {
 		text, notes := generate(seed)
-		result, err := convert.Convert("generated.yaml", []byte(text), known())
+		result, err := convertFile("generated.yaml", []byte(text), known())
 		if err != nil {
 			t.Fatalf("seed %d: %v in:\n%s", seed, err, text)
 		}
@@ -334,7 +332,7 @@ func checkGenerated(t *testing.T, seed uint64, text, result string, notes int) {
 	if strings.Contains(result, "qosResources") {
 		t.Errorf("seed %d: not everything is converted:\n%s", seed, result)
 	}
-	again, err := convert.Convert("generated.yaml", []byte(result), known())
+	again, err := convertFile("generated.yaml", []byte(result), known())
 	if err != nil || !bytes.Equal(again.Text, []byte(result)) {
 		t.Errorf("seed %d: converted again it is not the same: %v", seed, err)
 	}

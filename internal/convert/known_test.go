@@ -57,7 +57,7 @@ func TestKnownFromNodesHasTheClassesOfAllNodes(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			result, err := convert.Convert("a.yaml", []byte(quota(test.sections)), all)
+			result, err := convertFile("a.yaml", []byte(quota(test.sections)), all)
 			_, got, _ := strings.Cut(string(result.Text), "spec:\n")
 			if err != nil {
 				got = err.Error()
@@ -76,7 +76,7 @@ func TestAResourceWithUnknownClassesCanBeRequestedInAnyClass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := convert.Convert("a.yaml", []byte(pod("", "", oneGold)), all); err != nil {
+	if _, err := convertFile("a.yaml", []byte(pod("", "", oneGold)), all); err != nil {
 		t.Error(err)
 	}
 }
@@ -125,7 +125,7 @@ func TestConvertWithoutKnownResources(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			result, err := convert.Convert("a.yaml", []byte(test.text), convert.Known{})
+			result, err := convertFile("a.yaml", []byte(test.text), convert.Known{})
 			got := string(result.Text)
 			if err != nil {
 				got = err.Error()

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/convert"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -133,7 +132,7 @@ func TestConvertedPodsGetTheClassesThatTheKEPRequests(t *testing.T) {
 	})
 	for seed := range uint64(300) {
 		text, _ := generate(seed)
-		result, err := convert.Convert("generated.yaml", []byte(text), known())
+		result, err := convertFile("generated.yaml", []byte(text), known())
 		if err != nil {
 			t.Fatal(err)
 		}

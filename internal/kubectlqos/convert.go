@@ -117,15 +117,15 @@ func (o *convertCommand) run(ctx context.Context) error {
 		return err
 	}
 
-	results := make([]convert.Result, len(manifests))
-	var errs []error
+	inputs := make([]convert.Input, len(manifests))
 	for i, m := range manifests {
-		results[i], err = convert.Convert(m.name, m.text, known)
-		errs = append(errs, classes.SplitErrors(err)...)
+		inputs[i] = convert.Input{Name: m.name, Text: m.text}
 	}
-	if err := printProblems(o.streams.ErrOut, errs); err != nil {
+	results, err := convert.Convert(inputs, convert.Options{Known: known})
+	if err := printProblems(o.streams.ErrOut, classes.SplitErrors(err)); err != nil {
 		return err
 	}
+
 	if !o.quiet {
 		printNotes(o.streams.ErrOut, results)
 	}
