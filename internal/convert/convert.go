@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package convert converts manifests with the qosResources fields of KEP-3008 to manifests for stock Kubernetes, with
-// extended resources and annotations. It keeps comments and the order of fields, and normalizes blank lines and
-// indentation. It copies documents without these fields byte by byte.
+// extended resources and annotations. It also converts claims with the requests of KEP-3751's first revision. It keeps
+// comments and the order of fields, and normalizes blank lines and indentation. It copies documents without these fields
+// byte by byte.
 package convert
 
 import (
@@ -45,14 +46,20 @@ type Input struct {
 // Options has what a conversion must know besides its input.
 type Options struct {
 	Known Known
+	// Driver is the driver of claims whose StorageClass is not in the input. It may be empty.
+	Driver string
+	// If ModifyVolume is true, converted claims name their VolumeAttributesClass. Their drivers must have the capability MODIFY_VOLUME,
+	// because the external-provisioner otherwise creates no volume for a claim with a class
+	// (kubernetes-csi/external-provisioner, pkg/controller/controller.go).
+	ModifyVolume bool
 }
 
-// Convert converts files, and returns one result for each. A text without the KEP's fields stays unchanged, even if it is
+// Convert converts files, and returns one result for each. A text without the KEPs' fields stays unchanged, even if it is
 // not YAML. Converting the results again changes nothing.
 //
 // The error joins all problems. Each is one line with file, line, object, field, state and remedy.
 func Convert(inputs []Input, options Options) ([]Result, error) {
-	r := &run{options}
+	r := newRun(inputs, options)
 	var results []Result
 	var errs []error
 	for _, input := range inputs {
@@ -65,13 +72,8 @@ func Convert(inputs []Input, options Options) ([]Result, error) {
 	return results, nil
 }
 
-// run has what the files of one conversion share.
-type run struct {
-	Options
-}
-
 func (r *run) convert(input Input) (Result, error) {
-	if !bytes.Contains(input.Text, []byte(fieldName)) {
+	if !bytes.Contains(input.Text, []byte(fieldName)) && !hasClaims(input.Text) {
 		return Result{Text: input.Text}, nil
 	}
 	return readFile(input.Name, input.Text, r).convert()
@@ -80,6 +82,7 @@ func (r *run) convert(input Input) (Result, error) {
 type file struct {
 	name      string
 	known     Known
+	run       *run
 	documents []*document
 	problems  []problem
 	notes     []string
@@ -120,7 +123,7 @@ func (f *file) note(format string, args ...any) {
 
 // readFile parses the documents of a file. It reports documents that cannot be parsed as problems.
 func readFile(name string, text []byte, r *run) *file {
-	f := &file{name: name, known: r.Known, documents: splitDocuments(text)}
+	f := &file{name: name, known: r.Known, run: r, documents: splitDocuments(text)}
 	for _, d := range f.documents {
 		d.file = f
 		d.parse()
@@ -133,6 +136,7 @@ func (f *file) convert() (Result, error) {
 	for _, d := range f.documents {
 		if root := d.content(); root != nil {
 			d.walk(root, place{line: root.Line})
+			d.walkClaims(root, place{line: root.Line}, surroundings{})
 		}
 	}
 	if err := f.err(); err != nil {

@@ -39,8 +39,11 @@ func known() convert.Known {
 	}})
 }
 
+// testDriver is the driver of claims whose StorageClass is not in the text.
+const testDriver = "topolvm.io"
+
 func convertFile(name string, text []byte, known convert.Known) (convert.Result, error) {
-	results, err := convert.Convert([]convert.Input{{Name: name, Text: text}}, convert.Options{Known: known})
+	results, err := convert.Convert([]convert.Input{{Name: name, Text: text}}, convert.Options{Known: known, Driver: testDriver})
 	if err != nil {
 		return convert.Result{}, err
 	}

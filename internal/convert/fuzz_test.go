@@ -32,12 +32,16 @@ func FuzzConvert(f *testing.F) {
 		"? spec\n: containers:\n  - resources:\n      ? qosResources\n      : - {name: rdt, class: gold}\n",
 		"\ufeff# x\n---\n- containers:\n  - resources:\n      limits: ~\n      qosResources:\n      - name: !!str rdt\n        class: >-\n          gold\n",
 		"x: &x {resources: {qosResources: []}}\ncontainers: [{<<: *x}]\n",
+		"apiVersion: v1\nkind: PersistentVolumeClaim\nspec: {resources: {requests: {iops: 500, storage: 1Gi}}}\n--- # y\n",
+		"spec:\n volumeClaimTemplates:\n - spec: {resources: &r {requests: {throughput: 5Mi}}}\n - spec: {resources: *r}\n",
 		"metadata: {annotations: {a: b}}\nspec:\n  qosResources: [{name: blockio, class: ''}]\n  containers:\n  - env: |+\n     x\n\n...\n--- # y\n",
 	} {
 		f.Add([]byte(seed))
 	}
 	for seed := range uint64(20) {
-		text, _ := generate(seed)
+		text, _ := generate(seed, (*author).pod)
+		f.Add([]byte(text))
+		text, _ = generate(seed, (*author).claim)
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -45,9 +49,10 @@ func FuzzConvert(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !bytes.Contains(text, []byte("qosResources")) {
+		isAsking := func(name string) bool { return bytes.Contains(text, []byte(name)) }
+		if !slices.ContainsFunc([]string{"qosResources", "iops", "throughput"}, isAsking) {
 			if !bytes.Equal(text, result.Text) {
-				t.Fatal("a text without qosResources is changed")
+				t.Fatal("a text without the KEPs' fields is changed")
 			}
 			return
 		}
@@ -80,7 +85,7 @@ func facts(t *testing.T, text []byte) []string {
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var all []string
-	for i := 0; ; i++ {
+	for i := 0; ; {
 		var n yaml.Node
 		err := decoder.Decode(&n)
 		if errors.Is(err, io.EOF) {
@@ -90,7 +95,10 @@ func facts(t *testing.T, text []byte) []string {
 		if err != nil {
 			t.Fatalf("the result is no YAML: %v\n%s", err, text)
 		}
-		all = appendFacts(all, fmt.Sprintf("%d", i), "", &n)
+		if !isClass(n.Content[0]) {
+			all = appendFacts(all, fmt.Sprintf("%d", i), "", &n)
+			i++
+		}
 	}
 }
 
@@ -101,7 +109,7 @@ func appendFacts(all []string, path, key string, n *yaml.Node) []string {
 	case yaml.DocumentNode:
 		return appendFacts(all, path, key, n.Content[0])
 	case yaml.SequenceNode:
-		for i, element := range n.Content {
+		for i, element := range slices.DeleteFunc(slices.Clone(n.Content), isClass) {
 			all = appendFacts(all, fmt.Sprintf("%s[%d]", path, i), "", element)
 		}
 	case yaml.MappingNode:
@@ -118,13 +126,25 @@ func appendFacts(all []string, path, key string, n *yaml.Node) []string {
 	return all
 }
 
+// isClass reports whether an object is a VolumeAttributesClass, which the conversion may add.
+func isClass(object *yaml.Node) bool {
+	for i := 0; object.Kind == yaml.MappingNode && i+1 < len(object.Content); i += 2 {
+		if object.Content[i].Value == "kind" {
+			return object.Content[i+1].Value == "VolumeAttributesClass"
+		}
+	}
+	return false
+}
+
 // isOurs reports whether a field is replaced or added by the conversion.
 func isOurs(parent, key string, value *yaml.Node) bool {
 	switch parent {
 	case "limits":
 		return strings.Contains(key, "/") && value.Value == "1"
+	case "requests":
+		return key == "iops" || key == "throughput"
 	case "annotations":
 		return strings.Contains(key, "qos.noderesource.dev/")
 	}
-	return key == "qosResources"
+	return key == "qosResources" || key == "volumeAttributesClassName"
 }

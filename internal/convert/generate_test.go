@@ -278,8 +278,9 @@ func (a *author) scalar(text string, flow bool) string {
 	return text
 }
 
-// generate returns a random manifest and the number of its comments. Each seed gives a different manifest.
-func generate(seed uint64) (text string, notes int) {
+// generate returns a random manifest with objects that the second argument makes, and the number of its comments. Each seed gives
+// a different manifest.
+func generate(seed uint64, object func(*author) []pair) (text string, notes int) {
 	a := &author{Rand: rand.New(rand.NewPCG(seed, 1)), newline: "\n"}
 	a.step = []int{2, 2, 4, 3}[a.IntN(4)]
 	if a.chance(20) {
@@ -287,7 +288,7 @@ func generate(seed uint64) (text string, notes int) {
 	}
 	if a.chance(20) {
 		a.json = true
-		return a.flow(a.pod(), []string{"", " "}[a.IntN(2)]), 0
+		return a.flow(object(a), []string{"", " "}[a.IntN(2)]), 0
 	}
 	var out strings.Builder
 	for range 1 + a.IntN(2) {
@@ -295,7 +296,7 @@ func generate(seed uint64) (text string, notes int) {
 			out.WriteString("---" + a.newline)
 		}
 		var document strings.Builder
-		a.fieldsBehindDash(&document, a.pod(), "")
+		a.fieldsBehindDash(&document, object(a), "")
 		out.WriteString(document.String())
 	}
 	text = out.String()
@@ -307,7 +308,7 @@ func generate(seed uint64) (text string, notes int) {
 
 func TestAllYAMLStylesAreConverted(t *testing.T) {
 	for seed := range uint64(300) {
-		text, notes := generate(seed)
+		text, notes := generate(seed, (*author).pod)
 		result, err := convertFile("generated.yaml", []byte(text), known())
 		if err != nil {
 			t.Fatalf("seed %d: %v in:\n%s", seed, err, text)

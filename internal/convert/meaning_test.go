@@ -131,7 +131,7 @@ func TestConvertedPodsGetTheClassesThatTheKEPRequests(t *testing.T) {
 		offer("vendor.example/net", classes.PodScope, "fast"), offer("vendor.example/disk", classes.ContainerScope, "slow"),
 	})
 	for seed := range uint64(300) {
-		text, _ := generate(seed)
+		text, _ := generate(seed, (*author).pod)
 		result, err := convertFile("generated.yaml", []byte(text), known())
 		if err != nil {
 			t.Fatal(err)

@@ -185,7 +185,7 @@ func (q *quota) checkHard() {
 // Quota converts a file that has only ResourceQuotas with the KEP's fields. If namespace is not empty, Quota sets it in
 // every ResourceQuota, and reports a ResourceQuota that is in another namespace.
 func Quota(name string, text []byte, known Known, namespace string) (Result, error) {
-	f := readFile(name, text, &run{Options{Known: known}})
+	f := readFile(name, text, newRun(nil, Options{Known: known}))
 	found := false
 	for _, d := range f.documents {
 		if root := d.content(); root != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/convert"
@@ -29,6 +30,8 @@ type convertCommand struct {
 	recursive, inPlace, quiet bool
 	classFiles                string
 	fromCluster               bool
+	driver                    string
+	modifyVolume              bool
 }
 
 func newConvertCommand(c *cluster) *cobra.Command {
@@ -49,6 +52,10 @@ stream of documents.
 It works offline. --class-files or --from-cluster adds the scopes of resources and the existing classes, which a
 ResourceQuota needs. Without these flags only rdt and blockio are known, in container scope.
 
+Claims whose requests have iops or throughput, as in the first revision of KEP-3751, get VolumeAttributesClasses instead. The driver of a
+class comes from the StorageClass of the claim, if a FILE has it, or from --driver. A note has the command that gives the
+class to a claim when it is bound. With --modify-volume, the claim names the class from the beginning.
+
 The exit code is 0, 1 when something cannot be converted (then nothing is written), and 2 when the command line is wrong.`,
 		Example: `  kubectl qos convert -f pod.yaml | kubectl apply -f -
   kubectl qos convert --in-place -R deploy/
@@ -66,6 +73,8 @@ The exit code is 0, 1 when something cannot be converted (then nothing is writte
 	flags.BoolVarP(&o.recursive, "recursive", "R", false, "Read directories recursively.")
 	flags.BoolVarP(&o.inPlace, "in-place", "i", false, "Change the files, all of them or none, instead of writing to standard output.")
 	flags.BoolVar(&o.fromCluster, "from-cluster", false, "Read the existing resources and classes from the cluster.")
+	flags.StringVar(&o.driver, "driver", "", "Driver of the claims whose StorageClass is not in the files.")
+	flags.BoolVar(&o.modifyVolume, "modify-volume", false, "Name the class in the claim; the driver must have the capability MODIFY_VOLUME.")
 	addConvertFlags(flags, &o.classFiles, &o.quiet)
 	return cmd
 }
@@ -94,6 +103,8 @@ func (o *convertCommand) check() error {
 		return errors.New("--in-place cannot change standard input")
 	case o.classFiles != "" && o.fromCluster:
 		return errors.New("--class-files and --from-cluster cannot be used together")
+	case o.driver != "" && len(content.IsLabelKey(o.driver)) > 0:
+		return fmt.Errorf("--driver %q is not the name of a driver; write one like topolvm.io", o.driver)
 	}
 	return nil
 }
@@ -121,7 +132,7 @@ func (o *convertCommand) run(ctx context.Context) error {
 	for i, m := range manifests {
 		inputs[i] = convert.Input{Name: m.name, Text: m.text}
 	}
-	results, err := convert.Convert(inputs, convert.Options{Known: known})
+	results, err := convert.Convert(inputs, convert.Options{Known: known, Driver: o.driver, ModifyVolume: o.modifyVolume})
 	if err := printProblems(o.streams.ErrOut, classes.SplitErrors(err)); err != nil {
 		return err
 	}

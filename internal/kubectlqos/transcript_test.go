@@ -104,7 +104,7 @@ func TestDocumentationShowsWhatIsConverted(t *testing.T) {
 	}
 	_, section, _ := strings.Cut(string(data), "\n## Convert and quota\n")
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(section, -1)
-	for i, c := range []struct{ name, command string }{{"a pod", "convert"}, {"a quota", "quota"}} {
+	for i, c := range []struct{ name, command string }{{"a pod", "convert"}, {"a quota", "quota"}, {"a claim", "convert"}} {
 		t.Run(c.name, func(t *testing.T) {
 			if len(blocks) < 2*i+2 {
 				t.Fatalf("there are %d blocks", len(blocks))

@@ -1,0 +1,86 @@
+// Copyright The qos-nri-plugin Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlqos
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/program"
+)
+
+const kepClaim = `apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec:
+  storageClassName: fast
+  resources: {requests: {storage: 1Gi, iops: 500}}
+`
+
+const fastClass = `apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: fast}
+provisioner: disk.example
+`
+
+// stockClaim returns the result of the conversion. The argument is the driver, with "-" instead of ".".
+func stockClaim(driver, classOfClaim string) string {
+	return strings.Replace(kepClaim, ", iops: 500", "", 1) + classOfClaim + `---
+apiVersion: storage.k8s.io/v1
+kind: VolumeAttributesClass
+metadata:
+  name: iops-500-` + driver + `
+driverName: ` + strings.ReplaceAll(driver, "-", ".") + `
+parameters:
+  iops: "500"
+`
+}
+
+func TestConvertTurnsRequestsOfClaimsIntoClasses(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		run  convertRun
+		want answer
+	}{
+		{
+			"with the driver of the command line, and a note with the command for the claim",
+			convertRun{stdin: strings.NewReader(kepClaim), args: []string{"convert", "--driver", "topolvm.io"}},
+			answer{0, stockClaim("topolvm-io", ""), "note: iops-500-topolvm-io limits volumes only if --drivers of qos-storage lists topolvm.io; " +
+				"if this driver has the capability MODIFY_VOLUME, convert with --modify-volume instead\n" +
+				"note: PersistentVolumeClaim data names no class, because a claim with a class gets no new volume of a driver without MODIFY_VOLUME; " +
+				`when the claim is bound, run: kubectl patch pvc data -p '{"spec":{"volumeAttributesClassName":"iops-500-topolvm-io"}}'` + "\n"},
+		},
+		{
+			"with the class in the claim, if the driver can modify volumes",
+			convertRun{stdin: strings.NewReader(kepClaim), args: []string{"convert", "-q", "--driver", "topolvm.io", "--modify-volume"}},
+			answer{0, stockClaim("topolvm-io", "  volumeAttributesClassName: iops-500-topolvm-io\n"), ""},
+		},
+		{
+			"with the driver of a StorageClass in another file",
+			convertRun{
+				files: map[string]string{"a.yaml": kepClaim, "b.yaml": fastClass},
+				args:  []string{"convert", "-q", "--driver", "topolvm.io", "DIR"},
+			},
+			answer{0, stockClaim("disk-example", "") + "---\n" + fastClass, ""},
+		},
+		{
+			"not without a driver",
+			convertRun{files: map[string]string{"a.yaml": kepClaim}, args: []string{"convert", "DIR/a.yaml"}},
+			answer{program.ExitProblems, "", "DIR/a.yaml:5: PersistentVolumeClaim data: spec.storageClassName: the driver of the volume is unknown, " +
+				"because StorageClass \"fast\" is not in the input; add the StorageClass, or pass --driver NAME\n" +
+				"Error: there is 1 problem; nothing was written\n"},
+		},
+		{
+			"not for a driver that cannot exist",
+			convertRun{args: []string{"convert", "--driver", "a b", "-"}},
+			answer{program.ExitUsage, "", "Error: usage: --driver \"a b\" is not the name of a driver; write one like topolvm.io; " +
+				"see \"kubectl qos convert --help\"\n"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, _ := test.run.run(t)
+			wantAnswer(t, test.want, got)
+		})
+	}
+}
