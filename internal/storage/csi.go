@@ -101,8 +101,9 @@ func (e *csiEndpoint) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilit
 	return &csi.NodeGetCapabilitiesResponse{}, nil
 }
 
-// ControllerModifyVolume succeeds when the limits in the parameters are in force. Otherwise its error has the code InvalidArgument for
-// wrong parameters, and FailedPrecondition if the limits are not in force. These codes let the user choose another class at once.
+// ControllerModifyVolume succeeds when the limits in the parameters are in force. Otherwise its error has the code InvalidArgument if
+// the volume can never have these limits, and FailedPrecondition if they are not in force. These codes let the user choose another
+// class at once.
 func (e *csiEndpoint) ControllerModifyVolume(ctx context.Context, r *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
 	parameters := maps.Clone(r.GetMutableParameters())
 	maps.DeleteFunc(parameters, func(key, _ string) bool { return strings.HasPrefix(key, metadataPrefix) })
@@ -123,7 +124,7 @@ func (e *csiEndpoint) ControllerModifyVolume(ctx context.Context, r *csi.Control
 			err = e.controller.checkInForce(claim, limits)
 		}
 		problem = err
-		return err == nil || errors.Is(err, errNoVolume), nil
+		return err == nil || errors.Is(err, errNoVolume) || errors.Is(err, errBlockMode), nil
 	})
 	switch {
 	case problem == nil && err == nil:
@@ -132,6 +133,8 @@ func (e *csiEndpoint) ControllerModifyVolume(ctx context.Context, r *csi.Control
 		return nil, status.FromContextError(err).Err()
 	case errors.Is(problem, errNoVolume):
 		return nil, status.Error(codes.NotFound, problem.Error())
+	case errors.Is(problem, errBlockMode):
+		return nil, status.Error(codes.InvalidArgument, problem.Error())
 	}
 	return nil, status.Errorf(codes.FailedPrecondition, "the limits are not in force: %v", problem)
 }
