@@ -30,7 +30,7 @@ func (r *rig) holds(t *testing.T, pairs string) {
 	}
 }
 
-// addFixed gives n1 a resource vendor.example/fixed with a class a.
+// addFixed adds the resource vendor.example/fixed to n1. Its only class is "a", and running containers cannot change it.
 func (r *rig) addFixed(t *testing.T) {
 	t.Helper()
 	r.updateNode(t, "n1", func(object map[string]any) {

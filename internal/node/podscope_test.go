@@ -129,8 +129,8 @@ func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T)
 	}
 }
 
-// TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles synchronizes a second time after the class files are
-// corrected. The plugin does this when it needs other hooks.
+// TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles synchronizes a second time after the class files are corrected. This
+// happens on a node if the corrected files need other hooks: the plugin then registers again, and the runtime synchronizes it again.
 func TestAChangedPodKeepsItsClassOverARestartWithWrongClassFiles(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", requesting("test.example/net=high"))

@@ -298,7 +298,7 @@ func containerOf(p *api.PodSandbox, c *api.Container) classes.Holder {
 	return h
 }
 
-// volumeDirs returns the VolumeDirs of a container. It leaves out mounts of other directories than the pod's own, e.g. hostPath volumes.
+// volumeDirs returns the VolumeDirs of a container. It leaves out mounts of directories that are not the pod's own, e.g. hostPath volumes.
 func volumeDirs(podUID string, mounts []*api.Mount) map[string]string {
 	var dirs map[string]string
 	for _, mount := range mounts {

@@ -1,7 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pause waits for a time, and finds the shortest of several waits.
+// Package pause waits for a duration, and finds the shortest of several waits.
 package pause
 
 import (

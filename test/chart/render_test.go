@@ -115,8 +115,8 @@ func kustomized(t *testing.T, dirs ...string) objects {
 	return found
 }
 
-// asTheChart makes the differences that are meant: Helm creates the namespace, a DaemonSet is for the nodes of one pool, and Helm keeps
-// the CRDs.
+// asTheChart changes the objects of Kustomize where the chart differs on purpose. It removes the namespace, because Helm creates it. It
+// adds the label of the node pool to the DaemonSet, and the annotation that makes Helm keep the CRDs.
 func (o objects) asTheChart() objects {
 	delete(o, "Namespace qos-system")
 	if daemons := o["DaemonSet qos-nri-plugin"]; daemons != nil {

@@ -198,7 +198,8 @@ func TestTheRightToEvictIsASeparateKustomization(t *testing.T) {
 	}
 }
 
-// These manifests give the publisher the socket on which classes can be changed, and nothing else.
+// TestToFollowAnnotationsIsASeparateKustomization checks that this kustomization gives the publisher only one more right than
+// deploy/kubernetes: access to the socket on which classes can be changed.
 func TestToFollowAnnotationsIsASeparateKustomization(t *testing.T) {
 	found, usual := renderAt(t, "deploy/kubernetes-follow-annotations"), render(t)
 	publisher, plugin := found.container(t, "publisher"), found.container(t, "plugin")

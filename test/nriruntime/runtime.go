@@ -102,7 +102,8 @@ func (r *Runtime) Start() error {
 	return r.bridge.start(r.options.Name, r.options.Version, options)
 }
 
-// Stop drops all plugins and stops listening. Containers run on.
+// Stop waits until the plugins have been notified of the containers that have ended. Then it drops all plugins and stops listening.
+// Containers keep running.
 func (r *Runtime) Stop() {
 	r.exits.Wait()
 	r.bridge.stop()

@@ -71,7 +71,8 @@ func (n *node) findings(t testing.TB) []string {
 	return lines
 }
 
-// wantLines checks that there are as many lines as beginnings of them, in that order.
+// wantLines checks that the printed text has one line for each of the beginnings, in their order, and that each line starts with its
+// beginning.
 func wantLines(t testing.TB, printed string, beginnings []string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(printed), "\n")
