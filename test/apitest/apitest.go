@@ -22,7 +22,7 @@ import (
 const (
 	RDT     = "k8s.io/rdt"
 	BlockIO = "k8s.io/blockio"
-	Network = "vendor.example/network" // of pods
+	Network = "vendor.example/network" // has pod scope
 )
 
 // Files are the class files that tests of a Node start with.

@@ -22,7 +22,8 @@ import (
 // pools are the labels of node pools, by name.
 type pools map[string]map[string]string
 
-// values returns the values of the chart with these pools, whose class files have their names.
+// values returns the values of the chart with these pools. The class file of each pool has only a comment with the name
+// of the pool.
 func (p pools) values(t *testing.T) string {
 	t.Helper()
 	var list []any
@@ -64,7 +65,8 @@ func runsOn(t *testing.T, daemons *appsv1.DaemonSet, node map[string]string) boo
 	return matches
 }
 
-// nodes returns nodes with each combination of the labels of the pools, another value of each and none.
+// nodes returns the labels of one node for each combination of the pools' labels. For each key, a node has a value of
+// one of the pools, another value, or no value.
 func (p pools) nodes() []map[string]string {
 	values := map[string][]string{}
 	for _, labelled := range p {
@@ -87,7 +89,8 @@ func (p pools) nodes() []map[string]string {
 	return all
 }
 
-// most returns the pool with the most labels of those that a node fits.
+// most returns the name of the pool that a node must belong to: of the pools all of whose labels the node has, the one
+// with the most labels.
 func (p pools) most(node map[string]string) string {
 	found := "default"
 	for name, labelled := range p {

@@ -76,7 +76,7 @@ func helmTemplate(t *testing.T, inNamespace, values string) (map[string]string, 
 	return engine.Render(loaded, all)
 }
 
-// chartObjects returns the objects that the chart installs with values. Those of "helm test" are none of them.
+// chartObjects returns the objects that the chart installs with values, without the objects of "helm test".
 func chartObjects(t *testing.T, inNamespace, values string) objects {
 	t.Helper()
 	files, err := helmTemplate(t, inNamespace, values)
@@ -149,13 +149,14 @@ func (o objects) text(t *testing.T) string {
 	return text.String()
 }
 
-// sameText compares texts without empty lines: kustomize puts some into texts that it prints in several lines.
+// sameText ignores empty lines, because kustomize adds some when it writes a text over several lines.
 var sameText = cmp.Comparer(func(a, b string) bool {
 	empty := regexp.MustCompile(`\n+`)
 	return a == b || empty.ReplaceAllString(a, "\n") == empty.ReplaceAllString(b, "\n")
 })
 
-// The values that have the effect of further kustomizations.
+// TestTheChartInstallsWhatKustomizeInstalls compares the chart with the kustomizations that have the same effect as the
+// values.
 func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 	for values, dirs := range map[string][]string{
 		"":                                {"kubernetes"},
@@ -183,7 +184,8 @@ func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 	}
 }
 
-// Objects, subjects of bindings and the namespaces that policies leave out are those of the release.
+// TestTheChartIsInstalledIntoAnyNamespace checks that the namespace of the release replaces the default one everywhere:
+// in the objects, in the subjects of bindings, and in the namespaces that the policies leave out.
 func TestTheChartIsInstalledIntoAnyNamespace(t *testing.T) {
 	const all = "{evictions: true, metricsProxy: {enabled: true}, policies: {enabled: true}, podMonitor: {enabled: true}, dashboard: {enabled: true}}"
 	usual, other := chartObjects(t, namespace, all).text(t), chartObjects(t, "elsewhere", all).text(t)

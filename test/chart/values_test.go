@@ -28,13 +28,13 @@ func unifiedDiff(t *testing.T, before, after string) string {
 			t.Fatal(err)
 		}
 	}
-	// It fails if the files differ.
+	// diff returns an error if the files differ.
 	output, err := exec.CommandContext(t.Context(), "diff", "--unified=3", "--label=default", "--label=values",
 		filepath.Join(dir, "before"), filepath.Join(dir, "after")).Output()
 	if len(output) == 0 {
 		t.Fatalf("the values change nothing (%v)", err)
 	}
-	// Line numbers change with each line above.
+	// The line numbers are removed, because they change with each line that is added above.
 	return regexp.MustCompile(`(?m)^@@ .* @@.*$`).ReplaceAllString(string(output), "@@")
 }
 
@@ -133,7 +133,7 @@ func TestTheSchemaRefusesWrongValues(t *testing.T) {
 	}
 }
 
-// values.yaml is the documentation of all keys.
+// TestValuesAndSchemaHaveTheSameKeys checks that values.yaml, which documents the values, has all keys of the schema.
 func TestValuesAndSchemaHaveTheSameKeys(t *testing.T) {
 	var values map[string]any
 	var schema struct {

@@ -25,7 +25,7 @@ import (
 
 const nodeNameClaim = "authentication.kubernetes.io/node-name"
 
-// publisher is the user of a token of the pod of the publisher on node-1.
+// publisher returns the user that the API server derives from the token of the publisher's pod on node-1.
 func publisher() *user.DefaultInfo {
 	return &user.DefaultInfo{Name: "system:serviceaccount:qos-system:qos-publisher", Extra: map[string][]string{nodeNameClaim: {"node-1"}}}
 }
@@ -118,7 +118,7 @@ func podStatus(change func(pod *corev1.Pod)) request {
 	return request{"pods", "status", before, after}
 }
 
-// otherNode makes the request one for a pod of another node.
+// otherNode moves the pod of the request to another node.
 func (r request) otherNode(name string) request {
 	for _, object := range []runtime.Object{r.before, r.after} {
 		if pod, ok := object.(*corev1.Pod); ok {
@@ -229,7 +229,8 @@ func TestThePublisherIsConfinedToItsNode(t *testing.T) {
 	}
 }
 
-// TestTheConfinementIsForThePublisherAlone sends what the publisher may not write as others, and as a publisher that kustomize renamed.
+// TestTheConfinementIsForThePublisherAlone sends a write that the publisher may not make: as other users, and as a
+// publisher that kustomize has renamed.
 func TestTheConfinementIsForThePublisherAlone(t *testing.T) {
 	confinement := newConfinement(t)
 	forbidden := podStatus(func(p *corev1.Pod) { p.Labels = nil })

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// policy has the expressions of an admission policy, of either kind.
+// policy has the expressions of a validating or a mutating admission policy.
 type policy struct {
 	name       string
 	failure    admissionv1.FailurePolicyType
@@ -36,7 +36,7 @@ type policy struct {
 	mutations  []plugincel.ExpressionAccessor
 }
 
-// policies are those of a kustomization, with the namespaces of their bindings.
+// policies returns the policies of a kustomization, and the namespaces that their bindings select.
 func policies(t *testing.T, dir string) (found []policy, selected []string) {
 	t.Helper()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
@@ -100,8 +100,8 @@ func variables(list []admissionv1.Variable) (accessors []plugincel.NamedExpressi
 	return accessors
 }
 
-// compile compiles all expressions as an API server of this minor version does for new policies: compatible with its previous
-// version.
+// compile compiles all expressions as an API server of this minor version does for new policies. Such an API server
+// accepts only expressions that its previous version understands.
 func (p *policy) compile(t *testing.T, minor uint) (problems []string) {
 	t.Helper()
 	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(version.MajorMinor(1, minor-1)))
@@ -144,7 +144,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestPoliciesCompile checks docs/policies.md ("Kubernetes versions") against API servers.
+// TestPoliciesCompile checks docs/policies.md ("Kubernetes versions"): it compiles the policies as the API servers of
+// these versions do.
 func TestPoliciesCompile(t *testing.T) {
 	found, _ := policies(t, "deploy/policies")
 	environments, _ := policies(t, "deploy/policies-environments")
@@ -184,8 +185,9 @@ func TestPoliciesApplyToSelectedNamespaces(t *testing.T) {
 	}
 }
 
-// The API server evaluates a policy for any pod only after it has found the kind of the policy's parameters (CollectParams in
-// k8s.io/apiserver). Without the kind, a policy that must not fail refuses every pod.
+// TestPoliciesThatNeedParametersMayFail checks the failure policies. The API server looks for the kind of a policy's
+// parameters before it evaluates the policy (CollectParams in k8s.io/apiserver). If the kind is missing, a policy with
+// failurePolicy Fail refuses every pod.
 func TestPoliciesThatNeedParametersMayFail(t *testing.T) {
 	found, _ := policies(t, "deploy/policies")
 	for _, p := range found {

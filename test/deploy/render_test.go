@@ -35,7 +35,7 @@ type installed struct {
 	config  corev1.ConfigMap
 	network networkingv1.NetworkPolicy
 	roles   []rbacv1.ClusterRole
-	// bindings are those of the roles.
+	// bindings bind the roles.
 	bindings       []rbacv1.ClusterRoleBinding
 	policies       []*admissionv1.ValidatingAdmissionPolicy
 	policyBindings []*admissionv1.ValidatingAdmissionPolicyBinding

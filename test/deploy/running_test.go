@@ -21,7 +21,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// Flags are parsed in order, so that --help succeeds only if those before it are valid.
+// TestTheProgramsAcceptTheirArguments adds --help to the arguments. Flags are parsed in order, so --help succeeds only
+// if the flags before it are valid.
 func TestTheProgramsAcceptTheirArguments(t *testing.T) {
 	for _, c := range render(t).containers(t) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -68,7 +69,8 @@ func TestTheClassFilesAreValid(t *testing.T) {
 	})
 }
 
-// Commands of docs/kubernetes.md ("Uninstall").
+// TestUninstallKnowsEverythingThatIsInstalled checks the files that the commands of docs/kubernetes.md ("Uninstall")
+// use.
 func TestUninstallKnowsEverythingThatIsInstalled(t *testing.T) {
 	all, err := filepath.Glob(filepath.Join(root, "deploy/*/kustomization.yaml"))
 	if err != nil || len(all) < 4 {
@@ -80,7 +82,7 @@ func TestUninstallKnowsEverythingThatIsInstalled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(text), "\nkind: Component\n") { // changes objects of others and has none
+		if strings.Contains(string(text), "\nkind: Component\n") { // a component has no objects: it changes those of other kustomizations
 			continue
 		}
 		dir, err := filepath.Rel(root, filepath.Dir(file))
@@ -200,7 +202,8 @@ func TestTheyRunOnEveryLinuxNodeAndOncePerNode(t *testing.T) {
 	}
 }
 
-// A pod that requested a class would wait for itself.
+// TestTheDaemonSetsRequestNoClass checks the project's own pods: a pod that requests a class cannot start before these
+// pods run.
 func TestTheDaemonSetsRequestNoClass(t *testing.T) {
 	found := render(t)
 	for _, d := range found.daemons {

@@ -278,7 +278,8 @@ func TestEverythingIsInOneNamespace(t *testing.T) {
 	}
 }
 
-// These manifests let the reporter write the status of its own Node, and take no other right.
+// TestToReportTheReadinessOfNodesIsASeparateKustomization checks that these manifests let the reporter write the status
+// of its own Node, and give it no other right.
 func TestToReportTheReadinessOfNodesIsASeparateKustomization(t *testing.T) {
 	found, usual := renderAt(t, "deploy/kubernetes-node-readiness"), render(t)
 	want := usual.rights()

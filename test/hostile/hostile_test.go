@@ -213,7 +213,7 @@ func TestARuntimeThatSendsGarbageIsRetried(t *testing.T) {
 			accepted.Add(2)
 			go serveGarbage(listener, garbage, &accepted)
 			v.begin(t)
-			accepted.Wait() // it has tried again
+			accepted.Wait() // the agent has connected a second time
 
 			if err := listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 				t.Fatal(err)

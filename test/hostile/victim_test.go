@@ -135,8 +135,8 @@ func (v *victim) run(t *testing.T, name, request string) (string, error) {
 	return id, v.runtime.StartContainer(t.Context(), id)
 }
 
-// wantThrives runs pods one after another in a class of capacity 1, and wants each of them to get it. The plugin must stay
-// registered, and alive for the kubelet.
+// wantThrives runs pods one after another in a class of capacity 1, and checks that each pod gets the class, that the
+// plugin stays registered, and that its liveness probe succeeds.
 func (v *victim) wantThrives(t *testing.T, pods int) {
 	t.Helper()
 	before := v.runtime.Synchronizations()

@@ -24,8 +24,8 @@ const (
 	theirs  = "/sys/fs/resctrl/theirs/schemata"
 )
 
-// good is a node without violations: pod a, with a container in gold and one that is created, and pod b, with
-// a container in the system default.
+// good is a node without violations. Pod a has a container in class gold, and a container that is created but not
+// started. Pod b has a container in the system default.
 func good() invariant.World {
 	a := &qosv1alpha1.PodAssignments{
 		Uid: "uid-a", Namespace: "default", Name: "a", SandboxId: "sandbox-a",

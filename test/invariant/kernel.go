@@ -40,7 +40,8 @@ func KernelOf(host FS, live Live) (Kernel, error) {
 	if err != nil {
 		return Kernel{}, err
 	}
-	// Threads come and go. Only threads that exist before and after the groups are read count.
+	// Threads start and end at any time. A thread counts only if it existed before the groups were read, and still
+	// exists.
 	after, err := tree.cgroups(host, live)
 	if err != nil {
 		return Kernel{}, err
@@ -127,7 +128,7 @@ func (t tree) threadsBelow(host FS, dir string) ([]int, error) {
 		return nil, err
 	}
 	for _, name := range names {
-		below, err := t.threadsBelow(host, path.Join(dir, name)) // of files, too: those have nothing below
+		below, err := t.threadsBelow(host, path.Join(dir, name)) // for a file, this fails as for a cgroup that is gone
 		if err != nil && !isGone(err) {
 			return nil, err
 		}

@@ -20,7 +20,8 @@ var _ invariant.FS = hostfs.Root("/")
 
 const mount = resctrl.MountPoint
 
-// newMachine has a class of ours and a group of others with a monitoring group.
+// newMachine returns a machine with the group of a class, and with a group of another program that has a monitoring
+// group.
 func newMachine(t *testing.T, cgroups *cgroup.Machine) *sim.Machine {
 	t.Helper()
 	spec := resctrl.IntelSpec()
@@ -133,7 +134,8 @@ func TestEverythingExceptOurGroupsIsForeign(t *testing.T) {
 			changed++
 		}
 	}
-	// Beside the four that were written: the root's CPUs, and the tasks of the group and of its monitoring group.
+	// The other three are the CPUs of the root group, the tasks of the group theirs, and the tasks of its monitoring
+	// group.
 	if changed != 7 {
 		t.Errorf("%d files changed, want 7:\n%s", changed, cmp.Diff(before, after))
 	}

@@ -114,8 +114,8 @@ func (c *check) devices() {
 	}
 }
 
-// isAllocated is whether a class with this source was allocated by the kubelet. A pod that also requests the class by an annotation, as
-// the policies demand, has it by the annotation.
+// isAllocated reports whether the kubelet has allocated a class. If the pod also requests the class by an annotation,
+// as the policies require, the source of the class is the annotation.
 func isAllocated(source qosv1alpha1.Source, unit string, devices []string) bool {
 	switch source {
 	case qosv1alpha1.Source_SOURCE_ALLOCATED:

@@ -135,7 +135,8 @@ func without(list, taken []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(id string) bool { return slices.Contains(taken, id) })
 }
 
-// allocate chooses devices, those of init containers first, and asks the device plugin.
+// allocate chooses devices, first those that init containers of the pod have used, and then calls Allocate of the
+// device plugin.
 func (k *Kubelet) allocate(ctx context.Context, made *pod, c Container, name string, reusable []string) ([]string, error) {
 	ids, plugin, err := k.choose(name, c.Limits[name], reusable)
 	if err != nil {

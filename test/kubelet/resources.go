@@ -91,7 +91,7 @@ func (k *Kubelet) Disconnect(name string) {
 	}
 }
 
-// registration takes registrations.
+// registration is the service with which device plugins register.
 type registration struct {
 	devicepluginv1beta1.UnimplementedRegistrationServer
 
@@ -189,7 +189,7 @@ func (k *Kubelet) watch(life *run, name string, c *client) {
 	_ = latest.conn.Close()
 	delete(life.clients, name)
 	if r.client != latest {
-		return // kubelet runs anew
+		return // kubelet has been restarted since
 	}
 	r.stopped = true
 	for id := range r.devices {

@@ -14,7 +14,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// Backend is a machine that has every class. Its zero value has no classes yet.
+// Backend is a classes.Backend that accepts every class. NewBackend makes one.
 type Backend struct {
 	mu sync.Mutex // guards all below
 	// classes has the classes of the live configuration.

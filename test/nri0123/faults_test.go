@@ -23,7 +23,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime/hostdir"
 )
 
-// The weights of classFile as io.weight has them.
+// These are contents of io.weight: in class solo, and before a class is set.
 const (
 	soloWeight    = "default 3940\n"
 	initialWeight = "default 100\n"
@@ -169,8 +169,8 @@ func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 	}
 }
 
-// missesRequests uses a runtime that continues without a late plugin, as those before NRI 0.12.5 do. It only fails the first creation,
-// because the plugin does not validate it.
+// missesRequests uses a runtime that continues without a plugin that answers too late, as runtimes before NRI 0.12.5
+// do. Only the first creation fails, because the runtime still expects the plugin to validate it.
 func missesRequests(t *testing.T, r *rig) {
 	p := r.start(t)
 	before := r.mustRun(t, "before", "heavy")
@@ -183,7 +183,7 @@ func missesRequests(t *testing.T, r *rig) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for r.weight(t, first) == initialWeight && r.weight(t, second) == initialWeight && ctx.Err() == nil {
-		// The plugin moves it to its class later.
+		// The plugin moves one of the two containers to the class later.
 	}
 	weights := []string{r.weight(t, first), r.weight(t, second)}
 	if (weights[0] == soloWeight) == (weights[1] == soloWeight) || r.weight(t, before) != "default 10000\n" {
@@ -255,8 +255,8 @@ func (r *rig) assignments(t *testing.T) string {
 	return string(text)
 }
 
-// outlivesRestarts restarts the runtime a hundred times. Every fifth time it is killed between the registration of the plugin and its
-// configuration.
+// outlivesRestarts restarts the runtime more than a hundred times. At every fifth restart, the runtime is first killed
+// between the registration of the plugin and its configuration.
 func outlivesRestarts(t *testing.T, r *rig) {
 	const warm, times = 10, 100
 	p := r.start(t)
@@ -297,12 +297,13 @@ func outlivesRestarts(t *testing.T, r *rig) {
 // slowKernel is a host on which reading the values of some containers blocks.
 type slowKernel struct {
 	*hostdir.Host
-	// next is set to block the next container, whose path is then sent.
+	// If next is true, the io.weight of the next container blocks its readers. The path of this file is then sent to
+	// fifo.
 	next *atomic.Bool
 	fifo chan string
 }
 
-// Create replaces a file by a pipe, which blocks its readers.
+// Create replaces io.weight of the next container by a pipe, which blocks its readers, if next is true.
 func (s slowKernel) Create(ctx context.Context, spec nriruntime.Spec) (int, error) {
 	pid, err := s.Host.Create(ctx, spec)
 	if err != nil || !s.next.Swap(false) {

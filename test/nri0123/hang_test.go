@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// podClasses have a class on the cgroups of all pods.
+// podClasses adds a class for the cgroups of all pods to classFile.
 const podClasses = classFile + `
 - name: qos.noderesource.dev/pod-blockio
   scope: pod
@@ -22,8 +22,8 @@ const podClasses = classFile + `
   blockio: {Classes: {all: [{Weight: "1000"}]}}
 `
 
-// hangsInEachHook has a runtime that continues without a plugin that is late, as those before NRI 0.12.5 do, and that has NRI's default validator.
-// The plugin hangs in each of the hooks.
+// hangsInEachHook makes the plugin hang in each of its hooks. The runtime has NRI's default validator, and continues
+// without a plugin that answers too late, as runtimes before NRI 0.12.5 do.
 func hangsInEachHook(t *testing.T, r *rig) {
 	r.validate(t, r.host)
 	if err := os.WriteFile(filepath.Join(r.dir, "classes.yaml"), []byte(podClasses), 0o600); err != nil {

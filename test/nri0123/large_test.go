@@ -14,8 +14,8 @@ import (
 // memoryLimit is what the DaemonSet gives to the plugin, in bytes.
 const memoryLimit = 256 << 20
 
-// needsLittleMemory has as much of annotations in pods, and of environment in containers, as NRI transfers: the runtime sends four of
-// each in a message of 4 MiB.
+// needsLittleMemory runs pods with large annotations, and containers with large environments. They are as large as NRI
+// can transfer: four pods with their containers fill a message of 4 MiB.
 func needsLittleMemory(t *testing.T, r *rig) {
 	const containers, size, annotations = 110, 740 << 10, 240 << 10
 	large := nriruntime.ContainerConfig{Name: "main", Env: []string{"LARGE=" + strings.Repeat("x", size)}}

@@ -41,8 +41,9 @@ func (s *stopper) Delete(ctx context.Context, id string) error {
 	return s.Host.Delete(ctx, id)
 }
 
-// leavesBetweenHooks stops and starts the plugin again and again while containers are created. The runtime must not start a container of
-// a pod that requires the plugin without its class. Half of the time the kubelet stops the plugin, as a container.
+// leavesBetweenHooks stops and starts the plugin again and again while containers are created. If a pod requires the
+// plugin, the runtime must not start its containers outside of their classes. Half of the time, the plugin is stopped
+// as the kubelet stops a container.
 func leavesBetweenHooks(t *testing.T, r *rig) {
 	const creators, times = 4, 20
 	host := &stopper{Host: r.host}

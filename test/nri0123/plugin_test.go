@@ -150,7 +150,7 @@ func (r *rig) wait(t *testing.T, n int) {
 	}
 }
 
-// run makes a pod with one container of a class and starts that.
+// run makes a pod with one container that requests a class, and starts the container.
 func (r *rig) run(t *testing.T, name, class string) (string, error) {
 	t.Helper()
 	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: name,
@@ -196,7 +196,7 @@ func (r *rig) holds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	// KEP-2254 converts weights from 10 to 1000 into those from 1 to 10000.
+	// KEP-2254 maps weights of the range 10 to 1000 to the range 1 to 10000.
 	weights := map[string]map[string]string{"solo": {"io.weight": "default 3940"}, "heavy": {"io.weight": "default 10000"}}
 	invariant.Machine{
 		API: qosv1alpha1.NewNodeQOSClient(conn), Host: hostfs.Root(r.host.Root), Live: invariant.LiveIn(r.Runtime),

@@ -157,7 +157,7 @@ func (b *bridge) waitSynchronized(ctx context.Context, n int) error {
 		nri, enough, changed := b.nri, b.synced >= n, b.changed
 		b.mu.Unlock()
 		if enough && nri != nil {
-			nri.BlockPluginSync().Unblock() // NRI adds the plugin to those that get events only after it was synchronized
+			nri.BlockPluginSync().Unblock() // NRI sends events to a plugin only after its synchronization has ended, so this waits for the end
 			return nil
 		}
 		select {

@@ -26,8 +26,8 @@ func cgroupsPath(parent, id string) string {
 	return path.Join(parent, id)
 }
 
-// CgroupDir is the directory, below the cgroup root, of a container with the given linux.cgroupsPath: runc makes
-// prefix-name.scope below its slice, and every dash in a slice's name is a slice more.
+// CgroupDir returns the directory, below the cgroup root, of a container with the given linux.cgroupsPath. runc makes
+// prefix-name.scope below the slice. Each dash in the name of a slice stands for one more parent slice.
 func CgroupDir(cgroupsPath string) string {
 	parts := strings.Split(cgroupsPath, ":")
 	if len(parts) != 3 {

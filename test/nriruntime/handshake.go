@@ -51,7 +51,7 @@ func AnswerRegistration(conn net.Conn) error {
 	go func() { _ = server.Serve(context.Background(), listener) }() // ends with the server
 	mux.Unblock()
 	<-service.done
-	return server.Shutdown(context.Background()) // lets the answer out
+	return server.Shutdown(context.Background()) // waits until the answer is sent
 }
 
 // registration is a runtime service that only accepts the registration of one plugin.

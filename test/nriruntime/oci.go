@@ -19,7 +19,7 @@ type OCI interface {
 	// Create makes the container's cgroup, writes the values of spec.Unified to it and puts the container's first
 	// process, which does nothing yet, into cgroup and resctrl group. After an error nothing is left.
 	Create(ctx context.Context, spec Spec) (pid int, err error)
-	// Start lets the init run the container's program.
+	// Start lets the container's first process run the container's program.
 	Start(ctx context.Context, id string) error
 	// Exec starts one more process in the container, in the cgroup and the resctrl group that the spec names.
 	Exec(ctx context.Context, spec Spec) (pid int, err error)

@@ -107,7 +107,7 @@ func (h *Host) set(dir string, unified map[string]string) error {
 // Start has nothing to do.
 func (h *Host) Start(context.Context, string) error { return nil }
 
-// Exec makes up a process.
+// Exec returns a new process ID. No such process exists.
 func (h *Host) Exec(context.Context, nriruntime.Spec) (int, error) { return int(h.pids.Add(1)), nil }
 
 // Update sets the values.

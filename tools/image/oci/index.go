@@ -80,7 +80,7 @@ func attest(s Spec, digest v1.Hash, builder string) (v1.Image, error) {
 	return image, nil
 }
 
-// predicate is what a statement states.
+// predicate is the content of an in-toto statement.
 type predicate struct {
 	// kind is the URI of its type.
 	kind    string

@@ -35,7 +35,7 @@ type release struct {
 	signer crypto.Signer
 	// publicKey is the file to write the public key of signer to.
 	publicKey string
-	// check ends the command after the registry has been checked.
+	// If check is true, the command checks that the registry can be written to, and publishes nothing.
 	check bool
 }
 
