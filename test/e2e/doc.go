@@ -1,5 +1,6 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e tests the programs on real parts: a kernel with resctrl and cgroup io, containerd and runc, in a virtual machine.
+// Package e2e tests the programs with real components in virtual machines: a kernel with resctrl and cgroup io, a
+// container runtime, and runc or crun.
 package e2e

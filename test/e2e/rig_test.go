@@ -75,7 +75,8 @@ func (r *rig) setUp(t *testing.T) map[string]string {
 	return paths
 }
 
-// build runs the go command for static binaries. Packages are compiled as for the image, of which Go's cache then has them.
+// build runs the go command for static binaries. The flags are those of the image's build, so that Go's cache has the
+// packages for both.
 func (r *rig) build(t *testing.T, args ...string) {
 	t.Helper()
 	build := exec.CommandContext(t.Context(), "go", args...)

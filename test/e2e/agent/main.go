@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command agent lets tests on another machine control the machine that it runs on; see package remote. Whoever connects is root:
-// it is for VMs that only tests can reach.
+// Command agent lets tests on another machine control the machine that it runs on; see package remote. Every client can
+// run programs as root, so run it only in VMs that only tests can reach.
 package main
 
 import (

@@ -1,8 +1,9 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command csidriver is the node's part of a CSI driver for tests. A volume is a file DIR/HANDLE.img with a filesystem, which the driver
-// mounts with a loop device. The driver has no controller: it cannot modify volumes.
+// Command csidriver is a CSI driver for tests. A volume is a file DIR/HANDLE.img with a filesystem, which the driver
+// mounts with a loop device. The driver has only the identity and the node service. It has no controller service, so it
+// cannot modify volumes.
 package main
 
 import (

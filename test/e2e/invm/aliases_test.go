@@ -90,7 +90,7 @@ func (n *node) hasLimits(t testing.TB, c *container, want ioLimits) error {
 	return nil
 }
 
-// measure measures that I/O is not faster than the limit. A busy host can make it slower than the limit.
+// measure checks that I/O is not faster than the limit. I/O can be slower, because the host may be busy.
 func (l limit) measure(t testing.TB, c *container) {
 	t.Helper()
 	rate := bytesPerSecond(t, c.exec(t, "io", l.direction, l.disk, "4"))

@@ -18,10 +18,11 @@ import (
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// ioLimits are throttles of a cgroup: "rbps", "wbps" by disk, as deviceNumber names it.
+// ioLimits maps each disk, as deviceNumber returns it, to the throttles of a cgroup, e.g. "rbps" and "wbps".
 type ioLimits map[string]map[string]string
 
-// limitFiles are the files with throttles, and on cgroup v1 which throttle each has.
+// limitFiles returns the files that contain throttles. On cgroup v1, each file has the throttle that the map names for
+// it.
 func (n *node) limitFiles() map[string]string {
 	if n.cgroupV2 {
 		return map[string]string{"io.max": ""}
@@ -42,7 +43,8 @@ func (n *node) limits(t testing.TB, cgroup string) ioLimits {
 	return limits
 }
 
-// add takes over the content of a file: io.max, or one of cgroup v1 with a throttle of this key. Values that do not limit are left out.
+// add adds the throttles in the content of a file: either io.max, or a file of cgroup v1 that has only the throttle
+// with this key. It leaves out values that are not limits.
 func (l ioLimits) add(key, content string) {
 	for _, line := range strings.Split(strings.TrimSpace(content), "\n") {
 		fields := strings.Fields(line)
@@ -101,9 +103,9 @@ func throttles(t *testing.T, p *pod) {
 	t.Run("direct reads and writes on two disks are no faster than the class says", func(t *testing.T) { throughput(t, c) })
 }
 
-// throughput measures that the kernel enforces the limits. That it does not limit more than that is not measured, because a busy host
-// makes a VM slower: the limits in the kernel are compared with those of the class before. For the same reason, a disk may be too
-// slow to see its limit.
+// throughput checks that reads and writes are not faster than the limits. It does not check that they reach the limits,
+// because a busy host makes a VM slower; the caller has compared the limits in the kernel with those of the class. It
+// leaves out a limit if the disk is too slow to reach it.
 func throughput(t *testing.T, c *container) {
 	var limits []limit
 	for _, l := range []limit{{"read", "/dev/vda", 2e6}, {"write", "/dev/vda", 1e6}, {"read", "/dev/vdb", 1e6}, {"write", "/dev/vdb", 2e6}} {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNode runs all cases in one life of the machine, since it is slow: containerd takes long to start, and so do pods. Cases share
-// one pod, whose annotations ask for classes for containers by name; each case removes its containers.
+// TestNode runs all cases after one boot, because the machine is slow: containerd and each pod take long to start. The
+// cases share one pod, whose annotations request classes for its containers by name. Each case removes its containers.
 func TestNode(t *testing.T) {
 	n := startNode(t)
 	early := n.runPod(t, "early", map[string]string{keyOf("main"): "rdt=silver"})
@@ -96,7 +96,8 @@ func nodeCases() []nodeCase {
 	}
 }
 
-// lastCases remove foreign groups, so each machine has one of them, after which there are no others.
+// lastCases returns the cases that remove foreign groups. They run after all other cases, and each machine has at most
+// one of them.
 func lastCases() []nodeCase {
 	return []nodeCase{
 		{name: "resctrl is unmounted while containers run", test: remounted, on: amdV2},
@@ -132,7 +133,7 @@ const (
 	everywhere = containerd | crio | older
 )
 
-// machine is the one that this is.
+// machine returns the machine on which the tests run.
 func (n *node) machine() machines {
 	switch {
 	case n.kind.name == "cri-o" && n.amd:
@@ -149,8 +150,8 @@ func (n *node) machine() machines {
 	return intelV2
 }
 
-// beforePlugin runs the cases without the plugin. It mounts resctrl and returns what is foreign in it; with QOS_UNMOUNTED it leaves
-// the mount to the plugin, and returns nil.
+// beforePlugin runs the cases that need no plugin. It mounts resctrl, and returns the content of the foreign groups
+// that it makes there. If QOS_UNMOUNTED is set, it leaves the mount to the plugin and returns nil.
 func beforePlugin(t *testing.T, n *node) foreign {
 	var theirs foreign
 	if os.Getenv("QOS_UNMOUNTED") == "" {

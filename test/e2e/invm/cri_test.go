@@ -24,7 +24,7 @@ type pod struct {
 	config *cri.PodSandboxConfig
 }
 
-// runPod makes a pod that goes away with t.
+// runPod makes a pod, which is removed at the end of the test.
 func (n *node) runPod(t testing.TB, name string, annotations map[string]string) *pod {
 	t.Helper()
 	p, err := n.tryPod(t, name, annotations)
@@ -69,7 +69,8 @@ func podConfig(name string, annotations map[string]string) *cri.PodSandboxConfig
 	}
 }
 
-// namespaces of a pod and its containers: the machine's network, and process IDs of their own.
+// namespaces returns the namespaces of a pod and its containers: the network namespace of the machine, and a PID
+// namespace for each container.
 func namespaces() *cri.NamespaceOption {
 	return &cri.NamespaceOption{Network: cri.NamespaceMode_NODE, Pid: cri.NamespaceMode_CONTAINER}
 }
@@ -127,7 +128,7 @@ type container struct {
 	log string
 }
 
-// run creates a container and starts it. It goes away with t.
+// run creates a container and starts it. The container is removed at the end of the test.
 func (p *pod) run(t testing.TB, s spec) *container {
 	t.Helper()
 	c := p.admit(t, s)
@@ -135,7 +136,8 @@ func (p *pod) run(t testing.TB, s spec) *container {
 	return c
 }
 
-// admit creates a container that must not be refused, and does not start it. It goes away with t.
+// admit creates a container, which must not be refused, and does not start it. The container is removed at the end of
+// the test.
 func (p *pod) admit(t testing.TB, s spec) *container {
 	t.Helper()
 	c, err := p.create(t, s)
@@ -200,7 +202,7 @@ func (c *container) stop(t testing.TB) {
 	must(t, err)
 }
 
-// remove ends the container, too. It may be called twice.
+// remove ends the processes of the container, and removes it. It may be called twice.
 func (c *container) remove(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience) // also after the end of t, in its cleanup

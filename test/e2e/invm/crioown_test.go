@@ -40,9 +40,9 @@ Classes:
 	}
 }
 
-// ownClasses: when CRI-O starts with a configuration of RDT of its own, it removes all groups, also those of others. The plugin's groups
-// come back with what runs in them. Containers in classes of CRI-O are reported as being there. Foreign groups are lost, so this case
-// is the last one.
+// ownClasses: when CRI-O starts with an RDT configuration of its own, it removes all groups, including those of other
+// programs. The plugin creates its groups again, and moves the containers back. The plugin reports containers that are
+// in classes of CRI-O. Foreign groups are lost, so this case is the last one.
 func ownClasses(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "main"})

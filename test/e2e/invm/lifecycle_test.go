@@ -84,7 +84,8 @@ func changedClass(t *testing.T, p *pod) {
 	c.wantGroup(t, "qos-gold")
 	wantLimits(t, n.limits(t, c.cgroup()), slower)
 
-	// The checkpoint outlives the plugin. Until the plugin has looked at the kernel, it reports the class of the creation.
+	// The checkpoint outlives the plugin. Until the plugin has read the kernel, it reports the class in which the
+	// container was created.
 	n.restartPlugin(t)
 	eventually(t, "the changed class is reported after a restart", func() error {
 		if a := n.assignment(t, p, "changed", "k8s.io/rdt"); a.GetClass() != "gold" || a.GetSource() != qos.Source_SOURCE_UPDATE {
@@ -167,7 +168,7 @@ func runtimeRestart(t *testing.T, p *pod) {
 	p.run(t, spec{name: "later"}).wantGroup(t, "qos-bronze")
 }
 
-// pluginEnd ends the plugin as its update does.
+// pluginEnd ends the plugin with SIGTERM, as an upgrade does.
 func pluginEnd(t *testing.T, p *pod) {
 	n := p.node
 	n.plugin.end(t, syscall.SIGTERM)

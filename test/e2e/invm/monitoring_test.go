@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// monitored reads what a container uses from its monitoring group, over a change of its class, a restart of the plugin, and the removal of
-// the group by another program. It uses two RMIDs, which the kernel never uses again: the made-up occupancy of removed groups never falls.
+// monitored reads what a container uses from its monitoring group. Meanwhile the class of the container changes, the
+// plugin restarts, and another program removes the group. The case uses two RMIDs. The kernel does not use these RMIDs
+// again, because the emulated CPU makes up the occupancy of removed groups, and this occupancy never falls.
 func monitored(t *testing.T, p *pod) {
 	n := p.node
 	writeClassFile(t, strings.Replace(classFile, "  rdt:\n", "  rdt:\n    monitoring: {containers: [gold, silver]}\n", 1))

@@ -29,12 +29,12 @@ type node struct {
 	handler        string // runtime handler of new pods; "" is runc
 	plugin         *process
 	cgroupV2       bool
-	// foreign is what is foreign in resctrl; nil is unknown.
+	// foreign has the content of the foreign groups in resctrl. It is nil if the content is unknown.
 	foreign map[string]string
 	amd     bool
 }
 
-// startNode starts the runtime and imports the tests' image; both end with t.
+// startNode starts the runtime and imports the tests' image. The runtime ends at the end of the test.
 func startNode(t *testing.T) *node {
 	n := &node{kind: runtimeHere(t), cgroupV2: cgroupV2(t), amd: isAMD(t)}
 	n.kind.install(t)

@@ -142,7 +142,8 @@ func (n *node) wantAssignment(t testing.TB, p *pod, container string, want *qos.
 	}
 }
 
-// wantGroup checks that every thread of a container is in a resctrl group, by the group's own list and by each process's.
+// wantGroup checks that every thread of a container is in a resctrl group. It reads the tasks of the group, and the
+// group in /proc of each process.
 func (c *container) wantGroup(t testing.TB, group string) {
 	t.Helper()
 	must(t, c.inGroup(group))
@@ -157,7 +158,7 @@ func (c *container) inGroup(group string) error {
 	for _, process := range strings.Fields(string(processes)) {
 		groups, err := os.ReadFile(filepath.Join("/proc", process, "cpu_resctrl_groups"))
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // it has ended, as those do that the OCI runtime starts
+			continue // it has ended, as the processes that the OCI runtime starts do soon
 		}
 		if err != nil {
 			return err

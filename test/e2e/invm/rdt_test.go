@@ -91,8 +91,8 @@ func schemataLines(t testing.TB, group string) []string {
 // foreign is everything in resctrl that is not the plugin's: file contents by path.
 type foreign map[string]string
 
-// makeForeignGroups makes groups as another program would: one with a process in it, a monitoring group in it, and an empty one. What
-// runs there ends with t.
+// makeForeignGroups makes groups as another program would: a group with a process, a monitoring group in this group,
+// and an empty group. The process ends at the end of the test.
 func makeForeignGroups(t *testing.T) foreign {
 	t.Helper()
 	for _, group := range []string{"theirs", "theirs/mon_groups/watched", "empty"} {

@@ -24,7 +24,7 @@ const (
 	image     = "localhost/workload:1"
 )
 
-// containerRuntime is how a container runtime is run, and what tests see that differs from other runtimes.
+// containerRuntime describes how to run a container runtime, and the differences between runtimes that tests see.
 type containerRuntime struct {
 	name    string
 	version string // how its version begins
@@ -109,7 +109,8 @@ func (n *node) stopRuntime(t testing.TB) {
 	n.runtimeProcess.end(t, syscall.SIGTERM)
 }
 
-// importImage imports the tests' image. containerd's CRI has it a moment later, by an event.
+// importImage imports the tests' image, and waits until the CRI has it. In containerd, this takes a moment, because the
+// CRI plugin learns of images by events.
 func (n *node) importImage(t *testing.T, images cri.ImageServiceClient) {
 	t.Helper()
 	_, err := output(n.kind.importImage[0], n.kind.importImage[1:]...)

@@ -18,15 +18,15 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// TestSimulation runs the tests of the simulations on the kernel. It needs a machine of its own: the kernel frees the RMIDs of removed
-// groups later than the tests run, and there are 31, of which these use 28. QOS_RESCTRL are mount options.
+// TestSimulation compares the simulations with the kernel. No other test can run on the same machine: the kernel frees
+// the RMIDs of removed groups only after the test, and the test uses 28 of 31 RMIDs. QOS_RESCTRL has the mount options.
 func TestSimulation(t *testing.T) {
 	t.Run("the simulated cgroups answer as this kernel does", simulatedCgroups)
 	t.Run("the simulated resctrl answers as this kernel does", simulatedResctrl)
 	t.Run("the RDT backend does on this kernel what it does on the simulation", rdtBackend)
 }
 
-// rdtBackend runs the backend's own tests of that, on a resctrl that is not mounted.
+// rdtBackend runs the tests of the RDT backend that also run on the simulation. resctrl is not mounted when they start.
 func rdtBackend(t *testing.T) {
 	printed, err := output("rdt.test", "-test.run=^Test.*OnTheKernel$", "-test.v", "-kernel="+resctrlMachine(t))
 	if passed := strings.Count("\n"+printed, "\n--- PASS: Test"); err != nil || passed != 2 {
@@ -83,7 +83,7 @@ func simulatedCgroups(t *testing.T) {
 	must(t, os.Remove(place.Dir))
 }
 
-// makePartition gives a disk one partition of a MiB, by a partition table of the oldest kind.
+// makePartition writes an MBR partition table with one partition of 1 MiB to a disk.
 func makePartition(t testing.TB, disk string) {
 	t.Helper()
 	device, err := os.OpenFile(disk, os.O_WRONLY, 0)

@@ -21,11 +21,11 @@ import (
 	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// showGroup are arguments of a workload that prints its resctrl group, first thing.
+// showGroup returns the arguments with which a workload prints its resctrl group before it does anything else.
 func showGroup() []string { return []string{"show", "/proc/self/cpu_resctrl_groups"} }
 
-// startsOutside: a container that cannot be enforced in its class at its start executes nothing, also if the runtime takes the refusal
-// for a warning. The next one, with a group for its class, runs in it.
+// startsOutside: a container that cannot be moved into its class at its start executes no instruction, even if the
+// runtime only logs the refusal. When the class has its group again, the next attempt runs in this group.
 func startsOutside(t *testing.T, p *pod) {
 	n := p.node
 	c := p.admit(t, spec{name: "main", args: showGroup()})
@@ -80,7 +80,8 @@ func takeGroup(t *testing.T, group string) (release func()) {
 	return release
 }
 
-// movedBeforeStart: a container that another program has moved out of its group before its start is in it when it runs.
+// movedBeforeStart: another program moves a created container out of its group. When the container starts, it is in its
+// group again.
 func movedBeforeStart(t *testing.T, p *pod) {
 	c := p.admit(t, spec{name: "main", attempt: 2, args: showGroup()})
 	for _, process := range p.node.processes(t, c.cgroup()) {

@@ -25,7 +25,7 @@ func bySystemd() bool {
 	return err == nil
 }
 
-// podCgroup is what the kubelet names the cgroup of a pod.
+// podCgroup returns the path that the kubelet gives to the cgroup of a pod.
 func podCgroup(uid string) string {
 	if bySystemd() {
 		return "/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice"
@@ -48,7 +48,7 @@ func systemctl(t testing.TB, args ...string) {
 
 // TestSystemd runs on a machine with systemd, and with the systemd cgroup driver of runtime and kubelet.
 func TestSystemd(t *testing.T) {
-	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, "debug")) // which has more files, as newer kernels do
+	must(t, unix.Mount("resctrl", resctrlRoot, "resctrl", 0, "debug")) // with this option, groups have more files, as in newer kernels
 	n := startNode(t)
 	writeClassFile(t, classFile)
 	n.startPlugin(t)
@@ -66,7 +66,7 @@ func TestSystemd(t *testing.T) {
 	}
 }
 
-// unitFiles are those that systemd writes for a unit with accounting of I/O.
+// unitFiles returns the files that systemd writes for a unit with I/O accounting, with their contents.
 func unitFiles(n *node, cgroup string) map[string]string {
 	found := map[string]string{}
 	for _, file := range []string{"io.max", "io.weight", "io.bfq.weight"} {

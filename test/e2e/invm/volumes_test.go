@@ -21,7 +21,8 @@ const volumeResource = `- name: qos.noderesource.dev/volume-io
   volumeio: {classes: {silver: {maxReadBps: 2M, maxWriteBps: 1M}, gold: {maxWriteBps: 3M, maxReadIops: 100}}}
 `
 
-// volumes: a class of a volume limits what the pod does there, from the first instruction of a container until its end.
+// volumes: the class of a volume limits the I/O of the pod on this volume, from the first instruction of a container
+// until its end.
 func volumes(t *testing.T, shared *pod) {
 	n := shared.node
 	t.Cleanup(func() { writeClassFile(t, classFile) })
@@ -131,7 +132,7 @@ func refusesNodeDirectory(t *testing.T, p *pod) {
 	c := p.admit(t, spec{name: "node", mounts: []*cri.Mount{{ContainerPath: "/data", HostPath: "/var/lib/containerd"}}})
 	_, err := p.node.runtime.StartContainer(requestContext(t), &cri.StartContainerRequest{ContainerId: c.id})
 	want, inError := "of /data also contains the node's mount /var/lib/containerd; use a class with sharedDisk: limit", true
-	if p.node.machine()&crio != 0 { // its nodes have no disk there, and it returns only the OCI runtime's error
+	if p.node.machine()&crio != 0 { // there, the directory is on no disk, and CRI-O returns only the error of the OCI runtime
 		want, inError = "/data is on tmpfs", false
 	}
 	if err == nil || inError && !strings.Contains(err.Error(), want) {

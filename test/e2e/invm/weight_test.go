@@ -31,7 +31,7 @@ func weights(t *testing.T, p *pod) {
 	}
 	if n.cgroupV2 {
 		if got := mustRead(t, filepath.Join(n.ioCgroup(c.cgroup()), "io.weight")); got != "default 3940\n" {
-			t.Errorf("io.weight is %q", got) // what 400 of 10 to 1000 is of 1 to 10000
+			t.Errorf("io.weight is %q", got) // 400 in the range 10 to 1000, mapped to the range 1 to 10000
 		}
 	}
 	n.wantAssignment(t, p, "weighed", &qos.Assignment{
@@ -41,7 +41,8 @@ func weights(t *testing.T, p *pod) {
 	n.wantWeightsEffective(t, false)
 }
 
-// schedule gives a disk another I/O scheduler, makes the plugin read its class files again, and returns the scheduler before.
+// schedule sets the I/O scheduler of a disk, makes the plugin read its class files again, and returns the previous
+// scheduler.
 func (n *node) schedule(t testing.TB, scheduler string) (before string) {
 	t.Helper()
 	const file = "/sys/block/vdb/queue/scheduler"
@@ -54,7 +55,8 @@ func (n *node) schedule(t testing.TB, scheduler string) (before string) {
 	return active[1]
 }
 
-// bfqFile has the weights of a cgroup under the bfq scheduler, for all disks and for single ones, below where cgroups are mounted.
+// bfqFile returns the path of the file with the weights of a cgroup for the bfq scheduler. The path is relative to the
+// mount point of the cgroups.
 func (n *node) bfqFile() string {
 	if n.cgroupV2 {
 		return "io.bfq.weight"

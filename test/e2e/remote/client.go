@@ -17,7 +17,7 @@ import (
 // callTime limits a call: a machine that hangs does not answer, and does not close the connection either.
 const callTime = 10 * time.Minute
 
-// Client does things on the machine of a server.
+// Client controls the machine on which a server runs.
 type Client struct {
 	address string
 	rpc     *rpc.Client

@@ -61,7 +61,8 @@ func run(args []string) error {
 	return errors.New(usage)
 }
 
-// shown is the last line of "show": a log is read while it is written.
+// shown is the last line that "show" prints. A test reads the log while it is written, and knows by this line that it
+// is complete.
 const shown = "that is all"
 
 func wait() error {
@@ -142,10 +143,11 @@ func fork(seconds string) error {
 	return wait()
 }
 
-// blockSize of one transfer is small beside the rates under test, so that the last one does not blur the measurement.
+// blockSize is the size of one transfer. It is small compared with the rates under test, so that the last transfer
+// hardly changes the result.
 const blockSize = 64 << 10
 
-// fileSize is the size of a file that is written anew.
+// fileSize is the size that an empty file gets.
 const fileSize = 16 << 20
 
 // transfer reads or writes a disk or a file, again and again from its beginning to its end.
