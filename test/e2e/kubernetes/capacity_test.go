@@ -64,7 +64,8 @@ func wrongRequestsAreRefused(t *testing.T, n *node) {
 	}
 }
 
-// schedulerCounts has pods whose only request is the extended resource, one more than the class takes, and a pod without a request.
+// schedulerCounts runs pods that request a class by extended resource only, one pod more than the capacity, and a pod
+// without a request.
 func schedulerCounts(t *testing.T, n *node) {
 	gold := n.asks("gold")
 	n.run(t, pod{name: "first", classes: gold}, pod{name: "second", classes: gold}, pod{name: "asks-not"})
@@ -121,11 +122,11 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 	} {
 		restart.do()
 		p.back(t)
-		// A kubelet that has just started refuses what comes before it knows which of its pods are gone.
+		// A kubelet that has just started refuses new pods until it knows which of its earlier pods are gone.
 		n.run(t, pod{name: "plain-" + strings.ReplaceAll(restart.name, " ", "-")})
 		n.running(t, "plain-"+strings.ReplaceAll(restart.name, " ", "-"))
 		n.offered(t, "gold", "2", "2")
-		// A pod of each kind shows that all parts are at work again.
+		// A pod with and a pod without a request show that all parts work again.
 		after := "after-" + strings.ReplaceAll(restart.name, " ", "-")
 		n.run(t, pod{name: after, classes: []string{"blockio.gold"}})
 		n.running(t, after)
@@ -134,8 +135,9 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 		if got := n.containerID("stays") + n.containerID("stays-too"); got != before {
 			t.Errorf("after a restart of %s other containers run", restart.name)
 		}
-		// Of these the kubelet asks anew whether they may have their devices: the one is between two starts, the other has
-		// them by an init container that has ended. Without the shim it has none to give: "Limits" in docs/shim.md.
+		// The kubelet checks the devices of these two pods again. The container of "loops" is between two starts, and
+		// the devices of "had-init" belong to an init container that has ended. If the shim is down too, the kubelet
+		// has no devices for them: see "Limits" in docs/shim.md.
 		for _, pod := range []string{"loops", "had-init"} {
 			if phase := n.phase(pod); phase != "Running" && restart.name != "all three" {
 				t.Errorf("after a restart of %s pod %s is %s: %s", restart.name, pod, phase, n.of(pod, "{.status.message}"))
@@ -185,7 +187,7 @@ func capacityBelowUse(t *testing.T, n *node, p installation) {
 	if got := n.containerID("one") + n.containerID("two"); got != before {
 		t.Error("a restart of the kubelet with capacity below use has ended containers")
 	}
-	// Until the node's status has followed, the scheduler would take the place of "one" for free.
+	// Until the node's status is updated, the scheduler would count the slot of "one" as free.
 	n.delete(t, "one")
 	n.offered(t, "gold", "1", "1")
 	n.run(t, pod{name: "more", classes: gold})
@@ -196,7 +198,8 @@ func capacityBelowUse(t *testing.T, n *node, p installation) {
 	n.offered(t, "gold", "2", "2")
 }
 
-// setGold changes the capacity of gold, and waits until the plugin has it. Other classes are those of all tests.
+// setGold changes the capacity of gold, and waits until the plugin has applied it. The other classes stay as in all
+// tests.
 func (n *node) setGold(t *testing.T, p installation, capacity int) {
 	t.Helper()
 	p.setClasses(t, fmt.Sprintf(classes, capacity))

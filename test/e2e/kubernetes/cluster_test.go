@@ -21,14 +21,14 @@ const (
 	nodeIP    = "192.0.2.1"
 )
 
-// tokens are those who speak to the API: token, user, number, groups.
+// tokens is the token file of the API server: token, user, user ID, groups.
 const tokens = `admin-token,admin,1,"system:masters"
 controllers-token,system:kube-controller-manager,2
 scheduler-token,system:kube-scheduler,3
 node-token,system:node:node-1,4,"system:nodes"
 `
 
-// auditPolicy has all writes in the log, to count them.
+// auditPolicy logs all writes, so that tests can count them.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -38,7 +38,7 @@ rules:
 - level: None
 `
 
-// controlPlane is an API server with what it needs and what needs it.
+// controlPlane is an API server with its etcd, and the controller manager and the scheduler that use it.
 type controlPlane struct {
 	dir, bin, logs                       string
 	etcd, server, controllers, scheduler *process
@@ -58,7 +58,7 @@ func (n *node) newControlPlane() (*controlPlane, error) {
 		"--kubeconfig", c.kubeconfig("controllers"), "--leader-elect=false", "--use-service-account-credentials",
 		"--service-account-private-key-file", c.file("sa.key"), "--root-ca-file", c.file("ca.crt"),
 		"--bind-address=127.0.0.1", "--cert-dir", c.file("controllers-certs"),
-		// A kubelet that is away for a moment is what some tests are about.
+		// Some tests stop the kubelet for a moment. Without this controller, the pods are not evicted meanwhile.
 		"--controllers=*,-taint-eviction-controller")
 	c.scheduler = n.process("kube-scheduler", n.program("kube-scheduler"), "--kubeconfig", c.kubeconfig("scheduler"),
 		"--authentication-kubeconfig", c.kubeconfig("scheduler"), "--authorization-kubeconfig", c.kubeconfig("scheduler"),

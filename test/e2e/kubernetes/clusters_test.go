@@ -19,11 +19,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// clusters is how many clusters run side by side. Most of their tests wait for most of the time; those whose node is a VM keep a CPU
-// busy.
+// clusters is how many clusters run side by side. Most tests spend their time waiting; a test whose node is a VM keeps
+// a CPU busy.
 const clusters = 3
 
-// seconds is about how long the slow tests take beside those of other clusters. Others take seconds.
+// seconds has about how long each slow test takes while other clusters run. A test that is not listed takes a few
+// seconds.
 var seconds = map[string]int{
 	"TestVirtualNodeIntel": 1030, "TestVirtualNodeAMD": 570, "TestNoOrderStopsPodsThatAskForNothing": 490, "TestPrograms": 460,
 	"TestDaemonSet": 370, "TestRequests": 170, "TestTheShimIsSmall": 90, "TestChart": 35,

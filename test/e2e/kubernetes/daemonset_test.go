@@ -40,7 +40,7 @@ func TestDaemonSet(t *testing.T) {
 	t.Run("what is reported is so", n.holds)
 }
 
-// daemonSet is the installation as the pods of the DaemonSets.
+// daemonSet is an installation by the manifests: plugin and shim run in the pods of the DaemonSets.
 type daemonSet struct{ *node }
 
 func (n *node) installDaemonSet(t *testing.T, manifests string) *daemonSet {
@@ -89,7 +89,7 @@ func (d *daemonSet) back(t *testing.T) {
 	}
 }
 
-// tokenIsClosed looks for the publisher's token with the rights that the plugin has.
+// tokenIsClosed checks that a process with the rights of the plugin cannot read the publisher's token.
 func tokenIsClosed(t *testing.T) {
 	pid, err := remote.PIDOf(publisherProgram)
 	must(t, err)

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// deployment has one pod, which asks by annotation, and a budget that lets it go never.
+// deployment has one pod, which requests a class by annotation, and a PodDisruptionBudget that never allows its
+// eviction.
 const deployment = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: tenant, namespace: default}
@@ -34,13 +35,14 @@ spec:
   selector: {matchLabels: {app: tenant}}
 `
 
-// evicting are class files that evict, without the class slow; draining are those of all tests without it.
+// draining is the class file of all tests without the class slow. evicting is draining with onClassRemoved: evict.
 var (
 	draining = strings.Replace(fmt.Sprintf(classes, 2), "  - {name: slow}\n", "", 1)
 	evicting = strings.Replace(draining, "  defaultClass:", "  onClassRemoved: evict\n  defaultClass:", 1)
 )
 
-// deployed returns the deployment's pod, which runs in the class slow. In the end all is as it was.
+// deployed creates the deployment, and returns its pod, which runs in the class slow. At the end of the test, it
+// restores the class file and deletes the deployment.
 func (n *node) deployed(t *testing.T, p installation) (name string) {
 	t.Helper()
 	n.apply(t, deployment)
@@ -56,7 +58,8 @@ func (n *node) deployed(t *testing.T, p installation) (name string) {
 	return name
 }
 
-// evictionsAreAskedFor takes away a class with what runs in it: first as by default, then with evictions, against a budget and without one.
+// evictionsAreAskedFor removes the class of a running pod: first with the default policy, then with onClassRemoved:
+// evict while a PodDisruptionBudget forbids the eviction, and then without the budget.
 func evictionsAreAskedFor(t *testing.T, n *node, p installation) {
 	n.run(t, pod{name: "by-default"})
 	n.running(t, "by-default")
@@ -82,13 +85,14 @@ func evictionsAreAskedFor(t *testing.T, n *node, p installation) {
 	n.running(t, "by-default")
 	n.inClass(t, "by-default", "standard")
 
-	// The class is back, and so is the pod that asks for it.
+	// When the class is offered again, the new pod gets it.
 	p.setClasses(t, fmt.Sprintf(classes, 2))
 	n.running(t, second)
 	n.inClass(t, second, "slow")
 }
 
-// evictionNeedsItsRight is of the installation whose shim has the rights of the manifests alone.
+// evictionNeedsItsRight checks that a shim with only the rights of deploy/kubernetes reports the missing right and
+// evicts no pod, and that it evicts the pod when it has the right.
 func evictionNeedsItsRight(t *testing.T, n *node, d *daemonSet) {
 	const right = "../../../deploy/kubernetes-eviction"
 	first := n.deployed(t, d)
@@ -106,7 +110,8 @@ func evictionNeedsItsRight(t *testing.T, n *node, d *daemonSet) {
 	n.condition(t, n.tenant(t, first), "False UnknownClass: ")
 }
 
-// tenant waits for the deployment's pod, which is another than the one before, and returns its name.
+// tenant waits until the deployment has only one pod, and this pod is not the one named before. It returns the pod's
+// name.
 func (n *node) tenant(t *testing.T, before string) (name string) {
 	t.Helper()
 	until(t, "the deployment has a pod other than "+before, func() (bool, string) {

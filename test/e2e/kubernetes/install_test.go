@@ -41,19 +41,19 @@ resources:
       standard: [{Devices: [/dev/vda], ThrottleReadBps: 600M}]
 `
 
-// rates are what the kernel has for the classes.
+// rates has the read limit in bytes a second that the kernel has for each class.
 var rates = map[string]string{"gold": "900000000", "silver": "800000000", "slow": "700000000", "standard": "600000000"}
 
 // installation is the plugin and the shim on the node, in one of two ways.
 type installation interface {
 	// setClasses changes the class file.
 	setClasses(t *testing.T, text string)
-	// killPlugin and killShim kill them.
+	// killPlugin and killShim kill the plugin and the shim.
 	killPlugin(t *testing.T)
 	killShim(t *testing.T)
 	// back waits until both are back and do their work.
 	back(t *testing.T)
-	// said returns the lines of the shim's log with a text.
+	// said returns the lines of the shim's log that contain a text.
 	said(text string) []string
 }
 
@@ -69,7 +69,7 @@ func (n *node) install(t *testing.T, shimFlags ...string) *programs {
 	p := &programs{node: n}
 	p.setClasses(t, fmt.Sprintf(classes, 2))
 	p.plugin = n.process("plugin", n.program("qos-nri-plugin"), "--mount-resctrl=false")
-	// Root as a container of the DaemonSet is: without any capability.
+	// The shim runs as in the DaemonSet: as root without capabilities.
 	p.shim = n.process("shim", append([]string{
 		"setpriv", "--bounding-set=-all", "--inh-caps=-all", n.program("qos-kubelet-shim"),
 		"--node-name", nodeName, "--kubeconfig", n.cluster.kubeconfig("admin"), "--grace=5s",
@@ -104,11 +104,11 @@ func (p *programs) back(t *testing.T) {
 	}
 }
 
-// ready waits until a program says that it is.
+// ready waits until the readiness endpoint of a program succeeds.
 func (n *node) ready(t *testing.T, address func() string) {
 	t.Helper()
 	until(t, "a program says that it is ready", func() (bool, string) {
-		// Not the test's context, which has ended when things are put in order again.
+		// This is not the test's context, because that context has ended when a cleanup calls ready.
 		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+address()+"/readyz", http.NoBody)
 		if err != nil {
 			return false, err.Error()
@@ -123,7 +123,7 @@ func (n *node) ready(t *testing.T, address func() string) {
 	})
 }
 
-// offered waits until the node has a class with a capacity and as much of it to give.
+// offered waits until the node's status has this capacity and this allocatable amount for a class.
 func (n *node) offered(t *testing.T, class, capacity, allocatable string) {
 	t.Helper()
 	want := capacity + " " + allocatable
@@ -144,7 +144,7 @@ func (n *node) offered(t *testing.T, class, capacity, allocatable string) {
 	})
 }
 
-// asks returns what a pod asks for that wants a class of each of the node's resources.
+// asks returns the extended resources with which a pod requests the class of this name of each resource of the node.
 func (n *node) asks(class string) []string {
 	var resources []string
 	for _, resource := range n.machine.node().resources {
@@ -153,14 +153,15 @@ func (n *node) asks(class string) []string {
 	return resources
 }
 
-// pod is what tests say of a pod; its container is called main.
+// pod describes a pod for a test. Its container is called main.
 type pod struct {
 	name        string
 	classes     []string // extended resources "blockio.gold", one unit each
 	units       int      // of each; 0 is 1
 	annotations map[string]string
 	priority    string
-	// init has an init container that asks for a class; main ends again and again, rather than to run, when it loops.
+	// init is a class that an init container requests; empty means no init container. If loops is true, the container
+	// main ends at once, so that the kubelet restarts it again and again.
 	init  string
 	loops bool
 }
@@ -173,7 +174,8 @@ func (n *node) run(t *testing.T, pods ...pod) {
 	}
 	n.apply(t, manifests.String())
 	t.Cleanup(func() {
-		// Not by force: the scheduler would take for free what the kubelet still has in use.
+		// The pods are not deleted by force, because the scheduler would then count as free what the kubelet still has
+		// in use.
 		args := []string{"delete", "pod", "--ignore-not-found", "--wait", within}
 		for _, p := range pods {
 			args = append(args, p.name)

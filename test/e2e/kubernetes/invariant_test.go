@@ -76,8 +76,8 @@ func (n *node) get(object any, args ...string) error {
 	return json.Unmarshal([]byte(output), object)
 }
 
-// holds checks what must hold whenever nothing is under way; see package invariant. What disks are limited to is compared by the
-// cases themselves.
+// holds checks the invariants, which must hold when nothing changes; see package invariant. It does not compare the
+// limits of disks: the cases do that.
 func (n *node) holds(t *testing.T) {
 	t.Helper()
 	api, runtime := n.dial(t, nodeAPISocket), n.dial(t, containerdSocket)
@@ -97,7 +97,8 @@ func (n *node) dial(t *testing.T, socket string) *grpc.ClientConn {
 	return connection
 }
 
-// cgroupIn is where a container is, below the root of the hierarchy; what has none is looked for in vain.
+// cgroupIn returns the cgroup of a container, relative to the root of the hierarchy. If there is none, it returns a
+// path that does not exist.
 func (n *node) cgroupIn(_ *cri.PodSandbox, id string) string {
 	dir, err := n.machine.cgroup(id)
 	if id == "" || err != nil {

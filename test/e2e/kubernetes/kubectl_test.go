@@ -17,7 +17,8 @@ const (
 	kepNode     = "kep-node"
 )
 
-// kepStatus is what a node with the classes of KEP-3008's examples tells. It is not this machine: that has no RDT.
+// kepStatus is the status of a node that has the classes of KEP-3008's examples. The test's own node cannot have them,
+// because it has no RDT.
 const kepStatus = `{"status":{"qosResources":{
   "podQOSResources":[{"name":"qos.noderesource.dev/network","mutable":true,"classes":[
     {"name":"slow","inUse":0},{"name":"normal","inUse":0},{"name":"fast","inUse":0,"capacity":2},{"name":"high","inUse":0}]}],
@@ -28,7 +29,7 @@ const kepStatus = `{"status":{"qosResources":{
     {"name":"vendor.example/xyz-qos","mutable":true,"classes":[{"name":"low-prio","inUse":0},{"name":"normal","inUse":0},{"name":"high-prio","inUse":0}]}]},
   "conditions":[{"type":"PluginReady","status":"True","reason":"Ready","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
 
-// qos runs "kubectl qos", which must succeed, as kubectl runs plugins: out of the PATH.
+// qos runs "kubectl qos", which must succeed. kubectl finds the plugin in the PATH.
 func (n *node) qos(t *testing.T, args ...string) string {
 	t.Helper()
 	output, err := n.tryQOS("", args...)
@@ -63,7 +64,7 @@ func (n *node) applyIn(t *testing.T, namespace, manifests string) {
 	}
 }
 
-// kep has all examples of the KEP converted, applied and shown, beside a node that has their classes.
+// kep converts, applies and shows all examples of the KEP. A fake node has the classes of the examples.
 func kep(t *testing.T, n *node) {
 	n.fakeNode(t, kepNode, `"qos.noderesource.dev/rdt.exclusive":"1","qos.noderesource.dev/rdt.limited":"1000","qos.noderesource.dev/rdt.gold":"1",
 		"qos.noderesource.dev/blockio.high-prio":"2","qos.noderesource.dev/blockio.throttled":"1000","qos.noderesource.dev/network.fast":"2"`)
@@ -105,7 +106,7 @@ func kep(t *testing.T, n *node) {
 	t.Run("defaults and limits", func(t *testing.T) { kepDefaultsAndLimits(t, n) })
 }
 
-// kepDefaultsAndLimits has both objects of the example in one namespace.
+// kepDefaultsAndLimits converts the LimitRange and the quota of the KEP's example, and applies both in one namespace.
 func kepDefaultsAndLimits(t *testing.T, n *node) {
 	n.namespace(t, "limited", "")
 	n.kepApplied(t, "limited", "limitrange")
@@ -149,7 +150,8 @@ func kepDefaultsAndLimits(t *testing.T, n *node) {
 	}
 }
 
-// shown has a pod in the KEP's form run on this machine, and what kubectl qos tells and does of it.
+// shown runs a pod from a manifest in the KEP's form on this machine, checks what "kubectl qos" reports about the pod,
+// and changes its class.
 func shown(t *testing.T, n *node, p *programs) {
 	const manifest = `apiVersion: apps/v1
 kind: Deployment
@@ -241,7 +243,7 @@ func wantLines(t *testing.T, output string, want ...string) {
 	}
 }
 
-// hasLines says whether for each text there is a line that begins with it, but for blanks.
+// hasLines reports whether each text is the beginning of a line. It ignores the number of blanks in the lines.
 func hasLines(output string, want ...string) bool {
 	var lines strings.Builder
 	for line := range strings.Lines(output) {

@@ -22,12 +22,14 @@ import (
 
 // machine is what a node's programs run on: this machine, in namespaces of its own, or a VM.
 type machine interface {
-	// begin makes the machine ready for containerd and the kubelet of a node. end ends all that runs on it, also after a failed begin.
+	// begin makes the machine ready for containerd and the kubelet. end ends all programs on the machine, also if begin
+	// has failed.
 	begin(t *testing.T, n *node)
 	end(t *testing.T, n *node)
-	// node is what the machine needs in the configuration of containerd and the kubelet.
+	// node returns the settings of containerd and the kubelet for the machine.
 	node() settings
-	// path is where a program is. program makes one that can be started and ended. run runs one to its end, and returns what it prints.
+	// path returns the path of a program on the machine. The method program returns a program that can be started and
+	// ended. run runs a program to its end, and returns its output.
 	path(program string) string
 	program(name string, args ...string) program
 	run(args ...string) (string, error)
@@ -35,7 +37,8 @@ type machine interface {
 	kill(commandLine string) error
 	// dial connects to a socket.
 	dial(ctx context.Context, socket string) (net.Conn, error)
-	// cgroup is where a container is, below the root of the hierarchy with the io controller. kernel reads what the kernel has.
+	// cgroup returns the cgroup of a container, relative to the root of the hierarchy with the io controller. kernel
+	// reads the kernel's state.
 	cgroup(id string) (string, error)
 	kernel(live invariant.Live) (invariant.Kernel, error)
 }
@@ -80,7 +83,7 @@ func (l *local) end(t *testing.T, n *node) {
 	n.kubelet.mustEnd(t, syscall.SIGKILL)
 	n.containerd.mustEnd(t, syscall.SIGKILL)
 	mustRun(t, "ip", "address", "del", nodeIP+"/32", "dev", "lo")
-	// Pods of the next node get the same addresses.
+	// The veth devices are removed, because pods of the next node get the same addresses.
 	mustRun(t, "sh", "-c", "ip -brief link show type veth | while IFS='@ ' read -r link rest; do ip link del $link; done")
 }
 

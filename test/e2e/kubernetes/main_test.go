@@ -27,7 +27,8 @@ import (
 // rigVariable names the directory of the rig for the test program inside of the namespaces.
 const rigVariable = "QOS_E2E_KUBERNETES_RIG"
 
-// TestMain runs the tests in namespaces of their own, as their first process: with it ends all that they started.
+// TestMain runs the tests in new namespaces. The test program is the first process of its PID namespace, so all
+// processes that it started end with it.
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
@@ -46,7 +47,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// wanted returns the tests that are to run, for which it is worth to make everything ready.
+// wanted returns the tests that the flags select. If there are none, nothing has to be built.
 func wanted() []string {
 	flag.Parse()
 	if flag.Lookup("test.list").Value.String() != "" {
@@ -75,7 +76,7 @@ func outside() int {
 	if err := prepare(dir); err != nil {
 		return failed(err)
 	}
-	// Who interrupts the tests wants the machine as it was, too.
+	// An interrupt ends the context, so that the deferred calls clean up the machine.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	return sideBySide(ctx, dir, divide(wanted(), clusters))
@@ -103,7 +104,7 @@ func inside(ctx context.Context, built string, skipped []string, output io.Write
 	}
 	defer groups.remove()
 
-	// The kernel ends the children with the thread that made them.
+	// Because of Pdeathsig, the child ends with the thread that started it, so this goroutine stays on its thread.
 	runtime.LockOSThread()
 	here, err := os.Getwd()
 	if err != nil {
@@ -151,7 +152,7 @@ func prepare(dir string) error {
 	for _, program := range []string{
 		"./cmd/qos-nri-plugin", "./cmd/qos-kubelet-shim", "./cmd/qos-storage", "./cmd/kubectl-qos", "./test/e2e/workload", "./test/e2e/agent", "./test/e2e/csidriver",
 	} {
-		// As for the image, so that packages are compiled once.
+		// The flags are those of the image's build, so that Go compiles each package once.
 		build := exec.Command("go", "build", "-trimpath", "-ldflags", version, "-o", bin+"/", program)
 		build.Dir = "../../.."
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -44,7 +44,8 @@ func (n *node) here() machine {
 
 func (n *node) program(name string) string { return filepath.Join(n.bin, name) }
 
-// ready returns the node on this machine in its cluster, started by the first who asks. A test that fails prints its logs.
+// ready returns the cluster with this machine as its node. The first call starts both. If the test fails, it prints
+// logs.
 func ready(t *testing.T) *node {
 	t.Helper()
 	n := cluster(t)
@@ -54,7 +55,7 @@ func ready(t *testing.T) *node {
 	return n
 }
 
-// cluster returns the cluster, started by the first who asks.
+// cluster returns the cluster. The first call starts it.
 func cluster(t *testing.T) *node {
 	t.Helper()
 	if theNode == nil {
@@ -145,7 +146,8 @@ func (n *node) write(t *testing.T, name, text string) string {
 	return path
 }
 
-// containerdConfig is what a node has, but for limits that a machine without all privileges cannot set.
+// containerdConfig returns the configuration of a usual node, without the limits that a machine without all privileges
+// cannot set.
 func (n *node) containerdConfig() string {
 	settings := n.machine.node()
 	return fmt.Sprintf(`version = 3
@@ -209,7 +211,7 @@ oomScoreAdj: 0
 		n.cluster.file("kubelet.crt"), n.cluster.file("kubelet.key"), n.cluster.file("ca.crt"), settings.statusFrequency, settings.syncFrequency)
 }
 
-// stop ends what does not end with the namespaces: nothing, but in good order.
+// stop ends the control plane in order. Without stop, its processes would end together with the namespaces.
 func (n *node) stop() {
 	if n.cluster == nil {
 		return
@@ -221,7 +223,8 @@ func (n *node) stop() {
 	}
 }
 
-// report shows the ends of the logs that may tell why, and what the API says of the pods. With -artifacts all logs are kept.
+// report prints the last lines of the logs of plugin, shim, kubelet and containerd, and the node, pods and events in
+// the API. With -artifacts, all logs are kept.
 func (n *node) report(t *testing.T) {
 	logs, err := filepath.Glob(n.logs + "/*.log")
 	for _, log := range logs {

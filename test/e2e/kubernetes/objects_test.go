@@ -22,7 +22,7 @@ import (
 
 const crd = "../../../deploy/kubernetes/crd.yaml"
 
-// missingCRD has the shim run without its CRD first, as it does when somebody forgets to apply it.
+// missingCRD is the first case, so the shim has run without its CRD until now, as if a user had forgotten to apply it.
 func missingCRD(t *testing.T, n *node, p *programs) {
 	until(t, "the shim says that the CRD is missing", func() (bool, string) {
 		seen := p.said("deploy/kubernetes/crd.yaml")
@@ -32,12 +32,12 @@ func missingCRD(t *testing.T, n *node, p *programs) {
 	if seen := p.said("deploy/kubernetes/crd.yaml"); len(seen) != 1 {
 		t.Errorf("it was said %d times: %s", len(seen), strings.Join(seen, "\n"))
 	}
-	// The shim looks again within a minute; a new one at once.
+	// A running shim looks for the CRD again within a minute, and a new shim looks at once.
 	p.killShim(t)
 	p.back(t)
 }
 
-// said returns the lines of the shim's log with a text.
+// said returns the lines of the shim's log that contain a text.
 func (p *programs) said(text string) []string { return linesWith(text, p.shim.log) }
 
 func (d *daemonSet) said(text string) []string {
@@ -65,7 +65,7 @@ func linesWith(text, logs string) []string {
 	return lines
 }
 
-// object is the node's; empty while there is none.
+// object returns the NodeQOSResources of the node. The result is empty if the API has none.
 func (n *node) object() nodeqosv1alpha1.NodeQOSResources {
 	var object nodeqosv1alpha1.NodeQOSResources
 	output, err := n.try("get", "nodeqosresources", nodeName, "-o", "json")
@@ -140,10 +140,10 @@ func changedByHand(t *testing.T, n *node) {
 	n.offered(t, "gold", "2", "2")
 }
 
-// event waits for an event of a pod, of which there is one.
+// event waits until a pod has exactly one event with this reason, and its message contains the text.
 func (n *node) event(t *testing.T, pod, reason, text string) {
 	t.Helper()
-	selector := "involvedObject.uid=" + n.of(pod, "{.metadata.uid}") + ",reason=" + reason // others had the name before
+	selector := "involvedObject.uid=" + n.of(pod, "{.metadata.uid}") + ",reason=" + reason // earlier pods had the same name
 	until(t, "there is an event "+reason+" with "+text, func() (bool, string) {
 		output, err := n.try("get", "events", "--field-selector", selector, "-o", "json")
 		var list struct {
@@ -202,8 +202,8 @@ func annotationsAreFollowed(t *testing.T, n *node) {
 	}
 }
 
-// serverAway stops the API server, changes who has what and, where class files do not come from it, what the node has, and
-// starts the server again.
+// serverAway stops the API server. Meanwhile it changes the class of a container and, if the class file does not come
+// from the API server, also the capacity of a class. Then it starts the API server again.
 func serverAway(t *testing.T, n *node, p installation) {
 	n.run(t, pod{name: "through", classes: []string{"blockio.gold"}})
 	n.running(t, "through")
@@ -232,7 +232,7 @@ func serverAway(t *testing.T, n *node, p installation) {
 	n.offered(t, "gold", "2", "2")
 }
 
-// writes are what the shim has written to the API so far, from the audit log.
+// writes returns what the shim has written to the API so far, from the audit log.
 func (n *node) writes(t *testing.T) []string {
 	t.Helper()
 	log, err := os.Open(n.cluster.auditLog())
@@ -283,7 +283,8 @@ func writesAreFew(t *testing.T, n *node, p *programs) {
 	for _, write := range one {
 		count[write]++
 	}
-	// Of the object it may be two, where a slow machine has the change in use before it is told as made.
+	// The node's object may be written twice: a slow machine may count the class as in use before it reports the change
+	// as made.
 	if count["patch pods/status"] != 1 || count["create events"] != 1 || count["patch nodeqosresources/status"] > 2 || len(one) > 4 {
 		t.Errorf("one change of class cost %v; want one write each of condition, event and object", one)
 	}
@@ -291,7 +292,7 @@ func writesAreFew(t *testing.T, n *node, p *programs) {
 	if quiet != before+len(one) {
 		t.Errorf("an idle time cost %v", n.writes(t)[before+len(one):])
 	}
-	// What is in the API already is not written again by a shim that starts.
+	// A shim that starts does not write again what the API already has.
 	p.killShim(t)
 	p.back(t)
 	n.offered(t, "slow", "1k", "1k")

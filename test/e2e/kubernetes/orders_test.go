@@ -16,7 +16,8 @@ import (
 
 const deploy = "../../../deploy/"
 
-// bystanders are pods and a Deployment that ask for nothing, at a step.
+// bystanders are a pod and a Deployment that request nothing. Each step changes the annotation of the pod and the
+// replicas of the Deployment.
 const bystanders = `{apiVersion: v1, kind: Pod, metadata: {name: stays, namespace: plain, annotations: {step: %[1]q}},
   spec: {schedulerName: nobody, containers: [{name: main, image: none}]}}
 ---
@@ -24,7 +25,8 @@ const bystanders = `{apiVersion: v1, kind: Pod, metadata: {name: stays, namespac
   template: {metadata: {labels: {app: scaled}}, spec: {schedulerName: nobody, containers: [{name: main, image: none}]}}}}
 `
 
-// canary has policies by which a pod of their name is refused as soon as the API server knows all policies that were there before.
+// canary has two policies. Together they refuse a pod with the name of the policies, as soon as the API server knows
+// both, and so all policies that were created earlier.
 const canary = `apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata: {name: %[1]s, labels: {canary: "true"}}
@@ -59,7 +61,8 @@ spec: {policyName: %[1]s, validationActions: [Deny]}
 // refusedBy is what the API server says of a pod that a policy refuses.
 const refusedBy = "ValidatingAdmissionPolicy '%s' with binding"
 
-// asking are pods that ask for classes: the policy that acts on each, what the pod has, and what is then in the API server's answer.
+// asking are pods that request classes. For each, it has the policy that acts on the pod, the pod's annotations and
+// limits, and the text that is then in the API server's answer. If that text is empty, the policy refuses the pod.
 var asking = []struct{ policy, annotations, limits, answer string }{
 	{"qos-check-units", "", "qos.noderesource.dev/rdt.gold: 2", ""},
 	{"qos-check-annotations", "container.qos.noderesource.dev/none: rdt=gold", "", ""},
@@ -70,14 +73,15 @@ var asking = []struct{ policy, annotations, limits, answer string }{
 	{"qos-annotations-to-resources", "container.qos.noderesource.dev/main: rdt=silver", "", `{"limits":{"qos.noderesource.dev/rdt.silver":"1"}`},
 }
 
-// installs is a cluster in which the parts of deploy/ come and go.
+// installs is a cluster in which the test installs and removes parts of deploy/.
 type installs struct {
 	*node
 	step int
 }
 
-// TestNoOrderStopsPodsThatAskForNothing installs, loses and removes what deploy/ has. After each step, pods that ask for nothing can be
-// made and changed, and pods that ask for classes are checked by each policy that is there.
+// TestNoOrderStopsPodsThatAskForNothing installs and removes the parts of deploy/, and deletes single objects. After
+// each step, it creates and changes pods that request nothing, and checks that each installed policy acts on pods that
+// request classes.
 func TestNoOrderStopsPodsThatAskForNothing(t *testing.T) {
 	n := &installs{node: ready(t)}
 	n.namespace(t, "plain", "")
@@ -142,13 +146,14 @@ func (n *installs) anyObjectLost(t *testing.T) {
 			n.check(t, func(policy string) bool { return policy != object.Metadata.Name })
 			n.apply(t, manifest)
 			if object.Kind == "Namespace" {
-				n.kubectl(t, "apply", "-k", deploy+"uninstall") // its content, too
+				n.kubectl(t, "apply", "-k", deploy+"uninstall") // the content of the namespace was deleted with it
 			}
 		})
 	}
 }
 
-// kindLost has an API server that has never seen the kind of the parameters of two policies.
+// kindLost deletes the kind of the parameters of two policies, and restarts the API server, which then has never seen
+// this kind.
 func (n *installs) kindLost(t *testing.T) {
 	n.kubectl(t, "delete", "-f", deploy+"policies/crd.yaml")
 	n.cluster.server.mustEnd(t, syscall.SIGKILL)
@@ -159,7 +164,8 @@ func (n *installs) kindLost(t *testing.T) {
 	n.check(t, func(string) bool { return true })
 }
 
-// policiesFail has policies with an expression that has no value, as an expression that an older API server does not understand.
+// policiesFail breaks an expression of the policies, so that its evaluation fails, as on an API server that is too old
+// to understand it.
 func (n *installs) policiesFail(t *testing.T) {
 	const patch = `resources: [%s]
 patches:
@@ -187,7 +193,8 @@ func (n *installs) uninstalled(t *testing.T) {
 	}
 }
 
-// check makes and changes pods once the API server knows all policies. holds says whether a policy is there; nil if none needs to be.
+// check waits until the API server knows all policies, and then creates and changes pods. holds reports whether a
+// policy must act. If holds is nil, no policy has to act.
 func (n *installs) check(t *testing.T, holds func(policy string) bool) {
 	t.Helper()
 	n.step++
@@ -224,7 +231,7 @@ func (n *installs) check(t *testing.T, holds func(policy string) bool) {
 	})
 }
 
-// probe has the API server do all with pods but keep them, and returns its answers: to the canary first.
+// probe creates the pods by a dry run on the API server, and returns the answers. The first answer is about the canary.
 func (n *installs) probe(canary string) string {
 	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: plain, annotations: {%s}},
   spec: {containers: [{name: main, image: none, resources: {limits: {%s}}}]}}

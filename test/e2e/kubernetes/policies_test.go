@@ -21,7 +21,7 @@ import (
 
 const policies = "../../../deploy/policies"
 
-// TestRequests is of what users of the cluster touch: policies, defaults, quotas and kubectl qos.
+// TestRequests tests what users of the cluster work with: policies, defaults, quotas and "kubectl qos".
 func TestRequests(t *testing.T) {
 	n := ready(t)
 	p := n.install(t, "--follow-annotations")
@@ -85,7 +85,7 @@ func (n *node) policiesAct(t *testing.T) {
 	})
 }
 
-// send has the API server do all with a manifest but keep it, and returns what it says.
+// send creates the objects of a manifest by a dry run on the API server, and returns the answer.
 func (n *node) send(manifest string) (string, error) {
 	output, err := n.kubectlCommand(manifest, "create", "--dry-run=server", "-o", "jsonpath={.metadata.annotations} {.spec}", "-f", "-").
 		CombinedOutput()
@@ -149,7 +149,7 @@ func manyContainers(t *testing.T, n *node) {
 	}
 }
 
-// workloads are kinds of which the pods are made by controllers.
+// workloads checks the defaults in pods that controllers create, for each kind of workload.
 func workloads(t *testing.T, n *node) {
 	const template = `{metadata: {labels: {app: %[1]s}}, spec: {schedulerName: nobody, %[2]s
     containers: [{name: main, image: none}]}}`
@@ -238,7 +238,8 @@ func requestsStay(t *testing.T, n *node) {
 	}
 }
 
-// requestsOfOldPodsAreLeftAlone takes a resource away that a pod has asked for, and writes something else to the pod.
+// requestsOfOldPodsAreLeftAlone removes the resource that a pod has requested from the policies' lists, and then
+// changes an annotation of the pod.
 func requestsOfOldPodsAreLeftAlone(t *testing.T, n *node) {
 	t.Helper()
 	n.applyPolicies(t, strings.Replace(containerResources, "'blockio', ", "", 1))
@@ -310,7 +311,8 @@ func (n *node) namespace(t *testing.T, name, manifests string) {
 	}
 }
 
-// bypassed pods are in a namespace that no policy is for, and ask by annotation, so that the scheduler does not see it.
+// bypassed runs pods in a namespace without policies. They request a class by annotation, so the scheduler does not
+// count the requests.
 func bypassed(t *testing.T, n *node) {
 	n.offered(t, "silver", "1", "1")
 	for _, name := range []string{"first", "second"} {
@@ -330,7 +332,8 @@ func bypassed(t *testing.T, n *node) {
 	}
 }
 
-// pluginIsRequired has a runtime that checks, and a pod for which the scheduler needs no class.
+// pluginIsRequired stops the plugin, and checks that the runtime does not create a container that requires the plugin.
+// The pod requests its class by annotation only, so the scheduler places it.
 func pluginIsRequired(t *testing.T, n *node, p *programs) {
 	must(t, p.plugin.end(syscall.SIGTERM))
 	t.Cleanup(func() { p.back(t) })

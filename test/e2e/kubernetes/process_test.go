@@ -97,15 +97,16 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// patience is how long anything may take that should happen; on a machine with time to spare it takes seconds. within is the same
-// for kubectl.
+// patience is the longest time that a test waits for a condition. On an idle machine, a condition becomes true within
+// seconds. within is the same limit as a flag of kubectl.
 const (
 	patience = 10 * time.Minute
 	within   = "--timeout=10m"
 )
 
-// until waits for what should become true. look says what it sees, for the report when it never does. Most of them run kubectl, which
-// costs a tenth of a second of CPU time; so the longer it takes, the less often it looks.
+// until waits until look reports true. The text that look returns describes the present state, for the message if the
+// condition never becomes true. Most of these functions run kubectl, which takes 0.1 s of CPU time, so the interval
+// between the calls grows.
 func until(t *testing.T, what string, look func() (ok bool, seen string)) {
 	t.Helper()
 	start := time.Now()

@@ -24,7 +24,7 @@ func readinessIsReported(t *testing.T, n *node) {
 		n.kubectl(t, "delete", "node", "node-3")
 	})
 	token := n.publisherToken(t)
-	// As an update of the whole Node with one condition more.
+	// status returns the whole Node with one more condition, for an update.
 	status := func(name string) string {
 		object := n.kubectl(t, "get", "node", name, "-o", "json")
 		object = regexp.MustCompile(`"resourceVersion": "\d+",`).ReplaceAllString(object, "") // the kubelet writes meanwhile

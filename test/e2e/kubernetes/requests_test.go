@@ -66,7 +66,7 @@ spec:
     qosResources: [{name: blockio, default: standard}, {name: vendor.example/xyz-qos, default: normal}]
 `
 
-// request is a pod, and what becomes of it.
+// request is a pod, with the result that is expected from the API server.
 type request struct {
 	Name        string
 	Defaults    bool
@@ -74,8 +74,8 @@ type request struct {
 	Annotations map[string]string
 	Init        []requester
 	Containers  []requester
-	// Refused is in the message, when the pod is refused. Pod is the pod's annotation in the end, when it is not the one above. With
-	// has units by container.
+	// If the pod is refused, Refused is in the message. Pod is the value that the annotation podAnnotation gets, if it
+	// is not the one in Annotations. With has the units that the policies add, by container.
 	Refused, Pod string
 	With         map[string]map[string]any
 }
@@ -131,7 +131,7 @@ func (r *request) manifest(t *testing.T) string {
 	return string(text)
 }
 
-// tryRequests sends every row of the table to the API server, which does all but keep it.
+// tryRequests sends each row of the table to the API server as a dry run.
 func tryRequests(t *testing.T, n *node) {
 	text, err := os.ReadFile("testdata/requests.yaml")
 	must(t, err)

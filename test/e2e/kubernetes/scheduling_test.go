@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestScheduling is of nodes that exist in the API alone: what matters is where the scheduler puts pods.
+// TestScheduling checks on which nodes the scheduler places pods. The nodes exist only in the API.
 func TestScheduling(t *testing.T) {
 	n := ready(t)
 	n.apply(t, `{apiVersion: v1, kind: Namespace, metadata: {name: scheduling}}`)
@@ -40,7 +40,7 @@ clientConnection: {kubeconfig: %q}
 	t.Cleanup(func() { must(t, scheduler.end(syscall.SIGTERM)) })
 }
 
-// fakeNode makes a node that has classes, and nobody to run anything.
+// fakeNode makes a node that has classes and no kubelet, so no pod runs there.
 func (n *node) fakeNode(t *testing.T, name string, classes string) {
 	t.Helper()
 	n.apply(t, fmt.Sprintf(`apiVersion: v1
@@ -111,7 +111,8 @@ func preemptsInClass(t *testing.T, n *node) {
 	})
 }
 
-// templateFits has a node as a cluster autoscaler makes one out of a node group's tags for its simulation, which is the scheduler's own filter.
+// templateFits makes the node that a cluster autoscaler would derive from the tags of a node group. The autoscaler
+// simulates scheduling with the scheduler's own filter, so the test uses the scheduler.
 func templateFits(t *testing.T, n *node) {
 	const prefix = "k8s.io/cluster-autoscaler/node-template/resources/"
 	tags := map[string]string{prefix + "qos.noderesource.dev/rdt.gold": "4", prefix + "qos.noderesource.dev/rdt.bronze": "1000"}

@@ -103,7 +103,7 @@ func volumesFollowClaims(t *testing.T, n *node, v *vm) {
 	n.limited(t, "claims", goldLimits)
 	n.volume(t, "gold InForce ")
 
-	must(t, one.end(syscall.SIGTERM)) // the other one leads then, if it did not before
+	must(t, one.end(syscall.SIGTERM)) // now the other replica is the leader
 	n.setAttributes(t, "data", "wrong")
 	until(t, "the claim has an event", func() (bool, string) {
 		seen, _ := n.try("get", "events", "-o", "jsonpath={.items[?(@.reason==\"VolumeAttributesClassNotEnforced\")].message}")

@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
-// virtualNodes begins the names of tests whose node is a VM.
+// virtualNodes is the prefix of the names of tests whose node is a VM.
 const virtualNodes = "TestVirtualNode"
 
 // rdtClasses are more resources for the class file, with classes of the same names. %d is the capacity of gold, %s its bandwidth.
@@ -49,7 +49,7 @@ const rdtClasses = `- name: k8s.io/rdt
       slow: [{Devices: [/dev/vda], ThrottleReadBps: 300M}]
 `
 
-// fullBandwidth is gold's at first.
+// fullBandwidth is the initial bandwidth of gold.
 const fullBandwidth = `"100%", "10000MBps"`
 
 // virtualClasses is the class file of a VM.
@@ -166,8 +166,9 @@ func setMoves(t *testing.T, n *node) {
 	}
 }
 
-// configMapReaches changes gold's bandwidth and its capacity by the ConfigMap. want is what the kernel then has: per cent on Intel. On
-// AMD it is half of the 10000MBps of gold's partition, in units of 1/8 GB/s.
+// configMapReaches changes the bandwidth and the capacity of gold in the ConfigMap. want is the value that the kernel
+// then has. On Intel, it is a percentage. On AMD, it is half of the 10000MBps of gold's partition, in units of 1/8
+// GB/s.
 func configMapReaches(t *testing.T, n *node, d *daemonSet, want string) {
 	n.run(t, pod{name: "in-gold", classes: n.asks("gold")})
 	n.running(t, "in-gold")
@@ -290,8 +291,9 @@ spec:
         resources: {limits: {qos.noderesource.dev/rdt.gold: 1, qos.noderesource.dev/blockio.gold: 1}}
 `
 
-// reboots switches the node off and on. The kubelet starts a pod without a request again; of a pod with one it refuses the old pod
-// before the class is registered, and the controller makes another ("Order" in docs/kubernetes.md).
+// reboots switches the node off and on. The kubelet restarts a pod without a request. A pod with a request fails,
+// because the kubelet admits it before its class is registered, and its controller then creates another pod ("Start
+// order" in docs/kubernetes.md).
 func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
 	n.apply(t, fromReplicaSet)
 	t.Cleanup(func() { n.kubectl(t, "delete", "replicaset", "comes-back", "--cascade=foreground", within) })
@@ -304,7 +306,7 @@ func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
 	v.resctrl = "mba_MBps"
 	v.boot(t)
 	n.containerd.mustStart(t)
-	n.awaitContainerd(t) // a kubelet that finds no runtime ends, and on other nodes systemd starts it again
+	n.awaitContainerd(t) // a kubelet without a runtime exits; on usual nodes, systemd restarts it
 	n.kubelet.mustStart(t)
 	if again := v.mustRun(t, "cat", "/proc/sys/kernel/random/boot_id"); again == bootID {
 		t.Fatal("the VM has not booted again")

@@ -41,8 +41,9 @@ type vm struct {
 // inVM are the programs of a node, and what the test needs there.
 var inVM = []string{"agent", "kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "runc", "qos-nri-plugin", "csidriver"}
 
-// runAgent is what the VM runs. Memory is cheaper there than garbage collection. Without systemd it has a cgroup for the programs of the
-// node: in the root cgroup each of their threads would get more of a busy CPU than all pods together.
+// runAgent is the script that the VM runs. GOGC saves CPU time for more memory. Without systemd, the programs of the
+// node are in a cgroup of their own: in the root cgroup, each of their threads would get more of a busy CPU than all
+// pods together.
 const runAgent = `#!/bin/sh
 export PATH=/opt:/usr/sbin:/usr/bin:$PATH GOGC=400
 if [ "$QOS_INIT" != systemd ]; then
@@ -54,7 +55,7 @@ fi
 exec agent
 `
 
-// begin boots the VM with an empty disk for what a node keeps.
+// begin boots the VM with a new disk for the data of containerd and the kubelet.
 func (v *vm) begin(t *testing.T, n *node) {
 	t.Helper()
 	programs := filepath.Join(v.dir, "programs")
@@ -79,7 +80,7 @@ func (v *vm) begin(t *testing.T, n *node) {
 	v.boot(t)
 }
 
-// makeDisk makes the VM's disk, with the images: to unpack them in the VM takes minutes.
+// makeDisk makes the VM's disk, and unpacks the images onto it, because that takes minutes in the VM.
 func (v *vm) makeDisk(t *testing.T, n *node) {
 	t.Helper()
 	tree := filepath.Join(v.dir, "tree")
@@ -91,16 +92,17 @@ func (v *vm) makeDisk(t *testing.T, n *node) {
 	must(t, os.RemoveAll(tree))
 }
 
-// boot starts QEMU, and makes ready what does not outlast a boot.
+// boot starts QEMU, and then makes the mounts and settings that a reboot loses.
 func (v *vm) boot(t *testing.T) {
 	t.Helper()
 	v.qemu = &process{
 		name: "vm", log: filepath.Join(v.logs, "vm.log"),
-		// An emulated CPU sets its timer slowly, which took a fifth of the time of the node's programs: a periodic timer needs no setting.
+		// Setting the timer of an emulated CPU is slow, and took a fifth of the CPU time of the node's programs. A
+		// periodic timer is set once.
 		args: []string{"../vm/boot.sh", v.dir, v.vendor, "highres=off", "nohz=off", "ip=" + nodeIP + "::" + bridge + ":255.255.255.0:" + nodeName + ":eth0:off"},
 		env: []string{
 			"QOS_INIT=" + v.init, "QOS_NIC=tap,ifname=" + tap + ",script=no,downscript=no,model=virtio-net-pci",
-			"QOS_SMP=1", // kubelet and containerd have many threads, and one of the host's emulates all CPUs
+			"QOS_SMP=1", // QEMU emulates all CPUs in one thread of the host, so a second CPU would not help
 			"QOS_HOST_PROGRAMS=/usr/sbin/ip /usr/bin/flock", "KERNEL=" + filepath.Join(v.bin, "KERNEL"),
 		},
 	}
@@ -146,7 +148,7 @@ func (v *vm) mustRun(t *testing.T, args ...string) string {
 	return output
 }
 
-// off switches the VM off, without an end of what runs there but for the disk's.
+// off switches the VM off without a shutdown: it writes the disk's cache, and ends no program.
 func (v *vm) off(t *testing.T) {
 	t.Helper()
 	v.mustRun(t, "sync")
@@ -171,9 +173,9 @@ func (v *vm) node() settings {
 	}
 	return settings{
 		cgroupRoot: "/", cgroupDriver: driver, statusFrequency: "10s", syncFrequency: "20s", ociRuntime: v.path("runc"), cni: "/opt", resources: []string{"blockio", "rdt"},
-		// The emulated machine is slow; what comes too late would go on without the plugin.
+		// The emulated machine is slow. After these timeouts, the runtime would continue without the plugin.
 		nri: "plugin_registration_timeout = \"60s\"\nplugin_request_timeout = \"60s\"",
-		// After a timeout containerd tries again, and each time it waits twice as long before that.
+		// After a timeout, containerd tries again, and doubles the time until the next attempt.
 		timeouts: `"io.containerd.timeout.shim.cleanup" = "60s"
 "io.containerd.timeout.shim.load" = "60s"
 "io.containerd.timeout.shim.shutdown" = "60s"
@@ -211,7 +213,8 @@ type remoteProgram struct {
 	remote.Program
 }
 
-// program gives containerd more of the CPU than the kubelet, because containerd begins a deletion again that takes more than 10 s.
+// program gives the kubelet a lower CPU priority than containerd, because containerd starts a deletion again if it
+// takes more than 10 s.
 func (v *vm) program(name string, args ...string) program {
 	if name == "kubelet" {
 		args = append([]string{"sh", "-c", `renice -n 10 $$ && exec "$@"`, "sh"}, args...)
