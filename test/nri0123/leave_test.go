@@ -23,15 +23,16 @@ import (
 
 const heavyWeight = "default 10000\n"
 
-// stopper is a host on which the plugin is the process of a container: it gets SIGTERM when this container is stopped.
+// stopper is a host that treats the plugin as the process of a container: the plugin gets SIGTERM when this container is
+// stopped.
 type stopper struct {
 	*hostdir.Host
-	// own is the plugin's container, and process its process.
+	// own is the ID of the plugin's container, and process is the plugin's process.
 	own     atomic.Pointer[string]
 	process *process
 }
 
-// Delete ends the processes of a container.
+// Delete removes a container's cgroup. If it is the plugin's container, Delete first stops the plugin with SIGTERM.
 func (s *stopper) Delete(ctx context.Context, id string) error {
 	if own := s.own.Load(); own != nil && *own == id {
 		if err := errors.Join(s.process.Process.Signal(syscall.SIGTERM), <-s.process.ended); err != nil {

@@ -36,8 +36,8 @@ resources:
       heavy: [{Weight: "1000"}]
 `
 
-// patience is how long tests wait for the plugin, which retries with backoff, and the runtime for responses. Only a failing test waits
-// that long.
+// patience is how long tests wait for the plugin, which retries with backoff, and how long the runtime waits for a
+// response of the plugin. Only a failing test waits that long.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// rig is a runtime with the plugin as a process of its own.
+// rig is a runtime and a plugin that runs in another process than the test.
 type rig struct {
 	*nriruntime.Runtime
 	host   *hostdir.Host
@@ -106,7 +106,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// command is the plugin with its state in a directory of the rig.
+// command returns the command that runs the plugin. state is the name of the plugin's state directory, below r.dir.
 func (r *rig) command(state string) *exec.Cmd {
 	return exec.Command(r.binary, "run", "--config", filepath.Join(r.dir, "classes.yaml"), "--nri-socket", r.Socket(),
 		"--api-socket", filepath.Join(r.dir, "qos.sock"), "--metrics-address=", "--host-root", r.host.Root,
@@ -285,7 +285,8 @@ func TestRuntimeSideOfContainerd24(t *testing.T) {
 	})
 }
 
-// versions uses the go command, because test programs have no build information.
+// versions checks which version of NRI the plugin is built with, and which one this test. It asks the go command,
+// because test programs have no build information.
 func versions(t *testing.T, binary string) {
 	for want, args := range map[string][]string{
 		"github.com/containerd/nri\tv0.12.5":     {"version", "-m", binary},

@@ -58,8 +58,8 @@ func (b *bridge) start(name, version string, options []adaptation.Option) error 
 	return nil
 }
 
-// connected stores the connection to a plugin, because the runtime side of NRI does not close its connections when it
-// stops.
+// connected stores the connection to a plugin. stop closes it, because NRI's Adaptation.Stop leaves the connections to
+// plugins open.
 func (b *bridge) connected(c *ttrpc.Client) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,8 +130,8 @@ func (b *bridge) update(ctx context.Context, updates []*api.ContainerUpdate) ([]
 	return nil, nil
 }
 
-// apply applies updates, and returns the updates that failed. Like containerd, it does not let a hook fail because of
-// them.
+// apply applies updates, and returns the updates that failed. A hook succeeds even if its updates fail, as in
+// containerd.
 func (b *bridge) apply(ctx context.Context, updates []*api.ContainerUpdate) []*api.ContainerUpdate {
 	var failed []*api.ContainerUpdate
 	for _, u := range updates {
@@ -168,8 +168,8 @@ func (b *bridge) waitSynchronized(ctx context.Context, n int) error {
 	}
 }
 
-// blockSync keeps plugins from being synchronized until the returned function is called, so that none misses what
-// happens meanwhile.
+// blockSync delays the synchronization of new plugins until the returned function is called. Without this, a plugin
+// synchronized during a change would miss the change.
 func (b *bridge) blockSync() (unblock func()) {
 	b.mu.Lock()
 	nri := b.nri

@@ -45,7 +45,7 @@ type container struct {
 	pod    *pod
 	config ContainerConfig
 
-	// Runtime.mu guards the following fields. The container is unknown to plugins until it is listed.
+	// Runtime.mu guards the following fields. Plugins are not told of the container before it is in Runtime.containers.
 	state     api.ContainerState
 	pid       int
 	createdAt time.Time
@@ -55,7 +55,8 @@ type container struct {
 	spec      Spec                // its Unified is always that of resources
 }
 
-// CreateContainer gets the adjustments of the plugins and creates a container. In containerd, StartContainer calls runc.
+// CreateContainer gets the adjustments of the plugins and creates a container. CRI-O calls runc create here; containerd
+// calls it in StartContainer.
 func (r *Runtime) CreateContainer(ctx context.Context, podID string, config ContainerConfig) (id string, err error) {
 	p, err := r.pod(podID)
 	if err != nil {
@@ -127,7 +128,8 @@ func (r *Runtime) undoCreate(ctx context.Context, c *container) {
 	r.logFailed(ctx, "undone creation", r.bridge.removeContainer(ctx, c.pod.nri(), bare))
 }
 
-// StartContainer creates the container with runc, calls the plugins, and starts it.
+// StartContainer calls the plugins and starts the container. Unless the runtime follows CRI-O, it first calls runc
+// create.
 func (r *Runtime) StartContainer(ctx context.Context, id string) error {
 	c, err := r.container(id, api.ContainerState_CONTAINER_CREATED)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // whole process, without a lock, so routeLog sets it once.
 var routeLog = sync.OnceFunc(func() { nrilog.Set(logger{}) })
 
-// logger is NRI's logger on top of slog. NRI logs connections at info level; here they are at debug level.
+// logger passes NRI's log messages to slog. NRI logs connections at info level; logger logs them at debug level.
 type logger struct{}
 
 func (logger) Debugf(ctx context.Context, format string, args ...any) {

@@ -16,8 +16,9 @@ type OCI interface {
 	// RemovePodCgroup removes the pod's cgroup after the pod has ended.
 	RemovePodCgroup(cgroupParent string) error
 
-	// Create makes the container's cgroup, writes the values of spec.Unified to it and puts the container's first
-	// process, which does nothing yet, into cgroup and resctrl group. After an error nothing is left.
+	// Create makes the container's cgroup and writes the values of spec.Unified to it. It starts the container's first
+	// process in this cgroup and in the resctrl group; the process waits for Start. If Create fails, it removes what
+	// it made.
 	Create(ctx context.Context, spec Spec) (pid int, err error)
 	// Start lets the container's first process run the container's program.
 	Start(ctx context.Context, id string) error

@@ -99,7 +99,7 @@ func (r *Runtime) RemovePod(ctx context.Context, id string) error {
 	return r.oci.RemovePodCgroup(p.config.CgroupParent)
 }
 
-// logFailed logs the error of a hook that cannot prevent the operation.
+// logFailed logs the error of a hook whose failure does not make the operation fail.
 func (r *Runtime) logFailed(ctx context.Context, what string, err error) {
 	if err != nil {
 		slog.WarnContext(ctx, "hook failed", "after", what, "error", err)
@@ -127,7 +127,7 @@ func (r *Runtime) newPod(config PodConfig) *pod {
 	return p
 }
 
-// newID returns an ID in containerd's format that is the same in every run.
+// newID returns an ID in containerd's format. The IDs are not random: every run of a test gets the same ones.
 func (r *Runtime) newID(kind string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,12 +1,12 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nriruntime is a container runtime for tests and demonstrations: what kubelet and containerd do with pods and
-// containers, around the real runtime side of NRI, in process. An implementation of OCI does what runc would do.
+// Package nriruntime is a container runtime for tests and demonstrations. It runs in the test's process. Its NRI code is
+// that of real runtimes (package adaptation). The package itself does with pods and containers what the kubelet and
+// containerd do, and an implementation of OCI does what runc does.
 //
-// It follows containerd 2.4 in what plugins can observe: which hooks are called when and with what, what a failed hook
-// undoes, and that one lock is held around every hook, synchronization and unsolicited update. With Options.CRIO, it
-// follows CRI-O where CRI-O differs.
+// Plugins observe the behavior of containerd 2.4: the order and content of hooks, what is undone after a failed hook,
+// and one lock around every hook, synchronization and unsolicited update. With Options.CRIO, they observe that of CRI-O.
 package nriruntime
 
 import (
@@ -38,13 +38,14 @@ type Options struct {
 	Name, Version string
 	// SystemdCgroups makes cgroup paths as with the systemd cgroup driver; cgroupfs is the default.
 	SystemdCgroups bool
-	// CRIO makes the runtime differ from containerd as CRI-O 1.37 does: CreateContainer calls runc, and no hook is called
-	// when runc refuses; a container starts although a plugin refuses its start; a sandbox has no process (drop_infra_ctr).
+	// CRIO makes the runtime behave like CRI-O 1.37 where it differs from containerd: CreateContainer calls runc create,
+	// and if this fails, plugins get no further hook for the container. A container starts even if a plugin's
+	// StartContainer hook fails. A sandbox has no process (drop_infra_ctr).
 	CRIO bool
 	// OCI does what runc does. The default is &NoMachine{}.
 	OCI OCI
-	// Observe, if set, is called with the duration of each call into NRI, for all plugins together. The caller holds
-	// the lock around hooks.
+	// Observe, if set, is called after each hook with the time that all plugins together took. It is called with the
+	// lock held that is held around hooks.
 	Observe func(call string, took time.Duration)
 	// NRI are further options for the runtime side of NRI.
 	NRI []adaptation.Option
@@ -102,8 +103,8 @@ func (r *Runtime) Start() error {
 	return r.bridge.start(r.options.Name, r.options.Version, options)
 }
 
-// Stop waits until the plugins have been notified of the containers that have ended. Then it drops all plugins and stops listening.
-// Containers keep running.
+// Stop waits until the plugins have been notified of the containers that have exited. Then it disconnects all plugins
+// and stops listening. Containers keep running.
 func (r *Runtime) Stop() {
 	r.exits.Wait()
 	r.bridge.stop()
@@ -119,7 +120,7 @@ func (r *Runtime) Restart() error {
 // again.
 func (r *Runtime) Synchronizations() int { return r.bridge.synchronizations() }
 
-// WaitSynchronized waits until Synchronizations is at least n and the plugins get events.
+// WaitSynchronized waits until Synchronizations is at least n and the synchronized plugins get events.
 func (r *Runtime) WaitSynchronized(ctx context.Context, n int) error {
 	return r.bridge.waitSynchronized(ctx, n)
 }

@@ -91,8 +91,8 @@ func (c *container) setResources(resources *api.LinuxResources) {
 	c.resources, c.spec.Unified = resources, resources.Unified
 }
 
-// adjust applies the plugins' requests at creation to the spec. The caller holds Runtime.mu. adjust returns an error
-// for requests that no test needs.
+// adjust applies the adjustments of the plugins to the spec. The caller holds Runtime.mu. adjust supports only what the
+// tests need, and returns an error for some other adjustments.
 func (c *container) adjust(a *api.ContainerAdjustment) error {
 	for key, value := range a.GetAnnotations() {
 		if removed, ok := api.IsMarkedForRemoval(key); ok {
@@ -126,8 +126,8 @@ func (r *Runtime) nri(c *container) *api.Container {
 	return c.nri()
 }
 
-// nri returns the container. The caller holds Runtime.mu. CRI annotations replace annotations of the spec with the same
-// key.
+// nri returns the container as plugins see it. The caller holds Runtime.mu. If the spec and the CRI request have an
+// annotation with the same key, the one of the CRI request counts.
 func (c *container) nri() *api.Container {
 	annotations := maps.Clone(c.spec.Annotations)
 	maps.Copy(annotations, c.config.Annotations)
@@ -152,7 +152,7 @@ func (c *container) nri() *api.Container {
 	}
 }
 
-// nanoseconds returns a time in the form of CRI. 0 means no time.
+// nanoseconds returns a time as CRI does, in nanoseconds since 1970. The zero time is 0.
 func nanoseconds(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -198,7 +198,8 @@ func (r *Runtime) Container(id string) (Container, error) {
 	}, nil
 }
 
-// container finds a container that must be in one of the states, or in any if none is given.
+// container returns the container with an ID. If states are given and the container is in none of them, it returns
+// ErrState.
 func (r *Runtime) container(id string, states ...api.ContainerState) (*container, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

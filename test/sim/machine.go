@@ -18,7 +18,7 @@ import (
 // Options describes a machine. The zero value is a machine with the RDT of an Intel CPU, cgroup v2, and the disks vda
 // and vdb.
 type Options struct {
-	// RDT is the CPU. The default is resctrl.IntelSpec without a mount.
+	// RDT describes the resctrl of the machine's CPU. The default is resctrl.IntelSpec, not mounted.
 	RDT *resctrl.Spec
 	// Cgroups has the cgroup trees and disks. The default is cgroup v2.
 	Cgroups *cgroup.Machine
@@ -48,14 +48,13 @@ func New(o Options) *Machine {
 	return m
 }
 
-// Resctrl returns the part of the machine with RDT.
+// Resctrl returns the simulated resctrl.
 func (m *Machine) Resctrl() *resctrl.FS { return m.resctrl }
 
-// Cgroups returns the part of the machine with cgroups and disks.
+// Cgroups returns the simulated cgroups and disks.
 func (m *Machine) Cgroups() *cgroup.Machine { return m.cgroups }
 
-// isResctrl reports whether a path belongs to the part with RDT. Some files of /proc belong to one part, and some to
-// both.
+// isResctrl reports whether the simulated resctrl has the file at a path. This includes some files of /proc.
 func isResctrl(name string) bool {
 	name = path.Clean(name)
 	if name == resctrl.MountPoint || strings.HasPrefix(name, resctrl.MountPoint+"/") {
@@ -78,14 +77,14 @@ func (m *Machine) ReadFile(name string) ([]byte, error) {
 	return m.cgroups.ReadFile(name)
 }
 
-// readBoth returns the lines of both parts.
+// readBoth joins the content of a file in the simulated resctrl and in the simulated cgroups.
 func (m *Machine) readBoth(name string) ([]byte, error) {
 	one, err := m.resctrl.ReadFile(name)
 	other, otherErr := m.cgroups.ReadFile(name)
 	return slices.Concat(one, other), errors.Join(err, otherErr)
 }
 
-// tree has the methods of both parts.
+// tree has the methods that the simulated resctrl and the simulated cgroups have in common.
 type tree interface {
 	WriteFile(name string, data []byte) error
 	Mkdir(name string) error

@@ -84,8 +84,8 @@ func (m *Machine) Create(ctx context.Context, spec nriruntime.Spec) (int, error)
 	return pid, nil
 }
 
-// makeGroup returns the resctrl group of a container, below the mount point. The control group must exist. makeGroup
-// makes the monitoring group.
+// makeGroup returns the path of a container's resctrl group below the mount point. If the container has a monitoring
+// group, makeGroup makes it. The control group must exist.
 func (m *Machine) makeGroup(spec nriruntime.Spec) (string, error) {
 	if spec.ClosID != "" {
 		if _, err := m.resctrl.ReadDir(path.Join(resctrl.MountPoint, spec.ClosID)); err != nil {
@@ -102,7 +102,7 @@ func (m *Machine) makeGroup(spec nriruntime.Spec) (string, error) {
 	return group, nil
 }
 
-// groupOf returns the resctrl group of processes according to the spec.
+// groupOf returns the path of the resctrl group that the spec asks for.
 func groupOf(spec nriruntime.Spec) string {
 	if spec.Monitoring {
 		return path.Join(spec.ClosID, "mon_groups", spec.ID)
@@ -110,7 +110,7 @@ func groupOf(spec nriruntime.Spec) string {
 	return spec.ClosID
 }
 
-// Start is part of nriruntime.OCI. It fails if the init has ended.
+// Start is part of nriruntime.OCI. It fails if the container's first process has ended.
 func (m *Machine) Start(_ context.Context, id string) error {
 	c, err := m.runc.find(id)
 	if err == nil && !m.exists(c.pids[0]) {
@@ -119,7 +119,7 @@ func (m *Machine) Start(_ context.Context, id string) error {
 	return err
 }
 
-// exists reports whether a process has not ended.
+// exists reports whether a process exists.
 func (m *Machine) exists(pid int) bool {
 	_, err := m.cgroups.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	return err == nil
@@ -170,7 +170,8 @@ func (m *Machine) destroy(c *container) error {
 	return err
 }
 
-// Fork forks the process parent of a container. The new process is in the same groups as its parent.
+// Fork adds a child of the process with the ID parent to a container. The child is in the same cgroup and resctrl group
+// as its parent.
 func (m *Machine) Fork(id string, parent int) (int, error) {
 	m.runc.mu.Lock()
 	defer m.runc.mu.Unlock()

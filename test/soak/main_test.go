@@ -60,9 +60,9 @@ func TestAViolationIsPrintedWithTheSeedAndTheLastDeeds(t *testing.T) {
 	}
 }
 
-// TestASeedSelectsTheDeeds compares only the first deeds of a round, which are not concurrent. The outcomes of
-// concurrent deeds, and of deeds during which the plugin is killed, depend on the machine, and later deeds depend on
-// these outcomes.
+// TestASeedSelectsTheDeeds checks that a seed determines the random actions of a round, which the code calls deeds. It
+// compares only the actions before the first concurrent action and before the first kill of the plugin. The outcomes of
+// those depend on timing, and the choice of later actions depends on the outcomes.
 func TestASeedSelectsTheDeeds(t *testing.T) {
 	const least = 10
 	first := surelyDone(t, 23)
@@ -77,7 +77,7 @@ func TestASeedSelectsTheDeeds(t *testing.T) {
 	}
 }
 
-// surelyDone returns the first deeds of a round, up to the first one whose outcome depends on the machine.
+// surelyDone returns the first actions of a round, up to the first one whose outcome depends on timing.
 func surelyDone(t *testing.T, seed uint64) []string {
 	t.Helper()
 	var printed strings.Builder

@@ -1,8 +1,8 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostdir is a machine for the plugin as a process of its own: a directory tree of plain files, given to it as
-// --host-root.
+// Package hostdir provides a simulated machine for a plugin that runs in its own process: a directory tree of plain
+// files, which the plugin gets as --host-root.
 package hostdir
 
 import (
@@ -21,9 +21,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// Host is a directory with what the plugin needs of a machine with cgroup v2, one disk with iocost and no resctrl. It
-// does what runc does, and shows weights as the kernel does after runc's writes. Plain files refuse nothing; package
-// sim does.
+// Host is a directory with the files that the plugin reads on a machine with cgroup v2, one disk with iocost, and no
+// resctrl. Its methods make cgroups and write values into them as runc does. Plain files accept every write; package
+// sim has files that refuse writes as the kernel does.
 type Host struct {
 	// Root is the directory.
 	Root string
@@ -79,7 +79,7 @@ func (h *Host) MakePodCgroup(cgroup string) error {
 // RemovePodCgroup removes the cgroup with all that is in it.
 func (h *Host) RemovePodCgroup(cgroup string) error { return os.RemoveAll(h.dir(cgroup)) }
 
-// Create makes the container's cgroup with the values and a process.
+// Create makes the container's cgroup, puts the ID of a process into it, and writes the values of spec.Unified.
 func (h *Host) Create(_ context.Context, spec nriruntime.Spec) (int, error) {
 	cgroup := nriruntime.CgroupDir(spec.CgroupsPath)
 	if err := h.MakePodCgroup(cgroup); err != nil {

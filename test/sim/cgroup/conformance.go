@@ -24,7 +24,7 @@ type Operation struct {
 	Want string
 }
 
-// Place is a new cgroup with the io controller enabled, together with disks. The disks have no limits in any cgroup.
+// Place is where operations run: a new cgroup with the io controller, and disks. The disks have no limits in any cgroup.
 // They use the scheduler "none", and iocost was never set up for them.
 type Place struct {
 	// Root is the mount point of the hierarchy, Dir the cgroup.

@@ -97,7 +97,7 @@ func (m *Machine) schedulerText(d *disk) string {
 	return text.String() + "\n"
 }
 
-// setScheduler changes the scheduler of a disk. Without bfq, the disk loses its bfq weights.
+// setScheduler changes the scheduler of a disk. A change from bfq to another scheduler drops the disk's bfq weights.
 func (m *Machine) setScheduler(d *disk, name string) error {
 	if !slices.Contains(m.schedulers, name) {
 		return syscall.EINVAL

@@ -21,7 +21,7 @@ type tree struct {
 	controllers []string
 }
 
-// group is one cgroup, with the values of the io controller. Without this controller, the values are the initial
+// group is one cgroup, with the values of the io controller. While this controller is disabled, they are the initial
 // values.
 type group struct {
 	tree *tree
@@ -32,7 +32,7 @@ type group struct {
 	// processes maps each PID to the threads of the process.
 	processes map[int][]int
 	rates     map[*disk]rates
-	// order is the order of the disks in files. The disk that was set last comes first.
+	// order is the order in which files list the disks. The first write for a disk puts it at the front.
 	order []*disk
 	// bfq has io.bfq.weight or blkio.bfq.weight, cost has io.weight.
 	bfq, cost weights
@@ -160,7 +160,8 @@ func (g *group) end() {
 	g.forEachChild(func(child *group) { child.end() })
 }
 
-// enable implements a write to cgroup.subtree_control, such as "+io -memory". It applies all of it or nothing.
+// enable implements a write to cgroup.subtree_control, such as "+io -memory". If one word is invalid, it changes
+// nothing.
 func (g *group) enable(data string) error {
 	enabled := slices.Clone(g.enabled)
 	for _, word := range strings.Fields(data) {

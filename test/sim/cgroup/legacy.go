@@ -78,7 +78,7 @@ func (g *group) throttleText(i int) []byte {
 	return []byte(text.String())
 }
 
-// setLegacyBFQWeight accepts only a number.
+// setLegacyBFQWeight implements a write to blkio.bfq.weight. Unlike io.bfq.weight, this file accepts only a number.
 func (g *group) setLegacyBFQWeight(data string) error {
 	weight, err := strconv.ParseUint(strings.Trim(data, blanks), 0, 64)
 	if err != nil {

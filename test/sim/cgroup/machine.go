@@ -58,7 +58,7 @@ type node struct {
 // Option changes a new machine.
 type Option func(*Machine)
 
-// WithoutBFQ removes the bfq scheduler, which is then not built in or not loaded.
+// WithoutBFQ removes the bfq scheduler, as in a kernel without bfq or with its module not loaded.
 func WithoutBFQ() Option {
 	return func(m *Machine) {
 		m.schedulers = slices.DeleteFunc(m.schedulers, func(name string) bool { return name == "bfq" })
@@ -129,7 +129,8 @@ func (m *Machine) put(name string, n *node) {
 	m.nodes[name] = n
 }
 
-// find returns the file at a path. It follows symbolic links, the last one only if follow is true.
+// find returns the file at a path. It follows symbolic links in the path. If the file itself is a symbolic link, find
+// follows it only if follow is true.
 func (m *Machine) find(op, name string, follow bool) (string, *node, error) {
 	done, rest := "/", strings.Split(strings.Trim(path.Clean(name), "/"), "/")
 	if rest[0] == "" {

@@ -196,7 +196,7 @@ func (g *group) setBFQDefault(weight uint64) error {
 	return nil
 }
 
-// costText returns io.cost.qos without the parameters that users can set.
+// costText returns the content of io.cost.qos. All parameters but enable have constant values.
 func (m *Machine) costText() []byte {
 	var all []string
 	for _, d := range m.disks {

@@ -22,7 +22,7 @@ type Tree interface {
 	Rename(from, to string) error
 }
 
-// Operation is one step of the table that runs on a kernel and on the simulation.
+// Operation is one step of the conformance table, which runs both on a kernel and on the simulation.
 type Operation struct {
 	// Do is write, mkdir, remove, rename, read, or list.
 	Do string
@@ -60,7 +60,7 @@ func (r Result) String() string {
 	return text
 }
 
-// Run does all operations on a resctrl without groups. The thread must be in its root group.
+// Run does all operations on a resctrl without groups. task is the ID of a thread in the root group.
 func Run(tree Tree, point string, task int, operations []Operation) []Result {
 	results := make([]Result, 0, len(operations))
 	for _, operation := range operations {
@@ -107,7 +107,7 @@ func run(tree Tree, point, task string, operation Operation) Result {
 	return result
 }
 
-// maskTask replaces lines with the thread's ID by TaskMark.
+// maskTask replaces each line that is the thread's ID with TaskMark.
 func maskTask(text, task string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -153,8 +153,8 @@ func Diff(want, got []Result) []string {
 	return differences
 }
 
-// Disagreements runs the table of a machine on a real resctrl and on the simulation, and returns the differences. The
-// real resctrl must match the spec, including its mount options, and have no groups.
+// Disagreements runs the conformance table of a machine on a real resctrl and on the simulation, and returns the
+// differences. The real resctrl must match the spec, including its mount options, and have no groups.
 func Disagreements(kernel Tree, point string, task int, spec Spec) []string {
 	operations := Operations(spec)
 	simulated := New(spec)

@@ -83,8 +83,8 @@ func entries(text string) []string {
 	return found
 }
 
-// TestTheKernelBehavesAsTheSimulation can run only one table after each boot, because the kernel does not reuse the
-// RMIDs of removed groups at once.
+// TestTheKernelBehavesAsTheSimulation can run only one table after each boot, because the kernel delays the reuse of the
+// RMIDs of removed groups.
 func TestTheKernelBehavesAsTheSimulation(t *testing.T) {
 	if *kernel == "" {
 		t.Skip("changes this machine's resctrl; give -kernel for that")

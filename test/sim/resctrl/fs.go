@@ -12,7 +12,8 @@ import (
 	"syscall"
 )
 
-// FS is the part of a simulated machine that belongs to resctrl. Paths are absolute. It is safe for concurrent use.
+// FS is the resctrl filesystem of a simulated machine, with the files in /proc that belong to it. Its methods take
+// absolute paths. It is safe for concurrent use.
 type FS struct {
 	spec Spec
 
@@ -36,13 +37,14 @@ type Call struct {
 // Fault makes an operation fail.
 type Fault struct {
 	Errno syscall.Errno
-	// Status is the content of info/last_cmd_status after it.
+	// Status is the content of info/last_cmd_status after the fault. If it is empty, the content is unchanged.
 	Status string
-	// Late is true if the fault comes after the operation has had its effect.
+	// Late is true if the operation takes effect although it returns Errno.
 	Late bool
 }
 
-// New returns a machine. It panics when the mount options of the spec are wrong, which is an error of the test.
+// New returns the resctrl of a machine. It panics if the mount options of the spec are wrong, because this is an error in
+// the test.
 func New(spec Spec) *FS {
 	f := &FS{spec: spec, tasks: map[int]*task{}}
 	if !spec.Unmounted && !spec.NoKernel {
@@ -53,16 +55,15 @@ func New(spec Spec) *FS {
 	return f
 }
 
-// Inject sets the function that decides about faults, and resets the number of calls. The function nil ends the faults.
-// FS calls the function while it holds its lock.
+// Inject sets the function that returns the fault for each call, or nil for a call without a fault. Inject(nil) ends the
+// faults. Inject also sets the number of calls to 0. FS calls the function while it holds its lock.
 func (f *FS) Inject(fault func(Call) *Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls, f.fault = 0, fault
 }
 
-// Calls returns the number of operations that change something since the last call of Inject. It includes operations
-// that failed.
+// Calls returns the number of changing operations (see Call) since the last Inject. It includes failed operations.
 func (f *FS) Calls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

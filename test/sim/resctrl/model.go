@@ -24,8 +24,7 @@ type schema struct {
 	closids int
 	// values has the values by CLOSID and domain.
 	values []map[int]uint64
-	// peer is the schema for code if this schema is for data, and the schema for data if this schema is for code. It is
-	// nil if there is one schema for both.
+	// peer is the other one of a pair of CODE and DATA schemas. It is nil without CDP.
 	peer *schema
 }
 
@@ -157,8 +156,8 @@ func (m *mounted) control() []*group {
 	return groups
 }
 
-// overlaps simulates rdtgroup_cbm_overlaps. It reports whether a mask has bits of another exclusive group, or, if
-// exclusive is false, of any other group or of hardware.
+// overlaps simulates rdtgroup_cbm_overlaps. It reports whether a mask shares bits with another group. If exclusive is
+// true, only groups in exclusive mode count. If it is false, the bits that hardware shares count, too.
 func (m *mounted) overlaps(s *schema, id int, mask uint64, closid int, exclusive bool) bool {
 	if !exclusive && mask&s.cache.Shareable != 0 {
 		return true
@@ -176,7 +175,7 @@ func (m *mounted) overlaps(s *schema, id int, mask uint64, closid int, exclusive
 	return false
 }
 
-// initial simulates __init_one_rdt_domain: a new group gets what is shared or unused.
+// initial simulates __init_one_rdt_domain: a new group gets the bits that are shareable or unused.
 func (m *mounted) initial(s *schema, id, closid int) (uint64, error) {
 	value, used := s.cache.Shareable, s.cache.Shareable
 	for _, g := range m.control() {

@@ -53,7 +53,7 @@ func (m *mounted) widths(spec Spec) (names, digits int) {
 	return names, digits
 }
 
-// size returns the size file: the masks in bytes.
+// size returns the content of the file size, which has the size in bytes of each mask.
 func (m *mounted) size(spec Spec, closid int) string {
 	names, _ := m.widths(spec)
 	var text strings.Builder

@@ -62,7 +62,7 @@ type Spec struct {
 	ReadOnly bool
 }
 
-// IntelSpec returns a machine with L2, with L3 that separates code and data, and with bandwidth in per cent.
+// IntelSpec returns a machine with L2 allocation, L3 allocation with CDP, and bandwidth in per cent.
 func IntelSpec() Spec {
 	return Spec{
 		Vendor:  Intel,

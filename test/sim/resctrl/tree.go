@@ -33,7 +33,7 @@ func (f *FS) find(name string) (*group, []string, error) {
 	return g, elements, nil
 }
 
-// lookup finds a file of a group.
+// lookup returns the group that a file belongs to, and the file's path below the group.
 func (f *FS) lookup(name string) (*group, string, error) {
 	g, elements, err := f.find(name)
 	if err != nil {

@@ -85,7 +85,7 @@ func (c *cable) carry(to, from net.Conn) {
 	delete(c.ends, to)
 }
 
-// noting is a connection that closes the channel read after its first read.
+// noting is a connection that reports its first Read by closing a channel.
 type noting struct {
 	net.Conn
 	once sync.Once
